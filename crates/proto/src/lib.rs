@@ -1,0 +1,35 @@
+//! The UDP tracker protocol as types: BEP 15 datagrams (with BEP 7's IPv6 peers and BEP 41's
+//! options) to Rust values and back.
+//!
+//! No I/O, no clock, no allocation: everything is parsed from, and written into, byte slices.
+//! All integers are big endian on the wire (BEP 15, "UDP tracker protocol").
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`id`] | the names of things: [`InfoHash`], [`PeerId`], [`ConnectionId`], [`TransactionId`] |
+//! | [`endpoint`] | a peer's address and port in wire form |
+//! | [`connect`], [`announce`], [`scrape`], [`error`] | one exchange each: its request and its response |
+//! | [`options`] | what may follow an announce (BEP 41) |
+//! | [`request`] | any datagram a client may send: [`Request::parse`] |
+//! | [`response`] | any datagram a tracker may send: [`Response::parse`] |
+
+#![forbid(unsafe_code)]
+
+pub mod announce;
+pub mod connect;
+pub mod endpoint;
+pub mod error;
+pub mod id;
+pub mod options;
+pub mod request;
+pub mod response;
+pub mod scrape;
+mod wire;
+
+pub use announce::{Announce, AnnounceHead, Event};
+pub use connect::Connect;
+pub use endpoint::{Endpoint, Family};
+pub use id::{ConnectionId, InfoHash, PeerId, TransactionId};
+pub use request::{Malformed, Request};
+pub use response::Response;
+pub use scrape::{Scrape, ScrapeCounts};

@@ -1,0 +1,54 @@
+//! Any datagram that a client may send, told apart by its action at offset 8 (BEP 15).
+
+use crate::announce::{self, Announce};
+use crate::connect::{self, Connect};
+use crate::id::TransactionId;
+use crate::scrape::{self, Scrape};
+use crate::wire;
+
+/// A well-formed request. Whether its connection id is any good is not known yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request<'a> {
+    /// Asks for a connection id.
+    Connect(Connect),
+    /// Joins, refreshes or leaves a swarm and asks for peers.
+    Announce(Announce<'a>),
+    /// Asks for counts.
+    Scrape(Scrape<'a>),
+}
+
+/// Why a datagram is no request. All of these are met with silence: nothing in such a datagram
+/// proves that its source address is real.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Malformed {
+    /// Fewer than 16 bytes, or fewer than 98 for an announce.
+    Short,
+    /// A connect without BEP 15's magic number.
+    Magic,
+    /// An action other than connect, announce and scrape.
+    Action,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a datagram. Bytes behind what is known are never a reason to refuse (BEP 15).
+    #[inline]
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
+        let Some(head) = datagram.first_chunk::<16>() else {
+            return Err(Malformed::Short);
+        };
+        match wire::u32(head, 8) {
+            connect::ACTION => {
+                if wire::u64(head, 0) != connect::MAGIC {
+                    return Err(Malformed::Magic);
+                }
+                let transaction_id = TransactionId(wire::u32(head, 12));
+                Ok(Self::Connect(Connect { transaction_id }))
+            }
+            announce::ACTION => {
+                Announce::parse(datagram).map(Self::Announce).ok_or(Malformed::Short)
+            }
+            scrape::ACTION => Scrape::parse(datagram).map(Self::Scrape).ok_or(Malformed::Short),
+            _ => Err(Malformed::Action),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Any datagram that a tracker may send, read as a client reads it: strictly. A tracker writes
+//! its responses with the writers beside each request type.
+
+use crate::announce::{self, AnnounceHead};
+use crate::connect::{self, ConnectResponse};
+use crate::endpoint::{Endpoint, Family};
+use crate::error;
+use crate::id::{ConnectionId, TransactionId};
+use crate::scrape::{self, ScrapeCounts};
+use crate::wire;
+
+/// A response as a strict client takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Response<'a> {
+    /// To a connect.
+    Connect(ConnectResponse),
+    /// To an announce.
+    Announce(AnnounceHead, Peers<'a>),
+    /// To a scrape.
+    Scrape(TransactionId, Counts<'a>),
+    /// To any request: the text, which may be any bytes.
+    Error(TransactionId, &'a [u8]),
+}
+
+/// Why a datagram is no response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadResponse {
+    /// Too short for its action, or for any.
+    Short,
+    /// Its length is not what its action asks for: a connect response of other than 16 bytes,
+    /// peers or counts that are not whole.
+    Length,
+    /// An action that no response has.
+    Action,
+}
+
+/// The peers of an announce response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peers<'a> {
+    family: Family,
+    bytes: &'a [u8],
+}
+
+impl<'a> Peers<'a> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.family.peer_len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Each, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Endpoint> + use<'a> {
+        let family = self.family;
+        self.bytes.chunks_exact(family.peer_len()).map(move |chunk| match family {
+            Family::V4 => Endpoint::V4(wire::bytes(chunk, 0)),
+            Family::V6 => Endpoint::V6(wire::bytes(chunk, 0)),
+        })
+    }
+}
+
+/// The counts of a scrape response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts<'a>(&'a [[u8; scrape::COUNTS_LEN]]);
+
+impl<'a> Counts<'a> {
+    /// For how many swarms.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each, in the order asked for.
+    pub fn iter(&self) -> impl Iterator<Item = ScrapeCounts> + use<'a> {
+        self.0.iter().map(ScrapeCounts::parse)
+    }
+}
+
+impl<'a> Response<'a> {
+    /// Reads a datagram that came over `family`.
+    pub fn parse(datagram: &'a [u8], family: Family) -> Result<Self, BadResponse> {
+        if datagram.len() < 8 {
+            return Err(BadResponse::Short);
+        }
+        let transaction_id = TransactionId(wire::u32(datagram, 4));
+        match wire::u32(datagram, 0) {
+            connect::ACTION => {
+                if datagram.len() != connect::RESPONSE_LEN {
+                    return Err(BadResponse::Length);
+                }
+                let connection_id = ConnectionId(wire::u64(datagram, 8));
+                Ok(Self::Connect(ConnectResponse { transaction_id, connection_id }))
+            }
+            announce::ACTION => {
+                let (head, bytes) = datagram.split_first_chunk().ok_or(BadResponse::Short)?;
+                if bytes.len() % family.peer_len() != 0 {
+                    return Err(BadResponse::Length);
+                }
+                Ok(Self::Announce(AnnounceHead::parse(head), Peers { family, bytes }))
+            }
+            scrape::ACTION => match datagram[scrape::HEAD_LEN..].as_chunks() {
+                (counts, []) => Ok(Self::Scrape(transaction_id, Counts(counts))),
+                _ => Err(BadResponse::Length),
+            },
+            error::ACTION => Ok(Self::Error(transaction_id, &datagram[error::HEAD_LEN..])),
+            _ => Err(BadResponse::Action),
+        }
+    }
+
+    /// The transaction id that joins it to its request.
+    pub fn transaction_id(&self) -> TransactionId {
+        match self {
+            Self::Connect(response) => response.transaction_id,
+            Self::Announce(head, _) => head.transaction_id,
+            Self::Scrape(transaction_id, _) | Self::Error(transaction_id, _) => *transaction_id,
+        }
+    }
+}
