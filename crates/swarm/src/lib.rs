@@ -1,1 +1,18 @@
+//! Who is in which swarm. A [`Shard`] owns the swarms of its share of the info hashes and has
+//! one owner itself: no locks, no I/O, no clock of its own.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`shard`] | [`Shard`]: serve a batch, sweep what has expired |
+//! | [`shard_id`] | which shard an info hash belongs to |
+//! | [`batch`] | [`ShardBatch`]: requests on their way in, replies on their way out |
+//! | [`time`] | [`Moment`]: seconds, passed in by the caller |
+#![forbid(unsafe_code)]
 
+pub mod batch;
+pub mod shard_id;
+pub mod time;
+
+pub use batch::{Announce, Full, ShardBatch};
+pub use shard_id::ShardMap;
+pub use time::Moment;

@@ -1,0 +1,156 @@
+//! Settings as meant here: validated, resolved against this host, without a trace of how they
+//! were written. Everything behind this door may trust them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use onrush_proto::InfoHash;
+
+/// Everything that a tracker needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen. Never empty, no address twice.
+    pub listen: Vec<Listen>,
+    /// How many workers of which kind.
+    pub placement: Placement,
+    /// The vCPU of each worker in the order socket workers (or colocated workers), swarm
+    /// workers; `None` leaves them to the scheduler.
+    pub pin: Option<Vec<usize>>,
+    /// The kernel's part.
+    pub socket: SocketSettings,
+    /// What an announce gets.
+    pub announce: AnnounceSettings,
+    /// What a scrape gets.
+    pub scrape: ScrapeSettings,
+    /// How connection ids are made and how long they live.
+    pub connection: ConnectionSettings,
+    /// What there may be at most.
+    pub limits: Limits,
+    /// Which info hashes are served.
+    pub access: Access,
+    /// Whether sources that cannot be peers on the internet are refused.
+    pub refuse_bogons: bool,
+    /// The user to become after start as root, and its group.
+    pub user: Option<String>,
+    /// The group to become; the user's own by default.
+    pub group: Option<String>,
+    /// Where the key is kept; `None` keeps it in memory.
+    pub state_dir: Option<PathBuf>,
+    /// What is logged.
+    pub log: LogSettings,
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Whether the tracker may go on without it when the host lacks the address family (true for
+    /// the default `[::]`, false for what somebody asked for by name).
+    pub optional: bool,
+}
+
+/// How the work is laid out over workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Socket workers and swarm workers, joined by lanes.
+    Split {
+        /// Workers with sockets, at least 1.
+        socket_workers: usize,
+        /// Workers with a shard each, at least 1.
+        swarm_workers: usize,
+    },
+    /// Workers with sockets and a shard each.
+    Colocated {
+        /// How many, at least 1.
+        workers: usize,
+    },
+}
+
+/// The kernel's part.
+#[derive(Clone, Debug)]
+pub struct SocketSettings {
+    /// Bytes to ask for as SO_RCVBUF per socket; 0 leaves the system's default.
+    pub receive_buffer: usize,
+    /// Bytes to ask for as SO_SNDBUF per socket; 0 leaves the system's default.
+    pub send_buffer: usize,
+    /// Datagrams per receive call at most.
+    pub batch: usize,
+    /// Whether the kernel steers announces to the worker that owns their shard (colocated only).
+    pub steering: bool,
+}
+
+/// What an announce gets.
+#[derive(Clone, Debug)]
+pub struct AnnounceSettings {
+    /// Seconds that a client is told to wait.
+    pub interval: u32,
+    /// Up to this many percent more or less, anew in each reply.
+    pub interval_jitter_percent: u32,
+    /// Peers for a client that asks for a negative number.
+    pub default_peers: u16,
+    /// Peers in a reply over IPv4 at most (hard limit 200).
+    pub max_peers_v4: u16,
+    /// Peers in a reply over IPv6 at most (hard limit 67).
+    pub max_peers_v6: u16,
+    /// Seconds after its last announce at which a peer is forgotten.
+    pub peer_lifetime: u32,
+    /// Seconds for which `completed` outlives a swarm's last peer.
+    pub completed_retention: u32,
+}
+
+/// What a scrape gets.
+#[derive(Clone, Debug)]
+pub struct ScrapeSettings {
+    /// Info hashes answered per request at most (hard limit 74).
+    pub max_hashes: usize,
+}
+
+/// How connection ids are made.
+#[derive(Clone, Debug)]
+pub struct ConnectionSettings {
+    /// Seconds for which an id is good at least; it may be good for twice as long.
+    pub validity: u32,
+    /// The key file; `None` for `connection.key` in the state directory.
+    pub key_file: Option<PathBuf>,
+}
+
+/// What there may be at most.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Peers in all, over all shards.
+    pub peers: u64,
+    /// Swarms without peers whose `completed` is kept, over all shards.
+    pub idle_swarms: u64,
+    /// Batches that a socket worker may have under way.
+    pub batches_in_flight: usize,
+    /// Requests in one batch.
+    pub batch_requests: usize,
+    /// Scrapes that a socket worker may have under way.
+    pub scrapes_in_flight: usize,
+    /// Warnings of one kind per minute.
+    pub warnings_per_minute: u32,
+}
+
+/// Which info hashes are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Any.
+    Open,
+    /// Only these.
+    Allow(Vec<InfoHash>),
+    /// Any but these.
+    Deny(Vec<InfoHash>),
+}
+
+/// What is logged.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// The least level that is shown.
+    pub level: log::LevelFilter,
+    /// How often totals are logged; zero for never.
+    pub totals_every: Duration,
+    /// Whether clients' addresses may appear at debug and trace.
+    pub addresses: bool,
+}
