@@ -1,0 +1,79 @@
+//! What a shard holds and has done, kept up to date by every step so that reading costs nothing.
+
+use onrush_proto::Family;
+
+/// Numbers of one shard. Those under "now" rise and fall, those under "ever" only rise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Now: swarms with at least one peer.
+    pub swarms: u64,
+    /// Now: swarms without peers whose `completed` is still kept.
+    pub idle_swarms: u64,
+    /// Now: IPv4 peers, seeders included.
+    pub peers_v4: u64,
+    /// Now: IPv6 peers, seeders included.
+    pub peers_v6: u64,
+    /// Now: IPv4 peers that miss nothing.
+    pub seeders_v4: u64,
+    /// Now: IPv6 peers that miss nothing.
+    pub seeders_v6: u64,
+    /// Ever: peers that became seeders by the event `completed`.
+    pub completed: u64,
+    /// Ever: announces whose peer was not stored because of the ceiling on peers.
+    pub refused_full: u64,
+    /// Ever: peers forgotten because they did not announce for a lifetime.
+    pub expired: u64,
+    /// Ever: idle swarms forgotten before their time because of the ceiling on them.
+    pub idle_evicted: u64,
+}
+
+impl Totals {
+    /// Peers of both families.
+    pub fn peers(&self) -> u64 {
+        self.peers_v4 + self.peers_v6
+    }
+
+    /// Seeders of both families.
+    pub fn seeders(&self) -> u64 {
+        self.seeders_v4 + self.seeders_v6
+    }
+
+    pub(crate) fn joined(&mut self, family: Family, seeder: bool) {
+        let (peers, seeders) = self.family(family);
+        *peers += 1;
+        *seeders += u64::from(seeder);
+    }
+
+    pub(crate) fn left(&mut self, family: Family, seeder: bool) {
+        self.left_many(family, 1, u64::from(seeder));
+    }
+
+    pub(crate) fn left_many(&mut self, family: Family, left: u64, of_them_seeders: u64) {
+        let (peers, seeders) = self.family(family);
+        *peers -= left;
+        *seeders -= of_them_seeders;
+    }
+
+    fn family(&mut self, family: Family) -> (&mut u64, &mut u64) {
+        match family {
+            Family::V4 => (&mut self.peers_v4, &mut self.seeders_v4),
+            Family::V6 => (&mut self.peers_v6, &mut self.seeders_v6),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Totals {
+    /// Sums over shards.
+    fn add_assign(&mut self, other: Self) {
+        self.swarms += other.swarms;
+        self.idle_swarms += other.idle_swarms;
+        self.peers_v4 += other.peers_v4;
+        self.peers_v6 += other.peers_v6;
+        self.seeders_v4 += other.seeders_v4;
+        self.seeders_v6 += other.seeders_v6;
+        self.completed += other.completed;
+        self.refused_full += other.refused_full;
+        self.expired += other.expired;
+        self.idle_evicted += other.idle_evicted;
+    }
+}
