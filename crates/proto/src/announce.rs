@@ -18,8 +18,10 @@
 //! +--------+--------+----------+----------+---------+        18 bytes each over IPv6
 //! ```
 
+use crate::endpoint::Family;
 use crate::id::{ConnectionId, InfoHash, PeerId, TransactionId};
 use crate::options::Options;
+use crate::response::MAX_RESPONSE_LEN;
 use crate::wire;
 
 /// The action number of an announce, in requests and responses.
@@ -29,7 +31,16 @@ pub const REQUEST_LEN: usize = 98;
 /// Bytes of an announce response before its peers.
 pub const HEAD_LEN: usize = 20;
 
-/// What happened at the peer since its last announce (BEP 15, offset 80).
+/// Bytes of a response with the most peers that a tracker should send over `family`
+/// ([`Family::max_peers`]).
+pub const fn max_response_len(family: Family) -> usize {
+    HEAD_LEN + family.max_peers() * family.peer_len()
+}
+
+const _: () = assert!(max_response_len(Family::V4) <= MAX_RESPONSE_LEN);
+const _: () = assert!(max_response_len(Family::V6) <= MAX_RESPONSE_LEN);
+
+/// What happened at the peer since its last announce (BEP 15, "Announce", offset 80).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Event {
     /// Nothing: a regular announce. Any number without a meaning is taken for this.
@@ -40,8 +51,9 @@ pub enum Event {
     Started,
     /// 3: it is leaving.
     Stopped,
-    /// 4: it is a partial seed (BEP 21): it wants nothing more, though `left` is not 0.
-    /// libtorrent sends this with every announce of such a torrent.
+    /// 4: it is a partial seed (BEP 21, "Tracker Announce"): it wants nothing more, though `left`
+    /// is not 0. BEP 21 names the event for HTTP only; the number is libtorrent's, which
+    /// sends it with every announce of such a torrent.
     Paused,
 }
 
@@ -58,7 +70,7 @@ impl Event {
         }
     }
 
-    /// The number on the wire.
+    /// The number on the wire; [`Event::from_wire`] takes it back to the same event.
     pub const fn to_wire(self) -> u32 {
         match self {
             Self::None => 0,
@@ -89,12 +101,13 @@ pub struct Announce<'a> {
     pub uploaded: u64,
     /// What happened.
     pub event: Event,
-    /// The address the client would like to be known under, 0 for none. A tracker that obeys it
-    /// sends strangers' traffic to whoever is named here.
+    /// The address the client would like to be known under, 0 for none; means nothing over IPv6
+    /// (BEP 15, "IPv6"). A tracker that obeys it sends strangers' traffic to whoever is named here.
     pub ip: u32,
-    /// A number that stays with the client when its address changes.
+    /// A number that stays with the client when its address changes, and is the same over both
+    /// families (BEP 7, "Tracker Hostname Resolution"; BEP 15, "IPv6").
     pub key: u32,
-    /// How many peers the client wants: negative for "as you like" (BEP 15).
+    /// How many peers the client wants: negative for "as you like" (BEP 15, "Announce").
     pub num_want: i32,
     /// Where the peer listens.
     pub port: u16,
@@ -125,8 +138,10 @@ impl<'a> Announce<'a> {
         })
     }
 
-    /// Writes the request with its options and returns its length. Panics when `into` is
-    /// shorter than [`REQUEST_LEN`] and the options together.
+    /// Writes the request with its options and returns its length.
+    ///
+    /// # Panics
+    /// When `into` is shorter than [`REQUEST_LEN`] and the options together.
     pub fn write(&self, into: &mut [u8]) -> usize {
         wire::put(into, 0, self.connection_id.0.to_be_bytes());
         wire::put(into, 8, ACTION.to_be_bytes());
@@ -152,7 +167,7 @@ impl<'a> Announce<'a> {
 pub struct AnnounceHead {
     /// Of the request.
     pub transaction_id: TransactionId,
-    /// Seconds until the next regular announce.
+    /// Seconds until the next regular announce (BEP 15, "Announce": no sooner without an event).
     pub interval: u32,
     /// Peers that miss something, of both families.
     pub leechers: u32,

@@ -10,8 +10,8 @@
 
 use std::net::IpAddr;
 
-/// The address family of a datagram, and so of the peers in its response: BEP 15 has no field
-/// for it, the client knows over what it asked.
+/// The address family of a datagram, and so of the peers in its response (BEP 15, "IPv6"; the
+/// sizes are those of BEP 7): there is no field for it, the client knows over what it asked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Family {
     /// Peers of 6 bytes.
@@ -26,6 +26,15 @@ impl Family {
         match self {
             Self::V4 => 6,
             Self::V6 => 18,
+        }
+    }
+
+    /// Peers that one response carries at most, so that it stays below
+    /// [`MAX_RESPONSE_LEN`](crate::response::MAX_RESPONSE_LEN): 200 or 67.
+    pub const fn max_peers(self) -> usize {
+        match self {
+            Self::V4 => 200,
+            Self::V6 => 67,
         }
     }
 }

@@ -3,23 +3,25 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// SHA-1 of a torrent's info dictionary (BEP 3), or the truncated SHA-256 of a v2 torrent
-/// (BEP 52, "Tracker protocol"): 20 bytes chosen by strangers, never trusted to be uniform.
+/// SHA-1 of a torrent's info dictionary (BEP 3, "trackers"), or the truncated SHA-256 of a v2
+/// torrent (BEP 52, "infohash"): 20 bytes chosen by strangers, never trusted to be uniform.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InfoHash(pub [u8; 20]);
 
-/// What a client calls itself (BEP 3 `peer_id`; its prefix names the software, BEP 20).
+/// What a client calls itself (BEP 3, "trackers"; its prefix names the software, BEP 20).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub [u8; 20]);
 
-/// The proof that a client receives what is sent to its address (BEP 15, "Connect").
+/// The proof that a client receives what is sent to its address (BEP 15, "UDP connections /
+/// spoofing").
 ///
 /// The number means something only to the tracker that made it. Never 0 on the wire: rtorrent
 /// takes 0 for "no id".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
-/// Chosen by the client, echoed by the tracker, joins a response to its request (BEP 15).
+/// Chosen by the client, echoed by the tracker, joins a response to its request (BEP 15,
+/// "Connect", "Announce" and "Scrape").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TransactionId(pub u32);
 

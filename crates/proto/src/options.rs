@@ -8,14 +8,21 @@
 //!                 +------+--------+---------------+
 //! ```
 //!
-//! A list that breaks off is no error here: its whole options count, the rest is ignored.
+//! A list that breaks off is no error here: its whole options count, the rest is ignored. Clients
+//! send bytes that are no options at all: aria2 ends each announce with two that mean nothing.
 
-/// Ends the list (BEP 41, "Option types").
+use std::fmt;
+
+use crate::wire;
+
+/// Ends the list (BEP 41, EndOfOptions).
 pub const END: u8 = 0;
-/// Means nothing (BEP 41, "Option types").
+/// Means nothing (BEP 41, NOP).
 pub const NOP: u8 = 1;
-/// A part of the path and query of the tracker's URL (BEP 41, "URLData").
+/// A part of the path and query of the tracker's URL (BEP 41, URLData).
 pub const URL_DATA: u8 = 2;
+/// Bytes of one option's value at most: its length is one byte.
+pub const MAX_DATA_LEN: usize = 255;
 
 /// The bytes behind an announce, read as options on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -56,8 +63,28 @@ impl<'a> Options<'a> {
     }
 }
 
-impl std::fmt::Debug for Options<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Bytes that [`write_url_data`] takes for a path and query of `len` bytes.
+pub const fn url_data_len(len: usize) -> usize {
+    len + 2 * len.div_ceil(MAX_DATA_LEN)
+}
+
+/// Writes a path and query as URLData and returns the length: one option for each 255 bytes, none
+/// for an empty one, and no end mark, as the datagram ends there (BEP 41, URLData).
+///
+/// # Panics
+/// When `into` is shorter than [`url_data_len`] says.
+pub fn write_url_data(path_and_query: &[u8], into: &mut [u8]) -> usize {
+    let mut end = 0;
+    for part in path_and_query.chunks(MAX_DATA_LEN) {
+        wire::put(into, end, [URL_DATA, part.len() as u8]);
+        into[end + 2..end + 2 + part.len()].copy_from_slice(part);
+        end += 2 + part.len();
+    }
+    end
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }

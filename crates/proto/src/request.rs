@@ -1,4 +1,7 @@
-//! Any datagram that a client may send, told apart by its action at offset 8 (BEP 15).
+//! Any datagram that a client may send, told apart by its action at offset 8 (BEP 15, "UDP tracker
+//! protocol").
+
+use std::fmt;
 
 use crate::announce::{self, Announce};
 use crate::connect::{self, Connect};
@@ -29,8 +32,24 @@ pub enum Malformed {
     Action,
 }
 
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "too short for its action",
+            Self::Magic => "a connect without the magic number",
+            Self::Action => "an action that no request has",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
 impl<'a> Request<'a> {
-    /// Reads a datagram. Bytes behind what is known are never a reason to refuse (BEP 15).
+    /// Reads a datagram. Bytes behind what is known are never a reason to refuse (BEP 15, "UDP
+    /// tracker protocol").
+    ///
+    /// # Errors
+    /// Why the datagram is no request, see [`Malformed`].
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let Some(head) = datagram.first_chunk::<16>() else {
@@ -41,8 +60,7 @@ impl<'a> Request<'a> {
                 if wire::u64(head, 0) != connect::MAGIC {
                     return Err(Malformed::Magic);
                 }
-                let transaction_id = TransactionId(wire::u32(head, 12));
-                Ok(Self::Connect(Connect { transaction_id }))
+                Ok(Self::Connect(Connect { transaction_id: TransactionId(wire::u32(head, 12)) }))
             }
             announce::ACTION => {
                 Announce::parse(datagram).map(Self::Announce).ok_or(Malformed::Short)

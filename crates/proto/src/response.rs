@@ -1,6 +1,8 @@
 //! Any datagram that a tracker may send, read as a client reads it: strictly. A tracker writes
 //! its responses with the writers beside each request type.
 
+use std::fmt;
+
 use crate::announce::{self, AnnounceHead};
 use crate::connect::{self, ConnectResponse};
 use crate::endpoint::{Endpoint, Family};
@@ -8,6 +10,10 @@ use crate::error;
 use crate::id::{ConnectionId, TransactionId};
 use crate::scrape::{self, ScrapeCounts};
 use crate::wire;
+
+/// Bytes of the longest response that a tracker should send, so that none is ever cut into fragments: 1280 bytes pass every IPv6
+/// path (RFC 8200, section 5), 40 are IPv6's header and 8 are UDP's.
+pub const MAX_RESPONSE_LEN: usize = 1280 - 40 - 8;
 
 /// A response as a strict client takes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +40,18 @@ pub enum BadResponse {
     Action,
 }
 
+impl fmt::Display for BadResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "too short for its action",
+            Self::Length => "its length does not fit its action",
+            Self::Action => "an action that no response has",
+        })
+    }
+}
+
+impl std::error::Error for BadResponse {}
+
 /// The peers of an announce response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peers<'a> {
@@ -53,7 +71,7 @@ impl<'a> Peers<'a> {
     }
 
     /// Each, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Endpoint> + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Endpoint> + Clone + use<'a> {
         let family = self.family;
         self.bytes.chunks_exact(family.peer_len()).map(move |chunk| match family {
             Family::V4 => Endpoint::V4(wire::bytes(chunk, 0)),
@@ -78,13 +96,17 @@ impl<'a> Counts<'a> {
     }
 
     /// Each, in the order asked for.
-    pub fn iter(&self) -> impl Iterator<Item = ScrapeCounts> + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = ScrapeCounts> + Clone + use<'a> {
         self.0.iter().map(ScrapeCounts::parse)
     }
 }
 
 impl<'a> Response<'a> {
-    /// Reads a datagram that came over `family`.
+    /// Reads a datagram that came over `family`, which decides how long a peer is (BEP 15,
+    /// "IPv6").
+    ///
+    /// # Errors
+    /// Whatever a strict client would not take, see [`BadResponse`].
     pub fn parse(datagram: &'a [u8], family: Family) -> Result<Self, BadResponse> {
         if datagram.len() < 8 {
             return Err(BadResponse::Short);

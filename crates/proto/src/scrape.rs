@@ -9,6 +9,7 @@
 //! ```
 
 use crate::id::{ConnectionId, InfoHash, TransactionId};
+use crate::response;
 use crate::wire;
 
 /// The action number of a scrape, in requests and responses.
@@ -21,8 +22,14 @@ pub const HASH_LEN: usize = 20;
 pub const HEAD_LEN: usize = 8;
 /// Bytes of one swarm's counts in a response.
 pub const COUNTS_LEN: usize = 12;
-/// Info hashes that BEP 15 lets into one request: what fits one Ethernet frame.
+/// Info hashes that BEP 15 ("Scrape") lets into one request: what fits one Ethernet frame.
 pub const MAX_HASHES: usize = 74;
+/// Bytes of a request with [`MAX_HASHES`]: memory of this size per datagram cuts off nothing that
+/// counts, but for an announce whose options are longer still.
+/// Bytes of the response to such a request.
+pub const MAX_RESPONSE_LEN: usize = HEAD_LEN + MAX_HASHES * COUNTS_LEN;
+
+const _: () = assert!(MAX_RESPONSE_LEN <= response::MAX_RESPONSE_LEN);
 
 /// A scrape request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +61,10 @@ impl<'a> Scrape<'a> {
         self.hashes.iter().map(|hash| InfoHash(*hash))
     }
 
-    /// Writes a request and returns its length. Panics when `into` is too short.
+    /// Writes a request and returns its length.
+    ///
+    /// # Panics
+    /// When `into` is shorter than [`REQUEST_HEAD_LEN`] and the hashes together.
     pub fn write(
         connection_id: ConnectionId,
         transaction_id: TransactionId,
