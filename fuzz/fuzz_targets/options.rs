@@ -1,0 +1,23 @@
+//! Any bytes as the options behind an announce: no panic, an end that stays one, and the same
+//! options when the list is written again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onrush_proto::options::{END, MAX_DATA_LEN, NOP, Options, url_data_len, write_url_data};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut options = Options(bytes).iter();
+    let mut again = Vec::with_capacity(bytes.len());
+    for option in options.by_ref() {
+        assert!(option.kind != END && option.kind != NOP && option.data.len() <= MAX_DATA_LEN);
+        again.extend([option.kind, option.data.len() as u8]);
+        again.extend(option.data);
+    }
+    assert_eq!(options.next(), None);
+    assert!(again.len() <= bytes.len());
+    assert!(Options(&again).iter().eq(Options(bytes).iter()));
+
+    let mut wire = vec![0xAA; url_data_len(bytes.len())];
+    assert_eq!(write_url_data(bytes, &mut wire), wire.len());
+    assert!(Options(&wire).url_data().flatten().eq(bytes));
+});
