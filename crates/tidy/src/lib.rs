@@ -1,0 +1,77 @@
+//! The house rules as tests, so that a review is about design. This crate reads the repository;
+//! its `tests/` say what the rules are.
+//!
+//! Rust files are read as tokens: comments and strings never look like code, and what stands
+//! inside a macro is seen too.
+
+#![forbid(unsafe_code)]
+
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use source::{Function, Source, Token};
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tidy is in crates/");
+    crates.parent().expect("crates/ is in the root").to_path_buf()
+}
+
+/// Every file below `directory` whose name ends in `extension` (with its dot), as paths relative
+/// to the root, sorted. Build output and hidden directories are left out.
+///
+/// # Panics
+/// When a directory cannot be read: a rule that sees nothing must not pass.
+pub fn files(directory: &str, extension: &str) -> Vec<String> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut open = vec![root.join(directory)];
+    while let Some(directory) = open.pop() {
+        let entries = fs::read_dir(&directory)
+            .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        for entry in entries {
+            let path = entry.expect("a directory entry").path();
+            let name = path.file_name().expect("an entry has a name").to_string_lossy();
+            if path.is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    open.push(path);
+                }
+            } else if name.ends_with(extension) {
+                let path = path.strip_prefix(&root).expect("it is below the root");
+                found.push(path.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The text of a file given by its path relative to the root.
+///
+/// # Panics
+/// When it cannot be read.
+pub fn text(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every Rust file of the repository.
+pub fn sources() -> Vec<Source> {
+    let mut paths = files("crates", ".rs");
+    paths.extend(files("fuzz", ".rs"));
+    paths.iter().map(|path| Source::read(path)).collect()
+}
+
+/// The crate that a path lies in: `net` for `crates/net/src/lib.rs`.
+pub fn crate_of(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.split('/').next()
+}
+
+/// Fails with every broken rule at once, a line each.
+///
+/// # Panics
+/// When there is any.
+pub fn demand(rule: &str, broken: Vec<String>) {
+    assert!(broken.is_empty(), "\n{rule}:\n  {}\n", broken.join("\n  "));
+}

@@ -1,0 +1,197 @@
+//! A Rust file as text and as a flat list of tokens with their lines.
+
+use std::str::FromStr;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// A Rust file.
+#[derive(Debug)]
+pub struct Source {
+    /// Its path, relative to the root.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+    /// Its tokens, groups opened up.
+    pub tokens: Vec<Token>,
+}
+
+/// A word, a mark, a bracket or a literal.
+#[derive(Debug)]
+pub struct Token {
+    /// As written; for a literal only its first character, so that no string looks like code.
+    pub text: String,
+    /// The line it is on, from 1.
+    pub line: usize,
+}
+
+/// A function with a body.
+#[derive(Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// The line of `fn`.
+    pub first: usize,
+    /// The line of the closing brace.
+    pub last: usize,
+}
+
+impl Source {
+    /// Reads the file at `path`, relative to the root.
+    ///
+    /// # Panics
+    /// When it cannot be read or is not Rust.
+    pub fn read(path: &str) -> Self {
+        Self::new(path, crate::text(path))
+    }
+
+    /// A file of this text.
+    ///
+    /// # Panics
+    /// When the text is not Rust.
+    pub fn new(path: &str, text: String) -> Self {
+        let stream = TokenStream::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut tokens = Vec::new();
+        flatten(stream, &mut tokens);
+        Self { path: path.to_owned(), text, tokens }
+    }
+
+    /// Whether the tokens at `at` are these.
+    pub fn has(&self, at: usize, expected: &[&str]) -> bool {
+        let mut tokens = self.tokens.iter().skip(at);
+        expected.iter().all(|text| tokens.next().is_some_and(|token| token.text == *text))
+    }
+
+    /// The lines on which these tokens stand in a row.
+    pub fn lines_of(&self, expected: &[&str]) -> Vec<usize> {
+        let places = (0..self.tokens.len()).filter(|at| self.has(*at, expected));
+        places.map(|at| self.tokens[at].line).collect()
+    }
+
+    /// The token that closes the bracket at `open`.
+    ///
+    /// # Panics
+    /// When there is no bracket at `open`.
+    pub fn close_of(&self, open: usize) -> usize {
+        let mut depth = 0;
+        for (at, token) in self.tokens.iter().enumerate().skip(open) {
+            match token.text.as_str() {
+                "{" | "(" | "[" => depth += 1,
+                "}" | ")" | "]" => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                assert!(at > open, "a bracket opens at {open}");
+                return at;
+            }
+        }
+        unreachable!("the tokenizer balances brackets")
+    }
+
+    /// The functions that have a body, nested ones included.
+    pub fn functions(&self) -> Vec<Function> {
+        let mut functions = Vec::new();
+        for (at, token) in self.tokens.iter().enumerate() {
+            let Some(name) = self.tokens.get(at + 1) else { break };
+            if token.text != "fn" || !name.text.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            {
+                continue;
+            }
+            if let Some(open) = self.body_of(at + 2) {
+                let last = self.tokens[self.close_of(open)].line;
+                functions.push(Function { name: name.text.clone(), first: token.line, last });
+            }
+        }
+        functions
+    }
+
+    /// Whether the token at `at` belongs to a test: the file lies in `tests` or `benches`, or a
+    /// module marked `#[cfg(test)]` encloses it.
+    pub fn is_test(&self, at: usize) -> bool {
+        if self.path.contains("/tests/") || self.path.contains("/benches/") {
+            return true;
+        }
+        let marks =
+            (0..at).filter(|mark| self.has(*mark, &["#", "[", "cfg", "(", "test", ")", "]"]));
+        marks.filter_map(|mark| self.body_of(mark + 7)).any(|open| at < self.close_of(open))
+    }
+
+    /// The brace that opens the body of the item which goes on at `at`; none when it ends with a
+    /// semicolon.
+    fn body_of(&self, mut at: usize) -> Option<usize> {
+        loop {
+            match self.tokens.get(at)?.text.as_str() {
+                "{" => return Some(at),
+                ";" => return None,
+                "(" | "[" => at = self.close_of(at) + 1,
+                _ => at += 1,
+            }
+        }
+    }
+}
+
+fn flatten(stream: TokenStream, into: &mut Vec<Token>) {
+    for tree in stream {
+        let mut push = |text: &str, line| into.push(Token { text: text.to_owned(), line });
+        match tree {
+            TokenTree::Ident(ident) => push(&ident.to_string(), ident.span().start().line),
+            TokenTree::Punct(mark) => {
+                push(mark.as_char().encode_utf8(&mut [0; 4]), mark.span().start().line);
+            }
+            TokenTree::Literal(literal) => {
+                push(&literal.to_string()[..1], literal.span().start().line);
+            }
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                push(open, group.span_open().start().line);
+                flatten(group.stream(), into);
+                let line = group.span_close().end().line;
+                into.push(Token { text: close.to_owned(), line });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source::new("crates/x/src/lib.rs", text.to_owned())
+    }
+
+    #[test]
+    fn comments_and_strings_are_not_code() {
+        let source = source("// unsafe {\nconst S: &str = \"unsafe {\"; /* dbg!() */");
+        assert_eq!(source.lines_of(&["unsafe"]), []);
+        assert_eq!(source.lines_of(&["dbg", "!"]), []);
+    }
+
+    #[test]
+    fn functions_have_their_lines() {
+        let source =
+            source("fn a(x: [u8; { 1 }])\nwhere\n    u8: Copy,\n{\n}\ntrait T { fn b(); }");
+        let functions = source.functions();
+        assert_eq!(functions.len(), 1);
+        assert_eq!((functions[0].first, functions[0].last), (1, 5));
+    }
+
+    #[test]
+    fn macros_are_seen_through() {
+        let source = source("proptest! {\n #[test]\n fn a(x: u8) {\n  dbg!(x)\n }\n}");
+        assert_eq!(source.lines_of(&["dbg", "!"]), [4]);
+        assert_eq!(source.functions()[0].last, 5);
+    }
+
+    #[test]
+    fn test_modules_are_tests() {
+        let source = source("fn a() { b() }\n#[cfg(test)]\nmod tests { fn c() {} }\nfn d() {}");
+        let at = |name: &str| source.tokens.iter().position(|t| t.text == name).unwrap();
+        assert!(source.is_test(at("c")));
+        assert!(!source.is_test(at("a")) && !source.is_test(at("d")));
+    }
+}

@@ -1,0 +1,140 @@
+//! Rules for documents: what they point at is there.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use onrush_tidy::{demand, files, root, text};
+
+#[test]
+fn links_in_documents_resolve() {
+    let documents = documents();
+    assert!(!documents.is_empty(), "no document found");
+    let mut broken = Vec::new();
+    for document in &documents {
+        for link in links(&text(document)) {
+            if let Err(why) = resolve(document, &link) {
+                broken.push(format!("{document}: ({link}) {why}"));
+            }
+        }
+    }
+    demand("a link in a document leads somewhere", broken);
+}
+
+/// Sources, manifests and scripts name documents and sources; those have to be there as well.
+#[test]
+fn paths_in_comments_exist() {
+    let mut paths = vec!["Cargo.toml".to_owned()];
+    for directory in ["crates", "fuzz", "scripts", "config", ".ci"] {
+        if root().join(directory).is_dir() {
+            paths.extend(files(directory, ""));
+        }
+    }
+    let mut broken = Vec::new();
+    for path in paths.iter().filter(|path| !path.starts_with("crates/tidy/")) {
+        let Ok(text) = std::fs::read_to_string(root().join(path)) else { continue };
+        for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c))) {
+            let word = word.trim_end_matches('.');
+            let named = ["docs/", "crates/"].iter().any(|start| word.starts_with(start));
+            if named && is_file_name(word) && !root().join(word).exists() {
+                broken.push(format!("{path}: {word}"));
+            }
+        }
+    }
+    demand("a path named in a comment exists", broken);
+}
+
+/// Every Markdown file that belongs to people.
+fn documents() -> Vec<String> {
+    let mut documents = files("docs", ".md");
+    documents.extend(files("fuzz", ".md"));
+    documents.extend(files("crates", ".md"));
+    let top = std::fs::read_dir(root()).expect("the root can be read");
+    let names = top.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
+    documents.extend(names.filter(|name| name.ends_with(".md")));
+    documents
+}
+
+/// The targets of `[text](target)` outside of code.
+fn links(markdown: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    for line in prose(markdown) {
+        // Inline code: every second piece between back-ticks.
+        let outside: String = line.split('`').step_by(2).collect();
+        for after in outside.split("](").skip(1) {
+            if let Some((target, _)) = after.split_once(')') {
+                links.push(target.split(' ').next().expect("split gives one").to_owned());
+            }
+        }
+    }
+    links
+}
+
+/// The lines outside of fenced code.
+fn prose(markdown: &str) -> impl Iterator<Item = &str> {
+    let mut fenced = false;
+    markdown.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+fn resolve(document: &str, link: &str) -> Result<(), String> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return Ok(());
+    }
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let directory = Path::new(document).parent().expect("a file lies in a directory");
+    let target = if path.is_empty() { document.into() } else { normal(&directory.join(path)) };
+    if !root().join(&target).exists() {
+        return Err("does not exist".to_owned());
+    }
+    if !anchor.is_empty() && target.extension().is_some_and(|extension| extension == "md") {
+        let anchors = anchors(&text(&target.to_string_lossy()));
+        if !anchors.contains(anchor) {
+            return Err(format!("has no heading #{anchor}"));
+        }
+    }
+    Ok(())
+}
+
+/// The anchors that a forge makes of a document's headings.
+fn anchors(markdown: &str) -> BTreeSet<String> {
+    prose(markdown)
+        .filter_map(|line| line.strip_prefix('#'))
+        .map(|heading| {
+            let heading = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+/// Without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => _ = normal.pop(),
+            Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// Whether a word ends in a name with an extension of ours.
+fn is_file_name(word: &str) -> bool {
+    [".md", ".rs", ".toml", ".json", ".svg"].iter().any(|extension| word.ends_with(extension))
+}
+
+#[test]
+fn the_rules_bite() {
+    assert_eq!(
+        links("[a](x.md) `[no](y)` [b](z.md#q \"t\")\n```\n[c](n)\n```"),
+        ["x.md", "z.md#q"]
+    );
+    assert!(resolve("docs/x.md", "nowhere.md").is_err());
+    assert!(resolve("docs/x.md", "../Cargo.toml").is_ok());
+    assert!(anchors("# One `two`, three\n").contains("one-two-three"));
+}
