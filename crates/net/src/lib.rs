@@ -11,7 +11,8 @@
 //!    makes the next `wait` return at once.
 //! 2. [`Socket::receive`] never blocks. It hands out a batch that stays in the backend's memory:
 //!    one region, and [`Slot`]s that point into it. An empty batch means that nothing is waiting;
-//!    a batch that is not empty means that there may be more, and `wait` must not block then.
+//!    a batch that is not empty means that there may be more, and while
+//!    there is, `wait` does not block.
 //! 3. [`Socket::send`] takes replies and never blocks: it borrows their bytes until it
 //!    returns. Each goes to where its [`Return`] came from, from the address that was asked. What
 //!    the kernel does not take is dropped and counted in [`Sent`].
@@ -23,6 +24,7 @@
 //! |---|---|
 //! | [`socket`] | the contract as types |
 //! | [`bind`] | the one place that opens sockets, and what the kernel made of their options |
+//! | [`notice`] | what went less well than asked for, with its remedy |
 //! | [`steering`] | which socket of a group gets a datagram (classic BPF) |
 //! | [`affinity`] | which vCPUs there are, pinning to one |
 //! | [`counters`] | what the kernel dropped |
@@ -30,6 +32,16 @@
 //! | [`memory`] | a network inside the process: loss, delay and reordering from a seed |
 #![warn(unsafe_op_in_unsafe_fn)]
 
+pub mod affinity;
+pub mod bind;
+pub mod counters;
+pub mod memory;
+pub mod mio;
+mod name;
+pub mod notice;
 pub mod socket;
+pub mod steering;
+mod sys;
 
+pub use notice::Notice;
 pub use socket::{Received, Reply, Return, Sent, Slot, Socket, Waker};

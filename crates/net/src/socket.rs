@@ -4,6 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::name;
+
 /// One worker's side of the network.
 pub trait Socket {
     /// Ends this socket's [`wait`](Socket::wait) from another thread.
@@ -116,8 +118,9 @@ pub struct Return {
 impl Return {
     /// A token for a datagram that answers nothing: to `peer`, from the backend's kernel socket
     /// number `socket` (in the order in which the backend was given them).
-    pub fn to(_peer: SocketAddr, _socket: u16) -> Self {
-        todo!("net")
+    pub fn to(peer: SocketAddr, socket: u16) -> Self {
+        let (name, name_len) = name::encode(peer);
+        Self { name, local: [0; 16], name_len, has_local: false, socket }
     }
 
     /// The backend's kernel socket, in the order in which the backend was given them.
@@ -127,12 +130,17 @@ impl Return {
 
     /// The other side's address.
     pub fn peer(&self) -> SocketAddr {
-        todo!("net")
+        name::decode(&self.name, self.name_len).expect("made from an address")
     }
 
     /// The local address that was asked, where the backend knows it.
     pub fn local(&self) -> Option<IpAddr> {
-        todo!("net")
+        self.has_local.then(|| match self.name_len {
+            name::V4_LEN => {
+                IpAddr::from([self.local[0], self.local[1], self.local[2], self.local[3]])
+            }
+            _ => IpAddr::from(self.local),
+        })
     }
 }
 
@@ -158,5 +166,30 @@ impl std::ops::AddAssign for Sent {
         self.blocked += other.blocked;
         self.failed += other.failed;
         self.calls += other.calls;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_return_tells_what_it_was_made_of() {
+        for peer in ["192.0.2.7:6969", "[2001:db8::7]:80", "[fe80::1%4]:80"] {
+            let peer: SocketAddr = peer.parse().unwrap();
+            let back = Return::to(peer, 3);
+            assert_eq!((back.peer(), back.socket(), back.local()), (peer, 3, None));
+        }
+    }
+
+    #[test]
+    fn the_local_address_is_of_the_peers_family() {
+        for (peer, local) in [("192.0.2.7:1", "127.0.0.2"), ("[::1]:1", "2001:db8::2")] {
+            let local: IpAddr = local.parse().unwrap();
+            let mut back = Return::to(peer.parse().unwrap(), 0);
+            back.local = name::encode_ip(local);
+            back.has_local = true;
+            assert_eq!(back.local(), Some(local));
+        }
     }
 }

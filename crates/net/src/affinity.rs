@@ -1,0 +1,191 @@
+//! Which vCPUs this process may use, which of them share a core, and pinning a thread to one.
+
+use std::fs;
+use std::io;
+use std::num::NonZero;
+use std::path::Path;
+use std::thread;
+
+/// Why a thread could not be pinned or the mask not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AffinityError {
+    /// The system has no such call, or refuses it.
+    #[error("cannot tell which vCPUs this process may use: {0}")]
+    Unreadable(io::Error),
+    /// The vCPU is not in the process's mask, or offline.
+    #[error(
+        "vCPU {cpu} cannot be used: it is offline or outside of this process's affinity mask \
+         (see: taskset -pc $$, or AllowedCPUs= and CPUAffinity= in the systemd unit)"
+    )]
+    NotAllowed {
+        /// The vCPU.
+        cpu: usize,
+    },
+    /// The system does not pin, or refuses to.
+    #[error("cannot pin a thread to vCPU {cpu}: {cause}")]
+    Refused {
+        /// The vCPU.
+        cpu: usize,
+        /// What the system said.
+        cause: io::Error,
+    },
+}
+
+/// The vCPUs that this process may run on, by its affinity mask, ascending. Never empty.
+///
+/// # Errors
+/// [`AffinityError::Unreadable`]; the caller then runs unpinned.
+pub fn allowed() -> Result<Vec<usize>, AffinityError> {
+    let cpus = mask::allowed().map_err(AffinityError::Unreadable)?;
+    if cpus.is_empty() {
+        return Err(AffinityError::Unreadable(io::ErrorKind::NotFound.into()));
+    }
+    Ok(cpus)
+}
+
+/// How many vCPUs' worth of time this process may use: the affinity mask and the cgroup's quota
+/// together, rounded down, at least 1.
+pub fn budget() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// The vCPUs on the same core as `cpu`, itself included, ascending; `None` where the system does
+/// not tell.
+pub fn siblings(cpu: usize) -> Option<Vec<usize>> {
+    siblings_in(Path::new("/sys/devices/system/cpu"), cpu)
+}
+
+/// The same vCPUs, ordered so that the first ones have a core each: the first thread of every
+/// core, then the second ones. Placement takes from the front.
+pub fn cores_first(cpus: &[usize]) -> Vec<usize> {
+    order(cpus, siblings)
+}
+
+/// Pins the calling thread to one vCPU.
+///
+/// # Errors
+/// [`AffinityError::NotAllowed`] or [`AffinityError::Refused`].
+pub fn pin_current_thread(cpu: usize) -> Result<(), AffinityError> {
+    mask::pin(cpu).map_err(|cause| match cause.raw_os_error() {
+        Some(libc::EINVAL) => AffinityError::NotAllowed { cpu },
+        _ => AffinityError::Refused { cpu, cause },
+    })
+}
+
+/// [`siblings`] under another root, for tests.
+fn siblings_in(root: &Path, cpu: usize) -> Option<Vec<usize>> {
+    let file = root.join(format!("cpu{cpu}/topology/thread_siblings_list"));
+    parse_list(&fs::read_to_string(file).ok()?)
+}
+
+/// Parses the kernel's list form: `0-3,8,10-11`.
+fn parse_list(list: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        // No machine has more; a damaged file must not fill the memory.
+        if last > 65_536 {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// Orders by rank within the core, then by number.
+fn order(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<usize> {
+    let mut ranked: Vec<(usize, usize)> = cpus
+        .iter()
+        .map(|&cpu| {
+            // Only siblings that may be used count.
+            let rank = siblings(cpu)
+                .map_or(0, |all| all.iter().filter(|&&s| s < cpu && cpus.contains(&s)).count());
+            (rank, cpu)
+        })
+        .collect();
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, cpu)| cpu).collect()
+}
+
+/// Systems with affinity masks.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+mod mask {
+    use std::io;
+
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    pub(super) fn allowed() -> io::Result<Vec<usize>> {
+        let set = sched_getaffinity(Pid::from_raw(0))?;
+        Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
+    }
+
+    pub(super) fn pin(cpu: usize) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        set.set(cpu)?;
+        // 0 is the calling thread (sched_setaffinity(2)).
+        sched_setaffinity(Pid::from_raw(0), &set)?;
+        Ok(())
+    }
+}
+
+/// Systems without.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+mod mask {
+    use std::io;
+
+    pub(super) fn allowed() -> io::Result<Vec<usize>> {
+        Ok((0..super::budget()).collect())
+    }
+
+    pub(super) fn pin(_: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_parsed() {
+        assert_eq!(parse_list("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
+        assert_eq!(parse_list("5"), Some(vec![5]));
+        assert_eq!(parse_list(""), None);
+        assert_eq!(parse_list("0-999999999"), None);
+    }
+
+    #[test]
+    fn cores_come_before_their_second_threads() {
+        // Four cores with two threads each, numbered as Linux does on Epyc: n and n + 4.
+        let pair = |cpu: usize| Some(vec![cpu % 4, cpu % 4 + 4]);
+        assert_eq!(order(&[0, 1, 2, 3, 4, 5, 6, 7], pair), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // Numbered in pairs.
+        let next = |cpu: usize| Some(vec![cpu & !1, cpu | 1]);
+        assert_eq!(order(&[0, 1, 2, 3, 4, 5], next), [0, 2, 4, 1, 3, 5]);
+        // A first thread outside of the mask does not count.
+        assert_eq!(order(&[1, 2, 3], next), [1, 2, 3]);
+        assert_eq!(order(&[3, 1], |_| None), [1, 3]);
+    }
+
+    #[test]
+    fn a_pinned_thread_is_allowed_only_its_cpu() {
+        thread::spawn(|| {
+            let all = allowed().unwrap();
+            assert!(budget() >= 1 && budget() <= all.len());
+            let last = *all.last().unwrap();
+            pin_current_thread(last).unwrap();
+            assert_eq!(allowed().unwrap(), [last]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_named() {
+        let error = thread::spawn(|| pin_current_thread(1000).unwrap_err()).join().unwrap();
+        assert!(matches!(error, AffinityError::NotAllowed { cpu: 1000 }), "{error}");
+    }
+}

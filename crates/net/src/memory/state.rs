@@ -1,0 +1,339 @@
+//! What happens in the network: who is bound where, what is under way, and what the dice say.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Choice, Conditions, Fates};
+use crate::name;
+use crate::socket::Return;
+
+/// Bytes kept of a datagram, as in the other backends.
+pub(super) const SLOT_BYTES: usize = 2048;
+
+/// The first port given to who asks for none (RFC 6335, section 6: the dynamic ports).
+const FIRST_DYNAMIC_PORT: u16 = 49_152;
+
+/// Everything behind the network's lock.
+pub(super) struct State {
+    pub(super) now: Duration,
+    pub(super) conditions: Conditions,
+    pub(super) fates: Fates,
+    pub(super) workers: Vec<Worker>,
+    groups: HashMap<SocketAddr, Group>,
+    under_way: BinaryHeap<Reverse<Flight>>,
+    sequence: u64,
+    frames: Frames,
+    dice: SmallRng,
+}
+
+/// One worker's receive buffer.
+pub(super) struct Worker {
+    inbox: VecDeque<Parcel>,
+    pub(super) rung: bool,
+    pub(super) dropped: u64,
+}
+
+impl Worker {
+    /// Whether `wait` has to return.
+    pub(super) fn has_cause_to_wake(&self) -> bool {
+        self.rung || !self.inbox.is_empty()
+    }
+}
+
+/// The workers at one address.
+struct Group {
+    /// Their numbers.
+    members: Vec<usize>,
+    /// Which of their sockets this is.
+    socket: u16,
+    choice: Choice,
+}
+
+/// A datagram in a frame.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Parcel {
+    frame: u32,
+    source: SocketAddr,
+    target: SocketAddr,
+    /// The receiver's socket, once there.
+    socket: u16,
+}
+
+/// A datagram under way. Ordered by when it is due, then by when it was sent.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Flight {
+    due: Duration,
+    sequence: u64,
+    parcel: Parcel,
+}
+
+/// A received datagram.
+pub(super) struct Taken {
+    pub(super) len: usize,
+    pub(super) source: SocketAddr,
+    pub(super) reply_to: Return,
+}
+
+impl State {
+    /// An empty network with room for `in_flight` datagrams.
+    pub(super) fn new(seed: u64, conditions: Conditions, in_flight: usize) -> Self {
+        Self {
+            now: Duration::ZERO,
+            conditions,
+            fates: Fates::default(),
+            workers: Vec::new(),
+            groups: HashMap::new(),
+            under_way: BinaryHeap::with_capacity(in_flight),
+            sequence: 0,
+            frames: Frames::new(in_flight),
+            dice: SmallRng::seed_from_u64(seed),
+        }
+    }
+
+    /// Adds workers at all of `addresses`; returns these with their ports, and the workers'
+    /// numbers.
+    pub(super) fn bind(
+        &mut self,
+        addresses: &[SocketAddr],
+        workers: usize,
+        choice: &Choice,
+        receive_buffer: usize,
+    ) -> io::Result<(Vec<SocketAddr>, Range<usize>)> {
+        let addresses: Vec<_> = addresses.iter().map(|&a| self.with_port(a)).collect();
+        if addresses.iter().any(|address| self.groups.contains_key(address)) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let first = self.workers.len();
+        let numbers = first..first + workers;
+        self.workers.extend(numbers.clone().map(|_| Worker {
+            inbox: VecDeque::with_capacity(receive_buffer),
+            rung: false,
+            dropped: 0,
+        }));
+        for (socket, &address) in addresses.iter().enumerate() {
+            let members = numbers.clone().collect();
+            let group = Group { members, socket: socket as u16, choice: choice.clone() };
+            self.groups.insert(address, group);
+        }
+        Ok((addresses, numbers))
+    }
+
+    /// Takes a worker out of all of its groups. As in the kernel, the last member gets its number.
+    pub(super) fn unbind(&mut self, worker: usize) {
+        self.groups.retain(|_, group| {
+            if let Some(place) = group.members.iter().position(|&member| member == worker) {
+                group.members.swap_remove(place);
+            }
+            !group.members.is_empty()
+        });
+        let inbox = std::mem::take(&mut self.workers[worker].inbox);
+        for parcel in inbox {
+            self.frames.free(parcel.frame);
+        }
+    }
+
+    /// The address, with a port that nobody has if it has none.
+    fn with_port(&self, mut address: SocketAddr) -> SocketAddr {
+        if address.port() == 0 {
+            let free = (FIRST_DYNAMIC_PORT..=u16::MAX).find(|&port| {
+                address.set_port(port);
+                !self.groups.contains_key(&address)
+            });
+            // All taken: the last port is, which bind tells.
+            address.set_port(free.unwrap_or(u16::MAX));
+        }
+        address
+    }
+
+    /// Sends a datagram; `false` when there is no room for it.
+    pub(super) fn send(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
+        if self.frames.free.is_empty() {
+            return false;
+        }
+        self.fates.sent += 1;
+        if self.happens(self.conditions.loss) {
+            self.fates.lost += 1;
+            return true;
+        }
+        self.carry(source, target, bytes);
+        if self.happens(self.conditions.duplicates) && self.carry(source, target, bytes) {
+            self.fates.duplicated += 1;
+        }
+        true
+    }
+
+    /// Puts a datagram under way, or delivers it when that takes no time.
+    fn carry(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
+        let Some(frame) = self.frames.fill(bytes) else { return false };
+        let parcel = Parcel { frame, source, target, socket: 0 };
+        let delay = self.delay();
+        if delay.is_zero() {
+            self.deliver(parcel);
+        } else {
+            self.sequence += 1;
+            let due = self.now + delay;
+            self.under_way.push(Reverse(Flight { due, sequence: self.sequence, parcel }));
+        }
+        true
+    }
+
+    /// How long the next datagram takes.
+    fn delay(&mut self) -> Duration {
+        let (shortest, longest) = (*self.conditions.delay.start(), *self.conditions.delay.end());
+        let mut delay = self.up_to(shortest, longest);
+        if self.happens(self.conditions.reordering) {
+            delay += self.up_to(Duration::from_micros(1), 2 * longest + Duration::from_millis(1));
+        }
+        delay
+    }
+
+    /// Whether something of this probability happens. Never asks the dice about what is certain.
+    fn happens(&mut self, probability: f64) -> bool {
+        probability > 0.0 && self.dice.random_bool(probability.min(1.0))
+    }
+
+    /// A duration in between, in whole nanoseconds.
+    fn up_to(&mut self, shortest: Duration, longest: Duration) -> Duration {
+        if longest <= shortest {
+            return shortest;
+        }
+        let span = u64::try_from((longest - shortest).as_nanos()).unwrap_or(u64::MAX);
+        shortest + Duration::from_nanos(self.dice.random_range(0..=span))
+    }
+
+    /// When the next datagram under way is due.
+    pub(super) fn next_arrival(&self) -> Option<Duration> {
+        self.under_way.peek().map(|Reverse(flight)| flight.due)
+    }
+
+    /// Delivers what is due.
+    pub(super) fn deliver_due(&mut self) {
+        while self.next_arrival().is_some_and(|due| due <= self.now) {
+            let Some(Reverse(flight)) = self.under_way.pop() else { break };
+            self.deliver(flight.parcel);
+        }
+    }
+
+    /// Puts a datagram into the receive buffer of the worker that it is for.
+    fn deliver(&mut self, mut parcel: Parcel) {
+        let target = parcel.target;
+        let wildcard = SocketAddr::new(unspecified(target.ip()), target.port());
+        let Some(group) = self.groups.get(&target).or_else(|| self.groups.get(&wildcard)) else {
+            self.fates.unreachable += 1;
+            self.frames.free(parcel.frame);
+            return;
+        };
+        let worker = group.pick(self.frames.bytes(parcel.frame), parcel.source);
+        parcel.socket = group.socket;
+        let worker = &mut self.workers[worker];
+        if worker.inbox.len() == worker.inbox.capacity() {
+            worker.dropped += 1;
+            self.fates.dropped += 1;
+            self.frames.free(parcel.frame);
+            return;
+        }
+        worker.inbox.push_back(parcel);
+        self.fates.delivered += 1;
+    }
+
+    /// Takes a datagram out of a worker's receive buffer, its bytes into `room`.
+    pub(super) fn take(&mut self, worker: usize, room: &mut [u8]) -> Option<Taken> {
+        let parcel = self.workers[worker].inbox.pop_front()?;
+        let bytes = self.frames.bytes(parcel.frame);
+        let len = bytes.len();
+        room[..len].copy_from_slice(bytes);
+        self.frames.free(parcel.frame);
+        let mut reply_to = Return::to(parcel.source, parcel.socket);
+        // As on a real host, only who is bound to no address in particular is told.
+        if !self.groups.contains_key(&parcel.target) {
+            reply_to.local = name::encode_ip(parcel.target.ip());
+            reply_to.has_local = true;
+        }
+        Some(Taken { len, source: parcel.source, reply_to })
+    }
+}
+
+impl Group {
+    /// The number of the worker that gets a datagram.
+    fn pick(&self, payload: &[u8], source: SocketAddr) -> usize {
+        let wanted = match &self.choice {
+            Choice::BySource => None,
+            Choice::By(steer) => steer(payload, source),
+        };
+        match wanted.and_then(|number| self.members.get(number)) {
+            Some(&worker) => worker,
+            None => self.members[spread(source, self.members.len())],
+        }
+    }
+}
+
+/// The address that a reply leaves from: the one the socket is bound to, else the one that was
+/// asked, else loopback. `None` when it is of another family than the peer.
+pub(super) fn source(bound: SocketAddr, to: &Return) -> Option<SocketAddr> {
+    let ip = match (bound.ip(), to.local()) {
+        (ip, _) if !ip.is_unspecified() => ip,
+        (_, Some(local)) => local,
+        (IpAddr::V4(_), None) => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V6(_), None) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let source = SocketAddr::new(ip, bound.port());
+    (source.is_ipv4() == to.peer().is_ipv4()).then_some(source)
+}
+
+/// The wildcard address of the same family.
+fn unspecified(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// A number below `len` from an address, the same in every run.
+fn spread(source: SocketAddr, len: usize) -> usize {
+    let (name, _) = name::encode(source);
+    // FNV-1a over port and address, its upper half for the choice.
+    let hash = name[2..].iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    (((hash >> 32) * len as u64) >> 32) as usize
+}
+
+/// The memory of all datagrams.
+struct Frames {
+    bytes: Box<[u8]>,
+    lens: Box<[u16]>,
+    free: Vec<u32>,
+}
+
+impl Frames {
+    fn new(count: usize) -> Self {
+        let bytes = vec![0; count * SLOT_BYTES].into();
+        Self { bytes, lens: vec![0; count].into(), free: (0..count as u32).rev().collect() }
+    }
+
+    /// A frame with a copy of `bytes`, cut to the frame's size.
+    fn fill(&mut self, bytes: &[u8]) -> Option<u32> {
+        let frame = self.free.pop()?;
+        let bytes = &bytes[..bytes.len().min(SLOT_BYTES)];
+        let start = frame as usize * SLOT_BYTES;
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        self.lens[frame as usize] = bytes.len() as u16;
+        Some(frame)
+    }
+
+    fn bytes(&self, frame: u32) -> &[u8] {
+        let start = frame as usize * SLOT_BYTES;
+        &self.bytes[start..start + usize::from(self.lens[frame as usize])]
+    }
+
+    fn free(&mut self, frame: u32) {
+        self.free.push(frame);
+    }
+}

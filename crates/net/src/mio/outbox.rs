@@ -1,0 +1,401 @@
+//! Sending: replies sorted by socket, those to one client grouped, the rest one message each.
+//!
+//! Replies are taken in rounds of at most one batch. Each reply either joins the *group* of an
+//! earlier reply to the same client or begins one. A group of several goes out as one message that
+//! the kernel cuts into datagrams of one size (UDP_SEGMENT, udp(7)), so a group takes replies of
+//! the size of its first; a shorter one may be its last; a longer one begins another
+//! group. Groups leave in the order of their first replies, which keeps the order for each client.
+
+use std::mem;
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+
+use crate::bind::BoundSocket;
+use crate::name;
+use crate::socket::{Reply, Return, Sent};
+use crate::sys::message::{Calls, Outbound};
+
+/// Datagrams in a group at most (UDP_MAX_SEGMENTS was 64 before it became 128).
+const MAX_SEGMENTS: u16 = 64;
+
+/// Bytes in a group at most: what fits one IPv4 datagram.
+const MAX_BYTES: usize = 65_507;
+
+/// Refusals in a row after which a socket's replies are not grouped any more.
+const MAX_REFUSALS: u8 = 4;
+
+/// Places of the index of clients; a power of two.
+const INDEX: usize = 512;
+
+/// No reply, no group.
+const NONE: u16 = u16::MAX;
+
+/// How grouping of replies went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segmentation {
+    /// Groups that went out as one message.
+    pub groups: u64,
+    /// Datagrams in them.
+    pub datagrams: u64,
+    /// Groups that the kernel refused as such; their datagrams were sent one by one.
+    pub refused: u64,
+    /// Sockets that no longer group, for the kernel refused repeatedly.
+    pub off: u64,
+}
+
+/// Where replies wait for the end of their round.
+pub(super) struct Outbox {
+    /// Empty between calls; its memory serves every round.
+    round: Vec<Reply<'static>>,
+    /// For each reply of the round the next one of its group.
+    next: Vec<u16>,
+    /// The round's groups.
+    groups: Vec<Group>,
+    /// By a hash of the client: its last group, perhaps. Stale entries are harmless, as a match is
+    /// checked against the group itself.
+    index: Box<[u16; INDEX]>,
+    lanes: Box<[Lane]>,
+    /// Sockets with groups in this round.
+    touched: Vec<u16>,
+    outbound: Outbound,
+    /// The group of each message.
+    messages: Vec<u16>,
+    /// A message of its own for what could not go out as a group.
+    spare: Outbound,
+    calls: Calls,
+    capacity: usize,
+    count: Segmentation,
+}
+
+/// Replies to one client.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// Distinguishes clients, mostly.
+    key: u64,
+    /// Bytes in all.
+    bytes: u32,
+    /// Bytes of its first reply, and of all but the last.
+    segment: u32,
+    /// First reply, which says where all go.
+    first: u16,
+    /// Last reply.
+    last: u16,
+    /// Replies.
+    count: u16,
+    /// Whether it takes more.
+    open: bool,
+    /// The socket's next group.
+    next: u16,
+}
+
+/// A socket's groups in this round, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    first: u16,
+    last: u16,
+    segmentation: bool,
+    refusals: u8,
+}
+
+impl Outbox {
+    /// For `sockets` sockets and rounds of at most `capacity` replies.
+    pub(super) fn new(capacity: usize, sockets: usize, calls: Calls, segmentation: bool) -> Self {
+        let lane = Lane { first: NONE, last: NONE, segmentation, refusals: 0 };
+        Self {
+            round: Vec::with_capacity(capacity),
+            next: Vec::with_capacity(capacity),
+            groups: Vec::with_capacity(capacity),
+            index: Box::new([0; INDEX]),
+            lanes: vec![lane; sockets].into(),
+            touched: Vec::with_capacity(capacity.min(sockets)),
+            outbound: Outbound::new(capacity),
+            messages: Vec::with_capacity(capacity),
+            spare: Outbound::new(1),
+            calls,
+            capacity,
+            count: Segmentation::default(),
+        }
+    }
+
+    /// How grouping went.
+    pub(super) fn segmentation(&self) -> Segmentation {
+        self.count
+    }
+
+    /// Sends all of `replies`.
+    pub(super) fn send<'b>(
+        &mut self,
+        sockets: &[BoundSocket],
+        replies: impl Iterator<Item = Reply<'b>>,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        if !self.groups.is_empty() {
+            self.abandon();
+        }
+        let mut round = with_lifetime(mem::take(&mut self.round));
+        for reply in replies {
+            let Some(lane) = self.lanes.get(usize::from(reply.to.socket)) else {
+                // Another backend's token.
+                sent.failed += 1;
+                continue;
+            };
+            let segmentation = lane.segmentation;
+            if !(segmentation && self.join(&round, &reply)) {
+                self.begin(&round, &reply, segmentation);
+            }
+            self.next.push(NONE);
+            round.push(reply);
+            if round.len() == self.capacity {
+                self.flush(sockets, &round, &mut sent);
+                round.clear();
+            }
+        }
+        if !round.is_empty() {
+            self.flush(sockets, &round, &mut sent);
+        }
+        self.round = with_lifetime(round);
+        sent
+    }
+
+    /// Forgets a round that a panic of the caller's iterator has left behind.
+    #[cold]
+    fn abandon(&mut self) {
+        for number in self.touched.drain(..) {
+            self.lanes[usize::from(number)].first = NONE;
+        }
+        self.groups.clear();
+        self.next.clear();
+    }
+
+    /// Adds a reply to the client's group, if there is one that takes it.
+    #[inline]
+    fn join(&mut self, round: &[Reply<'_>], reply: &Reply<'_>) -> bool {
+        let key = key(reply.to);
+        let at = self.index[place(key)];
+        let Some(group) = self.groups.get_mut(usize::from(at)) else { return false };
+        if group.key != key || !group.open {
+            return false;
+        }
+        let len = reply.bytes.len() as u32;
+        if len > group.segment
+            || len == 0
+            || (group.bytes + len) as usize > MAX_BYTES
+            || !same_client(round[usize::from(group.first)].to, reply.to)
+        {
+            return false;
+        }
+        let this = round.len() as u16;
+        self.next[usize::from(group.last)] = this;
+        group.last = this;
+        group.bytes += len;
+        group.count += 1;
+        group.open = len == group.segment && group.count < MAX_SEGMENTS;
+        true
+    }
+
+    /// Begins a group with a reply.
+    #[inline]
+    fn begin(&mut self, round: &[Reply<'_>], reply: &Reply<'_>, open: bool) {
+        let (this, at) = (round.len() as u16, self.groups.len() as u16);
+        let key = key(reply.to);
+        let len = reply.bytes.len();
+        self.groups.push(Group {
+            key,
+            bytes: len as u32,
+            segment: len as u32,
+            first: this,
+            last: this,
+            count: 1,
+            open: open && len > 0 && len <= MAX_BYTES,
+            next: NONE,
+        });
+        self.index[place(key)] = at;
+        let lane = &mut self.lanes[usize::from(reply.to.socket)];
+        if lane.first == NONE {
+            lane.first = at;
+            self.touched.push(reply.to.socket);
+        } else {
+            self.groups[usize::from(lane.last)].next = at;
+        }
+        lane.last = at;
+    }
+
+    /// Sends the round, socket by socket.
+    fn flush(&mut self, sockets: &[BoundSocket], round: &[Reply<'_>], sent: &mut Sent) {
+        while let Some(number) = self.touched.pop() {
+            let lane = &mut self.lanes[usize::from(number)];
+            let first = mem::replace(&mut lane.first, NONE);
+            self.lay_out(round, first);
+            self.transmit(&sockets[usize::from(number)], number, round, sent);
+        }
+        self.groups.clear();
+        self.next.clear();
+    }
+
+    /// Makes messages of the groups from `group` on.
+    fn lay_out(&mut self, round: &[Reply<'_>], mut group: u16) {
+        self.outbound.clear();
+        self.messages.clear();
+        while let Some(this) = self.groups.get(usize::from(group)) {
+            let first = &round[usize::from(this.first)];
+            let segment = (this.count > 1).then_some(this.segment as u16);
+            self.outbound.push(first.to, segment);
+            self.outbound.add(first.bytes);
+            let mut reply = self.next[usize::from(this.first)];
+            while reply != NONE {
+                self.outbound.add(round[usize::from(reply)].bytes);
+                reply = self.next[usize::from(reply)];
+            }
+            self.messages.push(group);
+            group = this.next;
+        }
+    }
+
+    /// Hands the messages to the kernel.
+    fn transmit(
+        &mut self,
+        socket: &BoundSocket,
+        number: u16,
+        round: &[Reply<'_>],
+        sent: &mut Sent,
+    ) {
+        let mut done = 0;
+        while done < self.outbound.len() {
+            sent.calls += 1;
+            // SAFETY: `round` borrows every reply that `lay_out` has just put into messages.
+            // Reason: the kernel reads replies where they were written, in others' memory.
+            let result = unsafe { self.outbound.send(socket.as_fd(), done, self.calls) };
+            match result {
+                Ok(count) => {
+                    self.count_sent(done..done + count, number, sent);
+                    done += count;
+                }
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    // A full buffer does not empty within this call: the rest would only cost
+                    // a system call each (docs/decisions/0011).
+                    let rest = self.messages[done..].iter();
+                    sent.blocked += rest.map(|&at| self.datagrams(at)).sum::<u64>();
+                    return;
+                }
+                Err(error) => {
+                    self.refuse(socket, number, round, (self.messages[done], error), sent);
+                    done += 1;
+                }
+            }
+        }
+    }
+
+    /// Datagrams in a group.
+    fn datagrams(&self, group: u16) -> u64 {
+        self.groups[usize::from(group)].count.into()
+    }
+
+    /// Counts messages that went out.
+    #[inline]
+    fn count_sent(&mut self, messages: std::ops::Range<usize>, number: u16, sent: &mut Sent) {
+        for &at in &self.messages[messages] {
+            let group = &self.groups[usize::from(at)];
+            sent.datagrams += u64::from(group.count);
+            sent.bytes += u64::from(group.bytes);
+            if group.count > 1 {
+                self.count.groups += 1;
+                self.count.datagrams += u64::from(group.count);
+                self.lanes[usize::from(number)].refusals = 0;
+            }
+        }
+    }
+
+    /// The kernel did not take a group: counts it, or sends its replies one by one when it may be
+    /// the grouping that was refused (no checksum offload on the way, datagrams larger than the
+    /// way's MTU; udp(7)).
+    #[cold]
+    fn refuse(
+        &mut self,
+        socket: &BoundSocket,
+        number: u16,
+        round: &[Reply<'_>],
+        (at, error): (u16, Errno),
+        sent: &mut Sent,
+    ) {
+        let group = self.groups[usize::from(at)];
+        if group.count == 1 || !matches!(error, Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE) {
+            sent.failed += u64::from(group.count);
+            return;
+        }
+        self.count.refused += 1;
+        let lane = &mut self.lanes[usize::from(number)];
+        lane.refusals += 1;
+        if lane.refusals == MAX_REFUSALS && lane.segmentation {
+            lane.segmentation = false;
+            self.count.off += 1;
+        }
+        let mut reply = group.first;
+        while reply != NONE {
+            self.send_alone(socket, &round[usize::from(reply)], sent);
+            reply = self.next[usize::from(reply)];
+        }
+    }
+
+    /// Sends one reply in a call of its own.
+    fn send_alone(&mut self, socket: &BoundSocket, reply: &Reply<'_>, sent: &mut Sent) {
+        self.spare.clear();
+        self.spare.push(reply.to, None);
+        self.spare.add(reply.bytes);
+        loop {
+            sent.calls += 1;
+            // SAFETY: `reply` borrows the only bytes and the only name in the message.
+            match unsafe { self.spare.send(socket.as_fd(), 0, self.calls) } {
+                Ok(_) => {
+                    sent.datagrams += 1;
+                    sent.bytes += reply.bytes.len() as u64;
+                }
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => sent.blocked += 1,
+                Err(_) => sent.failed += 1,
+            }
+            return;
+        }
+    }
+}
+
+/// The memory of an empty vector for another lifetime's replies: the standard library collects in
+/// place, so nothing is allocated (a conformance test holds it to that).
+fn with_lifetime<'a>(mut round: Vec<Reply<'_>>) -> Vec<Reply<'a>> {
+    round.clear();
+    round.into_iter().map(|_| unreachable!("it is empty")).collect()
+}
+
+/// A number for a client: its port and address, folded.
+#[inline]
+fn key(to: &Return) -> u64 {
+    let word = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&to.name[at..at + 8]);
+        u64::from_ne_bytes(bytes)
+    };
+    // The first word has an IPv6 name's flow label where an IPv4 name has the address.
+    match to.name_len {
+        name::V4_LEN => word(0),
+        _ => word(0) ^ word(8).rotate_left(7) ^ word(16).rotate_left(31),
+    }
+}
+
+/// The key's place in the index.
+#[inline]
+fn place(key: u64) -> usize {
+    // Fibonacci hashing: the golden ratio's multiple, the upper bits.
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - INDEX.trailing_zeros())) as usize
+}
+
+/// Whether two replies may share a message: same client, same local address, same socket.
+#[inline]
+fn same_client(a: &Return, b: &Return) -> bool {
+    let len = usize::from(a.name_len);
+    a.socket == b.socket
+        && a.name_len == b.name_len
+        && a.name[..len] == b.name[..len]
+        && a.has_local == b.has_local
+        && (!a.has_local || a.local == b.local)
+}

@@ -1,0 +1,225 @@
+//! Which socket of a group gets a datagram: a classic BPF program on the SO_REUSEPORT group picks
+//! it by the datagram's content.
+//!
+//! The program knows a *key*, five big-endian words at a fixed place in the payload, and computes
+//! `sum(word[i] * multiplier[i]) mod 2^32`, then `(sum >> 16) * buckets >> 16`: the number of the
+//! socket, in the order in which the group's sockets were bound. A datagram too short to have a
+//! key, or whose bucket is [withdrawn](Steering::withdraw), gets a number that no socket has, upon
+//! which the kernel falls back to its own hash of the addresses.
+//!
+//! Steering is a hint, never a guarantee: a burst cut by UDP_SEGMENT is steered by its first
+//! packet on loopback, and systems other than Linux do not steer at all.
+//!
+//! Sources: `Documentation/networking/filter.rst` (classic BPF), socket(7) on
+//! SO_ATTACH_REUSEPORT_CBPF. That payload offset 0 is the first byte behind the UDP header was measured,
+//! for both families (the tests here hold it).
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::bind::{BoundSocket, Group};
+use crate::notice::Notice;
+
+/// Words in a key.
+const WORDS: usize = 5;
+
+/// Withdrawn buckets that fit into a program beside the function itself (BPF_MAXINSNS is 4096,
+/// each takes two instructions).
+const MAX_WITHDRAWN: usize = 2000;
+
+/// The function from datagrams to sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Where the key starts in the payload, in bytes.
+    pub offset: u32,
+    /// Multipliers of its words.
+    pub multipliers: [u32; WORDS],
+    /// Payloads of fewer bytes are left to the kernel's own hash. At least `offset + 20`.
+    pub min_len: u32,
+    /// How many sockets to spread over: at least 1, at most as many as the group has.
+    pub buckets: u16,
+}
+
+impl Function {
+    /// What the kernel's program computes: the number of the socket for a payload, or `None`
+    /// where the kernel's own hash decides.
+    pub fn bucket(&self, payload: &[u8]) -> Option<u16> {
+        if payload.len() < self.min_len as usize {
+            return None;
+        }
+        let key = &payload[self.offset as usize..];
+        let (words, _) = key.as_chunks::<4>();
+        let sum = words.iter().zip(self.multipliers).fold(0u32, |sum, (word, multiplier)| {
+            sum.wrapping_add(u32::from_be_bytes(*word).wrapping_mul(multiplier))
+        });
+        Some((((sum >> 16) * u32::from(self.buckets)) >> 16) as u16)
+    }
+}
+
+/// A steered set of groups, one per address. Keeps a descriptor of each group; dropping it leaves
+/// the program where it is.
+#[derive(Debug)]
+pub struct Steering {
+    function: Function,
+    withdrawn: Vec<u16>,
+    groups: Vec<BoundSocket>,
+}
+
+impl Steering {
+    /// Steers every address of `group`. All of its sockets must still be bound, in their order.
+    /// Addresses that cannot be steered are served without; each gets a [`Notice`].
+    ///
+    /// # Panics
+    /// When `function` asks for more buckets than there are workers, for none, or for a key beyond
+    /// `min_len`.
+    pub fn attach(function: Function, group: &Group) -> (Self, Vec<Notice>) {
+        assert!(function.buckets > 0, "a function has at least one bucket");
+        assert!(usize::from(function.buckets) <= group.workers.len(), "a bucket is a socket");
+        assert!(function.min_len >= function.offset + 4 * WORDS as u32, "the key must be inside");
+        let mut steering = Self { function, withdrawn: Vec::new(), groups: Vec::new() };
+        let mut notices = Vec::new();
+        // A program belongs to the group, whichever of its sockets it is attached through.
+        for socket in &group.workers[0] {
+            let attached = kernel::attach(socket, &function, &[]).and_then(|()| socket.try_clone());
+            match attached {
+                Ok(socket) => steering.groups.push(socket),
+                Err(cause) => {
+                    notices.push(Notice::SteeringUnavailable { address: socket.address(), cause })
+                }
+            }
+        }
+        (steering, notices)
+    }
+
+    /// The addresses that are steered.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.groups.iter().map(BoundSocket::address)
+    }
+
+    /// The buckets that are withdrawn.
+    pub fn withdrawn(&self) -> &[u16] {
+        &self.withdrawn
+    }
+
+    /// Leaves the datagrams of `bucket` to the kernel's own hash, which spreads them over all
+    /// sockets: for a worker whose queue stays over its limit.
+    ///
+    /// # Errors
+    /// When the kernel refuses the changed program; the old one stays.
+    pub fn withdraw(&mut self, bucket: u16) -> io::Result<()> {
+        if self.withdrawn.contains(&bucket) || bucket >= self.function.buckets {
+            return Ok(());
+        }
+        if self.withdrawn.len() == MAX_WITHDRAWN {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        self.withdrawn.push(bucket);
+        self.replace().inspect_err(|_| {
+            self.withdrawn.pop();
+            // Groups that had the new program already get the old one back, if the kernel lets them.
+            let _ = self.replace();
+        })
+    }
+
+    /// Steers `bucket` again.
+    ///
+    /// # Errors
+    /// When the kernel refuses the changed program; the old one stays.
+    pub fn restore(&mut self, bucket: u16) -> io::Result<()> {
+        let Some(place) = self.withdrawn.iter().position(|&b| b == bucket) else { return Ok(()) };
+        self.withdrawn.swap_remove(place);
+        self.replace().inspect_err(|_| {
+            self.withdrawn.push(bucket);
+            let _ = self.replace();
+        })
+    }
+
+    /// Replaces the program of each group; the kernel swaps it under traffic.
+    fn replace(&self) -> io::Result<()> {
+        self.groups.iter().try_for_each(|s| kernel::attach(s, &self.function, &self.withdrawn))
+    }
+}
+
+/// The program itself.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod kernel {
+    use std::io;
+    use std::os::fd::AsFd;
+
+    use libc::sock_filter;
+
+    use super::{Function, WORDS};
+    use crate::bind::BoundSocket;
+    use crate::sys;
+
+    /// A verdict that is no socket's number.
+    const NO_SOCKET: u32 = u32::MAX;
+
+    /// Attaches the program to the group that `socket` is in.
+    pub(super) fn attach(
+        socket: &BoundSocket,
+        function: &Function,
+        withdrawn: &[u16],
+    ) -> io::Result<()> {
+        sys::attach_steering(socket.as_fd(), &program(function, withdrawn))?;
+        Ok(())
+    }
+
+    /// The instructions. Classic BPF has an accumulator A, a register X and scratch words M; all
+    /// of its arithmetic is 32 bits wide and wraps; loads from the packet are big endian. A load
+    /// past the packet's end ends the program with verdict 0, so the length test comes first.
+    fn program(function: &Function, withdrawn: &[u16]) -> Vec<sock_filter> {
+        use libc::{BPF_ADD, BPF_JEQ, BPF_JGE, BPF_LEN, BPF_MUL, BPF_RSH, BPF_W, BPF_X};
+        let mut program = vec![
+            statement(libc::BPF_LD | BPF_W | BPF_LEN, 0),
+            jump(BPF_JGE, function.min_len, 1, 0),
+            statement(libc::BPF_RET | libc::BPF_K, NO_SOCKET),
+        ];
+        for (i, &multiplier) in function.multipliers.iter().enumerate() {
+            let place = function.offset + 4 * i as u32;
+            program.push(statement(libc::BPF_LD | BPF_W | libc::BPF_ABS, place));
+            program.push(statement(libc::BPF_ALU | BPF_MUL | libc::BPF_K, multiplier));
+            if i > 0 {
+                program.push(statement(libc::BPF_LDX | BPF_W | libc::BPF_MEM, 0));
+                program.push(statement(libc::BPF_ALU | BPF_ADD | BPF_X, 0));
+            }
+            if i < WORDS - 1 {
+                program.push(statement(libc::BPF_ST, 0));
+            }
+        }
+        program.push(statement(libc::BPF_ALU | BPF_RSH | libc::BPF_K, 16));
+        let buckets = function.buckets.into();
+        program.push(statement(libc::BPF_ALU | BPF_MUL | libc::BPF_K, buckets));
+        program.push(statement(libc::BPF_ALU | BPF_RSH | libc::BPF_K, 16));
+        for &bucket in withdrawn {
+            program.push(jump(BPF_JEQ, bucket.into(), 0, 1));
+            program.push(statement(libc::BPF_RET | libc::BPF_K, NO_SOCKET));
+        }
+        program.push(statement(libc::BPF_RET | libc::BPF_A, 0));
+        program
+    }
+
+    /// One instruction.
+    fn statement(code: u32, k: u32) -> sock_filter {
+        sock_filter { code: code as u16, jt: 0, jf: 0, k }
+    }
+
+    /// Compares A with `k`: skips `jt` instructions if it holds, else `jf`.
+    fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+        sock_filter { code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16, jt, jf, k }
+    }
+}
+
+/// Systems that do not steer.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod kernel {
+    use std::io;
+
+    use super::Function;
+    use crate::bind::BoundSocket;
+
+    /// Always refuses.
+    pub(super) fn attach(_: &BoundSocket, _: &Function, _: &[u16]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

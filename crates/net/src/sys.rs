@@ -1,0 +1,72 @@
+//! The system calls that no wrapper offers in the form needed here, behind safe functions: socket
+//! options by number, batches of messages ([`message`]) and memory that stays where it is
+//! ([`fixed`]). All of the crate's `unsafe` is in this room and in the one call that hands
+//! borrowed bytes to the kernel.
+
+pub(crate) mod fixed;
+pub(crate) mod message;
+
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, c_void, socklen_t};
+use nix::errno::Errno;
+
+/// Sets a socket option of any plain type.
+pub(crate) fn set_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> Result<(), Errno> {
+    let len = mem::size_of::<T>() as socklen_t;
+    let value: *const T = value;
+    // SAFETY: the kernel reads `len` bytes at `value`, which is a live reference of that size.
+    // Reason: socket2 and nix know neither the forced buffer sizes nor steering programs.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.cast(), len) };
+    Errno::result(result).map(drop)
+}
+
+/// Reads a socket option into `value`; returns how many bytes the kernel wrote.
+pub(crate) fn get_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &mut T,
+) -> Result<usize, Errno> {
+    let mut len = mem::size_of::<T>() as socklen_t;
+    let value: *mut T = value;
+    // SAFETY: the kernel writes at most `len` bytes at `value`, and any bytes are a valid `T`
+    // (that is what `Plain` promises).
+    // Reason: no wrapper reads SO_MEMINFO.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.cast::<c_void>(), &mut len) };
+    Errno::result(result).map(|_| len as usize)
+}
+
+/// Types that the kernel may read and write as bytes.
+///
+/// # Safety
+/// `repr(C)` or primitive, and valid whatever its bytes are.
+pub(crate) unsafe trait Plain {}
+
+// SAFETY: any four bytes are an int.
+unsafe impl Plain for c_int {}
+// SAFETY: any bytes are an array of integers.
+unsafe impl<const N: usize> Plain for [u32; N] {}
+
+/// A classic BPF program as the kernel takes it (`struct sock_fprog`).
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn attach_steering(
+    fd: BorrowedFd<'_>,
+    program: &[libc::sock_filter],
+) -> Result<(), Errno> {
+    let Ok(len) = u16::try_from(program.len()) else { return Err(Errno::EINVAL) };
+    // The kernel copies the instructions and never writes through the pointer.
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
+// SAFETY: a length and a pointer, repr(C); only ever passed to the kernel, which checks both.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+unsafe impl Plain for libc::sock_fprog {}

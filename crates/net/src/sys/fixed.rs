@@ -1,0 +1,69 @@
+//! An array that the kernel holds pointers into: allocated once, never moved, reached through one
+//! raw pointer so that no Rust reference claims it for itself between calls.
+
+use std::ptr::{self, NonNull};
+
+/// A fixed array of `T`.
+#[derive(Debug)]
+pub(super) struct Fixed<T> {
+    start: NonNull<T>,
+    len: usize,
+}
+
+impl<T> Fixed<T> {
+    /// An array of `len` elements made by `make`.
+    pub(super) fn new(len: usize, make: impl FnMut(usize) -> T) -> Self {
+        let array: Box<[T]> = (0..len).map(make).collect();
+        let start = Box::into_raw(array).cast::<T>();
+        // A box is never null.
+        Self { start: NonNull::new(start).expect("a box"), len }
+    }
+
+    /// How many elements there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where element `index` is: for the kernel, and for prebuilt headers.
+    #[inline]
+    pub(super) fn pointer(&self, index: usize) -> *mut T {
+        assert!(index < self.len, "{index} of {}", self.len);
+        // SAFETY: within the allocation by the line above.
+        // Reason: headers are built once and keep pointers to names, lengths and bytes; building
+        // them per call costs 8 stores per datagram.
+        unsafe { self.start.as_ptr().add(index) }
+    }
+
+    /// An element.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> &T {
+        // SAFETY: `pointer` checks the index; the element is initialised; the shared borrow of
+        // `self` keeps out `get_mut` and the calls that let the kernel write (both take `&mut`).
+        unsafe { &*self.pointer(index) }
+    }
+
+    /// An element, to be changed.
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut T {
+        // SAFETY: as in `get`, and the borrow of `self` is exclusive.
+        unsafe { &mut *self.pointer(index) }
+    }
+
+    /// The whole array.
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[T] {
+        // SAFETY: `start` and `len` are those of an initialised boxed slice; borrowed as in `get`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Fixed<T> {
+    fn drop(&mut self) {
+        let array = ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
+        // SAFETY: `new` took this very slice out of its box, and nobody else gives it back.
+        drop(unsafe { Box::from_raw(array) });
+    }
+}
+
+// SAFETY: a `Fixed` owns its elements as a box does; sending it is sending them.
+unsafe impl<T: Send> Send for Fixed<T> {}

@@ -1,0 +1,406 @@
+//! Batches of datagrams in the kernel's own form: headers, names, control messages and bytes laid
+//! out once, then only their lengths are written again.
+//!
+//! [`Inbound`] is filled by `recvmmsg`, [`Outbound`] is emptied by `sendmmsg`; where those do not
+//! exist, or are not wanted ([`Calls::Single`]), `recvmsg` and `sendmsg` do the same one by one.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{mem, ptr};
+
+use libc::{c_int, c_uint, cmsghdr, iovec, msghdr};
+use nix::errno::Errno;
+
+use super::fixed::Fixed;
+use crate::name;
+use crate::socket::Return;
+
+/// Bytes for one datagram. Larger ones are cut: nothing that fits an Ethernet frame is.
+pub(crate) const SLOT_BYTES: usize = 2048;
+
+/// Bytes for control messages: the larger of the two local addresses (40) and a segment size (24).
+const CONTROL_BYTES: usize = 64;
+
+/// How many datagrams go through one system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calls {
+    /// As many as there are (Linux).
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    Many,
+    /// One.
+    Single,
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use libc::mmsghdr;
+
+/// A message and how many of its bytes went through, as Linux has it.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[repr(C)]
+#[allow(non_camel_case_types)]
+#[derive(Debug)]
+struct mmsghdr {
+    msg_hdr: msghdr,
+    msg_len: c_uint,
+}
+
+/// Room for control messages, aligned as their headers want it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+/// An address as the kernel writes it, aligned so that copying it out is cheap.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(4))]
+struct Name([u8; name::MAX_LEN]);
+
+/// Where datagrams are received into.
+pub(crate) struct Inbound {
+    region: Fixed<u8>,
+    names: Fixed<Name>,
+    /// Held for the headers, which point into it.
+    _controls: Fixed<Control>,
+    /// Held for the headers, which point into it.
+    _iovecs: Fixed<iovec>,
+    headers: Fixed<mmsghdr>,
+}
+
+// SAFETY: the raw pointers inside of the headers lead only into this value's own arrays.
+unsafe impl Send for Inbound {}
+
+impl Inbound {
+    /// Room for `batch` datagrams.
+    pub(crate) fn new(batch: usize) -> Self {
+        let region = Fixed::new(batch * SLOT_BYTES, |_| 0u8);
+        let names = Fixed::new(batch, |_| Name([0; name::MAX_LEN]));
+        let controls = Fixed::new(batch, |_| Control([0; CONTROL_BYTES]));
+        let iovecs = Fixed::new(batch, |i| iovec {
+            iov_base: region.pointer(i * SLOT_BYTES).cast(),
+            iov_len: SLOT_BYTES,
+        });
+        let headers = Fixed::new(batch, |i| {
+            let mut header = empty_header();
+            header.msg_hdr.msg_name = names.pointer(i).cast();
+            header.msg_hdr.msg_namelen = name::MAX_LEN as _;
+            header.msg_hdr.msg_iov = iovecs.pointer(i);
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = controls.pointer(i).cast();
+            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+            header
+        });
+        Self { region, names, _controls: controls, _iovecs: iovecs, headers }
+    }
+
+    /// Every datagram's bytes; number `i` starts at `i * SLOT_BYTES`.
+    #[inline]
+    pub(crate) fn region(&self) -> &[u8] {
+        self.region.as_slice()
+    }
+
+    /// Receives up to `count` datagrams into the places from `first` on, without blocking.
+    /// Each place must be [read](Self::read) before it is used again.
+    pub(crate) fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        first: usize,
+        count: usize,
+        calls: Calls,
+    ) -> Result<usize, Errno> {
+        assert!(count > 0 && first + count <= self.headers.len());
+        let headers = self.headers.pointer(first);
+        match calls {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            Calls::Many => {
+                // SAFETY: `count` headers from `first` on are ours (asserted above), and all that
+                // they point to belongs to `self`, which is borrowed exclusively.
+                // Reason: one call for a batch; std has only one datagram per call.
+                let received = unsafe {
+                    libc::recvmmsg(
+                        fd.as_raw_fd(),
+                        headers,
+                        count as c_uint,
+                        libc::MSG_DONTWAIT as _,
+                        ptr::null_mut(),
+                    )
+                };
+                Errno::result(received).map(|received| received as usize)
+            }
+            Calls::Single => one_by_one(count, |i| {
+                // SAFETY: as above; `i < count`. The sockets are nonblocking as well.
+                // Reason: the local address comes only as a control message.
+                unsafe {
+                    let header = headers.add(i);
+                    let len = libc::recvmsg(
+                        fd.as_raw_fd(),
+                        &raw mut (*header).msg_hdr,
+                        libc::MSG_DONTWAIT,
+                    );
+                    (*header).msg_len = len.max(0) as c_uint;
+                    len
+                }
+            }),
+        }
+    }
+
+    /// What was received into place `index`, and makes the place ready for the next call. The
+    /// local address is looked for only when `local` says so.
+    #[inline]
+    pub(crate) fn read(&mut self, index: usize, local: bool) -> Arrived<'_> {
+        let local = if local { local_address(&self.headers.get(index).msg_hdr) } else { None };
+        let header = self.headers.get_mut(index);
+        let (len, name_len) = (header.msg_len, header.msg_hdr.msg_namelen as u8);
+        header.msg_hdr.msg_namelen = name::MAX_LEN as _;
+        header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+        Arrived { len, name: &self.names.get(index).0, name_len, local }
+    }
+}
+
+/// A received datagram without its bytes.
+pub(crate) struct Arrived<'a> {
+    /// Bytes received.
+    pub(crate) len: u32,
+    /// The sender.
+    pub(crate) name: &'a [u8; name::MAX_LEN],
+    /// Bytes of `name`.
+    pub(crate) name_len: u8,
+    /// The address that it was sent to, where the socket was told to say so.
+    pub(crate) local: Option<[u8; 16]>,
+}
+
+/// The local address that a received message was sent to, from its control messages.
+fn local_address(header: &msghdr) -> Option<[u8; 16]> {
+    // SAFETY: the kernel has just filled `msg_control` and set `msg_controllen`; CMSG_FIRSTHDR
+    // and CMSG_NXTHDR stay within these, and each message's type says what its data is.
+    // Reason: no other way to learn which address of a wildcard socket was asked.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while let Some(control) = message.as_ref() {
+            match (control.cmsg_level, control.cmsg_type) {
+                #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = libc::CMSG_DATA(message).cast::<libc::in_pktinfo>();
+                    // `ipi_spec_dst` is an address of this host even for a broadcast, `ipi_addr`
+                    // is not (ip(7)).
+                    let address = ptr::read_unaligned(info).ipi_spec_dst.s_addr;
+                    let mut local = [0; 16];
+                    local[..4].copy_from_slice(&address.to_ne_bytes());
+                    return Some(local);
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = libc::CMSG_DATA(message).cast::<libc::in6_pktinfo>();
+                    let address = ptr::read_unaligned(info).ipi6_addr.s6_addr;
+                    // Nothing can be sent from a multicast address.
+                    return (address[0] != 0xFF).then_some(address);
+                }
+                _ => message = libc::CMSG_NXTHDR(header, message),
+            }
+        }
+    }
+    None
+}
+
+/// Where datagrams are sent from. Messages are added with [`push`](Self::push), their bytes with
+/// [`add`](Self::add); the bytes stay where they are, which is why sending is unsafe.
+pub(crate) struct Outbound {
+    headers: Fixed<mmsghdr>,
+    iovecs: Fixed<iovec>,
+    controls: Fixed<Control>,
+    messages: usize,
+    parts: usize,
+}
+
+// SAFETY: pointers to others' bytes are used only within `send`, whose caller vouches for them;
+// between calls they are dead numbers.
+unsafe impl Send for Outbound {}
+
+impl Outbound {
+    /// Room for `capacity` datagrams.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let controls = Fixed::new(capacity, |_| Control([0; CONTROL_BYTES]));
+        let iovecs = Fixed::new(capacity, |_| iovec { iov_base: ptr::null_mut(), iov_len: 0 });
+        let headers = Fixed::new(capacity, |_| empty_header());
+        Self { headers, iovecs, controls, messages: 0, parts: 0 }
+    }
+
+    /// Forgets all messages.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.messages = 0;
+        self.parts = 0;
+    }
+
+    /// Messages since the last `clear`.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.messages
+    }
+
+    /// Begins a message; `segment` has the kernel cut its bytes into datagrams of that size.
+    ///
+    /// # Panics
+    /// When there are as many as there is room for.
+    #[inline]
+    pub(crate) fn push(&mut self, to: &Return, segment: Option<u16>) {
+        let header = &mut self.headers.get_mut(self.messages).msg_hdr;
+        header.msg_name = to.name.as_ptr().cast_mut().cast();
+        header.msg_namelen = to.name_len.into();
+        header.msg_iov = self.iovecs.pointer(self.parts);
+        header.msg_iovlen = 0;
+        if to.has_local || segment.is_some() {
+            let control = self.controls.get_mut(self.messages);
+            header.msg_control = (&raw mut *control).cast();
+            header.msg_controllen = write_controls(control, to, segment) as _;
+        } else {
+            header.msg_control = ptr::null_mut();
+            header.msg_controllen = 0;
+        }
+        self.messages += 1;
+    }
+
+    /// Adds bytes to the last message.
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        let part = self.iovecs.get_mut(self.parts);
+        part.iov_base = bytes.as_ptr().cast_mut().cast();
+        part.iov_len = bytes.len();
+        self.headers.get_mut(self.messages - 1).msg_hdr.msg_iovlen += 1;
+        self.parts += 1;
+    }
+
+    /// Sends the messages from `first` on without blocking; returns how many went out, at least
+    /// one, or why the first one did not.
+    ///
+    /// # Safety
+    /// All bytes and all [`Return`]s given since the last [`clear`](Self::clear) are still
+    /// borrowed.
+    pub(crate) unsafe fn send(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        first: usize,
+        calls: Calls,
+    ) -> Result<usize, Errno> {
+        assert!(first < self.messages);
+        let count = self.messages - first;
+        let headers = self.headers.pointer(first);
+        match calls {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            Calls::Many => {
+                // SAFETY: `count` headers from `first` on were written since `clear`; names and
+                // bytes live by this function's contract, the rest belongs to `self`.
+                // Reason: one call for a batch; std has only one datagram per call.
+                let sent = unsafe {
+                    libc::sendmmsg(
+                        fd.as_raw_fd(),
+                        headers,
+                        count as c_uint,
+                        libc::MSG_DONTWAIT as _,
+                    )
+                };
+                Errno::result(sent).map(|sent| sent as usize)
+            }
+            Calls::Single => one_by_one(count, |i| {
+                // SAFETY: as above; `i < count`.
+                // Reason: the local address goes only as a control message.
+                unsafe {
+                    let header = &raw const (*headers.add(i)).msg_hdr;
+                    libc::sendmsg(fd.as_raw_fd(), header, libc::MSG_DONTWAIT)
+                }
+            }),
+        }
+    }
+}
+
+/// Does `call` for 0, 1 ... `count - 1` until one fails; like the calls for many, it reports the
+/// error only when it is the first's.
+fn one_by_one(count: usize, mut call: impl FnMut(usize) -> isize) -> Result<usize, Errno> {
+    for i in 0..count {
+        if call(i) < 0 {
+            return if i == 0 { Err(Errno::last()) } else { Ok(i) };
+        }
+    }
+    Ok(count)
+}
+
+/// A header of zeros.
+fn empty_header() -> mmsghdr {
+    // SAFETY: integers and pointers, for which zero is a value.
+    // Reason: some systems have padding fields that cannot be named portably.
+    unsafe { mem::zeroed() }
+}
+
+/// Writes the control messages of a reply, returns how many bytes they take.
+fn write_controls(control: &mut Control, to: &Return, segment: Option<u16>) -> usize {
+    let mut len = 0;
+    if to.has_local {
+        len = write_local(control, to);
+    }
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Some(segment) = segment {
+        len += write_control(control, len, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+    }
+    debug_assert!(cfg!(any(target_os = "linux", target_os = "android")) || segment.is_none());
+    len
+}
+
+/// Writes the local address that a reply is to leave from.
+fn write_local(control: &mut Control, to: &Return) -> usize {
+    if to.name_len == name::V6_LEN {
+        // A link-local address needs its interface, which is the one that the peer is on.
+        let link_local = to.local[0] == 0xFE && to.local[1] & 0xC0 == 0x80;
+        let [.., a, b, c, d] = to.name;
+        let scope = if link_local { u32::from_ne_bytes([a, b, c, d]) } else { 0 };
+        let info = libc::in6_pktinfo {
+            ipi6_addr: libc::in6_addr { s6_addr: to.local },
+            ipi6_ifindex: scope as _,
+        };
+        return write_control(control, 0, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+    }
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    {
+        let [a, b, c, d, ..] = to.local;
+        let info = libc::in_pktinfo {
+            ipi_ifindex: 0,
+            ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes([a, b, c, d]) },
+            ipi_addr: libc::in_addr { s_addr: 0 },
+        };
+        write_control(control, 0, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+    0
+}
+
+/// Writes one control message at `offset`, returns how many bytes it takes.
+#[inline]
+fn write_control<T>(
+    control: &mut Control,
+    offset: usize,
+    level: c_int,
+    kind: c_int,
+    data: T,
+) -> usize {
+    // SAFETY: pure arithmetic on a length.
+    let (space, len) = unsafe {
+        let size = mem::size_of::<T>() as c_uint;
+        (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size))
+    };
+    let room = &mut control.0[offset..offset + space];
+    let message = room.as_mut_ptr().cast::<cmsghdr>();
+    // SAFETY: `room` is `space` bytes, enough for a header and `data` behind it (cmsg(3)); it is
+    // aligned, as `Control` is and spaces are multiples of the alignment.
+    // Reason: control messages have no safe form that does not allocate.
+    unsafe {
+        (*message).cmsg_level = level;
+        (*message).cmsg_type = kind;
+        (*message).cmsg_len = len as _;
+        ptr::write_unaligned(libc::CMSG_DATA(message).cast::<T>(), data);
+    }
+    space
+}
+
+const _: () = {
+    // Both control messages at once fit. (CMSG_SPACE is const in libc.)
+    // SAFETY: pure arithmetic on lengths.
+    let both = unsafe {
+        libc::CMSG_SPACE(mem::size_of::<libc::in6_pktinfo>() as c_uint) + libc::CMSG_SPACE(2)
+    };
+    assert!(both as usize <= CONTROL_BYTES);
+};
