@@ -1,14 +1,30 @@
 //! Settings as meant here: validated, resolved against this host, without a trace of how they
 //! were written. Everything behind this door may trust them.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `resolve` | [`Settings::resolve`]: from a [`Config`](crate::config::Config), flags and a [`Host`] |
+//! | [`placement`] | how many workers of which kind, when nobody says |
+//! | `host` | [`Host`]: what this host is |
+//! | `summary` | [`Settings::summary`]: the settings for people |
 
+pub mod placement;
+
+mod host;
+mod resolve;
+mod summary;
+
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use onrush_proto::InfoHash;
 
+pub use host::Host;
+
 /// Everything that a tracker needs to know.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Where to listen. Never empty, no address twice.
     pub listen: Vec<Listen>,
@@ -69,7 +85,7 @@ pub enum Placement {
 }
 
 /// The kernel's part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketSettings {
     /// Bytes to ask for as SO_RCVBUF per socket; 0 leaves the system's default.
     pub receive_buffer: usize,
@@ -82,7 +98,7 @@ pub struct SocketSettings {
 }
 
 /// What an announce gets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnounceSettings {
     /// Seconds that a client is told to wait.
     pub interval: u32,
@@ -101,14 +117,14 @@ pub struct AnnounceSettings {
 }
 
 /// What a scrape gets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrapeSettings {
     /// Info hashes answered per request at most (hard limit 74).
     pub max_hashes: usize,
 }
 
 /// How connection ids are made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionSettings {
     /// Seconds for which an id is good at least; it may be good for twice as long.
     pub validity: u32,
@@ -117,7 +133,7 @@ pub struct ConnectionSettings {
 }
 
 /// What there may be at most.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Peers in all, over all shards.
     pub peers: u64,
@@ -145,7 +161,7 @@ pub enum Access {
 }
 
 /// What is logged.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// The least level that is shown.
     pub level: log::LevelFilter,
@@ -153,4 +169,21 @@ pub struct LogSettings {
     pub totals_every: Duration,
     /// Whether clients' addresses may appear at debug and trace.
     pub addresses: bool,
+}
+
+/// Something that the operator should know before the tracker serves: worth a warning, no reason
+/// to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice(String);
+
+impl Notice {
+    pub(crate) fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }

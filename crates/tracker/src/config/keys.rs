@@ -1,0 +1,449 @@
+//! The table of keys: what may stand in a configuration file, in the order in which it is
+//! printed. Whoever adds a key adds it here and in [`Written`], and nowhere else.
+
+use std::ops::RangeInclusive;
+
+use onrush_swarm::shard::MAX_PEER_LIFETIME;
+
+use super::Written;
+use super::value::Slot;
+
+/// Workers at most, of all kinds together.
+pub const MAX_WORKERS: u64 = 1024;
+
+/// A table of the file.
+#[derive(Debug)]
+pub struct Table {
+    /// What stands in the brackets; empty for the keys above the first of them.
+    pub name: &'static str,
+    /// What it is about.
+    pub doc: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+/// A key: all that is known of it.
+pub struct Key {
+    /// Its name in its table.
+    pub name: &'static str,
+    /// What its number counts; empty where that is plain.
+    pub unit: &'static str,
+    /// The least and the greatest number; for a list, of its entries.
+    pub range: Option<RangeInclusive<u64>>,
+    /// What is taken when it is absent.
+    pub default: Standard,
+    /// What it is for.
+    pub doc: &'static str,
+    /// What happens at the limit that it sets, or why its range ends where it does.
+    pub limit: &'static str,
+    pub(crate) field: fn(&mut Written) -> &mut dyn Slot,
+}
+
+impl Key {
+    /// The key with its table: `announce.interval`.
+    pub fn path(&self, table: &Table) -> String {
+        match table.name {
+            "" => self.name.to_owned(),
+            table => format!("{table}.{}", self.name),
+        }
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.name)
+    }
+}
+
+/// What is taken when a key is absent.
+#[derive(Clone, Copy, Debug)]
+pub enum Standard {
+    /// This value, in TOML.
+    Is(&'static str),
+    /// No value of its own.
+    Absent {
+        /// What happens then.
+        means: &'static str,
+        /// A value that somebody may want, in TOML.
+        example: &'static str,
+    },
+}
+
+impl Standard {
+    /// The last line of an error.
+    pub(crate) fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Is(text) => format!("the default is {text}"),
+            Self::Absent { means, example } => {
+                format!("without this key: {means}; an example is {example}")
+            }
+        })
+    }
+}
+
+/// Every key with its table.
+pub fn all() -> impl Iterator<Item = (&'static Table, &'static Key)> {
+    TABLES.iter().flat_map(|table| table.keys.iter().map(move |key| (table, key)))
+}
+
+/// Names that people bring along from other trackers, and what to write here.
+pub(crate) const HINTS: &[(&str, &str)] = &[
+    (
+        "address",
+        "addresses and ports are written as `listen = [\":6969\"]`, at the top of the file",
+    ),
+    ("allow", "write `mode = \"allow\"` and `info_hashes = [...]` in [access]"),
+    ("bind", "addresses and ports are written as `listen = [\":6969\"]`, at the top of the file"),
+    ("blacklist", "write `mode = \"deny\"` and `info_hashes = [...]` in [access]"),
+    ("deny", "write `mode = \"deny\"` and `info_hashes = [...]` in [access]"),
+    ("log_level", "write `level = \"info\"` in [log]"),
+    ("max_peers", "write `max_peers_v4` and `max_peers_v6` in [announce], or `peers` in [limits]"),
+    ("max_response_peers", "write `max_peers_v4` and `max_peers_v6` in [announce]"),
+    ("peer_announce_interval", "write `interval` in [announce]"),
+    ("port", "addresses and ports are written as `listen = [\":6969\"]`, at the top of the file"),
+    ("ports", "addresses and ports are written as `listen = [\":6969\"]`, at the top of the file"),
+    ("socket_workers", "write `socket` in [workers]"),
+    ("swarm_workers", "write `swarm` in [workers]"),
+    ("threads", "write `total` in [workers]"),
+    ("whitelist", "write `mode = \"allow\"` and `info_hashes = [...]` in [access]"),
+];
+
+/// The file. The first table is the one without a name.
+pub static TABLES: &[Table] = &[
+    Table { name: "", doc: "", keys: TOP },
+    Table {
+        name: "workers",
+        doc: "How many threads do what. Split: socket workers talk to the kernel, swarm workers own \
+              the peers. Colocated: every worker does both, for its share of the swarms.",
+        keys: WORKERS,
+    },
+    Table { name: "socket", doc: "What is asked of the kernel, for each socket.", keys: SOCKET },
+    Table { name: "announce", doc: "What an announce gets.", keys: ANNOUNCE },
+    Table { name: "scrape", doc: "What a scrape gets.", keys: SCRAPE },
+    Table {
+        name: "connection",
+        doc: "Connection ids: the proof that a client's address is its own (BEP 15).",
+        keys: CONNECTION,
+    },
+    Table { name: "access", doc: "Who and what is served.", keys: ACCESS },
+    Table { name: "limits", doc: "What there may be at most.", keys: LIMITS },
+    Table { name: "log", doc: "What is written to standard error.", keys: LOG },
+];
+
+/// What most keys have in common; each entry says the rest.
+const fn key(
+    name: &'static str,
+    default: Standard,
+    field: fn(&mut Written) -> &mut dyn Slot,
+) -> Key {
+    Key { name, unit: "", range: None, default, doc: "", limit: "", field }
+}
+
+const TOP: &[Key] = &[
+    Key {
+        range: Some(1..=64),
+        doc: "Where to listen. \":6969\" is port 6969 on every address, IPv4 and IPv6; a host \
+              without IPv6 gets a warning and serves IPv4. An address that is named, like \
+              \"192.0.2.1:6969\", \"[2001:db8::1]:6969\" or \"[::]:6969\", is required: without it \
+              the tracker does not start. Flag: --listen.",
+        limit: "Each worker with sockets opens one for each address.",
+        ..key("listen", Standard::Is("[\":6969\"]"), |w| &mut w.listen)
+    },
+    Key {
+        doc: "Where the key of connection ids is kept, so that ids stay good over a restart. Made \
+              if missing. If it cannot be written, the key lives in memory and a warning says so. \
+              Flag: --state-dir.",
+        ..key(
+            "state_dir",
+            Standard::Absent {
+                means: "$STATE_DIRECTORY (set by systemd), else $XDG_STATE_HOME/onrush, else \
+                        $HOME/.local/state/onrush",
+                example: "\"/var/lib/onrush\"",
+            },
+            |w| &mut w.state_dir,
+        )
+    },
+    Key {
+        doc: "The user to become before any socket is opened. Only root can change.",
+        ..key(
+            "user",
+            Standard::Absent { means: "whoever started it", example: "\"onrush\"" },
+            |w| &mut w.user,
+        )
+    },
+    Key {
+        doc: "The group to become with it.",
+        ..key(
+            "group",
+            Standard::Absent { means: "the user's own group", example: "\"onrush\"" },
+            |w| &mut w.group,
+        )
+    },
+];
+
+const WORKERS: &[Key] = &[
+    Key {
+        doc: "The layout. \"auto\" takes colocated below 16 workers, else split with one swarm \
+              worker to three socket workers. Flag: --placement.",
+        ..key("placement", Standard::Is("\"auto\""), |w| &mut w.placement)
+    },
+    Key {
+        unit: "workers",
+        range: Some(1..=MAX_WORKERS),
+        doc: "Workers of all kinds together. Flag: --workers.",
+        limit: "More workers than vCPUs only get in each other's way.",
+        ..key(
+            "total",
+            Standard::Absent {
+                means: "`socket` and `swarm` together where they are given, else one for each \
+                        vCPU that this process may use",
+                example: "4",
+            },
+            |w| &mut w.workers_total,
+        )
+    },
+    Key {
+        unit: "workers",
+        range: Some(1..=MAX_WORKERS - 1),
+        doc: "Workers with sockets, when the placement is split.",
+        ..key(
+            "socket",
+            Standard::Absent { means: "`total` without `swarm`, or three in four", example: "3" },
+            |w| &mut w.workers_socket,
+        )
+    },
+    Key {
+        unit: "workers",
+        range: Some(1..=MAX_WORKERS - 1),
+        doc: "Workers that own the peers, when the placement is split.",
+        ..key(
+            "swarm",
+            Standard::Absent { means: "`total` without `socket`, or one in four", example: "1" },
+            |w| &mut w.workers_swarm,
+        )
+    },
+    Key {
+        range: Some(1..=MAX_WORKERS),
+        doc: "Whether each worker stays on one vCPU. \"auto\" pins when every worker can have one of \
+              its own and no CPU quota is set; \"on\" insists; a list names the vCPUs, those of \
+              socket workers first.",
+        ..key("pin", Standard::Is("\"auto\""), |w| &mut w.pin)
+    },
+];
+
+const SOCKET: &[Key] = &[
+    Key {
+        unit: "bytes",
+        range: Some(0..=1 << 30),
+        doc: "Receive buffer to ask for (SO_RCVBUF); 0 leaves the system's default. The kernel cuts \
+              it to net.core.rmem_max, which is warned of at start.",
+        limit: "When it is full the kernel drops datagrams, which is counted; clients ask again.",
+        ..key("receive_buffer", Standard::Is("4_194_304"), |w| &mut w.receive_buffer)
+    },
+    Key {
+        unit: "bytes",
+        range: Some(0..=1 << 30),
+        doc: "Send buffer to ask for (SO_SNDBUF); 0 leaves the system's default. The kernel cuts it \
+              to net.core.wmem_max, which is warned of at start.",
+        limit: "When it is full replies are dropped, which is counted; clients ask again.",
+        ..key("send_buffer", Standard::Is("1_048_576"), |w| &mut w.send_buffer)
+    },
+    Key {
+        unit: "datagrams",
+        range: Some(1..=1024),
+        doc: "Datagrams taken from a socket by one system call at most.",
+        limit: "The rest waits for the next call. The kernel takes no more than 1024 (UIO_MAXIOV).",
+        ..key("batch", Standard::Is("128"), |w| &mut w.batch)
+    },
+    Key {
+        doc: "Whether the kernel hands an announce to the worker that owns its swarm (classic BPF \
+              on the group of sockets). Only colocated workers have a use for it.",
+        ..key("steering", Standard::Is("true"), |w| &mut w.steering)
+    },
+];
+
+const ANNOUNCE: &[Key] = &[
+    Key {
+        unit: "seconds",
+        range: Some(60..=43_200),
+        doc: "How long a client is told to wait until its next announce. The load falls as this \
+              grows, and lists grow older.",
+        ..key("interval", Standard::Is("1800"), |w| &mut w.interval)
+    },
+    Key {
+        unit: "percent",
+        range: Some(0..=50),
+        doc: "How far the interval strays in each reply, up and down, so that a swarm that came at \
+              once does not come back at once.",
+        ..key("interval_jitter_percent", Standard::Is("5"), |w| &mut w.interval_jitter_percent)
+    },
+    Key {
+        unit: "peers",
+        range: Some(0..=200),
+        doc: "Peers for a client that leaves the number to the tracker (num_want below 0).",
+        limit: "No reply has more than max_peers_v4 or max_peers_v6.",
+        ..key("default_peers", Standard::Is("50"), |w| &mut w.default_peers)
+    },
+    Key {
+        unit: "peers",
+        range: Some(1..=200),
+        doc: "Peers in a reply over IPv4 at most; who asks for more gets this many.",
+        limit: "200 fill the 1232 bytes that pass everywhere without being fragmented.",
+        ..key("max_peers_v4", Standard::Is("200"), |w| &mut w.max_peers_v4)
+    },
+    Key {
+        unit: "peers",
+        range: Some(1..=67),
+        doc: "Peers in a reply over IPv6 at most; who asks for more gets this many.",
+        limit: "67 fill the 1232 bytes that pass everywhere without being fragmented.",
+        ..key("max_peers_v6", Standard::Is("67"), |w| &mut w.max_peers_v6)
+    },
+    Key {
+        unit: "seconds",
+        range: Some(60..=MAX_PEER_LIFETIME as u64),
+        doc: "How long after its last announce a peer is forgotten. Has to exceed the interval and \
+              its jitter, or peers vanish between two announces.",
+        limit: "The stored age of a peer ends there.",
+        ..key(
+            "peer_lifetime",
+            Standard::Absent { means: "twice the interval, 65536 at most", example: "3600" },
+            |w| &mut w.peer_lifetime,
+        )
+    },
+    Key {
+        unit: "seconds",
+        range: Some(0..=604_800),
+        doc: "How long a swarm's count of completed downloads outlives its last peer.",
+        limit: "See also limits.idle_swarms.",
+        ..key("completed_retention", Standard::Is("86_400"), |w| &mut w.completed_retention)
+    },
+];
+
+const SCRAPE: &[Key] = &[Key {
+    unit: "info hashes",
+    range: Some(1..=74),
+    doc: "Info hashes answered in one scrape at most; of a longer one, the first.",
+    limit: "74 are what BEP 15 lets into one datagram.",
+    ..key("max_hashes", Standard::Is("74"), |w| &mut w.max_hashes)
+}];
+
+const CONNECTION: &[Key] = &[
+    Key {
+        unit: "seconds",
+        range: Some(120..=3600),
+        doc: "How long an id is good at least; it may be good for twice as long. BEP 15 says two \
+              minutes; some clients reuse ids for longer.",
+        limit: "An id that is too old is met with silence, and the client connects again.",
+        ..key("validity", Standard::Is("120"), |w| &mut w.validity)
+    },
+    Key {
+        doc: "The file with the key of the ids. Hosts with the same file accept each other's ids.",
+        ..key(
+            "key_file",
+            Standard::Absent {
+                means: "connection.key in the state directory",
+                example: "\"/etc/onrush/connection.key\"",
+            },
+            |w| &mut w.key_file,
+        )
+    },
+];
+
+const ACCESS: &[Key] = &[
+    Key {
+        doc: "What `info_hashes` means: nothing (\"open\": every swarm is served), the only ones \
+              that are served (\"allow\"), or the ones that are not (\"deny\"). An announce for any \
+              other gets an error reply, a scrape gets zeros.",
+        ..key("mode", Standard::Is("\"open\""), |w| &mut w.access_mode)
+    },
+    Key {
+        range: Some(0..=100_000),
+        doc: "The list for \"allow\" or \"deny\".",
+        ..key("info_hashes", Standard::Is("[]"), |w| &mut w.info_hashes)
+    },
+    Key {
+        doc: "Whether to refuse clients whose address cannot be one on the internet (private, \
+              loopback, multicast, reserved). Right for a public host; wrong for a laptop or a LAN.",
+        ..key("refuse_bogons", Standard::Is("false"), |w| &mut w.refuse_bogons)
+    },
+];
+
+const LIMITS: &[Key] = &[
+    Key {
+        unit: "peers",
+        range: Some(1_000..=4_000_000_000),
+        doc: "Peers in all. A peer takes 8 bytes over IPv4 and 20 over IPv6, but most swarms have one \
+              or two, so that the swarm's own entry counts: reckon with 128 bytes for a peer.",
+        limit: "Beyond, who is new gets peers and counts but is not stored; this is counted.",
+        ..key(
+            "peers",
+            Standard::Absent {
+                means: "20000000, or as many as half of this host's memory holds if that is fewer",
+                example: "20_000_000",
+            },
+            |w| &mut w.peers,
+        )
+    },
+    Key {
+        unit: "swarms",
+        range: Some(0..=1_000_000_000),
+        doc: "Swarms without peers that are kept for their count of completed downloads, about 100 \
+              bytes each.",
+        limit: "Beyond, the oldest leave before their time.",
+        ..key("idle_swarms", Standard::Is("1_000_000"), |w| &mut w.idle_swarms)
+    },
+    Key {
+        unit: "batches",
+        range: Some(2..=65_536),
+        doc: "Batches of requests that a worker with sockets may have under way to the owners of the \
+              swarms. Needs two for each of these. A batch may take 64 KiB and more.",
+        limit: "When all are under way requests are dropped, which is counted; clients ask again.",
+        ..key(
+            "batches_in_flight",
+            Standard::Absent {
+                means: "8 for each worker that owns swarms, 32 at least",
+                example: "96",
+            },
+            |w| &mut w.batches_in_flight,
+        )
+    },
+    Key {
+        unit: "requests",
+        range: Some(1..=4096),
+        doc: "Requests in a batch at most.",
+        limit: "A full batch is sent on, and another is opened.",
+        ..key("batch_requests", Standard::Is("128"), |w| &mut w.batch_requests)
+    },
+    Key {
+        unit: "scrapes",
+        range: Some(1..=65_536),
+        doc: "Scrapes that a worker with sockets may have under way, about 1 KB each.",
+        limit: "Beyond, scrapes are dropped, which is counted; clients ask again.",
+        ..key("scrapes_in_flight", Standard::Is("1024"), |w| &mut w.scrapes_in_flight)
+    },
+    Key {
+        unit: "lines",
+        range: Some(0..=6000),
+        doc: "Warnings of one kind in a minute.",
+        limit: "Beyond, they are only counted, and their number is logged.",
+        ..key("warnings_per_minute", Standard::Is("10"), |w| &mut w.warnings_per_minute)
+    },
+];
+
+const LOG: &[Key] = &[
+    Key {
+        doc: "The least grave lines that are written. \"debug\" and \"trace\" write lines for single \
+              packets: not under load. Flag: --log-level.",
+        ..key("level", Standard::Is("\"info\""), |w| &mut w.log_level)
+    },
+    Key {
+        unit: "seconds",
+        range: Some(0..=86_400),
+        doc: "How often totals are written, at info; 0 for never.",
+        ..key("totals_every", Standard::Is("60"), |w| &mut w.totals_every)
+    },
+    Key {
+        doc: "Whether clients' addresses may be written, at debug and trace.",
+        ..key("addresses", Standard::Is("false"), |w| &mut w.log_addresses)
+    },
+];

@@ -1,0 +1,164 @@
+//! What this host is, as far as settings depend on it. Passed in, so that a test can be any host.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What settings depend on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The vCPUs that this process may run on, in ascending order. None known is taken for one
+    /// that nothing can be pinned to.
+    pub vcpus: Vec<usize>,
+    /// How many vCPUs' worth of time the cgroup grants, rounded up; `None` without a quota.
+    pub cpu_quota: Option<usize>,
+    /// Bytes of memory that the process may take: the host's, or less by its cgroup.
+    pub memory: Option<u64>,
+    /// `$STATE_DIRECTORY`: set by systemd, several directories with `:` between (systemd.exec(5)).
+    pub state_directory: Option<OsString>,
+    /// `$XDG_STATE_HOME` (XDG base directory specification).
+    pub xdg_state_home: Option<OsString>,
+    /// `$HOME`.
+    pub home: Option<OsString>,
+}
+
+impl Host {
+    /// This host, for a process that may run on `vcpus` (see `onrush_net::affinity`). What cannot
+    /// be found out is left out.
+    pub fn here(vcpus: Vec<usize>) -> Self {
+        let groups = cgroups(
+            &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
+            Path::new("/sys/fs/cgroup"),
+        );
+        let installed = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
+        let granted =
+            groups.iter().filter_map(|group| read(group, "memory.max")).filter_map(|text| {
+                text.trim().parse().ok() // "max" is no number, and no limit
+            });
+        Self {
+            vcpus,
+            cpu_quota: groups
+                .iter()
+                .filter_map(|group| read(group, "cpu.max"))
+                .filter_map(|text| cpu_quota(&text))
+                .min(),
+            memory: granted.chain(installed).min(),
+            state_directory: env::var_os("STATE_DIRECTORY"),
+            xdg_state_home: env::var_os("XDG_STATE_HOME"),
+            home: env::var_os("HOME"),
+        }
+    }
+
+    /// vCPUs' worth of time there is, at least 1.
+    pub fn vcpu_count(&self) -> usize {
+        let granted = self.cpu_quota.unwrap_or(usize::MAX);
+        self.vcpus.len().min(granted).max(1)
+    }
+
+    /// Where state is kept when nobody says: systemd's directory, else the user's. Relative
+    /// paths are passed over, as the XDG specification asks for.
+    pub fn state_dir(&self) -> Option<PathBuf> {
+        let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+        let systemd = || {
+            let first = env::split_paths(self.state_directory.as_deref()?).next()?;
+            absolute(first)
+        };
+        let under = |base: &Option<OsString>, rest: &str| {
+            absolute(Path::new(base.as_deref().unwrap_or(OsStr::new(""))).join(rest))
+        };
+        systemd()
+            .or_else(|| under(&self.xdg_state_home, "onrush"))
+            .or_else(|| under(&self.home, ".local/state/onrush"))
+    }
+}
+
+/// The directories of the process's cgroup (version 2) and of those above it: each may limit.
+fn cgroups(proc_self_cgroup: &str, root: &Path) -> Vec<PathBuf> {
+    let own = proc_self_cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
+    let Some(own) = own else { return Vec::new() };
+    let own = root.join(own);
+    own.ancestors().take_while(|path| path.starts_with(root)).map(Path::to_owned).collect()
+}
+
+fn read(group: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(group.join(file)).ok()
+}
+
+/// `cpu.max` is "quota period" in microseconds, or "max period" (kernel, cgroup-v2, "CPU
+/// Interface Files").
+fn cpu_quota(cpu_max: &str) -> Option<usize> {
+    let (quota, period) = cpu_max.trim().split_once(' ')?;
+    let (quota, period): (usize, usize) = (quota.parse().ok()?, period.parse().ok()?);
+    (period > 0).then(|| quota.div_ceil(period).max(1))
+}
+
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(state_directory: &str, xdg: &str, home: &str) -> Host {
+        let some = |text: &str| (!text.is_empty()).then(|| text.into());
+        Host {
+            state_directory: some(state_directory),
+            xdg_state_home: some(xdg),
+            home: some(home),
+            ..Host::default()
+        }
+    }
+
+    #[test]
+    fn state_goes_to_systemds_directory_else_to_the_users() {
+        let dir = |s, x, h| host(s, x, h).state_dir().map(|path| path.display().to_string());
+        assert_eq!(dir("/var/lib/a:/var/lib/b", "/x", "/h").as_deref(), Some("/var/lib/a"));
+        assert_eq!(dir("relative", "/x", "/h").as_deref(), Some("/x/onrush"));
+        assert_eq!(dir("", "/x", "/h").as_deref(), Some("/x/onrush"));
+        assert_eq!(dir("", "x", "/h").as_deref(), Some("/h/.local/state/onrush"));
+        assert_eq!(dir("", "", "/h").as_deref(), Some("/h/.local/state/onrush"));
+        assert_eq!(dir("", "", ""), None);
+    }
+
+    #[test]
+    fn a_quota_counts_as_whole_vcpus() {
+        assert_eq!(cpu_quota("max 100000\n"), None);
+        assert_eq!(cpu_quota("250000 100000\n"), Some(3));
+        assert_eq!(cpu_quota("1000 100000\n"), Some(1));
+        assert_eq!(cpu_quota("5 0"), None);
+        let host = |vcpus: usize, cpu_quota| {
+            Host { vcpus: (0..vcpus).collect(), cpu_quota, ..Host::default() }.vcpu_count()
+        };
+        assert_eq!(
+            [host(8, None), host(8, Some(3)), host(2, Some(3)), host(0, None)],
+            [8, 3, 2, 1]
+        );
+    }
+
+    #[test]
+    fn limits_of_every_cgroup_above_count() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("system.slice/onrush.service");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("memory.max"), "max\n").unwrap();
+        let groups = cgroups("0::/system.slice/onrush.service\n", root.path());
+        assert_eq!(groups, [own.clone(), own.parent().unwrap().to_owned(), root.path().to_owned()]);
+        assert_eq!(read(&groups[0], "memory.max").as_deref(), Some("max\n"));
+        assert!(cgroups("1:cpu:/a\n", root.path()).is_empty());
+    }
+
+    #[test]
+    fn installed_memory_is_read_in_bytes() {
+        assert_eq!(mem_total("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
+        assert_eq!(mem_total(""), None);
+    }
+
+    #[test]
+    fn this_host_has_memory() {
+        let here = Host::here(vec![0]);
+        assert!(here.memory.is_some_and(|bytes| bytes > 1 << 20), "{here:?}");
+    }
+}

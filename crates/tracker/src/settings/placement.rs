@@ -1,0 +1,54 @@
+//! How many workers of which kind, when nobody says.
+
+use super::Placement;
+
+/// From this many workers on, `auto` splits.
+pub const SPLIT_FROM: usize = 16;
+
+/// One worker in this many owns swarms when `auto` splits.
+const SWARM_SHARE: usize = 4;
+
+/// What `placement = "auto"` makes of a number of workers.
+///
+/// Provisional, until measured: below [`SPLIT_FROM`] colocated, where every hop between workers
+/// that is saved shows; from there on split, one swarm worker to three socket workers, as the
+/// kernel's UDP stack takes several times the work that storing and sampling peers does.
+pub fn auto(workers: usize) -> Placement {
+    if workers < SPLIT_FROM {
+        Placement::Colocated { workers: workers.max(1) }
+    } else {
+        split(workers)
+    }
+}
+
+/// A split of `workers` workers, at least one of each kind.
+pub fn split(workers: usize) -> Placement {
+    let swarm_workers = (workers / SWARM_SHARE).max(1);
+    let socket_workers = workers.saturating_sub(swarm_workers).max(1);
+    Placement::Split { socket_workers, swarm_workers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_hosts_are_colocated_and_big_ones_split() {
+        assert_eq!(auto(0), Placement::Colocated { workers: 1 });
+        assert_eq!(auto(2), Placement::Colocated { workers: 2 });
+        assert_eq!(auto(15), Placement::Colocated { workers: 15 });
+        assert_eq!(auto(16), Placement::Split { socket_workers: 12, swarm_workers: 4 });
+        assert_eq!(auto(48), Placement::Split { socket_workers: 36, swarm_workers: 12 });
+    }
+
+    #[test]
+    fn a_split_has_both_kinds() {
+        for workers in 0..200 {
+            let Placement::Split { socket_workers, swarm_workers } = split(workers) else {
+                panic!("{workers} workers are not split");
+            };
+            assert!(socket_workers > 0 && swarm_workers > 0);
+            assert_eq!(socket_workers + swarm_workers, workers.max(2));
+        }
+    }
+}

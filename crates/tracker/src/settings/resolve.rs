@@ -1,0 +1,417 @@
+//! From what is written to what is meant: the flags over the file, the host under both. Finds
+//! what contradicts itself, and reports it together with what was wrong with single keys.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::summary::{bytes, ranges};
+use super::{
+    Access, AnnounceSettings, ConnectionSettings, Host, Limits, Listen, LogSettings, Notice,
+    Placement, ScrapeSettings, Settings, SocketSettings, placement,
+};
+use crate::args::Args;
+use crate::config::keys::MAX_WORKERS;
+use crate::config::{AccessMode, Config, Field, Origin, Pin, Problem, Problems, Shape, Written};
+
+/// Memory that a peer takes at most, on average: one alone in its swarm, with its share of the
+/// tables. Provisional, until measured (the limits of `limits.peers` and its text follow it).
+pub(super) const BYTES_PER_PEER: u64 = 128;
+
+/// Peers in all, where memory allows and nobody says otherwise.
+const PEERS: u64 = 20_000_000;
+
+/// The longest lifetime of a peer, in seconds.
+const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
+
+impl Settings {
+    /// Settles what a configuration and flags mean on a host.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them: what [`Config`] found while reading, and what
+    /// contradicts itself or cannot be on this host.
+    pub fn resolve(
+        mut config: Config,
+        args: &Args,
+        host: &Host,
+    ) -> Result<(Self, Vec<Notice>), Problems> {
+        let notices = args.overlay(&mut config);
+        let problems = std::mem::take(&mut config.problems);
+        let mut resolution = Resolution { config: &config, host, problems, notices };
+        let settings = resolution.settings();
+        match Problems::of(resolution.problems) {
+            Some(problems) => Err(problems),
+            None => Ok((settings, resolution.notices)),
+        }
+    }
+}
+
+struct Resolution<'a> {
+    config: &'a Config,
+    host: &'a Host,
+    problems: Vec<Problem>,
+    notices: Vec<Notice>,
+}
+
+impl<'a> Resolution<'a> {
+    fn settings(&mut self) -> Settings {
+        let written = self.written();
+        let placement = self.placement();
+        self.identity();
+        Settings {
+            listen: self.listen(),
+            placement,
+            pin: self.pin(placement),
+            socket: SocketSettings {
+                receive_buffer: written.receive_buffer.value,
+                send_buffer: written.send_buffer.value,
+                batch: written.batch.value,
+                steering: written.steering.value,
+            },
+            announce: self.announce(),
+            scrape: ScrapeSettings { max_hashes: written.max_hashes.value },
+            connection: ConnectionSettings {
+                validity: written.validity.value,
+                key_file: written.key_file.value.clone(),
+            },
+            limits: self.limits(placement),
+            access: self.access(),
+            refuse_bogons: written.refuse_bogons.value,
+            user: written.user.value.clone(),
+            group: written.group.value.clone(),
+            state_dir: written.state_dir.value.clone().or_else(|| self.host.state_dir()),
+            log: LogSettings {
+                level: written.log_level.value.0,
+                totals_every: Duration::from_secs(u64::from(written.totals_every.value)),
+                addresses: written.log_addresses.value,
+            },
+        }
+    }
+
+    fn listen(&mut self) -> Vec<Listen> {
+        let mut listen: Vec<Listen> = Vec::new();
+        for item in &self.written().listen.value {
+            for (address, optional) in item.value.addresses() {
+                // Port 0 is a new port each time.
+                let twice = address.port() != 0 && listen.iter().any(|l| same(l.address, address));
+                if twice {
+                    let what = format!("{address} stands twice in the list");
+                    self.problem(&item.origin, "listen", what, None);
+                }
+                listen.push(Listen { address, optional });
+            }
+        }
+        listen
+    }
+
+    /// Workers by kind. Where that cannot be settled, a stand-in that the rest can go on with.
+    fn placement(&mut self) -> Placement {
+        let written = self.written();
+        let stand_in = Placement::Colocated { workers: 1 };
+        let Written { workers_total: total, workers_socket: socket, workers_swarm: swarm, .. } =
+            written;
+        if [&total.origin, &socket.origin, &swarm.origin, &written.placement.origin]
+            .contains(&&Origin::Broken)
+        {
+            return stand_in;
+        }
+        let workers =
+            total.value.unwrap_or_else(|| self.host.vcpu_count().min(MAX_WORKERS as usize));
+        let placement = match written.placement.value {
+            Shape::Split => self.split(workers),
+            shape => {
+                for (field, key) in [(socket, "workers.socket"), (swarm, "workers.swarm")] {
+                    if field.value.is_some() {
+                        let what = "this needs `placement = \"split\"`".to_owned();
+                        let help = "or give `total` alone, and the rest follows from the placement";
+                        self.problem(&field.origin, key, what, Some(help.to_owned()));
+                    }
+                }
+                match shape {
+                    Shape::Colocated => Some(Placement::Colocated { workers }),
+                    _ => Some(placement::auto(workers)),
+                }
+            }
+        };
+        placement.unwrap_or(stand_in)
+    }
+
+    fn split(&mut self, workers: usize) -> Option<Placement> {
+        let Written { workers_total: total, workers_socket: socket, workers_swarm: swarm, .. } =
+            self.written();
+        let (socket_workers, swarm_workers) = match (socket.value, swarm.value, total.value) {
+            (None, None, Some(1)) => {
+                let what = "found 1, but a split placement needs 2 workers at least".to_owned();
+                let help = "one for the sockets and one for the swarms; or take \"colocated\"";
+                self.problem(&total.origin, "workers.total", what, Some(help.to_owned()));
+                return None;
+            }
+            (None, None, _) => return Some(placement::split(workers)),
+            (Some(socket_workers), Some(swarm_workers), total_workers) => {
+                let sum = socket_workers + swarm_workers;
+                if let Some(total_workers) = total_workers.filter(|total| *total != sum) {
+                    let what =
+                        format!("found {total_workers}, but `socket` and `swarm` make {sum}");
+                    let help = "leave one of the three out, and it follows from the others";
+                    self.problem(&total.origin, "workers.total", what, Some(help.to_owned()));
+                }
+                (socket_workers, swarm_workers)
+            }
+            (Some(given), None, total_workers) => {
+                (given, self.other_kind(given, socket, "socket", "swarm", total_workers)?)
+            }
+            (None, Some(given), total_workers) => {
+                (self.other_kind(given, swarm, "swarm", "socket", total_workers)?, given)
+            }
+        };
+        Some(Placement::Split { socket_workers, swarm_workers })
+    }
+
+    /// The workers of one kind, when those of the other are given.
+    fn other_kind(
+        &mut self,
+        given: usize,
+        field: &Field<Option<usize>>,
+        kind: &str,
+        other: &str,
+        total: Option<usize>,
+    ) -> Option<usize> {
+        let what = match total {
+            Some(total) if total > given => return Some(total - given),
+            Some(total) => {
+                format!("found {given} of {total} workers, which leaves no {other} workers")
+            }
+            None => format!("{given} {kind} workers are given, but no {other} workers"),
+        };
+        let help = format!("give `{other}` too, or a `total` that leaves some");
+        self.problem(&field.origin, &format!("workers.{kind}"), what, Some(help));
+        None
+    }
+
+    fn pin(&mut self, placement: Placement) -> Option<Vec<usize>> {
+        let workers = match placement {
+            Placement::Split { socket_workers, swarm_workers } => socket_workers + swarm_workers,
+            Placement::Colocated { workers } => workers,
+        };
+        let field = &self.written().pin;
+        let usable = self.host.vcpus.as_slice();
+        if workers > self.host.vcpu_count() {
+            self.notices.push(Notice::new(format!(
+                "{workers} workers share {} vCPUs; one worker for each vCPU is best",
+                self.host.vcpu_count()
+            )));
+        }
+        match &field.value {
+            Pin::Off => None,
+            Pin::List(vcpus) => self.pin_to(vcpus, workers),
+            Pin::On if workers > usable.len() => {
+                let what = format!("{workers} workers cannot be pinned to {} vCPUs", usable.len());
+                let help = "take fewer workers, or leave pinning to \"auto\"".to_owned();
+                self.problem(&field.origin, "workers.pin", what, Some(help));
+                None
+            }
+            // Under a quota other processes have the same first vCPUs: pinned there, all would
+            // queue for them while the rest of the host is idle.
+            Pin::Auto if workers > usable.len() || self.host.cpu_quota.is_some() => None,
+            Pin::Auto | Pin::On => Some(usable[..workers].to_vec()),
+        }
+    }
+
+    /// A list by hand: long enough, of vCPUs that may be used.
+    fn pin_to(&mut self, vcpus: &[usize], workers: usize) -> Option<Vec<usize>> {
+        let origin = &self.written().pin.origin;
+        let usable = &self.host.vcpus;
+        if vcpus.len() < workers {
+            let what = format!("found {} vCPUs for {workers} workers", vcpus.len());
+            let help = "name one for each worker, those of socket workers first".to_owned();
+            self.problem(origin, "workers.pin", what, Some(help));
+        }
+        let foreign: Vec<usize> = vcpus.iter().copied().filter(|v| !usable.contains(v)).collect();
+        if !foreign.is_empty() {
+            let what = format!("vCPU {} cannot be used here", ranges(&foreign));
+            let help = match usable.as_slice() {
+                [] => "this host does not tell which vCPUs there are; take \"auto\"".to_owned(),
+                usable => format!("this process may run on vCPU {}", ranges(usable)),
+            };
+            self.problem(origin, "workers.pin", what, Some(help));
+        }
+        let mut seen = vcpus.to_vec();
+        seen.sort_unstable();
+        seen.dedup();
+        if seen.len() < vcpus.len() {
+            self.notices.push(Notice::new(
+                "workers.pin names a vCPU twice: its workers will wait for each other".to_owned(),
+            ));
+        }
+        if vcpus.len() > workers {
+            let unused = ranges(&vcpus[workers..]);
+            self.notices.push(Notice::new(format!(
+                "workers.pin names more vCPUs than there are workers: {unused} stays unused"
+            )));
+        }
+        Some(vcpus.iter().copied().take(workers).collect())
+    }
+
+    fn announce(&mut self) -> AnnounceSettings {
+        let written = self.written();
+        let (interval, jitter) = (written.interval.value, written.interval_jitter_percent.value);
+        let longest_wait = interval + (interval * jitter).div_ceil(100);
+        let lifetime = &written.peer_lifetime;
+        let peer_lifetime =
+            lifetime.value.unwrap_or_else(|| interval.saturating_mul(2).min(LONGEST_LIFETIME));
+        let sure =
+            [&lifetime.origin, &written.interval.origin, &written.interval_jitter_percent.origin]
+                .iter()
+                .all(|origin| **origin != Origin::Broken);
+        if sure && peer_lifetime < longest_wait {
+            let what = format!(
+                "{peer_lifetime} seconds, but clients are told to come back after up to \
+                 {longest_wait} (interval {interval}, jitter {jitter} %)"
+            );
+            let help = "a peer would be forgotten before it announces again: twice the interval is \
+                        right, and is taken when this key is absent";
+            let origin = if lifetime.origin.is_given() {
+                &lifetime.origin
+            } else {
+                &written.interval.origin
+            };
+            self.problem(origin, "announce.peer_lifetime", what, Some(help.to_owned()));
+        }
+        let (default, most) = (&written.default_peers, &written.max_peers_v4);
+        if default.origin.is_given() && most.origin.is_given() && default.value > most.value {
+            let what =
+                format!("found {}, but no reply has more than {}", default.value, most.value);
+            let help = "raise `max_peers_v4`, or lower this".to_owned();
+            self.problem(&default.origin, "announce.default_peers", what, Some(help));
+        }
+        AnnounceSettings {
+            interval,
+            interval_jitter_percent: jitter,
+            default_peers: default.value,
+            max_peers_v4: most.value,
+            max_peers_v6: written.max_peers_v6.value,
+            peer_lifetime,
+            completed_retention: written.completed_retention.value,
+        }
+    }
+
+    fn limits(&mut self, placement: Placement) -> Limits {
+        let written = self.written();
+        Limits {
+            peers: self.peers(),
+            idle_swarms: written.idle_swarms.value,
+            batches_in_flight: self.batches_in_flight(placement),
+            batch_requests: written.batch_requests.value,
+            scrapes_in_flight: written.scrapes_in_flight.value,
+            warnings_per_minute: written.warnings_per_minute.value,
+        }
+    }
+
+    fn peers(&mut self) -> u64 {
+        let Some(peers) = self.written().peers.value else {
+            let held = self.host.memory.map_or(PEERS, |memory| memory / 2 / BYTES_PER_PEER);
+            return PEERS.min(held).max(1_000);
+        };
+        let most = peers.saturating_mul(BYTES_PER_PEER);
+        if let Some(memory) = self.host.memory.filter(|memory| *memory < most) {
+            self.notices.push(Notice::new(format!(
+                "limits.peers = {peers} may take {}, but there are {}",
+                bytes(most),
+                bytes(memory)
+            )));
+        }
+        peers
+    }
+
+    fn batches_in_flight(&mut self, placement: Placement) -> usize {
+        let shards = match placement {
+            Placement::Split { swarm_workers, .. } => swarm_workers,
+            Placement::Colocated { workers } => workers,
+        };
+        let field = &self.written().batches_in_flight;
+        let Some(batches) = field.value else { return (8 * shards).max(32) };
+        if batches < 2 * shards {
+            let what = format!(
+                "found {batches}, but {shards} workers own swarms, and each needs one batch that is \
+                 being filled and one that is under way"
+            );
+            let help = format!("{} at least, {} for bursts", 2 * shards, 8 * shards);
+            self.problem(&field.origin, "limits.batches_in_flight", what, Some(help));
+        }
+        batches
+    }
+
+    fn access(&mut self) -> Access {
+        let written = self.written();
+        let (mode, list) = (&written.access_mode, &written.info_hashes);
+        let mut hashes: Vec<_> = list.value.iter().map(|item| item.value).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let twice = list.value.len() - hashes.len();
+        if twice > 0 {
+            let what = format!("{twice} entries of access.info_hashes stand there more than once");
+            self.notices.push(Notice::new(what));
+        }
+        let broken = mode.origin == Origin::Broken || list.origin == Origin::Broken;
+        match mode.value {
+            AccessMode::Open if !hashes.is_empty() && !broken => {
+                let what = "there is a list, but `mode` is \"open\", which has no use for one";
+                let help = "say `mode = \"allow\"` or `mode = \"deny\"`, or take the list out";
+                self.problem(
+                    &list.origin,
+                    "access.info_hashes",
+                    what.to_owned(),
+                    Some(help.to_owned()),
+                );
+            }
+            AccessMode::Allow if hashes.is_empty() && !broken => {
+                let what = "nothing would be served: \"allow\" goes with a list, and it is empty";
+                let help = "give the info hashes to serve in `info_hashes`";
+                self.problem(&mode.origin, "access.mode", what.to_owned(), Some(help.to_owned()));
+            }
+            AccessMode::Deny if hashes.is_empty() && !broken => {
+                self.notices.push(Notice::new(
+                    "access.mode is \"deny\" with an empty list: everything is served".to_owned(),
+                ));
+            }
+            _ => {}
+        }
+        match mode.value {
+            AccessMode::Open => Access::Open,
+            AccessMode::Allow => Access::Allow(hashes),
+            AccessMode::Deny => Access::Deny(hashes),
+        }
+    }
+
+    fn identity(&mut self) {
+        let written = self.written();
+        if written.group.value.is_some() && written.user.origin == Origin::Default {
+            let what = "a group is taken on together with a user, and there is none".to_owned();
+            let help = "give `user` too, or start the tracker with this group".to_owned();
+            self.problem(&written.group.origin, "group", what, Some(help));
+        }
+    }
+
+    fn written(&self) -> &'a Written {
+        &self.config.written
+    }
+
+    fn problem(&mut self, origin: &Origin, key: &str, what: String, help: Option<String>) {
+        self.problems.push(match origin {
+            Origin::File(span) => {
+                Problem::at(self.config.source.place(span.clone()), key, what, help)
+            }
+            Origin::Flag(flag) => Problem::at_flag(flag, key, what, help),
+            Origin::Default | Origin::Broken => Problem::on_host(key, what, help),
+        });
+    }
+}
+
+/// Whether two sockets would be bound to the same place. The flow label of IPv6 has no part in
+/// that.
+fn same(a: SocketAddr, b: SocketAddr) -> bool {
+    let scope = |address| match address {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    (a.ip(), a.port(), scope(a)) == (b.ip(), b.port(), scope(b))
+}
