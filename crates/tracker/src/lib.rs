@@ -1,1 +1,43 @@
+//! The onrush daemon: composes protocol, network and swarms into a running UDP BitTorrent tracker.
+//!
+//! The walk of a datagram, forward only, is drawn in [`worker`]. Around it:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`args`], [`config`], [`settings`] | the command line, the file as written, and both as meant on this host |
+//! | [`start`] | settings to a running tracker: user, sockets, state, workers |
+//! | [`running`], [`supervise`] | workers on their threads; watching them until the end |
+//! | [`placement`] | which workers there are, and the lanes between them |
+//! | [`worker`] | one turn: receive, sort, serve, send |
+//! | [`intake`], [`connection`], [`access`] | the checks at the door, each refusal with a name |
+//! | [`sorter`], [`lanes`], [`scrape_join`] | one batch per shard; its way there and back; answers that meet again |
+//! | [`relief`] | when not to steer to a worker |
+//! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging |
+//! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod args;
+pub mod clock;
+pub mod config;
+pub mod connection;
+pub mod exporter;
+pub mod intake;
+pub mod lanes;
+pub mod metrics;
+pub mod placement;
+pub mod process;
+pub mod relief;
+pub mod running;
+pub mod scrape_join;
+pub mod settings;
+pub mod sorter;
+pub mod start;
+pub mod state;
+pub mod supervise;
+pub mod worker;
+
+pub use running::Running;
+pub use settings::Settings;
+pub use start::{StartError, Tracker};

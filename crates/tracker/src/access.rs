@@ -1,0 +1,138 @@
+//! Which info hashes are served, and which sources cannot be peers on the internet.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use onrush_proto::InfoHash;
+
+use crate::settings::Access;
+
+/// The info hashes that are served. Read by every worker, changed by none.
+///
+/// The set hashes with a random key (the standard library's SipHash-1-3), as what is looked up
+/// is chosen by strangers.
+#[derive(Debug)]
+pub enum AccessList {
+    /// Any.
+    Open,
+    /// Only these.
+    Allow(HashSet<InfoHash>),
+    /// Any but these.
+    Deny(HashSet<InfoHash>),
+}
+
+impl AccessList {
+    /// The list that the settings describe.
+    pub fn new(access: &Access) -> Self {
+        match access {
+            Access::Open => Self::Open,
+            Access::Allow(hashes) => Self::Allow(hashes.iter().copied().collect()),
+            Access::Deny(hashes) => Self::Deny(hashes.iter().copied().collect()),
+        }
+    }
+
+    /// Whether announces to this swarm are served and scrapes of it told the truth.
+    #[inline]
+    pub fn permits(&self, info_hash: &InfoHash) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Allow(hashes) => hashes.contains(info_hash),
+            Self::Deny(hashes) => !hashes.contains(info_hash),
+        }
+    }
+}
+
+/// Whether an address cannot belong to a peer on the internet: private, shared, loopback,
+/// link-local, documentation, benchmarking, multicast or reserved space (RFC 6890 and the IANA
+/// special-purpose registries that it founded). An IPv4-mapped address counts as its IPv4 one.
+pub fn is_bogon(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => is_bogon_v4(ip),
+        IpAddr::V6(ip) => is_bogon_v6(ip),
+    }
+}
+
+fn is_bogon_v4(ip: Ipv4Addr) -> bool {
+    match ip.octets() {
+        [0 | 10 | 127 | 224..=255, ..] => true, // this network, private, loopback, multicast up
+        [100, 64..=127, ..] => true,            // shared by carriers (RFC 6598)
+        [169, 254, ..] => true,                 // link-local
+        [172, 16..=31, ..] | [192, 168, ..] => true, // private (RFC 1918)
+        [192, 0, 0 | 2, _] => true,             // protocol assignments, documentation
+        [198, 18 | 19, ..] => true,             // benchmarking (RFC 2544)
+        [198, 51, 100, _] | [203, 0, 113, _] => true, // documentation (RFC 5737)
+        _ => false,
+    }
+}
+
+fn is_bogon_v6(ip: Ipv6Addr) -> bool {
+    match ip.segments() {
+        [0x2001, 0x0db8, ..] => true,            // documentation (RFC 3849)
+        [0x3fff, 0x0000..=0x0fff, ..] => true,   // documentation (RFC 9637)
+        [first, ..] => first & 0xe000 != 0x2000, // only 2000::/3 is handed out as global unicast
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_permit_what_they_say() {
+        let (listed, other) = (InfoHash([1; 20]), InfoHash([2; 20]));
+        let permits = |access: &Access| {
+            let list = AccessList::new(access);
+            (list.permits(&listed), list.permits(&other))
+        };
+        assert_eq!(permits(&Access::Open), (true, true));
+        assert_eq!(permits(&Access::Allow(vec![listed])), (true, false));
+        assert_eq!(permits(&Access::Deny(vec![listed])), (false, true));
+    }
+
+    #[test]
+    fn bogons_are_known_at_their_edges() {
+        let bogon = |text: &str| is_bogon(text.parse().unwrap());
+        for address in [
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.0",
+            "100.127.255.255",
+            "127.0.0.1",
+            "169.254.1.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.2.1",
+            "192.168.1.1",
+            "198.19.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "2001:db8::1",
+            "3fff:fff::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(bogon(address), "{address}");
+        }
+        for address in [
+            "1.1.1.1",
+            "9.255.255.255",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "2000::1",
+            "2a01:4f8::1",
+            "3fff:1000::1",
+            "::ffff:8.8.8.8",
+        ] {
+            assert!(!bogon(address), "{address}");
+        }
+    }
+}

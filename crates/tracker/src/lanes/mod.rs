@@ -1,0 +1,165 @@
+//! How batches travel between workers: bounded crossbeam channels, one message per shard and
+//! receive batch, and the same boxes come home.
+//!
+//! ```text
+//!   socket side                                swarm side
+//!   pool ── fill ──▶ Lane ══ work (bounded) ══▶ Inbox ── serve
+//!    ▲                                                     │
+//!    └── send, clear ── Inbox ◀══ home (room for all) ══ Lane
+//! ```
+//!
+//! Nobody ever blocks on a channel: work that a full lane does not take is dropped and counted by
+//! the sender, and the way home has room for every batch that its owner has. A worker that has
+//! nothing to do sleeps; see [`sleeper`] for how nobody sleeps through a message.
+
+pub mod sleeper;
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_utils::CachePadded;
+use onrush_net::Return;
+use onrush_swarm::ShardBatch;
+
+use crate::scrape_join::Place;
+use sleeper::{Bell, Sleeper};
+
+/// Requests for one shard, on their way there or back.
+#[derive(Debug)]
+pub struct Parcel {
+    /// The requests and, once served, their replies.
+    pub batch: ShardBatch<Return, Place>,
+    /// The shard it is for.
+    pub shard: usize,
+    /// The worker it belongs to and returns to.
+    pub home: usize,
+}
+
+/// The way to one worker's inbox. Clones lead to the same one.
+#[derive(Clone)]
+pub struct Lane {
+    sender: Sender<Box<Parcel>>,
+    sleeper: Arc<CachePadded<Sleeper>>,
+    bell: Arc<dyn Bell>,
+}
+
+impl Lane {
+    /// Sends a parcel and wakes the worker if it sleeps; hands the parcel back when the lane is
+    /// full, or its worker gone.
+    #[inline]
+    pub fn try_send(&self, parcel: Box<Parcel>) -> Result<(), Box<Parcel>> {
+        self.sender.try_send(parcel).map_err(|error| match error {
+            TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
+        })?;
+        if self.sleeper.must_ring() {
+            self.bell.ring();
+        }
+        Ok(())
+    }
+
+    /// Rings for a reason other than a parcel: the process is about to stop.
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+}
+
+/// One worker's end of the lanes.
+pub struct Inbox {
+    work: Receiver<Box<Parcel>>,
+    home: Receiver<Box<Parcel>>,
+    sleeper: Arc<CachePadded<Sleeper>>,
+}
+
+impl Inbox {
+    /// The next parcel to be served.
+    #[inline]
+    pub fn work(&self) -> Option<Box<Parcel>> {
+        self.work.try_recv().ok()
+    }
+
+    /// The next own parcel that came back.
+    #[inline]
+    pub fn home(&self) -> Option<Box<Parcel>> {
+        self.home.try_recv().ok()
+    }
+
+    /// Parcels that wait to be served.
+    pub fn depth(&self) -> usize {
+        self.work.len()
+    }
+
+    /// Sleeps by `wait` unless a parcel is here; from the first line on, whoever sends one
+    /// rings.
+    pub fn sleep(&self, wait: impl FnOnce()) {
+        self.sleeper.sleep(|| !self.work.is_empty() || !self.home.is_empty(), wait);
+    }
+}
+
+/// Both ways to one worker: with work, and home with what it sent out.
+#[derive(Clone)]
+pub struct Ways {
+    /// Parcels that it is to serve.
+    pub work: Lane,
+    /// Its own parcels, served.
+    pub home: Lane,
+}
+
+/// The lanes to a worker that is woken by `bell`: at most `work_room` parcels wait to be served,
+/// and `own_parcels` is how many it can have under way.
+pub fn lanes_to(bell: Arc<dyn Bell>, work_room: usize, own_parcels: usize) -> (Ways, Inbox) {
+    let sleeper = Arc::new(CachePadded::new(Sleeper::new()));
+    let (work_sender, work) = bounded(work_room.max(1));
+    let (home_sender, home) = bounded(own_parcels.max(1));
+    let lane = |sender| Lane { sender, sleeper: sleeper.clone(), bell: bell.clone() };
+    let ways = Ways { work: lane(work_sender), home: lane(home_sender) };
+    (ways, Inbox { work, home, sleeper })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    struct Count(AtomicUsize);
+
+    impl Bell for Count {
+        fn ring(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn parcel(shard: usize) -> Box<Parcel> {
+        Box::new(Parcel { batch: ShardBatch::new(1, 1, 64), shard, home: 0 })
+    }
+
+    #[test]
+    fn a_full_lane_hands_the_parcel_back() {
+        let (ways, inbox) = lanes_to(Arc::new(Count(AtomicUsize::new(0))), 1, 4);
+        assert!(ways.work.try_send(parcel(1)).is_ok());
+        assert_eq!(ways.work.try_send(parcel(2)).unwrap_err().shard, 2);
+        assert_eq!(inbox.work().unwrap().shard, 1);
+        assert!(inbox.work().is_none());
+        assert!(
+            (0..4).all(|n| ways.home.try_send(parcel(n)).is_ok()),
+            "room for every one of its own"
+        );
+    }
+
+    #[test]
+    fn only_a_sleeper_is_rung_and_only_once() {
+        let bell = Arc::new(Count(AtomicUsize::new(0)));
+        let rings = || bell.0.load(Ordering::SeqCst);
+        let (ways, inbox) = lanes_to(bell.clone(), 4, 4);
+        ways.work.try_send(parcel(0)).unwrap();
+        assert_eq!(rings(), 0, "awake");
+        inbox.sleep(|| panic!("a parcel is waiting: no sleep"));
+        inbox.work().unwrap();
+        inbox.sleep(|| {
+            ways.work.try_send(parcel(0)).unwrap();
+            ways.home.try_send(parcel(0)).unwrap();
+        });
+        assert_eq!(rings(), 1, "asleep, then told");
+        ways.work.try_send(parcel(0)).unwrap();
+        assert_eq!(rings(), 1, "awake again");
+    }
+}

@@ -1,0 +1,114 @@
+//! How a worker sleeps without missing a message, and how senders know whether to ring.
+//!
+//! The worker sets its flag, fences, looks at its queues once more, and only then waits. A sender
+//! puts its message into the queue, fences, and looks at the flag. This is Dekker's pattern: of the
+//! two looks at least one comes after the other side's write, so either the worker sees the message
+//! or the sender sees the flag (both, at worst: one ring too many). A ring costs a system call, so a
+//! worker that is busy is never rung.
+//!
+//! The test below runs every interleaving, and every stale read that the memory model allows, under
+//! loom: `RUSTFLAGS="--cfg loom" cargo test -p onrush --release lanes::sleeper`.
+
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
+
+/// Ends a worker's wait from another thread. A ring before the wait makes it return at once.
+pub trait Bell: Send + Sync {
+    /// Rings.
+    fn ring(&self);
+}
+
+impl Bell for crossbeam_utils::sync::Unparker {
+    fn ring(&self) {
+        self.unpark();
+    }
+}
+
+/// A bell that wakes a worker through its socket.
+#[derive(Debug)]
+pub struct SocketBell<W>(pub W);
+
+impl<W: onrush_net::Waker> Bell for SocketBell<W> {
+    fn ring(&self) {
+        self.0.wake();
+    }
+}
+
+/// The flag of one worker.
+#[derive(Debug)]
+pub struct Sleeper {
+    asleep: AtomicBool,
+}
+
+impl Sleeper {
+    /// A worker that is awake.
+    #[allow(clippy::new_without_default, reason = "loom's atomics have no Default")]
+    pub fn new() -> Self {
+        Self { asleep: AtomicBool::new(false) }
+    }
+
+    /// For the worker: waits by `wait` unless `has_mail`, looked at after the flag is up.
+    pub fn sleep(&self, has_mail: impl FnOnce() -> bool, wait: impl FnOnce()) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if !has_mail() {
+            wait();
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// For a sender, after its message is in the queue: whether the worker has to be rung. Of
+    /// several senders one is told so.
+    #[inline]
+    pub fn must_ring(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(loom, test))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    /// One worker and two senders of one message each. The queue is a counter with the orderings of
+    /// a channel (release to send, acquire to look) and nothing stronger; the bell is loom's park
+    /// token, which remembers a ring. If the worker could sleep through a message, loom would
+    /// report a deadlock: nobody would be left to unpark it.
+    #[test]
+    fn no_message_is_slept_through() {
+        loom::model(|| {
+            let sleeper = Arc::new(Sleeper::new());
+            let queue = Arc::new(AtomicUsize::new(0));
+            let worker = thread::current();
+            let senders: Vec<_> = (0..2)
+                .map(|_| {
+                    let (sleeper, queue, worker) = (sleeper.clone(), queue.clone(), worker.clone());
+                    thread::spawn(move || {
+                        queue.fetch_add(1, Ordering::Release);
+                        if sleeper.must_ring() {
+                            worker.unpark();
+                        }
+                    })
+                })
+                .collect();
+            let mut seen = 0;
+            while seen < 2 {
+                let waiting = queue.load(Ordering::Acquire);
+                if waiting > seen {
+                    seen = waiting;
+                    continue;
+                }
+                sleeper.sleep(|| queue.load(Ordering::Acquire) > seen, thread::park);
+            }
+            for sender in senders {
+                sender.join().unwrap();
+            }
+        });
+    }
+}

@@ -1,0 +1,260 @@
+//! What is counted. Each worker has a block of its own, which it alone writes and anybody reads.
+
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use onrush_proto::{Event, Family};
+use onrush_swarm::Totals;
+
+use crate::intake::Refusal;
+
+/// A number that one thread writes and others read. Without a locked instruction: two writers
+/// would lose counts, so each worker has its own.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only the owner may.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Replaces; only the owner may.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// Reads.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A counter for each address family.
+#[derive(Debug, Default)]
+pub struct ByFamily<T> {
+    /// IPv4.
+    pub v4: T,
+    /// IPv6.
+    pub v6: T,
+}
+
+impl<T> ByFamily<T> {
+    /// The one of `family`.
+    #[inline]
+    pub fn of(&self, family: Family) -> &T {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+}
+
+/// What came in over one family.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    /// Datagrams.
+    pub datagrams: Counter,
+    /// Their payload bytes.
+    pub bytes: Counter,
+    /// Connects that were answered.
+    pub connects: Counter,
+    /// Announces that passed every check.
+    pub announces: Counter,
+    /// Scrapes that passed every check.
+    pub scrapes: Counter,
+    /// Refusals by reason, indexed by `Refusal as usize`.
+    pub refused: [Counter; Refusal::ALL.len()],
+    /// Announces by event, indexed as [`event_index`] says.
+    pub events: [Counter; EVENTS.len()],
+    /// Announces of peers that cannot accept connections (port 1).
+    pub unconnectable: Counter,
+}
+
+/// The events in the order of their counters.
+pub const EVENTS: [Event; 5] =
+    [Event::None, Event::Completed, Event::Started, Event::Stopped, Event::Paused];
+
+/// The place of an event in [`EVENTS`].
+#[inline]
+pub const fn event_index(event: Event) -> usize {
+    event.to_wire() as usize
+}
+
+/// The counters of one worker.
+#[derive(Debug, Default)]
+pub struct WorkerMetrics {
+    /// By address family, as the client speaks it.
+    pub incoming: ByFamily<Incoming>,
+    /// Datagrams that the kernel took.
+    pub sent: Counter,
+    /// Their payload bytes.
+    pub sent_bytes: Counter,
+    /// Replies dropped because a send buffer was full.
+    pub send_blocked: Counter,
+    /// Replies that the kernel refused for another reason.
+    pub send_failed: Counter,
+    /// System calls for sending.
+    pub send_calls: Counter,
+    /// Datagrams dropped by the kernel before they could be received.
+    pub kernel_drops: Counter,
+    /// Batches received that held at least one datagram.
+    pub receives: Counter,
+    /// Requests sent over a lane to another worker although this one has a shard: steering works
+    /// when there are few.
+    pub foreign: Counter,
+    /// Requests served by this worker's own shard without a lane.
+    pub local: Counter,
+    /// Batches that a full lane did not take.
+    pub lane_full: Counter,
+    /// Turns taken: a worker that stands still stops counting.
+    pub turns: Counter,
+    /// This worker's shard, if it has one.
+    pub shard: ShardGauges,
+}
+
+/// The state of one shard.
+#[derive(Debug, Default)]
+pub struct ShardGauges {
+    /// Swarms with peers.
+    pub swarms: Counter,
+    /// Swarms without peers, kept for their `completed`.
+    pub idle_swarms: Counter,
+    /// Peers over IPv4.
+    pub peers_v4: Counter,
+    /// Peers over IPv6.
+    pub peers_v6: Counter,
+    /// Seeders among them.
+    pub seeders: Counter,
+    /// Peers that have completed.
+    pub completed: Counter,
+    /// Announcers not stored because the shard is full.
+    pub refused_full: Counter,
+    /// Peers forgotten because they did not announce again.
+    pub expired: Counter,
+}
+
+impl ShardGauges {
+    /// Takes over what a shard says of itself.
+    pub fn set(&self, totals: &Totals) {
+        self.swarms.set(totals.swarms);
+        self.idle_swarms.set(totals.idle_swarms);
+        self.peers_v4.set(totals.peers_v4);
+        self.peers_v6.set(totals.peers_v6);
+        self.seeders.set(totals.seeders_v4 + totals.seeders_v6);
+        self.completed.set(totals.completed);
+        self.refused_full.set(totals.refused_full);
+        self.expired.set(totals.expired);
+    }
+}
+
+/// A reading of all workers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Connects answered.
+    pub connects: u64,
+    /// Announces accepted.
+    pub announces: u64,
+    /// Scrapes accepted.
+    pub scrapes: u64,
+    /// Refusals by reason, indexed by `Refusal as usize`.
+    pub refused: [u64; Refusal::ALL.len()],
+    /// Announces by event, in the order of [`EVENTS`].
+    pub events: [u64; EVENTS.len()],
+    /// Announces of peers that cannot accept connections.
+    pub unconnectable: u64,
+    /// Replies sent.
+    pub sent: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Replies not sent.
+    pub send_dropped: u64,
+    /// Datagrams that the kernel dropped.
+    pub kernel_drops: u64,
+    /// Requests that met their shard over a lane although their worker has one.
+    pub foreign: u64,
+    /// Requests that met their shard on their own worker.
+    pub local: u64,
+    /// Batches that a full lane did not take.
+    pub lane_full: u64,
+    /// Swarms with peers.
+    pub swarms: u64,
+    /// Swarms without peers.
+    pub idle_swarms: u64,
+    /// Peers over IPv4.
+    pub peers_v4: u64,
+    /// Peers over IPv6.
+    pub peers_v6: u64,
+    /// Seeders.
+    pub seeders: u64,
+    /// Completions.
+    pub completed: u64,
+    /// Announcers not stored because of the ceiling.
+    pub refused_full: u64,
+    /// Peers that expired.
+    pub expired: u64,
+}
+
+impl Summary {
+    /// Reads all workers.
+    pub fn of<'a>(workers: impl IntoIterator<Item = &'a WorkerMetrics>) -> Self {
+        let mut sum = Self::default();
+        for worker in workers {
+            sum += worker;
+        }
+        sum
+    }
+
+    /// All refusals together.
+    pub fn refused_in_all(&self) -> u64 {
+        self.refused.iter().sum()
+    }
+
+    /// The refusals for one reason.
+    pub fn refused_for(&self, refusal: Refusal) -> u64 {
+        self.refused[refusal as usize]
+    }
+}
+
+impl AddAssign<&WorkerMetrics> for Summary {
+    fn add_assign(&mut self, worker: &WorkerMetrics) {
+        for incoming in [&worker.incoming.v4, &worker.incoming.v6] {
+            self.datagrams += incoming.datagrams.get();
+            self.bytes += incoming.bytes.get();
+            self.connects += incoming.connects.get();
+            self.announces += incoming.announces.get();
+            self.scrapes += incoming.scrapes.get();
+            self.unconnectable += incoming.unconnectable.get();
+            add_each(&mut self.refused, &incoming.refused);
+            add_each(&mut self.events, &incoming.events);
+        }
+        self.sent += worker.sent.get();
+        self.sent_bytes += worker.sent_bytes.get();
+        self.send_dropped += worker.send_blocked.get() + worker.send_failed.get();
+        self.kernel_drops += worker.kernel_drops.get();
+        self.foreign += worker.foreign.get();
+        self.local += worker.local.get();
+        self.lane_full += worker.lane_full.get();
+        self.swarms += worker.shard.swarms.get();
+        self.idle_swarms += worker.shard.idle_swarms.get();
+        self.peers_v4 += worker.shard.peers_v4.get();
+        self.peers_v6 += worker.shard.peers_v6.get();
+        self.seeders += worker.shard.seeders.get();
+        self.completed += worker.shard.completed.get();
+        self.refused_full += worker.shard.refused_full.get();
+        self.expired += worker.shard.expired.get();
+    }
+}
+
+fn add_each<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
+    for (sum, counter) in sums.iter_mut().zip(counters) {
+        *sum += counter.get();
+    }
+}

@@ -1,0 +1,104 @@
+//! One tracker per state directory. The kernel frees the lock when the process ends, however it
+//! ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use thiserror::Error;
+
+/// Holds the lock until dropped.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: Flock<File>,
+}
+
+/// Why the lock cannot be had.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error(
+        "the state directory {directory} is in use by another onrush (process {holder})\n  \
+         stop that one, or give this one a directory of its own with --state-dir"
+    )]
+    Held {
+        /// The directory.
+        directory: PathBuf,
+        /// The other's process id, as it wrote it down.
+        holder: String,
+    },
+    /// The file cannot be opened or locked.
+    #[error("cannot lock {path}: {source}")]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl StateLock {
+    /// Takes the lock of a state directory.
+    ///
+    /// # Errors
+    /// [`LockError`]: what to do is part of its text.
+    pub fn take(directory: &Path) -> Result<Self, LockError> {
+        let path = directory.join("lock");
+        let failed = |source| LockError::Io { path: path.clone(), source };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut file) => {
+                let write = |file: &mut File| {
+                    file.set_len(0)?;
+                    file.rewind()?;
+                    writeln!(file, "{}", std::process::id())
+                };
+                write(&mut file).map_err(failed)?;
+                Ok(Self { _file: file })
+            }
+            Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
+                let mut holder = String::new();
+                // Whoever holds it may be just about to write its number.
+                let read = file.read_to_string(&mut holder);
+                let holder = match (read, holder.trim()) {
+                    (Ok(_), number) if !number.is_empty() => number.to_owned(),
+                    _ => "unknown".to_owned(),
+                };
+                Err(LockError::Held { directory: directory.to_owned(), holder })
+            }
+            Err((_, errno)) => Err(failed(errno.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_who_is_first_and_may_follow_when_it_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateLock::take(directory.path()).unwrap();
+        let error = StateLock::take(directory.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        assert!(error.contains("--state-dir"), "{error}");
+        drop(first);
+        StateLock::take(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = StateLock::take(&directory.path().join("gone")).unwrap_err().to_string();
+        assert!(error.contains("gone/lock"), "{error}");
+    }
+}

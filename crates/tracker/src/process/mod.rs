@@ -1,0 +1,7 @@
+//! The process around the tracker: whose it is, what it holds, what it hears and says.
+
+pub mod greeting;
+pub mod lock;
+pub mod logging;
+pub mod signals;
+pub mod user;

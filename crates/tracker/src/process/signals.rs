@@ -1,0 +1,41 @@
+//! Signals as messages: a thread of their own waits for them, so that no code runs in a handler.
+
+use std::io;
+use std::thread;
+
+use crossbeam_channel::{Receiver, unbounded};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// TERM, INT: stop cleanly.
+    Stop,
+    /// HUP: read the configuration again.
+    Reload,
+    /// USR1: do what operators expect of it (nothing yet).
+    User,
+}
+
+/// Catches TERM, INT, HUP and USR1 for the rest of the process's life.
+///
+/// # Errors
+/// When the handlers cannot be set or the thread cannot be started.
+pub fn listen() -> io::Result<Receiver<Wish>> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
+    let (sender, receiver) = unbounded();
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            let wish = match signal {
+                SIGHUP => Wish::Reload,
+                SIGUSR1 => Wish::User,
+                _ => Wish::Stop,
+            };
+            if sender.send(wish).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(receiver)
+}

@@ -1,0 +1,167 @@
+//! Workers on their threads: started together, watched, stopped together.
+
+use std::any::Any;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use onrush_net::{Socket, affinity};
+
+use crate::clock::Clock;
+use crate::lanes::Ways;
+use crate::metrics::{Summary, WorkerMetrics};
+use crate::settings::Settings;
+use crate::worker::Worker;
+
+/// How long a worker sleeps at most: it wakes a few times a second, so that standing still and
+/// having nothing to do can be told apart, and expiry goes on.
+const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+
+/// A worker's end that nobody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// The worker.
+    pub name: String,
+    /// What it died of.
+    pub cause: String,
+}
+
+/// A tracker whose workers run.
+pub struct Running {
+    addresses: Vec<SocketAddr>,
+    names: Vec<String>,
+    metrics: Vec<Arc<WorkerMetrics>>,
+    ways: Arc<[Ways]>,
+    stop: Arc<AtomicBool>,
+    deaths: Receiver<Death>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Gives each worker a thread of its name, on its vCPU.
+    ///
+    /// # Errors
+    /// When a thread cannot be started; those that were are stopped again.
+    pub fn launch<S: Socket + Send + 'static>(
+        settings: &Settings,
+        addresses: Vec<SocketAddr>,
+        workers: Vec<Worker<S>>,
+    ) -> io::Result<Self> {
+        let (tell, deaths) = unbounded();
+        let ways = workers.first().map_or_else(|| Arc::from([]), |worker| worker.ways.clone());
+        let mut running = Self {
+            addresses,
+            names: (0..workers.len()).map(|n| settings.placement.worker_name(n)).collect(),
+            metrics: workers.iter().map(|worker| worker.metrics.clone()).collect(),
+            ways,
+            stop: Arc::new(AtomicBool::new(false)),
+            deaths,
+            threads: Vec::with_capacity(workers.len()),
+        };
+        let clock = Clock::start();
+        for worker in workers {
+            let name = running.names[worker.index].clone();
+            let cpu = settings.pin.as_ref().and_then(|cpus| cpus.get(worker.index).copied());
+            let life = Life { worker, clock, cpu, stop: running.stop.clone(), tell: tell.clone() };
+            let thread = thread::Builder::new().name(name).spawn(move || life.live());
+            match thread {
+                Ok(thread) => running.threads.push(thread),
+                Err(error) => {
+                    running.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(running)
+    }
+
+    /// The addresses that are served, with the ports that the kernel picked where 0 was asked.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Workers by name, each with its counters.
+    pub fn workers(&self) -> impl Iterator<Item = (&str, &WorkerMetrics)> {
+        self.names.iter().map(String::as_str).zip(self.metrics.iter().map(AsRef::as_ref))
+    }
+
+    /// All counters together.
+    pub fn summary(&self) -> Summary {
+        Summary::of(self.metrics.iter().map(AsRef::as_ref))
+    }
+
+    /// Workers that have died. The tracker is incomplete from the first one on.
+    pub fn deaths(&self) -> &Receiver<Death> {
+        &self.deaths
+    }
+
+    /// Stops all workers and waits until they are through with what they are doing.
+    pub fn stop(mut self) -> Summary {
+        self.end();
+        self.summary()
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for ways in self.ways.iter() {
+            ways.work.ring();
+        }
+        for thread in self.threads.drain(..) {
+            // What a worker dies of is told by its `Death`.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What a worker's thread takes along.
+struct Life<S: Socket> {
+    worker: Worker<S>,
+    clock: Clock,
+    cpu: Option<usize>,
+    stop: Arc<AtomicBool>,
+    tell: Sender<Death>,
+}
+
+impl<S: Socket> Life<S> {
+    fn live(mut self) {
+        if let Some(cpu) = self.cpu {
+            if let Err(error) = affinity::pin_current_thread(cpu) {
+                log::warn!("{error}; the worker runs unpinned");
+            }
+        }
+        let name = thread::current().name().unwrap_or("worker").to_owned();
+        let tell = self.tell.clone();
+        // Nothing of the worker is used after a panic: the process ends.
+        let cause = match catch_unwind(AssertUnwindSafe(|| self.take_turns())) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("its socket failed: {error}"),
+            Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
+        };
+        let _ = tell.send(Death { name, cause });
+    }
+
+    fn take_turns(&mut self) -> io::Result<()> {
+        while !self.stop.load(Ordering::Acquire) {
+            if !self.worker.turn(self.clock.now())? {
+                self.worker.wait(LONGEST_SLEEP)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}

@@ -1,0 +1,140 @@
+//! From settings to a running tracker. The order matters: user, sockets, state, workers.
+
+use std::io;
+use std::sync::Arc;
+
+use onrush_net::bind::{self, Address, Buffers, Group};
+use onrush_net::steering::{Function, Steering};
+use onrush_net::{mio, notice::Notice};
+use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
+use onrush_swarm::ShardMap;
+use thiserror::Error;
+
+use crate::access::AccessList;
+use crate::placement::{Secrets, assemble, shard_map};
+use crate::process::lock::StateLock;
+use crate::process::user;
+use crate::running::Running;
+use crate::settings::{Placement, Settings};
+use crate::state::{State, StateError};
+
+/// Where the info hash is in announces, and the first one in scrapes.
+const INFO_HASH_OFFSET: usize = REQUEST_HEAD_LEN;
+
+/// A tracker that has just been started.
+pub struct Tracker {
+    /// Its workers.
+    pub running: Running,
+    /// The kernel's part in bringing announces to their worker, where there is one.
+    pub steering: Option<Steering>,
+    /// What went less well than asked for, in sentences with the remedy.
+    pub warnings: Vec<String>,
+    /// Held until the end.
+    lock: Option<StateLock>,
+}
+
+/// Why a tracker cannot start. Each says what to do.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The user to run as.
+    #[error(transparent)]
+    User(#[from] user::UserError),
+    /// The addresses to listen on.
+    #[error(transparent)]
+    Bind(#[from] bind::BindError),
+    /// What should have outlived the last process.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Polling of the sockets.
+    #[error(
+        "cannot set up polling: {0}\n  raise the limit of open files: LimitNOFILE= in the unit, or `ulimit -n`"
+    )]
+    Poll(io::Error),
+    /// Threads of the workers.
+    #[error(
+        "cannot start the workers' threads: {0}\n  raise the limit of tasks: TasksMax= in the unit, or `ulimit -u`"
+    )]
+    Threads(io::Error),
+}
+
+impl Tracker {
+    /// Starts a tracker.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing of a tracker that did not start stays behind.
+    pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        let mut warnings = Vec::new();
+        if let Some(name) = &settings.user {
+            user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
+        } else if user::is_root() {
+            warnings.push(
+                "running as root, with more power than a tracker needs: name a user to become as \
+                 `process.user` in the configuration"
+                    .to_owned(),
+            );
+        }
+        let mut group = bind_group(settings)?;
+        if settings.user.is_some() {
+            user::drop_capabilities();
+        }
+        let state = State::open(settings)?;
+        warnings.extend(state.warnings);
+        let secrets = Secrets::random(state.keys);
+        let steering = steer(settings, shard_map(settings, &secrets), &mut group);
+        warnings.extend(group.notices.iter().map(Notice::to_string));
+        let options = mio::Options { batch: settings.socket.batch, ..mio::Options::default() };
+        let sockets = group
+            .workers
+            .into_iter()
+            .map(|sockets| mio::Backend::new(sockets, options))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(StartError::Poll)?;
+        let access = Arc::new(AccessList::new(&settings.access));
+        let workers = assemble(settings, &secrets, sockets, access);
+        let running =
+            Running::launch(settings, group.addresses, workers).map_err(StartError::Threads)?;
+        Ok(Self { running, steering, warnings, lock: state.lock })
+    }
+
+    /// Stops the workers, then gives the state directory back.
+    pub fn stop(self) -> crate::metrics::Summary {
+        let summary = self.running.stop();
+        drop(self.lock);
+        summary
+    }
+}
+
+fn bind_group(settings: &Settings) -> Result<Group, bind::BindError> {
+    let addresses: Vec<Address> = settings
+        .listen
+        .iter()
+        .map(|listen| Address { address: listen.address, optional: listen.optional })
+        .collect();
+    let options = bind::Options {
+        workers: settings.placement.doors(),
+        buffers: Buffers {
+            receive: settings.socket.receive_buffer,
+            send: settings.socket.send_buffer,
+        },
+        probe: true,
+    };
+    bind::bind_group(&addresses, &options)
+}
+
+/// Has the kernel bring announces and scrapes to the worker that owns their (first) info hash.
+/// Worth nothing to a split tracker, whose shards are never where the sockets are.
+fn steer(settings: &Settings, map: ShardMap, group: &mut Group) -> Option<Steering> {
+    let Placement::Colocated { workers: 2.. } = settings.placement else { return None };
+    if !settings.socket.steering {
+        return None;
+    }
+    let function = Function {
+        offset: INFO_HASH_OFFSET as u32,
+        multipliers: map.key(),
+        min_len: (INFO_HASH_OFFSET + HASH_LEN) as u32,
+        buckets: map.shards(),
+    };
+    let (steering, notices) = Steering::attach(function, group);
+    group.notices.extend(notices);
+    Some(steering)
+}

@@ -1,0 +1,103 @@
+//! What outlives the process: the state directory, its lock, and the key of connection ids.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::connection::{KeyError, Keys};
+use crate::process::lock::{LockError, StateLock};
+use crate::settings::Settings;
+
+/// The key's file name in the state directory.
+pub const KEY_FILE: &str = "connection.key";
+
+/// What was found or made at start.
+#[derive(Debug)]
+pub struct State {
+    /// For connection ids.
+    pub keys: Keys,
+    /// What the operator should know.
+    pub warnings: Vec<String>,
+    /// Held while the tracker runs; `None` without a usable directory.
+    pub lock: Option<StateLock>,
+}
+
+/// Why the tracker cannot start with this state.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// Somebody else uses the directory.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A key file that is there cannot be used, or one that was named does not work.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl State {
+    /// Opens the state directory, making it where it is missing. Without a writable one the
+    /// tracker goes on with a key in memory, and a warning.
+    ///
+    /// # Errors
+    /// [`StateError`], when going on would do harm: two trackers on one directory, or a key file
+    /// that would have to be overwritten.
+    pub fn open(settings: &Settings) -> Result<Self, StateError> {
+        let mut state = Self { keys: Keys::random(), warnings: Vec::new(), lock: None };
+        if let Some(directory) = &settings.state_dir {
+            state.enter(directory)?;
+        }
+        if let Some(path) = &settings.connection.key_file {
+            state.keys = Keys::load_or_create(path)?;
+            state.warn_if_readable(path);
+            return Ok(state);
+        }
+        match &settings.state_dir {
+            Some(directory) if state.lock.is_some() => state.load_key(&directory.join(KEY_FILE))?,
+            Some(_) => {}
+            None => state.warnings.push(in_memory("no state directory is known")),
+        }
+        Ok(state)
+    }
+
+    fn enter(&mut self, directory: &Path) -> Result<(), StateError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        let locked = match made {
+            Ok(()) => StateLock::take(directory),
+            Err(source) => Err(LockError::Io { path: directory.to_owned(), source }),
+        };
+        match locked {
+            Ok(lock) => self.lock = Some(lock),
+            Err(held @ LockError::Held { .. }) => return Err(held.into()),
+            Err(error) => self.warnings.push(in_memory(&error.to_string())),
+        }
+        Ok(())
+    }
+
+    fn load_key(&mut self, path: &Path) -> Result<(), StateError> {
+        match Keys::load_or_create(path) {
+            Ok(keys) => self.keys = keys,
+            Err(error @ KeyError::Create { .. }) => {
+                self.warnings.push(in_memory(&error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.warn_if_readable(path);
+        Ok(())
+    }
+
+    fn warn_if_readable(&mut self, path: &Path) {
+        if Keys::readable_by_others(path) {
+            self.warnings.push(format!(
+                "the key file {0} can be read by others; mend it with: chmod 600 {0}",
+                path.display()
+            ));
+        }
+    }
+}
+
+fn in_memory(why: &str) -> String {
+    format!(
+        "{why}: connection ids will not survive a restart; name a writable directory with --state-dir"
+    )
+}

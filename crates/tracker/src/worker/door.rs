@@ -1,0 +1,249 @@
+//! The socket side of a worker: from datagrams to sorted batches, and from served batches to
+//! replies.
+
+use std::io;
+use std::time::Duration;
+
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::connect::{self, ConnectResponse};
+use onrush_proto::{Family, Scrape, TransactionId, error};
+use onrush_swarm::{Moment, ShardMap};
+
+use crate::clock::Now;
+use crate::intake::{Intake, MAX_ERROR_TEXT, Refusal, Verdict};
+use crate::lanes::Parcel;
+use crate::metrics::WorkerMetrics;
+use crate::scrape_join::ScrapeJoin;
+use crate::settings::Settings;
+use crate::sorter::Sorter;
+
+/// The socket side of a worker.
+pub struct Door<S> {
+    socket: S,
+    intake: Intake,
+    map: ShardMap,
+    sorter: Sorter,
+    join: ScrapeJoin,
+    /// Connect responses and errors of this turn.
+    answers: Answers,
+    /// Parcels whose replies go out this turn.
+    served: Vec<Box<Parcel>>,
+    /// Datagrams per receive call at most.
+    batch: usize,
+    max_hashes: usize,
+    /// When the kernel was last asked what it dropped.
+    asked_drops: Option<Moment>,
+}
+
+impl<S: Socket> Door<S> {
+    /// For worker number `index`, which receives on `socket`.
+    pub fn new(
+        index: usize,
+        socket: S,
+        intake: Intake,
+        map: ShardMap,
+        settings: &Settings,
+    ) -> Self {
+        let limits = &settings.limits;
+        let shards = usize::from(map.shards());
+        Self {
+            socket,
+            intake,
+            map,
+            sorter: Sorter::new(index, shards, limits.batches_in_flight, limits.batch_requests),
+            join: ScrapeJoin::new(limits.scrapes_in_flight),
+            answers: Answers::with_room_for(settings.socket.batch),
+            served: Vec::with_capacity(limits.batches_in_flight),
+            batch: settings.socket.batch,
+            max_hashes: settings.scrape.max_hashes,
+            asked_drops: None,
+        }
+    }
+
+    /// Receives one batch of datagrams and sorts what is in it.
+    ///
+    /// # Errors
+    /// When the socket has become unusable.
+    pub fn receive(&mut self, now: Now, metrics: &WorkerMetrics) -> io::Result<bool> {
+        let received = self.socket.receive(self.batch)?;
+        if received.is_empty() {
+            return Ok(false);
+        }
+        metrics.receives.add(1);
+        for (datagram, slot) in received.iter() {
+            match self.intake.judge(datagram, slot.source, now.unix, metrics) {
+                Verdict::Connect(response) => self.answers.connect(&response, slot.reply_to),
+                Verdict::Announce(announce) => {
+                    let shard = self.map.shard_of(&announce.info_hash);
+                    if self.sorter.announce(shard, announce, slot.reply_to).is_err() {
+                        count_busy(metrics, announce.endpoint.family(), 1);
+                    }
+                }
+                Verdict::Scrape(scrape) => {
+                    let family = Family::of(slot.source.ip());
+                    let mut scraping = Scraping {
+                        join: &mut self.join,
+                        sorter: &mut self.sorter,
+                        intake: &self.intake,
+                        map: &self.map,
+                    };
+                    if !scraping.start(&scrape, self.max_hashes, slot.reply_to) {
+                        count_busy(metrics, family, 1);
+                    }
+                }
+                Verdict::Error(transaction_id, refusal) => {
+                    self.answers.error(transaction_id, refusal, slot.reply_to);
+                }
+                Verdict::Silence => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next batch that waits to be sent to its shard.
+    pub fn take_sorted(&mut self) -> Option<Box<Parcel>> {
+        self.sorter.take()
+    }
+
+    /// A parcel is served: its replies go out with the next [`send`](Self::send).
+    pub fn welcome(&mut self, parcel: Box<Parcel>) {
+        for part in parcel.batch.scrapes() {
+            self.join.answer(part.place, &part.counts);
+        }
+        self.served.push(parcel);
+    }
+
+    /// A parcel could not be sent to its shard: its requests get no reply.
+    pub fn give_up(&mut self, parcel: Box<Parcel>, metrics: &WorkerMetrics) {
+        for (announce, _) in parcel.batch.announces() {
+            count_busy(metrics, announce.endpoint.family(), 1);
+        }
+        for part in parcel.batch.scrapes() {
+            if let Some(to) = self.join.give_up(part.place) {
+                count_busy(metrics, Family::of(to.peer().ip()), 1);
+            }
+        }
+        self.sorter.recycle(parcel);
+    }
+
+    /// Sends all replies that are ready and takes their batches back into the pool.
+    pub fn send(&mut self, metrics: &WorkerMetrics) {
+        if self.answers.is_empty() && self.served.is_empty() && !self.join.has_whole() {
+            return;
+        }
+        let of_shards = self
+            .served
+            .iter()
+            .flat_map(|parcel| parcel.batch.replies().map(|(bytes, to)| Reply { bytes, to }));
+        let sent = self.socket.send(self.answers.iter().chain(of_shards).chain(self.join.whole()));
+        metrics.sent.add(sent.datagrams);
+        metrics.sent_bytes.add(sent.bytes);
+        metrics.send_blocked.add(sent.blocked);
+        metrics.send_failed.add(sent.failed);
+        metrics.send_calls.add(sent.calls);
+        self.answers.clear();
+        self.join.clear_whole();
+        for parcel in self.served.drain(..) {
+            self.sorter.recycle(parcel);
+        }
+    }
+
+    /// Once a second: asks the kernel what it dropped.
+    pub fn keep_up(&mut self, now: Now, metrics: &WorkerMetrics) {
+        if self.asked_drops != Some(now.moment) {
+            self.asked_drops = Some(now.moment);
+            metrics.kernel_drops.set(self.socket.dropped());
+        }
+    }
+
+    /// Sleeps in the socket.
+    ///
+    /// # Errors
+    /// When the socket has become unusable.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.socket.wait(timeout)
+    }
+}
+
+fn count_busy(metrics: &WorkerMetrics, family: Family, requests: u64) {
+    metrics.incoming.of(family).refused[Refusal::Busy as usize].add(requests);
+}
+
+/// What it takes to take a scrape apart.
+struct Scraping<'a> {
+    join: &'a mut ScrapeJoin,
+    sorter: &'a mut Sorter,
+    intake: &'a Intake,
+    map: &'a ShardMap,
+}
+
+impl Scraping<'_> {
+    /// Sends each permitted hash to its shard; the others answer zeros. `false` when there was no
+    /// room, and so will be no reply.
+    fn start(&mut self, scrape: &Scrape<'_>, max_hashes: usize, to: Return) -> bool {
+        let hashes = scrape.info_hashes();
+        let answered = hashes.len().min(max_hashes);
+        let Some(open) = self.join.open(scrape.transaction_id, answered, to) else {
+            return false;
+        };
+        for (position, hash) in hashes.take(answered).enumerate() {
+            if !self.intake.permits(&hash) {
+                continue;
+            }
+            let place = self.join.part(&open, position);
+            if self.sorter.scrape(self.map.shard_of(&hash), hash, place).is_err() {
+                self.join.give_up(place);
+                break;
+            }
+        }
+        self.join.close(open)
+    }
+}
+
+/// Replies that this worker gives without asking a shard, in memory that is used again each turn.
+struct Answers {
+    bytes: Vec<u8>,
+    entries: Vec<(u32, Return)>,
+}
+
+impl Answers {
+    fn with_room_for(replies: usize) -> Self {
+        const LARGEST: usize = error::HEAD_LEN + MAX_ERROR_TEXT;
+        const _: () = assert!(LARGEST >= connect::RESPONSE_LEN);
+        Self { bytes: Vec::with_capacity(replies * LARGEST), entries: Vec::with_capacity(replies) }
+    }
+
+    #[inline]
+    fn connect(&mut self, response: &ConnectResponse, to: Return) {
+        let mut bytes = [0; connect::RESPONSE_LEN];
+        response.write(&mut bytes);
+        self.bytes.extend_from_slice(&bytes);
+        self.entries.push((self.bytes.len() as u32, to));
+    }
+
+    fn error(&mut self, transaction_id: TransactionId, refusal: Refusal, to: Return) {
+        let Some(text) = refusal.text() else { return };
+        let mut bytes = [0; error::HEAD_LEN + MAX_ERROR_TEXT];
+        let len = error::write(transaction_id, text, &mut bytes);
+        self.bytes.extend_from_slice(&bytes[..len]);
+        self.entries.push((self.bytes.len() as u32, to));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Reply<'_>> {
+        let mut start = 0;
+        self.entries.iter().map(move |(end, to)| {
+            let bytes = &self.bytes[start..*end as usize];
+            start = *end as usize;
+            Reply { bytes, to }
+        })
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+}
