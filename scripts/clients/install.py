@@ -1,0 +1,76 @@
+"""Installs the clients and their tools, once: packages of Debian, libtorrent from PyPI into target/."""
+
+import os
+import shutil
+import subprocess
+
+from places import VENV, VENV_PYTHON, Failure, say
+
+# Who needs which program, and the Debian package that brings it.
+PROGRAMS = [
+    (None, "ip", "iproute2"),
+    ("aria2", "aria2c", "aria2"),
+    ("transmission", "transmission-daemon", "transmission-daemon"),
+    ("transmission", "transmission-remote", "transmission-cli"),
+]
+
+
+def install(clients):
+    """Makes the named clients ("libtorrent", "transmission", "aria2") ready to run."""
+    packages = [
+        package
+        for client, program, package in PROGRAMS
+        if (client is None or client in clients) and not shutil.which(program)
+    ]
+    needs_venv = "libtorrent" in clients and not _venv_is_ready()
+    if needs_venv and not _has_ensurepip():
+        packages.append("python3-venv")
+    if packages:
+        _apt_get(packages)
+    if needs_venv:
+        _make_venv()
+
+
+def _apt_get(packages):
+    names = " ".join(packages)
+    if not shutil.which("apt-get"):
+        raise Failure(f"missing: {names}; there is no apt-get here, install them by hand")
+    if os.geteuid() == 0:
+        prefix = []
+    elif shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
+        prefix = ["sudo", "-n"]
+    else:
+        raise Failure(
+            f"missing: {names}; neither root nor sudo without a password is at hand, so run\n"
+            f"  sudo apt-get install -y {names}"
+        )
+    say(f"installing from Debian (once): {names}")
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    for arguments in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *packages]):
+        done = subprocess.run(
+            [*prefix, "apt-get", *arguments], env=environment, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise Failure(f"apt-get {arguments[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def _has_ensurepip():
+    return subprocess.run(["python3", "-c", "import ensurepip, venv"], capture_output=True).returncode == 0
+
+
+def _venv_is_ready():
+    if not VENV_PYTHON.exists():
+        return False
+    return subprocess.run([VENV_PYTHON, "-c", "import libtorrent"], capture_output=True).returncode == 0
+
+
+def _make_venv():
+    say(f"installing from PyPI into {VENV} (once): libtorrent")
+    VENV.parent.mkdir(parents=True, exist_ok=True)
+    for command in (
+        ["python3", "-m", "venv", "--clear", VENV],
+        [VENV_PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "libtorrent>=2.0"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failure(f"{' '.join(map(str, command))} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

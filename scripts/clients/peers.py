@@ -1,0 +1,129 @@
+"""The clients as peers of a swarm: each starts in a namespace, seeds or leeches, and can be ended.
+
+All ways of finding peers other than the tracker are switched off, as far as a client lets one.
+aria2 speaks to UDP trackers only with its DHT switched on; the torrent is private, no node is known
+to it, and nothing outside can be reached.
+"""
+
+import json
+import signal
+import subprocess
+
+from places import VENV_PYTHON, ROOT, Failure
+from processes import Process
+
+PORT = 16881
+
+
+class Libtorrent:
+    """libtorrent through its Python binding (see peer_libtorrent.py)."""
+
+    name = "libtorrent"
+
+    def __init__(self, host, torrent, directory, log):
+        script = ROOT / "scripts" / "clients" / "peer_libtorrent.py"
+        command = host.command(VENV_PYTHON, script, host.address, PORT, torrent.path, directory)
+        self.process = Process(self.name, command, log, stdin=subprocess.PIPE)
+
+    @staticmethod
+    def version():
+        return _output([VENV_PYTHON, "-c", "import libtorrent; print(libtorrent.__version__)"]).strip()
+
+    def reannounce(self):
+        self.process.write("reannounce")
+
+    def scrape(self):
+        self.process.write("scrape")
+
+    def stop(self):
+        return self.process.stop()
+
+
+class Transmission:
+    """transmission-daemon with a configuration of its own; the torrent lies in its watched directory."""
+
+    name = "transmission"
+
+    def __init__(self, host, torrent, directory, log):
+        self._host = host
+        home = directory.parent / f"{directory.name}.transmission"
+        watched = home / "watched"
+        watched.mkdir(parents=True)
+        (watched / torrent.path.name).write_bytes(torrent.path.read_bytes())
+        settings = {
+            "dht-enabled": False,
+            "lpd-enabled": False,
+            "pex-enabled": False,
+            "port-forwarding-enabled": False,
+            "utp-enabled": False,
+            "peer-port": PORT,
+            "bind-address-ipv4": host.address if host.family == "ipv4" else "0.0.0.0",
+            "bind-address-ipv6": host.address if host.family == "ipv6" else "::",
+            "rpc-bind-address": "127.0.0.1",
+            "rpc-whitelist-enabled": False,
+            "download-dir": str(directory),
+            "watch-dir": str(watched),
+            "watch-dir-enabled": True,
+            "cache-size-mb": 0,
+            "message-level": 2,
+        }
+        (home / "settings.json").write_text(json.dumps(settings))
+        command = host.command("transmission-daemon", "--foreground", "--config-dir", home)
+        self.process = Process(self.name, command, log)
+
+    @staticmethod
+    def version():
+        return _output(["transmission-daemon", "--version"]).split()[1]
+
+    def reannounce(self):
+        _output(self._host.command("transmission-remote", "127.0.0.1:9091", "-t", "all", "--reannounce"))
+
+    def stop(self):
+        return self.process.stop()
+
+
+class Aria2:
+    """aria2c. A leecher stays as a seeder: one that leaves at once never announces `completed`."""
+
+    name = "aria2"
+
+    def __init__(self, host, torrent, directory, log, interval=0):
+        command = host.command(
+            "aria2c",
+            "--no-conf=true",
+            f"--dir={directory}",
+            f"--listen-port={PORT}",
+            "--enable-dht=true",
+            "--enable-dht6=false",
+            f"--dht-listen-port={PORT + 1}",
+            f"--dht-file-path={directory.parent / (directory.name + '.dht')}",
+            "--enable-peer-exchange=false",
+            "--bt-enable-lpd=false",
+            "--check-integrity=true",
+            "--file-allocation=none",
+            "--summary-interval=0",
+            f"--bt-tracker-interval={interval}",
+            "--console-log-level=info",
+            "--show-console-readout=false",
+            "--seed-ratio=0.0",
+            torrent.path,
+        )
+        self.process = Process(self.name, command, log)
+
+    @staticmethod
+    def version():
+        return _output(["aria2c", "--version"]).split()[2]
+
+    def stop(self):
+        # On SIGTERM it would leave without a word to the tracker.
+        return self.process.stop(signal.SIGINT)
+
+
+CLIENTS = {client.name: client for client in (Libtorrent, Transmission, Aria2)}
+
+
+def _output(command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=20)
+    if done.returncode != 0:
+        raise Failure(f"{command}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr

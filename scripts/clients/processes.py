@@ -1,0 +1,74 @@
+"""Processes that are started, watched and ended, and waiting that has a deadline."""
+
+import os
+import signal
+import subprocess
+import time
+
+from places import Failure
+
+
+def poll(what, condition, seconds, every=0.05):
+    """Asks until `condition()` is true and returns its value; a Failure names `what` at the deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failure(f"{what}: not within {seconds} s")
+        time.sleep(every)
+
+
+class Process:
+    """A process whose output goes to a log file."""
+
+    def __init__(self, name, command, log, environment=None, stdin=None):
+        self.name, self.log = name, log
+        with open(log, "ab") as output:
+            self._process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=stdin or subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(os.environ, **(environment or {})),
+            )
+
+    def exit_code(self):
+        """None while it runs."""
+        return self._process.poll()
+
+    def must_run(self):
+        """Fails with the end of the log when the process has ended."""
+        if self.exit_code() is not None:
+            raise Failure(f"{self.name} ended with {self.exit_code()}:\n{self.tail()}")
+
+    def tail(self, characters=1500):
+        """The end of the log."""
+        return self.text()[-characters:]
+
+    def text(self):
+        """The log."""
+        with open(self.log, "rb") as file:
+            return file.read().decode(errors="replace")
+
+    def write(self, line):
+        """A line to its standard input."""
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+
+    def stop(self, by=signal.SIGTERM, seconds=10):
+        """Asks it to end, insists at the deadline; returns its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(by)
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        return self._process.returncode
+
+    def kill(self):
+        """Ends it without a chance to say anything."""
+        self._process.kill()
+        self._process.wait()

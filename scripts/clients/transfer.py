@@ -1,0 +1,252 @@
+"""Moves a file from a seeder to a leecher that know each other only through the tracker.
+
+For libtorrent, transmission and aria2 over IPv4, and libtorrent over IPv6; each on a plain tracker
+URL and on one with a path and a query. A transfer has passed when the leecher's file has the
+seeder's SHA-256 and the tracker's scrape tells of it. Beside each client runs a control: the same
+pair with a tracker URL at which nobody answers, which must move nothing.
+
+All of it runs on a network of its own (see network.py). One line per transfer, then a count.
+"""
+
+import argparse
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+
+from daemon import PORT, Daemon, binary
+from install import install
+from network import SCRATCH, TRACKER_V4, TRACKER_V6, Network, run_isolated
+from pcap import Recording
+from peers import CLIENTS
+from places import Failure, say
+from processes import poll
+from torrent import Torrent
+from udp import Client
+
+MEGABYTE = 1 << 20
+PATH = "/announce/abc?x=1"
+# Of a transfer, from the first process to the comparison.
+DEADLINE = 90
+# For how long a control at least gets the chance to go wrong.
+CONTROL = 8
+
+
+def main():
+    arguments = parse_arguments()
+    clients = arguments.only or list(CLIENTS)
+    install(clients)
+    path = binary()
+    return run_isolated(lambda: transfers(path, clients, arguments))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="scripts/transfer",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="ONRUSH names another daemon than target/release/onrush, which is built when needed.",
+    )
+    parser.add_argument("--only", action="append", choices=list(CLIENTS), help="this client (repeatable)")
+    parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
+    parser.add_argument("--capture", type=Path, metavar="DIR", help="keep logs and the tracker's traffic (pcap)")
+    return parser.parse_args()
+
+
+def transfers(path, clients, arguments):
+    directory = SCRATCH / "transfer"
+    directory.mkdir()
+    network = Network()
+    if not arguments.capture:
+        return attempts(path, clients, arguments.size, network, directory)
+    arguments.capture.mkdir(parents=True, exist_ok=True)
+    recording = Recording("br0", PORT, arguments.capture / "tracker.pcap")
+    try:
+        return attempts(path, clients, arguments.size, network, directory)
+    finally:
+        recording.stop()
+        for log in directory.rglob("*.log"):
+            kept = arguments.capture / "logs" / log.relative_to(directory)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, kept)
+
+
+def attempts(path, clients, megabytes, network, directory):
+    """All at once; returns the exit code."""
+    started = time.monotonic()
+    daemon = Daemon(path, directory)
+    plan = [Transfer(network, directory, megabytes, *what) for what in combinations(clients)]
+    controls = [Control(network, directory, CLIENTS[client]) for client in clients]
+    threads = [threading.Thread(target=each.run) for each in plan + controls]
+    for thread in threads:
+        thread.start()
+    for thread in threads[: len(plan)]:
+        thread.join()
+    for control in controls:
+        control.transfers_are_done.set()
+    for thread in threads:
+        thread.join()
+    results = plan + controls + [Ending(daemon)]
+    failed = sum(1 for result in results if result.failure)
+    print(f"{len(results)} attempts took {time.monotonic() - started:.1f} s")
+    print(f"{len(results) - failed} passed, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+def combinations(clients):
+    """What is to be tried: (client, family, path)."""
+    for client in clients:
+        for family in ("ipv4", "ipv6") if client == "libtorrent" else ("ipv4",):
+            for path in ("", PATH):
+                yield CLIENTS[client], family, path
+
+
+_output = threading.Lock()
+
+
+class Attempt:
+    """Something that passes or fails, in a line."""
+
+    failure = None
+
+    def run(self):
+        started = time.monotonic()
+        try:
+            detail = self.attempt()
+        except Exception as error:  # whatever it is, it belongs to this line
+            self.failure = str(error) if isinstance(error, Failure) else repr(error)
+        seconds = time.monotonic() - started
+        with _output:
+            if self.failure:
+                print(f"FAILED  {self.title:40} {seconds:5.1f} s  {self.failure}", flush=True)
+            else:
+                print(f"passed  {self.title:40} {seconds:5.1f} s  {detail}", flush=True)
+
+
+class Pair(Attempt):
+    """A seeder and a leecher of one client, each in its own namespace."""
+
+    def __init__(self, network, directory, title, client, family, size, url):
+        self.title = title
+        self._hosts = [network.host(family), network.host(family)]
+        self._client = client
+        name = title.replace(" ", "-").replace("/", "_").replace("?", "_")
+        self._directory = directory / name
+        self.torrent = Torrent(self._directory / "seeder", f"{client.name}.bin", size, url)
+        self._leechers = self._directory / "leecher"
+        self._leechers.mkdir()
+        self._running = []
+
+    def start_seeder(self):
+        return self._start(self._hosts[0], self._directory / "seeder", "seeder")
+
+    def start_leecher(self):
+        return self._start(self._hosts[1], self._leechers, "leecher")
+
+    def is_whole(self, leecher):
+        """Whether the leecher has the same bytes (SHA-256) as the seeder."""
+        leecher.process.must_run()
+        return self.torrent.is_whole_in(self._leechers)
+
+    def stop(self):
+        for peer in self._running:
+            peer.stop()
+
+    def _start(self, host, directory, role):
+        peer = self._client(host, self.torrent, directory, self._directory / f"{role}.log")
+        self._running.append(peer)
+        return peer
+
+
+class Transfer(Pair):
+    """A pair that finds each other through the tracker."""
+
+    def __init__(self, network, directory, megabytes, client, family, path):
+        self._tracker = TRACKER_V4 if family == "ipv4" else TRACKER_V6
+        host = self._tracker if family == "ipv4" else f"[{self._tracker}]"
+        title = f"{client.name} {family} {path or 'no path'}"
+        # Not a whole number of pieces.
+        size = megabytes * MEGABYTE + 4321
+        super().__init__(network, directory, title, client, family, size, f"udp://{host}:{PORT}{path}")
+
+    def attempt(self):
+        tracker = Client(self._tracker, PORT)
+        deadline = time.monotonic() + DEADLINE
+
+        def left():
+            return max(0.1, deadline - time.monotonic())
+
+        def counts():
+            return tracker.scrape(self.torrent.info_hash) or (0, 0, 0)
+
+        try:
+            if counts() != (0, 0, 0):
+                raise Failure(f"a swarm that nobody knows has {counts()}")
+            seeder = self.start_seeder()
+            poll("the seeder in the tracker's scrape", lambda: counts()[0] == 1, left())
+            leecher = self.start_leecher()
+            poll("the seeder's file at the leecher", lambda: self.is_whole(leecher), left(), every=0.1)
+            poll("`completed` in the tracker's scrape", lambda: counts()[1] == 1, left())
+            self.stop()
+            poll("an empty swarm in the tracker's scrape", lambda: counts() == (0, 1, 0), left())
+            return f"{self.torrent.size / MEGABYTE:.1f} MB, sha256 {self.torrent.sha256[:12]}"
+        except Failure as failure:
+            raise Failure(f"{failure}\n{self._logs()}") from None
+        finally:
+            self.stop()
+            tracker.close()
+
+    def _logs(self):
+        return "\n".join(f"--- {p.process.log}\n{p.process.tail()}" for p in self._running)
+
+
+class Control(Pair):
+    """A pair whose tracker does not exist: what it moves, it moves without the tracker."""
+
+    def __init__(self, network, directory, client):
+        super().__init__(
+            network, directory, f"{client.name} without tracker", client, "ipv4", MEGABYTE,
+            f"udp://{TRACKER_V4}:{PORT + 1}",
+        )
+        self.transfers_are_done = threading.Event()
+
+    def attempt(self):
+        least = time.monotonic() + CONTROL
+        self.start_seeder()
+        leecher = self.start_leecher()
+        try:
+            while not self.transfers_are_done.wait(0.2) or time.monotonic() < least:
+                if self.is_whole(leecher):
+                    raise Failure("the file moved although no tracker was there")
+            return "moved nothing, as it should"
+        finally:
+            # They would wait for the tracker to hear of their end.
+            for peer in self._running:
+                peer.process.kill()
+
+
+class Ending(Attempt):
+    """The daemon ends when it is asked to, after all of this, without an error."""
+
+    title = "the daemon ends on SIGTERM"
+
+    def __init__(self, daemon):
+        self._daemon = daemon
+        self.run()
+
+    def attempt(self):
+        self._daemon.process.must_run()
+        code = self._daemon.stop()
+        if code != 0:
+            raise Failure(f"exit code {code}\n{self._daemon.process.tail()}")
+        return "exit code 0"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        print(f"transfer: {failure}", file=sys.stderr)
+        print("0 passed, 1 failed")
+        sys.exit(1)
