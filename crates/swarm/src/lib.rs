@@ -3,21 +3,37 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`shard`] | [`Shard`]: serve a batch, sweep what has expired |
+//! | [`shard`] | [`Shard`]: serve a batch |
+//! | [`sweep`] | forgetting what has expired, in steps |
 //! | [`shard_id`] | which shard an info hash belongs to |
 //! | [`batch`] | [`ShardBatch`]: requests on their way in, replies on their way out |
 //! | [`totals`] | [`Totals`]: what a shard holds and has done |
 //! | [`time`] | [`Moment`]: seconds, passed in by the caller |
+//! | `store` | all swarms: found by name, by place, by how long they have been idle |
+//! | `index` | from info hashes to places: many small tables |
+//! | `steps` | a vector that grows without copying |
+//! | `swarm`, `peers` | one swarm and who is in it, in as few bytes as their number allows |
+//! | `sample` | who is handed out |
+//! | `keys` | keyed hashing |
 #![forbid(unsafe_code)]
 
 pub mod batch;
+mod index;
+mod keys;
+mod peers;
+mod sample;
 pub mod shard;
 pub mod shard_id;
+mod steps;
+mod store;
+mod swarm;
+pub mod sweep;
 pub mod time;
 pub mod totals;
 
 pub use batch::{Announce, Full, ShardBatch};
-pub use shard::{Shard, ShardSettings, Swept};
+pub use shard::{PeerView, Shard, ShardSettings, SwarmView};
 pub use shard_id::ShardMap;
+pub use sweep::Swept;
 pub use time::Moment;
 pub use totals::Totals;

@@ -35,7 +35,7 @@ impl ShardMap {
         for (word, key) in words.iter().zip(self.key) {
             sum = sum.wrapping_add(u32::from_be_bytes(*word).wrapping_mul(key));
         }
-        ((sum >> 16) * u32::from(self.shards) >> 16) as usize
+        (((sum >> 16) * u32::from(self.shards)) >> 16) as usize
     }
 
     /// How many shards there are.

@@ -44,6 +44,11 @@ impl Totals {
         *seeders += u64::from(seeder);
     }
 
+    pub(crate) fn turned(&mut self, family: Family, was_seeder: bool, is_seeder: bool) {
+        let (_, seeders) = self.family(family);
+        *seeders = *seeders - u64::from(was_seeder) + u64::from(is_seeder);
+    }
+
     pub(crate) fn left(&mut self, family: Family, seeder: bool) {
         self.left_many(family, 1, u64::from(seeder));
     }

@@ -1,0 +1,100 @@
+//! The one or two peers that fit into a swarm's own entry: rows of endpoint and stamp, `M`
+//! bytes, two more than the endpoint's `N`.
+
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use super::{Counts, Found, Stamp, Wanted, is_hidden};
+
+/// A row of an endpoint and its stamp.
+#[inline]
+pub(super) fn join<const N: usize, const M: usize>(endpoint: &[u8; N], stamp: Stamp) -> [u8; M] {
+    const { assert!(M == N + 2) };
+    let mut row = [0; M];
+    row[..N].copy_from_slice(endpoint);
+    row[N..].copy_from_slice(&stamp.to_bytes());
+    row
+}
+
+/// The endpoint of a row.
+#[inline]
+pub(super) fn endpoint<const N: usize, const M: usize>(row: &[u8; M]) -> &[u8; N] {
+    const { assert!(M == N + 2) };
+    row.first_chunk().expect("rows are longer than endpoints")
+}
+
+/// The stamp of a row.
+#[inline]
+pub(super) fn stamp<const M: usize>(row: &[u8; M]) -> Stamp {
+    Stamp::from_bytes([row[M - 2], row[M - 1]])
+}
+
+/// Which row is this endpoint's.
+#[inline]
+pub(super) fn find<const N: usize, const M: usize>(
+    rows: &[[u8; M]],
+    sought: &[u8; N],
+) -> Option<usize> {
+    rows.iter().position(|row| endpoint::<N, M>(row) == sought)
+}
+
+/// How many there are of each kind.
+#[inline]
+pub(super) fn counts<const M: usize>(rows: &[[u8; M]]) -> Counts {
+    let seeders = rows.iter().filter(|row| stamp(row).seeder()).count() as u32;
+    Counts { seeders, leechers: rows.len() as u32 - seeders }
+}
+
+/// An announcer is there or comes; `None` when it is not there and there is no room.
+#[inline]
+pub(super) fn announce<const N: usize, const M: usize>(
+    len: &mut u8,
+    rows: &mut [[u8; M]],
+    row: &[u8; N],
+    new: Stamp,
+    may_join: bool,
+) -> Option<Found> {
+    let used = usize::from(*len);
+    let before = match find(&rows[..used], row) {
+        Some(at) => {
+            let before = stamp(&rows[at]).seeder();
+            rows[at] = join(row, new);
+            Some(before)
+        }
+        None if used < rows.len() && may_join => {
+            rows[used] = join(row, new);
+            *len += 1;
+            None
+        }
+        None => return None,
+    };
+    Some(Found { before, own: None })
+}
+
+/// Appends the endpoints that an announcer gets.
+#[inline]
+pub(super) fn sample<const N: usize, const M: usize>(
+    rows: &[[u8; M]],
+    own: &[u8; N],
+    wanted: Wanted<'_>,
+    rng: &mut SmallRng,
+    out: &mut Vec<u8>,
+) {
+    let fits = |row: &&[u8; M]| {
+        let endpoint = endpoint::<N, M>(row);
+        endpoint != own && !is_hidden(endpoint) && !(wanted.seeder && stamp(row).seeder())
+    };
+    let mut take = wanted.want;
+    let mut skip = 0;
+    // Two fit only when the announcer could not be stored. If it wants one, either will do.
+    if take == 1 && rows.len() == 2 && rows.iter().all(|row| fits(&row)) {
+        skip = usize::from(rng.random::<bool>());
+    }
+    for row in rows.iter().filter(fits).skip(skip) {
+        if take == 0 {
+            return;
+        }
+        out.extend_from_slice(endpoint::<N, M>(row));
+        take -= 1;
+    }
+}

@@ -1,0 +1,222 @@
+//! More peers than a single block may hold: a bag per family and kind, so that however rare a
+//! kind is, drawing from it costs the same.
+
+use onrush_proto::{Endpoint, Family};
+use rand::rngs::SmallRng;
+
+use super::bag::Bag;
+use super::{Announcer, Counts, Expiry, Found, Gone, Kind, Stamp, Wanted, is_hidden};
+use crate::keys::Keys;
+use crate::sample;
+
+/// The peers of a large swarm.
+#[derive(Debug, Default)]
+pub(crate) struct Many {
+    counts: Counts,
+    v4: Group<6>,
+    v6: Group<18>,
+}
+
+/// Those of one family.
+#[derive(Debug, Default)]
+struct Group<const N: usize> {
+    seeders: Bag<N>,
+    leechers: Bag<N>,
+    hidden: Bag<N>,
+}
+
+/// How far a sweep has come in a large swarm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// Of the six, in the order IPv4, IPv6 and within that seeders, leechers, hidden.
+    bag: u8,
+    chunk: u32,
+}
+
+const BAGS: u8 = 6;
+
+impl Many {
+    pub(super) fn len(&self) -> usize {
+        self.counts.seeders as usize + self.counts.leechers as usize
+    }
+
+    #[inline]
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Adds a peer that is not there.
+    pub(super) fn insert(&mut self, endpoint: &Endpoint, stamp: Stamp, keys: &Keys) {
+        match endpoint {
+            Endpoint::V4(row) => self.v4.insert(row, stamp, keys),
+            Endpoint::V6(row) => self.v6.insert(row, stamp, keys),
+        }
+        self.counts.add(stamp);
+    }
+
+    /// An announcer is there, or comes.
+    #[inline]
+    pub(super) fn announce(
+        &mut self,
+        announcer: Announcer<'_>,
+        stamp: Stamp,
+        keys: &Keys,
+    ) -> Found {
+        let may_join = announcer.may_join;
+        let found = match announcer.endpoint {
+            Endpoint::V4(row) => self.v4.announce(row, stamp, may_join, keys),
+            Endpoint::V6(row) => self.v6.announce(row, stamp, may_join, keys),
+        };
+        match found.before {
+            Some(before) if before != stamp.seeder() => {
+                self.counts.remove(before);
+                self.counts.add(stamp);
+            }
+            None if may_join => self.counts.add(stamp),
+            _ => {}
+        }
+        found
+    }
+
+    /// Removes a peer; whether it was a seeder, if it was there.
+    pub(super) fn remove(&mut self, endpoint: &Endpoint, keys: &Keys) -> Option<bool> {
+        let stamp = match endpoint {
+            Endpoint::V4(row) => self.v4.remove(row, keys),
+            Endpoint::V6(row) => self.v6.remove(row, keys),
+        }?;
+        self.counts.remove(stamp.seeder());
+        Some(stamp.seeder())
+    }
+
+    /// Appends the peers that an announcer gets.
+    #[inline]
+    pub(super) fn sample(&self, wanted: Wanted<'_>, rng: &mut SmallRng, out: &mut Vec<u8>) {
+        match wanted.endpoint {
+            Endpoint::V4(_) => self.v4.sample(wanted, rng, out),
+            Endpoint::V6(_) => self.v6.sample(wanted, rng, out),
+        }
+    }
+
+    /// Looks at the next chunk, or gives back one that is not needed any more. Returns how much
+    /// work that was, and where to go on, if not done.
+    pub(crate) fn sweep_on(
+        &mut self,
+        spot: Spot,
+        expiry: Expiry,
+        gone: &mut Gone,
+    ) -> (usize, Option<Spot>) {
+        let before = *gone;
+        let (work, on) = match spot.bag {
+            0 => {
+                self.v4.seeders.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V4, stamp))
+            }
+            1 => {
+                self.v4.leechers.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V4, stamp))
+            }
+            2 => self.v4.hidden.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V4, stamp)),
+            3 => {
+                self.v6.seeders.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V6, stamp))
+            }
+            4 => {
+                self.v6.leechers.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V6, stamp))
+            }
+            _ => self.v6.hidden.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V6, stamp)),
+        };
+        for family in [Family::V4 as usize, Family::V6 as usize] {
+            let seeders = gone.seeders[family] - before.seeders[family];
+            self.counts.seeders -= seeders;
+            self.counts.leechers -= gone.peers[family] - before.peers[family] - seeders;
+        }
+        let next_bag = Spot { bag: spot.bag + 1, chunk: 0 };
+        let on = match on {
+            Some(chunk) => Some(Spot { chunk, ..spot }),
+            None => (next_bag.bag < BAGS).then_some(next_bag),
+        };
+        (work, on)
+    }
+
+    /// Calls `f` with each peer.
+    pub(super) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
+        for bag in [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden] {
+            bag.each(&mut |row, stamp| f(Endpoint::V4(*row), stamp));
+        }
+        for bag in [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden] {
+            bag.each(&mut |row, stamp| f(Endpoint::V6(*row), stamp));
+        }
+    }
+
+    /// Panics when something is not where it must be.
+    pub(super) fn check(&self, keys: &Keys) {
+        [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden]
+            .iter()
+            .for_each(|bag| bag.check(keys));
+        [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden]
+            .iter()
+            .for_each(|bag| bag.check(keys));
+        let kinds = self.v4.seeders.len() + self.v6.seeders.len();
+        assert!(self.counts.seeders as usize >= kinds, "hidden ones come on top");
+    }
+
+    /// Reads a byte of what the next announce reads first.
+    #[inline]
+    pub(super) fn touch(&self) -> u8 {
+        self.counts.seeders as u8
+    }
+}
+
+impl<const N: usize> Group<N> {
+    fn insert(&mut self, row: &[u8; N], stamp: Stamp, keys: &Keys) {
+        let bag = match Kind::of(row, stamp.seeder()) {
+            Kind::Seeder => &mut self.seeders,
+            Kind::Leecher => &mut self.leechers,
+            Kind::Hidden => &mut self.hidden,
+        };
+        bag.insert(keys.row(row), row, stamp, keys);
+    }
+
+    #[inline]
+    fn announce(&mut self, row: &[u8; N], stamp: Stamp, may_join: bool, keys: &Keys) -> Found {
+        let hash = keys.row(row);
+        let kind = Kind::of(row, stamp.seeder());
+        let (bag, other) = match kind {
+            Kind::Seeder => (&mut self.seeders, Some(&mut self.leechers)),
+            Kind::Leecher => (&mut self.leechers, Some(&mut self.seeders)),
+            Kind::Hidden => (&mut self.hidden, None),
+        };
+        let own = |place| (kind == Kind::Leecher).then_some(place);
+        if let Some(place) = bag.find(hash, row) {
+            let before = bag.stamp(place).seeder();
+            bag.put_stamp(place, stamp);
+            return Found { before: Some(before), own: own(place) };
+        }
+        if let Some(other) = other
+            && let Some(place) = other.find(hash, row)
+        {
+            let before = other.remove(place).seeder();
+            return Found { before: Some(before), own: own(bag.insert(hash, row, stamp, keys)) };
+        }
+        if !may_join {
+            return Found { before: None, own: None };
+        }
+        Found { before: None, own: own(bag.insert(hash, row, stamp, keys)) }
+    }
+
+    fn remove(&mut self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
+        let hash = keys.row(row);
+        let bags: &mut [&mut Bag<N>] = if is_hidden(row) {
+            &mut [&mut self.hidden]
+        } else {
+            &mut [&mut self.leechers, &mut self.seeders]
+        };
+        bags.iter_mut().find_map(|bag| bag.find(hash, row).map(|place| bag.remove(place)))
+    }
+
+    #[inline]
+    fn sample(&self, wanted: Wanted<'_>, rng: &mut SmallRng, out: &mut Vec<u8>) {
+        let offered = if wanted.seeder { 0 } else { self.seeders.len() };
+        let others = self.leechers.len() - usize::from(wanted.own.is_some());
+        let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, rng);
+        self.seeders.window(None, from_seeders, rng, out);
+        self.leechers.window(wanted.own, from_leechers, rng, out);
+    }
+}

@@ -1,0 +1,400 @@
+//! The peers of one swarm, in as few bytes as their number allows.
+//!
+//! | how many | where | bytes each, IPv4 (IPv6) |
+//! |---|---|---|
+//! | one or two of IPv4, or one of IPv6 | [`inline`]: in the swarm's own entry | none beyond the entry |
+//! | up to 128 | [`few`]: one block of memory, looked through | 8 (20) and some room |
+//! | more | [`many`]: per family and kind, [`bag`]s of blocks picked by a keyed hash | about 10 (22) |
+//!
+//! Lists give room back as they shrink, at half of the length at which they took it, so that a
+//! swarm which swings around a boundary does not pay each time.
+
+mod bag;
+mod few;
+mod inline;
+mod many;
+mod stamp;
+
+use onrush_proto::{Endpoint, Family};
+use rand::rngs::SmallRng;
+
+use crate::keys::Keys;
+use crate::store::Idle;
+
+pub(crate) use few::Shape;
+pub(crate) use many::{Many, Spot};
+pub(crate) use stamp::{Expiry, Stamp, TICK, Tick};
+
+/// Peers beyond which a single block is looked through no more.
+const FEW_MAX: usize = 128;
+/// Peers at which a swarm goes back to a single block.
+const FEW_AGAIN: usize = 64;
+
+/// The peers of a swarm. 24 bytes, as the rest of an entry leaves them.
+#[derive(Debug)]
+pub(crate) enum Peers {
+    /// None: the swarm is there for its `completed` only.
+    Idle(Idle),
+    /// One or two of IPv4: endpoint, then stamp.
+    Inline4 { len: u8, rows: [[u8; 8]; 2] },
+    /// One of IPv6: endpoint, then stamp.
+    Inline6 { row: [u8; 20] },
+    /// A single block of both families.
+    Few { shape: Shape, block: Box<[u8]> },
+    /// More than a single block.
+    Many(Box<Many>),
+}
+
+const _: () = assert!(size_of::<Peers>() == 24);
+
+/// Peers of both kinds, those that are never handed out included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) seeders: u32,
+    pub(crate) leechers: u32,
+}
+
+impl Counts {
+    #[inline]
+    fn add(&mut self, stamp: Stamp) {
+        *(if stamp.seeder() { &mut self.seeders } else { &mut self.leechers }) += 1;
+    }
+
+    #[inline]
+    fn remove(&mut self, seeder: bool) {
+        *(if seeder { &mut self.seeders } else { &mut self.leechers }) -= 1;
+    }
+}
+
+/// Who announces what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announcer<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) seeder: bool,
+    pub(crate) seen: Tick,
+    /// Whether it may be stored if it is not yet.
+    pub(crate) may_join: bool,
+}
+
+/// What an announce found and did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    /// Whether the announcer was a seeder, if it was there.
+    pub(crate) before: Option<bool>,
+    /// Where it is now, if it is among those that a leecher may get.
+    pub(crate) own: Option<Place>,
+}
+
+/// Where in its list of leechers a peer is, until the next change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) chunk: u32,
+    pub(crate) slot: u32,
+}
+
+/// What an announcer may get.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) own: Option<Place>,
+    pub(crate) seeder: bool,
+    pub(crate) want: usize,
+}
+
+/// Peers that a sweep has removed, per family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) peers: [u32; 2],
+    pub(crate) seeders: [u32; 2],
+}
+
+impl Gone {
+    #[inline]
+    fn count(&mut self, family: Family, stamp: Stamp) {
+        self.peers[family as usize] += 1;
+        self.seeders[family as usize] += u32::from(stamp.seeder());
+    }
+}
+
+impl Peers {
+    /// A swarm's first peer.
+    pub(crate) fn one(endpoint: &Endpoint, stamp: Stamp) -> Self {
+        match endpoint {
+            Endpoint::V4(row) => Self::Inline4 { len: 1, rows: [inline::join(row, stamp), [0; 8]] },
+            Endpoint::V6(row) => Self::Inline6 { row: inline::join(row, stamp) },
+        }
+    }
+
+    /// How many there are of each kind, of both families.
+    #[inline]
+    pub(crate) fn counts(&self) -> Counts {
+        match self {
+            Self::Idle(_) => Counts::default(),
+            Self::Inline4 { len, rows } => inline::counts(&rows[..usize::from(*len)]),
+            Self::Inline6 { row } => inline::counts(std::slice::from_ref(row)),
+            Self::Few { shape, block } => shape.counts(block),
+            Self::Many(many) => many.counts(),
+        }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Idle(_) => 0,
+            Self::Inline4 { len, .. } => usize::from(*len),
+            Self::Inline6 { .. } => 1,
+            Self::Few { shape, .. } => shape.len(),
+            Self::Many(many) => many.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// An announcer is there, or comes, as a seeder or not.
+    #[inline]
+    pub(crate) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
+        let stamp = Stamp::new(announcer.seen, announcer.seeder);
+        loop {
+            match self {
+                Self::Idle(_) => {
+                    if announcer.may_join {
+                        *self = Self::one(announcer.endpoint, stamp);
+                    }
+                    return Found { before: None, own: None };
+                }
+                Self::Inline4 { len, rows } => {
+                    if let Endpoint::V4(row) = announcer.endpoint
+                        && let Some(found) =
+                            inline::announce(len, rows, row, stamp, announcer.may_join)
+                    {
+                        return found;
+                    }
+                }
+                Self::Inline6 { row: stored } => {
+                    if let Endpoint::V6(row) = announcer.endpoint
+                        && let Some(found) = inline::announce(
+                            &mut 1,
+                            std::slice::from_mut(stored),
+                            row,
+                            stamp,
+                            announcer.may_join,
+                        )
+                    {
+                        return found;
+                    }
+                }
+                Self::Few { shape, block } => {
+                    if let Some(found) = shape.announce(block, announcer, stamp) {
+                        return found;
+                    }
+                }
+                Self::Many(many) => return many.announce(announcer, stamp, keys),
+            }
+            // Not there, and no room for it in this form.
+            if !announcer.may_join {
+                return Found { before: None, own: None };
+            }
+            self.widen(announcer.endpoint.family(), keys);
+        }
+    }
+
+    /// Removes a peer; whether it was a seeder, if it was there at all.
+    pub(crate) fn remove(&mut self, endpoint: &Endpoint, keys: &Keys) -> Option<bool> {
+        match self {
+            Self::Idle(_) => None,
+            Self::Inline4 { len, rows } => {
+                let Endpoint::V4(row) = endpoint else { return None };
+                let at = inline::find(&rows[..usize::from(*len)], row)?;
+                let stamp = inline::stamp(&rows[at]);
+                *len -= 1;
+                rows.swap(at, usize::from(*len));
+                self.narrow();
+                Some(stamp.seeder())
+            }
+            Self::Inline6 { row: stored } => {
+                let Endpoint::V6(row) = endpoint else { return None };
+                inline::find(std::slice::from_ref(stored), row)?;
+                let stamp = inline::stamp(stored);
+                *self = Self::Inline4 { len: 0, rows: [[0; 8]; 2] };
+                Some(stamp.seeder())
+            }
+            Self::Few { shape, block } => {
+                let stamp = shape.remove(block, endpoint)?;
+                self.narrow();
+                Some(stamp.seeder())
+            }
+            Self::Many(many) => many.remove(endpoint, keys),
+        }
+    }
+
+    /// Appends the peers that an announcer gets, in wire form: its own family, no seeders for a
+    /// seeder, never itself, never who cannot be reached; as many as it wants or as there are.
+    #[inline]
+    pub(crate) fn sample(&self, wanted: Wanted<'_>, rng: &mut SmallRng, out: &mut Vec<u8>) {
+        match (self, wanted.endpoint) {
+            (Self::Inline4 { len, rows }, Endpoint::V4(own)) => {
+                inline::sample(&rows[..usize::from(*len)], own, wanted, rng, out);
+            }
+            (Self::Inline6 { row }, Endpoint::V6(own)) => {
+                inline::sample(std::slice::from_ref(row), own, wanted, rng, out);
+            }
+            (Self::Few { shape, block }, _) => shape.sample(block, wanted, rng, out),
+            (Self::Many(many), _) => many.sample(wanted, rng, out),
+            _ => {}
+        }
+    }
+
+    /// Removes who has not been heard of for too long, all at once: not for [`Many`], which is
+    /// swept piece by piece.
+    pub(crate) fn sweep(&mut self, expiry: Expiry) -> Gone {
+        let mut gone = Gone::default();
+        match self {
+            Self::Idle(_) | Self::Many(_) => return gone,
+            Self::Inline4 { len, rows } => {
+                for at in (0..usize::from(*len)).rev() {
+                    let stamp = inline::stamp(&rows[at]);
+                    if expiry.is_over(stamp) {
+                        gone.count(Family::V4, stamp);
+                        *len -= 1;
+                        rows.swap(at, usize::from(*len));
+                    }
+                }
+            }
+            Self::Inline6 { row } => {
+                let stamp = inline::stamp(row);
+                if expiry.is_over(stamp) {
+                    gone.count(Family::V6, stamp);
+                    *self = Self::Inline4 { len: 0, rows: [[0; 8]; 2] };
+                }
+            }
+            Self::Few { shape, block } => shape.sweep(block, expiry, &mut gone),
+        }
+        if gone != Gone::default() {
+            self.narrow();
+        }
+        gone
+    }
+
+    /// Goes to a smaller form if the peers are few enough for it. For [`Many`] that takes a
+    /// while, so only sweeps do it.
+    pub(crate) fn narrow(&mut self) {
+        if let Self::Many(many) = self
+            && many.len() <= FEW_AGAIN
+        {
+            *self = self.as_few(Family::V4);
+        }
+        match self {
+            Self::Few { shape, .. } if shape.len() <= 1 => {
+                let mut last = None;
+                self.each(&mut |endpoint, stamp| last = Some((endpoint, stamp)));
+                *self = match last {
+                    Some((endpoint, stamp)) => Self::one(&endpoint, stamp),
+                    None => Self::Inline4 { len: 0, rows: [[0; 8]; 2] },
+                };
+            }
+            _ => {}
+        }
+    }
+
+    /// Calls `f` with each peer.
+    pub(crate) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
+        match self {
+            Self::Idle(_) => {}
+            Self::Inline4 { len, rows } => {
+                for row in &rows[..usize::from(*len)] {
+                    f(Endpoint::V4(*inline::endpoint(row)), inline::stamp(row));
+                }
+            }
+            Self::Inline6 { row } => f(Endpoint::V6(*inline::endpoint(row)), inline::stamp(row)),
+            Self::Few { shape, block } => shape.each(block, f),
+            Self::Many(many) => many.each(f),
+        }
+    }
+
+    /// Reads where the next announce will: what it returns has no meaning.
+    #[inline]
+    pub(crate) fn touch(&self) -> u8 {
+        match self {
+            Self::Few { block, .. } => block[0] ^ block[block.len() / 2],
+            Self::Many(many) => many.touch(),
+            _ => 0,
+        }
+    }
+
+    /// Panics when something does not hold that must hold in each form.
+    pub(crate) fn check(&self, keys: &Keys) {
+        match self {
+            Self::Inline4 { len, .. } => assert!((1..=2).contains(len), "{len} peers inline"),
+            Self::Few { shape, block } => shape.check(block),
+            Self::Many(many) => many.check(keys),
+            Self::Idle(_) | Self::Inline6 { .. } => {}
+        }
+        let (mut seeders, mut peers) = (0, Vec::new());
+        self.each(&mut |endpoint, stamp| {
+            seeders += u32::from(stamp.seeder());
+            peers.push(endpoint);
+        });
+        let all = peers.len();
+        assert_eq!(self.counts(), Counts { seeders, leechers: all as u32 - seeders });
+        assert_eq!(self.len(), all);
+        peers.sort_unstable();
+        peers.dedup();
+        assert_eq!(peers.len(), all, "nobody is there twice");
+    }
+
+    /// Goes to the next larger form, with room for one peer of `family` more.
+    #[cold]
+    fn widen(&mut self, family: Family, keys: &Keys) {
+        *self = match self {
+            Self::Few { .. } => {
+                let mut many = Box::new(Many::default());
+                self.each(&mut |endpoint, stamp| many.insert(&endpoint, stamp, keys));
+                Self::Many(many)
+            }
+            _ => self.as_few(family),
+        };
+    }
+
+    /// The same peers in a single block, with room for one of `family` more.
+    fn as_few(&self, family: Family) -> Self {
+        let mut bytes = family.peer_len() + few::STAMP_LEN;
+        self.each(&mut |endpoint, _| bytes += endpoint.family().peer_len() + few::STAMP_LEN);
+        let mut shape = Shape::default();
+        let mut block = few::with_room(bytes);
+        self.each(&mut |endpoint, stamp| {
+            shape.insert(&mut block, &endpoint, stamp);
+        });
+        Self::Few { shape, block }
+    }
+}
+
+/// Which list a peer is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Seeder,
+    Leecher,
+    /// Counted, never handed out: clients that cannot accept connections announce port 1.
+    Hidden,
+}
+
+impl Kind {
+    #[inline]
+    fn of(row: &[u8], seeder: bool) -> Self {
+        match (is_hidden(row), seeder) {
+            (true, _) => Self::Hidden,
+            (false, true) => Self::Seeder,
+            (false, false) => Self::Leecher,
+        }
+    }
+}
+
+/// Whether an endpoint in wire form has port 1.
+#[inline]
+fn is_hidden(row: &[u8]) -> bool {
+    row[row.len() - 2..] == [0, 1]
+}

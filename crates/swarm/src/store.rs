@@ -1,0 +1,227 @@
+//! All swarms of a shard, without gaps: found by info hash, by place, and, those without peers,
+//! by how long they have been so.
+//!
+//! The last swarm moves into the place of one that is removed. So memory is as much as the
+//! swarms need, is given back from the end, and a sweep reads one entry after the other.
+
+use onrush_proto::InfoHash;
+
+use crate::index::Index;
+use crate::keys::Keys;
+use crate::peers::Peers;
+use crate::steps::Steps;
+use crate::swarm::Swarm;
+use crate::time::Moment;
+
+/// A link that leads nowhere. There are never as many swarms.
+const NOWHERE: u32 = u32::MAX;
+
+/// What a swarm without peers holds instead of them: since when, and its neighbours in the queue
+/// of such swarms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Idle {
+    pub(crate) since: Moment,
+    older: u32,
+    newer: u32,
+}
+
+/// The swarms.
+#[derive(Debug)]
+pub(crate) struct Store {
+    keys: Keys,
+    /// 192 KiB to a step.
+    swarms: Steps<Swarm, 4096>,
+    index: Index,
+    oldest: u32,
+    newest: u32,
+    idle: usize,
+}
+
+impl Store {
+    /// For at most `swarms`.
+    pub(crate) fn new(keys: Keys, swarms: u64) -> Self {
+        let index = Index::new(swarms);
+        Self { keys, swarms: Steps::default(), index, oldest: NOWHERE, newest: NOWHERE, idle: 0 }
+    }
+
+    /// How many there are, those without peers included.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.swarms.len()
+    }
+
+    /// How many of them have no peers.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: u32) -> &Swarm {
+        self.swarms.get(place as usize)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, place: u32) -> &mut Swarm {
+        self.swarms.get_mut(place as usize)
+    }
+
+    /// A guess at a swarm's place from the index alone.
+    #[inline]
+    pub(crate) fn likely(&self, hash: u64) -> u32 {
+        self.index.likely(hash).unwrap_or(NOWHERE)
+    }
+
+    /// Reads the entry at a guessed place, first and last bytes, as it may lie across two cache
+    /// lines. What it returns has no meaning.
+    #[inline]
+    pub(crate) fn touch(&self, likely: u32) -> u32 {
+        match self.swarms.checked(likely as usize) {
+            Some(swarm) => swarm.completed ^ u32::from(matches!(swarm.peers, Peers::Idle(_))),
+            None => 0,
+        }
+    }
+
+    /// Reads what the peers of a guessed place have outside of the entry.
+    #[inline]
+    pub(crate) fn touch_peers(&self, likely: u32) -> u32 {
+        match self.swarms.checked(likely as usize) {
+            Some(swarm) => u32::from(swarm.peers.touch()),
+            None => 0,
+        }
+    }
+
+    /// The place of a swarm. A guess saves looking into the index again; a wrong or an outdated
+    /// one does no harm.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, info_hash: &InfoHash, likely: u32) -> Option<u32> {
+        match self.swarms.checked(likely as usize) {
+            Some(swarm) if swarm.info_hash == *info_hash => Some(likely),
+            _ => self.index.find(hash, |place| self.get(place).info_hash == *info_hash),
+        }
+    }
+
+    /// Adds a swarm that is not there and has a peer.
+    pub(crate) fn add(&mut self, hash: u64, swarm: Swarm) {
+        let place = self.swarms.len() as u32;
+        self.swarms.push(swarm);
+        let Self { keys, swarms, index, .. } = self;
+        index.insert(hash, place, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
+    }
+
+    /// Removes a swarm; the last one moves into its place.
+    pub(crate) fn remove(&mut self, place: u32) {
+        self.rouse(place);
+        let last = self.swarms.len() as u32 - 1;
+        self.index.remove(self.hash_at(place), place);
+        if place != last {
+            self.index.moved(self.hash_at(last), last, place);
+        }
+        self.swarms.swap_remove(place as usize);
+        if place != last
+            && let Peers::Idle(moved) = self.get(place).peers
+        {
+            self.link(moved.older, moved.newer, place, place);
+        }
+    }
+
+    /// Puts a swarm that has lost its last peer at the end of the queue.
+    pub(crate) fn retire(&mut self, place: u32, since: Moment) {
+        let older = self.newest;
+        self.get_mut(place).peers = Peers::Idle(Idle { since, older, newer: NOWHERE });
+        self.link(older, NOWHERE, place, place);
+        self.idle += 1;
+    }
+
+    /// Takes a swarm out of the queue if it is in it: it is to get a peer, or to go.
+    #[inline]
+    pub(crate) fn rouse(&mut self, place: u32) {
+        if let Peers::Idle(Idle { older, newer, .. }) = self.get(place).peers {
+            self.link(older, newer, newer, older);
+            self.idle -= 1;
+        }
+    }
+
+    /// The swarm that has been without peers for the longest time, and since when.
+    pub(crate) fn oldest_idle(&self) -> Option<(u32, Moment)> {
+        match self.swarms.checked(self.oldest as usize)?.peers {
+            Peers::Idle(idle) => Some((self.oldest, idle.since)),
+            _ => None,
+        }
+    }
+
+    /// Gives back some memory of the index, for about as much work.
+    pub(crate) fn tidy(&mut self, work: usize) {
+        let Self { keys, swarms, index, .. } = self;
+        index.tidy(work, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Swarm> {
+        self.swarms.iter()
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// A swarm with what changing its peers takes.
+    #[inline]
+    pub(crate) fn with_keys(&mut self, place: u32) -> (&mut Swarm, &Keys) {
+        (self.swarms.get_mut(place as usize), &self.keys)
+    }
+
+    fn hash_at(&self, place: u32) -> u64 {
+        self.keys.info_hash(&self.get(place).info_hash)
+    }
+
+    /// Makes `next` follow upon `older` and `previous` precede `newer`; the ends of the queue
+    /// are neighbours too.
+    fn link(&mut self, older: u32, newer: u32, next: u32, previous: u32) {
+        match self.idle_mut(older) {
+            Some(idle) => idle.newer = next,
+            None => self.oldest = next,
+        }
+        match self.idle_mut(newer) {
+            Some(idle) => idle.older = previous,
+            None => self.newest = previous,
+        }
+    }
+
+    fn idle_mut(&mut self, place: u32) -> Option<&mut Idle> {
+        if place == NOWHERE {
+            return None;
+        }
+        match &mut self.get_mut(place).peers {
+            Peers::Idle(idle) => Some(idle),
+            _ => {
+                debug_assert!(false, "place {place} is not idle");
+                None
+            }
+        }
+    }
+
+    /// Panics when something does not hold that must hold between the parts.
+    pub(crate) fn check(&self) {
+        assert_eq!(self.index.len(), self.swarms.len(), "the index has each swarm once");
+        for (place, swarm) in self.swarms.iter().enumerate() {
+            let hash = self.keys.info_hash(&swarm.info_hash);
+            assert_eq!(self.find(hash, &swarm.info_hash, NOWHERE), Some(place as u32));
+            swarm.peers.check(&self.keys);
+        }
+        self.check_queue();
+    }
+
+    fn check_queue(&self) {
+        let (mut at, mut before, mut queued) = (self.oldest, NOWHERE, 0);
+        let mut since = Moment(0);
+        while at != NOWHERE {
+            let Peers::Idle(idle) = self.get(at).peers else { panic!("{at} is not idle") };
+            assert_eq!(idle.older, before, "links lead both ways");
+            assert!(idle.since >= since, "the queue is in order of age");
+            (before, at, since, queued) = (at, idle.newer, idle.since, queued + 1);
+        }
+        assert_eq!((self.newest, self.idle), (before, queued), "the queue's end and length");
+        let idle = self.iter().filter(|swarm| swarm.peers.is_empty()).count();
+        assert_eq!(idle, queued, "who has no peers is in the queue");
+    }
+}

@@ -1,0 +1,29 @@
+//! A swarm: its name, its `completed` and its peers, in 48 bytes.
+
+use onrush_proto::{InfoHash, ScrapeCounts};
+
+use crate::peers::Peers;
+
+/// An entry of the store.
+#[derive(Debug)]
+pub(crate) struct Swarm {
+    pub(crate) info_hash: InfoHash,
+    /// How often a peer became a seeder by the event `completed`.
+    pub(crate) completed: u32,
+    pub(crate) peers: Peers,
+}
+
+const _: () = assert!(size_of::<Swarm>() == 48);
+
+impl Swarm {
+    /// What a scrape says of it (BEP 15, "Scrape"; BEP 48).
+    #[inline]
+    pub(crate) fn scrape(&self) -> ScrapeCounts {
+        let counts = self.peers.counts();
+        ScrapeCounts {
+            seeders: counts.seeders,
+            completed: self.completed,
+            leechers: counts.leechers,
+        }
+    }
+}

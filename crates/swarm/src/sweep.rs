@@ -1,0 +1,132 @@
+//! Forgetting what has not been heard of, in small steps: a bounded piece of the shard per call,
+//! so that no request ever waits for a clean-up.
+
+use std::time::Duration;
+
+use onrush_proto::Family;
+
+use crate::peers::{Expiry, Gone, Peers, Spot};
+use crate::shard::Shard;
+use crate::time::Moment;
+
+/// What a call of [`Shard::sweep`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Swept {
+    /// Swarms and peers looked at.
+    pub looked_at: usize,
+    /// Peers forgotten.
+    pub expired: usize,
+    /// Swarms without peers whose `completed` was forgotten after its time.
+    pub idle_expired: usize,
+    /// Whether a pass has come to its end, so that everything was looked at once more.
+    pub pass_finished: bool,
+}
+
+/// How far the current pass has come.
+///
+/// A pass goes downwards from the last swarm: removing one moves the last into its place, which
+/// this pass has met already, so nothing is left out and nothing has to be remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    /// Swarms still to be met: those at places below.
+    left: usize,
+    /// Where in the next of them, if it is a large one.
+    spot: Spot,
+}
+
+impl Shard {
+    /// Forgets peers that have not announced for a lifetime, and idle swarms after their time, a
+    /// piece of the shard per call. Looks at `budget` peers and swarms at most, plus the rest of
+    /// one short list (under 256 peers). Ends early when a pass that began in this call has come
+    /// to its end: `usize::MAX` looks at everything once, and at some twice.
+    ///
+    /// A peer whose lifetime is over when a pass begins is gone when it ends, but for the peers
+    /// of a list of more than 128 which has shrunk by departures in the meantime: some of these
+    /// may stay until the next pass.
+    pub fn sweep(&mut self, now: Moment, budget: usize) -> Swept {
+        let mut swept = Swept::default();
+        self.sweep_idle(now, budget, &mut swept);
+        self.store.tidy(budget / 8 + 1);
+        let expiry = Expiry::new(now, self.settings.peer_lifetime);
+        let mut began = false;
+        while swept.looked_at < budget {
+            if self.cursor.left == 0 {
+                if began {
+                    break;
+                }
+                began = true;
+                self.cursor.left = self.store.len();
+            }
+            self.sweep_next(now, expiry, budget, &mut swept);
+            swept.pass_finished |= self.cursor.left == 0;
+        }
+        swept
+    }
+
+    /// The budget with which calls of [`sweep`](Self::sweep) that come `since_last` after one
+    /// another get once around the shard in `full_pass`; above 0.
+    pub fn sweep_budget(&self, since_last: Duration, full_pass: Duration) -> usize {
+        let all = self.store.len() as u128 + u128::from(self.totals.peers());
+        let due = (all * since_last.as_nanos()).div_ceil(full_pass.as_nanos().max(1));
+        usize::try_from(due).unwrap_or(usize::MAX).saturating_add(1)
+    }
+
+    /// The queue of idle swarms is in order of age: whoever is too old is at its head.
+    fn sweep_idle(&mut self, now: Moment, budget: usize, swept: &mut Swept) {
+        while swept.looked_at < budget
+            && let Some((place, since)) = self.store.oldest_idle()
+            && now.since(since) >= self.settings.completed_retention
+        {
+            self.store.remove(place);
+            swept.idle_expired += 1;
+            swept.looked_at += 1;
+        }
+    }
+
+    /// Looks at the next swarm, or at the next part of a large one.
+    fn sweep_next(&mut self, now: Moment, expiry: Expiry, budget: usize, swept: &mut Swept) {
+        self.cursor.left = self.cursor.left.min(self.store.len());
+        let Some(at) = self.cursor.left.checked_sub(1) else { return };
+        let place = at as u32;
+        let peers = &mut self.store.get_mut(place).peers;
+        let mut gone = Gone::default();
+        let mut spot = Some(self.cursor.spot);
+        if let Peers::Many(many) = peers {
+            while let Some(on) = spot
+                && swept.looked_at < budget
+            {
+                let (looked_at, next) = many.sweep_on(on, expiry, &mut gone);
+                swept.looked_at += looked_at;
+                spot = next;
+            }
+        } else {
+            swept.looked_at += 1 + peers.len();
+            gone = peers.sweep(expiry);
+            spot = None;
+        }
+        let emptied = peers.is_empty() && !matches!(peers, Peers::Idle(_));
+        match spot {
+            Some(spot) if !emptied => self.cursor.spot = spot,
+            _ => {
+                if !emptied {
+                    peers.narrow();
+                }
+                self.cursor.left = at;
+                self.cursor.spot = Spot::default();
+            }
+        }
+        self.count_gone(gone, swept);
+        if emptied {
+            self.emptied(place, now);
+        }
+    }
+
+    fn count_gone(&mut self, gone: Gone, swept: &mut Swept) {
+        for family in [Family::V4, Family::V6] {
+            let peers = gone.peers[family as usize];
+            self.totals.left_many(family, peers.into(), gone.seeders[family as usize].into());
+            self.totals.expired += u64::from(peers);
+            swept.expired += peers as usize;
+        }
+    }
+}
