@@ -29,6 +29,7 @@ pub(super) struct State {
     groups: HashMap<SocketAddr, Group>,
     under_way: BinaryHeap<Reverse<Flight>>,
     sequence: u64,
+    next_port: u16,
     frames: Frames,
     dice: SmallRng,
 }
@@ -92,6 +93,7 @@ impl State {
             groups: HashMap::new(),
             under_way: BinaryHeap::with_capacity(in_flight),
             sequence: 0,
+            next_port: FIRST_DYNAMIC_PORT,
             frames: Frames::new(in_flight),
             dice: SmallRng::seed_from_u64(seed),
         }
@@ -106,7 +108,7 @@ impl State {
         choice: &Choice,
         receive_buffer: usize,
     ) -> io::Result<(Vec<SocketAddr>, Range<usize>)> {
-        let addresses: Vec<_> = addresses.iter().map(|&a| self.with_port(a)).collect();
+        let addresses: Vec<_> = addresses.iter().map(|&address| self.with_port(address)).collect();
         if addresses.iter().any(|address| self.groups.contains_key(address)) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
@@ -140,14 +142,24 @@ impl State {
     }
 
     /// The address, with a port that nobody has if it has none.
-    fn with_port(&self, mut address: SocketAddr) -> SocketAddr {
+    fn with_port(&mut self, mut address: SocketAddr) -> SocketAddr {
         if address.port() == 0 {
-            let free = (FIRST_DYNAMIC_PORT..=u16::MAX).find(|&port| {
+            let wildcard = address.ip().is_unspecified();
+            for _ in FIRST_DYNAMIC_PORT..=u16::MAX {
+                let port = self.next_port;
+                self.next_port = port.checked_add(1).unwrap_or(FIRST_DYNAMIC_PORT);
                 address.set_port(port);
-                !self.groups.contains_key(&address)
-            });
-            // All taken: the last port is, which bind tells.
-            address.set_port(free.unwrap_or(u16::MAX));
+                let clashes = |other: &SocketAddr| {
+                    let same =
+                        wildcard || other.ip().is_unspecified() || other.ip() == address.ip();
+                    other.port() == port && same
+                };
+                if !self.groups.keys().any(clashes) {
+                    break;
+                }
+            }
+            // If all clash, so does the last one: with an equal address bind refuses it, else the
+            // more precise address gets what is sent to both.
         }
         address
     }
