@@ -1,1 +1,35 @@
+//! Load for UDP BitTorrent trackers: many peers' worth of real conversations, every reply checked.
+//!
+//! A *population* (which peers are in which swarms) is a function of a seed, not a table: from
+//! any endpoint that a tracker hands out it can be told in constant time whether it belongs into
+//! the swarm that was asked for. A *profile* says what these peers send and how often. Workers,
+//! each with a backend of `onrush-net` over many sockets, keep requests in flight or send them at
+//! a fixed rate, and judge what comes back.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`plan`] | population and mix, from a seed |
+//! | [`generator`] | one worker: asks, listens, counts; time is an argument |
+//! | [`check`] | is the reply right |
+//! | [`tally`] | what a worker counts and measures |
+//! | [`report`] | what came out, for people and for machines |
+//! | [`args`] | the command line, as written and as meant |
+//! | [`sources`] | the addresses that requests come from, and their sockets |
+//! | [`probe`] | whether anybody answers at all |
+//! | [`run`] | workers, warm-up, measured window, drain |
+//! | [`progress`] | a line while it runs |
+//! | [`cpu`] | processor time of the tracker and of the load tester |
 
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod check;
+pub mod cpu;
+pub mod generator;
+pub mod plan;
+pub mod probe;
+pub mod progress;
+pub mod report;
+pub mod run;
+pub mod sources;
+pub mod tally;

@@ -1,0 +1,641 @@
+//! One worker: asks, listens, counts. Its time comes from outside, its network is any backend.
+//!
+//! A turn receives what is there, gives up what is overdue and sends what is due: in a closed
+//! loop as many requests as replies are missing to a fixed number under way, in an open loop as
+//! many as a fixed rate asks for by now. A burst of requests leaves through one socket, as
+//! batched sends are per socket.
+
+pub mod flight;
+pub mod packet;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::{ConnectionId, Family, TransactionId};
+use rand::rngs::SmallRng;
+
+use crate::check::{Finding, Judge, Strictness};
+use crate::plan::{Ask, Kind, Plan};
+use crate::tally::Tally;
+use flight::{Flight, Joined, Nanos, Pending};
+use packet::Packets;
+
+/// A connection id is renewed when it is this old.
+const RENEW: Nanos = 45_000_000_000;
+/// A connection id is not used when it is older (BEP 15, "Connect": one minute).
+const EXPIRED: Nanos = 60_000_000_000;
+/// How often a lost announce or scrape is repeated.
+const REPEATS: u8 = 2;
+/// Lost requests that may wait for being repeated; more are only counted.
+const MAX_REPEATS_WAITING: usize = 4096;
+/// Datagrams per receive call.
+const RECEIVE: usize = 256;
+/// Receive calls before it is the senders' turn again.
+const RECEIVE_CALLS: usize = 4;
+/// Bursts sent before it is the receivers' turn again.
+const SEND_BURSTS: usize = 64;
+/// The whole table is searched for overdue requests this often.
+const SEARCH_EVERY: Nanos = 50_000_000;
+/// A wait may end this much too late, as the kernel's poll counts in milliseconds.
+const WAIT_SLACK: Nanos = 2_000_000;
+/// Without anything to do a worker sleeps for at most this long.
+const LONGEST_WAIT: Nanos = 20_000_000;
+
+/// A way to a tracker: from one of the backend's sockets to one of its addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// The way itself.
+    pub to: Return,
+    /// The tracker's address, which replies must come from.
+    pub target: SocketAddr,
+    /// Its family.
+    pub family: Family,
+    /// The number of the source address among those of its family.
+    pub address: u32,
+    /// The number of the connection id that is used on this way: one per target and source
+    /// address.
+    pub id: u32,
+}
+
+/// When requests leave.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// Closed loop: so many are kept under way.
+    InFlight(usize),
+    /// Open loop: so many per second, at even distances, however many replies are missing.
+    Rate(f64),
+}
+
+/// How a worker goes about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// When requests leave.
+    pub pace: Pace,
+    /// Requests under way at most in an open loop; 1 to 2^20.
+    pub limit: usize,
+    /// Requests through one socket at a time, at least 1.
+    pub burst: usize,
+    /// Whether requests of one length are put next to each other for the kernel.
+    pub group: bool,
+    /// After so long a request is lost.
+    pub timeout: Nanos,
+    /// Share of traffic over IPv6 where there are routes of both families.
+    pub v6: f64,
+    /// How strict to be.
+    pub strictness: Strictness,
+    /// Decides the transaction ids.
+    pub seed: u64,
+    /// The worker's number.
+    pub worker: usize,
+}
+
+/// When what is sent and received counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// From here on.
+    pub start: Nanos,
+    /// Up to here; nothing is sent after it.
+    pub end: Nanos,
+}
+
+/// What was counted lately, within the window or not.
+#[derive(Debug)]
+pub struct Recent {
+    /// Right replies.
+    pub right: u64,
+    /// Wrong ones.
+    pub wrong: u64,
+    /// Requests given up.
+    pub lost: u64,
+    /// Nanoseconds to the replies, to two digits.
+    pub latency: Histogram<u64>,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        let latency =
+            Histogram::new_with_bounds(1_000, 60_000_000_000, 2).expect("these bounds are valid");
+        Self { right: 0, wrong: 0, lost: 0, latency }
+    }
+}
+
+/// What to do after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Something is due too soon to sleep.
+    Again,
+    /// Nothing is due for so long.
+    Wait(Duration),
+    /// All is sent, and answered or given up.
+    Done,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub struct Generator<'p, S> {
+    socket: S,
+    talk: Talk<'p>,
+}
+
+impl<'p, S: Socket> Generator<'p, S> {
+    /// A worker that follows `plan` over `routes` through `socket`. Sends from time 0 on;
+    /// what it sends within `window` counts.
+    ///
+    /// # Panics
+    /// Without routes.
+    pub fn new(
+        socket: S,
+        plan: &'p Plan,
+        routes: Vec<Route>,
+        habits: Habits,
+        window: Window,
+    ) -> Self {
+        assert!(!routes.is_empty(), "there is a way to at least one target");
+        Self { socket, talk: Talk::new(plan, routes, habits, window) }
+    }
+
+    /// Counts since the caller last emptied them, for a look at a run under way.
+    pub fn recent(&mut self) -> &mut Recent {
+        &mut self.talk.recent
+    }
+
+    /// Counts so far.
+    pub fn tally(&self) -> &Tally {
+        &self.talk.tally
+    }
+
+    /// Requests that wait for replies.
+    pub fn in_flight(&self) -> usize {
+        self.talk.flight.len()
+    }
+
+    /// Datagrams that the kernel dropped on their way in, as the backend counts them.
+    pub fn dropped(&self) -> u64 {
+        self.socket.dropped()
+    }
+
+    /// The network.
+    pub fn socket_mut(&mut self) -> &mut S {
+        &mut self.socket
+    }
+
+    /// Receives, gives up, sends. Reads the time from `clock`, which never goes back.
+    ///
+    /// # Errors
+    /// Only what makes the socket unusable.
+    pub fn turn(&mut self, clock: &impl Fn() -> Nanos) -> io::Result<Next> {
+        let mut heard = false;
+        for _ in 0..RECEIVE_CALLS {
+            let batch = self.socket.receive(RECEIVE)?;
+            if batch.is_empty() {
+                break;
+            }
+            heard = true;
+            let now = clock();
+            self.talk.tally.batches += 1;
+            for (bytes, slot) in batch.iter() {
+                self.talk.hear(bytes, slot.source, slot.reply_to.socket(), now);
+            }
+        }
+        let now = clock();
+        self.talk.give_up(now);
+        for _ in 0..SEND_BURSTS {
+            if !self.talk.fill(clock()) {
+                break;
+            }
+            self.send(clock);
+        }
+        Ok(self.talk.next(clock(), heard))
+    }
+
+    /// Sleeps as [`turn`](Self::turn) said.
+    ///
+    /// # Errors
+    /// Only what makes the socket unusable.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.talk.tally.waits += 1;
+        self.socket.wait(timeout)
+    }
+
+    fn send(&mut self, clock: &impl Fn() -> Nanos) {
+        let talk = &mut self.talk;
+        talk.stamp(clock());
+        let to = &talk.routes[talk.route].to;
+        let sent = self.socket.send(talk.packets.iter().map(|bytes| Reply { bytes, to }));
+        talk.tally.sent += sent;
+    }
+}
+
+/// Everything about a worker but its network.
+#[derive(Debug)]
+struct Talk<'p> {
+    plan: &'p Plan,
+    routes: Vec<Route>,
+    /// Routes of each family, by number.
+    by_family: [Vec<u16>; 2],
+    /// The next route of each family.
+    turns: [usize; 2],
+    /// IPv6's share of bursts, and what it is owed so far.
+    v6: f64,
+    v6_owed: f64,
+    /// The route of the burst in the making.
+    route: usize,
+    ids: Vec<Id>,
+    habits: Habits,
+    window: Window,
+    flight: Flight,
+    packets: Packets,
+    judge: Judge,
+    chance: SmallRng,
+    repeats: std::collections::VecDeque<Pending>,
+    tally: Tally,
+    recent: Recent,
+    /// Open loop: requests sent, due or not answered alike.
+    started: u64,
+    /// Open loop: due times of the burst in the making.
+    due: Vec<(TransactionId, Nanos)>,
+    searched: Nanos,
+}
+
+/// A connection id.
+#[derive(Clone, Copy, Debug, Default)]
+struct Id {
+    /// 0 for none.
+    number: u64,
+    /// When it came.
+    since: Nanos,
+    /// Whether, and when, it was asked for last.
+    asked: Option<Nanos>,
+}
+
+impl<'p> Talk<'p> {
+    fn new(plan: &'p Plan, routes: Vec<Route>, habits: Habits, window: Window) -> Self {
+        let of = |family| {
+            let of_family = routes.iter().enumerate().filter(move |(_, r)| r.family == family);
+            of_family.map(|(n, _)| n as u16).collect::<Vec<_>>()
+        };
+        let by_family = [of(Family::V4), of(Family::V6)];
+        let v6 = match (by_family[0].len(), by_family[1].len()) {
+            (_, 0) => 0.0,
+            (0, _) => 1.0,
+            _ => habits.v6,
+        };
+        let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
+        let room = match habits.pace {
+            Pace::InFlight(count) => count,
+            Pace::Rate(_) => habits.limit,
+        };
+        Self {
+            by_family,
+            turns: [0; 2],
+            v6,
+            v6_owed: 0.0,
+            route: 0,
+            ids: vec![Id::default(); ids],
+            habits,
+            window,
+            flight: Flight::new(room, crate::plan::population::mix(habits.seed) as u32),
+            packets: Packets::new(habits.burst),
+            judge: Judge::new(plan, habits.strictness),
+            chance: plan.chance(habits.worker),
+            repeats: std::collections::VecDeque::with_capacity(MAX_REPEATS_WAITING),
+            tally: Tally::default(),
+            recent: Recent::default(),
+            started: 0,
+            due: Vec::with_capacity(habits.burst),
+            searched: 0,
+            plan,
+            routes,
+        }
+    }
+
+    fn counts(&self, sent: Nanos) -> bool {
+        (self.window.start..self.window.end).contains(&sent)
+    }
+
+    /// Takes a reply.
+    #[inline]
+    fn hear(&mut self, reply: &[u8], source: SocketAddr, socket: u16, now: Nanos) {
+        let in_window = self.counts(now);
+        if in_window {
+            self.tally.replies_in_window += 1;
+            self.tally.bytes_in_window += reply.len() as u64;
+        }
+        let Some(head) = reply.first_chunk::<8>() else {
+            return self.finding(Finding::Layout, reply, in_window, None);
+        };
+        let transaction = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+        let pending = match self.flight.close(TransactionId(transaction)) {
+            Joined::Open(pending) if now <= pending.deadline => pending,
+            Joined::Open(pending) => {
+                self.tally.late += u64::from(in_window);
+                return self.lost(pending);
+            }
+            Joined::Late => {
+                self.tally.late += u64::from(in_window);
+                return;
+            }
+            Joined::Twice => return self.finding(Finding::AnsweredTwice, reply, in_window, None),
+            Joined::Unexpected => {
+                return self.finding(Finding::NotSilent, reply, in_window, None);
+            }
+            Joined::Unknown => {
+                return self.finding(Finding::UnknownTransaction, reply, in_window, None);
+            }
+        };
+        self.answer(&pending, reply, source, socket, now);
+    }
+
+    /// Takes a reply to a request.
+    #[inline]
+    fn answer(
+        &mut self,
+        pending: &Pending,
+        reply: &[u8],
+        source: SocketAddr,
+        socket: u16,
+        now: Nanos,
+    ) {
+        let route = &self.routes[pending.route as usize];
+        let counts = self.counts(pending.sent);
+        let same = source.ip() == route.target.ip() && source.port() == route.target.port();
+        let from_there = same && socket == route.to.socket();
+        let verdict = match from_there {
+            true => self.judge.judge(self.plan, &pending.ask, route.family, reply),
+            false => Err(Finding::FromElsewhere),
+        };
+        let kind = pending.ask.kind();
+        let latency = now.saturating_sub(pending.sent);
+        self.recent.latency.saturating_record(latency);
+        match verdict {
+            Ok(right) => {
+                self.recent.right += 1;
+                if let Some(number) = right.connection_id {
+                    self.ids[route.id as usize] = Id { number, since: now, asked: None };
+                }
+                self.tally.right_in_window += u64::from(self.counts(now));
+                if counts {
+                    self.tally.right(kind, latency, &right);
+                }
+                if let Some(finding) = right.differs {
+                    self.finding(finding, reply, counts, Some(pending));
+                }
+            }
+            Err(finding) => {
+                self.recent.wrong += 1;
+                if counts {
+                    let of_kind = &mut self.tally.kinds[kind as usize];
+                    of_kind.wrong += 1;
+                    of_kind.latency.saturating_record(latency);
+                }
+                self.finding(finding, reply, counts, Some(pending));
+            }
+        }
+    }
+
+    #[cold]
+    fn finding(&mut self, finding: Finding, reply: &[u8], counts: bool, pending: Option<&Pending>) {
+        if counts {
+            let (plan, routes) = (self.plan, &self.routes);
+            self.tally.finding(finding, reply, || match pending {
+                Some(pending) => asked(plan, routes, pending),
+                None => "nothing that waits for a reply".into(),
+            });
+        }
+    }
+
+    /// Counts overdue requests as lost. Searches a part of the table, in proportion to the time
+    /// that has passed.
+    fn give_up(&mut self, now: Nanos) {
+        let passed = now.saturating_sub(self.searched);
+        let capacity = self.flight.capacity() as u64;
+        let steps = (passed.min(SEARCH_EVERY) * capacity / SEARCH_EVERY) as usize;
+        if steps == 0 {
+            return;
+        }
+        self.searched = now;
+        for _ in 0..steps {
+            if let Some(pending) = self.flight.expire_next(now) {
+                self.lost(pending);
+            }
+        }
+    }
+
+    /// Counts a request as lost and has it repeated.
+    fn lost(&mut self, pending: Pending) {
+        self.recent.lost += 1;
+        if self.counts(pending.sent) {
+            self.tally.kinds[pending.ask.kind() as usize].lost += 1;
+        }
+        let again = pending.tries < REPEATS && pending.ask.kind() != Kind::Connect;
+        if again && self.repeats.len() < MAX_REPEATS_WAITING {
+            self.repeats.push_back(pending);
+        }
+    }
+
+    /// Requests to be sent now.
+    #[inline]
+    fn wanted(&self, now: Nanos) -> usize {
+        if now >= self.window.end {
+            return 0;
+        }
+        match self.habits.pace {
+            Pace::InFlight(count) => {
+                let missing = count.saturating_sub(self.flight.len());
+                // Whole bursts, unless so few may be under way that there are none.
+                if missing >= self.habits.burst.min(count) { missing } else { 0 }
+            }
+            Pace::Rate(rate) => {
+                // One is due at time 0.
+                let due = (now as f64 * rate / 1e9) as u64 + 1;
+                due.saturating_sub(self.started) as usize
+            }
+        }
+    }
+
+    /// When request number `n` of an open loop is due.
+    #[inline]
+    fn due(rate: f64, n: u64) -> Nanos {
+        (n as f64 * 1e9 / rate).ceil() as Nanos
+    }
+
+    /// Writes the next burst; false when nothing is to be sent now.
+    #[inline]
+    fn fill(&mut self, now: Nanos) -> bool {
+        self.packets.clear();
+        self.due.clear();
+        let count = self.wanted(now).min(self.habits.burst).min(self.flight.room());
+        if count == 0 {
+            return false;
+        }
+        // A route that has no id yet, and has asked for one, has nothing to say.
+        for _ in 0..self.routes.len() {
+            self.route = self.choose();
+            self.compose(count, now);
+            if !self.packets.is_empty() {
+                if self.habits.group {
+                    self.packets.group_by_len();
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The route of the next burst: that of the next repeat, else each in turn, with IPv6 having
+    /// its share.
+    #[inline]
+    fn choose(&mut self) -> usize {
+        if let Some(pending) = self.repeats.front() {
+            let id = &self.ids[self.routes[pending.route as usize].id as usize];
+            if id.number != 0 {
+                return pending.route as usize;
+            }
+        }
+        self.v6_owed += self.v6;
+        let family = if self.v6_owed >= 1.0 {
+            self.v6_owed -= 1.0;
+            1
+        } else {
+            usize::from(self.by_family[0].is_empty())
+        };
+        let of_family = &self.by_family[family];
+        self.turns[family] = (self.turns[family] + 1) % of_family.len();
+        usize::from(of_family[self.turns[family]])
+    }
+
+    /// Writes up to `count` requests for the chosen route.
+    #[inline]
+    fn compose(&mut self, count: usize, now: Nanos) {
+        let route = self.routes[self.route];
+        let id = self.ids[route.id as usize];
+        let age = now.saturating_sub(id.since);
+        let known = id.number != 0 && age < EXPIRED;
+        let asked = id.asked.is_some_and(|asked| now < asked + self.habits.timeout);
+        let renew = (!known || age >= RENEW) && !asked;
+        if renew {
+            self.push(Ask::Connect, 0, &route, now);
+        }
+        if !known {
+            return;
+        }
+        while self.packets.len() < count {
+            let repeat = self.repeats.front().is_some_and(|next| next.route as usize == self.route);
+            match if repeat { self.repeats.pop_front() } else { None } {
+                Some(pending) => self.push(pending.ask, pending.tries + 1, &route, now),
+                None => match self.plan.next(&mut self.chance, route.family, route.address) {
+                    Some(ask) => self.push(ask, 0, &route, now),
+                    // Nobody lives at this address: it only ever connects.
+                    None => self.push(Ask::Connect, 0, &route, now),
+                },
+            }
+        }
+    }
+
+    /// Adds one request to the burst.
+    #[inline]
+    fn push(&mut self, ask: Ask, tries: u8, route: &Route, now: Nanos) {
+        let id = &mut self.ids[route.id as usize];
+        let number = ConnectionId(id.number);
+        if ask == Ask::Connect {
+            id.asked = Some(now);
+        }
+        let due = match self.habits.pace {
+            Pace::InFlight(_) => now,
+            Pace::Rate(rate) => Self::due(rate, self.started),
+        };
+        self.started += 1;
+        let kind = ask.kind();
+        let transaction = if kind.is_answered() {
+            let pending = Pending { ask, sent: due, deadline: 0, route: self.route as u16, tries };
+            self.flight.open(pending).expect("bursts are no larger than the room")
+        } else {
+            self.flight.silent()
+        };
+        if kind.is_answered() {
+            self.due.push((transaction, due));
+        }
+        if self.counts(due) {
+            let of_kind = &mut self.tally.kinds[kind as usize];
+            of_kind.requests += 1;
+            of_kind.repeats += u64::from(tries > 0);
+        }
+        self.packets.push(self.plan, &ask, route.family, number, transaction);
+    }
+
+    /// Notes when the burst leaves. Only in an open loop that is not when its latency begins.
+    #[inline]
+    fn stamp(&mut self, now: Nanos) {
+        let closed = matches!(self.habits.pace, Pace::InFlight(_));
+        for &(transaction, due) in &self.due {
+            // A request counts by when it was due, so a closed loop's stamp must not leave the
+            // window in which it was counted.
+            let sent = if closed && self.counts(due) == self.counts(now) { now } else { due };
+            self.flight.stamp(transaction, sent, now + self.habits.timeout);
+        }
+    }
+
+    /// How long there is nothing to do.
+    fn next(&mut self, now: Nanos, heard: bool) -> Next {
+        if now >= self.window.end {
+            if self.flight.is_empty() {
+                self.close();
+                return Next::Done;
+            }
+            return Next::Wait(Duration::from_nanos(LONGEST_WAIT / 4));
+        }
+        if heard {
+            return Next::Again;
+        }
+        let until = match self.habits.pace {
+            Pace::InFlight(_) => LONGEST_WAIT,
+            Pace::Rate(rate) if self.flight.room() > 0 => {
+                Self::due(rate, self.started).saturating_sub(now)
+            }
+            Pace::Rate(_) => WAIT_SLACK * 2,
+        };
+        match until.min(self.window.end - now).min(LONGEST_WAIT) {
+            soon if soon <= WAIT_SLACK => Next::Again,
+            later => Next::Wait(Duration::from_nanos(later - WAIT_SLACK)),
+        }
+    }
+
+    /// Counts what was due and could not be sent.
+    fn close(&mut self) {
+        if let Pace::Rate(rate) = self.habits.pace {
+            let due = (self.window.end as f64 * rate / 1e9).ceil() as u64;
+            self.tally.unsent = due.saturating_sub(self.started);
+        }
+    }
+}
+
+/// A request in words, for an example.
+fn asked(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
+    let route = &routes[pending.route as usize];
+    let source = plan.population.addresses().get(route.family, route.address);
+    match pending.ask {
+        Ask::Announce { peer, event } => {
+            let member = plan.population.member(route.family, peer);
+            format!(
+                "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a swarm of {}",
+                plan.population.port(&member),
+                route.target,
+                u8::from(!plan.is_seeder(route.family, peer, event)),
+                packet::num_want(plan.client(route.family, peer).num_want, event),
+                plan.population.info_hash(member.swarm),
+                member.swarm_size(),
+            )
+        }
+        Ask::Scrape { hashes, .. } => {
+            format!("scrape of {hashes} swarms from {source} to {}", route.target)
+        }
+        ask => format!("{} from {source} to {}", ask.kind().name(), route.target),
+    }
+}
+
+#[cfg(test)]
+mod tests;

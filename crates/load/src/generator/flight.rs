@@ -1,0 +1,254 @@
+//! Requests under way: a table of fixed size, found by transaction id.
+//!
+//! ```text
+//! transaction id, before it is masked with a key
+//! +---------------------+---+------------------+
+//! | generation          | x | index            |     x: 1 for what deserves silence
+//! +---------------------+---+------------------+
+//! ```
+//!
+//! An index comes back into use as late as possible, under its next generation. So a reply that
+//! joins no open request is either a late one, a second one, or to something never sent.
+
+use std::collections::VecDeque;
+
+use onrush_proto::TransactionId;
+
+use crate::plan::Ask;
+
+/// Nanoseconds since the run began.
+pub type Nanos = u64;
+
+/// Generations behind the present one that still count as late replies.
+const LATE_GENERATIONS: u32 = 64;
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// What was asked.
+    pub ask: Ask,
+    /// When it was sent, or should have been.
+    pub sent: Nanos,
+    /// When it counts as lost.
+    pub deadline: Nanos,
+    /// Which [`Route`](super::Route) it took.
+    pub route: u16,
+    /// How often it was sent before.
+    pub tries: u8,
+}
+
+/// What a reply's transaction id says.
+#[derive(Clone, Copy, Debug)]
+pub enum Joined {
+    /// It answers this request.
+    Open(Pending),
+    /// Its request has been given up.
+    Late,
+    /// Its request has been answered already.
+    Twice,
+    /// Its request deserved silence.
+    Unexpected,
+    /// No such request was sent.
+    Unknown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Open,
+    Answered,
+    GivenUp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    pending: Pending,
+    generation: u32,
+    state: State,
+}
+
+/// Requests under way.
+#[derive(Debug)]
+pub struct Flight {
+    entries: Vec<Entry>,
+    free: VecDeque<u32>,
+    index_bits: u32,
+    mask: u32,
+    /// Counts what deserves silence, to give each a transaction id of its own.
+    silent: u32,
+    /// Where the next step of the search for overdue requests begins.
+    cursor: usize,
+}
+
+impl Flight {
+    /// Room for `capacity` requests (rounded up to a power of two; 1 to 2^20). Transaction ids
+    /// are masked with `mask`, so that they do not look alike.
+    pub fn new(capacity: usize, mask: u32) -> Self {
+        let capacity = capacity.clamp(1, 1 << 20).next_power_of_two();
+        let nothing = Pending { ask: Ask::Connect, sent: 0, deadline: 0, route: 0, tries: 0 };
+        let entry = Entry { pending: nothing, generation: 0, state: State::Free };
+        Self {
+            entries: vec![entry; capacity],
+            free: (0..capacity as u32).collect(),
+            index_bits: capacity.trailing_zeros() + 1,
+            mask,
+            silent: 0,
+            cursor: 0,
+        }
+    }
+
+    /// Requests under way.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many more there is room for.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Adds a request and names it; `None` when there is no room.
+    #[inline]
+    pub fn open(&mut self, pending: Pending) -> Option<TransactionId> {
+        let index = self.free.pop_front()?;
+        let entry = &mut self.entries[index as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.pending = pending;
+        entry.state = State::Open;
+        let id = entry.generation << self.index_bits | index;
+        Some(TransactionId(id ^ self.mask))
+    }
+
+    /// A name for something that deserves silence.
+    pub fn silent(&mut self) -> TransactionId {
+        self.silent = self.silent.wrapping_add(1);
+        let capacity = self.entries.len() as u32;
+        let index = self.silent & (capacity - 1) | capacity;
+        let generation = self.silent / capacity;
+        TransactionId((generation << self.index_bits | index) ^ self.mask)
+    }
+
+    /// Corrects when a request was sent.
+    #[inline]
+    pub fn stamp(&mut self, transaction: TransactionId, sent: Nanos, deadline: Nanos) {
+        let index = self.index(transaction);
+        let entry = &mut self.entries[index];
+        entry.pending.sent = sent;
+        entry.pending.deadline = deadline;
+    }
+
+    /// Joins a reply to its request, which is closed by it.
+    #[inline]
+    pub fn close(&mut self, transaction: TransactionId) -> Joined {
+        let id = transaction.0 ^ self.mask;
+        let index = id & ((1 << self.index_bits) - 1);
+        let Some(entry) = self.entries.get_mut(index as usize) else {
+            return Joined::Unexpected;
+        };
+        // The generation as far as it fits a transaction id.
+        let age = entry.generation.wrapping_sub(id >> self.index_bits) << self.index_bits
+            >> self.index_bits;
+        match (age, entry.state) {
+            (0, State::Open) => {
+                entry.state = State::Answered;
+                let pending = entry.pending;
+                self.free.push_back(index);
+                Joined::Open(pending)
+            }
+            (0, State::Answered) => Joined::Twice,
+            (0, State::GivenUp) => Joined::Late,
+            (1..=LATE_GENERATIONS, _) if age < entry.generation => Joined::Late,
+            _ => Joined::Unknown,
+        }
+    }
+
+    /// Looks at the next entry in turn and gives it up when it is overdue at `now`.
+    #[inline]
+    pub fn expire_next(&mut self, now: Nanos) -> Option<Pending> {
+        let index = self.cursor;
+        self.cursor = (index + 1) & (self.entries.len() - 1);
+        let entry = &mut self.entries[index];
+        if entry.state != State::Open || entry.pending.deadline > now {
+            return None;
+        }
+        entry.state = State::GivenUp;
+        self.free.push_back(index as u32);
+        Some(entry.pending)
+    }
+
+    /// Entries in all, under way or not.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn index(&self, transaction: TransactionId) -> usize {
+        ((transaction.0 ^ self.mask) & ((1 << self.index_bits) - 1)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(sent: Nanos) -> Pending {
+        Pending { ask: Ask::Connect, sent, deadline: sent + 100, route: 3, tries: 0 }
+    }
+
+    #[test]
+    fn a_reply_closes_its_request_once() {
+        let mut flight = Flight::new(4, 0xABCD_EF01);
+        let id = flight.open(pending(7)).unwrap();
+        assert!(matches!(flight.close(id), Joined::Open(Pending { sent: 7, route: 3, .. })));
+        assert!(matches!(flight.close(id), Joined::Twice));
+        assert!(flight.is_empty());
+    }
+
+    #[test]
+    fn overdue_requests_are_given_up_and_their_replies_are_late() {
+        let mut flight = Flight::new(4, 5);
+        let id = flight.open(pending(0)).unwrap();
+        let mut lost = |now| (0..4).filter_map(|_| flight.expire_next(now)).count();
+        assert_eq!((lost(99), lost(100), lost(101)), (0, 1, 0));
+        assert!(matches!(flight.close(id), Joined::Late));
+        for _ in 0..8 {
+            let next = flight.open(pending(0)).unwrap();
+            flight.close(next);
+        }
+        assert!(matches!(flight.close(id), Joined::Late), "late still, under later generations");
+    }
+
+    #[test]
+    fn what_was_never_sent_is_unknown() {
+        let mut flight = Flight::new(4, 5);
+        let id = flight.open(pending(0)).unwrap();
+        let next_generation = TransactionId((id.0 ^ 5).wrapping_add(1 << 3) ^ 5);
+        assert!(matches!(flight.close(next_generation), Joined::Unknown));
+        assert!(matches!(flight.close(TransactionId(2 ^ 5)), Joined::Unknown));
+        assert!(matches!(flight.close(id), Joined::Open(_)));
+    }
+
+    #[test]
+    fn what_deserves_silence_is_told_apart() {
+        let mut flight = Flight::new(4, 5);
+        let ids: Vec<_> = (0..9).map(|_| flight.silent()).collect();
+        for (n, id) in ids.iter().enumerate() {
+            assert!(matches!(flight.close(*id), Joined::Unexpected));
+            assert!(!ids[..n].contains(id));
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_no_more() {
+        let mut flight = Flight::new(4, 0);
+        let ids: Vec<_> = (0..4).map(|_| flight.open(pending(0)).unwrap()).collect();
+        assert!(flight.open(pending(0)).is_none());
+        flight.close(ids[2]);
+        assert_eq!((flight.room(), flight.len()), (1, 3));
+        assert!(flight.open(pending(0)).is_some());
+    }
+}

@@ -1,0 +1,245 @@
+//! Requests as bytes: a batch of them side by side in memory taken once.
+
+use onrush_proto::announce::Announce;
+use onrush_proto::options::Options;
+use onrush_proto::scrape::{HASH_LEN, MAX_HASHES, REQUEST_HEAD_LEN};
+use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
+
+use crate::plan::{Ask, Plan};
+
+/// Bytes of the largest request: a scrape of 74 swarms.
+const LARGEST: usize = REQUEST_HEAD_LEN + HASH_LEN * MAX_HASHES;
+
+/// Requests for one burst.
+#[derive(Debug)]
+pub struct Packets {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    end: usize,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    len: u32,
+    /// Of requests that a reply is due to.
+    transaction: Option<TransactionId>,
+}
+
+impl Packets {
+    /// Room for `count` requests.
+    pub fn new(count: usize) -> Self {
+        Self { bytes: vec![0; count * LARGEST], spans: Vec::with_capacity(count), end: 0 }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.spans.clear();
+        self.end = 0;
+    }
+
+    /// Requests.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Writes a request behind those that are there. Panics when there is no room.
+    #[inline]
+    pub fn push(
+        &mut self,
+        plan: &Plan,
+        ask: &Ask,
+        family: Family,
+        id: ConnectionId,
+        transaction: TransactionId,
+    ) {
+        let into = &mut self.bytes[self.end..self.end + LARGEST];
+        let len = match *ask {
+            Ask::Connect => {
+                let into = into.first_chunk_mut().expect("room for the largest request");
+                Connect { transaction_id: transaction }.write(into);
+                into.len()
+            }
+            Ask::Announce { peer, event } => {
+                announce(plan, family, peer, event, id, transaction, into)
+            }
+            Ask::Scrape { draw, hashes } => {
+                let mut len = onrush_proto::Scrape::write(id, transaction, &[], into);
+                for member in plan.scraped(draw, hashes) {
+                    let hash = plan.population.info_hash(member.swarm).0;
+                    into[len..len + HASH_LEN].copy_from_slice(&hash);
+                    len += HASH_LEN;
+                }
+                len
+            }
+            Ask::Unusable { peer, id } => {
+                announce(plan, family, peer, Event::None, ConnectionId(id), transaction, into)
+            }
+            Ask::Junk(draw) => junk(draw, transaction, into),
+        };
+        let transaction = ask.kind().is_answered().then_some(transaction);
+        self.spans.push(Span { start: self.end as u32, len: len as u32, transaction });
+        self.end += len;
+    }
+
+    /// Puts requests of one length next to each other, longest first: the kernel takes such a run
+    /// in one piece, and a shorter one at its end.
+    pub fn group_by_len(&mut self) {
+        self.spans.sort_unstable_by_key(|span| (std::cmp::Reverse(span.len), span.start));
+    }
+
+    /// Each request's bytes.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.spans.iter().map(|span| &self.bytes[span.start as usize..][..span.len as usize])
+    }
+
+    /// The transactions to which a reply is due.
+    #[inline]
+    pub fn transactions(&self) -> impl Iterator<Item = TransactionId> {
+        self.spans.iter().filter_map(|span| span.transaction)
+    }
+}
+
+#[inline]
+fn announce(
+    plan: &Plan,
+    family: Family,
+    peer: u32,
+    event: Event,
+    id: ConnectionId,
+    transaction: TransactionId,
+    into: &mut [u8],
+) -> usize {
+    let population = &plan.population;
+    let member = population.member(family, peer);
+    let client = plan.client(family, peer);
+    let own = population.trait_of(family, peer);
+    let mut peer_id = [b'0'; 20];
+    peer_id[..8].copy_from_slice(&client.prefix);
+    peer_id[8..16].copy_from_slice(&own.to_be_bytes());
+    let left = if plan.is_seeder(family, peer, event) { 0 } else { 1 + (own >> 40) };
+    Announce {
+        connection_id: id,
+        transaction_id: transaction,
+        info_hash: population.info_hash(member.swarm),
+        peer_id: PeerId(peer_id),
+        downloaded: own >> 34,
+        left,
+        uploaded: own >> 36,
+        event,
+        ip: 0,
+        key: own as u32,
+        num_want: num_want(client.num_want, event),
+        port: population.port(&member),
+        options: Options(&client.options),
+    }
+    .write(into)
+}
+
+/// A peer that leaves asks for nobody.
+#[inline]
+pub fn num_want(of_client: i32, event: Event) -> i32 {
+    if event == Event::Stopped { 0 } else { of_client }
+}
+
+/// Something that is no request: cut short, without the magic number, or of an unknown action.
+fn junk(draw: u64, transaction: TransactionId, into: &mut [u8]) -> usize {
+    let noise = crate::plan::population::mix(draw).to_be_bytes();
+    into[..8].copy_from_slice(&noise);
+    into[8..12].copy_from_slice(&0u32.to_be_bytes());
+    into[12..16].copy_from_slice(&transaction.0.to_be_bytes());
+    match draw % 3 {
+        0 => 1 + (draw >> 8) as usize % 15,
+        1 => 16, // a connect whose magic number is noise
+        _ => {
+            into[8..12].copy_from_slice(&(4 + (draw >> 8) as u32 % 1000).to_be_bytes());
+            into[16..64].fill(noise[0]);
+            16 + (draw >> 24) as usize % 48
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Profile;
+    use crate::plan::population::{Addresses, Population};
+    use crate::plan::profile::Swarms;
+    use onrush_proto::Request;
+    use onrush_proto::endpoint::Endpoint;
+
+    fn plan() -> Plan {
+        let addresses = Addresses::new(&["127.0.0.1".parse().unwrap()]);
+        let profile = Profile::real();
+        let swarms = Swarms { count: 100, ..profile.swarms };
+        Plan::new(profile, Population::new(&swarms, 0.0, addresses, 1, false), 1)
+    }
+
+    fn write(ask: Ask) -> Vec<u8> {
+        let mut packets = Packets::new(1);
+        packets.push(&plan(), &ask, Family::V4, ConnectionId(77), TransactionId(0x0102_0304));
+        packets.iter().next().unwrap().to_vec()
+    }
+
+    #[test]
+    fn announces_say_what_the_plan_says() {
+        let plan = plan();
+        for peer in 0..100 {
+            let event = if peer % 2 == 0 { Event::Stopped } else { Event::None };
+            let bytes = write(Ask::Announce { peer, event });
+            let Ok(Request::Announce(announce)) = Request::parse(&bytes) else { panic!() };
+            let member = plan.population.member(Family::V4, peer);
+            let client = plan.client(Family::V4, peer);
+            assert_eq!(announce.connection_id, ConnectionId(77));
+            assert_eq!(announce.transaction_id, TransactionId(0x0102_0304));
+            assert_eq!(announce.info_hash, plan.population.info_hash(member.swarm));
+            assert_eq!(announce.left == 0, plan.is_seeder(Family::V4, peer, event));
+            assert_eq!(announce.num_want, if peer % 2 == 0 { 0 } else { client.num_want });
+            assert_eq!(announce.event, event);
+            assert_eq!(bytes.len(), client.announce_len());
+            let wire = Endpoint::new("127.0.0.1".parse().unwrap(), announce.port);
+            assert_eq!(plan.population.place_of(&member, wire.as_bytes()), Some(member.place));
+        }
+    }
+
+    #[test]
+    fn scrapes_name_the_swarms_that_the_check_will_expect() {
+        let plan = plan();
+        let bytes = write(Ask::Scrape { draw: 5, hashes: 60 });
+        let Ok(Request::Scrape(scrape)) = Request::parse(&bytes) else { panic!() };
+        let meant: Vec<_> =
+            plan.scraped(5, 60).map(|member| plan.population.info_hash(member.swarm)).collect();
+        assert_eq!(scrape.info_hashes().collect::<Vec<_>>(), meant);
+    }
+
+    #[test]
+    fn junk_is_no_request() {
+        for draw in 0..3000 {
+            let bytes = write(Ask::Junk(crate::plan::population::mix(draw)));
+            assert!(Request::parse(&bytes).is_err(), "{bytes:?}");
+            assert!(!bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn runs_of_one_length_lie_together() {
+        let plan = plan();
+        let mut packets = Packets::new(40);
+        let mut chance = plan.chance(0);
+        for n in 0..40 {
+            let ask = plan.next(&mut chance, Family::V4, 0).unwrap();
+            packets.push(&plan, &ask, Family::V4, ConnectionId(1), TransactionId(n));
+        }
+        packets.group_by_len();
+        let lens: Vec<_> = packets.iter().map(<[u8]>::len).collect();
+        assert!(lens.is_sorted_by(|a, b| a >= b));
+        assert_eq!(lens.len(), 40);
+    }
+}

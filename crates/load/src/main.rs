@@ -1,0 +1,138 @@
+//! `onrush-load`: asks whether anybody answers, lets the workers run, reports.
+#![forbid(unsafe_code)]
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Parser as _;
+use onrush_load::args::Args;
+use onrush_load::plan::population::Addresses;
+use onrush_load::plan::{Plan, Population};
+use onrush_load::probe::probe;
+use onrush_load::report::{Report, Setup};
+use onrush_load::run::{Course, run};
+use onrush_load::sources;
+use onrush_net::mio::{Backend, Options};
+use onrush_proto::Family;
+
+/// Some reply was wrong.
+const WRONG: u8 = 1;
+/// The arguments or this host are not fit for it. Clap exits with the same.
+const UNFIT: u8 = 2;
+/// Nobody answers.
+const NOBODY: u8 = 3;
+/// How long to wait for a first sign of life.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match measure(&args) {
+        Ok(Outcome::Dead(reason)) => {
+            eprintln!("onrush-load: {reason}");
+            NOBODY.into()
+        }
+        Ok(Outcome::Measured(report)) => match show(&args, &report) {
+            Ok(()) if report.right_replies() + report.wrong_replies() == 0 => {
+                eprintln!("onrush-load: no reply came within the measured time");
+                NOBODY.into()
+            }
+            Ok(()) if report.wrong_replies() > 0 => WRONG.into(),
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => unfit(&error),
+        },
+        Err(error) => unfit(&error),
+    }
+}
+
+fn unfit(error: &anyhow::Error) -> ExitCode {
+    eprintln!("onrush-load: {error:#}");
+    UNFIT.into()
+}
+
+/// How a run can end without an error.
+enum Outcome {
+    Measured(Box<Report>),
+    /// Nobody answers, and what to try.
+    Dead(String),
+}
+
+fn measure(args: &Args) -> anyhow::Result<Outcome> {
+    if let Err(reason) = args.check() {
+        bail!("{reason}");
+    }
+    let mut routed = Vec::new();
+    for &target in &args.target {
+        match probe(target, None, PATIENCE) {
+            Ok(local) => routed.push((target, local)),
+            Err(dead) => return Ok(Outcome::Dead(dead.advice(target))),
+        }
+    }
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let addresses = addresses(args, &routed);
+    let profile = args.profile();
+    let population = Population::new(&profile.swarms, profile.v6, addresses, seed, args.strangers);
+    let plan = Plan::new(profile, population, seed);
+    let course = args.course(seed);
+    let mut warnings = Vec::new();
+    let mut networks = Vec::new();
+    let mut sockets = 0;
+    for _ in 0..args.workers {
+        let opened = sources::open(plan.population.addresses(), &args.target)
+            .context("cannot send from here (more descriptors: ulimit -n)")?;
+        if networks.is_empty() {
+            warnings.extend(opened.notices.iter().map(ToString::to_string));
+        }
+        sockets = opened.sockets.len();
+        let options = Options { segmentation: course.group, ..Options::default() };
+        networks.push((Backend::new(opened.sockets, options)?, opened.routes));
+    }
+    let setup = setup(args, &plan, &course, seed, sockets);
+    let report = run(&plan, networks, &course, setup, warnings)?;
+    Ok(Outcome::Measured(Box::new(report)))
+}
+
+fn addresses(args: &Args, routed: &[(SocketAddr, IpAddr)]) -> Addresses {
+    let find = |target| routed.iter().find(|(there, _)| *there == target).map(|(_, ip)| *ip);
+    sources::addresses(&args.target, &args.source, args.sources, find)
+}
+
+fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -> Setup {
+    let families = [Family::V4, Family::V6];
+    Setup {
+        targets: args.target.iter().map(ToString::to_string).collect(),
+        sources: families.map(|family| plan.population.addresses().count(family)),
+        sockets,
+        workers: args.workers as usize,
+        pin: args.pin.clone(),
+        pace: course.pace,
+        burst: course.burst,
+        bursts: course.group,
+        warmup: course.warmup.as_secs_f64(),
+        timeout: course.timeout.as_secs_f64(),
+        seed,
+        profile: plan.profile().clone(),
+        swarms: plan.population.swarms(),
+        peers: families.map(|family| plan.population.peers(family)),
+        strictness: course.strictness,
+        strict: args.strict,
+    }
+}
+
+/// The table for people, JSON where it is asked for.
+fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
+    match &args.json {
+        None => print!("{}", report.to_table()),
+        Some(path) if path.as_os_str() == "-" => {
+            eprint!("{}", report.to_table());
+            println!("{}", report.to_json());
+        }
+        Some(path) => {
+            print!("{}", report.to_table());
+            std::fs::write(path, report.to_json() + "\n")
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(())
+}

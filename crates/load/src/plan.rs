@@ -1,0 +1,331 @@
+//! Who asks for what: a population and a mix of requests, both functions of a seed.
+//!
+//! Two plans of the same seed, profile and addresses are the same, request for request.
+
+pub mod population;
+pub mod profile;
+
+use onrush_proto::{Event, Family};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+pub use population::{Member, Population};
+pub use profile::Profile;
+
+/// A population and what its peers send.
+#[derive(Debug)]
+pub struct Plan {
+    /// Who is in which swarm.
+    pub population: Population,
+    profile: Profile,
+    /// Upper ends of the kinds' shares of 65536, in the order of [`Kind`].
+    kinds: [u32; 5],
+    /// Upper ends of the events' shares of 65536: started, stopped, completed, paused.
+    events: [u32; 4],
+    /// Upper ends of the scrape sizes' shares of 65536.
+    scrapes: Vec<(u32, u8)>,
+    /// Upper ends of the clients' shares of 65536.
+    clients: Vec<u32>,
+    seed: u64,
+}
+
+/// The kinds of what is sent, as they are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Asks for a connection id.
+    Connect,
+    /// Joins, refreshes or leaves a swarm.
+    Announce,
+    /// Asks for counts.
+    Scrape,
+    /// An announce or scrape with an id that no tracker gave out: deserves silence (BEP 15,
+    /// "Connect").
+    Unusable,
+    /// Bytes that are no request: deserve silence.
+    Junk,
+}
+
+impl Kind {
+    /// All, in the order in which they are counted.
+    pub const ALL: [Self; 5] =
+        [Self::Connect, Self::Announce, Self::Scrape, Self::Unusable, Self::Junk];
+
+    /// Whether a reply is due.
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Self::Connect | Self::Announce | Self::Scrape)
+    }
+
+    /// As people read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Announce => "announce",
+            Self::Scrape => "scrape",
+            Self::Unusable => "unusable id",
+            Self::Junk => "junk",
+        }
+    }
+}
+
+/// One thing to send, before it has an id and a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// For a connection id.
+    Connect,
+    /// By the peer of this number in its family.
+    Announce {
+        /// The peer's number.
+        peer: u32,
+        /// What it says has happened.
+        event: Event,
+    },
+    /// For the counts of `hashes` swarms, which are a function of `draw`.
+    Scrape {
+        /// Picks the swarms: see [`Plan::scraped`].
+        draw: u64,
+        /// How many.
+        hashes: u8,
+    },
+    /// An announce with an id that nobody gave out.
+    Unusable {
+        /// The peer's number.
+        peer: u32,
+        /// The id.
+        id: u64,
+    },
+    /// No request at all; the number picks what is wrong with it.
+    Junk(u64),
+}
+
+impl Ask {
+    /// As what it is counted.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Connect => Kind::Connect,
+            Self::Announce { .. } => Kind::Announce,
+            Self::Scrape { .. } => Kind::Scrape,
+            Self::Unusable { .. } => Kind::Unusable,
+            Self::Junk(_) => Kind::Junk,
+        }
+    }
+}
+
+impl Plan {
+    /// A plan of `profile` over `population`.
+    pub fn new(profile: Profile, population: Population, seed: u64) -> Self {
+        let kinds =
+            ends(&profile.mix.weights(), 65_536.0 / profile.mix.weights().iter().sum::<f64>());
+        let events = ends(&profile.events.shares(), 65_536.0);
+        let total: f64 = profile.scrapes.iter().map(|scrape| scrape.weight).sum();
+        let sizes: Vec<f64> = profile.scrapes.iter().map(|scrape| scrape.weight).collect();
+        let scrapes = ends_of(&sizes, 65_536.0 / total)
+            .into_iter()
+            .zip(&profile.scrapes)
+            .map(|(end, scrape)| (end, scrape.hashes))
+            .collect();
+        let total: f64 = profile.clients.iter().map(|client| client.weight).sum();
+        let weights: Vec<f64> = profile.clients.iter().map(|client| client.weight).collect();
+        let clients = ends_of(&weights, 65_536.0 / total);
+        Self { population, profile, kinds, events, scrapes, clients, seed }
+    }
+
+    /// What its peers send.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The source of chance of worker number `worker`.
+    pub fn chance(&self, worker: usize) -> SmallRng {
+        SmallRng::seed_from_u64(population::mix(self.seed ^ (worker as u64 + 1)))
+    }
+
+    /// The next thing that somebody at address number `address` of `family` sends. `None` when
+    /// the population has nobody there.
+    #[inline]
+    pub fn next(&self, chance: &mut SmallRng, family: Family, address: u32) -> Option<Ask> {
+        let draw: u64 = chance.random();
+        let kind = draw as u32 & 0xFFFF;
+        let peer = || self.population.pick(family, address, (draw >> 32) as u32);
+        Some(match self.kinds.iter().position(|&end| kind < end) {
+            Some(0) => Ask::Connect,
+            Some(2) => {
+                let size = (draw >> 16) as u32 & 0xFFFF;
+                let &(_, hashes) = self.scrapes.iter().find(|(end, _)| size < *end)?;
+                Ask::Scrape { draw: chance.random(), hashes }
+            }
+            Some(3) => Ask::Unusable { peer: peer()?, id: chance.random() },
+            Some(4) => Ask::Junk(chance.random()),
+            _ => Ask::Announce { peer: peer()?, event: self.event((draw >> 16) as u32 & 0xFFFF) },
+        })
+    }
+
+    fn event(&self, draw: u32) -> Event {
+        match self.events.iter().position(|&end| draw < end) {
+            Some(0) => Event::Started,
+            Some(1) => Event::Stopped,
+            Some(2) => Event::Completed,
+            Some(3) => Event::Paused,
+            _ => Event::None,
+        }
+    }
+
+    /// The software of a peer, which does not change.
+    #[inline]
+    pub fn client(&self, family: Family, peer: u32) -> &profile::Client {
+        let draw = (self.population.trait_of(family, peer) >> 16) as u32 & 0xFFFF;
+        let at = self.clients.iter().position(|&end| draw < end).unwrap_or(0);
+        &self.profile.clients[at]
+    }
+
+    /// Whether a peer misses nothing when it announces `event`.
+    #[inline]
+    pub fn is_seeder(&self, family: Family, peer: u32, event: Event) -> bool {
+        match event {
+            Event::Completed => true,
+            Event::Paused => false,
+            _ => {
+                let draw = self.population.trait_of(family, peer) & 0xFFFF;
+                (draw as f64) < self.profile.seeders * 65_536.0
+            }
+        }
+    }
+
+    /// The swarms of a scrape, in order: those of random peers, as clients scrape what they have.
+    #[inline]
+    pub fn scraped(&self, draw: u64, hashes: u8) -> impl Iterator<Item = Member> + '_ {
+        (0..u64::from(hashes)).map(move |n| self.population.anybody(population::mix(draw ^ n)))
+    }
+}
+
+/// Running sums of `shares`, each times `scale`.
+fn ends<const N: usize>(shares: &[f64; N], scale: f64) -> [u32; N] {
+    let mut sum = 0.0;
+    shares.map(|share| {
+        sum += share * scale;
+        sum.round() as u32
+    })
+}
+
+fn ends_of(shares: &[f64], scale: f64) -> Vec<u32> {
+    let mut sum = 0.0;
+    let running = |share: &f64| {
+        sum += share * scale;
+        sum.round() as u32
+    };
+    shares.iter().map(running).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::population::Addresses;
+    use super::profile::Swarms;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(profile: Profile, seed: u64) -> Plan {
+        let addresses: Vec<_> = (1..=8u8).map(|n| [127, 0, 0, n].into()).collect();
+        let swarms = Swarms { count: 10_000, ..profile.swarms };
+        let population = Population::new(&swarms, 0.0, Addresses::new(&addresses), seed, false);
+        Plan::new(profile, population, seed)
+    }
+
+    fn shares(plan: &Plan, draws: usize) -> [f64; 5] {
+        let mut chance = plan.chance(0);
+        let mut counts = [0usize; 5];
+        for n in 0..draws {
+            let ask = plan.next(&mut chance, Family::V4, n as u32 % 8).unwrap();
+            counts[ask.kind() as usize] += 1;
+        }
+        counts.map(|count| count as f64 / draws as f64)
+    }
+
+    #[track_caller]
+    fn near(found: f64, meant: f64) {
+        assert!((found - meant).abs() < 0.004, "{found} is not {meant}");
+    }
+
+    #[test]
+    fn the_real_mix_has_the_shares_of_real_traffic() {
+        let found = shares(&plan(Profile::real(), 1), 200_000);
+        for (found, meant) in found.into_iter().zip([0.22, 0.70, 0.02, 0.04, 0.02]) {
+            near(found, meant);
+        }
+    }
+
+    #[test]
+    fn the_classic_mix_is_50_50_1_without_bad_ids() {
+        let found = shares(&plan(Profile::classic(), 1), 200_000);
+        for (found, meant) in found.into_iter().zip([50.0, 50.0, 1.0, 0.0, 0.0]) {
+            near(found, meant / 101.0);
+        }
+    }
+
+    #[test]
+    fn events_and_clients_have_their_shares() {
+        let plan = plan(Profile::real(), 5);
+        let mut chance = plan.chance(0);
+        let (mut announces, mut plain, mut seeders) = (0.0, 0.0, 0.0);
+        let mut sizes = std::collections::BTreeMap::new();
+        for n in 0..200_000 {
+            let Some(Ask::Announce { peer, event }) = plan.next(&mut chance, Family::V4, n % 8)
+            else {
+                continue;
+            };
+            announces += 1.0;
+            plain += f64::from(u8::from(event == Event::None));
+            seeders += f64::from(u8::from(plan.is_seeder(Family::V4, peer, Event::None)));
+            *sizes.entry(plan.client(Family::V4, peer).announce_len()).or_insert(0.0) += 1.0;
+        }
+        let profile = plan.profile();
+        near(plain / announces, 1.0 - profile.events.shares().iter().sum::<f64>());
+        // Peers are drawn from a population of 13,000: its own spread is larger than the draws'.
+        assert!((seeders / announces - profile.seeders).abs() < 0.02);
+        for (len, count) in &sizes {
+            let of_len = profile.clients.iter().filter(|client| client.announce_len() == *len);
+            let meant: f64 = of_len.map(|client| client.weight).sum::<f64>() / 100.0;
+            assert!((count / announces - meant).abs() < 0.02, "{len} bytes");
+        }
+        assert_eq!(sizes.keys().copied().collect::<Vec<_>>(), [98, 100, 109, 130]);
+    }
+
+    #[test]
+    fn completed_means_seeder_and_paused_means_leecher() {
+        let plan = plan(Profile::real(), 5);
+        for peer in 0..100 {
+            assert!(plan.is_seeder(Family::V4, peer, Event::Completed));
+            assert!(!plan.is_seeder(Family::V4, peer, Event::Paused));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_seed_decides_everything(seed: u64, worker in 0usize..4) {
+            let (one, two) = (plan(Profile::real(), seed), plan(Profile::real(), seed));
+            let (mut a, mut b) = (one.chance(worker), two.chance(worker));
+            for n in 0..200 {
+                let ask = one.next(&mut a, Family::V4, n % 8);
+                prop_assert_eq!(ask, two.next(&mut b, Family::V4, n % 8));
+                if let Some(Ask::Announce { peer, .. }) = ask {
+                    let hash = |plan: &Plan| {
+                        let member = plan.population.member(Family::V4, peer);
+                        (plan.population.info_hash(member.swarm), plan.population.port(&member))
+                    };
+                    prop_assert_eq!(hash(&one), hash(&two));
+                }
+            }
+        }
+
+        #[test]
+        fn another_seed_is_another_plan(seed: u64) {
+            let (one, two) = (plan(Profile::real(), seed), plan(Profile::real(), seed ^ 1));
+            prop_assert_ne!(one.population.info_hash(0), two.population.info_hash(0));
+            let (mut a, mut b) = (one.chance(0), two.chance(0));
+            let mut differs = false;
+            for n in 0..50 {
+                differs |= one.next(&mut a, Family::V4, n % 8) != two.next(&mut b, Family::V4, n % 8);
+            }
+            prop_assert!(differs);
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! Who is in which swarm: a function of a seed that takes no memory per peer.
+//!
+//! Swarms are numbered by rank, largest first. Within each family peers are numbered swarm by
+//! swarm, so a run of numbers is a swarm's peers. Swarms of one size form a [`Class`]; there are
+//! some hundred classes however many peers there are, and a peer's swarm is found by a search
+//! over the classes and one division.
+//!
+//! Peer number `n` announces from address number `n mod addresses`. The peers of a swarm at one
+//! address differ by their ports, which count up from a keyed start. So an endpoint that a
+//! tracker hands out leads back to the only peer of the swarm that it could be: address and port
+//! give the peer's place, and the place is either within the swarm or the endpoint is false.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use onrush_proto::{Family, InfoHash};
+
+use super::profile::Swarms;
+
+/// Ports below this are nobody's.
+const FIRST_PORT: u32 = 1024;
+/// Ports that a swarm's peers at one address may have.
+const PORTS: u32 = 65_536 - FIRST_PORT;
+
+/// Who is in which swarm.
+#[derive(Debug)]
+pub struct Population {
+    key: u64,
+    classes: Vec<Class>,
+    swarms: u32,
+    /// Peers per family.
+    peers: [u32; 2],
+    largest: u32,
+    addresses: Addresses,
+}
+
+/// A peer's place in its swarm, and the swarm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The swarm's number.
+    pub swarm: u32,
+    /// The swarm's peers per family, IPv4 and IPv6.
+    pub sizes: [u32; 2],
+    /// The peer's family.
+    pub family: Family,
+    /// The first peer's number in this family.
+    pub first: u32,
+    /// The peer's place among those of its family, from 0.
+    pub place: u32,
+}
+
+impl Member {
+    /// Peers of the swarm in both families.
+    pub fn swarm_size(&self) -> u32 {
+        self.sizes[0] + self.sizes[1]
+    }
+}
+
+/// Swarms of one size.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    first_swarm: u32,
+    /// Peers per family before this class.
+    first_peer: [u32; 2],
+    /// Peers per family in each of its swarms.
+    sizes: [u32; 2],
+}
+
+impl Population {
+    /// A population of `swarms`, of whose peers the share `v6` (0 to 1) is at IPv6 addresses.
+    /// A family without addresses has no peers. Info hashes depend on everything that decides
+    /// who is where, so that what an earlier run with another population left in a tracker is
+    /// never met; with `strangers` they depend on the seed and `swarms` alone, so that several
+    /// load testers can share swarms.
+    pub fn new(swarms: &Swarms, v6: f64, addresses: Addresses, seed: u64, strangers: bool) -> Self {
+        let v6 = match (addresses.count(Family::V4), addresses.count(Family::V6)) {
+            (_, 0) => 0.0,
+            (0, _) => 1.0,
+            _ => v6,
+        };
+        let mut key = mix(seed ^ mix(u64::from(swarms.count)));
+        if !strangers {
+            for part in [swarms.mean.to_bits(), swarms.zipf.to_bits(), v6.to_bits()] {
+                key = mix(key ^ part);
+            }
+            key = mix(key ^ addresses.fingerprint());
+        }
+        let mut layout = Layout { classes: Vec::new(), swarms: 0, peers: [0; 2], owed: 0.0 };
+        let caps = [Family::V4, Family::V6].map(|family| addresses.count(family) * PORTS);
+        for (size, count) in sizes(swarms) {
+            layout.add(size, count, v6, caps);
+        }
+        let largest = layout.classes.iter().map(|class| class.sizes[0].max(class.sizes[1])).max();
+        let Layout { classes, swarms, peers, .. } = layout;
+        Self { key, classes, swarms, peers, largest: largest.unwrap_or(0), addresses }
+    }
+
+    /// Swarms in all.
+    pub fn swarms(&self) -> u32 {
+        self.swarms
+    }
+
+    /// Peers of a family.
+    pub fn peers(&self, family: Family) -> u32 {
+        self.peers[family as usize]
+    }
+
+    /// The most peers of one family in one swarm.
+    pub fn largest(&self) -> u32 {
+        self.largest
+    }
+
+    /// Where its peers are.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// One of the peers at address number `address`, each as likely; `None` when nobody is there.
+    #[inline]
+    pub fn pick(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
+        let addresses = self.addresses.count(family);
+        let here = self.peers[family as usize].checked_sub(address + 1)? / addresses + 1;
+        // Multiply and shift picks below `here` without a division (Lemire, 2019).
+        let nth = (u64::from(draw) * u64::from(here) >> 32) as u32;
+        Some(address + nth * addresses)
+    }
+
+    /// One of all peers, each as likely, whatever its family.
+    #[inline]
+    pub fn anybody(&self, draw: u64) -> Member {
+        let all = u64::from(self.peers[0]) + u64::from(self.peers[1]);
+        let nth = ((draw >> 32) * all >> 32) as u32;
+        match nth.checked_sub(self.peers[0]) {
+            None => self.member(Family::V4, nth),
+            Some(nth) => self.member(Family::V6, nth),
+        }
+    }
+
+    /// The swarm and place of a peer. Panics when there is no such peer.
+    #[inline]
+    pub fn member(&self, family: Family, peer: u32) -> Member {
+        let f = family as usize;
+        let after = self.classes.partition_point(|class| class.first_peer[f] <= peer);
+        let class = &self.classes[after - 1];
+        let within = peer - class.first_peer[f];
+        let (nth, place) = (within / class.sizes[f], within % class.sizes[f]);
+        Member {
+            swarm: class.first_swarm + nth,
+            sizes: class.sizes,
+            family,
+            first: peer - place,
+            place,
+        }
+    }
+
+    /// The info hash of a swarm.
+    #[inline]
+    pub fn info_hash(&self, swarm: u32) -> InfoHash {
+        let mut bytes = [0; 24];
+        for (n, chunk) in bytes.chunks_exact_mut(8).enumerate() {
+            let word = mix(self.key ^ (u64::from(swarm) << 8 | n as u64));
+            chunk.copy_from_slice(&word.to_be_bytes());
+        }
+        InfoHash(*bytes.first_chunk().expect("20 of 24 bytes"))
+    }
+
+    /// The port that a peer announces: never below 1024.
+    #[inline]
+    pub fn port(&self, member: &Member) -> u16 {
+        let nth = (member.first + member.place) / self.addresses.count(member.family)
+            - self.first_nth(member, self.address(member.family, member.first + member.place));
+        (FIRST_PORT + (self.port_start(member.swarm) + nth) % PORTS) as u16
+    }
+
+    /// The number of the address that a peer announces from.
+    #[inline]
+    pub fn address(&self, family: Family, peer: u32) -> u32 {
+        peer % self.addresses.count(family)
+    }
+
+    /// The place in `of`'s swarm of the peer with this endpoint in wire form (6 or 18 bytes, as
+    /// `of`'s family has it); `None` when there is no such peer in it.
+    #[inline]
+    pub fn place_of(&self, of: &Member, endpoint: &[u8]) -> Option<u32> {
+        let (ip, port) = endpoint.split_last_chunk::<2>()?;
+        let address = self.addresses.find(of.family, ip)?;
+        let port = u32::from(u16::from_be_bytes(*port)).checked_sub(FIRST_PORT)?;
+        // Both are below PORTS, so one conditional subtraction is the remainder.
+        let nth = port + PORTS - self.port_start(of.swarm);
+        let nth = if nth >= PORTS { nth - PORTS } else { nth };
+        let addresses = u64::from(self.addresses.count(of.family));
+        let nth = u64::from(nth + self.first_nth(of, address));
+        let place = (nth * addresses + u64::from(address)).checked_sub(u64::from(of.first))?;
+        (place < u64::from(of.sizes[of.family as usize])).then_some(place as u32)
+    }
+
+    /// Random bits that stay with a peer: which software it is, whether it is a seeder.
+    #[inline]
+    pub fn trait_of(&self, family: Family, peer: u32) -> u64 {
+        mix(!self.key ^ (u64::from(peer) << 1 | family as u64))
+    }
+
+    /// Of the peers at `address`, how many have numbers below the swarm's first.
+    #[inline]
+    fn first_nth(&self, member: &Member, address: u32) -> u32 {
+        let addresses = self.addresses.count(member.family);
+        let (whole, rest) = (member.first / addresses, member.first % addresses);
+        whole + u32::from(address < rest)
+    }
+
+    #[inline]
+    fn port_start(&self, swarm: u32) -> u32 {
+        let draw = mix(self.key ^ (u64::from(swarm) << 8 | 0xFF)) as u32;
+        (u64::from(draw) * u64::from(PORTS) >> 32) as u32
+    }
+}
+
+/// Classes in the making.
+struct Layout {
+    classes: Vec<Class>,
+    swarms: u32,
+    peers: [u32; 2],
+    /// IPv6 peers that rounding has kept back so far, below 1.
+    owed: f64,
+}
+
+impl Layout {
+    /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses: on
+    /// average, as a swarm of one peer is all of one family.
+    fn add(&mut self, size: u32, count: u32, v6: f64, caps: [u32; 2]) {
+        let each = f64::from(size) * v6;
+        let low = each.floor();
+        let more = (each - low) * f64::from(count) + self.owed;
+        let with_more = (more.round() as u32).min(count);
+        self.owed = more - f64::from(with_more);
+        let low = low as u32;
+        for (six, swarms) in [(low, count - with_more), (low + 1, with_more)] {
+            if swarms > 0 {
+                let sizes = [(size.saturating_sub(six)).min(caps[0]), six.min(caps[1])];
+                self.push(sizes, swarms);
+            }
+        }
+    }
+
+    fn push(&mut self, sizes: [u32; 2], swarms: u32) {
+        self.classes.push(Class { first_swarm: self.swarms, first_peer: self.peers, sizes });
+        self.swarms += swarms;
+        for (peers, size) in self.peers.iter_mut().zip(sizes) {
+            *peers += size * swarms;
+        }
+    }
+}
+
+/// How many swarms there are of each size, largest first: rank k has `scale / k^zipf` peers,
+/// rounded down, but at least one. The scale is searched so that the mean is right.
+fn sizes(swarms: &Swarms) -> Vec<(u32, u32)> {
+    let wanted = f64::from(swarms.count) * swarms.mean;
+    let (mut low, mut high) = (1.0, wanted.max(2.0));
+    for _ in 0..60 {
+        let scale = (low + high) / 2.0;
+        let peers: f64 = sizes_for(swarms, scale)
+            .iter()
+            .map(|&(n, count)| f64::from(n) * f64::from(count))
+            .sum();
+        if peers < wanted { low = scale } else { high = scale }
+    }
+    sizes_for(swarms, low)
+}
+
+fn sizes_for(swarms: &Swarms, scale: f64) -> Vec<(u32, u32)> {
+    // The last rank with at least `size` peers.
+    let last = |size: u32| {
+        let rank = (scale / f64::from(size)).powf(1.0 / swarms.zipf);
+        (rank as u64).min(u64::from(swarms.count)) as u32
+    };
+    let mut found = Vec::new();
+    let mut rank = 0;
+    while rank < swarms.count {
+        let size = (scale / f64::from(rank + 1).powf(swarms.zipf)).max(1.0) as u32;
+        let until = if size <= 1 { swarms.count } else { last(size).max(rank + 1) };
+        found.push((size, until - rank));
+        rank = until;
+    }
+    found
+}
+
+/// The addresses that peers are at, per family, and the way back from an address to its number.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    v4: Vec<Ipv4Addr>,
+    v6: Vec<Ipv6Addr>,
+    /// Open addressing at a quarter full: number plus one, 0 for nothing.
+    table: Vec<(u128, u32)>,
+}
+
+impl Addresses {
+    /// From addresses of both families; a repeated one counts once.
+    pub fn new(all: &[IpAddr]) -> Self {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let slots = (all.len() * 4).next_power_of_two().max(8);
+        let mut found = Self { v4: Vec::new(), v6: Vec::new(), table: vec![(0, 0); slots] };
+        for address in all {
+            let (bits, number) = match address {
+                IpAddr::V4(address) => (u128::from(address.to_bits()), v4.len()),
+                IpAddr::V6(address) => (address.to_bits(), v6.len()),
+            };
+            let tagged = tagged(bits, address.is_ipv6());
+            if found.number(tagged).is_some() {
+                continue;
+            }
+            let mut at = found.slot(tagged);
+            while found.table[at].1 != 0 {
+                at = (at + 1) & (slots - 1);
+            }
+            found.table[at] = (tagged, number as u32 + 1);
+            match address {
+                IpAddr::V4(address) => v4.push(*address),
+                IpAddr::V6(address) => v6.push(*address),
+            }
+        }
+        Self { v4, v6, ..found }
+    }
+
+    /// How many of a family.
+    #[inline]
+    pub fn count(&self, family: Family) -> u32 {
+        match family {
+            Family::V4 => self.v4.len() as u32,
+            Family::V6 => self.v6.len() as u32,
+        }
+    }
+
+    /// The address of a number. Panics when there is none.
+    pub fn get(&self, family: Family, number: u32) -> IpAddr {
+        match family {
+            Family::V4 => self.v4[number as usize].into(),
+            Family::V6 => self.v6[number as usize].into(),
+        }
+    }
+
+    /// The number of an address in wire form: 4 or 16 bytes.
+    #[inline]
+    pub fn find(&self, family: Family, ip: &[u8]) -> Option<u32> {
+        let bits = match family {
+            Family::V4 => u128::from(u32::from_be_bytes(ip.try_into().ok()?)),
+            Family::V6 => u128::from_be_bytes(ip.try_into().ok()?),
+        };
+        self.number(tagged(bits, family == Family::V6))
+    }
+
+    #[inline]
+    fn number(&self, tagged: u128) -> Option<u32> {
+        let mut at = self.slot(tagged);
+        loop {
+            match self.table[at] {
+                (_, 0) => return None,
+                (there, number) if there == tagged => return Some(number - 1),
+                _ => at = (at + 1) & (self.table.len() - 1),
+            }
+        }
+    }
+
+    #[inline]
+    fn slot(&self, tagged: u128) -> usize {
+        let folded = (tagged as u64 ^ (tagged >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (folded >> 32) as usize & (self.table.len() - 1)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let all = self
+            .v4
+            .iter()
+            .map(|ip| u128::from(ip.to_bits()))
+            .chain(self.v6.iter().map(|ip| ip.to_bits()));
+        all.fold(0, |sum, bits| mix(sum ^ bits as u64 ^ (bits >> 64) as u64))
+    }
+}
+
+/// Keeps ::7f00:1 apart from 127.0.0.1: no IPv6 address in use has this bit pattern on top.
+fn tagged(bits: u128, v6: bool) -> u128 {
+    if v6 { bits } else { bits | 0xFFFF_FFFF << 96 }
+}
+
+/// A bijection of 64 bits in which every output bit depends on every input bit (the finaliser of
+/// SplitMix64, Steele, Lea and Flood, 2014).
+#[inline]
+pub(crate) fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_proto::Endpoint;
+    use proptest::prelude::*;
+    use std::collections::{HashMap, HashSet};
+
+    fn addresses(v4: u32, v6: u32) -> Addresses {
+        let four = (0..v4).map(|n| IpAddr::V4(Ipv4Addr::from_bits(0x7F01_0001 + n)));
+        let six = (0..v6).map(|n| IpAddr::V6(Ipv6Addr::from_bits(0xFD00 << 112 | u128::from(n))));
+        Addresses::new(&four.chain(six).collect::<Vec<_>>())
+    }
+
+    fn endpoint(population: &Population, family: Family, peer: u32) -> Endpoint {
+        let member = population.member(family, peer);
+        let ip = population.addresses().get(family, population.address(family, peer));
+        Endpoint::new(ip, population.port(&member))
+    }
+
+    #[test]
+    fn sizes_follow_zipf_and_have_the_mean() {
+        let swarms = Swarms { count: 1_000_000, mean: 1.3, zipf: 1.0 };
+        let sizes = sizes(&swarms);
+        let count: u64 = sizes.iter().map(|&(_, count)| u64::from(count)).sum();
+        let peers: u64 =
+            sizes.iter().map(|&(size, count)| u64::from(size) * u64::from(count)).sum();
+        assert_eq!(count, 1_000_000);
+        assert!((peers as f64 / 1_300_000.0 - 1.0).abs() < 0.01, "{peers} peers");
+        // Zipf's law: rank times size is the same all along the tail.
+        let mut rank = 0.0;
+        let scale = f64::from(sizes[0].0);
+        for (size, count) in sizes.iter().copied().filter(|&(size, _)| size >= 10) {
+            rank += f64::from(count);
+            let product = rank * f64::from(size);
+            assert!((0.85..=1.01).contains(&(product / scale)), "rank {rank}, size {size}");
+        }
+        assert!(rank > 1_000.0, "the tail has {rank} swarms of at least 10 peers");
+    }
+
+    #[test]
+    fn a_flatter_tail_has_a_smaller_head() {
+        let largest = |zipf| sizes(&Swarms { count: 100_000, mean: 1.3, zipf })[0].0;
+        assert!(largest(0.7) * 3 < largest(1.0), "{} {}", largest(0.7), largest(1.0));
+    }
+
+    #[test]
+    fn families_have_their_shares() {
+        let swarms = Swarms { count: 100_000, mean: 1.3, zipf: 1.0 };
+        let population = Population::new(&swarms, 0.2, addresses(64, 1), 3, false);
+        let (four, six) = (population.peers(Family::V4), population.peers(Family::V6));
+        let share = f64::from(six) / f64::from(four + six);
+        assert!((share - 0.2).abs() < 0.005, "{share}");
+        let alone = Population::new(&swarms, 0.2, addresses(64, 0), 3, false);
+        assert_eq!(alone.peers(Family::V6), 0);
+        let alone = Population::new(&swarms, 0.2, addresses(0, 2), 3, false);
+        assert_eq!(alone.peers(Family::V4), 0);
+    }
+
+    #[test]
+    fn endpoints_of_a_swarm_are_distinct_and_lead_back() {
+        let swarms = Swarms { count: 2_000, mean: 3.0, zipf: 1.0 };
+        let population = Population::new(&swarms, 0.3, addresses(5, 2), 9, false);
+        for family in [Family::V4, Family::V6] {
+            let mut seen: HashMap<u32, HashSet<Endpoint>> = HashMap::new();
+            for peer in 0..population.peers(family) {
+                let member = population.member(family, peer);
+                let endpoint = endpoint(&population, family, peer);
+                assert_eq!(population.place_of(&member, endpoint.as_bytes()), Some(member.place));
+                assert!(seen.entry(member.swarm).or_default().insert(endpoint), "{endpoint:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn endpoints_of_other_swarms_are_strange() {
+        let swarms = Swarms { count: 2_000, mean: 3.0, zipf: 1.0 };
+        let population = Population::new(&swarms, 0.0, addresses(5, 0), 9, false);
+        let last = population.peers(Family::V4) - 1;
+        let (mut strange, mut all) = (0, 0);
+        for peer in last - 500..last {
+            let here = population.member(Family::V4, peer);
+            let other = endpoint(&population, Family::V4, last - 1000 + (last - peer));
+            all += 1;
+            strange += u32::from(population.place_of(&here, other.as_bytes()).is_none());
+        }
+        assert!(strange >= all - 1, "{strange} of {all}");
+    }
+
+    #[test]
+    fn unknown_addresses_and_low_ports_are_strange() {
+        let swarms = Swarms { count: 10, mean: 1.0, zipf: 1.0 };
+        let population = Population::new(&swarms, 0.5, addresses(2, 1), 9, false);
+        let member = population.member(Family::V4, 0);
+        let known = endpoint(&population, Family::V4, 0);
+        let ip = known.ip();
+        for port in 0..FIRST_PORT as u16 {
+            let wire = Endpoint::new(ip, port);
+            assert_eq!(population.place_of(&member, wire.as_bytes()), None);
+        }
+        let elsewhere = Endpoint::new("192.0.2.1".parse().unwrap(), known.port());
+        assert_eq!(population.place_of(&member, elsewhere.as_bytes()), None);
+        assert_eq!(population.place_of(&member, &[0; 18]), None, "the other family's form");
+    }
+
+    #[test]
+    fn another_population_has_other_hashes_unless_shared() {
+        let swarms = Swarms { count: 10, mean: 1.0, zipf: 1.0 };
+        let hash = |addresses, strangers| {
+            Population::new(&swarms, 0.0, addresses, 7, strangers).info_hash(3)
+        };
+        assert_ne!(hash(addresses(2, 0), false), hash(addresses(3, 0), false));
+        assert_eq!(hash(addresses(2, 0), true), hash(addresses(3, 0), true));
+    }
+
+    proptest! {
+        #[test]
+        fn everybody_is_somewhere(
+            count in 1u32..3_000, mean in 1.0f64..4.0, v6 in 0.0f64..1.0,
+            four in 1u32..9, six in 1u32..4, draw: u64,
+        ) {
+            let swarms = Swarms { count, mean, zipf: 1.0 };
+            let population = Population::new(&swarms, v6, addresses(four, six), draw, false);
+            prop_assert_eq!(population.swarms(), count);
+            let anybody = population.anybody(draw);
+            prop_assert!(anybody.swarm < count && anybody.swarm_size() >= 1);
+            for (family, addresses) in [(Family::V4, four), (Family::V6, six)] {
+                for address in 0..addresses {
+                    if let Some(peer) = population.pick(family, address, draw as u32) {
+                        prop_assert!(peer < population.peers(family));
+                        prop_assert_eq!(population.address(family, peer), address);
+                        let member = population.member(family, peer);
+                        prop_assert!(member.place < member.sizes[family as usize]);
+                        let wire = endpoint(&population, family, peer);
+                        prop_assert_eq!(
+                            population.place_of(&member, wire.as_bytes()), Some(member.place)
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

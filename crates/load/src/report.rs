@@ -1,0 +1,427 @@
+//! What came out: one struct, which machines get as JSON and people as a table.
+
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::{Finding, Strictness};
+use crate::cpu::Cpu;
+use crate::generator::Pace;
+use crate::plan::{Kind, Profile};
+use crate::tally::{Example, OfKind, Tally};
+
+/// The version of this form. Fields are only added under one number.
+pub const FORMAT: u32 = 1;
+
+/// A run's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// This tool's version.
+    pub version: String,
+    /// When the run began, in seconds since 1970.
+    pub started: u64,
+    /// What was asked of whom.
+    pub setup: Setup,
+    /// Seconds of the measured window.
+    pub seconds: f64,
+    /// Right replies per second, arrived within the window.
+    pub rate: f64,
+    /// Datagrams sent within the window, per second.
+    pub sent_rate: f64,
+    /// Megabits per second of replies, payload only.
+    pub reply_megabits: f64,
+    /// Each kind of request.
+    pub kinds: Vec<KindReport>,
+    /// Share of requests that were given up, in percent of those that a reply is due to.
+    pub loss_percent: f64,
+    /// All replies together.
+    pub latency: Latency,
+    /// Wrong replies, by what was found.
+    pub wrong: Vec<Findings>,
+    /// Replies that do what BEP 15 leaves open in another way than expected.
+    pub differs: Vec<Findings>,
+    /// Replies that came after their request had been given up.
+    pub late: u64,
+    /// Peers per right announce reply.
+    pub peers_per_reply: f64,
+    /// Share of listed peers that were looked at, in percent.
+    pub peers_checked_percent: f64,
+    /// Requests that the kernel did not take.
+    pub not_sent: u64,
+    /// Open loop: requests that were due but not sent, as too many were under way.
+    pub unsent: u64,
+    /// Replies that the kernel dropped because a socket's buffer was full.
+    pub dropped_here: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// Batches received.
+    pub receive_batches: u64,
+    /// Times that a worker slept.
+    pub sleeps: u64,
+    /// The tracker's processor time within the window.
+    pub tracker_cpu: Option<CpuReport>,
+    /// The load tester's processor time within the window.
+    pub own_cpu: Option<CpuReport>,
+    /// Processor time of each load worker within the window, in percent of one vCPU.
+    pub worker_percent: Vec<f64>,
+    /// What to know before these figures are believed.
+    pub warnings: Vec<String>,
+}
+
+/// What was asked of whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// The tracker's addresses.
+    pub targets: Vec<String>,
+    /// Source addresses over IPv4 and IPv6.
+    pub sources: [u32; 2],
+    /// Sockets of each worker.
+    pub sockets: usize,
+    /// Workers.
+    pub workers: usize,
+    /// Their vCPUs, where they are pinned.
+    pub pin: Vec<usize>,
+    /// When requests leave. An open loop's rate is that of all workers together, a closed loop's
+    /// number that of each.
+    pub pace: Pace,
+    /// Requests through one socket at a time at most.
+    pub burst: usize,
+    /// Whether the kernel got runs of requests in one piece (UDP_SEGMENT).
+    pub bursts: bool,
+    /// Seconds before the measured window.
+    pub warmup: f64,
+    /// Seconds after which a request is lost.
+    pub timeout: f64,
+    /// Decides population and mix.
+    pub seed: u64,
+    /// The mix.
+    pub profile: Profile,
+    /// Swarms of the population.
+    pub swarms: u32,
+    /// Its peers over IPv4 and IPv6.
+    pub peers: [u32; 2],
+    /// How strict the checks were.
+    pub strictness: Strictness,
+    /// Whether replies that do what BEP 15 leaves open count as wrong.
+    pub strict: bool,
+}
+
+/// One kind of request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindReport {
+    /// Which.
+    pub kind: Kind,
+    /// Sent within the window.
+    pub requests: u64,
+    /// Of these, repeats of lost ones.
+    pub repeats: u64,
+    /// Right replies.
+    pub right: u64,
+    /// Wrong replies.
+    pub wrong: u64,
+    /// Given up.
+    pub lost: u64,
+    /// From sending (open loop: from when it should have been sent) to the reply.
+    pub latency: Latency,
+}
+
+/// Latencies in microseconds; all 0 without replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// On average.
+    pub mean: f64,
+    /// Of half of the replies at most.
+    pub p50: f64,
+    /// Of 90 %.
+    pub p90: f64,
+    /// Of 99 %.
+    pub p99: f64,
+    /// Of 99.9 %.
+    pub p999: f64,
+    /// Of all.
+    pub max: f64,
+}
+
+/// Replies with one finding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Which.
+    pub finding: Finding,
+    /// In words.
+    pub text: String,
+    /// How many.
+    pub count: u64,
+    /// The first ones.
+    pub examples: Vec<Example>,
+}
+
+/// Processor time within the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuReport {
+    /// Seconds.
+    pub time: Cpu,
+    /// In percent of one vCPU.
+    pub percent: f64,
+    /// Microseconds per right reply.
+    pub per_reply: f64,
+}
+
+/// What is measured beside the workers' tallies.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// When the run began, in seconds since 1970.
+    pub started: u64,
+    /// Seconds of the window.
+    pub seconds: f64,
+    /// The tracker's processor time within it.
+    pub tracker_cpu: Option<Cpu>,
+    /// The load tester's.
+    pub own_cpu: Option<Cpu>,
+    /// Each worker's.
+    pub worker_cpu: Vec<Cpu>,
+    /// Replies that the kernel dropped on their way in.
+    pub dropped_here: u64,
+    /// Notices from before the start.
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// From what all workers counted together.
+    pub fn new(setup: Setup, tally: &Tally, around: Surroundings) -> Self {
+        let seconds = around.seconds;
+        let per_second = |count: u64| count as f64 / seconds;
+        let cpu = |time: Cpu| CpuReport {
+            time,
+            percent: time.total() / seconds * 100.0,
+            per_reply: ratio(time.total() * 1e6, tally.right_in_window as f64),
+        };
+        let answered =
+            || Kind::ALL.iter().filter(|k| k.is_answered()).map(|k| &tally.kinds[*k as usize]);
+        let requests: u64 = answered().map(|kind| kind.requests).sum();
+        let lost: u64 = answered().map(|kind| kind.lost).sum();
+        let mut all = crate::tally::histogram();
+        for kind in &tally.kinds {
+            all.add(&kind.latency).expect("all histograms have the same bounds");
+        }
+        let announces = tally.kinds[Kind::Announce as usize].right;
+        let sent: u64 = tally.kinds.iter().map(|kind| kind.requests).sum();
+        let mut report = Self {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").into(),
+            started: around.started,
+            seconds,
+            rate: per_second(tally.right_in_window),
+            sent_rate: per_second(sent),
+            reply_megabits: per_second(tally.bytes_in_window) * 8.0 / 1e6,
+            kinds: Kind::ALL
+                .iter()
+                .map(|k| KindReport::new(*k, &tally.kinds[*k as usize]))
+                .collect(),
+            loss_percent: ratio(lost as f64 * 100.0, requests as f64),
+            latency: Latency::of(&all),
+            wrong: findings(tally, |finding| setup.strict || !finding.is_open()),
+            differs: findings(tally, |finding| !setup.strict && finding.is_open()),
+            late: tally.late,
+            peers_per_reply: ratio(tally.peers as f64, announces as f64),
+            peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
+            not_sent: tally.sent.blocked + tally.sent.failed,
+            unsent: tally.unsent,
+            dropped_here: around.dropped_here,
+            send_calls: tally.sent.calls,
+            receive_batches: tally.batches,
+            sleeps: tally.waits,
+            tracker_cpu: around.tracker_cpu.map(cpu),
+            own_cpu: around.own_cpu.map(cpu),
+            worker_percent: around.worker_cpu.iter().map(|c| c.total() / seconds * 100.0).collect(),
+            warnings: around.warnings,
+            setup,
+        };
+        report.warn();
+        report
+    }
+
+    /// Wrong replies of all sorts.
+    pub fn wrong_replies(&self) -> u64 {
+        self.wrong.iter().map(|findings| findings.count).sum()
+    }
+
+    /// Right replies to requests of the window.
+    pub fn right_replies(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.right).sum()
+    }
+
+    /// As JSON, indented.
+    ///
+    /// # Panics
+    /// Never: every field can be written.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
+    }
+
+    /// As a table for people; ends with a line feed.
+    pub fn to_table(&self) -> String {
+        table::table(self)
+    }
+
+    /// Adds what makes these figures doubtful.
+    fn warn(&mut self) {
+        let tracker_busy = self.tracker_cpu.is_some_and(|cpu| cpu.percent > 95.0);
+        let closed = matches!(self.setup.pace, Pace::InFlight(_));
+        // In an open loop a worker spins between two due times, so its time says nothing.
+        if closed && !tracker_busy && self.worker_percent.iter().any(|percent| *percent > 95.0) {
+            self.warnings.push(
+                "a load worker used all of its vCPU: this is the load tester's limit, not the \
+                 tracker's; give it more --workers and vCPUs"
+                    .into(),
+            );
+        }
+        if self.dropped_here > 0 {
+            self.warnings.push(format!(
+                "{} replies were dropped here for want of buffer space, and count as lost: lower \
+                 --in-flight, or: sysctl -w net.core.rmem_max=4194304",
+                self.dropped_here
+            ));
+        }
+        if self.not_sent > 0 {
+            self.warnings.push(format!(
+                "the kernel did not take {} requests: they count as lost",
+                self.not_sent
+            ));
+        }
+        if self.unsent > 0 {
+            self.warnings.push(format!(
+                "{} requests were due but never sent, as too many were under way: the tracker is \
+                 slower than --rate, or allow more with --in-flight",
+                self.unsent
+            ));
+        }
+    }
+}
+
+impl KindReport {
+    fn new(kind: Kind, tally: &OfKind) -> Self {
+        Self {
+            kind,
+            requests: tally.requests,
+            repeats: tally.repeats,
+            right: tally.right,
+            wrong: tally.wrong,
+            lost: tally.lost,
+            latency: Latency::of(&tally.latency),
+        }
+    }
+}
+
+impl Latency {
+    /// Of a histogram in nanoseconds.
+    pub fn of(histogram: &hdrhistogram::Histogram<u64>) -> Self {
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            mean: histogram.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+fn findings(tally: &Tally, wanted: impl Fn(Finding) -> bool) -> Vec<Findings> {
+    let of = |finding: Finding| {
+        let found = &tally.findings[finding as usize];
+        let (text, examples) = (finding.text().into(), found.examples.clone());
+        (found.count > 0).then_some(Findings { finding, text, count: found.count, examples })
+    };
+    Finding::ALL.into_iter().filter(|finding| wanted(*finding)).filter_map(of).collect()
+}
+
+/// `a / b`, and 0 where there is nothing to divide by: JSON has no NaN.
+fn ratio(a: f64, b: f64) -> f64 {
+    if b == 0.0 { 0.0 } else { a / b }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::check::Right;
+
+    pub(crate) fn example() -> Report {
+        let mut tally = Tally::default();
+        let right = Right { connection_id: None, peers: 12, peers_checked: 9, differs: None };
+        for n in 1..=1000 {
+            tally.right(Kind::Announce, n * 1000, &right);
+        }
+        tally.kinds[Kind::Announce as usize].requests = 1010;
+        tally.kinds[Kind::Announce as usize].lost = 10;
+        tally.kinds[Kind::Junk as usize].requests = 90;
+        tally.right_in_window = 1000;
+        tally.finding(Finding::OwnPeer, &[0xDE, 0xAD], || "announce".into());
+        tally.finding(Finding::ZeroInterval, &[0xBE, 0xEF], || "announce".into());
+        let profile = Profile::real();
+        let setup = Setup {
+            targets: vec!["127.0.0.1:6969".into()],
+            sources: [64, 0],
+            sockets: 64,
+            workers: 1,
+            pin: vec![1],
+            pace: Pace::Rate(1000.5),
+            burst: 32,
+            bursts: true,
+            warmup: 1.0,
+            timeout: 1.0,
+            seed: u64::MAX,
+            profile,
+            swarms: 1000,
+            peers: [1300, 0],
+            strictness: Strictness { strangers: false, sample: 8 },
+            strict: false,
+        };
+        let around = Surroundings {
+            started: 1_700_000_000,
+            seconds: 2.0,
+            tracker_cpu: Some(Cpu { user: 0.5, system: 1.0 }),
+            own_cpu: Some(Cpu { user: 0.25, system: 0.5 }),
+            worker_cpu: vec![Cpu { user: 0.25, system: 0.5 }],
+            dropped_here: 3,
+            warnings: vec!["a notice".into()],
+        };
+        Report::new(setup, &tally, around)
+    }
+
+    #[test]
+    fn json_round_trips() {
+        let report = example();
+        let back: Report = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(back, report);
+    }
+
+    #[test]
+    fn figures_follow_from_the_tally() {
+        let report = example();
+        assert_eq!((report.rate, report.sent_rate), (500.0, 550.0));
+        assert!((report.loss_percent - 10.0 / 10.1).abs() < 1e-9, "{}", report.loss_percent);
+        assert_eq!((report.peers_per_reply, report.peers_checked_percent), (12.0, 75.0));
+        let cpu = report.tracker_cpu.unwrap();
+        assert_eq!((cpu.percent, cpu.per_reply), (75.0, 1500.0));
+        assert!((report.latency.p50 - 500.0).abs() < 2.0 && report.latency.max >= 1000.0);
+        assert_eq!((report.wrong_replies(), report.right_replies()), (1, 1000));
+        assert_eq!(report.differs[0].finding, Finding::ZeroInterval);
+        assert_eq!(report.wrong[0].examples[0].reply, "dead");
+        assert!(report.warnings.iter().any(|warning| warning.contains("dropped here")));
+    }
+
+    #[test]
+    fn a_run_without_replies_has_figures_too() {
+        let around = Surroundings { seconds: 1.0, ..Surroundings::default() };
+        let report = Report::new(example().setup, &Tally::default(), around);
+        let back: Report = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(back.latency, Latency::default());
+        assert_eq!(back.rate, 0.0);
+    }
+}

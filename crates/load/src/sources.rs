@@ -1,0 +1,219 @@
+//! The addresses that requests come from, and the sockets on them.
+//!
+//! On Linux every address of 127/8 is the host's own, so a loopback tracker can be asked from as
+//! many as one likes. IPv6 has only ::1; further addresses are given by name.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use onrush_net::Return;
+use onrush_net::bind::{BindError, BoundSocket, Buffers, bind_client};
+use onrush_net::notice::Notice;
+use onrush_proto::Family;
+
+use crate::generator::Route;
+use crate::plan::population::Addresses;
+
+/// Source addresses at most: what 127.1.0.0/16 gives with 250 hosts in each /24.
+pub const MAX_SOURCES: u32 = 64_000;
+/// Sockets per worker and family at least, where there are fewer addresses: a tracker's kernel
+/// spreads clients over its workers by address and port.
+const LEAST_SOCKETS: u32 = 8;
+/// Receive buffer to ask for: the kernel clamps it, and what it drops is counted.
+const BUFFER: usize = 4 << 20;
+
+/// One address or a run of them, as the command line has it: `10.0.0.1` or `10.0.0.1-10.0.0.200`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    first: IpAddr,
+    count: u32,
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let parse =
+            |part: &str| part.parse::<IpAddr>().map_err(|_| format!("`{part}` is no IP address"));
+        let (first, last) = (parse(first)?, parse(last)?);
+        let distance = match (first, last) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => b.to_bits().checked_sub(a.to_bits()).map(u128::from),
+            (IpAddr::V6(a), IpAddr::V6(b)) => b.to_bits().checked_sub(a.to_bits()),
+            _ => return Err(format!("{first} and {last} are not of one family")),
+        };
+        match distance {
+            None => Err(format!("{last} lies before {first}")),
+            Some(n) if n < u128::from(MAX_SOURCES) => Ok(Self { first, count: n as u32 + 1 }),
+            Some(_) => Err(format!("more than {MAX_SOURCES} addresses")),
+        }
+    }
+}
+
+impl Range {
+    /// Its addresses.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        let first = self.first;
+        (0..self.count).map(move |n| match first {
+            IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() + n).into(),
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() + u128::from(n)).into(),
+        })
+    }
+}
+
+/// The addresses to ask from: those given; for a family without given ones `count` of 127/8 when
+/// its targets are on 127/8, else the one that routing picks, which `routed` tells.
+pub fn addresses(
+    targets: &[SocketAddr],
+    given: &[Range],
+    count: u32,
+    routed: impl Fn(SocketAddr) -> Option<IpAddr>,
+) -> Addresses {
+    let mut all: Vec<IpAddr> = given.iter().flat_map(Range::iter).collect();
+    for v6 in [false, true] {
+        let mut of_family = targets.iter().filter(|target| target.is_ipv6() == v6).peekable();
+        let any_given = given.iter().any(|range| range.first.is_ipv6() == v6);
+        if any_given || of_family.peek().is_none() {
+            continue;
+        }
+        let local = of_family.clone().all(|target| target.ip().is_loopback());
+        if local && !v6 && cfg!(target_os = "linux") {
+            all.extend((0..count.min(MAX_SOURCES)).map(loopback));
+        } else {
+            all.extend(of_family.filter_map(|target| routed(*target)));
+        }
+    }
+    all.retain(|ip| targets.iter().any(|target| target.is_ipv6() == ip.is_ipv6()));
+    Addresses::new(&all)
+}
+
+/// Source number `n` of 127/8.
+fn loopback(n: u32) -> IpAddr {
+    Ipv4Addr::new(127, 1, (n / 250) as u8, (1 + n % 250) as u8).into()
+}
+
+/// One worker's sockets, and where they lead.
+#[derive(Debug)]
+pub struct Sockets {
+    /// In the order that [`Return::socket`] counts.
+    pub sockets: Vec<BoundSocket>,
+    /// From each socket to each target of its family.
+    pub routes: Vec<Route>,
+    /// What the kernel did not grant.
+    pub notices: Vec<Notice>,
+}
+
+/// Binds one worker's sockets: one per address, and some more where there are few addresses.
+///
+/// # Errors
+/// For the first address that is not this host's, or when descriptors run out.
+pub fn open(addresses: &Addresses, targets: &[SocketAddr]) -> Result<Sockets, BindError> {
+    let mut opened = Sockets { sockets: Vec::new(), routes: Vec::new(), notices: Vec::new() };
+    for family in [Family::V4, Family::V6] {
+        let count = addresses.count(family);
+        if count == 0 {
+            continue;
+        }
+        for nth in 0..count.max(LEAST_SOCKETS) {
+            let address = nth % count;
+            let source = SocketAddr::new(addresses.get(family, address), 0);
+            let buffers = Buffers { receive: BUFFER, send: 0 };
+            let (socket, notices) = bind_client(source, buffers)?;
+            if opened.notices.is_empty() {
+                opened.notices = notices;
+            }
+            let number = opened.sockets.len() as u16;
+            opened.sockets.push(socket);
+            opened.routes.extend(routes(addresses, targets, family, address, number));
+        }
+    }
+    Ok(opened)
+}
+
+/// The ways from socket number `socket`, on address number `address`, to the targets.
+pub fn routes(
+    addresses: &Addresses,
+    targets: &[SocketAddr],
+    family: Family,
+    address: u32,
+    socket: u16,
+) -> impl Iterator<Item = Route> {
+    let per_target = addresses.count(Family::V4) + addresses.count(Family::V6);
+    let among_all = match family {
+        Family::V4 => address,
+        Family::V6 => addresses.count(Family::V4) + address,
+    };
+    let of_family = targets
+        .iter()
+        .enumerate()
+        .filter(move |(_, target)| target.is_ipv6() == (family == Family::V6));
+    of_family.map(move |(nth, &target)| Route {
+        to: Return::to(target, socket),
+        target,
+        family,
+        address,
+        id: nth as u32 * per_target + among_all,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none(_: SocketAddr) -> Option<IpAddr> {
+        None
+    }
+
+    #[test]
+    fn ranges_are_read() {
+        let range: Range = "10.0.0.254-10.0.1.1".parse().unwrap();
+        let found: Vec<_> = range.iter().map(|ip| ip.to_string()).collect();
+        assert_eq!(found, ["10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1"]);
+        let one: Range = "fd00::7".parse().unwrap();
+        assert_eq!(one.iter().collect::<Vec<_>>(), ["fd00::7".parse::<IpAddr>().unwrap()]);
+        for wrong in ["10.0.0.2-10.0.0.1", "10.0.0.1-fd00::1", "x", "10.0.0.0-10.9.0.0"] {
+            assert!(wrong.parse::<Range>().is_err(), "{wrong}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn loopback_targets_are_asked_from_many_addresses() {
+        let targets = ["127.0.0.1:6969".parse().unwrap(), "[::1]:6969".parse().unwrap()];
+        let routed = |target: SocketAddr| Some(target.ip());
+        let found = addresses(&targets, &[], 1000, routed);
+        assert_eq!((found.count(Family::V4), found.count(Family::V6)), (1000, 1));
+        assert!(found.get(Family::V4, 999).is_loopback());
+    }
+
+    #[test]
+    fn given_addresses_replace_the_others_of_their_family() {
+        let targets = ["127.0.0.1:6969".parse().unwrap()];
+        let given = ["10.1.0.1-10.1.0.9".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let found = addresses(&targets, &given, 1000, none);
+        assert_eq!((found.count(Family::V4), found.count(Family::V6)), (9, 0), "no v6 target");
+    }
+
+    #[test]
+    fn far_targets_are_asked_from_where_routing_says() {
+        let targets = ["192.0.2.1:6969".parse().unwrap()];
+        let found = addresses(&targets, &[], 1000, |_| Some("198.51.100.7".parse().unwrap()));
+        assert_eq!(found.count(Family::V4), 1);
+        assert_eq!(found.get(Family::V4, 0).to_string(), "198.51.100.7");
+    }
+
+    #[test]
+    fn every_target_and_address_has_an_id_of_its_own() {
+        let targets: Vec<SocketAddr> = ["127.0.0.1:1", "127.0.0.1:2", "[::1]:1", "[::1]:2"]
+            .map(|target| target.parse().unwrap())
+            .to_vec();
+        let addresses = Addresses::new(&["127.0.0.5".parse().unwrap(), "::1".parse().unwrap()]);
+        let mut ids = std::collections::BTreeMap::new();
+        for family in [Family::V4, Family::V6] {
+            for route in routes(&addresses, &targets, family, 0, 0) {
+                assert!(ids.insert(route.id, route.target).is_none());
+            }
+        }
+        assert_eq!(ids.len(), 4);
+    }
+}

@@ -1,0 +1,211 @@
+//! What a worker counts and measures.
+
+use hdrhistogram::Histogram;
+use onrush_net::Sent;
+
+use crate::check::{Finding, Right};
+use crate::generator::flight::Nanos;
+use crate::plan::Kind;
+
+/// Examples kept of each finding.
+const EXAMPLES: usize = 3;
+/// Bytes kept of an example.
+const EXAMPLE_BYTES: usize = 160;
+/// Latencies are told apart down to this many nanoseconds at the low end.
+const FINEST: u64 = 1_000;
+/// Longer latencies count as this long: a minute.
+const LONGEST: u64 = 60_000_000_000;
+
+/// One worker's counts over the measured window; those of several workers add up.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Per [`Kind`].
+    pub kinds: [OfKind; 5],
+    /// Replies per [`Finding`].
+    pub findings: [Found; 21],
+    /// Replies that came after their request had been given up.
+    pub late: u64,
+    /// Right replies that arrived within the measured window, whenever their request was sent.
+    pub right_in_window: u64,
+    /// All replies that arrived within the measured window.
+    pub replies_in_window: u64,
+    /// Their bytes.
+    pub bytes_in_window: u64,
+    /// Peers listed in right announce replies.
+    pub peers: u64,
+    /// Of these, looked at.
+    pub peers_checked: u64,
+    /// What the kernel made of the requests.
+    pub sent: Sent,
+    /// Times that the worker went to sleep.
+    pub waits: u64,
+    /// Receive calls that brought something.
+    pub batches: u64,
+    /// Open loop: requests that were due within the window and not sent, as too many were under
+    /// way.
+    pub unsent: u64,
+}
+
+/// Counts of one kind of request.
+#[derive(Clone, Debug)]
+pub struct OfKind {
+    /// Sent within the window.
+    pub requests: u64,
+    /// Of these, repeats of lost ones.
+    pub repeats: u64,
+    /// Right replies to these.
+    pub right: u64,
+    /// Wrong replies to these.
+    pub wrong: u64,
+    /// Of these, given up.
+    pub lost: u64,
+    /// Nanoseconds from sending (open loop: from when it should have been sent) to the reply.
+    pub latency: Histogram<u64>,
+}
+
+/// One sort of finding.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Replies.
+    pub count: u64,
+    /// The first of them.
+    pub examples: Vec<Example>,
+}
+
+/// A reply with a finding, in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Example {
+    /// What was asked.
+    pub asked: String,
+    /// The reply.
+    pub reply: String,
+    /// Its length, which may be more than `reply` shows.
+    pub len: usize,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            kinds: std::array::from_fn(|_| OfKind {
+                requests: 0,
+                repeats: 0,
+                right: 0,
+                wrong: 0,
+                lost: 0,
+                latency: histogram(),
+            }),
+            findings: std::array::from_fn(|_| Found::default()),
+            late: 0,
+            right_in_window: 0,
+            replies_in_window: 0,
+            bytes_in_window: 0,
+            peers: 0,
+            peers_checked: 0,
+            sent: Sent::default(),
+            waits: 0,
+            batches: 0,
+            unsent: 0,
+        }
+    }
+}
+
+/// An empty histogram of latencies in nanoseconds: three digits, up to a minute.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(FINEST, LONGEST, 3).expect("these bounds are valid")
+}
+
+impl Tally {
+    /// Counts a right reply.
+    #[inline]
+    pub fn right(&mut self, kind: Kind, latency: Nanos, right: &Right) {
+        let of_kind = &mut self.kinds[kind as usize];
+        of_kind.right += 1;
+        of_kind.latency.saturating_record(latency);
+        self.peers += u64::from(right.peers);
+        self.peers_checked += u64::from(right.peers_checked);
+    }
+
+    /// Counts a finding. `asked` is only called for the first few.
+    #[cold]
+    pub fn finding(&mut self, finding: Finding, reply: &[u8], asked: impl FnOnce() -> String) {
+        let found = &mut self.findings[finding as usize];
+        found.count += 1;
+        if found.examples.len() < EXAMPLES {
+            let shown = &reply[..reply.len().min(EXAMPLE_BYTES)];
+            let reply_hex = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            found.examples.push(Example { asked: asked(), reply: reply_hex, len: reply.len() });
+        }
+    }
+
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
+            mine.requests += theirs.requests;
+            mine.repeats += theirs.repeats;
+            mine.right += theirs.right;
+            mine.wrong += theirs.wrong;
+            mine.lost += theirs.lost;
+            mine.latency.add(&theirs.latency).expect("all histograms have the same bounds");
+        }
+        for (mine, theirs) in self.findings.iter_mut().zip(&other.findings) {
+            mine.count += theirs.count;
+            let room = EXAMPLES - mine.examples.len().min(EXAMPLES);
+            mine.examples.extend(theirs.examples.iter().take(room).cloned());
+        }
+        self.late += other.late;
+        self.right_in_window += other.right_in_window;
+        self.replies_in_window += other.replies_in_window;
+        self.bytes_in_window += other.bytes_in_window;
+        self.peers += other.peers;
+        self.peers_checked += other.peers_checked;
+        self.sent += other.sent;
+        self.waits += other.waits;
+        self.batches += other.batches;
+        self.unsent += other.unsent;
+    }
+
+    /// Replies with findings that count as wrong; with `strict` those that BEP 15 leaves open
+    /// count as well.
+    pub fn wrong(&self, strict: bool) -> u64 {
+        let counted = |finding: &&Finding| strict || !finding.is_open();
+        Finding::ALL.iter().filter(counted).map(|f| self.findings[*f as usize].count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tallies_add_up() {
+        let right = Right { connection_id: None, peers: 5, peers_checked: 3, differs: None };
+        let mut one = Tally::default();
+        one.right(Kind::Announce, 2_000_000, &right);
+        one.finding(Finding::Layout, &[1, 2], || "one".into());
+        let mut two = Tally::default();
+        two.right(Kind::Announce, 4_000_000, &right);
+        for _ in 0..5 {
+            two.finding(Finding::Layout, &[0xAB; 300], || "two".into());
+        }
+        two.finding(Finding::ZeroInterval, &[], || "two".into());
+        one.add(&two);
+        let announces = &one.kinds[Kind::Announce as usize];
+        assert_eq!((announces.right, announces.latency.len()), (2, 2));
+        assert_eq!((one.peers, one.peers_checked), (10, 6));
+        assert_eq!((one.wrong(false), one.wrong(true)), (6, 7));
+        let found = &one.findings[Finding::Layout as usize];
+        assert_eq!(found.examples.len(), 3);
+        assert_eq!((found.examples[0].reply.as_str(), found.examples[1].len), ("0102", 300));
+        assert_eq!(found.examples[1].reply.len(), 2 * EXAMPLE_BYTES);
+    }
+
+    #[test]
+    fn findings_are_counted_at_their_own_place() {
+        for (n, finding) in Finding::ALL.into_iter().enumerate() {
+            assert_eq!(finding as usize, n);
+        }
+        for (n, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, n);
+        }
+    }
+}
