@@ -1,0 +1,258 @@
+//! What is the mio backend's own: turns of its sockets, grouping by UDP_SEGMENT and what happens
+//! where the kernel refuses it, full send buffers, clamped receive buffers.
+//!
+//! Some of this cannot be had on the loopback device as it is. These tests run in a network
+//! namespace of their own, where this user is root: they start this very program again by
+//! `unshare`, which every Linux system has (util-linux), and configure it by `ip` (iproute2).
+#![cfg(target_os = "linux")]
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use onrush_net::bind::{Address, Buffers, Group, Options, bind_client, bind_group};
+use onrush_net::mio::{self, Backend};
+use onrush_net::{Notice, Reply, Return, Socket};
+
+/// Set in the second run.
+const INSIDE: &str = "ONRUSH_TEST_INSIDE_NAMESPACE";
+
+/// Runs `test` in a namespace: this process starts itself again with only the test of this name.
+fn in_a_namespace(name: &str, test: fn()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return test();
+    }
+    let this = std::env::current_exe().unwrap();
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--net"])
+        .arg(this)
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("`unshare` of util-linux is needed");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");
+}
+
+/// Runs `ip` of iproute2.
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status();
+    assert!(status.expect("`ip` of iproute2 is needed").success(), "ip {arguments}");
+}
+
+fn group(addresses: &[&str], buffers: Buffers) -> Group {
+    let addresses: Vec<_> = addresses
+        .iter()
+        .map(|address| Address { address: address.parse().unwrap(), optional: false })
+        .collect();
+    bind_group(&addresses, &Options { workers: 1, buffers, probe: true }).unwrap()
+}
+
+fn backend(addresses: &[&str], buffers: Buffers, batch: usize) -> (Backend, Vec<SocketAddr>) {
+    let mut group = group(addresses, buffers);
+    let options = mio::Options { batch, ..mio::Options::default() };
+    (Backend::new(group.workers.remove(0), options).unwrap(), group.addresses)
+}
+
+fn client(at: &str) -> (Backend, SocketAddr) {
+    let (socket, _) =
+        bind_client(at.parse().unwrap(), Buffers { receive: 1 << 20, send: 0 }).unwrap();
+    let address = socket.address();
+    (Backend::new(vec![socket], mio::Options::default()).unwrap(), address)
+}
+
+/// The payloads at a socket, which loopback has delivered by now.
+fn drain(socket: &mut Backend) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let batch = socket.receive(1024).unwrap();
+        if batch.is_empty() {
+            return all;
+        }
+        all.extend(batch.iter().map(|(bytes, _)| bytes.to_vec()));
+    }
+}
+
+#[test]
+fn a_busy_socket_does_not_keep_another_waiting() {
+    let (mut server, there) =
+        backend(&["127.0.0.1:0", "[::1]:0"], Buffers { receive: 1 << 20, send: 0 }, 4);
+    let (mut v4, _) = client("127.0.0.1:0");
+    let (mut v6, _) = client("[::1]:0");
+    let (to_v4, to_v6) = (Return::to(there[0], 0), Return::to(there[1], 0));
+    let mut seen = [0; 2];
+    v4.send((0..20).map(|_| Reply { bytes: b"busy", to: &to_v4 }));
+    server.wait(Duration::ZERO).unwrap();
+    for round in 0..6 {
+        if round == 2 {
+            // It becomes readable while the other one still is.
+            v6.send([Reply { bytes: b"rare", to: &to_v6 }].into_iter());
+        }
+        server.wait(Duration::from_secs(20)).unwrap();
+        for (_, slot) in server.receive(4).unwrap().iter() {
+            seen[usize::from(slot.reply_to.socket())] += 1;
+        }
+        if round == 3 {
+            assert_eq!(seen[1], 1, "its turn is within two rounds: {seen:?}");
+        }
+    }
+    assert_eq!(seen, [20, 1]);
+}
+
+#[test]
+fn replies_to_one_client_are_one_message_to_many_are_not() {
+    let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
+    let mut clients: Vec<_> = (0..4).map(|_| client("127.0.0.1:0")).collect();
+    let tokens: Vec<_> = clients.iter().map(|(_, here)| Return::to(*here, 0)).collect();
+    // One reply each: nothing to group.
+    server.send(tokens.iter().map(|to| Reply { bytes: b"alone", to }));
+    assert_eq!(server.segmentation(), mio::Segmentation::default());
+    // Taking turns: four groups of eight, in one call.
+    let sent = server.send((0..32).map(|n| Reply { bytes: b"grouped", to: &tokens[n % 4] }));
+    assert_eq!((sent.datagrams, sent.calls), (32, 1));
+    let count = server.segmentation();
+    assert_eq!((count.groups, count.datagrams, count.refused), (4, 32, 0));
+    // Sizes 10, 10, 4 | 10, 4 | 12: a shorter one ends a group, a longer one begins another.
+    let sizes = [10, 10, 4, 10, 4, 12];
+    server.send(sizes.iter().map(|&len| Reply { bytes: &[3; 12][..len], to: &tokens[0] }));
+    let count = server.segmentation();
+    assert_eq!((count.groups, count.datagrams), (6, 37));
+    let sizes: Vec<_> = drain(&mut clients[0].0).iter().map(Vec::len).collect();
+    assert_eq!(sizes, [5, 7, 7, 7, 7, 7, 7, 7, 7, 10, 10, 4, 10, 4, 12]);
+    for (client, _) in &mut clients[1..] {
+        assert_eq!(drain(client).len(), 9);
+    }
+}
+
+#[test]
+fn switched_off_nothing_is_grouped() {
+    let mut group = group(&["127.0.0.1:0"], Buffers::default());
+    let options = mio::Options { segmentation: false, ..mio::Options::default() };
+    let mut server = Backend::new(group.workers.remove(0), options).unwrap();
+    let (mut client, here) = client("127.0.0.1:0");
+    let to = Return::to(here, 0);
+    server.send((0..10).map(|_| Reply { bytes: b"x", to: &to }));
+    assert_eq!(server.segmentation(), mio::Segmentation::default());
+    assert_eq!(drain(&mut client).len(), 10);
+}
+
+#[test]
+fn a_panic_in_the_callers_iterator_leaves_a_working_backend() {
+    let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
+    let (mut client, here) = client("127.0.0.1:0");
+    let to = Return::to(here, 0);
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        server.send((0..5).map(|n| {
+            assert!(n < 3, "broken on purpose");
+            Reply { bytes: b"before", to: &to }
+        }))
+    }));
+    assert!(broken.is_err());
+    let sent = server.send((0..5).map(|_| Reply { bytes: b"after", to: &to }));
+    assert_eq!(sent.datagrams, 5);
+    assert_eq!(drain(&mut client), vec![b"after".to_vec(); 5]);
+}
+
+#[test]
+fn where_segments_are_refused_datagrams_go_one_by_one() {
+    in_a_namespace("where_segments_are_refused_datagrams_go_one_by_one", || {
+        // Segments may not exceed the MTU, datagrams may (they become fragments).
+        ip("link set lo mtu 1280 up");
+        let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
+        let (mut client, here) = client("127.0.0.1:0");
+        let to = Return::to(here, 0);
+        let large = [5u8; 1400];
+        for round in 1..=10u64 {
+            let sent = server.send((0..3).map(|_| Reply { bytes: &large, to: &to }));
+            assert_eq!((sent.datagrams, sent.bytes, sent.failed), (3, 4200, 0));
+            assert_eq!(drain(&mut client), vec![large.to_vec(); 3]);
+            // It is not tried for ever.
+            let count = server.segmentation();
+            assert_eq!((count.refused, count.off), (round.min(4), u64::from(round >= 4)));
+        }
+        assert_eq!(server.segmentation().groups, 0);
+    });
+}
+
+#[test]
+fn a_refusal_now_and_then_does_not_switch_grouping_off() {
+    in_a_namespace("a_refusal_now_and_then_does_not_switch_grouping_off", || {
+        ip("link set lo mtu 1280 up");
+        let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
+        let (mut client, here) = client("127.0.0.1:0");
+        let to = Return::to(here, 0);
+        for _ in 0..10 {
+            server.send((0..2).map(|_| Reply { bytes: &[5; 1400], to: &to }));
+            server.send((0..2).map(|_| Reply { bytes: &[5; 100], to: &to }));
+            assert_eq!(drain(&mut client).len(), 4);
+        }
+        let count = server.segmentation();
+        assert_eq!((count.refused, count.groups, count.off), (10, 10, 0));
+    });
+}
+
+#[test]
+fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
+    in_a_namespace("a_full_send_buffer_drops_and_counts_and_does_not_block", || {
+        // Nobody answers for the peer's address on the wire: datagrams wait for it, and fill the
+        // socket's buffer.
+        ip("link add here type veth peer name there");
+        ip("addr add 10.9.9.1/24 dev here");
+        ip("link set here up");
+        ip("link set there up");
+        ip("link set lo up");
+        let buffers = Buffers { receive: 0, send: 20_000 };
+        let (mut server, _) = backend(&["0.0.0.0:0"], buffers, 64);
+        let silent = Return::to("10.9.9.2:9".parse().unwrap(), 0);
+        let silent_too = Return::to("10.9.9.3:9".parse().unwrap(), 0);
+        let replies = (0..200).map(|n| Reply {
+            bytes: &[1; 500],
+            to: if n % 2 == 0 { &silent } else { &silent_too },
+        });
+        let start = std::time::Instant::now();
+        let sent = server.send(replies);
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        assert!(sent.datagrams > 5 && sent.blocked > 100, "{sent:?}");
+        assert_eq!(sent.datagrams + sent.blocked + sent.failed, 200, "{sent:?}");
+        assert_eq!(sent.failed, 0, "{sent:?}");
+    });
+}
+
+#[test]
+fn a_clamped_buffer_is_told_with_the_remedy() {
+    in_a_namespace("a_clamped_buffer_is_told_with_the_remedy", || {
+        // Root only of its own namespace may not go past the limit.
+        ip("link set lo up");
+        let asked = 1 << 28;
+        let group = group(&["127.0.0.1:0"], Buffers { receive: asked, send: 0 });
+        match &group.notices[..] {
+            [notice @ Notice::BufferClamped { asked: told, given, .. }] => {
+                assert_eq!(*told, asked);
+                let buffers = group.workers[0][0].buffers().unwrap();
+                assert_eq!(buffers.receive, 2 * given);
+                let remedy = format!("sysctl -w net.core.rmem_max={asked}");
+                assert!(notice.to_string().contains(&remedy), "{notice}");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn a_host_without_ipv6_is_served_over_ipv4() {
+    in_a_namespace("a_host_without_ipv6_is_served_over_ipv4", || {
+        // With its device down the namespace has no ::1.
+        let wanted = ["[::1]:0", "0.0.0.0:0"]
+            .map(|address| Address { address: address.parse().unwrap(), optional: true });
+        let buffers = Buffers::default();
+        let group = bind_group(&wanted, &Options { workers: 1, buffers, probe: true }).unwrap();
+        assert_eq!(group.addresses.len(), 1);
+        match &group.notices[..] {
+            [notice @ Notice::AddressUnavailable { .. }] => {
+                assert!(notice.to_string().contains("IPv6"), "{notice}");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
