@@ -2,8 +2,8 @@
 
     peer_libtorrent.py ADDRESS PORT TORRENT DIRECTORY
 
-Commands: `reannounce`, `scrape`, `stop` (announces the stop, then ends); the end of the input
-stops too. States and tracker events are printed a line each. DHT, LSD, UPnP and NAT-PMP are off.
+Commands: `reannounce`, `scrape`, `skip` (wants no piece any more: a partial seed, BEP 21), `stop`
+(announces the stop, then ends); the end of the input stops too. States and tracker events are printed a line each. DHT, LSD, UPnP and NAT-PMP are off.
 """
 
 import select
@@ -31,8 +31,10 @@ def main():
             "allow_multiple_connections_per_ip": True,
         }
     )
-    info = libtorrent.torrent_info(torrent)
-    handle = session.add_torrent({"ti": info, "save_path": directory})
+    parameters = libtorrent.add_torrent_params()
+    parameters.ti = info = libtorrent.torrent_info(torrent)
+    parameters.save_path = directory
+    handle = session.add_torrent(parameters)
     handle.resume()
     print("libtorrent", libtorrent.__version__, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(stop(session, handle)))
@@ -44,6 +46,8 @@ def main():
                 handle.force_reannounce(0, -1, libtorrent.reannounce_flags_t.ignore_min_interval)
             elif command == "scrape":
                 handle.scrape_tracker(-1)
+            elif command == "skip":
+                handle.prioritize_pieces([0] * info.num_pieces())
             else:
                 return stop(session, handle)
         report(session)

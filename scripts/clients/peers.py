@@ -35,21 +35,25 @@ class Libtorrent:
     def scrape(self):
         self.process.write("scrape")
 
+    def skip(self):
+        """Wants nothing more: a partial seed."""
+        self.process.write("skip")
+
     def stop(self):
         return self.process.stop()
 
 
 class Transmission:
-    """transmission-daemon with a configuration of its own; the torrent lies in its watched directory."""
+    """transmission-daemon with a configuration of its own; torrents lie in its watched directory."""
 
     name = "transmission"
 
-    def __init__(self, host, torrent, directory, log):
-        self._host = host
+    def __init__(self, host, torrent, directory, log, also=()):
         home = directory.parent / f"{directory.name}.transmission"
         watched = home / "watched"
         watched.mkdir(parents=True)
-        (watched / torrent.path.name).write_bytes(torrent.path.read_bytes())
+        for each in (torrent, *also):
+            (watched / each.path.name).write_bytes(each.path.read_bytes())
         settings = {
             "dht-enabled": False,
             "lpd-enabled": False,
@@ -74,9 +78,6 @@ class Transmission:
     @staticmethod
     def version():
         return _output(["transmission-daemon", "--version"]).split()[1]
-
-    def reannounce(self):
-        _output(self._host.command("transmission-remote", "127.0.0.1:9091", "-t", "all", "--reannounce"))
 
     def stop(self):
         return self.process.stop()

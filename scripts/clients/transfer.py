@@ -55,6 +55,14 @@ def parse_arguments():
 
 
 def transfers(path, clients, arguments):
+    try:
+        return recorded_attempts(path, clients, arguments)
+    except Failure as failure:
+        print(f"FAILED  {failure}\n0 passed, 1 failed", flush=True)
+        return 1
+
+
+def recorded_attempts(path, clients, arguments):
     directory = SCRATCH / "transfer"
     directory.mkdir()
     network = Network()
@@ -247,6 +255,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except Failure as failure:
-        print(f"transfer: {failure}", file=sys.stderr)
-        print("0 passed, 1 failed")
+        print(f"FAILED  {failure}\n0 passed, 1 failed")
         sys.exit(1)

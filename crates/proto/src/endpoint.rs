@@ -21,6 +21,12 @@ pub enum Family {
 }
 
 impl Family {
+    /// The family that an address is spoken to in; an IPv4-mapped one is IPv4.
+    #[inline]
+    pub fn of(ip: IpAddr) -> Self {
+        if ip.to_canonical().is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
     /// Bytes that one peer takes in an announce response.
     pub const fn peer_len(self) -> usize {
         match self {
