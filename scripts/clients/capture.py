@@ -2,7 +2,7 @@
 
 Each client joins a swarm on a small recording tracker, downloads a file, announces again and
 leaves, with and without a path in the tracker's URL, over IPv4 and, where it can, IPv6. One
-datagram of each kind goes into crates/proto/tests/packets/CLIENT.toml: its bytes, and its fields as
+datagram of each kind goes into a file per client in crates/proto/tests/packets: its bytes, and its fields as
 this script reads them, which is another reader than the one under test.
 
 Run it when a client's new version should be covered; the files are kept in git.
