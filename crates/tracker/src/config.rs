@@ -37,6 +37,7 @@ pub use print::print_config;
 pub use problem::{Problem, Problems};
 pub use value::{AccessMode, Level, Pin, Shape, Words};
 
+pub(crate) use problem::Findings;
 use source::Source;
 
 /// Bytes of a configuration file at most. A list of 100,000 info hashes takes about 5 MB.
@@ -47,7 +48,7 @@ pub const MAX_FILE_LEN: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) source: Source,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) findings: Findings,
     pub(crate) written: Written,
 }
 
@@ -90,7 +91,7 @@ impl Default for Config {
     fn default() -> Self {
         let mut written = Written::default();
         read::defaults(&mut written);
-        Self { source: Source::new("", ""), problems: Vec::new(), written }
+        Self { source: Source::new("", ""), findings: Findings::default(), written }
     }
 }
 

@@ -4,8 +4,11 @@ use std::fmt;
 
 use super::source::Place;
 
-/// Problems that are printed at most; of a list file gone wrong, the first few are enough.
+/// Problems that are printed at most; of a list gone wrong, the first few are enough.
 const SHOWN: usize = 40;
+
+/// Problems that are kept at most; the rest is counted.
+const KEPT: usize = 200;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,43 +100,65 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Problems as they are found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    kept: Vec<Problem>,
+    total: usize,
+}
+
+impl Findings {
+    /// Adds a problem; it is made only when there is room for it.
+    pub(crate) fn add(&mut self, problem: impl FnOnce() -> Problem) {
+        self.total += 1;
+        if self.kept.len() < KEPT {
+            self.kept.push(problem());
+        }
+    }
+
+    /// The problems in order, if there are any.
+    pub(crate) fn into_problems(mut self) -> Option<Problems> {
+        self.kept.sort_by_key(Problem::order);
+        (self.total > 0).then_some(Problems { kept: self.kept, total: self.total })
+    }
+}
+
 /// Everything that is wrong, in the order of the file. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems {
+    kept: Vec<Problem>,
+    total: usize,
+}
 
 impl Problems {
     /// One problem alone.
     pub(crate) fn one(problem: Problem) -> Self {
-        Self(vec![problem])
+        Self { kept: vec![problem], total: 1 }
     }
 
-    /// The problems in order, if there are any.
-    pub(crate) fn of(mut problems: Vec<Problem>) -> Option<Self> {
-        problems.sort_by_key(Problem::order);
-        (!problems.is_empty()).then_some(Self(problems))
-    }
-
-    /// Each problem, in the order of the file; those about flags come last.
+    /// Each problem, in the order of the file; those about flags come last. Of very many, the
+    /// first that were found.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        self.0.iter()
+        self.kept.iter()
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> usize {
+        self.total
     }
 }
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for problem in self.0.iter().take(SHOWN) {
+        for problem in self.kept.iter().take(SHOWN) {
             writeln!(f, "{problem}")?;
         }
-        match self.0.len() {
-            1 => writeln!(f, "1 problem in the configuration; nothing was started."),
-            n if n <= SHOWN => {
-                writeln!(f, "{n} problems in the configuration; nothing was started.")
-            }
-            n => writeln!(
-                f,
-                "{n} problems in the configuration, the first {SHOWN} are shown; nothing was started."
-            ),
+        let problems = if self.total == 1 { "problem" } else { "problems" };
+        write!(f, "{} {problems} in the configuration", self.total)?;
+        if self.total > SHOWN {
+            write!(f, ", {SHOWN} of them are shown")?;
         }
+        writeln!(f, "; nothing was started.")
     }
 }
 

@@ -40,16 +40,20 @@ impl Reading<'_> {
     /// What the parser says, one problem a line. The keys are not looked at: what the parser made
     /// of the rest may have nothing to do with what was meant.
     fn syntax(&mut self, errors: &[Error]) {
-        let end = self.config.source.text().len();
-        let mut lines = Vec::new();
+        let source = &self.config.source;
+        let end = source.text().len();
+        let mut last_line = 0;
         for error in errors {
-            let place = self.config.source.place(error.span().unwrap_or(end..end));
-            if !lines.contains(&place.line) {
-                lines.push(place.line);
-                let help = "this is no TOML yet (https://toml.io); keys are checked once it is";
-                let what = format!("syntax: {}", error.message());
-                self.config.problems.push(Problem::at(place, "", what, Some(help.to_owned())));
+            let span = error.span().unwrap_or(end..end);
+            let line = source.line_of(span.start);
+            if line == last_line {
+                continue;
             }
+            last_line = line;
+            self.config.findings.add(|| {
+                let what = format!("syntax: {}", error.message());
+                Problem::at(source.place(span), "", what, Some(syntax_help(source.line(line))))
+            });
         }
     }
 
@@ -135,8 +139,20 @@ impl Reading<'_> {
         what: String,
         help: Option<String>,
     ) {
-        let place = self.config.source.place(span);
-        self.config.problems.push(Problem::at(place, path, what, help));
+        let source = &self.config.source;
+        self.config.findings.add(|| Problem::at(source.place(span), path, what, help));
+    }
+}
+
+/// What may be meant by a line that is no TOML.
+fn syntax_help(line: &str) -> String {
+    let value = line.split_once('=').filter(|(key, _)| !key.contains(['#', '"', '\'', '[']));
+    match value.map(|(key, value)| (key.trim(), value.trim())) {
+        Some((key, "")) => format!("a value is missing: `{} = ...`", shown_path("", key)),
+        Some((_, value)) if value.starts_with(char::is_alphabetic) => {
+            "texts stand in quotes, like \"info\"; true and false do not".to_owned()
+        }
+        _ => "this is no TOML yet (https://toml.io); keys are checked once it is".to_owned(),
     }
 }
 

@@ -11,13 +11,16 @@ const SHOWN: usize = 100;
 pub(crate) struct Source {
     name: String,
     text: String,
+    /// Where each line begins.
+    lines: Vec<usize>,
 }
 
 impl Source {
     /// A byte order mark is dropped, as it belongs to no line.
     pub(crate) fn new(name: &str, text: &str) -> Self {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { name: name.to_owned(), text: text.to_owned() }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let lines = [0].into_iter().chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self { name: name.to_owned(), text, lines }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -33,17 +36,27 @@ impl Source {
     pub(crate) fn place(&self, span: Range<usize>) -> Place {
         let start = self.boundary(span.start);
         let end = self.boundary(span.end.max(start));
-        let before = &self.text[..start];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let line = self.text[line_start..].split('\n').next().unwrap_or_default();
+        let line = self.line_of(start);
+        let line_start = self.lines[line - 1];
         let column = self.text[line_start..start].chars().count();
         let marked = self.text[start..end].split('\n').next().unwrap_or_default().chars().count();
         Place {
             file: self.name.clone(),
-            line: before.matches('\n').count() + 1,
+            line,
             column: column + 1,
-            excerpt: Excerpt::new(line.trim_end_matches('\r'), column, marked.max(1)),
+            excerpt: Excerpt::new(self.line(line), column, marked.max(1)),
         }
+    }
+
+    /// The number of the line that a byte is in, counted from 1.
+    pub(crate) fn line_of(&self, at: usize) -> usize {
+        self.lines.partition_point(|line| *line <= at)
+    }
+
+    /// A line by its number, counted from 1, without its end.
+    pub(crate) fn line(&self, number: usize) -> &str {
+        let line = self.text[self.lines[number - 1]..].split('\n').next().unwrap_or_default();
+        line.trim_end_matches('\r')
     }
 
     fn boundary(&self, at: usize) -> usize {

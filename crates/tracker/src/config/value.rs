@@ -179,8 +179,7 @@ macro_rules! integers {
     ($($type:ty)*) => {$(
         impl Value for $type {
             fn expects(key: &Key) -> String {
-                let unit = if key.unit.is_empty() { "" } else { ", in " };
-                format!("an integer {}{unit}{}", span_of(&key.range), key.unit)
+                format!("an integer {} ({})", span_of(&key.range), key.unit)
             }
 
             fn read(key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Self, Vec<Wrong>> {
@@ -360,7 +359,7 @@ fn integer<T: TryFrom<u64>>(
             Err(wrong.help("write the number without quotes"))
         }
         DeValue::String(_) => {
-            Err(wrong.help("write a plain number; units are fixed and part of the key's meaning"))
+            Err(wrong.help("write a plain number; its unit is part of the key's meaning"))
         }
         _ => Err(wrong),
     }

@@ -11,7 +11,9 @@ use super::{
 };
 use crate::args::Args;
 use crate::config::keys::MAX_WORKERS;
-use crate::config::{AccessMode, Config, Field, Origin, Pin, Problem, Problems, Shape, Written};
+use crate::config::{
+    AccessMode, Config, Field, Findings, Origin, Pin, Problem, Problems, Shape, Written,
+};
 
 /// Memory that a peer takes at most, on average: one alone in its swarm, with its share of the
 /// tables. Provisional, until measured (the limits of `limits.peers` and its text follow it).
@@ -35,10 +37,10 @@ impl Settings {
         host: &Host,
     ) -> Result<(Self, Vec<Notice>), Problems> {
         let notices = args.overlay(&mut config);
-        let problems = std::mem::take(&mut config.problems);
-        let mut resolution = Resolution { config: &config, host, problems, notices };
+        let findings = std::mem::take(&mut config.findings);
+        let mut resolution = Resolution { config: &config, host, findings, notices };
         let settings = resolution.settings();
-        match Problems::of(resolution.problems) {
+        match resolution.findings.into_problems() {
             Some(problems) => Err(problems),
             None => Ok((settings, resolution.notices)),
         }
@@ -48,7 +50,7 @@ impl Settings {
 struct Resolution<'a> {
     config: &'a Config,
     host: &'a Host,
-    problems: Vec<Problem>,
+    findings: Findings,
     notices: Vec<Notice>,
 }
 
@@ -180,7 +182,10 @@ impl<'a> Resolution<'a> {
             Some(total) => {
                 format!("found {given} of {total} workers, which leaves no {other} workers")
             }
-            None => format!("{given} {kind} workers are given, but no {other} workers"),
+            None => format!(
+                "found {}, but no {other} workers",
+                counted(given, &format!("{kind} worker"))
+            ),
         };
         let help = format!("give `{other}` too, or a `total` that leaves some");
         self.problem(&field.origin, &format!("workers.{kind}"), what, Some(help));
@@ -196,22 +201,26 @@ impl<'a> Resolution<'a> {
         let usable = self.host.vcpus.as_slice();
         if workers > self.host.vcpu_count() {
             self.notices.push(Notice::new(format!(
-                "{workers} workers share {} vCPUs; one worker for each vCPU is best",
-                self.host.vcpu_count()
+                "{workers} workers share {}; one worker for each vCPU is best",
+                counted(self.host.vcpu_count(), "vCPU")
             )));
         }
         match &field.value {
             Pin::Off => None,
             Pin::List(vcpus) => self.pin_to(vcpus, workers),
             Pin::On if workers > usable.len() => {
-                let what = format!("{workers} workers cannot be pinned to {} vCPUs", usable.len());
+                let what = format!(
+                    "{} cannot be pinned to {}",
+                    counted(workers, "worker"),
+                    counted(usable.len(), "vCPU")
+                );
                 let help = "take fewer workers, or leave pinning to \"auto\"".to_owned();
                 self.problem(&field.origin, "workers.pin", what, Some(help));
                 None
             }
             // Under a quota other processes have the same first vCPUs: pinned there, all would
             // queue for them while the rest of the host is idle.
-            Pin::Auto if workers > usable.len() || self.host.cpu_quota.is_some() => None,
+            Pin::Auto if workers > usable.len() || self.host.vcpu_count() < usable.len() => None,
             Pin::Auto | Pin::On => Some(usable[..workers].to_vec()),
         }
     }
@@ -221,7 +230,11 @@ impl<'a> Resolution<'a> {
         let origin = &self.written().pin.origin;
         let usable = &self.host.vcpus;
         if vcpus.len() < workers {
-            let what = format!("found {} vCPUs for {workers} workers", vcpus.len());
+            let what = format!(
+                "found {} for {}",
+                counted(vcpus.len(), "vCPU"),
+                counted(workers, "worker")
+            );
             let help = "name one for each worker, those of socket workers first".to_owned();
             self.problem(origin, "workers.pin", what, Some(help));
         }
@@ -314,7 +327,7 @@ impl<'a> Resolution<'a> {
         let most = peers.saturating_mul(BYTES_PER_PEER);
         if let Some(memory) = self.host.memory.filter(|memory| *memory < most) {
             self.notices.push(Notice::new(format!(
-                "limits.peers = {peers} may take {}, but there are {}",
+                "limits.peers = {peers} may take {}, but this host has {}",
                 bytes(most),
                 bytes(memory)
             )));
@@ -396,14 +409,19 @@ impl<'a> Resolution<'a> {
     }
 
     fn problem(&mut self, origin: &Origin, key: &str, what: String, help: Option<String>) {
-        self.problems.push(match origin {
-            Origin::File(span) => {
-                Problem::at(self.config.source.place(span.clone()), key, what, help)
-            }
+        let source = &self.config.source;
+        self.findings.add(|| match origin {
+            Origin::File(span) => Problem::at(source.place(span.clone()), key, what, help),
             Origin::Flag(flag) => Problem::at_flag(flag, key, what, help),
             Origin::Default | Origin::Broken => Problem::on_host(key, what, help),
         });
     }
+}
+
+/// A number of things: `1 vCPU`, `2 vCPUs`.
+fn counted(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }
 
 /// Whether two sockets would be bound to the same place. The flow label of IPv6 has no part in
