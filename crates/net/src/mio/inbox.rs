@@ -99,11 +99,13 @@ impl Inbox {
     fn accept(&mut self, count: usize, socket: u16, tells_local: bool) {
         let places = self.used..self.used + count;
         self.used = places.end;
-        for place in places {
-            let arrived = self.inbound.read(place, tells_local);
+        let mut slots = self.slots[self.filled..].iter_mut();
+        let mut filled = self.filled;
+        self.inbound.read(places, tells_local, |place, arrived| {
             // UDP sockets of the two families have no other names.
-            let Some(source) = name::decode(arrived.name, arrived.name_len) else { continue };
-            let slot = &mut self.slots[self.filled];
+            let Some(source) = name::decode(arrived.name, arrived.name_len) else { return };
+            // There are as many slots as places.
+            let Some(slot) = slots.next() else { return };
             slot.offset = (place * SLOT_BYTES) as u32;
             slot.len = arrived.len;
             slot.source = source;
@@ -114,7 +116,8 @@ impl Inbox {
             if let Some(local) = arrived.local {
                 slot.reply_to.local = local;
             }
-            self.filled += 1;
-        }
+            filled += 1;
+        });
+        self.filled = filled;
     }
 }

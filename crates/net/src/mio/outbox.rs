@@ -7,6 +7,7 @@
 //! group. Groups leave in the order of their first replies, which keeps the order for each client.
 
 use std::mem;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
@@ -49,7 +50,7 @@ pub(super) struct Outbox {
     /// Empty between calls; its memory serves every round.
     round: Vec<Reply<'static>>,
     /// For each reply of the round the next one of its group.
-    next: Vec<u16>,
+    next: Box<[u16]>,
     /// The round's groups.
     groups: Vec<Group>,
     /// By a hash of the client: its last group, perhaps. Stale entries are harmless, as a match is
@@ -89,6 +90,29 @@ struct Group {
     next: u16,
 }
 
+/// Sums over groups.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    datagrams: u64,
+    bytes: u64,
+    /// Groups of several datagrams.
+    groups: u64,
+    /// Datagrams in these.
+    grouped: u64,
+}
+
+impl Tally {
+    #[inline]
+    fn add(&mut self, group: &Group) {
+        self.datagrams += u64::from(group.count);
+        self.bytes += u64::from(group.bytes);
+        if group.count > 1 {
+            self.groups += 1;
+            self.grouped += u64::from(group.count);
+        }
+    }
+}
+
 /// A socket's groups in this round, and what is known of it.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
@@ -104,7 +128,7 @@ impl Outbox {
         let lane = Lane { first: NONE, last: NONE, segmentation, refusals: 0 };
         Self {
             round: Vec::with_capacity(capacity),
-            next: Vec::with_capacity(capacity),
+            next: vec![NONE; capacity].into(),
             groups: Vec::with_capacity(capacity),
             index: Box::new([0; INDEX]),
             lanes: vec![lane; sockets].into(),
@@ -135,16 +159,22 @@ impl Outbox {
         }
         let mut round = with_lifetime(mem::take(&mut self.round));
         for reply in replies {
-            let Some(lane) = self.lanes.get(usize::from(reply.to.socket)) else {
+            let lane = usize::from(reply.to.socket);
+            if lane >= self.lanes.len() {
                 // Another backend's token.
                 sent.failed += 1;
                 continue;
-            };
-            let segmentation = lane.segmentation;
-            if !(segmentation && self.join(&round, &reply)) {
-                self.begin(&round, &reply, segmentation);
             }
-            self.next.push(NONE);
+            let key = key(reply.to);
+            let at = self.index[place(key)];
+            let joined = match self.groups.get(usize::from(at)) {
+                Some(group) if group.key == key && group.open => self.join(at, &round, &reply),
+                _ => false,
+            };
+            if !joined {
+                self.begin(key, round.len(), &reply);
+            }
+            self.next[round.len()] = NONE;
             round.push(reply);
             if round.len() == self.capacity {
                 self.flush(sockets, &round, &mut sent);
@@ -165,22 +195,16 @@ impl Outbox {
             self.lanes[usize::from(number)].first = NONE;
         }
         self.groups.clear();
-        self.next.clear();
     }
 
-    /// Adds a reply to the client's group, if there is one that takes it.
-    #[inline]
-    fn join(&mut self, round: &[Reply<'_>], reply: &Reply<'_>) -> bool {
-        let key = key(reply.to);
-        let at = self.index[place(key)];
-        let Some(group) = self.groups.get_mut(usize::from(at)) else { return false };
-        if group.key != key || !group.open {
-            return false;
-        }
-        let len = reply.bytes.len() as u32;
-        if len > group.segment
+    /// Adds a reply to a group, if it is the client's and takes it.
+    #[inline(never)]
+    fn join(&mut self, at: u16, round: &[Reply<'_>], reply: &Reply<'_>) -> bool {
+        let group = &mut self.groups[usize::from(at)];
+        let len = reply.bytes.len();
+        if len > group.segment as usize
             || len == 0
-            || (group.bytes + len) as usize > MAX_BYTES
+            || group.bytes as usize + len > MAX_BYTES
             || !same_client(round[usize::from(group.first)].to, reply.to)
         {
             return false;
@@ -188,18 +212,18 @@ impl Outbox {
         let this = round.len() as u16;
         self.next[usize::from(group.last)] = this;
         group.last = this;
-        group.bytes += len;
+        group.bytes += len as u32;
         group.count += 1;
-        group.open = len == group.segment && group.count < MAX_SEGMENTS;
+        group.open = len == group.segment as usize && group.count < MAX_SEGMENTS;
         true
     }
 
-    /// Begins a group with a reply.
+    /// Begins a group with the reply that is number `this` of the round.
     #[inline]
-    fn begin(&mut self, round: &[Reply<'_>], reply: &Reply<'_>, open: bool) {
-        let (this, at) = (round.len() as u16, self.groups.len() as u16);
-        let key = key(reply.to);
+    fn begin(&mut self, key: u64, this: usize, reply: &Reply<'_>) {
+        let (this, at) = (this as u16, self.groups.len() as u16);
         let len = reply.bytes.len();
+        let lane = &mut self.lanes[usize::from(reply.to.socket)];
         self.groups.push(Group {
             key,
             bytes: len as u32,
@@ -207,11 +231,10 @@ impl Outbox {
             first: this,
             last: this,
             count: 1,
-            open: open && len > 0 && len <= MAX_BYTES,
+            open: lane.segmentation && len > 0 && len <= MAX_BYTES,
             next: NONE,
         });
         self.index[place(key)] = at;
-        let lane = &mut self.lanes[usize::from(reply.to.socket)];
         if lane.first == NONE {
             lane.first = at;
             self.touched.push(reply.to.socket);
@@ -226,22 +249,22 @@ impl Outbox {
         while let Some(number) = self.touched.pop() {
             let lane = &mut self.lanes[usize::from(number)];
             let first = mem::replace(&mut lane.first, NONE);
-            self.lay_out(round, first);
-            self.transmit(&sockets[usize::from(number)], number, round, sent);
+            let whole = self.lay_out(round, first);
+            self.transmit(&sockets[usize::from(number)], number, round, (whole, sent));
         }
         self.groups.clear();
-        self.next.clear();
     }
 
-    /// Makes messages of the groups from `group` on.
-    fn lay_out(&mut self, round: &[Reply<'_>], mut group: u16) {
+    /// Makes messages of the groups from `group` on; returns what they are together.
+    fn lay_out(&mut self, round: &[Reply<'_>], mut group: u16) -> Tally {
         self.outbound.clear();
         self.messages.clear();
+        let mut whole = Tally::default();
         while let Some(this) = self.groups.get(usize::from(group)) {
+            whole.add(this);
             let first = &round[usize::from(this.first)];
             let segment = (this.count > 1).then_some(this.segment as u16);
-            self.outbound.push(first.to, segment);
-            self.outbound.add(first.bytes);
+            self.outbound.push(first.to, first.bytes, segment);
             let mut reply = self.next[usize::from(this.first)];
             while reply != NONE {
                 self.outbound.add(round[usize::from(reply)].bytes);
@@ -250,33 +273,35 @@ impl Outbox {
             self.messages.push(group);
             group = this.next;
         }
+        whole
     }
 
-    /// Hands the messages to the kernel.
+    /// Hands the messages, which are `whole` together, to the kernel.
     fn transmit(
         &mut self,
         socket: &BoundSocket,
         number: u16,
         round: &[Reply<'_>],
-        sent: &mut Sent,
+        (whole, sent): (Tally, &mut Sent),
     ) {
-        let mut done = 0;
-        while done < self.outbound.len() {
+        let (mut done, all) = (0, self.messages.len());
+        while done < all {
             sent.calls += 1;
             // SAFETY: `round` borrows every reply that `lay_out` has just put into messages.
             // Reason: the kernel reads replies where they were written, in others' memory.
             let result = unsafe { self.outbound.send(socket.as_fd(), done, self.calls) };
             match result {
                 Ok(count) => {
-                    self.count_sent(done..done + count, number, sent);
+                    let full = count == all;
+                    let tally = if full { whole } else { self.tally(done..done + count) };
+                    self.count_sent(&tally, number, sent);
                     done += count;
                 }
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
                     // A full buffer does not empty within this call: the rest would only cost
                     // a system call each (docs/decisions/0011).
-                    let rest = self.messages[done..].iter();
-                    sent.blocked += rest.map(|&at| self.datagrams(at)).sum::<u64>();
+                    sent.blocked += self.tally(done..all).datagrams;
                     return;
                 }
                 Err(error) => {
@@ -287,23 +312,23 @@ impl Outbox {
         }
     }
 
-    /// Datagrams in a group.
-    fn datagrams(&self, group: u16) -> u64 {
-        self.groups[usize::from(group)].count.into()
+    /// What some of the messages are together.
+    fn tally(&self, messages: Range<usize>) -> Tally {
+        let mut tally = Tally::default();
+        for &at in &self.messages[messages] {
+            tally.add(&self.groups[usize::from(at)]);
+        }
+        tally
     }
 
     /// Counts messages that went out.
-    #[inline]
-    fn count_sent(&mut self, messages: std::ops::Range<usize>, number: u16, sent: &mut Sent) {
-        for &at in &self.messages[messages] {
-            let group = &self.groups[usize::from(at)];
-            sent.datagrams += u64::from(group.count);
-            sent.bytes += u64::from(group.bytes);
-            if group.count > 1 {
-                self.count.groups += 1;
-                self.count.datagrams += u64::from(group.count);
-                self.lanes[usize::from(number)].refusals = 0;
-            }
+    fn count_sent(&mut self, tally: &Tally, number: u16, sent: &mut Sent) {
+        sent.datagrams += tally.datagrams;
+        sent.bytes += tally.bytes;
+        if tally.groups > 0 {
+            self.count.groups += tally.groups;
+            self.count.datagrams += tally.grouped;
+            self.lanes[usize::from(number)].refusals = 0;
         }
     }
 
@@ -341,8 +366,7 @@ impl Outbox {
     /// Sends one reply in a call of its own.
     fn send_alone(&mut self, socket: &BoundSocket, reply: &Reply<'_>, sent: &mut Sent) {
         self.spare.clear();
-        self.spare.push(reply.to, None);
-        self.spare.add(reply.bytes);
+        self.spare.push(reply.to, reply.bytes, None);
         loop {
             sent.calls += 1;
             // SAFETY: `reply` borrows the only bytes and the only name in the message.

@@ -4,6 +4,7 @@
 //! [`Inbound`] is filled by `recvmmsg`, [`Outbound`] is emptied by `sendmmsg`; where those do not
 //! exist, or are not wanted ([`Calls::Single`]), `recvmsg` and `sendmsg` do the same one by one.
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{mem, ptr};
 
@@ -141,16 +142,24 @@ impl Inbound {
         }
     }
 
-    /// What was received into place `index`, and makes the place ready for the next call. The
+    /// Tells `each` what was received into `places`, and makes these ready for the next call. The
     /// local address is looked for only when `local` says so.
     #[inline]
-    pub(crate) fn read(&mut self, index: usize, local: bool) -> Arrived<'_> {
-        let local = if local { local_address(&self.headers.get(index).msg_hdr) } else { None };
-        let header = self.headers.get_mut(index);
-        let (len, name_len) = (header.msg_len, header.msg_hdr.msg_namelen as u8);
-        header.msg_hdr.msg_namelen = name::MAX_LEN as _;
-        header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
-        Arrived { len, name: &self.names.get(index).0, name_len, local }
+    pub(crate) fn read(
+        &mut self,
+        places: Range<usize>,
+        local: bool,
+        mut each: impl FnMut(usize, Arrived<'_>),
+    ) {
+        let headers = self.headers.range_mut(places.clone());
+        let names = self.names.range_mut(places.clone());
+        for ((place, header), name) in places.zip(headers).zip(names) {
+            let local = if local { local_address(&header.msg_hdr) } else { None };
+            let (len, name_len) = (header.msg_len, header.msg_hdr.msg_namelen as u8);
+            header.msg_hdr.msg_namelen = name::MAX_LEN as _;
+            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+            each(place, Arrived { len, name: &name.0, name_len, local });
+        }
     }
 }
 
@@ -198,8 +207,8 @@ fn local_address(header: &msghdr) -> Option<[u8; 16]> {
     None
 }
 
-/// Where datagrams are sent from. Messages are added with [`push`](Self::push), their bytes with
-/// [`add`](Self::add); the bytes stay where they are, which is why sending is unsafe.
+/// Where datagrams are sent from. Messages are begun with [`push`](Self::push) and continued
+/// with [`add`](Self::add); the bytes stay where they are, which is why sending is unsafe.
 pub(crate) struct Outbound {
     headers: Fixed<mmsghdr>,
     iovecs: Fixed<iovec>,
@@ -217,7 +226,12 @@ impl Outbound {
     pub(crate) fn new(capacity: usize) -> Self {
         let controls = Fixed::new(capacity, |_| Control([0; CONTROL_BYTES]));
         let iovecs = Fixed::new(capacity, |_| iovec { iov_base: ptr::null_mut(), iov_len: 0 });
-        let headers = Fixed::new(capacity, |_| empty_header());
+        let headers = Fixed::new(capacity, |i| {
+            let mut header = empty_header();
+            // Nothing is read from there while its length is 0.
+            header.msg_hdr.msg_control = controls.pointer(i).cast();
+            header
+        });
         Self { headers, iovecs, controls, messages: 0, parts: 0 }
     }
 
@@ -228,40 +242,36 @@ impl Outbound {
         self.parts = 0;
     }
 
-    /// Messages since the last `clear`.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.messages
-    }
-
-    /// Begins a message; `segment` has the kernel cut its bytes into datagrams of that size.
+    /// Begins a message with its first bytes; `segment` has the kernel cut all of its bytes into
+    /// datagrams of that size.
     ///
     /// # Panics
     /// When there are as many as there is room for.
     #[inline]
-    pub(crate) fn push(&mut self, to: &Return, segment: Option<u16>) {
+    pub(crate) fn push(&mut self, to: &Return, bytes: &[u8], segment: Option<u16>) {
+        let part = self.iovecs.pointer(self.parts);
+        // SAFETY: `pointer` checked the index; nothing else refers to the part.
+        // Reason: the header keeps this very pointer, which leads to the parts behind it as well;
+        // a reference in between costs a second check.
+        unsafe { part.write(part_of(bytes)) };
         let header = &mut self.headers.get_mut(self.messages).msg_hdr;
         header.msg_name = to.name.as_ptr().cast_mut().cast();
         header.msg_namelen = to.name_len.into();
-        header.msg_iov = self.iovecs.pointer(self.parts);
-        header.msg_iovlen = 0;
+        header.msg_iov = part;
+        header.msg_iovlen = 1;
+        header.msg_controllen = 0;
         if to.has_local || segment.is_some() {
             let control = self.controls.get_mut(self.messages);
-            header.msg_control = (&raw mut *control).cast();
             header.msg_controllen = write_controls(control, to, segment) as _;
-        } else {
-            header.msg_control = ptr::null_mut();
-            header.msg_controllen = 0;
         }
         self.messages += 1;
+        self.parts += 1;
     }
 
     /// Adds bytes to the last message.
     #[inline]
     pub(crate) fn add(&mut self, bytes: &[u8]) {
-        let part = self.iovecs.get_mut(self.parts);
-        part.iov_base = bytes.as_ptr().cast_mut().cast();
-        part.iov_len = bytes.len();
+        *self.iovecs.get_mut(self.parts) = part_of(bytes);
         self.headers.get_mut(self.messages - 1).msg_hdr.msg_iovlen += 1;
         self.parts += 1;
     }
@@ -318,6 +328,12 @@ fn one_by_one(count: usize, mut call: impl FnMut(usize) -> isize) -> Result<usiz
         }
     }
     Ok(count)
+}
+
+/// Where bytes are, for the kernel. It only reads them, though the type says otherwise.
+#[inline]
+fn part_of(bytes: &[u8]) -> iovec {
+    iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
 /// A header of zeros.
