@@ -239,13 +239,13 @@ enum Sharing {
 /// Why a socket could not be opened.
 enum Failure {
     /// The host lacks the address or its family.
-    Absent(BindErrorKind, io::Error),
+    Absent(Missing, io::Error),
     /// Anything else, and at which step.
     Other(&'static str, io::Error),
 }
 
 /// What is absent.
-enum BindErrorKind {
+enum Missing {
     Address,
     Family,
 }
@@ -254,8 +254,8 @@ impl Failure {
     /// From the error of `step`.
     fn new(step: &'static str, cause: io::Error) -> Self {
         match cause.raw_os_error() {
-            Some(libc::EAFNOSUPPORT) => Self::Absent(BindErrorKind::Family, cause),
-            Some(libc::EADDRNOTAVAIL) => Self::Absent(BindErrorKind::Address, cause),
+            Some(libc::EAFNOSUPPORT) => Self::Absent(Missing::Family, cause),
+            Some(libc::EADDRNOTAVAIL) => Self::Absent(Missing::Address, cause),
             _ => Self::Other(step, cause),
         }
     }
@@ -263,8 +263,8 @@ impl Failure {
     /// As the caller of this module sees it.
     fn into_error(self, address: SocketAddr) -> BindError {
         match self {
-            Self::Absent(BindErrorKind::Address, _) => BindError::NotHere { address },
-            Self::Absent(BindErrorKind::Family, _) => BindError::NoFamily { address },
+            Self::Absent(Missing::Address, _) => BindError::NotHere { address },
+            Self::Absent(Missing::Family, _) => BindError::NoFamily { address },
             Self::Other(step, cause) => match cause.raw_os_error() {
                 Some(libc::EADDRINUSE) => BindError::Taken { address },
                 Some(libc::EACCES) => BindError::Forbidden { address },
@@ -380,4 +380,31 @@ fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::R
         let _ = sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, &(asked as libc::c_int));
     }
     given()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the caller is told when `bind` fails with this error.
+    fn told(code: i32) -> String {
+        let failure = Failure::new("bind", io::Error::from_raw_os_error(code));
+        failure.into_error("192.0.2.7:80".parse().unwrap()).to_string()
+    }
+
+    #[test]
+    fn each_refusal_says_what_to_do() {
+        // Not all of these can be had in a test that may run as root.
+        for (code, remedy) in [
+            (libc::EADDRINUSE, "ss -ulpn 'sport = :80'"),
+            (libc::EACCES, "setcap cap_net_bind_service=+ep"),
+            (libc::EACCES, "AmbientCapabilities=CAP_NET_BIND_SERVICE"),
+            (libc::EADDRNOTAVAIL, "sysctl -w net.ipv4.ip_nonlocal_bind=1"),
+            (libc::EAFNOSUPPORT, "no IPv4"),
+            (libc::EMFILE, "bind on 192.0.2.7:80"),
+        ] {
+            let text = told(code);
+            assert!(text.contains(remedy) && text.contains("192.0.2.7"), "{code}: {text}");
+        }
+    }
 }

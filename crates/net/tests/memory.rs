@@ -167,3 +167,22 @@ fn waiting_takes_no_time_unless_asked_to() {
     server.wait(Duration::from_secs(100)).unwrap();
     assert!(start.elapsed() < Duration::from_secs(10));
 }
+
+#[test]
+fn nothing_is_allocated_in_a_bad_network_either() {
+    let conditions = Conditions { loss: 0.1, duplicates: 0.2, delay: MS..=9 * MS, reordering: 0.3 };
+    let network = Network::new(3, conditions);
+    let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
+    let mut client = network.bind(&[at("10.0.0.2:0")]).unwrap();
+    let to = Return::to(at("10.0.0.1:6969"), 0);
+    let mut arrived = 0;
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..50 {
+            client.send((0..100).map(|_| Reply { bytes: &[1; 98], to: &to }));
+            network.advance(2 * MS);
+            arrived += server.receive(usize::MAX).unwrap().len();
+        }
+    });
+    assert!(arrived > 4000, "{arrived}");
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+}
