@@ -31,7 +31,7 @@ Examples:
 
 Every key of the configuration file is explained by --print-config; nothing has to be configured.
 
-Signals: TERM and INT stop it.
+Signals: TERM and INT stop it; HUP and USR1 are noted in the log.
 
 Exit codes:
   0  stopped as asked, or the configuration is right

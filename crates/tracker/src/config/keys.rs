@@ -1,5 +1,5 @@
 //! The table of keys: what may stand in a configuration file, in the order in which it is
-//! printed. Whoever adds a key adds it here and in [`Written`], and nowhere else.
+//! printed. Whoever adds a key adds it here and to `Written`, and nowhere else.
 
 use std::ops::RangeInclusive;
 
