@@ -95,7 +95,7 @@ mod tests {
         }
         let whole = Cpu::of_self().unwrap();
         assert!(whole.total() + 0.05 >= Cpu::of_thread().unwrap().total());
-        assert_eq!(Cpu::of_process(std::process::id()).is_ok(), true);
+        assert!(Cpu::of_process(std::process::id()).is_ok());
         assert!(Cpu::of_process(u32::MAX).is_err());
     }
 }

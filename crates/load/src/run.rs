@@ -160,9 +160,15 @@ struct Watch {
     tracker: Option<u32>,
     progress: Option<Progress>,
     /// Processor time of the tracker and of this process when the window began and when it ended.
-    start: Option<(Nanos, Option<Cpu>, Option<Cpu>)>,
-    end: Option<(Nanos, Option<Cpu>, Option<Cpu>)>,
+    start: Option<Times>,
+    end: Option<Times>,
     harvest: Vec<Harvest>,
+}
+
+/// Processor time so far.
+struct Times {
+    tracker: Option<Cpu>,
+    own: Option<Cpu>,
 }
 
 impl Watch {
@@ -214,14 +220,14 @@ impl Watch {
         TICK.min(Duration::from_nanos(next.saturating_sub(now)))
     }
 
-    fn look(&self) -> anyhow::Result<(Nanos, Option<Cpu>, Option<Cpu>)> {
+    fn look(&self) -> anyhow::Result<Times> {
         let tracker = match self.tracker {
             None => None,
             Some(pid) => Some(Cpu::of_process(pid).with_context(|| {
                 format!("the tracker's process {pid} (--tracker-pid) cannot be looked at")
             })?),
         };
-        Ok((nanos(self.epoch.elapsed()), tracker, Cpu::of_self().ok()))
+        Ok(Times { tracker, own: Cpu::of_self().ok() })
     }
 
     fn report(self, setup: Setup, started: u64, warnings: Vec<String>) -> Report {
@@ -229,15 +235,15 @@ impl Watch {
         for harvest in &self.harvest {
             tally.add(&harvest.tally);
         }
-        let between = |pick: fn(&(Nanos, Option<Cpu>, Option<Cpu>)) -> Option<Cpu>| {
+        let between = |pick: fn(&Times) -> Option<Cpu>| {
             let (start, end) = (self.start.as_ref()?, self.end.as_ref()?);
             Some(pick(end)? - pick(start)?)
         };
         let around = Surroundings {
             started,
             seconds: (self.window.end - self.window.start) as f64 / 1e9,
-            tracker_cpu: between(|seen| seen.1),
-            own_cpu: between(|seen| seen.2),
+            tracker_cpu: between(|seen| seen.tracker),
+            own_cpu: between(|seen| seen.own),
             worker_cpu: self.harvest.iter().filter_map(|harvest| harvest.cpu).collect(),
             dropped_here: self.harvest.iter().map(|harvest| harvest.dropped).sum(),
             warnings,

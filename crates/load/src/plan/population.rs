@@ -120,7 +120,7 @@ impl Population {
         let addresses = self.addresses.count(family);
         let here = self.peers[family as usize].checked_sub(address + 1)? / addresses + 1;
         // Multiply and shift picks below `here` without a division (Lemire, 2019).
-        let nth = (u64::from(draw) * u64::from(here) >> 32) as u32;
+        let nth = ((u64::from(draw) * u64::from(here)) >> 32) as u32;
         Some(address + nth * addresses)
     }
 
@@ -128,7 +128,7 @@ impl Population {
     #[inline]
     pub fn anybody(&self, draw: u64) -> Member {
         let all = u64::from(self.peers[0]) + u64::from(self.peers[1]);
-        let nth = ((draw >> 32) * all >> 32) as u32;
+        let nth = (((draw >> 32) * all) >> 32) as u32;
         match nth.checked_sub(self.peers[0]) {
             None => self.member(Family::V4, nth),
             Some(nth) => self.member(Family::V6, nth),
@@ -210,7 +210,7 @@ impl Population {
     #[inline]
     fn port_start(&self, swarm: u32) -> u32 {
         let draw = mix(self.key ^ (u64::from(swarm) << 8 | 0xFF)) as u32;
-        (u64::from(draw) * u64::from(PORTS) >> 32) as u32
+        ((u64::from(draw) * u64::from(PORTS)) >> 32) as u32
     }
 }
 
