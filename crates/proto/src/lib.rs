@@ -12,6 +12,25 @@
 //! | [`options`] | what may follow an announce (BEP 41) |
 //! | [`request`] | any datagram a client may send: [`Request::parse`] |
 //! | [`response`] | any datagram a tracker may send: [`Response::parse`] |
+//!
+//! A tracker's first answer, and what the client makes of it:
+//!
+//! ```
+//! use onrush_proto::connect::{self, Connect, ConnectResponse};
+//! use onrush_proto::{ConnectionId, Family, Request, Response, TransactionId};
+//!
+//! let mut datagram = [0; connect::REQUEST_LEN];
+//! Connect { transaction_id: TransactionId(7) }.write(&mut datagram);
+//!
+//! let Ok(Request::Connect(Connect { transaction_id })) = Request::parse(&datagram) else {
+//!     panic!("a connect is a connect")
+//! };
+//! let answer = ConnectResponse { transaction_id, connection_id: ConnectionId(0xC0FFEE) };
+//! let mut reply = [0; connect::RESPONSE_LEN];
+//! answer.write(&mut reply);
+//!
+//! assert_eq!(Response::parse(&reply, Family::V4), Ok(Response::Connect(answer)));
+//! ```
 
 #![forbid(unsafe_code)]
 
