@@ -440,21 +440,23 @@ impl<'p> Talk<'p> {
     /// Requests to be sent now.
     #[inline]
     fn wanted(&self, now: Nanos) -> usize {
-        if now >= self.window.end {
-            return 0;
-        }
         match self.habits.pace {
+            Pace::InFlight(_) if now >= self.window.end => 0,
             Pace::InFlight(count) => {
                 let missing = count.saturating_sub(self.flight.len());
                 // Whole bursts, unless so few may be under way that there are none.
                 if missing >= self.habits.burst.min(count) { missing } else { 0 }
             }
-            Pace::Rate(rate) => {
-                // One is due at time 0.
-                let due = (now as f64 * rate / 1e9) as u64 + 1;
-                due.saturating_sub(self.started) as usize
-            }
+            // What was due within the window is still sent after it, but not for ever.
+            Pace::Rate(_) if now >= self.window.end + self.habits.timeout => 0,
+            Pace::Rate(rate) => self.due_by(rate, now).saturating_sub(self.started) as usize,
         }
+    }
+
+    /// Requests of an open loop that are due by `now`. The first one is due at time 0.
+    #[inline]
+    fn due_by(&self, rate: f64, now: Nanos) -> u64 {
+        (now.min(self.window.end - 1) as f64 * rate / 1e9) as u64 + 1
     }
 
     /// When request number `n` of an open loop is due.
@@ -582,9 +584,13 @@ impl<'p> Talk<'p> {
     /// How long there is nothing to do.
     fn next(&mut self, now: Nanos, heard: bool) -> Next {
         if now >= self.window.end {
-            if self.flight.is_empty() {
+            let due = self.wanted(now) > 0;
+            if self.flight.is_empty() && !due {
                 self.close();
                 return Next::Done;
+            }
+            if due && self.flight.room() > 0 {
+                return Next::Again;
             }
             return Next::Wait(Duration::from_nanos(LONGEST_WAIT / 4));
         }
@@ -607,7 +613,7 @@ impl<'p> Talk<'p> {
     /// Counts what was due and could not be sent.
     fn close(&mut self) {
         if let Pace::Rate(rate) = self.habits.pace {
-            let due = (self.window.end as f64 * rate / 1e9).ceil() as u64;
+            let due = self.due_by(rate, self.window.end);
             self.tally.unsent = due.saturating_sub(self.started);
         }
     }

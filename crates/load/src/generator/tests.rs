@@ -448,6 +448,20 @@ fn a_stall_shows_in_the_open_loops_latency() {
     assert!(median < MILLISECOND, "{median}");
 }
 
+#[test]
+fn what_an_open_loop_cannot_send_is_counted() {
+    // 20 ms of way and back, and no more than 4096 under way: 200,000 per second at most.
+    let window = Window { start: 0, end: 100 * MILLISECOND };
+    let pace = Pace::Rate(400_000.0);
+    let outcome = play(Scene { pace, window, conditions: delayed(10), ..Scene::default() });
+    let requests: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
+    assert_eq!(requests + outcome.tally.unsent, 40_000);
+    assert!(outcome.tally.unsent > 1000, "{} unsent", outcome.tally.unsent);
+    // Those that waited for room have waited from when they were due.
+    let p90 = kind(&outcome, Kind::Announce).latency.value_at_quantile(0.9);
+    assert!(p90 > 30 * MILLISECOND, "{p90}");
+}
+
 /// What was due while nothing could be sent counts from when it was due.
 #[test]
 fn latency_counts_from_the_intended_time() {

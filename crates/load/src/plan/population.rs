@@ -1,7 +1,7 @@
 //! Who is in which swarm: a function of a seed that takes no memory per peer.
 //!
 //! Swarms are numbered by rank, largest first. Within each family peers are numbered swarm by
-//! swarm, so a run of numbers is a swarm's peers. Swarms of one size form a [`Class`]; there are
+//! swarm, so a run of numbers is a swarm's peers. Swarms of one size form a *class*; there are
 //! some hundred classes however many peers there are, and a peer's swarm is found by a search
 //! over the classes and one division.
 //!
