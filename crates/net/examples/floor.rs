@@ -2,13 +2,15 @@
 //! datagram back, and clients that ask, in one thread over loopback.
 //!
 //! ```text
-//! cargo run --release -p onrush-net --example floor -- [clients] [rounds] [portable]
+//! cargo run --release -p onrush-net --example floor -- [clients] [rounds] [address] [portable]
 //! ```
 //!
+//! The address is an IPv4 one (default: `127.0.0.1:0`; `0.0.0.0:0` shows what control messages cost).
 //! Every round each client asks once and the server answers all. Under callgrind, `serve` is what
 //! the backend takes in user space.
 
 use std::error::Error;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use onrush_net::bind::{Address, Buffers, Options, bind_client, bind_group};
@@ -19,10 +21,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let clients: usize = arguments.next().map_or(Ok(128), |text| text.parse())?;
     let rounds: u32 = arguments.next().map_or(Ok(2000), |text| text.parse())?;
+    let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned()).parse()?;
     let portable = arguments.next().is_some();
 
     let buffers = Buffers { receive: 4 << 20, send: 4 << 20 };
-    let address = Address { address: "127.0.0.1:0".parse()?, optional: false };
+    let address = Address { address: listen, optional: false };
     let mut group = bind_group(&[address], &Options { workers: 1, buffers, probe: true })?;
     let options = mio::Options { portable, ..mio::Options::default() };
     let mut server = Backend::new(group.workers.remove(0), options)?;
@@ -33,7 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         sockets.push(bind_client(source, Buffers::default())?.0);
     }
     let mut client = Backend::new(sockets, mio::Options::default())?;
-    let to: Vec<_> = (0..clients).map(|n| Return::to(group.addresses[0], n as u16)).collect();
+    let peer = SocketAddr::from(([127, 0, 0, 1], group.addresses[0].port()));
+    let to: Vec<_> = (0..clients).map(|n| Return::to(peer, n as u16)).collect();
 
     let (mut busy, mut sent) = (Duration::ZERO, Sent::default());
     for _ in 0..rounds {

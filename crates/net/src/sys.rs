@@ -9,7 +9,7 @@ pub(crate) mod message;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use libc::{c_int, c_void, socklen_t};
+use libc::{c_int, socklen_t};
 use nix::errno::Errno;
 
 /// Sets a socket option of any plain type.
@@ -28,6 +28,7 @@ pub(crate) fn set_option<T: Plain>(
 }
 
 /// Reads a socket option into `value`; returns how many bytes the kernel wrote.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn get_option<T: Plain>(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -39,8 +40,7 @@ pub(crate) fn get_option<T: Plain>(
     // SAFETY: the kernel writes at most `len` bytes at `value`, and any bytes are a valid `T`
     // (that is what `Plain` promises).
     // Reason: no wrapper reads SO_MEMINFO.
-    let result =
-        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.cast::<c_void>(), &mut len) };
+    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.cast(), &mut len) };
     Errno::result(result).map(|_| len as usize)
 }
 
@@ -53,6 +53,7 @@ pub(crate) unsafe trait Plain {}
 // SAFETY: any four bytes are an int.
 unsafe impl Plain for c_int {}
 // SAFETY: any bytes are an array of integers.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 unsafe impl<const N: usize> Plain for [u32; N] {}
 
 /// A classic BPF program as the kernel takes it (`struct sock_fprog`).
