@@ -1,6 +1,7 @@
 """The tracker under test: found or built, started on the run's own network, ended."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,10 +22,15 @@ def binary():
             raise Failure(f"ONRUSH names {path}, which cannot be run")
         return path
     say("building the release daemon")
+    if not shutil.which("cargo"):
+        raise Failure("no cargo to build the daemon with, and ONRUSH names none")
     command = ["cargo", "build", "--release", "--quiet", "--package", "onrush", "--bin", "onrush"]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         raise Failure("the daemon does not build")
-    return TARGET / "release" / "onrush"
+    path = TARGET / "release" / "onrush"
+    # Should this script have to start again as root (see network.py), root need not build.
+    os.environ["ONRUSH"] = str(path)
+    return path
 
 
 class Daemon:
