@@ -437,16 +437,16 @@ fn grouped_replies_arrive_as_datagrams<R: Rig>(rig: &R) {
 /// Point 3: what cannot be sent is counted and holds up nothing else.
 fn a_reply_that_cannot_go_holds_up_no_other<R: Rig>(rig: &R) {
     let (mut server, _) = server(rig, "127.0.0.1");
-    let (mut client, here) = client(rig, "127.0.0.1");
-    let (mut other_client, there) = client(rig, "127.0.0.2");
+    let (mut first, here) = client(rig, "127.0.0.1");
+    let (mut second, there) = client(rig, "127.0.0.2");
     let (good, good_too) = (Return::to(here, 0), Return::to(there, 0));
     let other_family = Return::to("[::1]:9".parse().unwrap(), 0);
     let no_such_socket = Return::to(here, 7);
     let tokens = [&good, &other_family, &good, &no_such_socket, &other_family, &good_too];
     let sent = server.send(tokens.iter().map(|to| Reply { bytes: b"reply", to }));
     assert_eq!((sent.datagrams, sent.bytes, sent.blocked, sent.failed), (3, 15, 0, 3));
-    receive(&mut client, 2);
-    receive(&mut other_client, 1);
+    receive(&mut first, 2);
+    receive(&mut second, 1);
 }
 
 /// An error that the network sends back (nobody listens at the peer's port) is nobody's business.

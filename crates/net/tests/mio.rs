@@ -126,6 +126,20 @@ fn replies_to_one_client_are_one_message_to_many_are_not() {
 }
 
 #[test]
+fn groups_stay_within_the_kernels_limits() {
+    let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 256);
+    let (mut client, here) = client("127.0.0.1:0");
+    let to = Return::to(here, 0);
+    // 64 + 64 + 22 segments; then 54 + 6, as 55 of them are more than a datagram can have.
+    for (count, len, groups) in [(150, 20, 3), (60, 1200, 5)] {
+        server.send((0..count).map(|_| Reply { bytes: &[3; 1200][..len], to: &to }));
+        let grouped = server.segmentation();
+        assert_eq!((grouped.groups, grouped.refused), (groups, 0), "{count} of {len}");
+        assert_eq!(drain(&mut client).len(), count);
+    }
+}
+
+#[test]
 fn switched_off_nothing_is_grouped() {
     let mut group = group(&["127.0.0.1:0"], Buffers::default());
     let options = mio::Options { segmentation: false, ..mio::Options::default() };
