@@ -15,8 +15,8 @@ use crate::plan::{Ask, Member, Plan};
 /// Lists of up to this many peers are always looked at in full.
 pub const SHORT_LIST: usize = 16;
 
-/// Every tracker is expected to hand out this many peers to who asks for as many. The least
-/// default in the field is 30 (aquatic_udp).
+/// Every tracker is expected to hand out this many peers to who asks for as many: what
+/// aquatic_udp does by default. Trackers with a lower limit show as different.
 const LEAST_LIMIT: u32 = 30;
 
 /// What can be the matter with a reply.

@@ -1,6 +1,6 @@
 //! A run: workers on their vCPUs, warm-up, measured window, drain.
 
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow};
@@ -17,7 +17,7 @@ use crate::tally::Tally;
 
 /// How often a worker tells how it goes.
 const TELL_EVERY: Nanos = 200_000_000;
-/// How often whoever waits for the workers looks at the clock.
+/// How often whoever waits for the workers looks whether there is something to show.
 const TICK: Duration = Duration::from_millis(50);
 
 /// What to do.
@@ -67,8 +67,8 @@ pub fn run<S: Socket + Send>(
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let epoch = Instant::now();
     let (done, results) = channel();
-    let mut watch = Watch::new(course, window, epoch)?;
-    std::thread::scope(|scope| {
+    Times::look(course.tracker)?;
+    let harvest = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
             let (done, live) = (done.clone(), &live);
             let habits = habits(course, plan, number, workers);
@@ -78,7 +78,7 @@ pub fn run<S: Socket + Send>(
                 let result = pin
                     .map_or(Ok(()), onrush_net::affinity::pin_current_thread)
                     .map_err(anyhow::Error::from)
-                    .and_then(|()| work(generator, epoch, window, live));
+                    .and_then(|()| work(generator, number, course.tracker, epoch, window, live));
                 // Nobody listens any more once another worker has failed.
                 let _ = done.send(result.with_context(|| format!("load worker {number}")));
             };
@@ -86,9 +86,9 @@ pub fn run<S: Socket + Send>(
             std::thread::Builder::new().name(name).spawn_scoped(scope, work)?;
         }
         drop(done);
-        watch.wait(&results, workers, &live)
+        wait(&results, workers, course, epoch, &live)
     })?;
-    Ok(watch.report(setup, started.as_secs(), warnings))
+    Ok(report(&harvest, course, started.as_secs(), setup, warnings))
 }
 
 fn habits(course: &Course, plan: &Plan, worker: usize, workers: usize) -> Habits {
@@ -114,140 +114,120 @@ fn nanos(duration: Duration) -> Nanos {
 
 /// What a worker brings home.
 struct Harvest {
+    worker: usize,
     tally: Tally,
-    cpu: Option<Cpu>,
+    /// When the window began and when it ended. The worker itself looks: it knows when its counts
+    /// begin, and whoever watches may come late on a busy host.
+    edges: Option<(Times, Times)>,
     dropped: u64,
+}
+
+/// Processor time so far.
+#[derive(Clone, Copy)]
+struct Times {
+    tracker: Option<Cpu>,
+    own: Option<Cpu>,
+    thread: Option<Cpu>,
+}
+
+impl Times {
+    fn look(tracker: Option<u32>) -> anyhow::Result<Self> {
+        let of = |pid| {
+            Cpu::of_process(pid).with_context(|| {
+                format!("the tracker's process {pid} (--tracker-pid) cannot be looked at")
+            })
+        };
+        let tracker = tracker.map(of).transpose()?;
+        Ok(Self { tracker, own: Cpu::of_self().ok(), thread: Cpu::of_thread().ok() })
+    }
 }
 
 /// A worker's life.
 fn work<S: Socket>(
     mut generator: Generator<'_, S>,
+    worker: usize,
+    tracker: Option<u32>,
     epoch: Instant,
     window: Window,
     live: &Live,
 ) -> anyhow::Result<Harvest> {
     let clock = || nanos(epoch.elapsed());
-    let (mut told, mut first, mut last) = (0, None, None);
+    let (mut told, mut start, mut end) = (0, None, None);
     loop {
+        let now = clock();
+        if start.is_none() && now >= window.start {
+            start = Some(Times::look(tracker)?);
+        }
+        if end.is_none() && now >= window.end {
+            end = Some(Times::look(tracker)?);
+        }
         match generator.turn(&clock)? {
             Next::Again => {}
             Next::Wait(timeout) => generator.wait(timeout)?,
+            // A worker that was held up may find all done before it has looked.
+            Next::Done if end.is_none() => {}
             Next::Done => break,
         }
-        let now = clock();
         if now - told >= TELL_EVERY {
             told = now;
             live.take(generator.recent());
         }
-        if first.is_none() && now >= window.start {
-            first = Some(Cpu::of_thread());
-        }
-        if last.is_none() && now >= window.end {
-            last = Some(Cpu::of_thread());
-        }
     }
-    let cpu = match (first, last) {
-        (Some(Ok(first)), Some(Ok(last))) => Some(last - first),
-        _ => None,
-    };
-    Ok(Harvest { tally: generator.tally().clone(), cpu, dropped: generator.dropped() })
+    let (tally, dropped) = (generator.tally().clone(), generator.dropped());
+    Ok(Harvest { worker, tally, edges: start.zip(end), dropped })
 }
 
-/// Waits for the workers and looks at the clock meanwhile.
-struct Watch {
-    window: Window,
+/// Waits for the workers and shows meanwhile how it goes.
+fn wait(
+    results: &Receiver<anyhow::Result<Harvest>>,
+    workers: usize,
+    course: &Course,
     epoch: Instant,
-    tracker: Option<u32>,
-    progress: Option<Progress>,
-    /// Processor time of the tracker and of this process when the window began and when it ended.
-    start: Option<Times>,
-    end: Option<Times>,
-    harvest: Vec<Harvest>,
+    live: &Live,
+) -> anyhow::Result<Vec<Harvest>> {
+    let mut progress = Progress::new(course.warmup + course.duration, course.quiet);
+    let mut harvest = Vec::with_capacity(workers);
+    while harvest.len() < workers {
+        let now = epoch.elapsed();
+        let phase = if now < course.warmup { "warm-up" } else { "measure" };
+        progress.show(now, phase, live);
+        match results.recv_timeout(TICK) {
+            Ok(result) => harvest.push(result?),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(anyhow!("a load worker ended without a result"));
+            }
+        }
+    }
+    progress.finish();
+    harvest.sort_by_key(|harvest| harvest.worker);
+    Ok(harvest)
 }
 
-/// Processor time so far.
-struct Times {
-    tracker: Option<Cpu>,
-    own: Option<Cpu>,
-}
-
-impl Watch {
-    fn new(course: &Course, window: Window, epoch: Instant) -> anyhow::Result<Self> {
-        let whole = course.warmup + course.duration;
-        let progress = Some(Progress::new(whole, course.quiet));
-        let (tracker, harvest) = (course.tracker, Vec::new());
-        let watch = Self { window, epoch, tracker, progress, start: None, end: None, harvest };
-        watch.look()?;
-        Ok(watch)
+fn report(
+    harvest: &[Harvest],
+    course: &Course,
+    started: u64,
+    setup: Setup,
+    warnings: Vec<String>,
+) -> Report {
+    let mut tally = Tally::default();
+    for harvest in harvest {
+        tally.add(&harvest.tally);
     }
-
-    fn wait(
-        &mut self,
-        results: &std::sync::mpsc::Receiver<anyhow::Result<Harvest>>,
-        workers: usize,
-        live: &Live,
-    ) -> anyhow::Result<()> {
-        while self.harvest.len() < workers {
-            let now = nanos(self.epoch.elapsed());
-            if self.start.is_none() && now >= self.window.start {
-                self.start = Some(self.look()?);
-            }
-            if self.end.is_none() && now >= self.window.end {
-                self.end = Some(self.look()?);
-            }
-            let phase = if self.start.is_none() { "warm-up" } else { "measure" };
-            if let Some(progress) = &mut self.progress {
-                progress.show(self.epoch.elapsed(), phase, live);
-            }
-            match results.recv_timeout(self.until_next(now)) {
-                Ok(result) => self.harvest.push(result?),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(anyhow!("a load worker ended without a result"));
-                }
-            }
-        }
-        if let Some(progress) = self.progress.take() {
-            progress.finish();
-        }
-        Ok(())
-    }
-
-    /// A tick, or less when the window begins or ends before.
-    fn until_next(&self, now: Nanos) -> Duration {
-        let edges = [self.window.start, self.window.end];
-        let next = edges.into_iter().filter(|edge| *edge > now).min().unwrap_or(Nanos::MAX);
-        TICK.min(Duration::from_nanos(next.saturating_sub(now)))
-    }
-
-    fn look(&self) -> anyhow::Result<Times> {
-        let tracker = match self.tracker {
-            None => None,
-            Some(pid) => Some(Cpu::of_process(pid).with_context(|| {
-                format!("the tracker's process {pid} (--tracker-pid) cannot be looked at")
-            })?),
-        };
-        Ok(Times { tracker, own: Cpu::of_self().ok() })
-    }
-
-    fn report(self, setup: Setup, started: u64, warnings: Vec<String>) -> Report {
-        let mut tally = Tally::default();
-        for harvest in &self.harvest {
-            tally.add(&harvest.tally);
-        }
-        let between = |pick: fn(&Times) -> Option<Cpu>| {
-            let (start, end) = (self.start.as_ref()?, self.end.as_ref()?);
-            Some(pick(end)? - pick(start)?)
-        };
-        let around = Surroundings {
-            started,
-            seconds: (self.window.end - self.window.start) as f64 / 1e9,
-            tracker_cpu: between(|seen| seen.tracker),
-            own_cpu: between(|seen| seen.own),
-            worker_cpu: self.harvest.iter().filter_map(|harvest| harvest.cpu).collect(),
-            dropped_here: self.harvest.iter().map(|harvest| harvest.dropped).sum(),
-            warnings,
-        };
-        Report::new(setup, &tally, around)
-    }
+    let between = |harvest: &Harvest, pick: fn(&Times) -> Option<Cpu>| {
+        let (start, end) = harvest.edges.as_ref()?;
+        Some(pick(end)? - pick(start)?)
+    };
+    let first = |pick| harvest.first().and_then(|harvest| between(harvest, pick));
+    let around = Surroundings {
+        started,
+        seconds: course.duration.as_secs_f64(),
+        tracker_cpu: first(|times| times.tracker),
+        own_cpu: first(|times| times.own),
+        worker_cpu: harvest.iter().filter_map(|h| between(h, |times| times.thread)).collect(),
+        dropped_here: harvest.iter().map(|harvest| harvest.dropped).sum(),
+        warnings,
+    };
+    Report::new(setup, &tally, around)
 }
