@@ -360,6 +360,26 @@ fn replies_leave_from_the_address_that_was_asked<R: Rig>(rig: &R) {
     }
 }
 
+/// Point 3 again, with everything in the first place of a batch in turn: no local address to tell,
+/// a short one, a long one.
+fn the_address_that_was_asked_is_told_family_by_family<R: Rig>(rig: &R) {
+    let (mut server, there) = rig.server(&["127.0.0.5", "0.0.0.0", "::"], 8, 1 << 20);
+    let (mut v4, _) = client(rig, "127.0.0.1");
+    let (mut v6, _) = client(rig, "::1");
+    for _ in 0..3 {
+        for (number, told) in [None, Some("127.0.0.7"), Some("::1")].into_iter().enumerate() {
+            let told: Option<IpAddr> = told.map(|ip| ip.parse().unwrap());
+            let asked = told.unwrap_or(there[0].ip());
+            let client = if asked.is_ipv4() { &mut v4 } else { &mut v6 };
+            send_to(client, SocketAddr::new(asked, there[number].port()), &[b"q"]);
+            let request = receive(&mut server, 1).remove(0);
+            assert_eq!(request.reply_to.local(), told);
+            server.send([Reply { bytes: b"a", to: &request.reply_to }].into_iter());
+            assert_eq!(receive(client, 1)[0].source.ip(), asked);
+        }
+    }
+}
+
 /// Point 4: a token stays good while other batches come and go, and copies are as good.
 fn tokens_stay_good<R: Rig>(rig: &R) {
     let (mut server, there) = rig.server(&["127.0.0.1", "::1"], 2, 1 << 20);
@@ -564,6 +584,7 @@ macro_rules! conformance_of {
                 rings_from_another_thread_are_not_lost,
                 odd_sizes_pass,
                 replies_leave_from_the_address_that_was_asked,
+                the_address_that_was_asked_is_told_family_by_family,
                 tokens_stay_good,
                 order_is_kept_for_each_destination,
                 grouped_replies_arrive_as_datagrams,
