@@ -69,7 +69,7 @@ impl Tracker {
         } else if user::is_root() {
             warnings.push(
                 "running as root, with more power than a tracker needs: name a user to become as \
-                 `process.user` in the configuration"
+                 `user` in the configuration"
                     .to_owned(),
             );
         }

@@ -19,18 +19,18 @@ const KEPT: Capability = Capability::CAP_NET_BIND_SERVICE;
 pub enum UserError {
     /// There is no such user.
     #[error(
-        "there is no user `{0}` on this host\n  create it (`useradd --system {0}`) or change `process.user`"
+        "there is no user `{0}` on this host\n  create it (`useradd --system {0}`) or change `user`"
     )]
     NoUser(String),
     /// There is no such group.
     #[error(
-        "there is no group `{0}` on this host\n  create it (`groupadd --system {0}`) or change `process.group`"
+        "there is no group `{0}` on this host\n  create it (`groupadd --system {0}`) or change `group`"
     )]
     NoGroup(String),
     /// Only root can become somebody else.
     #[error(
         "started as user {now}, which cannot become `{wanted}`\n  start as root, or remove \
-         `process.user` from the configuration"
+         `user` from the configuration"
     )]
     NotRoot {
         /// The number of the user that runs this process.

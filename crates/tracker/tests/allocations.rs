@@ -1,0 +1,122 @@
+//! No allocation per request: once a tracker has met its peers, traffic costs no memory at all.
+
+mod world;
+
+use std::net::SocketAddr;
+
+use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::options::Options as Bep41;
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
+    TransactionId,
+};
+use world::{COLOCATED, SPLIT, TRACKER_V4, World, at, secrets, settings};
+
+const CLIENTS: u8 = 100;
+const SWARMS: u8 = 40;
+
+/// What a client sends in each round: prepared, so that what is counted is the tracker's.
+fn packets(client: u8, connection_id: ConnectionId) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    let mut bytes = [0; 2048];
+    Connect { transaction_id: TransactionId(1) }.write(bytes.first_chunk_mut().unwrap());
+    packets.push(bytes[..16].to_vec());
+    for swarm in 0..SWARMS {
+        let announce = Announce {
+            connection_id,
+            transaction_id: TransactionId(u32::from(swarm)),
+            info_hash: InfoHash([swarm; 20]),
+            peer_id: PeerId([client; 20]),
+            downloaded: 0,
+            // Every other announce makes the peer change sides.
+            left: u64::from(swarm % 2),
+            uploaded: 0,
+            event: Event::None,
+            ip: 0,
+            key: 0,
+            num_want: 50,
+            // Port 0 is an error reply now and then.
+            port: if swarm == 13 { 0 } else { 6881 },
+            options: Bep41(&[2, 1, b'/']),
+        };
+        let len = announce.write(&mut bytes);
+        packets.push(bytes[..len].to_vec());
+    }
+    let hashes: Vec<_> = (0..60).map(|n| InfoHash([n; 20])).collect();
+    let len = Scrape::write(connection_id, TransactionId(9), &hashes, &mut bytes);
+    packets.push(bytes[..len].to_vec());
+    packets.push(b"no request at all".to_vec());
+    packets
+}
+
+/// Sends everything of every client, lets the tracker answer, and counts the answers.
+fn round(world: &mut World<Endpoint>, clients: &mut Endpoint, packets: &[Vec<Vec<u8>>]) -> usize {
+    let tracker: SocketAddr = TRACKER_V4.parse().unwrap();
+    let mut answers = 0;
+    for (client, packets) in packets.iter().enumerate() {
+        let to = Return::to(tracker, client as u16);
+        clients.send(packets.iter().map(|packet| Reply { bytes: packet, to: &to }));
+        world.settle(at(10));
+        loop {
+            let received = clients.receive(128).unwrap().len();
+            answers += received;
+            if received == 0 {
+                break;
+            }
+        }
+    }
+    answers
+}
+
+fn steady_state_allocates_nothing(placement: &str) {
+    let settings = settings(placement);
+    let network = Network::with_options(1, Conditions::default(), Options::default());
+    let mut world = World::new(&settings, &secrets(1), &network, |endpoint| endpoint);
+    let addresses: Vec<SocketAddr> =
+        (1..=CLIENTS).map(|n| format!("198.51.100.{n}:3000").parse().unwrap()).collect();
+    let mut clients = network.bind(&addresses).unwrap();
+    let packets: Vec<_> = (0..CLIENTS)
+        .map(|client| packets(client, connect(&mut world, &mut clients, client)))
+        .collect();
+    for _ in 0..3 {
+        round(&mut world, &mut clients, &packets);
+    }
+    let mut answers = 0;
+    let counted = allocation_counter::measure(|| {
+        answers = round(&mut world, &mut clients, &packets);
+    });
+    let expected = usize::from(CLIENTS) * (packets[0].len() - 1);
+    assert_eq!(answers, expected, "all but the junk is answered");
+    assert_eq!(counted.count_total, 0, "{expected} answers took {counted:?}");
+}
+
+fn connect(world: &mut World<Endpoint>, clients: &mut Endpoint, client: u8) -> ConnectionId {
+    let mut bytes = [0; 16];
+    Connect { transaction_id: TransactionId(5) }.write(&mut bytes);
+    let to = Return::to(TRACKER_V4.parse().unwrap(), u16::from(client));
+    clients.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
+    world.settle(at(10));
+    let received = clients.receive(1).unwrap();
+    let (answer, _) = received.iter().next().expect("an answer to a connect");
+    match Response::parse(answer, Family::V4) {
+        Ok(Response::Connect(response)) => response.connection_id,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn split_allocates_nothing_per_request() {
+    steady_state_allocates_nothing(SPLIT);
+}
+
+#[test]
+fn colocated_allocates_nothing_per_request() {
+    steady_state_allocates_nothing(COLOCATED);
+}
+
+#[test]
+fn the_counter_counts() {
+    let counted = allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100])));
+    assert_eq!(counted.count_total, 1);
+}

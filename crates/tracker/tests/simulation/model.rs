@@ -1,0 +1,285 @@
+//! What a tracker has to answer, said as plainly as possible: maps, and no thought of speed.
+//!
+//! Two things are the tracker's own affair, so the model allows a range: which peers of many are
+//! handed out, and when exactly after its lifetime a silent peer is forgotten. Everything else must
+//! be equal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use onrush::clock::Now;
+use onrush::connection::{ConnectionIds, Keys};
+use onrush::settings::Settings;
+use onrush_proto::response::Peers;
+use onrush_proto::{
+    Announce, AnnounceHead, Endpoint, Event, Family, InfoHash, Request, Response, Scrape,
+    ScrapeCounts,
+};
+
+use super::spy::Passed;
+
+/// Seconds after its lifetime within which a silent peer must be gone: a sweep of the whole shard
+/// (an eighth of the lifetime), and the grain of stored ages.
+fn slack(settings: &Settings) -> u64 {
+    u64::from(settings.announce.peer_lifetime / 8) + 12
+}
+
+/// The naive tracker.
+pub(crate) struct Model {
+    settings: Settings,
+    ids: ConnectionIds,
+    swarms: BTreeMap<InfoHash, Swarm>,
+    checked: usize,
+}
+
+#[derive(Default)]
+struct Swarm {
+    completed: u32,
+    peers: BTreeMap<Endpoint, Peer>,
+}
+
+#[derive(Clone, Copy)]
+struct Peer {
+    seeder: bool,
+    last: u64,
+}
+
+/// What the reply to a request must be like.
+enum Expected {
+    Silence,
+    Connect,
+    Error(&'static str),
+    Announce { asker: Endpoint, seeder: bool, want: usize, hash: InfoHash },
+    Scrape(Vec<InfoHash>),
+}
+
+impl Model {
+    pub(crate) fn new(settings: &Settings, keys: &Keys) -> Self {
+        let ids = ConnectionIds::new(keys, settings.connection.validity);
+        Self { settings: settings.clone(), ids, swarms: BTreeMap::new(), checked: 0 }
+    }
+
+    /// Replies that were checked.
+    pub(crate) fn checked(&self) -> usize {
+        self.checked
+    }
+
+    /// Takes in what passed the tracker's sockets at one moment.
+    pub(crate) fn check(&mut self, passed: &[Passed], now: Now) -> Result<(), String> {
+        let mut replies: Vec<(SocketAddr, &[u8])> = Vec::new();
+        for datagram in passed {
+            if let Passed::Out(to, bytes) = datagram {
+                replies.push((*to, bytes));
+            }
+        }
+        for datagram in passed {
+            let Passed::In(from, bytes) = datagram else { continue };
+            let expected = self.take(*from, bytes, now);
+            let transaction = bytes.get(12..16);
+            let reply = replies
+                .iter()
+                .position(|(to, reply)| to == from && reply.get(4..8) == transaction)
+                .map(|at| replies.remove(at).1);
+            self.compare(&expected, reply, *from, now)
+                .map_err(|problem| format!("{problem}\n  request of {from}: {bytes:02x?}"))?;
+            self.checked += usize::from(reply.is_some());
+        }
+        match replies.first() {
+            None => Ok(()),
+            Some((to, bytes)) => {
+                Err(format!("{to} was sent what it did not ask for: {bytes:02x?}"))
+            }
+        }
+    }
+
+    /// Takes in one request.
+    fn take(&mut self, from: SocketAddr, bytes: &[u8], now: Now) -> Expected {
+        let request = match Request::parse(bytes) {
+            Ok(Request::Connect(_)) => return Expected::Connect,
+            Ok(request) => request,
+            Err(_) => return Expected::Silence,
+        };
+        match request {
+            Request::Announce(announce) if self.knows(announce.connection_id, from.ip(), now) => {
+                self.announce(&announce, from.ip(), now)
+            }
+            Request::Scrape(scrape) if self.knows(scrape.connection_id, from.ip(), now) => {
+                Self::scrape(&scrape)
+            }
+            _ => Expected::Silence,
+        }
+    }
+
+    fn knows(&self, id: onrush_proto::ConnectionId, ip: IpAddr, now: Now) -> bool {
+        self.ids.accepts(id, ip, now.unix)
+    }
+
+    fn scrape(scrape: &Scrape<'_>) -> Expected {
+        match scrape.info_hashes().take(74).collect::<Vec<_>>() {
+            hashes if hashes.is_empty() => Expected::Error("scrape without an info hash"),
+            hashes => Expected::Scrape(hashes),
+        }
+    }
+
+    fn announce(&mut self, announce: &Announce<'_>, ip: IpAddr, now: Now) -> Expected {
+        if announce.port == 0 {
+            return Expected::Error("port cannot be 0");
+        }
+        let hash = announce.info_hash;
+        if self.forbids(&hash) {
+            return Expected::Error("info hash is not allowed on this tracker");
+        }
+        let asker = Endpoint::new(ip, announce.port);
+        let seeder = announce.left == 0;
+        let cap = match asker.family() {
+            Family::V4 => self.settings.announce.max_peers_v4,
+            Family::V6 => self.settings.announce.max_peers_v6,
+        };
+        let want = match announce.num_want {
+            n if n < 0 => self.settings.announce.default_peers.min(cap),
+            n => n.min(i32::from(cap)) as u16,
+        };
+        if announce.event == Event::Stopped {
+            if let Some(swarm) = self.swarms.get_mut(&hash) {
+                swarm.peers.remove(&asker);
+            }
+            return Expected::Announce { asker, seeder, want: 0, hash };
+        }
+        let swarm = self.swarms.entry(hash).or_default();
+        let last = u64::from(now.moment.0);
+        let before = swarm.peers.insert(asker, Peer { seeder, last });
+        let was_seeder = before.is_some_and(|before| before.seeder);
+        if announce.event == Event::Completed && seeder && !was_seeder {
+            swarm.completed += 1;
+        }
+        Expected::Announce { asker, seeder, want: usize::from(want), hash }
+    }
+
+    fn forbids(&self, hash: &InfoHash) -> bool {
+        *hash == super::peers::FORBIDDEN
+    }
+
+    fn compare(
+        &mut self,
+        expected: &Expected,
+        reply: Option<&[u8]>,
+        from: SocketAddr,
+        now: Now,
+    ) -> Result<(), String> {
+        let family = Family::of(from.ip());
+        let reply = reply
+            .map(|bytes| {
+                Response::parse(bytes, family).map_err(|bad| format!("{bad:?}: {bytes:02x?}"))
+            })
+            .transpose()?;
+        match (expected, reply) {
+            (Expected::Silence, None) => Ok(()),
+            (Expected::Connect, Some(Response::Connect(response))) => {
+                let good = self.knows(response.connection_id, from.ip(), now);
+                good.then_some(()).ok_or_else(|| "a connection id that is not good".into())
+            }
+            (Expected::Error(text), Some(Response::Error(_, told))) if text.as_bytes() == told => {
+                Ok(())
+            }
+            (Expected::Scrape(hashes), Some(Response::Scrape(_, counts))) => {
+                if counts.len() != hashes.len() {
+                    return Err(format!("{} counts for {} hashes", counts.len(), hashes.len()));
+                }
+                hashes
+                    .iter()
+                    .zip(counts.iter())
+                    .try_for_each(|(hash, counts)| self.compare_counts(*hash, &counts, now))
+            }
+            (
+                Expected::Announce { asker, seeder, want, hash },
+                Some(Response::Announce(head, peers)),
+            ) => {
+                self.compare_head(*hash, &head, now)?;
+                self.compare_peers(*hash, *asker, *seeder, *want, &peers, now)
+            }
+            (_, reply) => Err(format!("not what was expected: {reply:?}")),
+        }
+    }
+
+    /// How many of each kind must be there, and how many may.
+    fn counts(&mut self, hash: InfoHash, now: Now) -> ([u32; 2], [u32; 2], u32) {
+        let lifetime = u64::from(self.settings.announce.peer_lifetime);
+        let (gone, moment) = (lifetime + slack(&self.settings), u64::from(now.moment.0));
+        let Some(swarm) = self.swarms.get_mut(&hash) else { return ([0; 2], [0; 2], 0) };
+        swarm.peers.retain(|_, peer| moment - peer.last <= gone);
+        let (mut must, mut may) = ([0; 2], [0; 2]);
+        for peer in swarm.peers.values() {
+            let kind = usize::from(peer.seeder);
+            may[kind] += 1;
+            must[kind] += u32::from(moment - peer.last <= lifetime);
+        }
+        (must, may, swarm.completed)
+    }
+
+    fn compare_head(
+        &mut self,
+        hash: InfoHash,
+        head: &AnnounceHead,
+        now: Now,
+    ) -> Result<(), String> {
+        let (must, may, _) = self.counts(hash, now);
+        within("leechers", head.leechers, must[0], may[0])?;
+        within("seeders", head.seeders, must[1], may[1])
+    }
+
+    fn compare_counts(
+        &mut self,
+        hash: InfoHash,
+        counts: &ScrapeCounts,
+        now: Now,
+    ) -> Result<(), String> {
+        let (must, may, completed) = self.counts(hash, now);
+        within("leechers", counts.leechers, must[0], may[0])?;
+        within("seeders", counts.seeders, must[1], may[1])?;
+        within("completed", counts.completed, completed, completed)
+    }
+
+    fn compare_peers(
+        &self,
+        hash: InfoHash,
+        asker: Endpoint,
+        seeder: bool,
+        want: usize,
+        peers: &Peers<'_>,
+        now: Now,
+    ) -> Result<(), String> {
+        let listed: BTreeSet<Endpoint> = peers.iter().collect();
+        if listed.len() != peers.len() {
+            return Err("a peer is listed twice".into());
+        }
+        let lifetime = u64::from(self.settings.announce.peer_lifetime);
+        let mut must = 0;
+        let mut may = BTreeSet::new();
+        for (endpoint, peer) in self.swarms.get(&hash).into_iter().flat_map(|swarm| &swarm.peers) {
+            let useful = *endpoint != asker
+                && endpoint.family() == asker.family()
+                && endpoint.port() != 1
+                && !(seeder && peer.seeder);
+            if useful {
+                may.insert(*endpoint);
+                must += usize::from(u64::from(now.moment.0) - peer.last <= lifetime);
+            }
+        }
+        if let Some(stranger) = listed.difference(&may).next() {
+            return Err(format!("{stranger:?} does not belong into the list"));
+        }
+        within(
+            "peers listed",
+            listed.len() as u32,
+            must.min(want) as u32,
+            may.len().min(want) as u32,
+        )
+    }
+}
+
+fn within(what: &str, found: u32, least: u32, most: u32) -> Result<(), String> {
+    match (least..=most).contains(&found) {
+        true => Ok(()),
+        false => Err(format!("{what}: {found}, expected {least} to {most}")),
+    }
+}

@@ -1,0 +1,109 @@
+//! A whole tracker on one thread, over the in-process network: every worker takes its turns when
+//! the test says so, at the time that the test says it is. What happens follows from seeds.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part of this module")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use onrush::access::AccessList;
+use onrush::args::Args;
+use onrush::clock::Now;
+use onrush::config::Config;
+use onrush::connection::{Key, Keys};
+use onrush::metrics::Summary;
+use onrush::placement::{Secrets, assemble, shard_map};
+use onrush::settings::{Host, Settings};
+use onrush::worker::Worker;
+use onrush_net::Socket;
+use onrush_net::memory::{Choice, Endpoint, Network};
+use onrush_proto::InfoHash;
+use onrush_swarm::Moment;
+
+/// Where the tracker is reached over IPv4.
+pub const TRACKER_V4: &str = "192.0.2.1:6969";
+/// Where the tracker is reached over IPv6.
+pub const TRACKER_V6: &str = "[2001:db8::1]:6969";
+
+/// The wall clock when the test's clock says 0.
+const EPOCH: u64 = 1_800_000_000;
+
+/// Both placements, as lines for a configuration: two shards at least, so that there are lanes.
+pub const SPLIT: &str = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 3\n";
+/// See [`SPLIT`].
+pub const COLOCATED: &str = "[workers]\nplacement = \"colocated\"\ntotal = 3\n";
+
+/// A tracker in one piece.
+pub struct World<S: Socket> {
+    /// Its workers, in order.
+    pub workers: Vec<Worker<S>>,
+}
+
+/// The settings of a configuration text.
+pub fn settings(text: &str) -> Settings {
+    let host = Host { vcpus: (0..8).collect(), ..Host::default() };
+    match Settings::resolve(Config::parse("test.toml", text), &Args::default(), &host) {
+        Ok((settings, _)) => settings,
+        Err(problems) => panic!("{problems}"),
+    }
+}
+
+/// Secrets that follow from a seed.
+pub fn secrets(seed: u64) -> Secrets {
+    let word = |n: u64| (seed.wrapping_add(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
+    Secrets {
+        keys: Keys { current: Key([seed as u8; 16]), previous: None },
+        shard_key: [1, 2, 3, 4, 5].map(word),
+        table_key: [seed as u8 ^ 0x5A; 16],
+        seed,
+    }
+}
+
+/// The time at which the test's clock says so many seconds.
+pub fn at(seconds: u64) -> Now {
+    Now { moment: Moment(seconds as u32), unix: EPOCH + seconds }
+}
+
+impl<S: Socket> World<S> {
+    /// Binds a tracker to both of its addresses on `network`, steered when it is colocated, each
+    /// worker's socket wrapped by `wrap`.
+    pub fn new(
+        settings: &Settings,
+        secrets: &Secrets,
+        network: &Network,
+        wrap: impl FnMut(Endpoint) -> S,
+    ) -> Self {
+        let map = shard_map(settings, secrets);
+        let colocated = settings.placement.doors() == settings.placement.workers();
+        let choice = match colocated && settings.socket.steering {
+            true => Choice::By(Arc::new(move |payload: &[u8], _: SocketAddr| {
+                let hash = payload.get(16..36)?.try_into().ok()?;
+                Some(map.shard_of(&InfoHash(hash)))
+            })),
+            false => Choice::BySource,
+        };
+        let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
+        let endpoints = network.bind_group(&addresses, settings.placement.doors(), &choice);
+        let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
+        let access = Arc::new(AccessList::new(&settings.access));
+        Self { workers: assemble(settings, secrets, sockets, access) }
+    }
+
+    /// Lets every worker take turns until none has anything left to do.
+    pub fn settle(&mut self, now: Now) {
+        for _ in 0..10_000 {
+            let mut busy = false;
+            for worker in &mut self.workers {
+                busy |= worker.turn(now).expect("the in-process network does not fail");
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("the workers never come to rest");
+    }
+
+    /// All counters together.
+    pub fn summary(&self) -> Summary {
+        Summary::of(self.workers.iter().map(|worker| &*worker.metrics))
+    }
+}
