@@ -4,15 +4,17 @@
 /// Up to `STEP` items to a step, a power of two so that finding one is a shift and a mask.
 #[derive(Debug)]
 pub(crate) struct Steps<T, const STEP: usize> {
+    /// Apart from the others, because most of these vectors need no more and so save a hop.
+    first: Vec<T>,
     /// All full but for the last with items; one empty step may follow, kept against
     /// allocating and freeing it over and over when the length swings around a boundary.
-    steps: Vec<Vec<T>>,
+    more: Vec<Vec<T>>,
     len: usize,
 }
 
 impl<T, const STEP: usize> Default for Steps<T, STEP> {
     fn default() -> Self {
-        Self { steps: Vec::new(), len: 0 }
+        Self { first: Vec::new(), more: Vec::new(), len: 0 }
     }
 }
 
@@ -27,50 +29,46 @@ impl<T, const STEP: usize> Steps<T, STEP> {
     /// Item number `at`. Panics when there is none.
     #[inline]
     pub(crate) fn get(&self, at: usize) -> &T {
-        &self.steps[at / STEP][at % STEP]
+        if at < STEP { &self.first[at] } else { &self.more[at / STEP - 1][at % STEP] }
     }
 
     /// Item number `at`, or nothing.
     #[inline]
     pub(crate) fn checked(&self, at: usize) -> Option<&T> {
-        self.steps.get(at / STEP)?.get(at % STEP)
+        if at < STEP { self.first.get(at) } else { self.more.get(at / STEP - 1)?.get(at % STEP) }
     }
 
     /// Item number `at`. Panics when there is none.
     #[inline]
     pub(crate) fn get_mut(&mut self, at: usize) -> &mut T {
-        &mut self.steps[at / STEP][at % STEP]
+        &mut self.step_mut(at / STEP)[at % STEP]
     }
 
     pub(crate) fn push(&mut self, item: T) {
         let () = Self::POWER_OF_TWO;
-        let step = self.len / STEP;
-        if step == self.steps.len() {
-            // The first step grows as it is used: most of these vectors stay small.
-            let room = if step == 0 { 1 } else { STEP };
-            if self.steps.len() < 4 {
-                self.steps.reserve_exact(1);
-            }
-            self.steps.push(Vec::with_capacity(room));
+        let number = self.len / STEP;
+        if number > self.more.len() {
+            self.more.push(Vec::with_capacity(STEP));
         }
-        let last = &mut self.steps[step];
-        if last.len() == last.capacity() {
-            let more = (last.len() / 2).max(1).min(STEP - last.len());
-            last.reserve_exact(more);
+        let step = self.step_mut(number);
+        if step.len() == step.capacity() {
+            // The first step grows as it is used.
+            let more = (step.len() / 2).max(1).min(STEP - step.len());
+            step.reserve_exact(more);
         }
-        last.push(item);
+        step.push(item);
         self.len += 1;
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
-        let step = self.len / STEP;
-        let item = self.steps[step].pop();
+        let number = self.len / STEP;
+        let item = self.step_mut(number).pop();
         if self.len % STEP <= STEP / 2 {
-            self.steps.truncate(step + 1);
+            self.more.truncate(number);
         }
         if self.len == 0 {
-            self.steps = Vec::new();
+            *self = Self::default();
         }
         item
     }
@@ -83,7 +81,12 @@ impl<T, const STEP: usize> Steps<T, STEP> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.steps.iter().flatten()
+        self.first.iter().chain(self.more.iter().flatten())
+    }
+
+    #[inline]
+    fn step_mut(&mut self, number: usize) -> &mut Vec<T> {
+        if number == 0 { &mut self.first } else { &mut self.more[number - 1] }
     }
 }
 
@@ -109,7 +112,7 @@ mod tests {
             }
             assert_eq!(steps.len(), vector.len());
             assert!(steps.iter().eq(vector.iter()));
-            assert!(steps.steps.len() <= vector.len() / 4 + 2, "steps are given back");
+            assert!(steps.more.len() <= vector.len() / 4 + 1, "steps are given back");
         }
         assert_eq!(steps.checked(vector.len()), None);
     }
@@ -129,6 +132,6 @@ mod tests {
         });
         assert_eq!(swing.count_total, 0);
         while steps.pop().is_some() {}
-        assert_eq!(steps.steps.capacity(), 0, "everything is given back");
+        assert_eq!(steps.first.capacity() + steps.more.capacity(), 0, "everything is given back");
     }
 }

@@ -11,7 +11,8 @@
 
 use rand::rngs::SmallRng;
 
-use super::few::{STAMP_LEN, position, resize};
+use super::few::{STAMP_LEN, resize};
+use super::scan::position;
 use super::{Expiry, Place, Stamp};
 use crate::keys::Keys;
 use crate::sample;
@@ -32,7 +33,8 @@ const DRAWS: usize = 256;
 /// A set of endpoints with their stamps.
 #[derive(Debug)]
 pub(super) struct Bag<const N: usize> {
-    chunks: Steps<Chunk<N>, 64>,
+    /// 24 KiB to a step.
+    chunks: Steps<Chunk<N>, 1024>,
     len: usize,
     /// No chunk is longer. Drawing stays fair however far above the truth this is.
     longest: usize,

@@ -12,6 +12,7 @@
 use onrush_proto::{Endpoint, Family};
 use rand::rngs::SmallRng;
 
+use super::scan::position;
 use super::{Announcer, Counts, Expiry, FEW_MAX, Found, Gone, Kind, Place, Stamp, Wanted};
 use crate::sample;
 
@@ -274,12 +275,6 @@ impl Shape {
             resize(block, enough);
         }
     }
-}
-
-/// Which row is this one.
-#[inline]
-pub(super) fn position<const N: usize>(rows: &[[u8; N]], sought: &[u8; N]) -> Option<usize> {
-    rows.iter().position(|row| row == sought)
 }
 
 /// Cuts or lengthens a block, in place where the allocator can.

@@ -13,6 +13,7 @@ mod bag;
 mod few;
 mod inline;
 mod many;
+mod scan;
 mod stamp;
 
 use onrush_proto::{Endpoint, Family};
@@ -320,7 +321,7 @@ impl Peers {
     #[inline]
     pub(crate) fn touch(&self) -> u8 {
         match self {
-            Self::Few { block, .. } => block[0] ^ block[block.len() / 2],
+            Self::Few { block, .. } => scan::touch(block),
             Self::Many(many) => many.touch(),
             _ => 0,
         }
