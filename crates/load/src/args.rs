@@ -30,8 +30,7 @@ pub struct Args {
     #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:6969")]
     pub target: Vec<SocketAddr>,
 
-    /// What is sent: `real` as public trackers see it, `classic` as published comparisons use it
-    /// (connect, announce, scrape 50/50/1, 75 % seeders, no bad ids).
+    /// What is sent.
     #[arg(long, short, value_name = "NAME", default_value = "real")]
     pub profile: ProfileName,
 
@@ -135,9 +134,9 @@ pub struct Args {
 /// A profile's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProfileName {
-    /// [`Profile::real`].
+    /// As public trackers see it: connects, announces, scrapes, and what deserves silence.
     Real,
-    /// [`Profile::classic`].
+    /// As published comparisons use it: 50/50/1, 75 % seeders, no bad ids.
     Classic,
 }
 

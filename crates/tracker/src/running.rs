@@ -135,10 +135,10 @@ struct Life<S: Socket> {
 
 impl<S: Socket> Life<S> {
     fn live(mut self) {
-        if let Some(cpu) = self.cpu {
-            if let Err(error) = affinity::pin_current_thread(cpu) {
-                log::warn!("{error}; the worker runs unpinned");
-            }
+        if let Some(cpu) = self.cpu
+            && let Err(error) = affinity::pin_current_thread(cpu)
+        {
+            log::warn!("{error}; the worker runs unpinned");
         }
         let name = thread::current().name().unwrap_or("worker").to_owned();
         let tell = self.tell.clone();

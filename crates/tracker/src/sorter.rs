@@ -4,7 +4,7 @@ use onrush_net::Return;
 use onrush_proto::InfoHash;
 use onrush_swarm::{Announce, Full, ShardBatch};
 
-use crate::lanes::Parcel;
+use crate::lanes::{Contents, Parcel};
 use crate::scrape_join::Place;
 
 /// Bytes of replies that a batch has room for: fifty of the largest, or hundreds of usual ones.
@@ -13,12 +13,12 @@ const REPLY_BYTES: usize = 64 * 1024;
 
 /// The open batches of one worker, and its stock of empty ones.
 pub struct Sorter {
-    open: Vec<Option<Box<Parcel>>>,
+    open: Vec<Option<Parcel>>,
     /// Shards whose batch is open, in the order of their first request.
     touched: Vec<u16>,
     /// Batches that were full before the receive batch was through.
-    full: Vec<Box<Parcel>>,
-    pool: Vec<Box<Parcel>>,
+    full: Vec<Parcel>,
+    pool: Vec<Parcel>,
 }
 
 /// All batches are under way.
@@ -31,7 +31,7 @@ impl Sorter {
     pub fn new(home: usize, shards: usize, parcels: usize, requests: usize) -> Self {
         let parcel = || {
             let batch = ShardBatch::new(requests, requests, REPLY_BYTES);
-            Box::new(Parcel { batch, shard: 0, home })
+            Box::new(Contents { batch, shard: 0, home })
         };
         Self {
             open: (0..shards).map(|_| None).collect(),
@@ -66,7 +66,7 @@ impl Sorter {
 
     /// Takes the next batch that is to be sent off; `None` when nothing is left.
     #[inline]
-    pub fn take(&mut self) -> Option<Box<Parcel>> {
+    pub fn take(&mut self) -> Option<Parcel> {
         self.full.pop().or_else(|| {
             let shard = self.touched.pop()?;
             self.open[usize::from(shard)].take()
@@ -75,7 +75,7 @@ impl Sorter {
 
     /// Takes back a batch that is done with.
     #[inline]
-    pub fn recycle(&mut self, mut parcel: Box<Parcel>) {
+    pub fn recycle(&mut self, mut parcel: Parcel) {
         parcel.batch.clear();
         self.pool.push(parcel);
     }
@@ -91,10 +91,10 @@ impl Sorter {
         shard: usize,
         add: impl Fn(&mut ShardBatch<Return, Place>) -> Result<(), Full>,
     ) -> Result<(), Exhausted> {
-        if let Some(parcel) = &mut self.open[shard] {
-            if add(&mut parcel.batch).is_ok() {
-                return Ok(());
-            }
+        if let Some(parcel) = &mut self.open[shard]
+            && add(&mut parcel.batch).is_ok()
+        {
+            return Ok(());
         }
         self.push_to_fresh(shard, add)
     }

@@ -29,8 +29,8 @@ pub struct Tracker {
     pub steering: Option<Steering>,
     /// What went less well than asked for, in sentences with the remedy.
     pub warnings: Vec<String>,
-    /// Held until the end.
-    lock: Option<StateLock>,
+    /// Held until the end; `None` without a state directory.
+    pub lock: Option<StateLock>,
 }
 
 /// Why a tracker cannot start. Each says what to do.
@@ -128,13 +128,42 @@ fn steer(settings: &Settings, map: ShardMap, group: &mut Group) -> Option<Steeri
     if !settings.socket.steering {
         return None;
     }
-    let function = Function {
+    let (steering, notices) = Steering::attach(function(map), group);
+    group.notices.extend(notices);
+    Some(steering)
+}
+
+/// The map as the kernel can compute it. Connects are shorter, and left to the kernel's own hash.
+fn function(map: ShardMap) -> Function {
+    Function {
         offset: INFO_HASH_OFFSET as u32,
         multipliers: map.key(),
         min_len: (INFO_HASH_OFFSET + HASH_LEN) as u32,
         buckets: map.shards(),
-    };
-    let (steering, notices) = Steering::attach(function, group);
-    group.notices.extend(notices);
-    Some(steering)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_proto::InfoHash;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The kernel's function and the sorter's are written down in two crates that must not
+        /// know each other: this is where they have to agree.
+        #[test]
+        fn the_kernel_picks_the_sorters_shard(
+            key: [u32; 5],
+            shards in 1u16..1024,
+            mut datagram in proptest::collection::vec(any::<u8>(), 36..200),
+            hash: [u8; 20],
+        ) {
+            datagram[16..36].copy_from_slice(&hash);
+            let map = ShardMap::new(key, shards);
+            let bucket = function(map).bucket(&datagram).map(usize::from);
+            prop_assert_eq!(bucket, Some(map.shard_of(&InfoHash(hash))));
+            prop_assert_eq!(function(map).bucket(&datagram[..35]), None);
+        }
+    }
 }

@@ -24,9 +24,12 @@ use onrush_swarm::ShardBatch;
 use crate::scrape_join::Place;
 use sleeper::{Bell, Sleeper};
 
-/// Requests for one shard, on their way there or back.
+/// A batch on its way to its shard or back. Boxed, so that a channel moves eight bytes.
+pub type Parcel = Box<Contents>;
+
+/// Requests for one shard, and where they come from.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct Contents {
     /// The requests and, once served, their replies.
     pub batch: ShardBatch<Return, Place>,
     /// The shard it is for.
@@ -38,7 +41,7 @@ pub struct Parcel {
 /// The way to one worker's inbox. Clones lead to the same one.
 #[derive(Clone)]
 pub struct Lane {
-    sender: Sender<Box<Parcel>>,
+    sender: Sender<Parcel>,
     sleeper: Arc<CachePadded<Sleeper>>,
     bell: Arc<dyn Bell>,
 }
@@ -47,7 +50,7 @@ impl Lane {
     /// Sends a parcel and wakes the worker if it sleeps; hands the parcel back when the lane is
     /// full, or its worker gone.
     #[inline]
-    pub fn try_send(&self, parcel: Box<Parcel>) -> Result<(), Box<Parcel>> {
+    pub fn try_send(&self, parcel: Parcel) -> Result<(), Parcel> {
         self.sender.try_send(parcel).map_err(|error| match error {
             TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
         })?;
@@ -65,21 +68,21 @@ impl Lane {
 
 /// One worker's end of the lanes.
 pub struct Inbox {
-    work: Receiver<Box<Parcel>>,
-    home: Receiver<Box<Parcel>>,
+    work: Receiver<Parcel>,
+    home: Receiver<Parcel>,
     sleeper: Arc<CachePadded<Sleeper>>,
 }
 
 impl Inbox {
     /// The next parcel to be served.
     #[inline]
-    pub fn work(&self) -> Option<Box<Parcel>> {
+    pub fn work(&self) -> Option<Parcel> {
         self.work.try_recv().ok()
     }
 
     /// The next own parcel that came back.
     #[inline]
-    pub fn home(&self) -> Option<Box<Parcel>> {
+    pub fn home(&self) -> Option<Parcel> {
         self.home.try_recv().ok()
     }
 
@@ -128,8 +131,8 @@ mod tests {
         }
     }
 
-    fn parcel(shard: usize) -> Box<Parcel> {
-        Box::new(Parcel { batch: ShardBatch::new(1, 1, 64), shard, home: 0 })
+    fn parcel(shard: usize) -> Parcel {
+        Box::new(Contents { batch: ShardBatch::new(1, 1, 64), shard, home: 0 })
     }
 
     #[test]

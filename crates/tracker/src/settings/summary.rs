@@ -26,7 +26,8 @@ impl Settings {
         self.listen.iter().map(show).collect::<Vec<_>>().join(", ")
     }
 
-    fn workers_line(&self) -> String {
+    /// How many workers of which kind, on which vCPUs.
+    pub fn workers_line(&self) -> String {
         let kinds = match self.placement {
             Placement::Split { socket_workers, swarm_workers } => {
                 format!("split: {socket_workers} socket workers, {swarm_workers} swarm workers")
@@ -39,7 +40,8 @@ impl Settings {
         }
     }
 
-    fn announce_line(&self) -> String {
+    /// What announces get.
+    pub fn announce_line(&self) -> String {
         let announce = &self.announce;
         format!(
             "every {} s +-{} %, peers forgotten after {} s, up to {} peers over IPv4, {} over IPv6",
@@ -51,7 +53,8 @@ impl Settings {
         )
     }
 
-    fn limits_line(&self) -> String {
+    /// What there may be at most.
+    pub fn limits_line(&self) -> String {
         let most = self.limits.peers.saturating_mul(super::resolve::BYTES_PER_PEER);
         let peers = self.limits.peers;
         format!("{peers} peers (about {} if all are alone in their swarms)", bytes(most))
@@ -67,7 +70,8 @@ impl Settings {
         format!("{list}; addresses that are not of the internet are {bogons}")
     }
 
-    fn state_line(&self) -> String {
+    /// Where the state is kept.
+    pub fn state_line(&self) -> String {
         match (&self.connection.key_file, &self.state_dir) {
             (Some(key), Some(dir)) => format!("{}, key in {}", dir.display(), key.display()),
             (Some(key), None) => format!("no directory, key in {}", key.display()),

@@ -27,7 +27,7 @@ pub struct Door<S> {
     /// Connect responses and errors of this turn.
     answers: Answers,
     /// Parcels whose replies go out this turn.
-    served: Vec<Box<Parcel>>,
+    served: Vec<Parcel>,
     /// Datagrams per receive call at most.
     batch: usize,
     max_hashes: usize,
@@ -101,12 +101,12 @@ impl<S: Socket> Door<S> {
     }
 
     /// The next batch that waits to be sent to its shard.
-    pub fn take_sorted(&mut self) -> Option<Box<Parcel>> {
+    pub fn take_sorted(&mut self) -> Option<Parcel> {
         self.sorter.take()
     }
 
     /// A parcel is served: its replies go out with the next [`send`](Self::send).
-    pub fn welcome(&mut self, parcel: Box<Parcel>) {
+    pub fn welcome(&mut self, parcel: Parcel) {
         for part in parcel.batch.scrapes() {
             self.join.answer(part.place, &part.counts);
         }
@@ -114,7 +114,7 @@ impl<S: Socket> Door<S> {
     }
 
     /// A parcel could not be sent to its shard: its requests get no reply.
-    pub fn give_up(&mut self, parcel: Box<Parcel>, metrics: &WorkerMetrics) {
+    pub fn give_up(&mut self, parcel: Parcel, metrics: &WorkerMetrics) {
         for (announce, _) in parcel.batch.announces() {
             count_busy(metrics, announce.endpoint.family(), 1);
         }
