@@ -1,0 +1,42 @@
+//! A network of one's own: a network namespace for one thread and those that it starts, with
+//! addresses that the host does not have.
+
+use std::process::Command;
+use std::thread;
+
+use nix::sched::{CloneFlags, unshare};
+
+/// Runs `test` on a thread whose only network is a loopback interface with `addresses` on it
+/// besides 127.0.0.1 and ::1. Needs root; the host's own network is not touched.
+pub(crate) fn alone_on_a_network(addresses: &[&str], test: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| {
+                panic!(
+                    "this test needs a network namespace (CAP_SYS_ADMIN, run it as root): {error}"
+                )
+            });
+            ip(&["link", "set", "lo", "up"]);
+            for address in addresses {
+                match address.contains(':') {
+                    true => ip(&["-6", "address", "add", address, "dev", "lo", "nodad"]),
+                    false => ip(&["address", "add", address, "dev", "lo"]),
+                }
+            }
+            test();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// Runs `ip` in the thread's network.
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("this test needs `ip` (Debian: iproute2): {error}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {}: {text}", arguments.join(" "));
+}
