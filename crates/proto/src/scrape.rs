@@ -26,6 +26,7 @@ pub const COUNTS_LEN: usize = 12;
 pub const MAX_HASHES: usize = 74;
 /// Bytes of a request with [`MAX_HASHES`]: memory of this size per datagram cuts off nothing that
 /// counts, but for an announce whose options are longer still.
+pub const MAX_REQUEST_LEN: usize = REQUEST_HEAD_LEN + MAX_HASHES * HASH_LEN;
 /// Bytes of the response to such a request.
 pub const MAX_RESPONSE_LEN: usize = HEAD_LEN + MAX_HASHES * COUNTS_LEN;
 
