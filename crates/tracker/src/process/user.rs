@@ -48,16 +48,6 @@ pub enum UserError {
         /// Why it failed.
         cause: String,
     },
-    /// The state directory cannot be handed over.
-    #[error("cannot prepare the state directory {directory} for user `{user}`: {cause}")]
-    StateDirectory {
-        /// The directory.
-        directory: String,
-        /// The user.
-        user: String,
-        /// Why it failed.
-        cause: std::io::Error,
-    },
 }
 
 /// Becomes `user` (and `group`, or the user's own), keeping only the right to bind ports below
@@ -86,11 +76,9 @@ pub fn become_user(
         return Err(UserError::NotRoot { now: now.as_raw(), wanted: user.to_owned() });
     }
     if let Some(directory) = state_dir {
-        hand_over(directory, account.uid, gid).map_err(|cause| UserError::StateDirectory {
-            directory: directory.display().to_string(),
-            user: user.to_owned(),
-            cause,
-        })?;
+        // A tracker works without a state directory. What fails here fails again for the user, and
+        // is warned of there.
+        let _ = hand_over(directory, account.uid, gid);
     }
     change(&account, gid).map_err(|(step, cause)| UserError::Refused {
         user: user.to_owned(),
