@@ -1,0 +1,24 @@
+//! The daemon as operators and init systems meet it: a process with flags, a file, a log, signals
+//! and an exit code. Some of what it does takes root to show (another user, network namespaces).
+
+#[path = "daemon/client.rs"]
+mod client;
+#[path = "daemon/network.rs"]
+mod network;
+#[path = "daemon/process.rs"]
+mod process;
+
+#[path = "daemon/configuration.rs"]
+mod configuration;
+#[path = "daemon/death.rs"]
+mod death;
+#[path = "daemon/logs.rs"]
+mod logs;
+#[path = "daemon/signals.rs"]
+mod signals;
+#[path = "daemon/start.rs"]
+mod start;
+#[path = "daemon/state.rs"]
+mod state;
+#[path = "daemon/user.rs"]
+mod user;

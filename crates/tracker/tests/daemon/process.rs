@@ -1,0 +1,274 @@
+//! The daemon as a process of its own: started with flags and a configuration, heard line by
+//! line, ended by its number.
+
+// Each test binary uses its own part.
+#![allow(dead_code)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Uid, User};
+use tempfile::TempDir;
+
+/// For how long a test waits for anything before it fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The account of nobody: no rights, and on every host.
+pub(crate) fn nobody() -> User {
+    User::from_name("nobody").unwrap().expect("this host has a user `nobody`")
+}
+
+/// Fails, and says why, where a test cannot show anything without root.
+pub(crate) fn need_root(why: &str) {
+    assert!(Uid::effective().is_root(), "run the tests as root: this one {why}");
+}
+
+/// A daemon that is about to be started. Its home, where state is kept when nobody says, is a
+/// temporary directory.
+pub(crate) struct Launch {
+    command: Command,
+    home: TempDir,
+}
+
+impl Launch {
+    /// With these flags.
+    pub(crate) fn new(flags: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
+        command.args(flags).env("HOME", home.path()).stdin(Stdio::null());
+        command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
+        Self { command, home }
+    }
+
+    /// On free ports of 127.0.0.1 and ::1.
+    pub(crate) fn on_loopback() -> Self {
+        Self::new(&["--listen", "127.0.0.1:0", "--listen", "[::1]:0"])
+    }
+
+    /// With one more flag and its value.
+    pub(crate) fn flag(mut self, flag: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(flag).arg(value);
+        self
+    }
+
+    /// With a configuration file of this text.
+    pub(crate) fn config(self, text: &str) -> Self {
+        let path = self.config_path();
+        fs::write(&path, text).unwrap();
+        self.flag("--config", path)
+    }
+
+    /// Where [`config`](Self::config) writes.
+    pub(crate) fn config_path(&self) -> PathBuf {
+        self.home.path().join("onrush.toml")
+    }
+
+    /// As nobody, who owns the home.
+    pub(crate) fn as_nobody(mut self) -> Self {
+        need_root("starts the daemon as another user");
+        let account = nobody();
+        chown(self.home.path(), Some(account.uid.as_raw()), Some(account.gid.as_raw())).unwrap();
+        let mut command = Command::new("/proc/self/fd/0");
+        // The build directory may be closed to others: what is open already can be run all the
+        // same.
+        command.stdin(File::open(env!("CARGO_BIN_EXE_onrush")).unwrap());
+        command.args(self.command.get_args()).env("HOME", self.home.path());
+        command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
+        command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
+        self.command = command;
+        self
+    }
+
+    /// Starts it.
+    pub(crate) fn start(mut self) -> Daemon {
+        let (out, err) = (Stdio::piped(), Stdio::piped());
+        let mut child = self.command.stdout(out).stderr(err).spawn().unwrap();
+        let (sender, lines) = channel();
+        read_lines(child.stdout.take().unwrap(), sender.clone(), Line::Output);
+        read_lines(child.stderr.take().unwrap(), sender, Line::Log);
+        Daemon { child, lines, log: Vec::new(), output: Vec::new(), read: 0, home: self.home }
+    }
+}
+
+/// A daemon, killed when dropped.
+pub(crate) struct Daemon {
+    child: Child,
+    lines: Receiver<Line>,
+    log: Vec<String>,
+    output: Vec<String>,
+    /// Lines of the log that were waited for and those before them.
+    read: usize,
+    home: TempDir,
+}
+
+/// How a daemon ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its exit code; `None` when a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// What it wrote to standard error.
+    pub(crate) log: Vec<String>,
+    /// What it wrote to standard output.
+    pub(crate) output: String,
+}
+
+impl Ended {
+    /// The log as one text.
+    pub(crate) fn text(&self) -> String {
+        self.log.join("\n")
+    }
+}
+
+enum Line {
+    Output(String),
+    Log(String),
+}
+
+impl Daemon {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its home directory.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Waits until it serves; where.
+    pub(crate) fn serving(&mut self) -> Vec<SocketAddr> {
+        let line = self.line(" serves udp://");
+        self.line(" ready: ");
+        let addresses = line.split("udp://").skip(1);
+        addresses.map(|text| text.split(' ').next().unwrap().parse().unwrap()).collect()
+    }
+
+    /// Waits for a line of the log with `part` in it, behind the last one waited for.
+    pub(crate) fn line(&mut self, part: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            while let Some(line) = self.log.get(self.read) {
+                self.read += 1;
+                if line.contains(part) {
+                    return line.clone();
+                }
+            }
+            if let Err(why) = self.hear(deadline) {
+                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
+            }
+        }
+    }
+
+    /// The lines of the log so far.
+    pub(crate) fn log(&self) -> &[String] {
+        &self.log
+    }
+
+    /// Sends a signal, by its name without SIG.
+    pub(crate) fn signal(&self, name: &str) {
+        self.signals(&[name], 1);
+    }
+
+    /// Sends each of these signals in turn, `times` times.
+    pub(crate) fn signals(&self, names: &[&str], times: usize) {
+        let pid = self.pid();
+        let each: String = names.iter().map(|name| format!("kill -{name} {pid}; ")).collect();
+        let script = format!("i=0; while [ $i -lt {times} ]; do {each} i=$((i+1)); done");
+        let status = Command::new("sh").args(["-ec", &script]).status().unwrap();
+        assert!(status.success(), "{script}");
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        let why = loop {
+            if let Err(why) = self.hear(deadline) {
+                break why;
+            }
+        };
+        assert_eq!(why, RecvTimeoutError::Disconnected, "still runs:\n{}", self.log.join("\n"));
+        // Whoever has closed both of its outputs is gone, or about to be.
+        let status = self.child.wait().unwrap();
+        Ended {
+            code: status.code(),
+            signal: status.signal(),
+            log: std::mem::take(&mut self.log),
+            output: self.output.join("\n"),
+        }
+    }
+
+    /// Asks it to stop and waits for its end, which must be a good one.
+    pub(crate) fn stop(self) -> Ended {
+        self.signal("TERM");
+        let ended = self.end();
+        assert_eq!(ended.code, Some(0), "{}", ended.text());
+        ended
+    }
+
+    /// Waits until it refuses to start, as it has to; what it says.
+    pub(crate) fn refusal(self) -> String {
+        let ended = self.end();
+        assert_eq!(ended.code, Some(1), "{}", ended.text());
+        assert!(!ended.text().contains(" ready: "), "{}", ended.text());
+        ended.text()
+    }
+
+    /// A field of /proc/PID/status.
+    pub(crate) fn status(&self, field: &str) -> String {
+        status(&format!("/proc/{}/status", self.pid()), field)
+    }
+
+    /// A field of the status of each of its threads, with the thread's name.
+    pub(crate) fn threads(&self, field: &str) -> Vec<(String, String)> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let of = |task: fs::DirEntry| {
+            let path = format!("{}/status", task.path().display());
+            (status(&path, "Name"), status(&path, field))
+        };
+        tasks.map(|task| of(task.unwrap())).collect()
+    }
+
+    fn hear(&mut self, deadline: Instant) -> Result<(), RecvTimeoutError> {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))? {
+            Line::Log(line) => self.log.push(line),
+            Line::Output(line) => self.output.push(line),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_lines(from: impl Read + Send + 'static, to: Sender<Line>, kind: fn(String) -> Line) {
+    thread::spawn(move || {
+        let lines = BufReader::new(from).lines().map_while(Result::ok);
+        lines.map(kind).for_each(|line| drop(to.send(line)));
+    });
+}
+
+fn status(path: &str, field: &str) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let start = format!("{field}:");
+    let line = text.lines().find_map(|line| line.strip_prefix(&start));
+    line.unwrap_or_else(|| panic!("no {field} in {path}")).trim().to_owned()
+}
+
+/// The permission bits of a file or directory.
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
