@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     let host = Host::here(affinity::allowed().unwrap_or_default());
     match args.task(&host) {
         Err(problems) => {
-            eprint!("{problems}");
+            tell(&problems.to_string());
             ExitCode::from(WRONG)
         }
         Ok(Task::Show(text)) => match show(&text) {
@@ -68,6 +69,11 @@ fn serve(settings: &Settings, notices: &[Notice]) -> Result<End, StartError> {
 
 /// For whoever started this, whatever the level of the log is.
 fn failed(why: &str) -> ExitCode {
-    eprintln!("onrush: {why}");
+    tell(&format!("onrush: {why}\n"));
     ExitCode::from(FAILED)
+}
+
+/// Writes to standard error. Where that cannot be, the exit code says what it can.
+fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use log::LevelFilter;
+use log::{LevelFilter, Log, Metadata, Record};
 use simple_logger::SimpleLogger;
 
 /// Starts logging to standard error; colours only for a terminal. A second call changes nothing.
@@ -13,8 +14,28 @@ pub fn start(level: LevelFilter) {
         .with_level(level)
         .with_utc_timestamps()
         .with_colors(std::io::stderr().is_terminal());
+    log::set_max_level(logger.max_level());
     // Fails only when a logger is there already (tests start several trackers).
-    let _ = logger.init();
+    let _ = log::set_boxed_logger(Box::new(Lossy(logger)));
+}
+
+/// Loses what cannot be written, because the disk is full or the reader gone, where the logger
+/// inside panics: a tracker does not end because nobody can hear it.
+struct Lossy(SimpleLogger);
+
+impl Log for Lossy {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.0.enabled(metadata)
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        // The logger holds nothing that a line cut short could leave half done.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.log(record)));
+    }
+
+    fn flush(&self) {
+        self.0.flush();
+    }
 }
 
 /// Lets warnings of one kind through a few times per minute, and says how many it held back.

@@ -17,7 +17,7 @@ const LEVELS: [&str; 5] = [" ERROR ", " WARN ", " INFO ", " DEBUG ", " TRACE "];
 fn a_level_shows_its_lines_and_graver_ones_alone() {
     // No state directory: a warning at start. A packet of no kind: a line at debug.
     for (word, shown) in [("error", 1), ("warn", 2), ("info", 3), ("debug", 4), ("trace", 5)] {
-        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let daemon = Launch::new(&["--listen", &address.to_string(), "--state-dir", "/proc/nope"])
             .flag("--log-level", word)
             .start();
@@ -110,6 +110,23 @@ fn a_warning_that_repeats_is_held_back() {
     }
 }
 
+/// The log may be a file on a full disk, or a pipe whose reader has gone away.
+#[test]
+fn a_log_that_cannot_be_written_does_not_end_it() {
+    let address = free_address();
+    let flags = ["--listen", &address.to_string(), "--log-level", "trace"];
+    let daemon = Launch::new(&flags).start_with_a_full_disk();
+    let mut client = Client::new(address);
+    client.converse();
+    daemon.signal("HUP");
+    client.converse();
+    // A second copy cannot say why it does not start, but ends as it should.
+    assert_eq!(Launch::new(&flags).start_with_a_full_disk().end().code, Some(1));
+    let wrong = Launch::new(&["--config", "/nowhere"]).start_with_a_full_disk();
+    assert_eq!(wrong.end().code, Some(2));
+    daemon.stop();
+}
+
 /// Makes the kernel drop datagrams: nobody takes them while the process is stopped.
 fn overrun(daemon: &Daemon, client: &Client) {
     daemon.signal("STOP");
@@ -117,6 +134,11 @@ fn overrun(daemon: &Daemon, client: &Client) {
         client.send(&[0; 500]);
     }
     daemon.signal("CONT");
+}
+
+/// An address that nobody has at the moment, for a daemon whose log does not tell its own.
+fn free_address() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// The log, at trace, of everything that clients can do, and where they did it from.

@@ -72,7 +72,7 @@ impl Launch {
     }
 
     /// As nobody, who owns the home.
-    pub(crate) fn as_nobody(mut self) -> Self {
+    pub(crate) fn by_nobody(mut self) -> Self {
         need_root("starts the daemon as another user");
         let account = nobody();
         chown(self.home.path(), Some(account.uid.as_raw()), Some(account.gid.as_raw())).unwrap();
@@ -88,12 +88,23 @@ impl Launch {
     }
 
     /// Starts it.
-    pub(crate) fn start(mut self) -> Daemon {
-        let (out, err) = (Stdio::piped(), Stdio::piped());
-        let mut child = self.command.stdout(out).stderr(err).spawn().unwrap();
+    pub(crate) fn start(self) -> Daemon {
+        self.start_with_log_to(Stdio::piped())
+    }
+
+    /// Starts it where its log cannot be written.
+    pub(crate) fn start_with_a_full_disk(self) -> Daemon {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        self.start_with_log_to(full.into())
+    }
+
+    fn start_with_log_to(mut self, log: Stdio) -> Daemon {
+        let mut child = self.command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let (sender, lines) = channel();
         read_lines(child.stdout.take().unwrap(), sender.clone(), Line::Output);
-        read_lines(child.stderr.take().unwrap(), sender, Line::Log);
+        if let Some(log) = child.stderr.take() {
+            read_lines(log, sender, Line::Log);
+        }
         Daemon { child, lines, log: Vec::new(), output: Vec::new(), read: 0, home: self.home }
     }
 }

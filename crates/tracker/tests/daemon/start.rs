@@ -102,7 +102,7 @@ fn an_address_of_another_host_gets_a_hint() {
 fn a_low_port_without_the_right_to_it_gets_a_hint() {
     in_own_network(Ipv6::On, || {
         for address in ["127.0.0.1:81", "[::1]:81"] {
-            let text = Launch::new(&["--listen", address]).as_nobody().start().refusal();
+            let text = Launch::new(&["--listen", address]).by_nobody().start().refusal();
             assert!(text.contains(&format!("no permission to listen on {address}")), "{text}");
             assert!(text.contains("setcap cap_net_bind_service=+ep"), "{text}");
             assert!(text.contains("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{text}");
@@ -128,7 +128,7 @@ fn a_buffer_that_the_kernel_cuts_is_warned_of_with_the_remedy() {
     // More than any host allows; nobody may not go beyond that.
     let asked = 1 << 30;
     let config = format!("[socket]\nreceive_buffer = {asked}\nsend_buffer = {asked}\n");
-    let mut daemon = Launch::on_loopback().as_nobody().config(&config).start();
+    let mut daemon = Launch::on_loopback().by_nobody().config(&config).start();
     let addresses = daemon.serving();
     let text = daemon.log().join("\n");
     for address in &addresses {

@@ -88,7 +88,7 @@ fn without_a_state_directory_of_its_own_another_user_is_warned_and_served() {
     let state = tempfile::tempdir().unwrap();
     fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
-    warns_and_serves(launch.as_nobody(), state.path());
+    warns_and_serves(launch.by_nobody(), state.path());
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
     warns_and_serves(launch.config("user = \"nobody\"\n"), state.path());
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);

@@ -105,12 +105,12 @@ fn as_root_without_a_user_it_warns() {
 
 #[test]
 fn somebody_else_cannot_be_become_without_root() {
-    let launch = Launch::on_loopback().as_nobody().config("user = \"root\"\n");
+    let launch = Launch::on_loopback().by_nobody().config("user = \"root\"\n");
     let text = launch.start().refusal();
     assert!(text.contains("cannot become `root`"), "{text}");
     assert!(text.contains("start as root, or remove"), "{text}");
     // Who is that user already has nothing to become.
-    let mut daemon = Launch::on_loopback().as_nobody().config("user = \"nobody\"\n").start();
+    let mut daemon = Launch::on_loopback().by_nobody().config("user = \"nobody\"\n").start();
     daemon.serving();
     daemon.stop();
 }
