@@ -305,6 +305,23 @@ proptest! {
     }
 }
 
+/// Properties rarely draw the empty list.
+#[test]
+fn a_response_may_be_empty() {
+    let mut wire = [0; announce::HEAD_LEN];
+    let head =
+        AnnounceHead { transaction_id: TransactionId(1), interval: 1800, leechers: 0, seeders: 0 };
+    head.write(&mut wire);
+    for family in [Family::V4, Family::V6] {
+        let Ok(Response::Announce(_, peers)) = Response::parse(&wire, family) else { panic!() };
+        assert!(peers.is_empty() && peers.iter().next().is_none());
+    }
+    let mut wire = [0; scrape::HEAD_LEN];
+    scrape::write_head(TransactionId(1), &mut wire);
+    let Ok(Response::Scrape(_, counts)) = Response::parse(&wire, Family::V4) else { panic!() };
+    assert!(counts.is_empty() && counts.iter().next().is_none());
+}
+
 // ---------------------------------------------------------------------------- options
 
 proptest! {
