@@ -96,6 +96,13 @@ impl Client {
         self.id
     }
 
+    /// Connects to a tracker that may not be there yet.
+    pub(crate) fn await_tracker(&mut self) {
+        self.socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        self.connect();
+        self.socket.set_read_timeout(Some(AGAIN)).unwrap();
+    }
+
     /// Announces with the last connection id.
     pub(crate) fn announce(&self, info_hash: InfoHash, ask: Ask) -> Announced {
         let (bytes, transaction_id) = self.announcement(info_hash, ask);

@@ -22,7 +22,8 @@ fn a_level_shows_its_lines_and_graver_ones_alone() {
             .flag("--log-level", word)
             .start();
         let mut client = Client::new(address);
-        client.converse(); // asks until it is answered
+        client.await_tracker();
+        client.converse();
         client.send(b"junk");
         client.converse();
         let ended = daemon.stop();
@@ -117,6 +118,7 @@ fn a_log_that_cannot_be_written_does_not_end_it() {
     let flags = ["--listen", &address.to_string(), "--log-level", "trace"];
     let daemon = Launch::new(&flags).start_with_a_full_disk();
     let mut client = Client::new(address);
+    client.await_tracker();
     client.converse();
     daemon.signal("HUP");
     client.converse();
