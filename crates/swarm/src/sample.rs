@@ -28,12 +28,17 @@ pub(crate) fn mixture(
     (from_seeders, want - from_seeders)
 }
 
-/// A number below `bound`, which is above 0 and below 2^32. The bias of this way (Lemire, "Fast
-/// random integer generation in an interval", 2019, without its rejection) is below one in
-/// 2^32 / `bound`.
+/// A number below `bound`, which is above 0 and below 2^32.
 #[inline]
 pub(crate) fn below(bound: usize, rng: &mut SmallRng) -> usize {
-    ((u64::from(rng.next_u32()) * bound as u64) >> 32) as usize
+    scale(rng.next_u32(), bound)
+}
+
+/// Brings random bits below `bound` without division (Lemire, "Fast random integer generation in
+/// an interval", 2019; without its rejection, the bias is below `bound` in 2^32).
+#[inline]
+pub(crate) fn scale(bits: u32, bound: usize) -> usize {
+    ((u64::from(bits) * bound as u64) >> 32) as usize
 }
 
 /// Appends `take` of the rows to `out`, none of them row number `own`. There must be as many.

@@ -9,6 +9,7 @@
 //! chunk:  | endpoints, N bytes each | room | stamps, 2 bytes each | room |
 //! ```
 
+use rand::Rng;
 use rand::rngs::SmallRng;
 
 use super::few::{STAMP_LEN, resize};
@@ -174,7 +175,7 @@ impl<const N: usize> Bag<N> {
         assert!(lengths.iter().all(|&length| length <= self.longest));
         assert!(self.len <= self.chunks.len() * SPLIT_ABOVE, "chunks are split in time");
         for (at, chunk) in self.chunks.iter().enumerate() {
-            assert!(chunk.room() < chunk.len() + 2 * ROOM_STEP, "room is given back");
+            assert!(chunk.room() < chunk.len() + 3 * ROOM_STEP, "room is given back");
             assert!(chunk.rows().iter().all(|row| self.chunk_of(keys.row(row)) == at));
         }
     }
@@ -185,8 +186,10 @@ impl<const N: usize> Bag<N> {
     #[inline]
     fn draw(&self, own: Option<Place>, rng: &mut SmallRng) -> Place {
         for _ in 0..DRAWS {
-            let chunk = sample::below(self.chunks.len(), rng) as u32;
-            let slot = sample::below(self.longest, rng) as u32;
+            // One number for both: its halves are independent.
+            let bits = rng.next_u64();
+            let chunk = sample::scale((bits >> 32) as u32, self.chunks.len()) as u32;
+            let slot = sample::scale(bits as u32, self.longest) as u32;
             let place = Place { chunk, slot };
             if slot < self.chunks.get(chunk as usize).len && Some(place) != own {
                 return place;
@@ -327,12 +330,13 @@ impl<const N: usize> Chunk<N> {
         self.len -= 1;
     }
 
-    /// Gives room back when there are two steps of it.
+    /// Gives room back when there are three steps of it, all but one: peers that come and go by
+    /// the dozen do not make it grow and shrink.
     fn shrink(&mut self) {
         if self.len == 0 {
             self.block = Box::default();
-        } else if self.len() + 2 * ROOM_STEP <= self.room() {
-            self.set_room(self.len() + ROOM_STEP / 2);
+        } else if self.len() + 3 * ROOM_STEP <= self.room() {
+            self.set_room(self.len() + ROOM_STEP);
         }
     }
 

@@ -156,11 +156,18 @@ impl Shape {
         let leechers = self.kind(family, Kind::Leecher);
         let others = leechers - usize::from(own.is_some());
         let offered = if wanted.seeder { 0 } else { seeders };
+        let rows = &block[self.row_at(family, 0)..][..(seeders + leechers) * width];
+        if offered + others <= wanted.want {
+            // Everybody: most swarms are no larger than what is asked for.
+            let first = seeders - offered;
+            let own = own.map(|own| seeders + own);
+            sample::span(rows, width, first..seeders + leechers, own, &mut { usize::MAX }, out);
+            return;
+        }
         let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, rng);
-        let rows = &block[self.row_at(family, 0)..];
-        let (seeder_rows, rows) = rows.split_at(seeders * width);
+        let (seeder_rows, leecher_rows) = rows.split_at(seeders * width);
         sample::window(seeder_rows, width, None, from_seeders, rng, out);
-        sample::window(&rows[..leechers * width], width, own, from_leechers, rng, out);
+        sample::window(leecher_rows, width, own, from_leechers, rng, out);
     }
 
     /// Calls `f` with each peer.

@@ -1,0 +1,172 @@
+//! Over many announces every peer is handed out about equally often within its kind, in each of
+//! the forms in which a swarm is stored.
+//!
+//! One peer per reply makes draws independent, so Pearson's statistic has a chi-square
+//! distribution: its mean is the degrees of freedom, its variance twice that. Replies of several
+//! peers are runs of neighbours, whose counts rise and fall together: that multiplies the
+//! variance by the length of a run at most. Seeds are fixed, so a test passes always or never.
+
+use std::collections::BTreeMap;
+
+use onrush_proto::announce::HEAD_LEN;
+use onrush_proto::{Endpoint, Event, Family, InfoHash, TransactionId};
+use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
+
+const SWARM: InfoHash = InfoHash([7; 20]);
+/// Standard deviations beyond the mean that are taken for chance.
+const DEVIATIONS: f64 = 5.0;
+
+fn shard(seed: u64) -> Shard {
+    let settings = ShardSettings {
+        interval: 1_800,
+        interval_jitter_percent: 5,
+        peer_lifetime: 2_400,
+        completed_retention: 0,
+        max_peers: 1_000_000,
+        max_idle_swarms: 0,
+    };
+    Shard::new(settings, [9; 16], seed)
+}
+
+/// Seeders have even numbers below twice their number; every 50th peer cannot be reached.
+fn endpoint(family: Family, number: u32) -> Endpoint {
+    let [a, b, c, d] = number.to_be_bytes();
+    let port = if number % 50 == 49 { [0, 1] } else { [0x1A, 0xE1] };
+    match family {
+        Family::V4 => Endpoint::V4([a, b, c, d, port[0], port[1]]),
+        Family::V6 => {
+            let mut row = [0x20; 18];
+            row[12..16].copy_from_slice(&[a, b, c, d]);
+            row[16..].copy_from_slice(&port);
+            Endpoint::V6(row)
+        }
+    }
+}
+
+struct Crowd {
+    shard: Shard,
+    family: Family,
+    seeders: u32,
+    leechers: u32,
+}
+
+impl Crowd {
+    fn new(family: Family, seeders: u32, leechers: u32) -> Self {
+        let mut crowd = Self { shard: shard(11), family, seeders, leechers };
+        for number in 0..seeders + leechers {
+            crowd.ask(number, 0, |_| {});
+        }
+        crowd
+    }
+
+    fn ask(&mut self, number: u32, want: u16, mut got: impl FnMut(&[u8])) {
+        let mut batch = ShardBatch::<(), ()>::new(1, 0, HEAD_LEN + 200 * 18);
+        let announce = Announce {
+            info_hash: SWARM,
+            endpoint: endpoint(self.family, number),
+            event: Event::None,
+            seeder: number < self.seeders,
+            want,
+            transaction_id: TransactionId(number),
+        };
+        batch.push_announce(announce, ()).unwrap();
+        self.shard.serve(&mut batch, Moment(1));
+        let (reply, ()) = batch.replies().next().unwrap();
+        reply[HEAD_LEN..].chunks(self.family.peer_len()).for_each(&mut got);
+    }
+
+    /// Lets peers announce until each should have been handed out `times` times, and compares.
+    /// `asking` tells who announces next.
+    fn check(&mut self, want: u16, times: u32, asking: impl Fn(u32) -> u32, seeders_too: bool) {
+        let reachable = |range: std::ops::Range<u32>| range.filter(|n| n % 50 != 49).count() as u32;
+        let (seeders, all) = (reachable(0..self.seeders), self.seeders + self.leechers);
+        let leechers = reachable(self.seeders..all);
+        let announces = (seeders.max(leechers) * times).div_ceil(u32::from(want)) * 2;
+        let mut counts: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
+        for number in 0..announces {
+            self.ask(asking(number), want, |row| *counts.entry(row.to_vec()).or_default() += 1.0);
+        }
+        let (low, high) = if seeders_too { (0, self.seeders) } else { (0, 0) };
+        self.compare(low..high, want, &counts);
+        self.compare(self.seeders..all, want, &counts);
+        let expected = leechers as usize + if seeders_too { seeders as usize } else { 0 };
+        assert_eq!(counts.len(), expected, "everybody, and nobody else");
+    }
+
+    fn compare(&self, numbers: std::ops::Range<u32>, want: u16, counts: &BTreeMap<Vec<u8>, f64>) {
+        let reachable: Vec<f64> = numbers
+            .filter(|number| number % 50 != 49)
+            .map(|number| {
+                let row = endpoint(self.family, number);
+                counts.get(row.as_bytes()).copied().unwrap_or_default()
+            })
+            .collect();
+        if reachable.len() < 2 {
+            return;
+        }
+        let mean = reachable.iter().sum::<f64>() / reachable.len() as f64;
+        assert!(mean >= 20.0, "too few draws to tell: {mean} each");
+        let statistic: f64 = reachable.iter().map(|count| (count - mean).powi(2) / mean).sum();
+        let freedom = reachable.len() as f64 - 1.0;
+        let bound = freedom + DEVIATIONS * (2.0 * freedom * f64::from(want)).sqrt();
+        assert!(statistic < bound, "{statistic} of {bound} with {freedom} degrees of freedom");
+    }
+}
+
+/// Sizes within the entry and in a block, in chunks that were just split, and half way.
+const SIZES: [(u32, u32); 8] =
+    [(1, 2), (3, 5), (2, 48), (60, 60), (60, 100), (3, 400), (400, 3), (1_000, 700)];
+
+#[test]
+fn one_peer_per_reply() {
+    for family in [Family::V4, Family::V6] {
+        for (seeders, leechers) in SIZES {
+            let mut crowd = Crowd::new(family, seeders, leechers);
+            // Somebody who is a leecher and cannot be reached, so not to be handed out anyway.
+            let hidden = (seeders + leechers) / 50 * 50 + 50 + 49;
+            crowd.check(1, 60, |_| hidden, true);
+        }
+    }
+}
+
+#[test]
+fn many_peers_per_reply_to_everybody_in_turn() {
+    for (seeders, leechers) in [(60, 60), (300, 500), (1_000, 700)] {
+        let mut crowd = Crowd::new(Family::V4, seeders, leechers);
+        crowd.check(30, 100, |number| seeders + number % leechers, true);
+    }
+}
+
+#[test]
+fn seeders_get_leechers_only() {
+    for (seeders, leechers) in [(2, 48), (60, 100), (400, 3), (1_000, 700)] {
+        let mut crowd = Crowd::new(Family::V6, seeders, leechers);
+        crowd.check(1, 60, |number| number % seeders, false);
+    }
+}
+
+#[test]
+fn after_most_have_left() {
+    let mut crowd = Crowd::new(Family::V4, 2_000, 3_000);
+    let mut batch = ShardBatch::<(), ()>::new(1, 0, HEAD_LEN);
+    for number in (300..2_000).chain(2_400..5_000) {
+        batch.clear();
+        let announce = Announce {
+            info_hash: SWARM,
+            endpoint: endpoint(Family::V4, number),
+            event: Event::Stopped,
+            seeder: false,
+            want: 0,
+            transaction_id: TransactionId(0),
+        };
+        batch.push_announce(announce, ()).unwrap();
+        crowd.shard.serve(&mut batch, Moment(1));
+    }
+    crowd.shard.check();
+    let mut counts: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
+    for _ in 0..60_000 {
+        crowd.ask(4_949, 1, |row| *counts.entry(row.to_vec()).or_default() += 1.0);
+    }
+    crowd.compare(0..300, 1, &counts);
+    crowd.compare(2_000..2_400, 1, &counts);
+}
