@@ -38,6 +38,11 @@ impl Client {
         Self { socket, tracker, id: 0 }
     }
 
+    /// The same client under an id that it got elsewhere.
+    pub(crate) fn with_id(self, id: u64) -> Self {
+        Self { id, ..self }
+    }
+
     /// The client's own address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.socket.local_addr().expect("a bound socket")

@@ -8,7 +8,7 @@ use nix::sched::{CloneFlags, unshare};
 
 /// Runs `test` on a thread whose only network is a loopback interface with `addresses` on it
 /// besides 127.0.0.1 and ::1. Needs root; the host's own network is not touched.
-pub(crate) fn alone_on_a_network(addresses: &[&str], test: impl FnOnce() + Send) {
+pub(crate) fn alone_on_a_network(addresses: &[impl AsRef<str> + Sync], test: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| {
@@ -17,7 +17,7 @@ pub(crate) fn alone_on_a_network(addresses: &[&str], test: impl FnOnce() + Send)
                 )
             });
             ip(&["link", "set", "lo", "up"]);
-            for address in addresses {
+            for address in addresses.iter().map(AsRef::as_ref) {
                 match address.contains(':') {
                     true => ip(&["-6", "address", "add", address, "dev", "lo", "nodad"]),
                     false => ip(&["address", "add", address, "dev", "lo"]),
