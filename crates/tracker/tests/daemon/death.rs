@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
@@ -50,8 +51,18 @@ fn a_wait_that_fails_is_a_death_too() {
 fn the_watch_ends_with_the_death() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Panic]);
     let mut tracker = Tracker { running, steering: None, warnings: Vec::new(), lock: None };
-    let (_wisher, wishes) = unbounded();
+    let (wisher, wishes) = unbounded();
+    let (over, watched) = channel::<()>();
+    // Who waits in vain for a death is asked to stop in the end.
+    let patience = thread::spawn(move || {
+        if watched.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            wisher.send(Wish::Stop).unwrap();
+        }
+        wisher
+    });
     let end = watch(&mut tracker, &settings, &wishes);
+    drop(over);
+    patience.join().unwrap();
     assert_eq!(end, End::Died(death("worker-1", "it panicked: a bug on receive 3")));
     // The daemon drops a tracker that is not whole; its workers end with it.
     drop(tracker);
