@@ -93,7 +93,12 @@ impl Crowd {
         assert_eq!(counts.len(), expected, "everybody, and nobody else");
     }
 
-    fn compare(&self, numbers: std::ops::Range<u32>, want: u16, counts: &BTreeMap<Vec<u8>, f64>) {
+    fn compare(
+        &self,
+        numbers: impl Iterator<Item = u32>,
+        want: u16,
+        counts: &BTreeMap<Vec<u8>, f64>,
+    ) {
         let reachable: Vec<f64> = numbers
             .filter(|number| number % 50 != 49)
             .map(|number| {
@@ -142,6 +147,21 @@ fn seeders_get_leechers_only() {
     for (seeders, leechers) in [(2, 48), (60, 100), (400, 3), (1_000, 700)] {
         let mut crowd = Crowd::new(Family::V6, seeders, leechers);
         crowd.check(1, 60, |number| number % seeders, false);
+    }
+}
+
+/// Who is taken out of the draw must not leave its chance to its neighbour.
+#[test]
+fn one_peer_at_a_time_to_the_same_peer() {
+    for (seeders, leechers) in [(1, 6), (0, 40), (30, 90), (3, 400)] {
+        let mut crowd = Crowd::new(Family::V4, seeders, leechers);
+        for own in [seeders, seeders + leechers / 2, seeders + leechers - 1] {
+            let mut counts: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
+            for _ in 0..leechers * 300 {
+                crowd.ask(own, 1, |row| *counts.entry(row.to_vec()).or_default() += 1.0);
+            }
+            crowd.compare((seeders..own).chain(own + 1..seeders + leechers), 1, &counts);
+        }
     }
 }
 
