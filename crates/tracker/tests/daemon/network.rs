@@ -21,7 +21,7 @@ pub(crate) enum Ipv6 {
 pub(crate) fn in_own_network<T: Send>(ipv6: Ipv6, test: impl FnOnce() -> T + Send) -> T {
     need_root("makes a network namespace");
     let life = || {
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may make namespaces (CAP_SYS_ADMIN)");
         if ipv6 == Ipv6::Off {
             fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
         }
