@@ -141,6 +141,12 @@ impl Intake {
         }
     }
 
+    /// Gets ready for datagrams that are judged at this time.
+    #[inline]
+    pub fn prepare(&mut self, unix: u64) {
+        self.ids.prepare(unix);
+    }
+
     /// Whether scrapes of this swarm are told the truth.
     pub fn permits(&self, info_hash: &onrush_proto::InfoHash) -> bool {
         self.access.permits(info_hash)

@@ -12,6 +12,7 @@ mod key;
 
 pub use key::{Key, KeyError, Keys};
 
+use std::hash::Hasher;
 use std::net::IpAddr;
 
 use onrush_proto::ConnectionId;
@@ -23,9 +24,21 @@ pub const SKEW: u64 = 10;
 /// Makes and checks connection ids. Each worker has its own copy.
 #[derive(Clone, Debug)]
 pub struct ConnectionIds {
-    current: SipHasher24,
-    previous: Option<SipHasher24>,
+    keys: Keys,
     validity: u64,
+    prepared: Buckets,
+}
+
+/// The buckets that count during one bucket's time, already hashed: what is left to do for an id
+/// is the address.
+#[derive(Clone, Debug)]
+struct Buckets {
+    /// When this bucket began, in seconds since 1970.
+    start: u64,
+    /// Of the current key: this bucket, the one before, the one after.
+    current: [SipHasher24; 3],
+    /// Of the previous key.
+    previous: Option<[SipHasher24; 3]>,
 }
 
 impl ConnectionIds {
@@ -36,17 +49,27 @@ impl ConnectionIds {
     /// When `validity` is 0: settings do not let that through.
     pub fn new(keys: &Keys, validity: u32) -> Self {
         assert!(validity > 0, "a connection id is valid for at least a second");
-        Self {
-            current: SipHasher24::new_with_key(&keys.current.0),
-            previous: keys.previous.map(|key| SipHasher24::new_with_key(&key.0)),
-            validity: u64::from(validity),
+        let validity = u64::from(validity);
+        Self { keys: *keys, validity, prepared: Buckets::at(0, keys, validity) }
+    }
+
+    /// Gets ready for ids at this time, in seconds since 1970. Asking for one at another time is
+    /// no mistake, only slower.
+    #[inline]
+    pub fn prepare(&mut self, unix: u64) {
+        if !self.is_prepared(unix) {
+            self.prepared = Buckets::at(unix, &self.keys, self.validity);
         }
     }
 
     /// The id for a client at `ip`. Never 0, which rtorrent takes for "none".
     #[inline]
     pub fn issue(&self, ip: IpAddr, unix: u64) -> ConnectionId {
-        ConnectionId(mac(&self.current, ip, unix / self.validity))
+        let id = match self.is_prepared(unix) {
+            true => self.prepared.mac(ip),
+            false => Buckets::at(unix, &self.keys, self.validity).mac(ip),
+        };
+        ConnectionId(id)
     }
 
     /// Whether `id` was issued to `ip` and has not expired.
@@ -55,19 +78,50 @@ impl ConnectionIds {
     /// are compared.
     #[inline]
     pub fn accepts(&self, id: ConnectionId, ip: IpAddr, unix: u64) -> bool {
-        let bucket = unix / self.validity;
-        let mut good = self.matches(id, ip, bucket) | self.matches(id, ip, bucket.wrapping_sub(1));
-        if unix % self.validity + SKEW >= self.validity {
-            good |= self.matches(id, ip, bucket + 1);
+        match self.is_prepared(unix) {
+            true => self.prepared.accept(id, ip, unix, self.validity),
+            false => {
+                Buckets::at(unix, &self.keys, self.validity).accept(id, ip, unix, self.validity)
+            }
         }
-        good
     }
 
     #[inline]
-    fn matches(&self, id: ConnectionId, ip: IpAddr, bucket: u64) -> bool {
-        let mut good = mac(&self.current, ip, bucket) == id.0;
-        if let Some(previous) = &self.previous {
-            good |= mac(previous, ip, bucket) == id.0;
+    fn is_prepared(&self, unix: u64) -> bool {
+        unix.wrapping_sub(self.prepared.start) < self.validity
+    }
+}
+
+impl Buckets {
+    fn at(unix: u64, keys: &Keys, validity: u64) -> Self {
+        let bucket = unix / validity;
+        let of = |key: Key| {
+            [bucket, bucket.wrapping_sub(1), bucket + 1].map(|bucket| {
+                let mut hasher = SipHasher24::new_with_key(&key.0);
+                hasher.write_u64(bucket);
+                hasher
+            })
+        };
+        let start = bucket * validity;
+        Self { start, current: of(keys.current), previous: keys.previous.map(of) }
+    }
+
+    #[inline]
+    fn mac(&self, ip: IpAddr) -> u64 {
+        mac(&self.current[0], ip)
+    }
+
+    #[inline]
+    fn accept(&self, id: ConnectionId, ip: IpAddr, unix: u64, validity: u64) -> bool {
+        let next_counts = unix - self.start + SKEW >= validity;
+        let mut good = false;
+        for [this, before, next] in
+            [Some(&self.current), self.previous.as_ref()].into_iter().flatten()
+        {
+            good |= (mac(this, ip) == id.0) | (mac(before, ip) == id.0);
+            if next_counts {
+                good |= mac(next, ip) == id.0;
+            }
         }
         good
     }
@@ -77,22 +131,17 @@ impl ConnectionIds {
 /// can never be mistaken for each other (SipHash covers the length). An IPv4-mapped address is
 /// its IPv4 address.
 #[inline]
-fn mac(hasher: &SipHasher24, ip: IpAddr, bucket: u64) -> u64 {
-    let hash = match ip.to_canonical() {
-        IpAddr::V4(ip) => {
-            let mut message = [0; 12];
-            message[..8].copy_from_slice(&bucket.to_le_bytes());
-            message[8..].copy_from_slice(&ip.octets());
-            hasher.hash(&message)
-        }
+fn mac(bucket: &SipHasher24, ip: IpAddr) -> u64 {
+    let mut hasher = *bucket;
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => hasher.write_u32(u32::from_le_bytes(ip.octets())),
         IpAddr::V6(ip) => {
-            let mut message = [0; 24];
-            message[..8].copy_from_slice(&bucket.to_le_bytes());
-            message[8..].copy_from_slice(&ip.octets());
-            hasher.hash(&message)
+            let ip = u128::from_le_bytes(ip.octets());
+            hasher.write_u64(ip as u64);
+            hasher.write_u64((ip >> 64) as u64);
         }
-    };
-    hash.max(1)
+    }
+    hasher.finish().max(1)
 }
 
 #[cfg(test)]
@@ -151,6 +200,36 @@ mod tests {
         assert!(new.accepts(old.issue(ip, 9_000), ip, 9_001));
         assert!(new.accepts(new.issue(ip, 9_000), ip, 9_001));
         assert!(!old.accepts(new.issue(ip, 9_000), ip, 9_001));
+    }
+
+    #[test]
+    fn being_prepared_changes_nothing_but_the_cost() {
+        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
+        let cold = ConnectionIds::new(&rotated, 120);
+        let mut warm = cold.clone();
+        for unix in (1_000_000..1_000_600).step_by(7) {
+            warm.prepare(unix);
+            for ip in [ip("192.0.2.1"), ip("2001:db8::1")] {
+                let id = warm.issue(ip, unix);
+                assert_eq!(id, cold.issue(ip, unix));
+                for at in [unix - 240, unix - 10, unix, unix + 10, unix + 240] {
+                    assert_eq!(warm.accepts(id, ip, at), cold.accepts(id, ip, at), "{at}");
+                }
+            }
+        }
+    }
+
+    /// Ids are shared between hosts and versions: their making may not change unseen.
+    #[test]
+    fn an_id_is_siphash_of_bucket_and_address() {
+        let ids = ConnectionIds::new(&KEYS, 120);
+        let sip = SipHasher24::new_with_key(&KEYS.current.0);
+        let mut v4 = (1_200_000u64 / 120).to_le_bytes().to_vec();
+        let mut v6 = v4.clone();
+        v4.extend([192, 0, 2, 1]);
+        v6.extend("2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
+        assert_eq!(ids.issue(ip("192.0.2.1"), 1_200_000).0, sip.hash(&v4));
+        assert_eq!(ids.issue(ip("2001:db8::1"), 1_200_000).0, sip.hash(&v6));
     }
 
     #[test]

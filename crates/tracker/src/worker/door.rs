@@ -70,6 +70,7 @@ impl<S: Socket> Door<S> {
             return Ok(false);
         }
         metrics.receives.add(1);
+        self.intake.prepare(now.unix);
         for (datagram, slot) in received.iter() {
             match self.intake.judge(datagram, slot.source, now.unix, metrics) {
                 Verdict::Connect(response) => self.answers.connect(&response, slot.reply_to),
