@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::client::{Client, fresh_hash, seeder};
-use crate::process::{Daemon, Launch, mode};
+use crate::process::{Daemon, Launch, mode, need_root};
 
 #[test]
 fn connection_ids_survive_a_kill_and_a_restart() {
@@ -69,6 +69,7 @@ fn a_state_directory_in_use_is_named_with_its_user() {
 
 #[test]
 fn without_a_writable_state_directory_it_warns_and_serves() {
+    need_root("changes user");
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("file");
     fs::write(&file, "").unwrap();
