@@ -277,6 +277,15 @@ impl Failure {
 /// Whether `address` can be bound by this process alone. Without `exclusive`, only whether the host
 /// has the address.
 fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
+    if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
+        // With IPv6 switched off (net.ipv6.conf.all.disable_ipv6) the kernel binds `::` all the
+        // same, and nothing arrives there. ::1 is there exactly when IPv6 is.
+        let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+        open(loopback, Sharing::Alone).map_err(|failure| match failure {
+            Failure::Absent(_, cause) => Failure::Absent(Missing::Family, cause),
+            other => other,
+        })?;
+    }
     // A port of its own leaves only the address to be probed.
     let address = if exclusive { address } else { SocketAddr::new(address.ip(), 0) };
     open(address, Sharing::Alone).map(drop)

@@ -62,9 +62,10 @@ pub struct Incoming {
     pub bytes: Counter,
     /// Connects that were answered.
     pub connects: Counter,
-    /// Announces that passed every check.
+    /// Announces that passed every check. One that is then dropped for want of room counts here
+    /// and as [`Refusal::Busy`].
     pub announces: Counter,
-    /// Scrapes that passed every check.
+    /// Scrapes that passed every check; the same holds for them.
     pub scrapes: Counter,
     /// Refusals by reason, indexed by `Refusal as usize`.
     pub refused: [Counter; Refusal::ALL.len()],

@@ -52,8 +52,9 @@ impl State {
             state.warn_if_readable(path);
             return Ok(state);
         }
-        match &settings.state_dir {
-            Some(directory) if state.lock.is_some() => state.load_key(&directory.join(KEY_FILE))?,
+        match settings.state_dir.as_ref().map(|directory| directory.join(KEY_FILE)) {
+            // A key that is there is good even where nothing can be written.
+            Some(path) if state.lock.is_some() || path.is_file() => state.load_key(&path)?,
             Some(_) => {}
             None => state.warnings.push(in_memory("no state directory is known")),
         }
@@ -100,4 +101,56 @@ fn in_memory(why: &str) -> String {
     format!(
         "{why}: connection ids will not survive a restart; name a writable directory with --state-dir"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Args;
+    use crate::config::Config;
+    use crate::settings::Host;
+    use std::fs;
+
+    fn settings(directory: &Path) -> Settings {
+        let text = format!("state_dir = {directory:?}\n");
+        let (config, host) = (Config::parse("test.toml", &text), Host::default());
+        Settings::resolve(config, &Args::default(), &host).expect("is right").0
+    }
+
+    #[test]
+    fn the_second_start_finds_what_the_first_left() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = settings(&root.path().join("a/b"));
+        let first = State::open(&settings).unwrap();
+        assert!(first.lock.is_some() && first.warnings.is_empty(), "{:?}", first.warnings);
+        assert!(matches!(State::open(&settings), Err(StateError::Lock(LockError::Held { .. }))));
+        let keys = first.keys;
+        drop(first);
+        assert_eq!(State::open(&settings).unwrap().keys, keys);
+    }
+
+    #[test]
+    fn a_key_is_used_even_where_the_lock_cannot_be_had() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = settings(root.path());
+        let keys = State::open(&settings).unwrap().keys;
+        // A directory in the lock's place cannot be opened for writing, not even by root.
+        fs::remove_file(root.path().join("lock")).unwrap();
+        fs::create_dir(root.path().join("lock")).unwrap();
+        let state = State::open(&settings).unwrap();
+        assert_eq!(state.keys, keys);
+        assert!(state.lock.is_none() && state.warnings.len() == 1, "{:?}", state.warnings);
+    }
+
+    #[test]
+    fn without_a_directory_the_key_lives_in_memory_and_a_warning_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        for settings in [settings(&file.join("below")), settings(Path::new("/proc/nope"))] {
+            let state = State::open(&settings).unwrap();
+            assert!(state.lock.is_none());
+            assert!(state.warnings[0].contains("--state-dir"), "{:?}", state.warnings);
+        }
+    }
 }

@@ -434,12 +434,12 @@ fn the_file_says_where_state_goes_before_the_environment_does() {
 #[test]
 fn memory_bounds_the_default_and_warns_of_more() {
     let small = Host { memory: Some(1 << 30), ..host(4) };
-    assert_eq!(with("", &[], &small).unwrap().0.limits.peers, (1 << 30) / 2 / 128);
-    let text = "[limits]\npeers = 10_000_000";
-    assert_eq!(with(text, &[], &small).unwrap().0.limits.peers, 10_000_000);
+    assert_eq!(with("", &[], &small).unwrap().0.limits.peers, (1 << 30) / 2 / 64);
+    let text = "[limits]\npeers = 20_000_000";
+    assert_eq!(with(text, &[], &small).unwrap().0.limits.peers, 20_000_000);
     assert_eq!(
         notices(text, &[], &small),
-        ["limits.peers = 10000000 may take 1.3 GB, but this host has 1.1 GB"]
+        ["limits.peers = 20000000 may take 1.3 GB, but this host has 1.1 GB"]
     );
 }
 
@@ -476,7 +476,7 @@ FILE is right. On this host it means:
   workers   2 colocated, pinned to vCPU 1,3
   vCPUs     4 usable: 0-3
   announce  every 1800 s +-5 %, peers forgotten after 3600 s, up to 200 peers over IPv4, 67 over IPv6
-  limits    20000000 peers (about 2.6 GB if all are alone in their swarms)
+  limits    20000000 peers (about 1.3 GB if all are alone in their swarms)
   access    every info hash; addresses that are not of the internet are served
   state     /home/op/.local/state/onrush
 
@@ -601,5 +601,15 @@ fn defaults() -> Settings {
             totals_every: Duration::from_secs(60),
             addresses: false,
         },
+    }
+}
+
+/// A vertical tab behind a number is no TOML, but its parser hands the number on with it.
+#[test]
+fn control_characters_of_a_number_are_not_shown_as_they_are() {
+    for text in ["[limits]\nidle_swarms = 1_000\u{b}", "[limits]\nidle_swarms = 10\u{b}00"] {
+        let shown = with(text, &[], &host(4)).unwrap_err().to_string();
+        assert!(shown.contains("limits.idle_swarms"), "{shown}");
+        assert!(!shown.contains('\u{b}'), "{shown:?}");
     }
 }

@@ -234,7 +234,7 @@ const WORKERS: &[Key] = &[
 const SOCKET: &[Key] = &[
     Key {
         unit: "bytes",
-        range: Some(0..=1 << 30),
+        range: Some(0..=(1 << 30) - 1),
         doc: "Receive buffer to ask for (SO_RCVBUF); 0 leaves the system's default. The kernel cuts \
               it to net.core.rmem_max, which is warned of at start.",
         limit: "When it is full the kernel drops datagrams, which is counted; clients ask again.",
@@ -242,7 +242,7 @@ const SOCKET: &[Key] = &[
     },
     Key {
         unit: "bytes",
-        range: Some(0..=1 << 30),
+        range: Some(0..=(1 << 30) - 1),
         doc: "Send buffer to ask for (SO_SNDBUF); 0 leaves the system's default. The kernel cuts it \
               to net.core.wmem_max, which is warned of at start.",
         limit: "When it is full replies are dropped, which is counted; clients ask again.",
@@ -373,7 +373,7 @@ const LIMITS: &[Key] = &[
         unit: "peers",
         range: Some(1_000..=4_000_000_000),
         doc: "Peers in all. A peer takes 8 bytes over IPv4 and 20 over IPv6, but most swarms have one \
-              or two, so that the swarm's own entry counts: reckon with 128 bytes for a peer.",
+              or two, so that the swarm's own entry counts: reckon with 64 bytes for a peer.",
         limit: "Beyond, who is new gets peers and counts but is not stored; this is counted.",
         ..key(
             "peers",

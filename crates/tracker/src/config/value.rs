@@ -384,8 +384,9 @@ fn describe(value: &DeValue<'_>) -> String {
             format!("{:?}...", text.chars().take(60).collect::<String>())
         }
         DeValue::String(text) => format!("{text:?}"),
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
+        // The parser's numbers may hold control characters that it has complained of or let pass.
+        DeValue::Integer(number) => number.to_string().escape_debug().to_string(),
+        DeValue::Float(number) => number.to_string().escape_debug().to_string(),
         DeValue::Boolean(switch) => switch.to_string(),
         DeValue::Datetime(date) => format!("the date {date}"),
         DeValue::Array(_) => "a list".to_owned(),

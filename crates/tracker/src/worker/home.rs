@@ -7,9 +7,9 @@ use onrush_swarm::{Moment, Shard};
 use crate::clock::Now;
 use crate::metrics::WorkerMetrics;
 
-/// Entries looked at per turn at most while expired peers are searched: some tens of
-/// microseconds.
-const SWEEP_STEP: usize = 512;
+/// Entries looked at per turn at most while expired peers are searched: some microseconds, or some
+/// tens of them when most have expired.
+const SWEEP_STEP: usize = 256;
 
 /// The swarm side of a worker.
 pub struct Home {

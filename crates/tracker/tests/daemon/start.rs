@@ -111,15 +111,19 @@ fn a_low_port_without_the_right_to_it_gets_a_hint() {
 }
 
 #[test]
-fn a_host_with_ipv6_switched_off_is_served_over_ipv4() {
+fn a_host_with_ipv6_switched_off_gets_a_warning_and_is_served_over_ipv4() {
     in_own_network(Ipv6::Off, || {
         let mut daemon = Launch::new(&[]).start();
-        assert!(daemon.serving().contains(&"0.0.0.0:6969".parse().unwrap()));
+        let warning = daemon.line("WARN  [onrush] not listening on [::]:6969");
+        assert!(warning.contains("sysctl -w net.ipv6.conf.all.disable_ipv6=0"), "{warning}");
+        assert_eq!(daemon.serving(), ["0.0.0.0:6969".parse().unwrap()]);
         Client::new("127.0.0.1:6969".parse().unwrap()).converse();
         daemon.stop();
         // Who names an IPv6 address means it.
         let text = Launch::new(&["--listen", "[::1]:6969"]).start().refusal();
         assert!(text.contains("this host has no address ::1"), "{text}");
+        let text = Launch::new(&["--listen", "[::]:6969"]).start().refusal();
+        assert!(text.contains("this host has no IPv6, which [::]:6969 needs"), "{text}");
     });
 }
 

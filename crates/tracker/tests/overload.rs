@@ -1,0 +1,129 @@
+//! What happens when a shard's worker does not keep up: requests are dropped, each is counted, no
+//! batch is lost, and once it runs again everything is as before.
+
+mod world;
+
+use std::net::SocketAddr;
+
+use onrush::intake::Refusal;
+use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::options::Options as Bep41;
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
+    TransactionId,
+};
+use world::{TRACKER_V4, World, at, secrets, settings};
+
+const BATCH: usize = 16;
+const REQUESTS: usize = 40 * BATCH;
+
+fn world(limits: &str) -> (World<Endpoint>, Endpoint) {
+    let text = format!(
+        "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n\
+         [socket]\nbatch = {BATCH}\n[limits]\n{limits}\n"
+    );
+    let network = Network::with_options(1, Conditions::default(), Options::default());
+    let world = World::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
+    let client = "198.51.100.1:3000".parse().unwrap();
+    (world, network.bind(&[client]).unwrap())
+}
+
+fn send(client: &mut Endpoint, packets: &[Vec<u8>]) {
+    let tracker: SocketAddr = TRACKER_V4.parse().unwrap();
+    let to = Return::to(tracker, 0);
+    client.send(packets.iter().map(|packet| Reply { bytes: packet, to: &to }));
+}
+
+fn read(client: &mut Endpoint) -> usize {
+    std::iter::from_fn(|| Some(client.receive(64).unwrap().len()).filter(|n| *n > 0)).sum()
+}
+
+fn connect(world: &mut World<Endpoint>, client: &mut Endpoint) -> ConnectionId {
+    let mut bytes = [0; 16];
+    Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
+    send(client, &[bytes.to_vec()]);
+    world.settle(at(1));
+    let received = client.receive(1).unwrap();
+    match Response::parse(received.iter().next().unwrap().0, Family::V4) {
+        Ok(Response::Connect(response)) => response.connection_id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Three announces, then a scrape, and so on.
+fn packets(connection_id: ConnectionId) -> Vec<Vec<u8>> {
+    let packet = |n: usize| {
+        let mut bytes = [0; 2048];
+        let transaction_id = TransactionId(n as u32);
+        let info_hash = InfoHash([n as u8; 20]);
+        let len = if n % 4 == 3 {
+            Scrape::write(connection_id, transaction_id, &[info_hash; 5], &mut bytes)
+        } else {
+            Announce {
+                connection_id,
+                transaction_id,
+                info_hash,
+                peer_id: PeerId([1; 20]),
+                downloaded: 0,
+                left: 0,
+                uploaded: 0,
+                event: Event::None,
+                ip: 0,
+                key: 0,
+                num_want: 50,
+                port: 6881,
+                options: Bep41(&[]),
+            }
+            .write(&mut bytes)
+        };
+        bytes[..len].to_vec()
+    };
+    (0..REQUESTS).map(packet).collect()
+}
+
+/// Sends everything while the swarm worker stands still, then lets it go on. Returns what was
+/// answered and what was refused as busy.
+fn overrun(limits: &str) -> (usize, usize, World<Endpoint>) {
+    let (mut world, mut client) = world(limits);
+    let packets = packets(connect(&mut world, &mut client));
+    for batch in packets.chunks(BATCH) {
+        send(&mut client, batch);
+        world.workers[0].turn(at(1)).unwrap();
+    }
+    assert_eq!(read(&mut client), 0, "nobody has served anything yet");
+    world.settle(at(1));
+    let answered = read(&mut client);
+    let busy = world.summary().refused_for(Refusal::Busy) as usize;
+    // Everything is in stock again: the same requests one batch at a time are all answered.
+    for batch in packets.chunks(BATCH) {
+        send(&mut client, batch);
+        world.settle(at(2));
+        assert_eq!(read(&mut client), batch.len());
+    }
+    assert_eq!(world.summary().refused_for(Refusal::Busy) as usize, busy);
+    (answered, busy, world)
+}
+
+#[test]
+fn a_full_lane_sheds_and_counts() {
+    let (answered, busy, world) = overrun("batches_in_flight = 64");
+    assert_eq!(answered + busy, REQUESTS, "each request is answered or counted");
+    assert_eq!(answered, 4 * BATCH, "as many batches as a lane holds for one sender");
+    assert!(world.summary().lane_full > 0);
+}
+
+#[test]
+fn an_empty_pool_sheds_and_counts() {
+    let (answered, busy, world) = overrun("batches_in_flight = 2");
+    assert_eq!(answered + busy, REQUESTS, "each request is answered or counted");
+    assert_eq!(answered, 2 * BATCH);
+    assert_eq!(world.summary().lane_full, 0, "there was nothing left to fill a lane with");
+}
+
+#[test]
+fn a_full_table_of_scrapes_sheds_and_counts() {
+    let (answered, busy, _) = overrun("batches_in_flight = 64\nscrapes_in_flight = 5");
+    assert_eq!(answered + busy, REQUESTS, "each request is answered or counted");
+    assert!(answered < 4 * BATCH);
+}
