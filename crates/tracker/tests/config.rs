@@ -607,7 +607,8 @@ fn defaults() -> Settings {
 /// A vertical tab behind a number is no TOML, but its parser hands the number on with it.
 #[test]
 fn control_characters_of_a_number_are_not_shown_as_they_are() {
-    for text in ["[limits]\nidle_swarms = 1_000\u{b}", "[limits]\nidle_swarms = 10\u{b}00"] {
+    for text in ["[limits]\nidle_swarms = 1_000_000\u{b}", "[limits]\nidle_swarms = 1_00\u{b}0_000"]
+    {
         let shown = with(text, &[], &host(4)).unwrap_err().to_string();
         assert!(shown.contains("limits.idle_swarms"), "{shown}");
         assert!(!shown.contains('\u{b}'), "{shown:?}");
