@@ -3,8 +3,8 @@
 //!
 //! Readiness is edge-triggered: a socket that became readable is remembered in a queue until a
 //! receive call comes back with less than it asked for. While the queue has sockets, `wait`
-//! returns at once; it still looks (without blocking) for others that became readable, and the queue
-//! gives each its turn.
+//! returns at once. It still looks (without blocking) for others that became readable, and so does
+//! `receive` for who never waits; the queue gives each its turn.
 
 mod inbox;
 mod outbox;
@@ -155,8 +155,10 @@ impl Socket for Backend {
 
     fn receive(&mut self, limit: usize) -> io::Result<Received<'_>> {
         let limit = limit.min(self.inbox.batch());
-        if self.ready.is_empty() && !self.fresh {
-            // The caller did not wait: an empty batch must still mean that nothing is there.
+        if !self.fresh && (self.ready.is_empty() || self.sockets.len() > 1) {
+            // The caller did not wait: an empty batch must still mean that nothing is there, and a
+            // socket that is never empty must not keep the others from being seen. Who is queued
+            // has filled a batch, so that this call is one for many datagrams.
             self.look(Some(Duration::ZERO))?;
         }
         self.fresh = false;

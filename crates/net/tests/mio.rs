@@ -100,6 +100,29 @@ fn a_busy_socket_does_not_keep_another_waiting() {
     assert_eq!(seen, [20, 1]);
 }
 
+/// A worker that is never out of work never waits: a flood over one family must not cut off the
+/// other.
+#[test]
+fn a_socket_that_is_never_empty_does_not_starve_another_when_nobody_waits() {
+    let (mut server, there) =
+        backend(&["127.0.0.1:0", "[::1]:0"], Buffers { receive: 1 << 20, send: 0 }, 4);
+    let (mut v4, _) = client("127.0.0.1:0");
+    let (mut v6, _) = client("[::1]:0");
+    let (to_v4, to_v6) = (Return::to(there[0], 0), Return::to(there[1], 0));
+    v4.send((0..40).map(|_| Reply { bytes: b"flood", to: &to_v4 }));
+    server.wait(Duration::ZERO).unwrap();
+    let mut seen = [0; 2];
+    for round in 0..6 {
+        if round == 2 {
+            v6.send([Reply { bytes: b"rare", to: &to_v6 }].into_iter());
+        }
+        for (_, slot) in server.receive(4).unwrap().iter() {
+            seen[usize::from(slot.reply_to.socket())] += 1;
+        }
+    }
+    assert!(seen[0] < 40 && seen[1] == 1, "its turn is within two rounds: {seen:?}");
+}
+
 #[test]
 fn replies_to_one_client_are_one_message_to_many_are_not() {
     let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
@@ -186,6 +209,23 @@ fn where_segments_are_refused_datagrams_go_one_by_one() {
             assert_eq!((count.refused, count.off), (round.min(4), u64::from(round >= 4)));
         }
         assert_eq!(server.segmentation().groups, 0);
+    });
+}
+
+/// All groups of a round are laid out before the first is refused.
+#[test]
+fn a_whole_round_of_refused_groups_is_sent_one_by_one() {
+    in_a_namespace("a_whole_round_of_refused_groups_is_sent_one_by_one", || {
+        ip("link set lo mtu 1280 up");
+        let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 1024);
+        // Nobody has to be there for a datagram to be sent.
+        let tokens: Vec<_> =
+            (0..300).map(|n| Return::to(([127, 0, 0, 1], 20_000 + n).into(), 0)).collect();
+        let twice = tokens.iter().flat_map(|to| [to, to]);
+        let sent = server.send(twice.map(|to| Reply { bytes: &[5; 1400], to }));
+        assert_eq!((sent.datagrams, sent.failed), (600, 0));
+        let count = server.segmentation();
+        assert_eq!((count.refused, count.off), (300, 1));
     });
 }
 

@@ -351,7 +351,8 @@ impl Outbox {
         }
         self.count.refused += 1;
         let lane = &mut self.lanes[usize::from(number)];
-        lane.refusals += 1;
+        // What is already grouped in this round may be refused many times more.
+        lane.refusals = lane.refusals.saturating_add(1);
         if lane.refusals == MAX_REFUSALS && lane.segmentation {
             lane.segmentation = false;
             self.count.off += 1;
