@@ -85,7 +85,11 @@ impl Shard {
 
     /// Looks at the next swarm, or at the next part of a large one.
     fn sweep_next(&mut self, now: Moment, expiry: Expiry, budget: usize, swept: &mut Swept) {
-        self.cursor.left = self.cursor.left.min(self.store.len());
+        if self.cursor.left > self.store.len() {
+            // Where the pass had come to is gone, and nothing it has met took that place: the
+            // next swarm is to be met from its beginning.
+            self.cursor = Cursor { left: self.store.len(), spot: Spot::default() };
+        }
         let Some(at) = self.cursor.left.checked_sub(1) else { return };
         let place = at as u32;
         let peers = &mut self.store.get_mut(place).peers;

@@ -321,3 +321,22 @@ fn small_sweeps_get_around_in_time() {
     assert_eq!((totals.expired, totals.peers()), (40_000, 0));
     tracker.shard.check();
 }
+
+/// A pass that stands in the middle of a large swarm when that swarm goes begins the next one at
+/// its beginning.
+#[test]
+fn a_pass_leaves_out_nobody_when_the_swarm_it_stands_in_goes() {
+    let mut tracker = Tracker::new(SETTINGS);
+    let many = || (0..200u8).map(|n| Endpoint::V4([192, 0, 2, n, 0, 80]));
+    many().for_each(|peer| drop(tracker.seeder(1, peer)));
+    tracker.now = tracker.now.after(SETTINGS.peer_lifetime + 8);
+    many().for_each(|peer| drop(tracker.leecher(2, peer)));
+    // Into the middle of the second swarm, behind its seeders, of whom it has none.
+    assert!(!tracker.shard.sweep(tracker.now, 10).pass_finished);
+    many().for_each(|peer| drop(tracker.stopped(2, peer)));
+    assert_eq!(tracker.shard.totals().peers(), 200);
+    let passes = (0..1_000).take_while(|_| !tracker.shard.sweep(tracker.now, 10).pass_finished);
+    assert!(passes.count() < 1_000);
+    assert_eq!(tracker.shard.totals().peers(), 0, "all of the first swarm had expired");
+    tracker.shard.check();
+}
