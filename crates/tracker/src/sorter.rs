@@ -1,5 +1,7 @@
 //! Sorts requests by shard: one open batch for each, taken from a pool that never grows.
 
+use std::collections::VecDeque;
+
 use onrush_net::Return;
 use onrush_proto::InfoHash;
 use onrush_swarm::{Announce, Full, ShardBatch};
@@ -16,8 +18,9 @@ pub struct Sorter {
     open: Vec<Option<Parcel>>,
     /// Shards whose batch is open, in the order of their first request.
     touched: Vec<u16>,
-    /// Batches that were full before the receive batch was through.
-    full: Vec<Parcel>,
+    /// Batches that were full before the receive batch was through, in the order in which they
+    /// filled up: what one client sends is served in the order in which it came.
+    full: VecDeque<Parcel>,
     pool: Vec<Parcel>,
 }
 
@@ -36,7 +39,7 @@ impl Sorter {
         Self {
             open: (0..shards).map(|_| None).collect(),
             touched: Vec::with_capacity(shards),
-            full: Vec::with_capacity(parcels),
+            full: VecDeque::with_capacity(parcels),
             pool: (0..parcels).map(|_| parcel()).collect(),
         }
     }
@@ -67,7 +70,7 @@ impl Sorter {
     /// Takes the next batch that is to be sent off; `None` when nothing is left.
     #[inline]
     pub fn take(&mut self) -> Option<Parcel> {
-        self.full.pop().or_else(|| {
+        self.full.pop_front().or_else(|| {
             let shard = self.touched.pop()?;
             self.open[usize::from(shard)].take()
         })
@@ -109,7 +112,7 @@ impl Sorter {
         fresh.shard = shard;
         add(&mut fresh.batch).expect("an empty batch has room for any one request");
         match self.open[shard].replace(fresh) {
-            Some(full) => self.full.push(full),
+            Some(full) => self.full.push_back(full),
             None => self.touched.push(shard as u16),
         }
         Ok(())
@@ -169,6 +172,21 @@ mod tests {
         parcels.into_iter().for_each(|parcel| sorter.recycle(parcel));
         assert_eq!(sorter.in_stock(), 2);
         assert!(sorter.announce(0, announce(10), to()).is_ok(), "a recycled batch is empty");
+    }
+
+    #[test]
+    fn batches_of_a_shard_leave_in_the_order_of_their_requests() {
+        let mut sorter = Sorter::new(0, 1, 8, 2);
+        for number in 0..7 {
+            let transaction_id = TransactionId(number);
+            sorter.announce(0, Announce { transaction_id, ..announce(10) }, to()).unwrap();
+        }
+        let order: Vec<_> = std::iter::from_fn(|| sorter.take())
+            .flat_map(|p| {
+                p.batch.announces().iter().map(|(a, _)| a.transaction_id.0).collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(order, [0, 1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

@@ -57,12 +57,12 @@ impl StateLock {
             .map_err(failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                let write = |file: &mut File| {
-                    file.set_len(0)?;
-                    file.rewind()?;
-                    writeln!(file, "{}", std::process::id())
-                };
-                write(&mut file).map_err(failed)?;
+                // The number only tells others who holds the lock: a full disk takes neither the
+                // lock nor the key beside it away.
+                let _ = file
+                    .set_len(0)
+                    .and_then(|()| file.rewind())
+                    .and_then(|()| writeln!(file, "{}", std::process::id()));
                 Ok(Self { _file: file })
             }
             Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
@@ -92,6 +92,15 @@ mod tests {
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         assert!(error.contains("--state-dir"), "{error}");
         drop(first);
+        StateLock::take(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_cannot_be_written_locks_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        // It stands for a full disk: it has no length that could be set.
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        nix::unistd::mkfifo(&directory.path().join("lock"), mode).unwrap();
         StateLock::take(directory.path()).unwrap();
     }
 
