@@ -21,7 +21,7 @@ use crate::totals::Totals;
 pub const MAX_PEER_LIFETIME: u32 = 65_536;
 
 /// Swarms that one shard may hold: their places are 32-bit numbers.
-const MAX_SWARMS: u64 = u32::MAX as u64 - 1;
+pub const MAX_SWARMS: u64 = u32::MAX as u64 - 1;
 
 /// Requests whose cache misses are made to overlap. A core has between 10 and 50 under way.
 const GROUP: usize = 32;

@@ -3,13 +3,19 @@
 
 use std::ops::RangeInclusive;
 
-use onrush_swarm::shard::MAX_PEER_LIFETIME;
+use onrush_swarm::shard::{MAX_PEER_LIFETIME, MAX_SWARMS};
 
 use super::Written;
 use super::value::Slot;
 
 /// Workers at most, of all kinds together.
 pub const MAX_WORKERS: u64 = 1024;
+
+/// What `limits.peers` and `limits.idle_swarms` go up to: a single shard must be able to hold both,
+/// every peer in a swarm of its own.
+const MAX_PEERS: u64 = 4_000_000_000;
+const MAX_IDLE_SWARMS: u64 = 200_000_000;
+const _: () = assert!(MAX_PEERS + MAX_IDLE_SWARMS <= MAX_SWARMS);
 
 /// A table of the file.
 #[derive(Debug)]
@@ -371,7 +377,7 @@ const ACCESS: &[Key] = &[
 const LIMITS: &[Key] = &[
     Key {
         unit: "peers",
-        range: Some(1_000..=4_000_000_000),
+        range: Some(1_000..=MAX_PEERS),
         doc: "Peers in all. A peer takes 8 bytes over IPv4 and 20 over IPv6, but most swarms have one \
               or two, so that the swarm's own entry counts: reckon with 64 bytes for a peer.",
         limit: "Beyond, who is new gets peers and counts but is not stored; this is counted.",
@@ -386,7 +392,7 @@ const LIMITS: &[Key] = &[
     },
     Key {
         unit: "swarms",
-        range: Some(0..=1_000_000_000),
+        range: Some(0..=MAX_IDLE_SWARMS),
         doc: "Swarms without peers that are kept for their count of completed downloads, about 100 \
               bytes each.",
         limit: "Beyond, the oldest leave before their time.",
