@@ -31,8 +31,9 @@ fn a_connect_is_answered_with_sixteen_bytes() {
     });
 }
 
-/// Connect: the id is never 0 (rtorrent rejects it), and another for each address. (That the one
-/// hash in 2^64 that is 0 becomes another is shown in the room of ids.)
+/// Connect: the id is never 0 (rtorrent rejects it), and another for each address. What the one
+/// hash in 2^64 that is 0 becomes cannot be shown over a socket: `zero_is_never_an_id`, a test of
+/// crates/tracker/src/connection/mod.rs, holds it.
 #[test]
 fn ids_differ_from_address_to_address_and_are_not_zero() {
     both("", |tracker| {
