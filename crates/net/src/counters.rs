@@ -21,7 +21,8 @@ pub struct SystemDrops {
     pub send_v6: u64,
 }
 
-/// The system's counters.
+/// The system's counters, of every process and socket on the host (in its network namespace). They
+/// are for diagnosis: a tracker's own drops are those of its sockets, which each backend counts.
 ///
 /// # Errors
 /// Where there is no `/proc/net/snmp`. A host without IPv6 has zeros for it.
