@@ -117,7 +117,8 @@ pub struct WorkerMetrics {
     pub shard: ShardGauges,
 }
 
-/// The state of one shard.
+/// The state of one shard. Its worker refreshes these once a second at most, so they may be a second
+/// behind the counters.
 #[derive(Debug, Default)]
 pub struct ShardGauges {
     /// Swarms with peers.
