@@ -1,4 +1,5 @@
 //! The onrush daemon: composes protocol, network and swarms into a running UDP BitTorrent tracker.
+//! For Linux only; `proto`, `net` and `swarm` are for any Unix.
 //!
 //! The walk of a datagram, forward only, is drawn in [`worker`]. Around it:
 //!
@@ -16,6 +17,12 @@
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 
 #![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the daemon is for Linux: capabilities, steering and signals are Linux's (the crates proto, \
+     net and swarm are portable)"
+);
 
 pub mod access;
 pub mod args;
