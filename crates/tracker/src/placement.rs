@@ -14,11 +14,8 @@ use crate::lanes::sleeper::{Bell, SocketBell};
 use crate::lanes::{Inbox, Ways, lanes_to};
 use crate::metrics::WorkerMetrics;
 use crate::settings::{Placement, Settings};
-use crate::worker::{Door, Home, Worker};
-
-/// Parcels from each sender that may wait in a lane. Enough to ride out a slow turn of the shard's
-/// worker, few enough that one slow shard cannot hoard the batches of every sender.
-const PARCELS_WAITING_PER_SENDER: usize = 4;
+use crate::sorter::share;
+use crate::worker::{SocketSide, SwarmSide, Worker};
 
 /// Seconds in which every peer is looked at for expiry, at the longest.
 const LONGEST_SWEEP: u32 = 120;
@@ -45,7 +42,7 @@ impl Secrets {
 
 impl Placement {
     /// Workers with a socket side. They come first in the numbering.
-    pub fn doors(&self) -> usize {
+    pub fn socket_sides(&self) -> usize {
         match *self {
             Self::Split { socket_workers, .. } => socket_workers,
             Self::Colocated { workers } => workers,
@@ -93,10 +90,10 @@ pub fn shard_map(settings: &Settings, secrets: &Secrets) -> ShardMap {
     ShardMap::new(secrets.shard_key, settings.placement.shards() as u16)
 }
 
-/// Builds all workers, ready to take turns: one with a door for each of `sockets`, in order.
+/// Builds all workers, ready to take turns: one with a socket side for each of `sockets`, in order.
 ///
 /// # Panics
-/// When there are not as many sockets as the placement has workers with a door.
+/// When there are not as many sockets as the placement has workers with a socket side.
 pub fn assemble<S: Socket>(
     settings: &Settings,
     secrets: &Secrets,
@@ -104,7 +101,11 @@ pub fn assemble<S: Socket>(
     access: Arc<AccessList>,
 ) -> Vec<Worker<S>> {
     let placement = settings.placement;
-    assert_eq!(sockets.len(), placement.doors(), "one socket for each worker with a door");
+    assert_eq!(
+        sockets.len(),
+        placement.socket_sides(),
+        "one socket for each worker with a socket side"
+    );
     let map = shard_map(settings, secrets);
     let intake = Intake::new(
         settings,
@@ -128,25 +129,35 @@ pub fn assemble<S: Socket>(
     let mut sockets = sockets.into_iter();
     let mut workers = Vec::with_capacity(placement.workers());
     for (index, (inbox, parker)) in inboxes.into_iter().zip(parkers).enumerate() {
-        let door =
-            sockets.next().map(|socket| Door::new(index, socket, intake.clone(), map, settings));
-        let home = (0..placement.shards())
+        let socket_side = sockets
+            .next()
+            .map(|socket| SocketSide::new(index, socket, intake.clone(), map, settings));
+        let swarm_side = (0..placement.shards())
             .find(|shard| placement.owner(*shard) == index)
-            .map(|shard| home(settings, secrets, shard));
+            .map(|shard| swarm_side(settings, secrets, shard));
         let (ways, owners) = (ways.clone(), owners.clone());
         let metrics = Arc::new(WorkerMetrics::default());
-        workers.push(Worker { index, door, home, inbox, ways, owners, parker, metrics });
+        workers.push(Worker {
+            index,
+            socket_side,
+            swarm_side,
+            inbox,
+            ways,
+            owners,
+            parker,
+            metrics,
+        });
     }
     workers
 }
 
 fn lanes(settings: &Settings, bell: Arc<dyn Bell>) -> (Ways, Inbox) {
-    let senders = settings.placement.doors();
+    let senders = settings.placement.socket_sides();
     let own = settings.limits.batches_in_flight;
-    lanes_to(bell, senders * PARCELS_WAITING_PER_SENDER.min(own), own)
+    lanes_to(bell, senders * share(settings.placement.shards(), own), own)
 }
 
-fn home(settings: &Settings, secrets: &Secrets, shard: usize) -> Home {
+fn swarm_side(settings: &Settings, secrets: &Secrets, shard: usize) -> SwarmSide {
     let shards = settings.placement.shards() as u64;
     let announce = &settings.announce;
     let of_this_shard = ShardSettings {
@@ -160,7 +171,7 @@ fn home(settings: &Settings, secrets: &Secrets, shard: usize) -> Home {
     let seed = secrets.seed.wrapping_add(shard as u64);
     let sweep_period = (announce.peer_lifetime / 8).clamp(1, LONGEST_SWEEP);
     let sweep_period = Duration::from_secs(u64::from(sweep_period));
-    Home::new(shard, Shard::new(of_this_shard, secrets.table_key, seed), sweep_period)
+    SwarmSide::new(shard, Shard::new(of_this_shard, secrets.table_key, seed), sweep_period)
 }
 
 #[cfg(test)]
@@ -170,14 +181,14 @@ mod tests {
     #[test]
     fn every_shard_has_one_owner_and_every_worker_a_purpose() {
         let split = Placement::Split { socket_workers: 3, swarm_workers: 2 };
-        assert_eq!((split.doors(), split.shards(), split.workers()), (3, 2, 5));
+        assert_eq!((split.socket_sides(), split.shards(), split.workers()), (3, 2, 5));
         assert_eq!([split.owner(0), split.owner(1)], [3, 4]);
         assert_eq!(
             (split.worker_name(2), split.worker_name(3)),
             ("socket-2".into(), "swarm-0".into())
         );
         let colocated = Placement::Colocated { workers: 4 };
-        assert_eq!((colocated.doors(), colocated.shards(), colocated.workers()), (4, 4, 4));
+        assert_eq!((colocated.socket_sides(), colocated.shards(), colocated.workers()), (4, 4, 4));
         assert_eq!(colocated.owner(3), 3);
         assert_eq!(colocated.worker_name(0), "worker-0");
     }

@@ -1,4 +1,10 @@
-//! Sorts requests by shard: one open batch for each, taken from a pool that never grows.
+//! Sorts requests by shard: one open batch for each, taken from a pool that never outgrows its
+//! limit.
+//!
+//! Small batches are for idle hours: while two of a shard's batches are under way the next one
+//! stays open and fills up, so that messages get larger, and cheaper, just when a shard falls
+//! behind. No shard may have more than its share of the pool, or a slow one would end up with all of
+//! it.
 
 use std::collections::VecDeque;
 
@@ -10,21 +16,48 @@ use crate::lanes::{Contents, Parcel};
 use crate::scrape_join::Place;
 
 /// Bytes of replies that a batch has room for: fifty of the largest, or hundreds of usual ones.
-/// Pages that are never written cost no memory.
 const REPLY_BYTES: usize = 64 * 1024;
+
+/// Parts of scrapes that a batch has room for at least: more than ten of the longest scrapes.
+const SCRAPE_PARTS: usize = 1024;
+
+/// Batches of a shard that may be under way before one that is not full waits for them.
+const EAGER: usize = 2;
 
 /// The open batches of one worker, and its stock of empty ones.
 pub struct Sorter {
-    open: Vec<Option<Parcel>>,
-    /// Shards whose batch is open, in the order of their first request.
+    shards: Vec<Desk>,
+    /// Shards whose batch is open, in no particular order.
     touched: Vec<u16>,
     /// Batches that were full before the receive batch was through, in the order in which they
     /// filled up: what one client sends is served in the order in which it came.
     full: VecDeque<Parcel>,
     pool: Vec<Parcel>,
+    /// Batches that exist; they are made when they are first needed.
+    made: usize,
+    limits: Limits,
 }
 
-/// All batches are under way.
+/// What there is of one shard.
+#[derive(Default)]
+struct Desk {
+    open: Option<Parcel>,
+    /// Batches taken by [`Sorter::take`] and not recycled yet.
+    under_way: usize,
+    /// All batches that are not in the pool because of this shard.
+    held: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    home: usize,
+    parcels: usize,
+    requests: usize,
+    /// Batches that one shard may hold.
+    share: usize,
+}
+
+/// The shard's share of batches is used up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exhausted;
 
@@ -32,15 +65,14 @@ impl Sorter {
     /// For worker number `home`: `parcels` batches of at most `requests` requests each, for
     /// `shards` shards.
     pub fn new(home: usize, shards: usize, parcels: usize, requests: usize) -> Self {
-        let parcel = || {
-            let batch = ShardBatch::new(requests, requests, REPLY_BYTES);
-            Box::new(Contents { batch, shard: 0, home })
-        };
+        let share = share(shards, parcels);
         Self {
-            open: (0..shards).map(|_| None).collect(),
+            shards: (0..shards).map(|_| Desk::default()).collect(),
             touched: Vec::with_capacity(shards),
             full: VecDeque::with_capacity(parcels),
-            pool: (0..parcels).map(|_| parcel()).collect(),
+            pool: Vec::with_capacity(parcels),
+            made: 0,
+            limits: Limits { home, parcels, requests, share },
         }
     }
 
@@ -67,25 +99,39 @@ impl Sorter {
         self.push(shard, |batch| batch.push_scrape(hash, place))
     }
 
-    /// Takes the next batch that is to be sent off; `None` when nothing is left.
+    /// Takes the next batch that is to be sent off; `None` when nothing is left, or what is left
+    /// had better wait for more. Batches for the shard `own` never wait: they are served at once.
     #[inline]
-    pub fn take(&mut self) -> Option<Parcel> {
-        self.full.pop_front().or_else(|| {
-            let shard = self.touched.pop()?;
-            self.open[usize::from(shard)].take()
-        })
+    pub fn take(&mut self, own: Option<usize>) -> Option<Parcel> {
+        let parcel = match self.full.pop_front() {
+            Some(full) => full,
+            None => {
+                let ready = |shard: &u16| {
+                    let shard = usize::from(*shard);
+                    own == Some(shard) || self.shards[shard].under_way < EAGER
+                };
+                let at = self.touched.iter().position(ready)?;
+                let shard = self.touched.swap_remove(at);
+                self.shards[usize::from(shard)].open.take()?
+            }
+        };
+        self.shards[parcel.shard].under_way += 1;
+        Some(parcel)
     }
 
     /// Takes back a batch that is done with.
     #[inline]
     pub fn recycle(&mut self, mut parcel: Parcel) {
+        let desk = &mut self.shards[parcel.shard];
+        desk.under_way -= 1;
+        desk.held -= 1;
         parcel.batch.clear();
         self.pool.push(parcel);
     }
 
-    /// Batches in stock.
+    /// Batches that are not in use.
     pub fn in_stock(&self) -> usize {
-        self.pool.len()
+        self.pool.len() + self.limits.parcels - self.made
     }
 
     #[inline]
@@ -94,7 +140,7 @@ impl Sorter {
         shard: usize,
         add: impl Fn(&mut ShardBatch<Return, Place>) -> Result<(), Full>,
     ) -> Result<(), Exhausted> {
-        if let Some(parcel) = &mut self.open[shard]
+        if let Some(parcel) = &mut self.shards[shard].open
             && add(&mut parcel.batch).is_ok()
         {
             return Ok(());
@@ -108,15 +154,38 @@ impl Sorter {
         shard: usize,
         add: impl Fn(&mut ShardBatch<Return, Place>) -> Result<(), Full>,
     ) -> Result<(), Exhausted> {
-        let mut fresh = self.pool.pop().ok_or(Exhausted)?;
+        if self.shards[shard].held == self.limits.share {
+            return Err(Exhausted);
+        }
+        let mut fresh = self.fresh().ok_or(Exhausted)?;
         fresh.shard = shard;
         add(&mut fresh.batch).expect("an empty batch has room for any one request");
-        match self.open[shard].replace(fresh) {
+        let desk = &mut self.shards[shard];
+        desk.held += 1;
+        match desk.open.replace(fresh) {
             Some(full) => self.full.push_back(full),
             None => self.touched.push(shard as u16),
         }
         Ok(())
     }
+
+    /// An empty batch.
+    fn fresh(&mut self) -> Option<Parcel> {
+        self.pool.pop().or_else(|| {
+            let Limits { home, parcels, requests, .. } = self.limits;
+            (self.made < parcels).then(|| {
+                self.made += 1;
+                let batch = ShardBatch::new(requests, requests.max(SCRAPE_PARTS), REPLY_BYTES);
+                Box::new(Contents { batch, shard: 0, home })
+            })
+        })
+    }
+}
+
+/// Batches that one of `shards` shards may hold of a pool of `parcels`: what a lane to it needs
+/// room for.
+pub fn share(shards: usize, parcels: usize) -> usize {
+    (parcels / shards.max(1)).max(1)
 }
 
 #[cfg(test)]
@@ -139,9 +208,15 @@ mod tests {
         Return::to("192.0.2.1:1000".parse().unwrap(), 0)
     }
 
+    /// Shard and length of every batch that leaves, each back before the next.
     fn taken(sorter: &mut Sorter) -> Vec<(usize, usize)> {
-        let mut all: Vec<_> =
-            std::iter::from_fn(|| sorter.take().map(|p| (p.shard, p.batch.len()))).collect();
+        let mut all: Vec<_> = std::iter::from_fn(|| {
+            let parcel = sorter.take(None)?;
+            let seen = (parcel.shard, parcel.batch.len());
+            sorter.recycle(parcel);
+            Some(seen)
+        })
+        .collect();
         all.sort_unstable();
         all
     }
@@ -152,26 +227,53 @@ mod tests {
         for shard in [2, 0, 2, 2] {
             sorter.announce(shard, announce(10), to()).unwrap();
         }
-        assert_eq!(taken(&mut sorter), [(0, 1), (2, 3)]);
         assert_eq!(sorter.in_stock(), 6);
+        assert_eq!(taken(&mut sorter), [(0, 1), (2, 3)]);
+        assert_eq!(sorter.in_stock(), 8);
         sorter.announce(2, announce(10), to()).unwrap();
         assert_eq!(taken(&mut sorter), [(2, 1)], "a taken batch is not filled further");
     }
 
     #[test]
-    fn a_full_batch_is_followed_by_another_until_the_pool_is_empty() {
-        let mut sorter = Sorter::new(0, 2, 2, 3);
+    fn a_full_batch_is_followed_by_another_until_the_shards_share_is_used_up() {
+        let mut sorter = Sorter::new(0, 2, 4, 3);
         assert!((0..6).all(|_| sorter.announce(1, announce(10), to()).is_ok()));
         assert_eq!(sorter.announce(1, announce(10), to()), Err(Exhausted));
-        assert_eq!(sorter.announce(0, announce(10), to()), Err(Exhausted));
-        let parcels: Vec<_> = std::iter::from_fn(|| sorter.take()).collect();
-        assert_eq!(
-            parcels.iter().map(|p| (p.shard, p.batch.len())).collect::<Vec<_>>(),
-            [(1, 3); 2]
-        );
+        assert_eq!(sorter.announce(0, announce(10), to()), Ok(()), "the other has its own share");
+        let parcels: Vec<_> = std::iter::from_fn(|| sorter.take(None)).collect();
+        let seen: Vec<_> = parcels.iter().map(|p| (p.shard, p.batch.len())).collect();
+        assert_eq!(seen, [(1, 3), (1, 3), (0, 1)]);
+        assert_eq!(sorter.announce(1, announce(10), to()), Err(Exhausted), "still under way");
         parcels.into_iter().for_each(|parcel| sorter.recycle(parcel));
-        assert_eq!(sorter.in_stock(), 2);
-        assert!(sorter.announce(0, announce(10), to()).is_ok(), "a recycled batch is empty");
+        assert_eq!(sorter.in_stock(), 4);
+        assert!(sorter.announce(1, announce(10), to()).is_ok());
+        assert_eq!(taken(&mut sorter), [(1, 1)], "a recycled batch is empty");
+    }
+
+    #[test]
+    fn a_shard_that_falls_behind_gets_fuller_batches() {
+        let mut sorter = Sorter::new(0, 1, 32, 128);
+        let mut sizes = Vec::new();
+        let mut under_way = Vec::new();
+        for _ in 0..1_000 {
+            sorter.announce(0, announce(10), to()).unwrap();
+            while let Some(parcel) = sorter.take(None) {
+                sizes.push(parcel.batch.len());
+                under_way.push(parcel);
+            }
+        }
+        assert_eq!(sizes, [1, 1, 128, 128, 128, 128, 128, 128, 128]);
+        under_way.drain(..).for_each(|parcel| sorter.recycle(parcel));
+        assert_eq!(taken(&mut sorter), [(0, 1_000 - 2 - 7 * 128)], "what waited leaves at once");
+    }
+
+    #[test]
+    fn the_own_shard_never_waits() {
+        let mut sorter = Sorter::new(0, 2, 32, 128);
+        for _ in 0..10 {
+            sorter.announce(1, announce(10), to()).unwrap();
+            assert_eq!(sorter.take(Some(1)).map(|parcel| parcel.batch.len()), Some(1));
+        }
     }
 
     #[test]
@@ -181,7 +283,7 @@ mod tests {
             let transaction_id = TransactionId(number);
             sorter.announce(0, Announce { transaction_id, ..announce(10) }, to()).unwrap();
         }
-        let order: Vec<_> = std::iter::from_fn(|| sorter.take())
+        let order: Vec<_> = std::iter::from_fn(|| sorter.take(Some(0)))
             .flat_map(|p| {
                 p.batch.announces().iter().map(|(a, _)| a.transaction_id.0).collect::<Vec<_>>()
             })

@@ -111,7 +111,7 @@ fn bind_group(settings: &Settings) -> Result<Group, bind::BindError> {
         .map(|listen| Address { address: listen.address, optional: listen.optional })
         .collect();
     let options = bind::Options {
-        workers: settings.placement.doors(),
+        workers: settings.placement.socket_sides(),
         buffers: Buffers {
             receive: settings.socket.receive_buffer,
             send: settings.socket.send_buffer,

@@ -7,8 +7,8 @@
 //!    └─ connects and errors are answered from here ────────────────────┘
 //! ```
 
-mod door;
-mod home;
+mod socket_side;
+mod swarm_side;
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use std::time::Duration;
 use crossbeam_utils::sync::Parker;
 use onrush_net::Socket;
 
-pub use door::Door;
-pub use home::Home;
+pub use socket_side::SocketSide;
+pub use swarm_side::SwarmSide;
 
 use crate::clock::Now;
 use crate::lanes::{Inbox, Ways};
@@ -26,7 +26,7 @@ use crate::metrics::WorkerMetrics;
 
 /// Parcels that a worker serves for others in one turn at most, so that its own socket is looked
 /// at again soon.
-const PARCELS_PER_TURN: usize = 64;
+const PARCELS_PER_TURN: usize = 16;
 
 /// A worker. Everything in it belongs to one thread; it meets others only through lanes and
 /// counters.
@@ -34,9 +34,9 @@ pub struct Worker<S: Socket> {
     /// Its number among all workers.
     pub index: usize,
     /// Its socket side.
-    pub door: Option<Door<S>>,
+    pub socket_side: Option<SocketSide<S>>,
     /// Its swarm side.
-    pub home: Option<Home>,
+    pub swarm_side: Option<SwarmSide>,
     /// Where its parcels arrive.
     pub inbox: Inbox,
     /// The ways to all workers, itself included, by number.
@@ -56,22 +56,28 @@ impl<S: Socket> Worker<S> {
     /// When the socket has become unusable.
     pub fn turn(&mut self, now: Now) -> io::Result<bool> {
         let mut busy = false;
-        if let Some(door) = &mut self.door {
-            busy |= door.receive(now, &self.metrics)?;
-            busy |=
-                dispatch(door, self.home.as_mut(), &self.ways, &self.owners, &self.metrics, now);
+        if let Some(socket_side) = &mut self.socket_side {
+            busy |= socket_side.receive(now, &self.metrics)?;
+            busy |= dispatch(
+                socket_side,
+                self.swarm_side.as_mut(),
+                &self.ways,
+                &self.owners,
+                &self.metrics,
+                now,
+            );
         }
-        if let Some(home) = &mut self.home {
-            busy |= serve_lanes(home, &self.inbox, &self.ways, now);
-            busy |= home.keep_up(now, &self.metrics);
+        if let Some(swarm_side) = &mut self.swarm_side {
+            busy |= serve_lanes(swarm_side, &self.inbox, &self.ways, now);
+            busy |= swarm_side.keep_up(now, &self.metrics);
         }
-        if let Some(door) = &mut self.door {
+        if let Some(socket_side) = &mut self.socket_side {
             while let Some(parcel) = self.inbox.home() {
                 busy = true;
-                door.welcome(parcel);
+                socket_side.welcome(parcel);
             }
-            door.send(&self.metrics);
-            door.keep_up(now, &self.metrics);
+            socket_side.send(&self.metrics);
+            socket_side.keep_up(now, &self.metrics);
         }
         self.metrics.turns.add(1);
         Ok(busy)
@@ -83,9 +89,9 @@ impl<S: Socket> Worker<S> {
     /// When the socket has become unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let mut result = Ok(());
-        let (door, parker) = (&mut self.door, &self.parker);
-        self.inbox.sleep(|| match door {
-            Some(door) => result = door.wait(timeout),
+        let (socket_side, parker) = (&mut self.socket_side, &self.parker);
+        self.inbox.sleep(|| match socket_side {
+            Some(socket_side) => result = socket_side.wait(timeout),
             None => parker.park_timeout(timeout),
         });
         result
@@ -94,30 +100,33 @@ impl<S: Socket> Worker<S> {
 
 /// Every open batch goes to its shard: straight into the own one, over a lane to any other.
 fn dispatch<S: Socket>(
-    door: &mut Door<S>,
-    mut home: Option<&mut Home>,
+    socket_side: &mut SocketSide<S>,
+    mut swarm_side: Option<&mut SwarmSide>,
     ways: &[Ways],
     owners: &[usize],
     metrics: &WorkerMetrics,
     now: Now,
 ) -> bool {
     let mut busy = false;
-    while let Some(mut parcel) = door.take_sorted() {
+    let own = swarm_side.as_ref().map(|swarm_side| swarm_side.shard_index);
+    while let Some(mut parcel) = socket_side.take_sorted(own) {
         busy = true;
         let requests = parcel.batch.len() as u64;
-        match &mut home {
-            Some(home) if home.shard_index == parcel.shard => {
+        match &mut swarm_side {
+            Some(swarm_side) if swarm_side.shard_index == parcel.shard => {
                 metrics.local.add(requests);
-                home.shard.serve(&mut parcel.batch, now.moment);
-                door.welcome(parcel);
+                swarm_side.shard.serve(&mut parcel.batch, now.moment);
+                socket_side.welcome(parcel);
             }
             own => {
                 if own.is_some() {
                     metrics.foreign.add(requests);
                 }
+                // A lane has room for every sender's share of batches, so this fails only when the
+                // shard's worker is gone.
                 if let Err(parcel) = ways[owners[parcel.shard]].work.try_send(parcel) {
                     metrics.lane_full.add(1);
-                    door.give_up(parcel, metrics);
+                    socket_side.give_up(parcel, metrics);
                 }
             }
         }
@@ -126,12 +135,12 @@ fn dispatch<S: Socket>(
 }
 
 /// What other workers have sent for this one's shard.
-fn serve_lanes(home: &mut Home, inbox: &Inbox, ways: &[Ways], now: Now) -> bool {
+fn serve_lanes(swarm_side: &mut SwarmSide, inbox: &Inbox, ways: &[Ways], now: Now) -> bool {
     let mut busy = false;
     for _ in 0..PARCELS_PER_TURN {
         let Some(mut parcel) = inbox.work() else { break };
         busy = true;
-        home.shard.serve(&mut parcel.batch, now.moment);
+        swarm_side.shard.serve(&mut parcel.batch, now.moment);
         // The way home has room for every parcel its owner has, so this fails only when the
         // owner is gone; then nobody is left to reply.
         let _ = ways[parcel.home].home.try_send(parcel);

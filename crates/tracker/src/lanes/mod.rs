@@ -86,11 +86,6 @@ impl Inbox {
         self.home.try_recv().ok()
     }
 
-    /// Parcels that wait to be served.
-    pub fn depth(&self) -> usize {
-        self.work.len()
-    }
-
     /// Sleeps by `wait` unless a parcel is here; from the first line on, whoever sends one
     /// rings.
     pub fn sleep(&self, wait: impl FnOnce()) {

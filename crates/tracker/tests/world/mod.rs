@@ -73,7 +73,7 @@ impl<S: Socket> World<S> {
         wrap: impl FnMut(Endpoint) -> S,
     ) -> Self {
         let map = shard_map(settings, secrets);
-        let colocated = settings.placement.doors() == settings.placement.workers();
+        let colocated = settings.placement.socket_sides() == settings.placement.workers();
         let choice = match colocated && settings.socket.steering {
             true => Choice::By(Arc::new(move |payload: &[u8], _: SocketAddr| {
                 let hash = payload.get(16..36)?.try_into().ok()?;
@@ -82,7 +82,7 @@ impl<S: Socket> World<S> {
             false => Choice::BySource,
         };
         let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
-        let endpoints = network.bind_group(&addresses, settings.placement.doors(), &choice);
+        let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
         let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
         let access = Arc::new(AccessList::new(&settings.access));
         Self { workers: assemble(settings, secrets, sockets, access) }

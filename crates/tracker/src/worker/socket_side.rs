@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::sorter::Sorter;
 
 /// The socket side of a worker.
-pub struct Door<S> {
+pub struct SocketSide<S> {
     socket: S,
     intake: Intake,
     map: ShardMap,
@@ -35,7 +35,7 @@ pub struct Door<S> {
     asked_drops: Option<Moment>,
 }
 
-impl<S: Socket> Door<S> {
+impl<S: Socket> SocketSide<S> {
     /// For worker number `index`, which receives on `socket`.
     pub fn new(
         index: usize,
@@ -101,9 +101,9 @@ impl<S: Socket> Door<S> {
         Ok(true)
     }
 
-    /// The next batch that waits to be sent to its shard.
-    pub fn take_sorted(&mut self) -> Option<Parcel> {
-        self.sorter.take()
+    /// The next batch that is to be sent to its shard. Those for the shard `own` never wait.
+    pub fn take_sorted(&mut self, own: Option<usize>) -> Option<Parcel> {
+        self.sorter.take(own)
     }
 
     /// A parcel is served: its replies go out with the next [`send`](Self::send).

@@ -12,7 +12,7 @@ use crate::metrics::WorkerMetrics;
 const SWEEP_STEP: usize = 256;
 
 /// The swarm side of a worker.
-pub struct Home {
+pub struct SwarmSide {
     /// Which shard this is.
     pub shard_index: usize,
     /// The swarms.
@@ -24,7 +24,7 @@ pub struct Home {
     last: Option<Moment>,
 }
 
-impl Home {
+impl SwarmSide {
     /// A side that sweeps `shard` once in `sweep_period`.
     pub fn new(shard_index: usize, shard: Shard, sweep_period: Duration) -> Self {
         Self { shard_index, shard, sweep_period, sweep_debt: 0, last: None }
