@@ -65,7 +65,9 @@ pub struct Args {
     pub placement: Option<Shape>,
 
     /// Keep the key of connection ids here [default: systemd's or the user's state directory]
-    #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new().map(PathBuf::from))]
+    ///
+    /// A relative path starts at the current directory.
+    #[arg(long, value_name = "DIR", value_parser = directory())]
     pub state_dir: Option<PathBuf>,
 
     /// Write lines of this level and graver ones [default: info]
@@ -179,6 +181,11 @@ pub fn show(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
+}
+
+/// The directory as it is meant from here on, wherever the process may go.
+fn directory() -> impl TypedValueParser<Value = PathBuf> {
+    NonEmptyStringValueParser::new().try_map(std::path::absolute)
 }
 
 fn workers() -> impl TypedValueParser<Value = usize> {

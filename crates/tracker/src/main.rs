@@ -21,7 +21,8 @@ const WRONG: u8 = 2;
 fn main() -> ExitCode {
     let args = Args::parse();
     // Without an answer nothing is pinned, and there is one worker.
-    let host = Host::here(affinity::allowed().unwrap_or_default());
+    let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
+    let host = Host::here(vcpus);
     match args.task(&host) {
         Err(problems) => {
             tell(&problems.to_string());

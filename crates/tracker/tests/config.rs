@@ -396,6 +396,23 @@ fn pinning_is_on_when_there_are_enough_vcpus() {
 }
 
 #[test]
+fn workers_take_vcpus_in_the_order_of_the_host() {
+    // Three cores of two threads, numbered in pairs: a core each before the second threads.
+    let cores = Host { vcpus: vec![0, 2, 4, 1, 3, 5], ..Host::default() };
+    let pin = |text: &str| with(text, &[], &cores).unwrap().0.pin.unwrap();
+    assert_eq!(pin(""), [0, 2, 4, 1, 3, 5]);
+    assert_eq!(pin("[workers]\ntotal = 3"), [0, 2, 4]);
+    assert_eq!(pin("[workers]\ntotal = 4\npin = \"on\""), [0, 2, 4, 1]);
+    let split = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 2\n";
+    assert_eq!(pin(split), [0, 2, 4, 1], "socket workers first");
+    // Where the order means nothing, they are listed as people read them.
+    let summary = settings("").summary(&cores);
+    assert!(summary.contains("6 usable: 0-5\n"), "{summary}");
+    let text = with("[workers]\ntotal = 1\npin = [9]", &[], &cores).unwrap_err().to_string();
+    assert!(text.contains("may run on vCPU 0-5"), "{text}");
+}
+
+#[test]
 fn flags_override_the_file_and_are_named_in_problems() {
     let file = "listen = [\"127.0.0.1:1\"]\nstate_dir = \"/file\"\n[log]\nlevel = \"warn\"\n";
     let two = ["--listen", ":80", "--listen", "[::1]:81"];
@@ -405,7 +422,8 @@ fn flags_override_the_file_and_are_named_in_problems() {
         settings.listen.iter().map(|l| (l.address.to_string(), l.optional)).collect();
     let expected = [("0.0.0.0:80", false), ("[::]:80", true), ("[::1]:81", false)];
     assert_eq!(shown, expected.map(|(address, optional)| (address.to_owned(), optional)));
-    assert_eq!(settings.state_dir, Some("here".into()));
+    let here = std::env::current_dir().unwrap().join("here");
+    assert_eq!(settings.state_dir, Some(here), "relative to where the flag was given");
     assert_eq!(settings.log.level, log::LevelFilter::Trace);
 
     let wrong = with("", &["--listen", "6969", "--listen", "0.0.0.0:6969"], &host(4)).unwrap_err();

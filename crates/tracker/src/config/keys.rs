@@ -231,8 +231,8 @@ const WORKERS: &[Key] = &[
     Key {
         range: Some(1..=MAX_WORKERS),
         doc: "Whether each worker stays on one vCPU. \"auto\" pins when every worker can have one of \
-              its own and no CPU quota is set; \"on\" insists; a list names the vCPUs, those of \
-              socket workers first.",
+              its own and no CPU quota is set; \"on\" insists; both take one vCPU of every core \
+              before second ones. A list names the vCPUs, those of socket workers first.",
         ..key("pin", Standard::Is("\"auto\""), |w| &mut w.pin)
     },
 ];

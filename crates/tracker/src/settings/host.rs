@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 /// What settings depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// The vCPUs that this process may run on, in ascending order. None known is taken for one
-    /// that nothing can be pinned to.
+    /// The vCPUs that this process may run on, each once, in the order in which workers take them:
+    /// one of every core before a core's second thread. None known is taken for one that nothing
+    /// can be pinned to.
     pub vcpus: Vec<usize>,
     /// How many vCPUs' worth of time the cgroup grants, rounded up; `None` without a quota.
     pub cpu_quota: Option<usize>,
@@ -24,8 +25,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// This host, for a process that may run on `vcpus` (see `onrush_net::affinity`). What cannot
-    /// be found out is left out.
+    /// This host, for a process whose workers take `vcpus` in this order (see
+    /// `onrush_net::affinity::cores_first`). What cannot be found out is left out.
     pub fn here(vcpus: Vec<usize>) -> Self {
         let groups = cgroups(
             &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),

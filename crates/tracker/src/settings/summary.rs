@@ -86,7 +86,7 @@ impl Settings {
 fn vcpus_line(host: &Host) -> String {
     let usable = match host.vcpus.as_slice() {
         [] => "unknown".to_owned(),
-        vcpus => format!("{} usable: {}", vcpus.len(), ranges(vcpus)),
+        vcpus => format!("{} usable: {}", vcpus.len(), set(vcpus)),
     };
     match host.cpu_quota {
         Some(quota) => format!("{usable}, with a quota of {quota}"),
@@ -107,6 +107,13 @@ pub(super) fn ranges(numbers: &[usize]) -> String {
         if first == last { first.to_string() } else { format!("{first}-{last}") }
     };
     runs.iter().map(show).collect::<Vec<_>>().join(",")
+}
+
+/// Numbers whose order means nothing, ascending: `0-3,8`.
+pub(super) fn set(numbers: &[usize]) -> String {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable();
+    ranges(&numbers)
 }
 
 /// A size that people can read: decimal units, one decimal.

@@ -3,7 +3,7 @@
 use super::Resolution;
 use crate::config::keys::MAX_WORKERS;
 use crate::config::{Field, Origin, Pin, Shape, Written};
-use crate::settings::summary::ranges;
+use crate::settings::summary::{ranges, set};
 use crate::settings::{Notice, Placement, placement};
 
 impl Resolution<'_> {
@@ -145,7 +145,7 @@ impl Resolution<'_> {
             let what = format!("vCPU {} cannot be used here", ranges(&foreign));
             let help = match usable.as_slice() {
                 [] => "this host does not tell which vCPUs there are; take \"auto\"".to_owned(),
-                usable => format!("this process may run on vCPU {}", ranges(usable)),
+                usable => format!("this process may run on vCPU {}", set(usable)),
             };
             self.problem(origin, "workers.pin", what, Some(help));
         }
