@@ -2,42 +2,31 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use onrush::args::{Args, Task, show};
+use onrush::process::exit::Exit;
 use onrush::process::{greeting, logging, signals};
 use onrush::settings::{Host, Notice, Settings};
 use onrush::supervise::{End, watch};
 use onrush::{StartError, Tracker};
 use onrush_net::affinity;
 
-/// Could not start, or died.
-const FAILED: u8 = 1;
-/// The command line or the configuration is wrong.
-const WRONG: u8 = 2;
-
 fn main() -> ExitCode {
     let args = Args::parse();
     // Without an answer nothing is pinned, and there is one worker.
     let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
     let host = Host::here(vcpus);
-    match args.task(&host) {
-        Err(problems) => {
-            tell(&problems.to_string());
-            ExitCode::from(WRONG)
-        }
+    let exit = match args.task(&host) {
+        Err(problems) => Exit::wrong(problems),
         Ok(Task::Show(text)) => match show(&text) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&format!("cannot write: {error}")),
+            Ok(()) => Exit::good(),
+            Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
-        Ok(Task::Serve(settings, notices)) => match serve(&settings, &notices) {
-            Ok(End::Asked) => ExitCode::SUCCESS,
-            Ok(End::Died(death)) => failed(&format!("{} died: {}", death.name, death.cause)),
-            Err(error) => failed(&error.to_string()),
-        },
-    }
+        Ok(Task::Serve(settings, notices)) => Exit::after(serve(&settings, &notices)),
+    };
+    exit.say()
 }
 
 /// Runs a tracker from start to end.
@@ -66,15 +55,4 @@ fn serve(settings: &Settings, notices: &[Notice]) -> Result<End, StartError> {
         );
     }
     Ok(end)
-}
-
-/// For whoever started this, whatever the level of the log is.
-fn failed(why: &str) -> ExitCode {
-    tell(&format!("onrush: {why}\n"));
-    ExitCode::from(FAILED)
-}
-
-/// Writes to standard error. Where that cannot be, the exit code says what it can.
-fn tell(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,16 +1,19 @@
 //! The main thread once the workers run: hears signals and deaths, watches once a second, reports.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select, tick};
+use log::Level;
 use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
 use crate::exporter::Totals;
+use crate::metrics::{Summary, WorkerMetrics};
 use crate::process::logging::WarningLimit;
 use crate::process::signals::Wish;
 use crate::relief::{Change, Relief};
-use crate::running::{Death, Running};
+use crate::running::Death;
 use crate::settings::Settings;
 use crate::start::Tracker;
 
@@ -30,7 +33,7 @@ pub enum End {
 /// Watches a tracker until it is asked to stop or a worker dies.
 pub fn watch(tracker: &mut Tracker, settings: &Settings, wishes: &Receiver<Wish>) -> End {
     let seconds = tick(Duration::from_secs(1));
-    let mut watch = Watch::new(&tracker.running, settings);
+    let mut watch = Watch::new(settings, tracker.running.workers().count(), Instant::now());
     loop {
         select! {
             recv(wishes) -> wish => match wish {
@@ -44,12 +47,31 @@ pub fn watch(tracker: &mut Tracker, settings: &Settings, wishes: &Receiver<Wish>
                 let unknown = || Death { name: "worker".into(), cause: "unknown".into() };
                 return End::Died(death.unwrap_or_else(|_| unknown()));
             }
-            recv(seconds) -> _ => watch.second(&tracker.running, tracker.steering.as_mut()),
+            recv(seconds) -> _ => {
+                let workers: Vec<_> = tracker.running.workers().collect();
+                let steering = tracker.steering.as_mut();
+                let mut steer = steering.map(|steering| |change| apply(steering, change));
+                let steer = steer.as_mut().map(|steer| steer as Steer<'_>);
+                for (level, text) in watch.second(&workers, Instant::now(), steer) {
+                    log::log!(level, "{text}");
+                }
+            }
         }
     }
 }
 
-/// What the main thread remembers from second to second.
+/// Changes the steering; the kernel may refuse.
+type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
+
+fn apply(steering: &mut Steering, change: Change) -> io::Result<()> {
+    match change {
+        Change::Withdraw(worker) => steering.withdraw(worker as u16),
+        Change::Restore(worker) => steering.restore(worker as u16),
+    }
+}
+
+/// What the main thread remembers from second to second. What it decides follows from counters
+/// and times alone.
 struct Watch {
     start: Instant,
     limit: WarningLimit,
@@ -60,56 +82,72 @@ struct Watch {
     /// Turns of each worker when last looked at, and for how many seconds they have not changed.
     turns: Vec<(u64, u32)>,
     relief: Relief,
+    /// What this second has to say.
+    lines: Vec<(Level, String)>,
 }
 
 impl Watch {
-    fn new(running: &Running, settings: &Settings) -> Self {
-        let now = Instant::now();
+    fn new(settings: &Settings, workers: usize, now: Instant) -> Self {
         Self {
             start: now,
             limit: WarningLimit::new(settings.limits.warnings_per_minute),
-            totals: Totals::default(),
+            totals: Totals::new(settings.placement),
             totals_every: settings.log.totals_every,
             totals_at: now,
             drops: 0,
-            turns: vec![(0, 0); running.workers().count()],
-            relief: Relief::new(settings.placement.doors()),
+            turns: vec![(0, 0); workers],
+            relief: Relief::new(settings.placement.socket_sides()),
+            lines: Vec::new(),
         }
     }
 
-    fn second(&mut self, running: &Running, steering: Option<&mut Steering>) {
-        self.look_for_standstill(running);
-        self.look_for_drops(running);
-        if let Some(steering) = steering {
-            self.relieve(running, steering);
+    /// To be called once a second with all workers, always in the same order. Returns what is to
+    /// be logged. `steer` is `None` where nothing is steered.
+    fn second(
+        &mut self,
+        workers: &[(&str, &WorkerMetrics)],
+        now: Instant,
+        steer: Option<Steer<'_>>,
+    ) -> Vec<(Level, String)> {
+        self.look_for_standstill(workers, now);
+        let summary = Summary::of(workers.iter().map(|(_, metrics)| *metrics));
+        self.look_for_drops(summary.kernel_drops, now);
+        if let Some(steer) = steer {
+            self.relieve(workers, now, steer);
         }
-        let now = Instant::now();
         let elapsed = now.duration_since(self.totals_at);
         if !self.totals_every.is_zero() && elapsed >= self.totals_every {
             self.totals_at = now;
-            log::info!("{}", self.totals.line(running.summary(), elapsed));
+            self.lines.push((Level::Info, self.totals.line(summary, elapsed)));
         }
+        std::mem::take(&mut self.lines)
     }
 
-    fn look_for_standstill(&mut self, running: &Running) {
-        for ((name, metrics), (turns, seconds)) in running.workers().zip(&mut self.turns) {
-            let now = metrics.turns.get();
-            *seconds = if now == *turns { *seconds + 1 } else { 0 };
-            *turns = now;
-            if *seconds >= STANDSTILL {
-                self.limit.warn("standstill", || {
+    fn warn(&mut self, kind: &'static str, now: Instant, text: impl FnOnce() -> String) {
+        let line = self.limit.pass(kind, now, text);
+        self.lines.extend(line.map(|text| (Level::Warn, text)));
+    }
+
+    fn look_for_standstill(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
+        for (index, (name, metrics)) in workers.iter().enumerate() {
+            let (last, seconds) = &mut self.turns[index];
+            let turns = metrics.turns.get();
+            *seconds = if turns == *last { *seconds + 1 } else { 0 };
+            *last = turns;
+            let seconds = *seconds;
+            if seconds >= STANDSTILL {
+                self.warn("standstill", now, || {
                     format!("{name} has not taken a turn for {seconds} s: its vCPU may be taken by others")
                 });
             }
         }
     }
 
-    fn look_for_drops(&mut self, running: &Running) {
-        let drops = running.summary().kernel_drops;
+    fn look_for_drops(&mut self, drops: u64, now: Instant) {
         let new = drops.saturating_sub(self.drops);
         self.drops = drops;
         if new > 0 {
-            self.limit.warn("drops", || {
+            self.warn("drops", now, || {
                 format!(
                     "the kernel dropped {new} datagrams within a second because receive buffers \
                      were full: raise net.core.rmem_max and socket.receive_buffer, or give the \
@@ -119,25 +157,199 @@ impl Watch {
         }
     }
 
-    fn relieve(&mut self, running: &Running, steering: &mut Steering) {
-        let drops = running.workers().map(|(_, metrics)| metrics.kernel_drops.get());
-        let now = Moment(self.start.elapsed().as_secs() as u32);
-        for change in self.relief.observe(drops, now) {
-            let result = match change {
-                Change::Withdraw(worker) => {
-                    self.limit.warn("relief", || {
-                        format!(
-                            "worker-{worker} drops datagrams while others have time: its info \
-                                 hashes are spread over all workers for a while"
-                        )
-                    });
-                    steering.withdraw(worker as u16)
-                }
-                Change::Restore(worker) => steering.restore(worker as u16),
-            };
-            if let Err(error) = result {
-                self.limit.warn("steering", || format!("cannot change the steering: {error}"));
+    fn relieve(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant, steer: Steer<'_>) {
+        let drops = workers.iter().map(|(_, metrics)| metrics.kernel_drops.get());
+        let moment = Moment(now.duration_since(self.start).as_secs() as u32);
+        for change in self.relief.observe(drops, moment) {
+            if let Change::Withdraw(worker) = change {
+                self.warn("relief", now, || {
+                    format!(
+                        "worker-{worker} drops datagrams while others have time: its info hashes \
+                         are spread over all workers for a while"
+                    )
+                });
+            }
+            if let Err(error) = steer(change) {
+                self.warn("steering", now, || format!("cannot change the steering: {error}"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Args;
+    use crate::config::Config;
+    use crate::settings::Host;
+    use onrush_net::bind::{Address, Buffers, Options, bind_group};
+    use onrush_net::steering::Function;
+
+    const NAMES: [&str; 2] = ["worker-0", "worker-1"];
+
+    /// Two workers whose counters and clock a test moves.
+    struct Tracked {
+        watch: Watch,
+        metrics: [WorkerMetrics; 2],
+        now: Instant,
+        changes: Vec<Change>,
+        refuse: bool,
+    }
+
+    impl Tracked {
+        fn new(text: &str) -> Self {
+            let host = Host { vcpus: vec![0, 1], ..Host::default() };
+            let config = Config::parse("test.toml", text);
+            let (settings, _) = Settings::resolve(config, &Args::default(), &host).expect("right");
+            let now = Instant::now();
+            let watch = Watch::new(&settings, 2, now);
+            let metrics = Default::default();
+            Self { watch, metrics, now, changes: Vec::new(), refuse: false }
+        }
+
+        /// A second in which these workers take turns.
+        fn second(&mut self, awake: &[usize]) -> Vec<(Level, String)> {
+            awake.iter().for_each(|worker| self.metrics[*worker].turns.add(1));
+            self.now += Duration::from_secs(1);
+            let workers: Vec<_> = NAMES.into_iter().zip(&self.metrics).collect();
+            let mut steer = |change| {
+                self.changes.push(change);
+                if self.refuse { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+            };
+            self.watch.second(&workers, self.now, Some(&mut steer))
+        }
+
+        /// The warnings of such a second.
+        fn warnings(&mut self, awake: &[usize]) -> Vec<String> {
+            let lines = self.second(awake).into_iter();
+            lines.filter(|(level, _)| *level == Level::Warn).map(|(_, text)| text).collect()
+        }
+    }
+
+    #[test]
+    fn a_worker_that_stands_still_for_five_seconds_is_named() {
+        let mut tracked = Tracked::new("");
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
+        for _ in 0..4 {
+            assert_eq!(tracked.warnings(&[0]), [""; 0]);
+        }
+        let said = "worker-1 has not taken a turn for 5 s: its vCPU may be taken by others";
+        assert_eq!(tracked.warnings(&[0]), [said]);
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "it goes on");
+        for _ in 0..4 {
+            assert_eq!(tracked.warnings(&[0]), [""; 0], "the count starts again");
+        }
+        assert_eq!(tracked.warnings(&[0]), [said]);
+    }
+
+    #[test]
+    fn drops_are_told_with_their_number_and_the_remedy() {
+        let mut tracked = Tracked::new("");
+        tracked.metrics[0].kernel_drops.add(7);
+        tracked.metrics[1].kernel_drops.add(4);
+        let warnings = tracked.warnings(&[0, 1]);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("the kernel dropped 11 datagrams within a second"));
+        assert!(warnings[0].contains("raise net.core.rmem_max and socket.receive_buffer"));
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "these were told");
+    }
+
+    #[test]
+    fn warnings_of_one_kind_are_held_back_and_counted() {
+        let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 2\n");
+        let told: Vec<usize> = (1..=62)
+            .filter(|_| {
+                tracked.metrics.iter().for_each(|metrics| metrics.kernel_drops.add(1));
+                !tracked.warnings(&[0, 1]).is_empty()
+            })
+            .collect();
+        // The minute begins with the first warning.
+        assert_eq!(told, [1, 2, 61, 62]);
+        let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 1\n");
+        let mut last = Vec::new();
+        for _ in 1..=61 {
+            tracked.metrics.iter().for_each(|metrics| metrics.kernel_drops.add(1));
+            last = tracked.warnings(&[0, 1]);
+        }
+        assert!(last[0].ends_with("(59 more of these were not shown)"), "{last:?}");
+    }
+
+    #[test]
+    fn the_worker_that_drops_is_withdrawn_and_later_restored() {
+        let mut tracked = Tracked::new("");
+        for _ in 0..2 {
+            assert_eq!(tracked.changes, []);
+            tracked.metrics[1].kernel_drops.add(1);
+            let warnings = tracked.warnings(&[0, 1]);
+            let relief = warnings.iter().any(|text| text.starts_with("worker-1 drops datagrams"));
+            assert_eq!(relief, !tracked.changes.is_empty(), "{warnings:?}");
+        }
+        assert_eq!(tracked.changes, [Change::Withdraw(1)]);
+        for _ in 0..29 {
+            tracked.second(&[0, 1]);
+        }
+        assert_eq!(tracked.changes, [Change::Withdraw(1)], "half a minute is not over");
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
+        assert_eq!(tracked.changes, [Change::Withdraw(1), Change::Restore(1)]);
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_to_steer_otherwise_is_told_of() {
+        let mut tracked = Tracked::new("");
+        tracked.refuse = true;
+        tracked.metrics[0].kernel_drops.add(1);
+        tracked.second(&[0, 1]);
+        tracked.metrics[0].kernel_drops.add(1);
+        let warnings = tracked.warnings(&[0, 1]);
+        let refused = warnings.iter().find(|text| text.starts_with("cannot change the steering: "));
+        assert!(refused.is_some_and(|text| text.contains("denied")), "{warnings:?}");
+    }
+
+    #[test]
+    fn where_nothing_is_steered_nothing_is_relieved() {
+        let mut tracked = Tracked::new("");
+        for _ in 0..5 {
+            tracked.metrics[1].kernel_drops.add(1);
+            tracked.metrics.iter().for_each(|metrics| metrics.turns.add(1));
+            tracked.now += Duration::from_secs(1);
+            let workers: Vec<_> = NAMES.into_iter().zip(&tracked.metrics).collect();
+            let lines = tracked.watch.second(&workers, tracked.now, None);
+            assert!(lines.iter().all(|(_, text)| text.contains("the kernel dropped")), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn totals_come_at_their_interval() {
+        let mut tracked = Tracked::new("[log]\ntotals_every = 10\n");
+        tracked.metrics[0].incoming.v4.datagrams.add(70);
+        tracked.metrics[1].incoming.v6.datagrams.add(30);
+        for second in 1..=30 {
+            let lines = tracked.second(&[0, 1]);
+            match second {
+                10 => assert!(lines[0].1.starts_with("in 10/s, out 0/s: "), "{lines:?}"),
+                20 | 30 => assert!(lines[0].1.starts_with("in 0/s, "), "{lines:?}"),
+                _ => assert_eq!(lines, [], "second {second}"),
+            }
+            assert!(lines.iter().all(|(level, _)| *level == Level::Info), "{lines:?}");
+        }
+        let mut silent = Tracked::new("[log]\ntotals_every = 0\n");
+        assert!((0..200).all(|_| silent.second(&[0, 1]).is_empty()));
+    }
+
+    /// Down to the kernel's own program.
+    #[test]
+    fn a_change_reaches_the_steering() {
+        let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };
+        let options = Options { workers: 2, buffers: Buffers::default(), probe: true };
+        let group = bind_group(&[address], &options).unwrap();
+        let function = Function { offset: 16, multipliers: [1; 5], min_len: 36, buckets: 2 };
+        let (mut steering, notices) = Steering::attach(function, &group);
+        assert!(notices.is_empty(), "{notices:?}");
+        apply(&mut steering, Change::Withdraw(1)).unwrap();
+        assert_eq!(steering.withdrawn(), [1]);
+        apply(&mut steering, Change::Restore(0)).unwrap();
+        assert_eq!(steering.withdrawn(), [1]);
+        apply(&mut steering, Change::Restore(1)).unwrap();
+        assert_eq!(steering.withdrawn(), [0; 0]);
     }
 }

@@ -84,14 +84,19 @@ impl WarningLimit {
         Permit::Show { held_back: std::mem::take(&mut entry.held_back) }
     }
 
-    /// Logs a warning if it may be shown.
-    pub fn warn(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
-        match self.ask(kind, Instant::now()) {
-            Permit::Show { held_back: 0 } => log::warn!("{}", text()),
+    /// The text of a warning if it may be shown at `now`, with how many of its kind were not.
+    pub fn pass(
+        &mut self,
+        kind: &'static str,
+        now: Instant,
+        text: impl FnOnce() -> String,
+    ) -> Option<String> {
+        match self.ask(kind, now) {
+            Permit::Show { held_back: 0 } => Some(text()),
             Permit::Show { held_back } => {
-                log::warn!("{} ({held_back} more of these were not shown)", text());
+                Some(format!("{} ({held_back} more of these were not shown)", text()))
             }
-            Permit::HoldBack => {}
+            Permit::HoldBack => None,
         }
     }
 }

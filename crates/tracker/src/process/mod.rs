@@ -1,5 +1,6 @@
 //! The process around the tracker: whose it is, what it holds, what it hears and says.
 
+pub mod exit;
 pub mod greeting;
 pub mod lock;
 pub mod logging;
