@@ -27,7 +27,7 @@ const IN_FLIGHT_OPEN: usize = 1 << 20;
 #[command(name = "onrush-load", version, max_term_width = 100)]
 pub struct Args {
     /// The tracker's address; repeat it for several, of either family.
-    #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:6969")]
+    #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:6969", value_parser = target)]
     pub target: Vec<SocketAddr>,
 
     /// What is sent.
@@ -209,6 +209,12 @@ impl Args {
     }
 }
 
+fn target(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969 (names are not looked up)".to_owned()
+    })
+}
+
 fn number(text: &str, what: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
     if fits(number) { Ok(number) } else { Err(format!("`{text}` is not {what}")) }
@@ -280,7 +286,9 @@ mod tests {
     #[test]
     fn nonsense_is_named() {
         for (line, named) in [
-            ("--target tracker", "--target"),
+            ("--target tracker", "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969"),
+            ("--target 127.0.0.1", "expected IP:PORT"),
+            ("--target ::1:", "--target"),
             ("--target 127.0.0.1:0", "port 0"),
             ("-t 127.0.0.1:1 -t 127.0.0.1:1", "twice"),
             ("--rate 0", "--rate"),

@@ -1,7 +1,7 @@
 //! `onrush-load`: asks whether anybody answers, lets the workers run, reports.
 #![forbid(unsafe_code)]
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use onrush_load::probe::probe;
 use onrush_load::report::{Report, Setup};
 use onrush_load::run::{Course, run};
 use onrush_load::sources;
+use onrush_net::affinity::{self, AffinityError};
 use onrush_net::mio::{Backend, Options};
 use onrush_proto::Family;
 
@@ -62,6 +63,8 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     if let Err(reason) = args.check() {
         bail!("{reason}");
     }
+    // Before anybody is asked: a tracker that does not answer is not the first thing to mend.
+    usable(args)?;
     let mut routed = Vec::new();
     for &target in &args.target {
         match probe(target, None, PATIENCE) {
@@ -91,6 +94,21 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     let setup = setup(args, &plan, &course, seed, sockets);
     let report = run(&plan, networks, &course, setup, warnings)?;
     Ok(Outcome::Measured(Box::new(report)))
+}
+
+/// Whether this host has the vCPUs and the addresses that were named.
+fn usable(args: &Args) -> anyhow::Result<()> {
+    let allowed = match args.pin.is_empty() {
+        true => Vec::new(),
+        false => affinity::allowed().context("--pin")?,
+    };
+    if let Some(&cpu) = args.pin.iter().find(|cpu| !allowed.contains(cpu)) {
+        return Err(AffinityError::NotAllowed { cpu }).context("--pin");
+    }
+    for ip in args.source.iter().flat_map(sources::Range::iter) {
+        UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
+    }
+    Ok(())
 }
 
 fn addresses(args: &Args, routed: &[(SocketAddr, IpAddr)]) -> Addresses {

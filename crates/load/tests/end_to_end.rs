@@ -249,6 +249,22 @@ fn where_nobody_answers_it_ends_in_3() {
     assert!(output.stdout.is_empty());
 }
 
+/// What is wrong on this side is told first, whether anybody answers or not.
+#[test]
+fn what_this_host_has_not_is_told_before_nobody_answers() {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let target = [format!("--target=127.0.0.1:{port}")];
+    for (more, named) in [
+        ("--pin 9999", "--pin: vCPU 9999 cannot be used"),
+        ("--source 192.0.2.77", "--source: cannot send from 192.0.2.77"),
+    ] {
+        let output = load(&target, more);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more}: {said}");
+        assert!(said.contains(named), "{more}: {said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_done_ends_in_2() {
     let tracker = Tracker::start(false);
