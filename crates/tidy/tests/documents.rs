@@ -43,6 +43,30 @@ fn paths_in_comments_exist() {
     demand("a path named in a comment exists", broken);
 }
 
+/// Whoever looks for the reason of something finds it by the index.
+#[test]
+fn every_decision_is_in_the_index() {
+    let decisions: Vec<String> = files("docs/decisions", ".md")
+        .into_iter()
+        .filter_map(|path| Some(path.rsplit_once('/')?.1.to_owned()))
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()))
+        .collect();
+    assert!(!decisions.is_empty(), "no decision found");
+    demand(
+        "docs/decisions/README.md has a line for each decision, with its number",
+        unlisted(&decisions, &text("docs/decisions/README.md")),
+    );
+}
+
+/// The decisions that no line of an index names as `| [number](file) |`.
+fn unlisted(decisions: &[String], index: &str) -> Vec<String> {
+    let listed = |name: &str| {
+        let number = name.split('-').next().expect("split gives one").trim_start_matches('0');
+        index.lines().any(|line| line.starts_with(&format!("| [{number}]({name}) |")))
+    };
+    decisions.iter().filter(|name| !listed(name)).cloned().collect()
+}
+
 /// Every Markdown file that belongs to people.
 fn documents() -> Vec<String> {
     let mut documents = files("docs", ".md");
@@ -136,5 +160,8 @@ fn the_rules_bite() {
     );
     assert!(resolve("docs/x.md", "nowhere.md").is_err());
     assert!(resolve("docs/x.md", "../Cargo.toml").is_ok());
+    let decisions = ["0001-a.md", "0010-b.md", "0011-c.md"].map(str::to_owned);
+    let index = "| [1](0001-a.md) | a |\nsee [10](0010-b.md)\n| [1](0011-c.md) | c |\n";
+    assert_eq!(unlisted(&decisions, index), ["0010-b.md", "0011-c.md"]);
     assert!(anchors("# One `two`, three\n").contains("one-two-three"));
 }
