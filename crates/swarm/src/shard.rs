@@ -122,8 +122,9 @@ impl Shard {
             }
         }
         for group in batch.scrapes.chunks_mut(GROUP) {
-            let ahead = self.look_ahead(group.iter().map(|part| &part.info_hash));
-            for (part, guess) in group.iter_mut().zip(ahead) {
+            let mut guesses = [Guess::default(); GROUP];
+            self.guess(group.iter().map(|part| &part.info_hash), &mut guesses);
+            for (part, guess) in group.iter_mut().zip(guesses) {
                 part.counts = self.scrape(&part.info_hash, guess);
             }
         }
@@ -186,12 +187,16 @@ impl Shard {
     }
 
     /// Hashes up to [`GROUP`] names and guesses where their swarms are, in passes: first the
-    /// index, then the entries, then what hangs on them. Within a pass no read waits for
-    /// another, so the processor has many cache misses under way at once; when the requests are
-    /// served, what they need is there. Plain reads do what prefetching would, without `unsafe`.
+    /// index, then the entries. Within a pass no read waits for another, so the processor has many
+    /// cache misses under way at once; when the requests are served, what they need is there.
+    /// Plain reads do what prefetching would, without `unsafe`. Returns how many names there
+    /// were.
     #[inline]
-    fn look_ahead<'a>(&self, names: impl Iterator<Item = &'a InfoHash>) -> [Guess; GROUP] {
-        let mut guesses = [Guess::default(); GROUP];
+    fn guess<'a>(
+        &self,
+        names: impl Iterator<Item = &'a InfoHash>,
+        guesses: &mut [Guess; GROUP],
+    ) -> usize {
         let mut count = 0;
         for (guess, name) in guesses.iter_mut().zip(names) {
             guess.hash = self.store.keys().info_hash(name);
@@ -206,7 +211,17 @@ impl Shard {
             read ^= self.store.touch(guess.place);
         }
         black_box(read);
-        for guess in &*known {
+        count
+    }
+
+    /// Guesses for announces, which need the peers as well: what hangs on the entries is read in a
+    /// pass of its own.
+    #[inline]
+    fn look_ahead<'a>(&self, names: impl Iterator<Item = &'a InfoHash>) -> [Guess; GROUP] {
+        let mut guesses = [Guess::default(); GROUP];
+        let count = self.guess(names, &mut guesses);
+        let mut read = 0;
+        for guess in &guesses[..count] {
             read ^= self.store.touch_peers(guess.place);
         }
         black_box(read);

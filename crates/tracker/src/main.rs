@@ -53,6 +53,9 @@ fn serve(settings: &Settings, notices: &[Notice]) -> Result<End, StartError> {
             summary.sent,
             summary.refused_in_all(),
         );
+    } else {
+        // Who is left may be stuck for the same reason; the end of the process does not wait.
+        std::mem::forget(tracker);
     }
     Ok(end)
 }

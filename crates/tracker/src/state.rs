@@ -49,7 +49,8 @@ impl State {
         }
         if let Some(path) = &settings.connection.key_file {
             state.keys = Keys::load_or_create(path)?;
-            state.warn_if_readable(path);
+            // A file that somebody placed may be shared with a group on purpose.
+            state.warn_if_readable(path, true);
             return Ok(state);
         }
         match settings.state_dir.as_ref().map(|directory| directory.join(KEY_FILE)) {
@@ -83,14 +84,15 @@ impl State {
             }
             Err(error) => return Err(error.into()),
         }
-        self.warn_if_readable(path);
+        self.warn_if_readable(path, false);
         Ok(())
     }
 
-    fn warn_if_readable(&mut self, path: &Path) {
-        if Keys::readable_by_others(path) {
+    fn warn_if_readable(&mut self, path: &Path, group_may: bool) {
+        if Keys::readable_by_others(path, group_may) {
+            let right = if group_may { "o-rwx" } else { "600" };
             self.warnings.push(format!(
-                "the key file {0} can be read by others; mend it with: chmod 600 {0}",
+                "the key file {0} can be read by others; mend it with: chmod {right} {0}",
                 path.display()
             ));
         }

@@ -402,8 +402,10 @@ const LIMITS: &[Key] = &[
         unit: "batches",
         range: Some(2..=65_536),
         doc: "Batches of requests that a worker with sockets may have under way to the owners of the \
-              swarms. Needs two for each of these. A batch may take 64 KiB and more.",
-        limit: "When all are under way requests are dropped, which is counted; clients ask again.",
+              swarms: an equal share for each of these, two at least. A batch is made when it is \
+              first needed and may take 64 KiB and more.",
+        limit: "When a share is used up, requests for its swarms are dropped, which is counted; clients \
+                ask again.",
         ..key(
             "batches_in_flight",
             Standard::Absent {

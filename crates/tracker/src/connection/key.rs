@@ -98,9 +98,11 @@ impl Keys {
         }
     }
 
-    /// Whether others than the owner may read the file.
-    pub fn readable_by_others(path: &Path) -> bool {
-        fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+    /// Whether users may read the file who are not its owner nor, if that is allowed, in its
+    /// group.
+    pub fn readable_by_others(path: &Path, group_may: bool) -> bool {
+        let others = if group_may { 0o007 } else { 0o077 };
+        fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & others != 0)
     }
 
     /// Written beside and renamed, so that a crash leaves either no key or a whole one.
@@ -171,7 +173,11 @@ mod tests {
         let path = directory.path().join("connection.key");
         let keys = Keys::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(!Keys::readable_by_others(&path));
+        assert!(!Keys::readable_by_others(&path, false));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(Keys::readable_by_others(&path, false) && !Keys::readable_by_others(&path, true));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Keys::readable_by_others(&path, true));
         assert_eq!(Keys::load_or_create(&path).unwrap(), keys);
         assert_ne!(Keys::random(), keys);
     }

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 /// What a signal asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// TERM, INT: stop cleanly.
+    /// TERM, INT: stop cleanly. A second one ends the process at once, with status 1.
     Stop,
     /// HUP: read the configuration again.
     Reload,
@@ -26,12 +26,17 @@ pub fn listen() -> io::Result<Receiver<Wish>> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
     let (sender, receiver) = unbounded();
     thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut asked_to_stop = false;
         for signal in signals.forever() {
             let wish = match signal {
                 SIGHUP => Wish::Reload,
                 SIGUSR1 => Wish::User,
+                // Whoever asks twice does not want to wait for what holds up the first: a log
+                // that nobody reads, or a worker that is stuck.
+                _ if asked_to_stop => std::process::exit(1),
                 _ => Wish::Stop,
             };
+            asked_to_stop |= wish == Wish::Stop;
             if sender.send(wish).is_err() {
                 break;
             }

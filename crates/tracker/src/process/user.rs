@@ -70,6 +70,13 @@ pub fn become_user(
     };
     let now = Uid::effective();
     if now == account.uid {
+        if group.is_some() && gid != Gid::effective() {
+            return setgid(gid).map_err(|cause| UserError::Refused {
+                user: user.to_owned(),
+                step: "group",
+                cause: cause.to_string(),
+            });
+        }
         return Ok(());
     }
     if !now.is_root() {

@@ -10,9 +10,8 @@ const SWARM_SHARE: usize = 4;
 
 /// What `placement = "auto"` makes of a number of workers.
 ///
-/// Provisional, until measured: below [`SPLIT_FROM`] colocated, where every hop between workers
-/// that is saved shows; from there on split, one swarm worker to three socket workers, as the
-/// kernel's UDP stack takes several times the work that storing and sampling peers does.
+/// Below [`SPLIT_FROM`] colocated, from there on split with one swarm worker to three socket
+/// workers. Measured on two vCPUs only; for large hosts it is reckoned (`docs/decisions/0004-auto-placement.md`).
 pub fn auto(workers: usize) -> Placement {
     if workers < SPLIT_FROM {
         Placement::Colocated { workers: workers.max(1) }

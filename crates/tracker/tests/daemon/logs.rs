@@ -1,11 +1,11 @@
 //! What is logged, at which level, and what never is.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 use onrush_proto::{ConnectionId, InfoHash};
 
 use crate::client::{Ask, Client, fresh_hash, leecher, seeder};
-use crate::process::{Daemon, Launch};
+use crate::process::{Daemon, Launch, free_address};
 
 /// An address that is nobody's but a test's client's.
 const SOURCE: &str = "127.83.21.9";
@@ -137,11 +137,6 @@ fn overrun(daemon: &Daemon, client: &Client) {
         client.send(&[0; 500]);
     }
     daemon.signal("CONT");
-}
-
-/// An address that nobody has at the moment, for a daemon whose log does not tell its own.
-fn free_address() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// The log, at trace, of everything that clients can do, and where they did it from.

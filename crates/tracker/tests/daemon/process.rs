@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The account of nobody: no rights, and on every host.
 pub(crate) fn nobody() -> User {
     User::from_name("nobody").unwrap().expect("this host has a user `nobody`")
+}
+
+/// An address that nobody has at the moment, for a daemon whose log does not tell its own.
+pub(crate) fn free_address() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Fails, and says why, where a test cannot show anything without root.

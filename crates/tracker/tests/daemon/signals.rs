@@ -1,5 +1,9 @@
 //! Signals: which ones end it, and how.
 
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use crate::client::Client;
 use crate::process::Launch;
 
@@ -49,4 +53,44 @@ fn a_kill_is_a_kill() {
     let ended = daemon.end();
     assert_eq!((ended.code, ended.signal), (None, Some(KILL)));
     assert!(!ended.text().contains("stopped: "));
+}
+
+/// Workers that write to a log which nobody reads stand still, and cannot be stopped cleanly.
+#[test]
+fn who_asks_twice_does_not_wait_for_what_is_stuck() {
+    let state = tempfile::tempdir().unwrap();
+    let address = crate::process::free_address();
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_onrush"))
+        .args(["--listen", &address.to_string(), "--log-level", "trace", "--workers", "1"])
+        .args(["--state-dir".as_ref(), state.path().as_os_str()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let connect = *b"\0\0\x04\x17\x27\x10\x19\x80\0\0\0\0\0\0\0\x01";
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut answers = 0;
+    // Answered until the pipe is full of lines about it.
+    while Instant::now() < deadline {
+        let sent = client.send(&connect).is_ok();
+        match sent && client.recv(&mut [0; 64]).is_ok() {
+            true => answers += 1,
+            false if answers > 0 => break,
+            false => {} // it has not begun yet
+        }
+    }
+    let pid = daemon.id().to_string();
+    let mut ended = None;
+    while ended.is_none() && Instant::now() < deadline {
+        Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        ended = daemon.try_wait().unwrap();
+    }
+    if ended.is_none() {
+        daemon.kill().unwrap();
+    }
+    let status = daemon.wait().unwrap();
+    assert!(answers > 0, "it has served");
+    assert_eq!(status.code(), Some(1));
 }

@@ -7,7 +7,7 @@ use onrush_net::affinity;
 
 use crate::client::Client;
 use crate::network::{Ipv6, in_own_network};
-use crate::process::{Launch, PATIENCE};
+use crate::process::{Launch, PATIENCE, free_address};
 
 #[test]
 fn without_a_flag_or_a_file_it_serves_port_6969_of_both_families() {
@@ -76,7 +76,7 @@ fn a_second_copy_is_told_which_address_is_taken() {
         let port = address.rsplit(':').next().unwrap();
         assert!(only.contains(&format!("ss -ulpn 'sport = :{port}'")), "{only}");
         // The free ones before and behind it do not help, and are not held on to.
-        let free = free_address();
+        let free = free_address().to_string();
         let flags = ["--listen", &free, "--listen", &address, "--listen", "[::1]:0"];
         let one_of_three = Launch::new(&flags).start().refusal();
         assert!(one_of_three.contains(&format!("onrush: {address} is taken")), "{one_of_three}");
@@ -147,9 +147,4 @@ fn a_buffer_that_the_kernel_cuts_is_warned_of_with_the_remedy() {
         Client::new(address).converse();
     }
     daemon.stop();
-}
-
-/// An address that nobody has at the moment.
-fn free_address() -> String {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
