@@ -23,7 +23,7 @@ const MAX_SEGMENTS: u16 = 64;
 /// Bytes in a group at most: what fits one IPv4 datagram.
 const MAX_BYTES: usize = 65_507;
 
-/// Refusals in a row after which a socket's replies are not grouped any more.
+/// Refusals by the device in a row after which a socket's replies are not grouped any more.
 const MAX_REFUSALS: u8 = 4;
 
 /// Places of the index of clients; a power of two.
@@ -120,6 +120,20 @@ struct Lane {
     last: u16,
     segmentation: bool,
     refusals: u8,
+}
+
+impl Lane {
+    /// A group was refused for this reason; whether that was once too often.
+    ///
+    /// EIO speaks of the device (no checksum offload, IPsec). EINVAL and EMSGSIZE may speak of one
+    /// client's path, whose MTU is small, and no client may switch grouping off for all.
+    fn stops_grouping(&mut self, error: Errno) -> bool {
+        // What is already grouped in this round may be refused many times more.
+        self.refusals = self.refusals.saturating_add(u8::from(error == Errno::EIO));
+        let stops = self.segmentation && self.refusals >= MAX_REFUSALS;
+        self.segmentation &= !stops;
+        stops
+    }
 }
 
 impl Outbox {
@@ -350,13 +364,7 @@ impl Outbox {
             return;
         }
         self.count.refused += 1;
-        let lane = &mut self.lanes[usize::from(number)];
-        // What is already grouped in this round may be refused many times more.
-        lane.refusals = lane.refusals.saturating_add(1);
-        if lane.refusals == MAX_REFUSALS && lane.segmentation {
-            lane.segmentation = false;
-            self.count.off += 1;
-        }
+        self.count.off += u64::from(self.lanes[usize::from(number)].stops_grouping(error));
         let mut reply = group.first;
         while reply != NONE {
             self.send_alone(socket, &round[usize::from(reply)], sent);
@@ -423,4 +431,31 @@ fn same_client(a: &Return, b: &Return) -> bool {
         && a.name[..len] == b.name[..len]
         && a.has_local == b.has_local
         && (!a.has_local || a.local == b.local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane() -> Lane {
+        Lane { first: NONE, last: NONE, segmentation: true, refusals: 0 }
+    }
+
+    #[test]
+    fn a_device_that_refuses_every_group_is_asked_four_times() {
+        let mut lane = lane();
+        let stops: Vec<_> = (0..300).map(|_| lane.stops_grouping(Errno::EIO)).collect();
+        assert_eq!(stops.iter().position(|stops| *stops), Some(3));
+        assert_eq!(stops.iter().filter(|stops| **stops).count(), 1, "said once");
+        assert!(!lane.segmentation);
+    }
+
+    #[test]
+    fn a_clients_path_does_not_switch_grouping_off() {
+        let mut lane = lane();
+        for error in [Errno::EINVAL, Errno::EMSGSIZE].repeat(300) {
+            assert!(!lane.stops_grouping(error));
+        }
+        assert!(lane.segmentation);
+    }
 }
