@@ -16,10 +16,9 @@ use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
 use onrush_proto::{
-    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
-    TransactionId,
+    Announce, Connect, ConnectionId, Event, InfoHash, PeerId, Scrape, TransactionId,
 };
-use world::{TRACKER_V4, World, at, secrets, settings};
+use world::{TRACKER_V4, World, at, connect, secrets, settings};
 
 /// Source addresses; each is in every swarm.
 const CLIENTS: usize = 62;
@@ -49,10 +48,12 @@ fn serve(kind: &str, requests: usize) {
     };
     let text = format!("{text}[announce]\nmax_peers_v4 = 30\n[socket]\nbatch = {BATCH}\n");
     let mut world = World::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
-    let id = connect(&mut world, &mut clients);
+    let ids: Vec<_> = (0..CLIENTS)
+        .map(|client| connect(&mut world, &mut clients, client as u16, at(10)))
+        .collect();
     let kind = kind.trim_start_matches("split-");
-    populate(&mut world, &mut clients, &id);
-    let packets = packets(kind, &id);
+    populate(&mut world, &mut clients, &ids);
+    let packets = packets(kind, &ids);
     let mut answers = 0;
     for batch in (0..requests).step_by(BATCH) {
         send(&mut clients, &packets, batch, BATCH.min(requests - batch));
@@ -100,24 +101,6 @@ fn network() -> (Network, Endpoint) {
 
 fn to_tracker(client: usize) -> Return {
     Return::to(TRACKER_V4.parse().expect("an address"), client as u16)
-}
-
-fn connect(world: &mut World<Endpoint>, clients: &mut Endpoint) -> Vec<ConnectionId> {
-    let mut ids = Vec::new();
-    for client in 0..CLIENTS {
-        let mut bytes = [0; 16];
-        Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
-        let to = to_tracker(client);
-        clients.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
-        world.settle(at(10));
-        let received = clients.receive(1).expect("works");
-        let (answer, _) = received.iter().next().expect("an answer");
-        match Response::parse(answer, Family::V4) {
-            Ok(Response::Connect(response)) => ids.push(response.connection_id),
-            other => panic!("{other:?}"),
-        }
-    }
-    ids
 }
 
 /// Every client joins every swarm.

@@ -8,10 +8,9 @@ use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
 use onrush_proto::{
-    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
-    TransactionId,
+    Announce, Connect, ConnectionId, Event, InfoHash, PeerId, Scrape, TransactionId,
 };
-use world::{COLOCATED, SPLIT, TRACKER_V4, World, at, secrets, settings};
+use world::{COLOCATED, SPLIT, TRACKER_V4, World, at, connect, secrets, settings};
 
 const CLIENTS: u8 = 100;
 const SWARMS: u8 = 40;
@@ -77,7 +76,7 @@ fn steady_state_allocates_nothing(placement: &str) {
         (1..=CLIENTS).map(|n| format!("198.51.100.{n}:3000").parse().unwrap()).collect();
     let mut clients = network.bind(&addresses).unwrap();
     let packets: Vec<_> = (0..CLIENTS)
-        .map(|client| packets(client, connect(&mut world, &mut clients, client)))
+        .map(|client| packets(client, connect(&mut world, &mut clients, client.into(), at(10))))
         .collect();
     for _ in 0..3 {
         round(&mut world, &mut clients, &packets);
@@ -89,20 +88,6 @@ fn steady_state_allocates_nothing(placement: &str) {
     let expected = usize::from(CLIENTS) * (packets[0].len() - 1);
     assert_eq!(answers, expected, "all but the junk is answered");
     assert_eq!(counted.count_total, 0, "{expected} answers took {counted:?}");
-}
-
-fn connect(world: &mut World<Endpoint>, clients: &mut Endpoint, client: u8) -> ConnectionId {
-    let mut bytes = [0; 16];
-    Connect { transaction_id: TransactionId(5) }.write(&mut bytes);
-    let to = Return::to(TRACKER_V4.parse().unwrap(), u16::from(client));
-    clients.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
-    world.settle(at(10));
-    let received = clients.receive(1).unwrap();
-    let (answer, _) = received.iter().next().expect("an answer to a connect");
-    match Response::parse(answer, Family::V4) {
-        Ok(Response::Connect(response)) => response.connection_id,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

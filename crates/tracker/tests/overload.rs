@@ -9,11 +9,8 @@ use onrush::intake::Refusal;
 use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
-use onrush_proto::{
-    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
-    TransactionId,
-};
-use world::{TRACKER_V4, World, at, secrets, settings};
+use onrush_proto::{Announce, ConnectionId, Event, InfoHash, PeerId, Scrape, TransactionId};
+use world::{TRACKER_V4, World, at, connect, secrets, settings};
 
 const BATCH: usize = 16;
 const REQUESTS: usize = 40 * BATCH;
@@ -37,18 +34,6 @@ fn send(client: &mut Endpoint, packets: &[Vec<u8>]) {
 
 fn read(client: &mut Endpoint) -> usize {
     std::iter::from_fn(|| Some(client.receive(64).unwrap().len()).filter(|n| *n > 0)).sum()
-}
-
-fn connect(world: &mut World<Endpoint>, client: &mut Endpoint) -> ConnectionId {
-    let mut bytes = [0; 16];
-    Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
-    send(client, &[bytes.to_vec()]);
-    world.settle(at(1));
-    let received = client.receive(1).unwrap();
-    match Response::parse(received.iter().next().unwrap().0, Family::V4) {
-        Ok(Response::Connect(response)) => response.connection_id,
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Three announces, then a scrape, and so on.
@@ -86,7 +71,7 @@ fn packets(connection_id: ConnectionId) -> Vec<Vec<u8>> {
 /// answered and what was refused as busy.
 fn overrun(limits: &str) -> (usize, usize, World<Endpoint>) {
     let (mut world, mut client) = world(limits);
-    let packets = packets(connect(&mut world, &mut client));
+    let packets = packets(connect(&mut world, &mut client, 0, at(1)));
     for batch in packets.chunks(BATCH) {
         send(&mut client, batch);
         world.workers[0].turn(at(1)).unwrap();
@@ -129,7 +114,7 @@ fn a_full_table_of_scrapes_sheds_and_counts() {
 #[test]
 fn a_thousand_single_requests_wait_for_a_worker_that_stands_still() {
     let (mut world, mut client) = world("batches_in_flight = 32");
-    let packets = packets(connect(&mut world, &mut client));
+    let packets = packets(connect(&mut world, &mut client, 0, at(1)));
     for packet in packets.iter().cycle().take(1_000) {
         send(&mut client, std::slice::from_ref(packet));
         world.workers[0].turn(at(1)).unwrap();
@@ -146,7 +131,7 @@ fn a_batch_of_the_longest_scrapes_is_answered() {
     let text = "[workers]\nplacement = \"colocated\"\ntotal = 1\n";
     let mut world = World::new(&settings(text), &secrets(1), &network, |endpoint| endpoint);
     let mut client = network.bind(&["198.51.100.1:3000".parse().unwrap()]).unwrap();
-    let id = connect(&mut world, &mut client);
+    let id = connect(&mut world, &mut client, 0, at(1));
     let hashes: Vec<_> = (0..74).map(|n| InfoHash([n; 20])).collect();
     let packets: Vec<_> = (0..128)
         .map(|n| {

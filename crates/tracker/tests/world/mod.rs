@@ -14,9 +14,9 @@ use onrush::metrics::Summary;
 use onrush::placement::{Secrets, assemble, shard_map};
 use onrush::settings::{Host, Settings};
 use onrush::worker::Worker;
-use onrush_net::Socket;
 use onrush_net::memory::{Choice, Endpoint, Network};
-use onrush_proto::InfoHash;
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::{Connect, ConnectionId, Family, InfoHash, Response, TransactionId};
 use onrush_swarm::Moment;
 
 /// Where the tracker is reached over IPv4.
@@ -105,5 +105,25 @@ impl<S: Socket> World<S> {
     /// All counters together.
     pub fn summary(&self) -> Summary {
         Summary::of(self.workers.iter().map(|worker| &*worker.metrics))
+    }
+}
+
+/// Connects from a client's socket over IPv4, at `now`, and returns the id.
+pub fn connect(
+    world: &mut World<Endpoint>,
+    clients: &mut Endpoint,
+    socket: u16,
+    now: Now,
+) -> ConnectionId {
+    let mut bytes = [0; 16];
+    Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
+    let to = Return::to(TRACKER_V4.parse().unwrap(), socket);
+    clients.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
+    world.settle(now);
+    let received = clients.receive(1).unwrap();
+    let (answer, _) = received.iter().next().expect("an answer to a connect");
+    match Response::parse(answer, Family::V4) {
+        Ok(Response::Connect(response)) => response.connection_id,
+        other => panic!("{other:?}"),
     }
 }
