@@ -66,19 +66,3 @@ impl Totals {
         }
     }
 }
-
-impl std::ops::AddAssign for Totals {
-    /// Sums over shards.
-    fn add_assign(&mut self, other: Self) {
-        self.swarms += other.swarms;
-        self.idle_swarms += other.idle_swarms;
-        self.peers_v4 += other.peers_v4;
-        self.peers_v6 += other.peers_v6;
-        self.seeders_v4 += other.seeders_v4;
-        self.seeders_v6 += other.seeders_v6;
-        self.completed += other.completed;
-        self.refused_full += other.refused_full;
-        self.expired += other.expired;
-        self.idle_evicted += other.idle_evicted;
-    }
-}

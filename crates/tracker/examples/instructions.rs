@@ -14,11 +14,8 @@ use std::net::SocketAddr;
 
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
-use onrush_proto::options::Options as Bep41;
-use onrush_proto::{
-    Announce, Connect, ConnectionId, Event, InfoHash, PeerId, Scrape, TransactionId,
-};
-use world::{TRACKER_V4, World, at, connect, secrets, settings};
+use onrush_proto::{Announce, Connect, ConnectionId, InfoHash, PeerId, Scrape, TransactionId};
+use world::{TRACKER_V4, World, announce, at, connect, secrets, settings};
 
 /// Source addresses; each is in every swarm.
 const CLIENTS: usize = 62;
@@ -137,19 +134,11 @@ fn packet(kind: &str, swarm: u8, client: u8, connection_id: ConnectionId) -> Vec
             Scrape::write(connection_id, transaction_id, &hashes, &mut bytes)
         }
         _ => Announce {
-            connection_id,
             transaction_id,
-            info_hash: InfoHash([swarm; 20]),
             peer_id: PeerId([client; 20]),
-            downloaded: 0,
             left: u64::from(client % 2),
-            uploaded: 0,
-            event: Event::None,
-            ip: 0,
-            key: 0,
             num_want: 30,
-            port: 6881,
-            options: Bep41(&[]),
+            ..announce(connection_id, InfoHash([swarm; 20]))
         }
         .write(&mut bytes),
     };

@@ -146,7 +146,7 @@ impl ShardGauges {
         self.idle_swarms.set(totals.idle_swarms);
         self.peers_v4.set(totals.peers_v4);
         self.peers_v6.set(totals.peers_v6);
-        self.seeders.set(totals.seeders_v4 + totals.seeders_v6);
+        self.seeders.set(totals.seeders());
         self.completed.set(totals.completed);
         self.refused_full.set(totals.refused_full);
         self.expired.set(totals.expired);

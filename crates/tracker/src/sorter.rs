@@ -130,7 +130,8 @@ impl Sorter {
     }
 
     /// Batches that are not in use.
-    pub fn in_stock(&self) -> usize {
+    #[cfg(test)]
+    fn in_stock(&self) -> usize {
         self.pool.len() + self.limits.parcels - self.made
     }
 

@@ -7,10 +7,8 @@ use std::net::SocketAddr;
 use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
-use onrush_proto::{
-    Announce, Connect, ConnectionId, Event, InfoHash, PeerId, Scrape, TransactionId,
-};
-use world::{COLOCATED, SPLIT, TRACKER_V4, World, at, connect, secrets, settings};
+use onrush_proto::{Announce, Connect, ConnectionId, InfoHash, PeerId, Scrape, TransactionId};
+use world::{COLOCATED, SPLIT, TRACKER_V4, World, announce, at, connect, secrets, settings};
 
 const CLIENTS: u8 = 100;
 const SWARMS: u8 = 40;
@@ -23,21 +21,14 @@ fn packets(client: u8, connection_id: ConnectionId) -> Vec<Vec<u8>> {
     packets.push(bytes[..16].to_vec());
     for swarm in 0..SWARMS {
         let announce = Announce {
-            connection_id,
             transaction_id: TransactionId(u32::from(swarm)),
-            info_hash: InfoHash([swarm; 20]),
             peer_id: PeerId([client; 20]),
-            downloaded: 0,
             // Every other announce makes the peer change sides.
             left: u64::from(swarm % 2),
-            uploaded: 0,
-            event: Event::None,
-            ip: 0,
-            key: 0,
-            num_want: 50,
             // Port 0 is an error reply now and then.
             port: if swarm == 13 { 0 } else { 6881 },
             options: Bep41(&[2, 1, b'/']),
+            ..announce(connection_id, InfoHash([swarm; 20]))
         };
         let len = announce.write(&mut bytes);
         packets.push(bytes[..len].to_vec());

@@ -8,9 +8,8 @@ use std::net::SocketAddr;
 use onrush::intake::Refusal;
 use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
-use onrush_proto::options::Options as Bep41;
-use onrush_proto::{Announce, ConnectionId, Event, InfoHash, PeerId, Scrape, TransactionId};
-use world::{TRACKER_V4, World, at, connect, secrets, settings};
+use onrush_proto::{Announce, ConnectionId, InfoHash, Scrape, TransactionId};
+use world::{TRACKER_V4, World, announce, at, connect, secrets, settings};
 
 const BATCH: usize = 16;
 const REQUESTS: usize = 40 * BATCH;
@@ -45,22 +44,7 @@ fn packets(connection_id: ConnectionId) -> Vec<Vec<u8>> {
         let len = if n % 4 == 3 {
             Scrape::write(connection_id, transaction_id, &[info_hash; 5], &mut bytes)
         } else {
-            Announce {
-                connection_id,
-                transaction_id,
-                info_hash,
-                peer_id: PeerId([1; 20]),
-                downloaded: 0,
-                left: 0,
-                uploaded: 0,
-                event: Event::None,
-                ip: 0,
-                key: 0,
-                num_want: 50,
-                port: 6881,
-                options: Bep41(&[]),
-            }
-            .write(&mut bytes)
+            Announce { transaction_id, ..announce(connection_id, info_hash) }.write(&mut bytes)
         };
         bytes[..len].to_vec()
     };

@@ -6,14 +6,13 @@ use std::net::SocketAddr;
 
 use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
-use onrush_proto::options::Options as Bep41;
 use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
     TransactionId,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use world::{COLOCATED, SPLIT, TRACKER_V4, TRACKER_V6, World, at, secrets, settings};
+use world::{COLOCATED, SPLIT, TRACKER_V4, TRACKER_V6, World, announce, at, secrets, settings};
 
 const CLIENTS: usize = 60;
 const REQUESTS: u64 = 6_000;
@@ -97,22 +96,19 @@ fn request(rng: &mut SmallRng, ids: &[ConnectionId], client: usize, id: Transact
             let hashes: Vec<_> = (0..rng.random_range(0..80)).map(|_| hash(rng)).collect();
             Scrape::write(connection_id, id, &hashes, &mut bytes)
         }
-        _ => Announce {
-            connection_id,
-            transaction_id: id,
-            info_hash: hash(rng),
-            peer_id: PeerId([client as u8; 20]),
-            downloaded: 0,
-            left: rng.random_range(0..2),
-            uploaded: 0,
-            event: Event::from_wire(rng.random_range(0..6)),
-            ip: 0,
-            key: 0,
-            num_want: rng.random_range(190..210),
-            port: [0, 1, 6881, 6882][rng.random_range(0..4)],
-            options: Bep41(&[]),
+        _ => {
+            let info_hash = hash(rng);
+            Announce {
+                transaction_id: id,
+                peer_id: PeerId([client as u8; 20]),
+                left: rng.random_range(0..2),
+                event: Event::from_wire(rng.random_range(0..6)),
+                num_want: rng.random_range(190..210),
+                port: [0, 1, 6881, 6882][rng.random_range(0..4)],
+                ..announce(connection_id, info_hash)
+            }
+            .write(&mut bytes)
         }
-        .write(&mut bytes),
     };
     bytes[..len].to_vec()
 }

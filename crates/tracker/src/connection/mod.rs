@@ -65,11 +65,7 @@ impl ConnectionIds {
     /// The id for a client at `ip`. Never 0, which rtorrent takes for "none".
     #[inline]
     pub fn issue(&self, ip: IpAddr, unix: u64) -> ConnectionId {
-        let id = match self.is_prepared(unix) {
-            true => self.prepared.mac(ip),
-            false => Buckets::at(unix, &self.keys, self.validity).mac(ip),
-        };
-        ConnectionId(id)
+        ConnectionId(self.with_buckets(unix, |buckets| buckets.mac(ip)))
     }
 
     /// Whether `id` was issued to `ip` and has not expired.
@@ -78,12 +74,21 @@ impl ConnectionIds {
     /// are compared.
     #[inline]
     pub fn accepts(&self, id: ConnectionId, ip: IpAddr, unix: u64) -> bool {
-        match self.is_prepared(unix) {
-            true => self.prepared.accept(id, ip, unix, self.validity),
+        self.with_buckets(unix, |buckets| buckets.accept(id, ip, unix, self.validity))
+    }
+
+    /// The prepared buckets, or others for a time that they are not for.
+    #[inline]
+    fn with_buckets<T>(&self, unix: u64, ask: impl FnOnce(&Buckets) -> T) -> T {
+        let others;
+        let buckets = match self.is_prepared(unix) {
+            true => &self.prepared,
             false => {
-                Buckets::at(unix, &self.keys, self.validity).accept(id, ip, unix, self.validity)
+                others = Buckets::at(unix, &self.keys, self.validity);
+                &others
             }
-        }
+        };
+        ask(buckets)
     }
 
     #[inline]

@@ -177,10 +177,7 @@ impl<'a> Resolution<'a> {
     }
 
     fn batches_in_flight(&mut self, placement: Placement) -> usize {
-        let shards = match placement {
-            Placement::Split { swarm_workers, .. } => swarm_workers,
-            Placement::Colocated { workers } => workers,
-        };
+        let shards = placement.shards();
         let field = &self.written().batches_in_flight;
         let Some(batches) = field.value else { return (8 * shards).max(32) };
         if batches < 2 * shards {

@@ -77,11 +77,10 @@ impl<S: Socket> SocketSide<S> {
                 Verdict::Announce(announce) => {
                     let shard = self.map.shard_of(&announce.info_hash);
                     if self.sorter.announce(shard, announce, slot.reply_to).is_err() {
-                        count_busy(metrics, announce.endpoint.family(), 1);
+                        count_busy(metrics, announce.endpoint.family());
                     }
                 }
                 Verdict::Scrape(scrape) => {
-                    let family = Family::of(slot.source.ip());
                     let mut scraping = Scraping {
                         join: &mut self.join,
                         sorter: &mut self.sorter,
@@ -89,7 +88,7 @@ impl<S: Socket> SocketSide<S> {
                         map: &self.map,
                     };
                     if !scraping.start(&scrape, self.max_hashes, slot.reply_to) {
-                        count_busy(metrics, family, 1);
+                        count_busy(metrics, Family::of(slot.source.ip()));
                     }
                 }
                 Verdict::Error(transaction_id, refusal) => {
@@ -117,11 +116,11 @@ impl<S: Socket> SocketSide<S> {
     /// A parcel could not be sent to its shard: its requests get no reply.
     pub fn give_up(&mut self, parcel: Parcel, metrics: &WorkerMetrics) {
         for (announce, _) in parcel.batch.announces() {
-            count_busy(metrics, announce.endpoint.family(), 1);
+            count_busy(metrics, announce.endpoint.family());
         }
         for part in parcel.batch.scrapes() {
             if let Some(to) = self.join.give_up(part.place) {
-                count_busy(metrics, Family::of(to.peer().ip()), 1);
+                count_busy(metrics, Family::of(to.peer().ip()));
             }
         }
         self.sorter.recycle(parcel);
@@ -166,8 +165,8 @@ impl<S: Socket> SocketSide<S> {
     }
 }
 
-fn count_busy(metrics: &WorkerMetrics, family: Family, requests: u64) {
-    metrics.incoming.of(family).refused[Refusal::Busy as usize].add(requests);
+fn count_busy(metrics: &WorkerMetrics, family: Family) {
+    metrics.incoming.of(family).refused[Refusal::Busy as usize].add(1);
 }
 
 /// What it takes to take a scrape apart.

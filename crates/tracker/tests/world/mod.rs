@@ -16,7 +16,10 @@ use onrush::settings::{Host, Settings};
 use onrush::worker::Worker;
 use onrush_net::memory::{Choice, Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
-use onrush_proto::{Connect, ConnectionId, Family, InfoHash, Response, TransactionId};
+use onrush_proto::options::Options;
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, TransactionId,
+};
 use onrush_swarm::Moment;
 
 /// Where the tracker is reached over IPv4.
@@ -125,5 +128,24 @@ pub fn connect(
     match Response::parse(answer, Family::V4) {
         Ok(Response::Connect(response)) => response.connection_id,
         other => panic!("{other:?}"),
+    }
+}
+
+/// A seeder's announce without an event; what a test is about goes over it.
+pub fn announce(connection_id: ConnectionId, info_hash: InfoHash) -> Announce<'static> {
+    Announce {
+        connection_id,
+        transaction_id: TransactionId(0),
+        info_hash,
+        peer_id: PeerId([1; 20]),
+        downloaded: 0,
+        left: 0,
+        uploaded: 0,
+        event: Event::None,
+        ip: 0,
+        key: 0,
+        num_want: 50,
+        port: 6881,
+        options: Options(&[]),
     }
 }

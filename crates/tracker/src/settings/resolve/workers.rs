@@ -95,10 +95,7 @@ impl Resolution<'_> {
     }
 
     pub(super) fn pin(&mut self, placement: Placement) -> Option<Vec<usize>> {
-        let workers = match placement {
-            Placement::Split { socket_workers, swarm_workers } => socket_workers + swarm_workers,
-            Placement::Colocated { workers } => workers,
-        };
+        let workers = placement.workers();
         let field = &self.written().pin;
         let usable = self.host.vcpus.as_slice();
         if workers > self.host.vcpu_count() {
