@@ -2,7 +2,7 @@
 //! datagram back, and clients that ask, in one thread over loopback.
 //!
 //! ```text
-//! cargo run --release -p onrush-net --example floor -- [clients] [rounds] [address] [portable]
+//! cargo run --release -p onrush-net --example levers -- [clients] [rounds] [address] [portable]
 //! ```
 //!
 //! The address is an IPv4 one (default: `127.0.0.1:0`; `0.0.0.0:0` shows what control messages cost).
