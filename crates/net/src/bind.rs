@@ -133,6 +133,16 @@ impl BoundSocket {
         self.address
     }
 
+    /// Does `send` while datagrams larger than their path may leave in fragments; otherwise the
+    /// kernel refuses those (EMSGSIZE).
+    pub(crate) fn with_fragments<T>(&self, send: impl FnOnce() -> T) -> T {
+        // These fail only for what is no IPv4 socket, which has no such mode.
+        let _ = set_fragments(self.as_fd(), self.address, true);
+        let result = send();
+        let _ = set_fragments(self.as_fd(), self.address, false);
+        result
+    }
+
     /// Whether the kernel tells for each datagram which local address it was sent to (set on
     /// wildcard binds only, as it costs on every datagram).
     pub fn tells_local(&self) -> bool {
@@ -301,6 +311,8 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
         // Each family has sockets, and so a group, of its own; an IPv4 client is never mapped.
         socket.set_only_v6(true).map_err(at("set IPV6_V6ONLY"))?;
     }
+    set_fragments(socket.as_fd(), address, false)
+        .map_err(|cause| Failure::new("set IP_MTU_DISCOVER", cause))?;
     if sharing == Sharing::Group {
         socket.set_reuse_port(true).map_err(at("set SO_REUSEPORT"))?;
     }
@@ -312,6 +324,19 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
         address: bound,
         tells_local: sharing == Sharing::Group && address.ip().is_unspecified(),
     })
+}
+
+/// Whether datagrams that are larger than their path may leave in fragments. Where none may be
+/// fragmented IPv4 needs no identification, which the kernel otherwise draws for each datagram,
+/// by a keyed hash and a shared counter (docs/decisions/0016). IPv6 has one only in fragments.
+fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if address.is_ipv4() {
+        let mode = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &mode)?;
+    }
+    let _ = (fd, address, may);
+    Ok(())
 }
 
 /// Sets what can be set after binding, and looks what became of it.

@@ -206,9 +206,29 @@ fn where_segments_are_refused_datagrams_go_one_by_one() {
             assert_eq!(drain(&mut client), vec![large.to_vec(); 3]);
             // The path's MTU is no reason to stop grouping for everybody.
             let count = server.segmentation();
-            assert_eq!((count.refused, count.off), (round, 0));
+            assert_eq!((count.refused, count.off, count.fragmented), (round, 0, 3 * round));
         }
         assert_eq!(server.segmentation().groups, 0);
+    });
+}
+
+#[test]
+fn replies_larger_than_the_mtu_leave_in_fragments() {
+    in_a_namespace("replies_larger_than_the_mtu_leave_in_fragments", || {
+        ip("link set lo mtu 1280 up");
+        let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
+        let mut clients: Vec<_> = (0..3).map(|_| client("127.0.0.1:0")).collect();
+        let tokens: Vec<_> = clients.iter().map(|(_, here)| Return::to(*here, 0)).collect();
+        let lens = [100, 1400, 200];
+        let replies =
+            tokens.iter().zip(lens).map(|(to, len)| Reply { bytes: &[5; 1400][..len], to });
+        let sent = server.send(replies);
+        assert_eq!((sent.datagrams, sent.bytes, sent.failed), (3, 1700, 0));
+        for ((client, _), len) in clients.iter_mut().zip(lens) {
+            assert_eq!(drain(client), vec![vec![5; len]], "those around it as well");
+        }
+        let count = server.segmentation();
+        assert_eq!((count.fragmented, count.refused), (1, 0));
     });
 }
 

@@ -43,6 +43,8 @@ pub struct Segmentation {
     pub refused: u64,
     /// Sockets that no longer group, for the kernel refused repeatedly.
     pub off: u64,
+    /// Datagrams that were larger than their path and left in fragments.
+    pub fragmented: u64,
 }
 
 /// Where replies wait for the end of their round.
@@ -346,9 +348,9 @@ impl Outbox {
         }
     }
 
-    /// The kernel did not take a group: counts it, or sends its replies one by one when it may be
+    /// The kernel did not take a message: counts it, or sends its replies one by one when it may be
     /// the grouping that was refused (no checksum offload on the way, datagrams larger than the
-    /// way's MTU; udp(7)).
+    /// way's MTU; udp(7)), or fragments that are needed.
     #[cold]
     fn refuse(
         &mut self,
@@ -359,6 +361,10 @@ impl Outbox {
         sent: &mut Sent,
     ) {
         let group = self.groups[usize::from(at)];
+        let first = &round[usize::from(group.first)];
+        if group.count == 1 && error == Errno::EMSGSIZE {
+            return self.send_alone(socket, first, sent);
+        }
         if group.count == 1 || !matches!(error, Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE) {
             sent.failed += u64::from(group.count);
             return;
@@ -372,23 +378,31 @@ impl Outbox {
         }
     }
 
-    /// Sends one reply in a call of its own.
+    /// Sends one reply in a call of its own; in fragments when it is larger than its path.
     fn send_alone(&mut self, socket: &BoundSocket, reply: &Reply<'_>, sent: &mut Sent) {
         self.spare.clear();
         self.spare.push(reply.to, reply.bytes, None);
-        loop {
+        let (spare, calls) = (&mut self.spare, self.calls);
+        let mut send = || loop {
             sent.calls += 1;
             // SAFETY: `reply` borrows the only bytes and the only name in the message.
-            match unsafe { self.spare.send(socket.as_fd(), 0, self.calls) } {
-                Ok(_) => {
-                    sent.datagrams += 1;
-                    sent.bytes += reply.bytes.len() as u64;
-                }
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EAGAIN) => sent.blocked += 1,
-                Err(_) => sent.failed += 1,
+            match unsafe { spare.send(socket.as_fd(), 0, calls) } {
+                Err(Errno::EINTR) => {}
+                result => return result,
             }
-            return;
+        };
+        let mut result = send();
+        if result == Err(Errno::EMSGSIZE) {
+            result = socket.with_fragments(send);
+            self.count.fragmented += u64::from(result.is_ok());
+        }
+        match result {
+            Ok(_) => {
+                sent.datagrams += 1;
+                sent.bytes += reply.bytes.len() as u64;
+            }
+            Err(Errno::EAGAIN) => sent.blocked += 1,
+            Err(_) => sent.failed += 1,
         }
     }
 }
