@@ -108,6 +108,7 @@ pub(crate) struct Written {
     pub(crate) workers_socket: Field<Option<usize>>,
     pub(crate) workers_swarm: Field<Option<usize>>,
     pub(crate) pin: Field<Pin>,
+    pub(crate) spin: Field<Option<u32>>,
     pub(crate) receive_buffer: Field<usize>,
     pub(crate) send_buffer: Field<usize>,
     pub(crate) batch: Field<usize>,

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush_net::{Socket, affinity};
@@ -67,7 +67,14 @@ impl Running {
         for worker in workers {
             let name = running.names[worker.index].clone();
             let cpu = settings.pin.as_ref().and_then(|cpus| cpus.get(worker.index).copied());
-            let life = Life { worker, clock, cpu, stop: running.stop.clone(), tell: tell.clone() };
+            let life = Life {
+                worker,
+                clock,
+                cpu,
+                spin: settings.spin,
+                stop: running.stop.clone(),
+                tell: tell.clone(),
+            };
             let thread = thread::Builder::new().name(name).spawn(move || life.live());
             match thread {
                 Ok(thread) => running.threads.push(thread),
@@ -129,6 +136,7 @@ struct Life<S: Socket> {
     worker: Worker<S>,
     clock: Clock,
     cpu: Option<usize>,
+    spin: Duration,
     stop: Arc<AtomicBool>,
     tell: Sender<Death>,
 }
@@ -152,16 +160,61 @@ impl<S: Socket> Life<S> {
     }
 
     fn take_turns(&mut self) -> io::Result<()> {
+        let mut idle = Idle { spin: self.spin, since: None };
         while !self.stop.load(Ordering::Acquire) {
-            if !self.worker.turn(self.clock.now())? {
+            if self.worker.turn(self.clock.now())? {
+                idle.over();
+            } else if idle.is_short() {
+                std::hint::spin_loop();
+            } else {
                 self.worker.wait(LONGEST_SLEEP)?;
+                idle.over();
             }
         }
         Ok(())
     }
 }
 
+/// How long there has been nothing to do.
+struct Idle {
+    /// Up to here a worker looks on.
+    spin: Duration,
+    since: Option<Instant>,
+}
+
+impl Idle {
+    /// Whether the worker is to look once more instead of sleeping.
+    fn is_short(&mut self) -> bool {
+        // Time is not asked for by who never spins.
+        !self.spin.is_zero() && self.since.get_or_insert_with(Instant::now).elapsed() < self.spin
+    }
+
+    fn over(&mut self) {
+        self.since = None;
+    }
+}
+
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_looks_on_for_its_time_and_no_longer() {
+        let mut idle = Idle { spin: Duration::ZERO, since: None };
+        assert!(!idle.is_short());
+        assert_eq!(idle.since, None, "who never spins asks for no time");
+
+        let mut idle = Idle { spin: Duration::from_secs(3600), since: None };
+        assert!(idle.is_short() && idle.is_short());
+        idle.spin = Duration::from_nanos(1);
+        while idle.is_short() {}
+        idle.over();
+        idle.spin = Duration::from_secs(3600);
+        assert!(idle.is_short(), "something to do begins the time again");
+    }
 }

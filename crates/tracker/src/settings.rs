@@ -33,6 +33,8 @@ pub struct Settings {
     /// The vCPU of each worker in the order socket workers (or colocated workers), swarm
     /// workers; `None` leaves them to the scheduler.
     pub pin: Option<Vec<usize>>,
+    /// How long a worker that has nothing to do looks on before it sleeps.
+    pub spin: Duration,
     /// The kernel's part.
     pub socket: SocketSettings,
     /// What an announce gets.

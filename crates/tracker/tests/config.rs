@@ -396,6 +396,19 @@ fn pinning_is_on_when_there_are_enough_vcpus() {
 }
 
 #[test]
+fn spinning_is_for_many_split_workers_on_vcpus_of_their_own() {
+    let spin = |text: &str, host: &Host| with(text, &[], host).unwrap().0.spin.as_micros();
+    let split = "[workers]\nplacement = \"split\"\n";
+    assert_eq!(spin("", &host(4)), 0);
+    assert_eq!(spin(split, &host(15)), 0);
+    assert_eq!(spin(split, &host(16)), 20);
+    assert_eq!(spin(&format!("{split}pin = \"off\""), &host(16)), 0, "others need the vCPUs");
+    assert_eq!(spin("[workers]\nplacement = \"colocated\"", &host(16)), 0, "rarely rung");
+    assert_eq!(spin(&format!("{split}spin = 0"), &host(16)), 0);
+    assert_eq!(spin("[workers]\nspin = 1000", &host(4)), 1000);
+}
+
+#[test]
 fn workers_take_vcpus_in_the_order_of_the_host() {
     // Three cores of two threads, numbered in pairs: a core each before the second threads.
     let cores = Host { vcpus: vec![0, 2, 4, 1, 3, 5], ..Host::default() };
@@ -584,6 +597,7 @@ fn defaults() -> Settings {
         listen: vec![port("0.0.0.0:6969", false), port("[::]:6969", true)],
         placement: Placement::Colocated { workers: 4 },
         pin: Some(vec![0, 1, 2, 3]),
+        spin: Duration::ZERO,
         socket: SocketSettings {
             receive_buffer: 4 << 20,
             send_buffer: 1 << 20,

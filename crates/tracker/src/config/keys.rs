@@ -235,6 +235,22 @@ const WORKERS: &[Key] = &[
               before second ones. A list names the vCPUs, those of socket workers first.",
         ..key("pin", Standard::Is("\"auto\""), |w| &mut w.pin)
     },
+    Key {
+        unit: "microseconds",
+        range: Some(0..=1000),
+        doc: "How long a worker that has nothing to do looks on before it sleeps. Waking a sleeper \
+              costs the worker that rings it some microseconds; looking on costs the vCPU, and \
+              shows as load when there is little. 0 sleeps at once.",
+        limit: "More only heats the room.",
+        ..key(
+            "spin",
+            Standard::Absent {
+                means: "20 for 16 workers or more that are pinned and split, else 0",
+                example: "20",
+            },
+            |w| &mut w.spin,
+        )
+    },
 ];
 
 const SOCKET: &[Key] = &[

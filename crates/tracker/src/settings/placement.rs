@@ -1,5 +1,7 @@
 //! How many workers of which kind, when nobody says.
 
+use std::time::Duration;
+
 use super::Placement;
 
 /// From this many workers on, `auto` splits.
@@ -17,6 +19,17 @@ pub fn auto(workers: usize) -> Placement {
         Placement::Colocated { workers: workers.max(1) }
     } else {
         split(workers)
+    }
+}
+
+/// How long workers look on before they sleep, when nobody says: only where each has a vCPU of
+/// its own and is rung by many others (`docs/decisions/0008-spinning.md`).
+pub fn auto_spin(placement: Placement, pinned: bool) -> Duration {
+    match placement {
+        Placement::Split { .. } if pinned && placement.workers() >= SPLIT_FROM => {
+            Duration::from_micros(20)
+        }
+        _ => Duration::ZERO,
     }
 }
 

@@ -58,11 +58,13 @@ impl<'a> Resolution<'a> {
     fn settings(&mut self) -> Settings {
         let written = self.written();
         let placement = self.placement();
+        let pin = self.pin(placement);
         self.identity();
         Settings {
             listen: self.listen(),
             placement,
-            pin: self.pin(placement),
+            spin: self.spin(placement, pin.is_some()),
+            pin,
             socket: SocketSettings {
                 receive_buffer: written.receive_buffer.value,
                 send_buffer: written.send_buffer.value,

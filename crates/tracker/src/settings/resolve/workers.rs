@@ -1,5 +1,7 @@
 //! How many workers of which kind, and on which vCPUs.
 
+use std::time::Duration;
+
 use super::Resolution;
 use crate::config::keys::MAX_WORKERS;
 use crate::config::{Field, Origin, Pin, Shape, Written};
@@ -122,6 +124,14 @@ impl Resolution<'_> {
             Pin::Auto if workers > usable.len() || self.host.vcpu_count() < usable.len() => None,
             Pin::Auto | Pin::On => Some(usable[..workers].to_vec()),
         }
+    }
+
+    pub(super) fn spin(&self, placement: Placement, pinned: bool) -> Duration {
+        let micros = self.written().spin.value;
+        micros.map_or_else(
+            || placement::auto_spin(placement, pinned),
+            |micros| Duration::from_micros(u64::from(micros)),
+        )
     }
 
     /// A list by hand: long enough, of vCPUs that may be used.
