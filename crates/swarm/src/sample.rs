@@ -5,7 +5,51 @@
 //! them is one copy or two.
 
 use rand::rngs::SmallRng;
-use rand::{Rng, RngExt};
+use rand::{Rng, SeedableRng};
+
+/// Where everything random comes from.
+#[derive(Debug)]
+pub(crate) struct Dice {
+    pub(crate) rng: SmallRng,
+    /// The shortest interval given out, and how many there are from it on.
+    intervals: (u32, u32),
+}
+
+impl Dice {
+    /// For intervals of so many seconds, up to `percent`, at most 100, more or less.
+    pub(crate) fn new(seed: u64, interval: u32, percent: u32) -> Self {
+        let spread = u64::from(interval) * u64::from(percent) / 100;
+        let spread = u32::try_from(spread).expect("at most the interval");
+        let width = spread.saturating_mul(2).saturating_add(1);
+        Self { rng: SmallRng::seed_from_u64(seed), intervals: (interval - spread, width) }
+    }
+
+    /// The interval for one announce, and what else is drawn for it.
+    #[inline]
+    pub(crate) fn roll(&mut self) -> (u32, Draw) {
+        let (shortest, width) = self.intervals;
+        let mut draw = Draw(self.rng.next_u64());
+        (shortest + draw.below(width as usize) as u32, draw)
+    }
+}
+
+/// What is drawn for one announce, all from one random number of 64 bits.
+///
+/// Each draw takes the whole part of a multiple and leaves the fraction to the next. No
+/// combination of draws is likelier than another by more than one part in 2^64 over the product
+/// of their bounds: the interval, the coin and two starts in blocks of 128 leave more than 2^30.
+#[derive(Debug)]
+pub(crate) struct Draw(u64);
+
+impl Draw {
+    /// A number below `bound`, which is above 0.
+    #[inline]
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        let product = u128::from(self.0) * bound as u128;
+        self.0 = product as u64;
+        (product >> 64) as usize
+    }
+}
 
 /// How many seeders and leechers go to a leecher that wants `want`, of as many as there are.
 ///
@@ -17,56 +61,114 @@ pub(crate) fn mixture(
     want: usize,
     seeders: usize,
     leechers: usize,
-    rng: &mut SmallRng,
+    draw: &mut Draw,
 ) -> (usize, usize) {
     if seeders + leechers <= want {
         return (seeders, leechers);
     }
-    let odd_one = want % 2 == 1 && rng.random();
-    let half = want / 2 + usize::from(odd_one);
+    let half = (want + draw.below(2)) / 2;
     let from_seeders = half.min(seeders).max(want.saturating_sub(leechers));
     (from_seeders, want - from_seeders)
 }
 
-/// A number below `bound`, which is above 0 and below 2^32.
-#[inline]
-pub(crate) fn below(bound: usize, rng: &mut SmallRng) -> usize {
-    scale(rng.next_u32(), bound)
-}
-
-/// Brings random bits below `bound` without division (Lemire, "Fast random integer generation in
-/// an interval", 2019; without its rejection, the bias is below `bound` in 2^32).
+/// Brings random bits below `bound`, which is above 0, without division (Lemire, "Fast random
+/// integer generation in an interval", 2019; without its rejection, the bias is below `bound` in
+/// 2^32).
 #[inline]
 pub(crate) fn scale(bits: u32, bound: usize) -> usize {
     ((u64::from(bits) * bound as u64) >> 32) as usize
 }
 
-/// Appends `take` of the rows to `out`, none of them row number `own`. There must be as many.
+/// Appends up to `want` of the rows of leechers, for a seeder.
 #[inline]
-pub(crate) fn window(
-    rows: &[u8],
-    width: usize,
+pub(crate) fn leechers<const N: usize>(
+    rows: &[[u8; N]],
+    want: usize,
+    draw: &mut Draw,
+    out: &mut Vec<u8>,
+) {
+    if rows.len() <= want {
+        out.extend_from_slice(rows.as_flattened());
+    } else {
+        window(rows, None, want, draw, out);
+    }
+}
+
+/// Appends up to `want` of the rows, the first `seeders` of which are of seeders, for a leecher:
+/// number `own` of the leechers' rows, if it is there.
+#[inline]
+pub(crate) fn both<const N: usize>(
+    rows: &[[u8; N]],
+    seeders: usize,
+    own: Option<usize>,
+    want: usize,
+    draw: &mut Draw,
+    out: &mut Vec<u8>,
+) {
+    let others = rows.len() - usize::from(own.is_some());
+    if others <= want {
+        // Everybody: most swarms are no larger than what is asked for.
+        let start = out.len();
+        out.extend_from_slice(rows.as_flattened());
+        if let Some(own) = own {
+            take_out::<N>(start + (seeders + own) * N, out);
+        }
+        return;
+    }
+    let (from_seeders, from_leechers) = mixture(want, seeders, others - seeders, draw);
+    let (seeders, leechers) = rows.split_at(seeders);
+    window(seeders, None, from_seeders, draw, out);
+    window(leechers, own, from_leechers, draw, out);
+}
+
+/// Appends `take` of the rows to `out`, none of them row number `own`. There must be as many.
+#[inline(always)]
+fn window<const N: usize>(
+    rows: &[[u8; N]],
     own: Option<usize>,
     take: usize,
-    rng: &mut SmallRng,
+    draw: &mut Draw,
     out: &mut Vec<u8>,
 ) {
     if take == 0 {
         return;
     }
-    let all = rows.len() / width;
-    let start = match own {
-        // Uniform over the others.
-        Some(own) => {
-            let start = below(all - 1, rng);
-            start + usize::from(start >= own)
-        }
-        None => below(all, rng),
+    let all = rows.len();
+    let Some(own) = own else {
+        return ring(rows, draw.below(all), take, out);
     };
-    let mut left = take;
-    span(rows, width, start..all, own, &mut left, out);
-    span(rows, width, 0..start, own, &mut left, out);
-    debug_assert_eq!(left, 0, "there are enough");
+    // Uniform over the others.
+    let start = draw.below(all - 1);
+    let start = start + usize::from(start >= own);
+    let ahead = if own > start { own - start } else { own + all - start };
+    let among = ahead < take;
+    let at = out.len() + ahead * N;
+    ring(rows, start, take + usize::from(among), out);
+    if among {
+        // One row more than was to be taken, and the last one in place of the own one.
+        take_out::<N>(at, out);
+    }
+}
+
+/// Appends `take` rows from number `start` on, around the end.
+#[inline(always)]
+fn ring<const N: usize>(rows: &[[u8; N]], start: usize, take: usize, out: &mut Vec<u8>) {
+    debug_assert!(take <= rows.len(), "there are enough");
+    let (before, from) = rows.split_at(start);
+    if take <= from.len() {
+        out.extend_from_slice(from[..take].as_flattened());
+    } else {
+        out.extend_from_slice(from.as_flattened());
+        out.extend_from_slice(before[..take - from.len()].as_flattened());
+    }
+}
+
+/// Puts the last row into the place of the one at `at`.
+#[inline]
+fn take_out<const N: usize>(at: usize, out: &mut Vec<u8>) {
+    let last = out.len() - N;
+    out.copy_within(last.., at);
+    out.truncate(last);
 }
 
 /// Appends rows of a range in order, but for row number `own`, until `left` is used up.
@@ -96,7 +198,6 @@ pub(crate) fn span(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
 
     #[test]
     fn mixtures_are_exact_and_hold_both_kinds() {
@@ -104,7 +205,7 @@ mod tests {
         for want in 0..20 {
             for seeders in 0..20 {
                 for leechers in 0..20 {
-                    let (s, l) = mixture(want, seeders, leechers, &mut rng);
+                    let (s, l) = mixture(want, seeders, leechers, &mut Draw(rng.next_u64()));
                     assert_eq!(s + l, want.min(seeders + leechers));
                     assert!(s <= seeders && l <= leechers);
                     if want >= 2 {
@@ -118,20 +219,21 @@ mod tests {
     #[test]
     fn one_peer_is_of_either_kind_equally_often() {
         let mut rng = SmallRng::seed_from_u64(2);
-        let seeders: usize = (0..10_000).map(|_| mixture(1, 3, 50, &mut rng).0).sum();
+        let seeders: usize =
+            (0..10_000).map(|_| mixture(1, 3, 50, &mut Draw(rng.next_u64())).0).sum();
         assert!((4_800..5_200).contains(&seeders), "{seeders} of 10000");
     }
 
     #[test]
     fn windows_hold_distinct_rows_and_never_the_own_one() {
         let mut rng = SmallRng::seed_from_u64(3);
-        let rows: Vec<u8> = (0..10u8).flat_map(|n| [n, n]).collect();
+        let rows: Vec<[u8; 2]> = (0..10u8).map(|n| [n, n]).collect();
         for _ in 0..1_000 {
             for own in [None, Some(0), Some(4), Some(9)] {
                 let others = 10 - own.iter().len();
                 for take in 0..=others {
                     let mut out = Vec::new();
-                    window(&rows, 2, own, take, &mut rng, &mut out);
+                    window(&rows, own, take, &mut Draw(rng.next_u64()), &mut out);
                     let mut got: Vec<_> = out.chunks(2).map(|row| usize::from(row[0])).collect();
                     assert!(!got.iter().any(|&n| Some(n) == own));
                     got.sort_unstable();

@@ -2,15 +2,13 @@
 
 use std::hint::black_box;
 
-use onrush_proto::{AnnounceHead, Endpoint, Event, InfoHash, ScrapeCounts, announce};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
+use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
 use crate::keys::Keys;
-use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, Wanted};
-use crate::sample;
-use crate::store::Store;
+use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, head};
+use crate::sample::Dice;
+use crate::store::{Likely, Store};
 use crate::swarm::Swarm;
 use crate::sweep::Cursor;
 use crate::time::Moment;
@@ -52,9 +50,7 @@ pub struct Shard {
     pub(crate) store: Store,
     pub(crate) totals: Totals,
     pub(crate) cursor: Cursor,
-    rng: SmallRng,
-    /// The shortest interval given out, and how many there are from it on.
-    intervals: (u32, u32),
+    dice: Dice,
 }
 
 /// A swarm as [`Shard::swarms`] shows it.
@@ -95,16 +91,13 @@ impl Shard {
         assert!(settings.interval_jitter_percent <= 100, "interval_jitter_percent is 0 to 100");
         let swarms = settings.max_peers.saturating_add(settings.max_idle_swarms);
         assert!(swarms <= MAX_SWARMS, "max_peers and max_idle_swarms are {MAX_SWARMS} at most");
-        let spread = u64::from(settings.interval) * u64::from(settings.interval_jitter_percent);
-        let spread = u32::try_from(spread / 100).expect("at most the interval");
-        let width = spread.saturating_mul(2).saturating_add(1);
+        let dice = Dice::new(seed, settings.interval, settings.interval_jitter_percent);
         Self {
             settings,
             store: Store::new(Keys::new(key), swarms),
             totals: Totals::default(),
             cursor: Cursor::default(),
-            rng: SmallRng::seed_from_u64(seed),
-            intervals: (settings.interval - spread, width),
+            dice,
         }
     }
 
@@ -115,17 +108,24 @@ impl Shard {
         batch.replies.clear();
         batch.ends.clear();
         for group in batch.announces.chunks(GROUP) {
-            let ahead = self.look_ahead(group.iter().map(|(announce, _)| &announce.info_hash));
-            for ((announce, _), guess) in group.iter().zip(ahead) {
-                self.announce(announce, guess, now, &mut batch.replies);
+            let ahead = self.look_ahead(group);
+            let removals = self.store.removals();
+            for ((announce, _), &likely) in group.iter().zip(&ahead) {
+                let likely =
+                    if self.store.removals() == removals { likely } else { Likely::NOWHERE };
+                self.announce(announce, likely, now, &mut batch.replies);
                 batch.ends.push(batch.replies.len() as u32);
             }
         }
         for group in batch.scrapes.chunks_mut(GROUP) {
-            let mut guesses = [Guess::default(); GROUP];
-            self.guess(group.iter().map(|part| &part.info_hash), &mut guesses);
-            for (part, guess) in group.iter_mut().zip(guesses) {
-                part.counts = self.scrape(&part.info_hash, guess);
+            let mut ahead = [Likely::NOWHERE; GROUP];
+            for (likely, part) in ahead.iter_mut().zip(&*group) {
+                *likely = self.store.likely(&part.info_hash);
+            }
+            for (part, &likely) in group.iter_mut().zip(&ahead) {
+                // Whoever is not known has zeros (BEP 15, "Scrape").
+                let swarm = self.store.look_up(&part.info_hash, likely);
+                part.counts = swarm.map(Swarm::scrape).unwrap_or_default();
             }
         }
     }
@@ -139,8 +139,7 @@ impl Shard {
     /// Forgets a swarm with all of its peers and its `completed`; false when it is not known.
     /// Takes as long as it has peers.
     pub fn forget(&mut self, info_hash: &InfoHash) -> bool {
-        let [guess, ..] = self.look_ahead(std::iter::once(info_hash));
-        let Some(place) = self.store.find(guess.hash, info_hash, guess.place) else {
+        let Some(place) = self.store.find(info_hash) else {
             return false;
         };
         let Self { store, totals, .. } = self;
@@ -186,62 +185,56 @@ impl Shard {
         assert!(totals.idle_swarms <= self.settings.max_idle_swarms);
     }
 
-    /// Hashes up to [`GROUP`] names and guesses where their swarms are, in passes: first the
-    /// index, then the entries. Within a pass no read waits for another, so the processor has many
-    /// cache misses under way at once; when the requests are served, what they need is there.
-    /// Plain reads do what prefetching would, without `unsafe`. Returns how many names there
-    /// were.
+    /// Guesses where the swarms of up to [`GROUP`] announces are, in passes: first the index, then
+    /// the entries, then what hangs on them. Within a pass no read waits for another, so the
+    /// processor has many cache misses under way at once; when the announces are served, what they
+    /// need is there. Plain reads do what prefetching would, without `unsafe`.
     #[inline]
-    fn guess<'a>(
-        &self,
-        names: impl Iterator<Item = &'a InfoHash>,
-        guesses: &mut [Guess; GROUP],
-    ) -> usize {
-        let mut count = 0;
-        for (guess, name) in guesses.iter_mut().zip(names) {
-            guess.hash = self.store.keys().info_hash(name);
-            count += 1;
+    fn look_ahead<R>(&self, group: &[(Announce, R)]) -> [Likely; GROUP] {
+        let mut ahead = [Likely::NOWHERE; GROUP];
+        for (likely, (announce, _)) in ahead.iter_mut().zip(group) {
+            *likely = self.store.likely(&announce.info_hash);
         }
-        let known = &mut guesses[..count];
-        for guess in &mut *known {
-            guess.place = self.store.likely(guess.hash);
+        for (likely, (announce, _)) in ahead.iter_mut().zip(group) {
+            *likely = self.store.verified(&announce.info_hash, *likely);
         }
         let mut read = 0;
-        for guess in &*known {
-            read ^= self.store.touch(guess.place);
+        for (&likely, _) in ahead.iter().zip(group) {
+            read ^= self.store.touch_peers(likely);
         }
         black_box(read);
-        count
-    }
-
-    /// Guesses for announces, which need the peers as well: what hangs on the entries is read in a
-    /// pass of its own.
-    #[inline]
-    fn look_ahead<'a>(&self, names: impl Iterator<Item = &'a InfoHash>) -> [Guess; GROUP] {
-        let mut guesses = [Guess::default(); GROUP];
-        let count = self.guess(names, &mut guesses);
-        let mut read = 0;
-        for guess in &guesses[..count] {
-            read ^= self.store.touch_peers(guess.place);
-        }
-        black_box(read);
-        guesses
+        ahead
     }
 
     /// Answers one announce (BEP 15, "Announce").
     #[inline]
-    fn announce(&mut self, announce: &Announce, guess: Guess, now: Moment, out: &mut Vec<u8>) {
-        let place = self.store.find(guess.hash, &announce.info_hash, guess.place);
-        if announce.event == Event::Stopped {
-            let counts = place.map(|place| self.leave(place, &announce.endpoint, now));
-            self.write_head(announce, counts.unwrap_or_default(), out);
+    fn announce(&mut self, announce: &Announce, likely: Likely, now: Moment, out: &mut Vec<u8>) {
+        if let Some(place) = likely.place()
+            && announce.event != Event::Stopped
+            && self.store.get_mut(place).peers.again(announce, Tick::of(now), &mut self.dice, out)
+        {
             return;
         }
+        self.announce_any(announce, likely, now, out);
+    }
+
+    #[inline(never)]
+    fn announce_any(
+        &mut self,
+        announce: &Announce,
+        likely: Likely,
+        now: Moment,
+        out: &mut Vec<u8>,
+    ) {
         let may_join = self.totals.peers() < self.settings.max_peers;
-        let Some(place) = place else {
-            let counts = self.found_swarm(announce, guess.hash, may_join, now);
-            self.write_head(announce, counts, out);
-            return;
+        let place = likely.place().or_else(|| self.store.find(&announce.info_hash));
+        let place = match place {
+            Some(place) if announce.event != Event::Stopped => place,
+            _ => {
+                let counts = self.alone_or_gone(announce, place, may_join, now);
+                let (interval, _) = self.dice.roll();
+                return out.extend_from_slice(&head(announce, interval, counts));
+            }
         };
         if may_join {
             self.store.rouse(place);
@@ -249,38 +242,30 @@ impl Shard {
         let Announce { endpoint, seeder, .. } = announce;
         let announcer = Announcer { endpoint, seeder: *seeder, seen: Tick::of(now), may_join };
         let (swarm, keys) = self.store.with_keys(place);
-        let found = swarm.peers.announce(announcer, keys);
-        let stored = found.before.is_some() || may_join;
-        // Once per peer that was not a seeder before. A seeder by event only, with something
-        // left, has not completed anything.
-        let completes = announce.event == Event::Completed
-            && announce.seeder
-            && found.before != Some(true)
-            && stored;
-        if completes {
-            swarm.completed = swarm.completed.saturating_add(1);
-            self.totals.completed += 1;
+        let before = swarm.peers.serve(announce, announcer, keys, &mut self.dice, out);
+        if before != Some(announce.seeder) {
+            self.totals.announced(announce, before, may_join, &mut swarm.completed);
         }
-        let counts = swarm.peers.counts();
-        match found.before {
-            Some(before) => self.totals.turned(endpoint.family(), before, *seeder),
-            None if stored => self.totals.joined(endpoint.family(), *seeder),
-            None => self.totals.refused_full += 1,
-        }
-        self.write_head(announce, counts, out);
-        let wanted =
-            Wanted { endpoint, own: found.own, seeder: *seeder, want: usize::from(announce.want) };
-        self.store.get(place).peers.sample(wanted, &mut self.rng, out);
     }
 
-    /// A swarm's first peer announces itself. It is alone, so there is nobody to hand out.
-    fn found_swarm(
+    /// The announces that are told of no peers: of one that stops, and of one that is the first
+    /// of its swarm. What the swarm has afterwards.
+    fn alone_or_gone(
         &mut self,
         announce: &Announce,
-        hash: u64,
+        place: Option<u32>,
         may_join: bool,
         now: Moment,
     ) -> Counts {
+        match place {
+            Some(place) => self.leave(place, &announce.endpoint, now),
+            None if announce.event == Event::Stopped => Counts::default(),
+            None => self.found_swarm(announce, may_join, now),
+        }
+    }
+
+    /// A swarm's first peer announces itself. It is alone, so there is nobody to hand out.
+    fn found_swarm(&mut self, announce: &Announce, may_join: bool, now: Moment) -> Counts {
         if !may_join {
             self.totals.refused_full += 1;
             return Counts::default();
@@ -289,7 +274,7 @@ impl Shard {
         let stamp = Stamp::new(Tick::of(now), announce.seeder);
         let peers = Peers::one(&announce.endpoint, stamp);
         let counts = peers.counts();
-        self.store.add(hash, Swarm { info_hash: announce.info_hash, completed, peers });
+        self.store.add(Swarm { info_hash: announce.info_hash, completed, peers });
         self.totals.joined(announce.endpoint.family(), announce.seeder);
         self.totals.completed += u64::from(completed);
         counts
@@ -323,31 +308,4 @@ impl Shard {
             self.totals.idle_evicted += 1;
         }
     }
-
-    /// Answers one question of a scrape (BEP 15, "Scrape"). Whoever is not known has zeros.
-    #[inline]
-    fn scrape(&self, info_hash: &InfoHash, guess: Guess) -> ScrapeCounts {
-        match self.store.find(guess.hash, info_hash, guess.place) {
-            Some(place) => self.store.get(place).scrape(),
-            None => ScrapeCounts::default(),
-        }
-    }
-
-    #[inline]
-    fn write_head(&mut self, announce: &Announce, counts: Counts, out: &mut Vec<u8>) {
-        let (shortest, width) = self.intervals;
-        let interval = shortest + sample::below(width as usize, &mut self.rng) as u32;
-        let mut head = [0; announce::HEAD_LEN];
-        let Counts { seeders, leechers } = counts;
-        let transaction_id = announce.transaction_id;
-        AnnounceHead { transaction_id, interval, leechers, seeders }.write(&mut head);
-        out.extend_from_slice(&head);
-    }
-}
-
-/// A name's keyed hash, and where its swarm is if everything went as usual.
-#[derive(Clone, Copy, Default)]
-struct Guess {
-    hash: u64,
-    place: u32,
 }

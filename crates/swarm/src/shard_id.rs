@@ -5,7 +5,7 @@
 //! tables. So: `h = sum(word[i] * key[i]) mod 2^32`, then `shard = (h >> 16) * shards >> 16`.
 //! The sum is the multilinear family of Carter and Wegman (1979) with odd keys; the high half of
 //! it is well mixed, and the last step maps it to the shards without division (Lemire, 2019).
-//! Inside a shard another, cryptographic, keyed hash is used.
+//! Inside a shard other keyed hashes are used.
 
 use onrush_proto::InfoHash;
 

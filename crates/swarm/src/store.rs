@@ -16,6 +16,20 @@ use crate::time::Moment;
 /// A link that leads nowhere. There are never as many swarms.
 const NOWHERE: u32 = u32::MAX;
 
+/// A guess at a swarm's place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likely(u32);
+
+impl Likely {
+    /// No guess.
+    pub(crate) const NOWHERE: Self = Self(NOWHERE);
+
+    #[inline]
+    pub(crate) fn place(self) -> Option<u32> {
+        (self.0 != NOWHERE).then_some(self.0)
+    }
+}
+
 /// What a swarm without peers holds instead of them: since when, and its neighbours in the queue
 /// of such swarms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,13 +49,16 @@ pub(crate) struct Store {
     oldest: u32,
     newest: u32,
     idle: usize,
+    /// How many were removed so far, or some of the low bits of that.
+    removals: u32,
 }
 
 impl Store {
     /// For at most `swarms`.
     pub(crate) fn new(keys: Keys, swarms: u64) -> Self {
         let index = Index::new(swarms);
-        Self { keys, swarms: Steps::default(), index, oldest: NOWHERE, newest: NOWHERE, idle: 0 }
+        let (oldest, newest) = (NOWHERE, NOWHERE);
+        Self { keys, swarms: Steps::default(), index, oldest, newest, idle: 0, removals: 0 }
     }
 
     /// How many there are, those without peers included.
@@ -67,42 +84,54 @@ impl Store {
 
     /// A guess at a swarm's place from the index alone.
     #[inline]
-    pub(crate) fn likely(&self, hash: u64) -> u32 {
-        self.index.likely(hash).unwrap_or(NOWHERE)
+    pub(crate) fn likely(&self, info_hash: &InfoHash) -> Likely {
+        Likely(self.index.likely(self.keys.info_hash(info_hash)).unwrap_or(NOWHERE))
     }
 
-    /// Reads the entry at a guessed place, first and last bytes, as it may lie across two cache
-    /// lines. What it returns has no meaning.
+    /// Keeps a guess only if it is right, which it stays until a swarm is removed. That reads all
+    /// of the entry.
     #[inline]
-    pub(crate) fn touch(&self, likely: u32) -> u32 {
-        match self.swarms.checked(likely as usize) {
-            Some(swarm) => swarm.completed ^ u32::from(matches!(swarm.peers, Peers::Idle(_))),
-            None => 0,
+    pub(crate) fn verified(&self, info_hash: &InfoHash, Likely(place): Likely) -> Likely {
+        match self.swarms.checked(place as usize) {
+            Some(swarm) if swarm.info_hash == *info_hash => Likely(place),
+            _ => Likely::NOWHERE,
         }
+    }
+
+    /// Changes whenever a swarm is removed, and another moves into its place.
+    #[inline]
+    pub(crate) fn removals(&self) -> u32 {
+        self.removals
     }
 
     /// Reads what the peers of a guessed place have outside of the entry.
     #[inline]
-    pub(crate) fn touch_peers(&self, likely: u32) -> u32 {
-        match self.swarms.checked(likely as usize) {
+    pub(crate) fn touch_peers(&self, Likely(place): Likely) -> u32 {
+        match self.swarms.checked(place as usize) {
             Some(swarm) => u32::from(swarm.peers.touch()),
             None => 0,
         }
     }
 
-    /// The place of a swarm. A guess saves looking into the index again; a wrong or an outdated
-    /// one does no harm.
+    /// A swarm, by a guess after which nothing was added or removed.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, info_hash: &InfoHash, likely: u32) -> Option<u32> {
-        match self.swarms.checked(likely as usize) {
-            Some(swarm) if swarm.info_hash == *info_hash => Some(likely),
-            _ => self.index.find(hash, |place| self.get(place).info_hash == *info_hash),
+    pub(crate) fn look_up(&self, info_hash: &InfoHash, Likely(place): Likely) -> Option<&Swarm> {
+        match self.swarms.checked(place as usize)? {
+            swarm if swarm.info_hash == *info_hash => Some(swarm),
+            _ => self.find(info_hash).map(|place| self.get(place)),
         }
     }
 
+    /// The place of a swarm, by all places in the index that have something in common with it.
+    pub(crate) fn find(&self, info_hash: &InfoHash) -> Option<u32> {
+        let hash = self.keys.info_hash(info_hash);
+        self.index.find(hash, |place| self.get(place).info_hash == *info_hash)
+    }
+
     /// Adds a swarm that is not there and has a peer.
-    pub(crate) fn add(&mut self, hash: u64, swarm: Swarm) {
+    pub(crate) fn add(&mut self, swarm: Swarm) {
         let place = self.swarms.len() as u32;
+        let hash = self.keys.info_hash(&swarm.info_hash);
         self.swarms.push(swarm);
         let Self { keys, swarms, index, .. } = self;
         index.insert(hash, place, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
@@ -110,6 +139,7 @@ impl Store {
 
     /// Removes a swarm; the last one moves into its place.
     pub(crate) fn remove(&mut self, place: u32) {
+        self.removals = self.removals.wrapping_add(1);
         self.rouse(place);
         let last = self.swarms.len() as u32 - 1;
         self.index.remove(self.hash_at(place), place);
@@ -160,10 +190,6 @@ impl Store {
         self.swarms.iter()
     }
 
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
     /// A swarm with what changing its peers takes.
     #[inline]
     pub(crate) fn with_keys(&mut self, place: u32) -> (&mut Swarm, &Keys) {
@@ -204,8 +230,7 @@ impl Store {
     pub(crate) fn check(&self) {
         assert_eq!(self.index.len(), self.swarms.len(), "the index has each swarm once");
         for (place, swarm) in self.swarms.iter().enumerate() {
-            let hash = self.keys.info_hash(&swarm.info_hash);
-            assert_eq!(self.find(hash, &swarm.info_hash, NOWHERE), Some(place as u32));
+            assert_eq!(self.find(&swarm.info_hash), Some(place as u32));
             swarm.peers.check(&self.keys);
         }
         self.check_queue();

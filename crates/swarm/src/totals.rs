@@ -1,6 +1,8 @@
 //! What a shard holds and has done, kept up to date by every step so that reading costs nothing.
 
-use onrush_proto::Family;
+use onrush_proto::{Event, Family};
+
+use crate::batch::Announce;
 
 /// Numbers of one shard. Those under "now" rise and fall, those under "ever" only rise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,13 +40,40 @@ impl Totals {
         self.seeders_v4 + self.seeders_v6
     }
 
+    /// A peer came, or changed what it is; `before` tells whether it was a seeder. Counts in
+    /// `completed`, of its swarm, too.
+    #[inline(never)]
+    pub(crate) fn announced(
+        &mut self,
+        announce: &Announce,
+        before: Option<bool>,
+        may_join: bool,
+        completed: &mut u32,
+    ) {
+        let (family, seeder) = (announce.endpoint.family(), announce.seeder);
+        match before {
+            Some(before) => self.turned(family, before, seeder),
+            None if may_join => self.joined(family, seeder),
+            None => {
+                self.refused_full += 1;
+                return;
+            }
+        }
+        // Once per peer that was not a seeder before. A seeder by event only, with something
+        // left, has not completed anything.
+        if announce.event == Event::Completed && seeder {
+            *completed = completed.saturating_add(1);
+            self.completed += 1;
+        }
+    }
+
     pub(crate) fn joined(&mut self, family: Family, seeder: bool) {
         let (peers, seeders) = self.family(family);
         *peers += 1;
         *seeders += u64::from(seeder);
     }
 
-    pub(crate) fn turned(&mut self, family: Family, was_seeder: bool, is_seeder: bool) {
+    fn turned(&mut self, family: Family, was_seeder: bool, is_seeder: bool) {
         let (_, seeders) = self.family(family);
         *seeders = *seeders - u64::from(was_seeder) + u64::from(is_seeder);
     }

@@ -10,11 +10,11 @@
 //! very most.
 
 use onrush_proto::{Endpoint, Family};
-use rand::rngs::SmallRng;
 
 use super::scan::position;
-use super::{Announcer, Counts, Expiry, FEW_MAX, Found, Gone, Kind, Place, Stamp, Wanted};
-use crate::sample;
+use super::{Announcer, Counts, Expiry, FEW_MAX, Found, Gone, Kind, Place, Stamp, Wanted, head};
+use crate::batch::Announce;
+use crate::sample::{self, Dice, Draw};
 
 /// Bytes of a stamp.
 pub(super) const STAMP_LEN: usize = 2;
@@ -27,6 +27,16 @@ const _: () = assert!(FEW_MAX <= u8::MAX as usize, "lengths are bytes");
 pub(crate) struct Shape {
     /// Per family: seeders, leechers, hidden.
     kinds: [[u8; 3]; 2],
+}
+
+/// Where the peers of one family are: seeders, then leechers, then the others.
+struct Lists {
+    /// Where the first row begins.
+    rows: usize,
+    /// Where the first stamp begins.
+    stamps: usize,
+    seeders: usize,
+    leechers: usize,
 }
 
 /// A new block of at least this many bytes.
@@ -50,22 +60,60 @@ impl Shape {
     /// How many there are of each kind.
     #[inline]
     pub(super) fn counts(&self, block: &[u8]) -> Counts {
-        let mut counts = Counts::default();
-        for (family, [seeders, leechers, hidden]) in FAMILIES.into_iter().zip(self.kinds) {
-            counts.seeders += u32::from(seeders);
-            counts.leechers += u32::from(leechers);
+        let [[seeders, leechers, hidden], more] = self.kinds;
+        let counts = Counts {
+            seeders: u32::from(seeders) + u32::from(more[0]),
+            leechers: u32::from(leechers) + u32::from(more[1]),
+        };
+        if hidden | more[2] == 0 { counts } else { self.with_hidden(counts, block) }
+    }
+
+    /// Counts who is never handed out as well: what it is only its stamp tells.
+    #[cold]
+    fn with_hidden(&self, mut counts: Counts, block: &[u8]) -> Counts {
+        for family in FAMILIES {
             let end = self.of(family);
-            for at in end - usize::from(hidden)..end {
-                let seeder = self.stamp(block, family, at).seeder();
-                *if seeder { &mut counts.seeders } else { &mut counts.leechers } += 1;
+            for at in end - self.kind(family, Kind::Hidden)..end {
+                counts.add(self.stamp(block, family, at));
             }
         }
         counts
     }
 
+    /// The usual announce, of a peer that is in the list where it belongs: appends the whole
+    /// reply. `false` when it is another announce, and nothing has been done.
+    #[inline(never)]
+    pub(super) fn again<const N: usize>(
+        &self,
+        block: &mut [u8],
+        row: &[u8; N],
+        announce: &Announce,
+        stamp: Stamp,
+        dice: &mut Dice,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let (lists, counts) = (self.lists::<N>(), self.counts(block));
+        let (endpoints, stamps) = block.split_at_mut(lists.stamps);
+        let rows = endpoints[lists.rows..][..(lists.seeders + lists.leechers) * N].as_chunks().0;
+        let (seeders, leechers) = rows.split_at(lists.seeders);
+        let (own_kind, first) =
+            if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
+        // Who is never handed out is in neither.
+        let Some(slot) = position(own_kind, row) else { return false };
+        stamps[(first + slot) * STAMP_LEN..][..STAMP_LEN].copy_from_slice(&stamp.to_bytes());
+        let (interval, mut draw) = dice.roll();
+        let want = usize::from(announce.want);
+        out.extend_from_slice(&head(announce, interval, counts));
+        if stamp.seeder() {
+            sample::leechers(leechers, want, &mut draw, out);
+        } else {
+            sample::both(rows, lists.seeders, Some(slot), want, &mut draw, out);
+        }
+        true
+    }
+
     /// An announcer is there or comes; `None` when it is not there and may not come, or there
     /// is no room for it in this form.
-    #[inline]
     pub(super) fn announce(
         &mut self,
         block: &mut Box<[u8]>,
@@ -146,28 +194,31 @@ impl Shape {
         &self,
         block: &[u8],
         wanted: Wanted<'_>,
-        rng: &mut SmallRng,
+        draw: &mut Draw,
         out: &mut Vec<u8>,
     ) {
-        let family = wanted.endpoint.family();
-        let width = family.peer_len();
-        let own = wanted.own.map(|place| place.slot as usize);
-        let seeders = self.kind(family, Kind::Seeder);
-        let leechers = self.kind(family, Kind::Leecher);
-        let others = leechers - usize::from(own.is_some());
-        let offered = if wanted.seeder { 0 } else { seeders };
-        let rows = &block[self.row_at(family, 0)..][..(seeders + leechers) * width];
-        if offered + others <= wanted.want {
-            // Everybody: most swarms are no larger than what is asked for.
-            let first = seeders - offered;
-            let own = own.map(|own| seeders + own);
-            sample::span(rows, width, first..seeders + leechers, own, &mut { usize::MAX }, out);
-            return;
+        match wanted.endpoint {
+            Endpoint::V4(_) => self.sample_rows::<6>(block, wanted, draw, out),
+            Endpoint::V6(_) => self.sample_rows::<18>(block, wanted, draw, out),
         }
-        let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, rng);
-        let (seeder_rows, leecher_rows) = rows.split_at(seeders * width);
-        sample::window(seeder_rows, width, None, from_seeders, rng, out);
-        sample::window(leecher_rows, width, own, from_leechers, rng, out);
+    }
+
+    #[inline]
+    fn sample_rows<const N: usize>(
+        &self,
+        block: &[u8],
+        wanted: Wanted<'_>,
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) {
+        let Lists { rows, seeders, leechers, .. } = self.lists::<N>();
+        let rows = block[rows..][..(seeders + leechers) * N].as_chunks::<N>().0;
+        if wanted.seeder {
+            sample::leechers(&rows[seeders..], wanted.want, draw, out);
+        } else {
+            let own = wanted.own.map(|place| place.slot as usize);
+            sample::both(rows, seeders, own, wanted.want, draw, out);
+        }
     }
 
     /// Calls `f` with each peer.
@@ -224,6 +275,19 @@ impl Shape {
                 return;
             }
         }
+    }
+
+    /// Where the lists of the family with rows of `N` bytes are.
+    #[inline]
+    fn lists<const N: usize>(&self) -> Lists {
+        let [v4, v6] = [self.of(Family::V4), self.of(Family::V6)];
+        let (family, rows, stamps) = if N == Family::V4.peer_len() {
+            (Family::V4, 0, v4 * 6 + v6 * 18)
+        } else {
+            (Family::V6, v4 * 6, v4 * 6 + v6 * 18 + v4 * STAMP_LEN)
+        };
+        let [seeders, leechers, _] = self.kinds[family as usize].map(usize::from);
+        Lists { rows, stamps, seeders, leechers }
     }
 
     /// Peers of a family.

@@ -1,10 +1,8 @@
 //! The one or two peers that fit into a swarm's own entry: rows of endpoint and stamp, `M`
 //! bytes, two more than the endpoint's `N`.
 
-use rand::RngExt;
-use rand::rngs::SmallRng;
-
 use super::{Counts, Found, Stamp, Wanted, is_hidden};
+use crate::sample::Draw;
 
 /// A row of an endpoint and its stamp.
 #[inline]
@@ -77,7 +75,7 @@ pub(super) fn sample<const N: usize, const M: usize>(
     rows: &[[u8; M]],
     own: &[u8; N],
     wanted: Wanted<'_>,
-    rng: &mut SmallRng,
+    draw: &mut Draw,
     out: &mut Vec<u8>,
 ) {
     let fits = |row: &&[u8; M]| {
@@ -88,7 +86,7 @@ pub(super) fn sample<const N: usize, const M: usize>(
     let mut skip = 0;
     // Two fit only when the announcer could not be stored. If it wants one, either will do.
     if take == 1 && rows.len() == 2 && rows.iter().all(|row| fits(&row)) {
-        skip = usize::from(rng.random::<bool>());
+        skip = draw.below(2);
     }
     for row in rows.iter().filter(fits).skip(skip) {
         if take == 0 {

@@ -7,7 +7,7 @@ use rand::rngs::SmallRng;
 use super::bag::Bag;
 use super::{Announcer, Counts, Expiry, Found, Gone, Kind, Stamp, Wanted, is_hidden};
 use crate::keys::Keys;
-use crate::sample;
+use crate::sample::{self, Draw};
 
 /// The peers of a large swarm.
 #[derive(Debug, Default)]
@@ -90,10 +90,16 @@ impl Many {
 
     /// Appends the peers that an announcer gets.
     #[inline]
-    pub(super) fn sample(&self, wanted: Wanted<'_>, rng: &mut SmallRng, out: &mut Vec<u8>) {
+    pub(super) fn sample(
+        &self,
+        wanted: Wanted<'_>,
+        draw: &mut Draw,
+        rng: &mut SmallRng,
+        out: &mut Vec<u8>,
+    ) {
         match wanted.endpoint {
-            Endpoint::V4(_) => self.v4.sample(wanted, rng, out),
-            Endpoint::V6(_) => self.v6.sample(wanted, rng, out),
+            Endpoint::V4(_) => self.v4.sample(wanted, draw, rng, out),
+            Endpoint::V6(_) => self.v6.sample(wanted, draw, rng, out),
         }
     }
 
@@ -212,10 +218,10 @@ impl<const N: usize> Group<N> {
     }
 
     #[inline]
-    fn sample(&self, wanted: Wanted<'_>, rng: &mut SmallRng, out: &mut Vec<u8>) {
+    fn sample(&self, wanted: Wanted<'_>, draw: &mut Draw, rng: &mut SmallRng, out: &mut Vec<u8>) {
         let offered = if wanted.seeder { 0 } else { self.seeders.len() };
         let others = self.leechers.len() - usize::from(wanted.own.is_some());
-        let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, rng);
+        let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, draw);
         self.seeders.window(None, from_seeders, rng, out);
         self.leechers.window(wanted.own, from_leechers, rng, out);
     }

@@ -16,10 +16,13 @@ mod many;
 mod scan;
 mod stamp;
 
-use onrush_proto::{Endpoint, Family};
+use onrush_proto::announce::HEAD_LEN;
+use onrush_proto::{AnnounceHead, Endpoint, Family};
 use rand::rngs::SmallRng;
 
+use crate::batch::Announce;
 use crate::keys::Keys;
+use crate::sample::{Dice, Draw};
 use crate::store::Idle;
 
 pub(crate) use few::Shape;
@@ -156,9 +159,47 @@ impl Peers {
         self.len() == 0
     }
 
+    /// The usual announce in a swarm of some dozen peers: appends the whole reply. `false` when it
+    /// is another, and nothing has been done.
+    #[inline]
+    pub(crate) fn again(
+        &mut self,
+        announce: &Announce,
+        seen: Tick,
+        dice: &mut Dice,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Self::Few { shape, block } = self else { return false };
+        let stamp = Stamp::new(seen, announce.seeder);
+        match &announce.endpoint {
+            Endpoint::V4(row) => shape.again(block, row, announce, stamp, dice, out),
+            Endpoint::V6(row) => shape.again(block, row, announce, stamp, dice, out),
+        }
+    }
+
+    /// Any announce of a peer that does not stop: appends the whole reply. Whether the announcer
+    /// was a seeder, if it was there.
+    #[inline]
+    pub(crate) fn serve(
+        &mut self,
+        announce: &Announce,
+        announcer: Announcer<'_>,
+        keys: &Keys,
+        dice: &mut Dice,
+        out: &mut Vec<u8>,
+    ) -> Option<bool> {
+        let Found { before, own } = self.announce(announcer, keys);
+        let (interval, mut draw) = dice.roll();
+        out.extend_from_slice(&head(announce, interval, self.counts()));
+        let Announcer { endpoint, seeder, .. } = announcer;
+        let wanted = Wanted { endpoint, own, seeder, want: usize::from(announce.want) };
+        self.sample(wanted, &mut draw, &mut dice.rng, out);
+        before
+    }
+
     /// An announcer is there, or comes, as a seeder or not.
     #[inline]
-    pub(crate) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
+    fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
         let stamp = Stamp::new(announcer.seen, announcer.seeder);
         loop {
             match self {
@@ -233,19 +274,17 @@ impl Peers {
         }
     }
 
-    /// Appends the peers that an announcer gets, in wire form: its own family, no seeders for a
-    /// seeder, never itself, never who cannot be reached; as many as it wants or as there are.
     #[inline]
-    pub(crate) fn sample(&self, wanted: Wanted<'_>, rng: &mut SmallRng, out: &mut Vec<u8>) {
+    fn sample(&self, wanted: Wanted<'_>, draw: &mut Draw, rng: &mut SmallRng, out: &mut Vec<u8>) {
         match (self, wanted.endpoint) {
             (Self::Inline4 { len, rows }, Endpoint::V4(own)) => {
-                inline::sample(&rows[..usize::from(*len)], own, wanted, rng, out);
+                inline::sample(&rows[..usize::from(*len)], own, wanted, draw, out);
             }
             (Self::Inline6 { row }, Endpoint::V6(own)) => {
-                inline::sample(std::slice::from_ref(row), own, wanted, rng, out);
+                inline::sample(std::slice::from_ref(row), own, wanted, draw, out);
             }
-            (Self::Few { shape, block }, _) => shape.sample(block, wanted, rng, out),
-            (Self::Many(many), _) => many.sample(wanted, rng, out),
+            (Self::Few { shape, block }, _) => shape.sample(block, wanted, draw, out),
+            (Self::Many(many), _) => many.sample(wanted, draw, rng, out),
             _ => {}
         }
     }
@@ -372,6 +411,16 @@ impl Peers {
         });
         Self::Few { shape, block }
     }
+}
+
+/// What a reply begins with.
+#[inline]
+pub(crate) fn head(announce: &Announce, interval: u32, counts: Counts) -> [u8; HEAD_LEN] {
+    let mut bytes = [0; HEAD_LEN];
+    let Counts { seeders, leechers } = counts;
+    let transaction_id = announce.transaction_id;
+    AnnounceHead { transaction_id, interval, leechers, seeders }.write(&mut bytes);
+    bytes
 }
 
 /// Which list a peer is in.

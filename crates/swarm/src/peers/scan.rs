@@ -3,8 +3,8 @@
 /// Which row is this one.
 ///
 /// Rows are told apart by a part that fits a register and seldom repeats: the address in IPv4,
-/// the interface's half of the address in IPv6. Eight are compared in a row, two instructions
-/// each; only where one of them agrees are the eight looked at in full.
+/// the interface's half of the address in IPv6. That is two instructions for each row, eight rows
+/// to a turn; only where it agrees the row is looked at in full.
 #[inline]
 pub(super) fn position<const N: usize>(rows: &[[u8; N]], sought: &[u8; N]) -> Option<usize> {
     if N == 6 {
@@ -14,10 +14,11 @@ pub(super) fn position<const N: usize>(rows: &[[u8; N]], sought: &[u8; N]) -> Op
     }
 }
 
-/// Reads each cache line of a block: what it returns has no meaning.
+/// Reads a block here and there, so that most of its cache lines are on their way: what it
+/// returns has no meaning.
 #[inline]
 pub(super) fn touch(block: &[u8]) -> u8 {
-    block.iter().step_by(64).fold(0, |read, byte| read ^ byte)
+    if let [first, .., last] = block { first ^ last } else { 0 }
 }
 
 #[inline]
@@ -28,20 +29,14 @@ fn by_part<const N: usize, P: Eq>(
 ) -> Option<usize> {
     let key = part(sought);
     let (eights, rest) = rows.as_chunks::<8>();
-    for (number, [a, b, c, d, e, f, g, h]) in eights.iter().enumerate() {
-        let any = part(a) == key
-            || part(b) == key
-            || part(c) == key
-            || part(d) == key
-            || part(e) == key
-            || part(f) == key
-            || part(g) == key
-            || part(h) == key;
-        if any && let Some(at) = eights[number].iter().position(|row| row == sought) {
-            return Some(number * 8 + at);
+    for (number, eight) in eights.iter().enumerate() {
+        for (at, row) in eight.iter().enumerate() {
+            if part(row) == key && row == sought {
+                return Some(number * 8 + at);
+            }
         }
     }
-    let at = rest.iter().position(|row| row == sought)?;
+    let at = rest.iter().position(|row| part(row) == key && row == sought)?;
     Some(eights.len() * 8 + at)
 }
 
