@@ -81,6 +81,11 @@ pub struct Args {
     #[arg(long)]
     pub no_bursts: bool,
 
+    /// Take every reply from the kernel by itself, also those that were sent in one piece
+    /// (UDP_GRO off). Over loopback the tracker then pays for cutting them.
+    #[arg(long)]
+    pub no_coalescing: bool,
+
     /// Swarms in the population [default: the profile's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
     pub swarms: Option<u32>,

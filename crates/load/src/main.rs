@@ -88,7 +88,11 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
             warnings.extend(opened.notices.iter().map(ToString::to_string));
         }
         sockets = opened.sockets.len();
-        let options = Options { segmentation: course.group, ..Options::default() };
+        let options = Options {
+            segmentation: course.group,
+            coalesced: !args.no_coalescing,
+            ..Options::default()
+        };
         networks.push((Backend::new(opened.sockets, options)?, opened.routes));
     }
     let setup = setup(args, &plan, &course, seed, sockets);
@@ -127,6 +131,7 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
         pace: course.pace,
         burst: course.burst,
         bursts: course.group,
+        coalescing: !args.no_coalescing,
         warmup: course.warmup.as_secs_f64(),
         timeout: course.timeout.as_secs_f64(),
         seed,

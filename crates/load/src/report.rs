@@ -90,6 +90,9 @@ pub struct Setup {
     pub burst: usize,
     /// Whether the kernel got runs of requests in one piece (UDP_SEGMENT).
     pub bursts: bool,
+    /// Whether the kernel handed over replies in one piece that were sent in one piece (UDP_GRO).
+    #[serde(default)]
+    pub coalescing: bool,
     /// Seconds before the measured window.
     pub warmup: f64,
     /// Seconds after which a request is lost.
@@ -373,6 +376,7 @@ pub(crate) mod tests {
             pace: Pace::Rate(1000.5),
             burst: 32,
             bursts: true,
+            coalescing: true,
             warmup: 1.0,
             timeout: 1.0,
             seed: u64::MAX,

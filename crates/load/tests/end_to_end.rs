@@ -214,6 +214,26 @@ fn an_open_loop_sends_at_its_rate() {
     assert!(report.latency.p50 > 0.0 && report.latency.p50 <= report.latency.p99);
 }
 
+/// Few sources in bursts: the tracker's replies leave in pieces, and are each looked at.
+#[test]
+fn replies_that_come_in_one_piece_are_checked_one_by_one() {
+    for more in ["", "--no-coalescing"] {
+        let tracker = Tracker::start(false);
+        let output = load(&tracker.targets(), &format!("--json - --quiet {more}"));
+        let report = report(&output);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(report.setup.coalescing, more.is_empty());
+        let announces = of(&report, Kind::Announce);
+        assert_eq!((announces.right + announces.lost, announces.wrong), (announces.requests, 0));
+        assert!(announces.right > 100 && report.peers_per_reply > 0.0, "{}", announces.right);
+        drop(tracker);
+        let tracker = Tracker::start(true);
+        let output = load(&tracker.targets(), &format!("--quiet {more}"));
+        assert_eq!(output.status.code(), Some(1), "wrong replies are found in pieces too");
+        drop(tracker);
+    }
+}
+
 #[test]
 fn wrong_replies_are_shown_and_end_in_1() {
     let tracker = Tracker::start(true);

@@ -1,5 +1,6 @@
 //! The contract of a backend, point by point (see the crate's documentation), on every backend:
-//! mio with batched calls, mio as on systems without them, and the network in memory.
+//! mio with batched calls, mio as on systems without them, mio with what is sent in one piece
+//! arriving in one piece, and the network in memory.
 //!
 //! A new backend implements [`Rig`] and adds one line at the end.
 
@@ -35,11 +36,17 @@ trait Rig {
 /// The mio backend over the kernel's loopback.
 struct Kernel {
     portable: bool,
+    coalesced: bool,
 }
 
 impl Kernel {
     fn options(&self, batch: usize) -> mio::Options {
-        mio::Options { batch, portable: self.portable, segmentation: true }
+        mio::Options {
+            batch,
+            portable: self.portable,
+            segmentation: true,
+            coalesced: self.coalesced,
+        }
     }
 }
 
@@ -483,7 +490,8 @@ fn unreachable_peers_do_no_harm<R: Rig>(rig: &R) {
     }
 }
 
-/// Datagrams for which there was no room are counted, each once.
+/// Datagrams for which there was no room are counted, each once. (They are sent one by one: what
+/// comes in one piece is dropped and counted as one, where a backend takes pieces.)
 fn drops_are_counted<R: Rig>(rig: &R) {
     let (mut server, there) = rig.server(&["127.0.0.1", "127.0.0.2"], 64, 8000);
     let (mut client, _) = client(rig, "127.0.0.1");
@@ -491,7 +499,9 @@ fn drops_are_counted<R: Rig>(rig: &R) {
     let mut all = Vec::new();
     for round in 1..=3 {
         for &address in &there {
-            send_to(&mut client, address, &[&[9; 700][..]; 100]);
+            for _ in 0..100 {
+                send_to(&mut client, address, &[&[9; 700]]);
+            }
         }
         while take(&mut server, 64, &mut all) > 0 {}
         assert_eq!(server.dropped() + all.len() as u64, round * 200);
@@ -598,6 +608,10 @@ macro_rules! conformance_of {
     };
 }
 
-conformance_of!(mio_batched, crate::Kernel { portable: false });
-conformance_of!(mio_portable, crate::Kernel { portable: true });
+conformance_of!(mio_batched, crate::Kernel { portable: false, coalesced: false });
+conformance_of!(mio_portable, crate::Kernel { portable: true, coalesced: false });
+#[cfg(target_os = "linux")]
+conformance_of!(mio_coalesced, crate::Kernel { portable: false, coalesced: true });
+#[cfg(target_os = "linux")]
+conformance_of!(mio_portable_coalesced, crate::Kernel { portable: true, coalesced: true });
 conformance_of!(in_memory, crate::Memory::new());

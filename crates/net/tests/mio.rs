@@ -149,6 +149,41 @@ fn replies_to_one_client_are_one_message_to_many_are_not() {
 }
 
 #[test]
+fn what_comes_in_one_piece_is_split_at_any_limit() {
+    let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 256);
+    for limit in [1, 7, 63, 64, 65, 128, 1024] {
+        let mut sockets = Vec::new();
+        for at in ["127.0.0.1:0", "127.0.0.2:0"] {
+            let buffers = Buffers { receive: 1 << 20, send: 0 };
+            sockets.push(bind_client(at.parse().unwrap(), buffers).unwrap().0);
+        }
+        let tokens: Vec<_> = sockets.iter().map(|here| Return::to(here.address(), 0)).collect();
+        let options = mio::Options { coalesced: true, ..mio::Options::default() };
+        let mut client = Backend::new(sockets, options).unwrap();
+        // To each in turn, numbered; the last of all is shorter.
+        let payloads: Vec<Vec<u8>> =
+            (0..200).map(|n| vec![n; if n < 199 { 30 } else { 3 }]).collect();
+        let to = |n: usize| &tokens[n % 2];
+        server.send(payloads.iter().enumerate().map(|(n, bytes)| Reply { bytes, to: to(n) }));
+        let mut got = [Vec::new(), Vec::new()];
+        while got[0].len() + got[1].len() < payloads.len() {
+            // It would sleep for ever with something left over.
+            client.wait(Duration::from_secs(60)).unwrap();
+            let batch = client.receive(limit).unwrap();
+            assert!(batch.len() <= limit.min(128), "{} of {limit}", batch.len());
+            for (bytes, slot) in batch.iter() {
+                got[usize::from(slot.reply_to.socket())].push(bytes.to_vec());
+            }
+        }
+        for (who, got) in got.iter().enumerate() {
+            assert!(got.iter().eq(payloads.iter().skip(who).step_by(2)), "limit {limit}");
+        }
+        assert_eq!(client.joined(), 200, "they did come in pieces");
+        assert!(client.receive(limit).unwrap().is_empty());
+    }
+}
+
+#[test]
 fn groups_stay_within_the_kernels_limits() {
     let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 256);
     let (mut client, here) = client("127.0.0.1:0");

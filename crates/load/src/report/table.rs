@@ -31,10 +31,11 @@ fn head(out: &mut String, report: &Report) {
         Pace::Rate(rate) => format!("open loop, {} per second", count(rate)),
     };
     let bursts = if setup.bursts { "grouped" } else { "single" };
+    let replies = if setup.coalescing { "" } else { ", replies one by one" };
     line(
         out,
         format_args!(
-            "{}: profile {}, seed {}, {pace}, {} worker(s), {} source addresses, bursts of {} {bursts}",
+            "{}: profile {}, seed {}, {pace}, {} worker(s), {} source addresses, bursts of {} {bursts}{replies}",
             setup.targets.join(", "),
             setup.profile.name,
             setup.seed,

@@ -1,5 +1,10 @@
 //! Receiving: from a ready socket's buffer into slots.
+//!
+//! Where the kernel hands over several datagrams in one piece (UDP_GRO, udp(7)) it tells their
+//! length, and the piece is split: each datagram has a slot of its own, as if it had come alone. A piece
+//! may hold more than the caller wants at once; the rest stays for the next batch.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -8,10 +13,13 @@ use nix::errno::Errno;
 use crate::bind::BoundSocket;
 use crate::name;
 use crate::socket::{Received, Return, Slot};
-use crate::sys::message::{Calls, Inbound, SLOT_BYTES};
+use crate::sys::message::{Arrived, BURST_BYTES, Calls, Inbound, SLOT_BYTES};
 
 /// Errors in a row that are taken for the network's doing; with more the socket is unusable.
 const PATIENCE: usize = 16;
+
+/// Messages of a batch that may be pieces: what a load tester's sockets have at once, and 2 MiB.
+const BURSTS: usize = 32;
 
 /// What is left in a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +36,45 @@ pub(super) struct Inbox {
     /// As long as the batch is large; the first `filled` are valid.
     slots: Box<[Slot]>,
     filled: usize,
-    /// Places of `inbound` that the batch takes.
+    /// Places of `inbound`, and how many of them the batch takes.
+    places: usize,
     used: usize,
     calls: Calls,
+    /// Whether datagrams may come in one piece.
+    coalesced: bool,
+    /// What came, as it came, from the first that is not split to the end.
+    bursts: VecDeque<Burst>,
+    /// Datagrams that came in one piece with others.
+    joined: u64,
+}
+
+/// Datagrams in one piece.
+struct Burst {
+    /// All that is left of them.
+    rest: Slot,
+    /// The length of each but the last.
+    segment: u32,
 }
 
 impl Inbox {
     /// Room for `batch` datagrams.
-    pub(super) fn new(batch: usize, calls: Calls) -> Self {
+    pub(super) fn new(batch: usize, calls: Calls, coalesced: bool) -> Self {
         let nowhere = Return::to(([0, 0, 0, 0], 0).into(), 0);
         let empty = Slot { offset: 0, len: 0, source: nowhere.peer(), reply_to: nowhere };
         let slots = vec![empty; batch].into();
-        Self { inbound: Inbound::new(batch), slots, filled: 0, used: 0, calls }
+        let (places, bytes, bursts) =
+            if coalesced { (BURSTS, BURST_BYTES, BURSTS) } else { (batch, SLOT_BYTES, 0) };
+        Self {
+            inbound: Inbound::new(places, bytes),
+            slots,
+            filled: 0,
+            places,
+            used: 0,
+            calls,
+            coalesced,
+            bursts: VecDeque::with_capacity(bursts),
+            joined: 0,
+        }
     }
 
     /// Datagrams that fit.
@@ -47,15 +82,32 @@ impl Inbox {
         self.slots.len()
     }
 
-    /// Places of the batch that are taken.
-    pub(super) fn used(&self) -> usize {
-        self.used
+    /// Datagrams so far that came in one piece with others.
+    pub(super) fn joined(&self) -> u64 {
+        self.joined
     }
 
-    /// Forgets the batch.
-    pub(super) fn clear(&mut self) {
+    /// Whether something was received that is in no batch yet.
+    pub(super) fn has_rest(&self) -> bool {
+        !self.bursts.is_empty()
+    }
+
+    /// Forgets the batch and begins one of at most `limit` datagrams with what is left over.
+    pub(super) fn begin(&mut self, limit: usize) {
         self.filled = 0;
-        self.used = 0;
+        self.split(limit);
+        if self.bursts.is_empty() && self.filled == 0 {
+            self.used = 0;
+        }
+    }
+
+    /// Whether nothing more can be received into a batch of `limit` datagrams.
+    #[inline]
+    pub(super) fn is_full(&self, limit: usize) -> bool {
+        match self.coalesced {
+            true => self.filled >= limit || self.used >= self.places,
+            false => self.used >= limit,
+        }
     }
 
     /// The batch.
@@ -63,7 +115,7 @@ impl Inbox {
         Received::new(self.inbound.region(), &self.slots[..self.filled])
     }
 
-    /// Receives from `socket`, whose number is `number`, until `limit` places are taken.
+    /// Receives from `socket`, whose number is `number`, until the batch has `limit` datagrams.
     ///
     /// # Errors
     /// When the socket is unusable.
@@ -73,12 +125,18 @@ impl Inbox {
         number: u16,
         limit: usize,
     ) -> io::Result<Outcome> {
-        let room = limit - self.used;
+        // What comes in one piece may be many.
+        let room = if self.coalesced { self.places } else { limit } - self.used;
         let mut last = Errno::EIO;
         for _ in 0..PATIENCE {
             match self.inbound.receive(socket.as_fd(), self.used, room, self.calls) {
                 Ok(count) => {
-                    self.accept(count, number, socket.tells_local());
+                    if self.coalesced {
+                        self.accept_bursts(count, number);
+                        self.split(limit);
+                    } else {
+                        self.accept(count, number, socket.tells_local());
+                    }
                     // The kernel stops short only when there is no more.
                     let full = count == room;
                     return Ok(if full { Outcome::MayHaveMore } else { Outcome::Drained });
@@ -99,25 +157,65 @@ impl Inbox {
     fn accept(&mut self, count: usize, socket: u16, tells_local: bool) {
         let places = self.used..self.used + count;
         self.used = places.end;
-        let mut slots = self.slots[self.filled..].iter_mut();
-        let mut filled = self.filled;
-        self.inbound.read(places, tells_local, |place, arrived| {
-            // UDP sockets of the two families have no other names.
-            let Some(source) = name::decode(arrived.name, arrived.name_len) else { return };
+        let (slots, mut filled) = (&mut self.slots, self.filled);
+        self.inbound.read(places, tells_local, |offset, arrived| {
             // There are as many slots as places.
-            let Some(slot) = slots.next() else { return };
-            slot.offset = (place * SLOT_BYTES) as u32;
-            slot.len = arrived.len;
-            slot.source = source;
-            slot.reply_to.name = *arrived.name;
-            slot.reply_to.name_len = arrived.name_len;
-            slot.reply_to.socket = socket;
-            slot.reply_to.has_local = arrived.local.is_some();
-            if let Some(local) = arrived.local {
-                slot.reply_to.local = local;
-            }
-            filled += 1;
+            let Some(slot) = slots.get_mut(filled) else { return };
+            filled += usize::from(fill_slot(slot, offset, &arrived, socket));
         });
         self.filled = filled;
     }
+
+    /// Keeps the `count` messages behind the last place to be split.
+    fn accept_bursts(&mut self, count: usize, socket: u16) {
+        let places = self.used..self.used + count;
+        self.used = places.end;
+        let (bursts, joined) = (&mut self.bursts, &mut self.joined);
+        let nowhere = Return::to(([0, 0, 0, 0], 0).into(), 0);
+        self.inbound.read(places, true, |offset, arrived| {
+            let mut rest = Slot { offset: 0, len: 0, source: nowhere.peer(), reply_to: nowhere };
+            if !fill_slot(&mut rest, offset, &arrived, socket) {
+                return;
+            }
+            let segment = arrived.segment.map_or(arrived.len, u32::from).max(1);
+            if arrived.len > segment {
+                *joined += u64::from(arrived.len.div_ceil(segment));
+            }
+            bursts.push_back(Burst { rest, segment });
+        });
+    }
+
+    /// Makes slots of what is to be split until the batch has `limit` datagrams.
+    fn split(&mut self, limit: usize) {
+        while self.filled < limit {
+            let Some(Burst { rest, segment }) = self.bursts.front_mut() else { break };
+            let len = rest.len.min(*segment);
+            // As long a datagram is cut here as without pieces.
+            self.slots[self.filled] = Slot { len: len.min(SLOT_BYTES as u32), ..*rest };
+            self.filled += 1;
+            rest.offset += len;
+            rest.len -= len;
+            if rest.len == 0 {
+                self.bursts.pop_front();
+            }
+        }
+    }
+}
+
+/// Writes what arrived into a slot; `false` for what did not come from a UDP address.
+#[inline]
+fn fill_slot(slot: &mut Slot, offset: u32, arrived: &Arrived<'_>, socket: u16) -> bool {
+    // UDP sockets of the two families have no other names.
+    let Some(source) = name::decode(arrived.name, arrived.name_len) else { return false };
+    slot.offset = offset;
+    slot.len = arrived.len;
+    slot.source = source;
+    slot.reply_to.name = *arrived.name;
+    slot.reply_to.name_len = arrived.name_len;
+    slot.reply_to.socket = socket;
+    slot.reply_to.has_local = arrived.local.is_some();
+    if let Some(local) = arrived.local {
+        slot.reply_to.local = local;
+    }
+    true
 }

@@ -11,10 +11,21 @@ pub(super) struct Fixed<T> {
     len: usize,
 }
 
+impl Fixed<u8> {
+    /// `len` zero bytes, which take memory only where they are written to.
+    pub(super) fn bytes(len: usize) -> Self {
+        Self::of(vec![0; len].into())
+    }
+}
+
 impl<T> Fixed<T> {
     /// An array of `len` elements made by `make`.
     pub(super) fn new(len: usize, make: impl FnMut(usize) -> T) -> Self {
-        let array: Box<[T]> = (0..len).map(make).collect();
+        Self::of((0..len).map(make).collect())
+    }
+
+    fn of(array: Box<[T]>) -> Self {
+        let len = array.len();
         let start = Box::into_raw(array).cast::<T>();
         // A box is never null.
         Self { start: NonNull::new(start).expect("a box"), len }

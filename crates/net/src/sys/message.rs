@@ -18,7 +18,11 @@ use crate::socket::Return;
 /// Bytes for one datagram. Larger ones are cut: nothing that fits an Ethernet frame is.
 pub(crate) const SLOT_BYTES: usize = 2048;
 
-/// Bytes for control messages: the larger of the two local addresses (40) and a segment size (24).
+/// Bytes for datagrams that come in one piece: no more than one IP packet could hold.
+pub(crate) const BURST_BYTES: usize = 1 << 16;
+
+/// Bytes for control messages: the larger of the two local addresses (40) and a segment size (24,
+/// in either direction).
 const CONTROL_BYTES: usize = 64;
 
 /// How many datagrams go through one system call.
@@ -57,6 +61,7 @@ struct Name([u8; name::MAX_LEN]);
 /// Where datagrams are received into.
 pub(crate) struct Inbound {
     region: Fixed<u8>,
+    place_bytes: usize,
     names: Fixed<Name>,
     /// Held for the headers, which point into it.
     _controls: Fixed<Control>,
@@ -69,14 +74,14 @@ pub(crate) struct Inbound {
 unsafe impl Send for Inbound {}
 
 impl Inbound {
-    /// Room for `batch` datagrams.
-    pub(crate) fn new(batch: usize) -> Self {
-        let region = Fixed::new(batch * SLOT_BYTES, |_| 0u8);
+    /// Room for `batch` messages of up to `place_bytes`.
+    pub(crate) fn new(batch: usize, place_bytes: usize) -> Self {
+        let region = Fixed::bytes(batch * place_bytes);
         let names = Fixed::new(batch, |_| Name([0; name::MAX_LEN]));
         let controls = Fixed::new(batch, |_| Control([0; CONTROL_BYTES]));
         let iovecs = Fixed::new(batch, |i| iovec {
-            iov_base: region.pointer(i * SLOT_BYTES).cast(),
-            iov_len: SLOT_BYTES,
+            iov_base: region.pointer(i * place_bytes).cast(),
+            iov_len: place_bytes,
         });
         let headers = Fixed::new(batch, |i| {
             let mut header = empty_header();
@@ -88,10 +93,10 @@ impl Inbound {
             header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
             header
         });
-        Self { region, names, _controls: controls, _iovecs: iovecs, headers }
+        Self { region, place_bytes, names, _controls: controls, _iovecs: iovecs, headers }
     }
 
-    /// Every datagram's bytes; number `i` starts at `i * SLOT_BYTES`.
+    /// Every message's bytes; number `i` starts at `i * place_bytes`.
     #[inline]
     pub(crate) fn region(&self) -> &[u8] {
         self.region.as_slice()
@@ -142,23 +147,26 @@ impl Inbound {
         }
     }
 
-    /// Tells `each` what was received into `places`, and makes these ready for the next call. The
-    /// local address is looked for only when `local` says so.
+    /// Tells `each` where and what was received into `places`, and makes these ready for the next
+    /// call. Control messages are looked for only when `controls` says so.
     #[inline]
     pub(crate) fn read(
         &mut self,
         places: Range<usize>,
-        local: bool,
-        mut each: impl FnMut(usize, Arrived<'_>),
+        controls: bool,
+        mut each: impl FnMut(u32, Arrived<'_>),
     ) {
+        let place_bytes = self.place_bytes;
         let headers = self.headers.range_mut(places.clone());
         let names = self.names.range_mut(places.clone());
         for ((place, header), name) in places.zip(headers).zip(names) {
-            let local = if local { local_address(&header.msg_hdr) } else { None };
+            let told = if controls { told(&header.msg_hdr) } else { Told::default() };
             let (len, name_len) = (header.msg_len, header.msg_hdr.msg_namelen as u8);
             header.msg_hdr.msg_namelen = name::MAX_LEN as _;
             header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
-            each(place, Arrived { len, name: &name.0, name_len, local });
+            let Told { local, segment } = told;
+            let offset = (place * place_bytes) as u32;
+            each(offset, Arrived { len, name: &name.0, name_len, local, segment });
         }
     }
 }
@@ -173,13 +181,26 @@ pub(crate) struct Arrived<'a> {
     pub(crate) name_len: u8,
     /// The address that it was sent to, where the socket was told to say so.
     pub(crate) local: Option<[u8; 16]>,
+    /// Where several datagrams came in one piece, the length of each but the last.
+    pub(crate) segment: Option<u16>,
 }
 
-/// The local address that a received message was sent to, from its control messages.
-fn local_address(header: &msghdr) -> Option<[u8; 16]> {
+/// What the kernel tells about a message beside its sender.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The local address that it was sent to.
+    local: Option<[u8; 16]>,
+    /// The length of the datagrams that it is made of.
+    segment: Option<u16>,
+}
+
+/// What the control messages of a received message tell.
+fn told(header: &msghdr) -> Told {
+    let mut told = Told::default();
     // SAFETY: the kernel has just filled `msg_control` and set `msg_controllen`; CMSG_FIRSTHDR
     // and CMSG_NXTHDR stay within these, and each message's type says what its data is.
-    // Reason: no other way to learn which address of a wildcard socket was asked.
+    // Reason: no other way to learn which address of a wildcard socket was asked, or how long
+    // datagrams are that come in one piece.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(control) = message.as_ref() {
@@ -192,19 +213,25 @@ fn local_address(header: &msghdr) -> Option<[u8; 16]> {
                     let address = ptr::read_unaligned(info).ipi_spec_dst.s_addr;
                     let mut local = [0; 16];
                     local[..4].copy_from_slice(&address.to_ne_bytes());
-                    return Some(local);
+                    told.local = Some(local);
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in6_pktinfo>();
                     let address = ptr::read_unaligned(info).ipi6_addr.s6_addr;
                     // Nothing can be sent from a multicast address.
-                    return (address[0] != 0xFF).then_some(address);
+                    told.local = (address[0] != 0xFF).then_some(address);
                 }
-                _ => message = libc::CMSG_NXTHDR(header, message),
+                #[cfg(any(target_os = "linux", target_os = "android"))]
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let segment = ptr::read_unaligned(libc::CMSG_DATA(message).cast::<c_int>());
+                    told.segment = u16::try_from(segment).ok().filter(|segment| *segment > 0);
+                }
+                _ => {}
             }
+            message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    None
+    told
 }
 
 /// Where datagrams are sent from. Messages are begun with [`push`](Self::push) and continued
