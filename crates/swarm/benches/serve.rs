@@ -1,30 +1,33 @@
-//! What an announce costs a shard, by the size of its swarm and in a large population out of
-//! order; and what a sweep costs per peer.
+//! What requests cost a shard: announces by the size of their swarm and in large populations out of
+//! order, scrapes, and what a sweep costs per peer that stays and per peer that goes.
 //!
-//! `cargo bench -p onrush-swarm`; `-- --test` runs everything once.
+//! `cargo bench -p onrush-swarm`; `-- --test` runs everything once, in populations of a hundredth.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nix::time::{ClockId, clock_gettime};
-use onrush_swarm::{Moment, Shard};
-use population::{BATCH, Sizes};
+use onrush_swarm::{Moment, Shard, ShardBatch};
+use population::{BATCH, LIFETIME, Sizes};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 #[path = "population/mod.rs"]
 mod population;
 
-criterion_group!(benches, by_size, cold, sweep);
+criterion_group!(benches, by_size, cold, scrape, sweep, expire);
 criterion_main!(benches);
+
+/// Entries that a sweep looks at.
+const BUDGET: usize = 512;
 
 /// One swarm, whose peers announce again in random order.
 fn by_size(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("announce in a swarm of");
     group.throughput(Throughput::Elements(BATCH as u64));
     for size in [1, 2, 10, 100, 10_000, 1_000_000] {
-        let (mut shard, peers) = filled(&Sizes::Even(1, size));
+        let (mut shard, peers) = filled(&Sizes::Even(1, some(size)));
         let mut turn = peers.iter().cycle();
         group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
             bencher.iter_custom(|rounds| announce(&mut shard, &mut turn, rounds));
@@ -38,9 +41,10 @@ fn cold(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("announce in a million swarms");
     group.throughput(Throughput::Elements(BATCH as u64)).sample_size(20);
     for (name, sizes) in [
-        ("of two", Sizes::Even(1_000_000, 2)),
-        ("Pareto", Sizes::Pareto(1_000_000)),
-        ("classic", Sizes::Classic(1_000_000, 2_000_000)),
+        ("of two", Sizes::Even(some(1_000_000), 2)),
+        ("Pareto", Sizes::Pareto(some(1_000_000))),
+        ("classic", Sizes::Classic(some(1_000_000), some(2_000_000))),
+        ("real", Sizes::Real(some(1_000_000))),
     ] {
         let (mut shard, peers) = filled(&sizes);
         let mut turn = peers.iter().cycle();
@@ -51,14 +55,49 @@ fn cold(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Scrapes of ten that come in one batch, of swarms that nobody has just looked at.
+fn scrape(criterion: &mut Criterion) {
+    const SCRAPES: usize = 16;
+    let swarms = some(1_000_000);
+    let (mut shard, _) = filled(&Sizes::Classic(swarms, 2 * swarms));
+    let mut turn = (0..swarms).cycle();
+    let mut batch: ShardBatch<(), ()> = ShardBatch::new(0, 10 * SCRAPES, 0);
+    let mut group = criterion.benchmark_group("scrape");
+    group.throughput(Throughput::Elements(SCRAPES as u64)).sample_size(20);
+    group.bench_function("of ten in a million swarms, classic", |bencher| {
+        bencher.iter_custom(|rounds| {
+            let mut taken = Duration::ZERO;
+            for _ in 0..rounds {
+                batch.clear();
+                for swarm in turn.by_ref().take(10 * SCRAPES) {
+                    // Strides, so that neighbours in a scrape are no neighbours in memory.
+                    let info_hash = population::info_hash(swarm.wrapping_mul(65_537) % swarms);
+                    batch.push_scrape(info_hash, ()).expect("it has room");
+                }
+                let start = processor_time();
+                shard.serve(black_box(&mut batch), Moment(30));
+                taken += processor_time() - start;
+            }
+            taken
+        });
+    });
+    group.finish();
+}
+
+/// Populations for sweeps.
+fn swept() -> [(&'static str, Sizes); 3] {
+    [
+        ("Pareto", Sizes::Pareto(some(1_000_000))),
+        ("real", Sizes::Real(some(1_000_000))),
+        ("ten of 100,000", Sizes::Even(10, some(100_000))),
+    ]
+}
+
 /// Everybody is looked at and stays.
 fn sweep(criterion: &mut Criterion) {
-    const BUDGET: usize = 512;
-    let mut group = criterion.benchmark_group("sweep");
+    let mut group = criterion.benchmark_group("sweep, nobody goes");
     group.throughput(Throughput::Elements(BUDGET as u64));
-    for (name, sizes) in
-        [("Pareto", Sizes::Pareto(1_000_000)), ("ten of 100,000", Sizes::Even(10, 100_000))]
-    {
+    for (name, sizes) in swept() {
         let (mut shard, _) = filled(&sizes);
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|rounds| {
@@ -71,6 +110,41 @@ fn sweep(criterion: &mut Criterion) {
         });
     }
     group.finish();
+}
+
+/// Everybody is forgotten. Once all are, they join again, which does not count.
+fn expire(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sweep, everybody goes");
+    group.throughput(Throughput::Elements(BUDGET as u64)).sample_size(10);
+    group.measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(500));
+    for (name, sizes) in swept() {
+        let (mut shard, peers) = filled(&sizes);
+        let mut joined = Moment(0);
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|rounds| {
+                let mut taken = Duration::ZERO;
+                for _ in 0..rounds {
+                    let late = joined.after(LIFETIME + 8);
+                    let start = processor_time();
+                    let swept = black_box(shard.sweep(late, BUDGET));
+                    taken += processor_time() - start;
+                    assert!(swept.expired > 0, "there was somebody to forget");
+                    if shard.totals().peers() == 0 {
+                        joined = late;
+                        population::fill(&mut shard, &peers, joined);
+                    }
+                }
+                taken
+            });
+        });
+    }
+    group.finish();
+}
+
+/// This many; a hundredth of large numbers when everything runs once.
+fn some(number: u32) -> u32 {
+    let once = std::env::args().any(|argument| argument == "--test");
+    if once && number > 1_000 { number / 100 } else { number }
 }
 
 fn filled(sizes: &Sizes) -> (Shard, Vec<(u32, u32)>) {

@@ -38,6 +38,8 @@ pub enum Sizes {
     Even(u32, u32),
     /// This many swarms, at least k peers in every k^1.73th: two on average.
     Pareto(u32),
+    /// As public trackers see them: this many swarms, at least k peers in every k^2.6th, 1.3 on average.
+    Real(u32),
     /// As published comparisons draw them: this many swarms and peers, half of a peer for each swarm per
     /// peer's choice, and a head that falls off exponentially over a five hundredth of them.
     Classic(u32, u32),
@@ -48,9 +50,8 @@ impl Sizes {
     pub fn draw(&self, rng: &mut SmallRng) -> Vec<u32> {
         match *self {
             Self::Even(swarms, peers) => vec![peers; swarms as usize],
-            Self::Pareto(swarms) => (0..swarms)
-                .map(|_| (rng.random::<f64>().max(1e-12).powf(-1.0 / 1.73) as u32).min(1_000_000))
-                .collect(),
+            Self::Pareto(swarms) => tail(swarms, 1.73, rng),
+            Self::Real(swarms) => tail(swarms, 2.6, rng),
             Self::Classic(swarms, peers) => {
                 let floor = f64::from(swarms) / f64::from(peers);
                 let mut sum = 0.0;
@@ -70,6 +71,12 @@ impl Sizes {
             }
         }
     }
+}
+
+/// Sizes with at least k peers in every k^`steepness`th swarm.
+fn tail(swarms: u32, steepness: f64, rng: &mut SmallRng) -> Vec<u32> {
+    let size = |random: f64| random.max(1e-12).powf(-1.0 / steepness) as u32;
+    (0..swarms).map(|_| size(rng.random()).min(1_000_000)).collect()
 }
 
 /// The info hash of a swarm by number.
