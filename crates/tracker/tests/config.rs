@@ -42,7 +42,7 @@ fn the_file_for_48_vcpus_is_right_on_such_a_host() {
     let (settings, notices) =
         with(&text, &[], &big).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(notices, []);
-    assert_eq!(settings.placement, Placement::Split { socket_workers: 36, swarm_workers: 12 });
+    assert_eq!(settings.placement, Placement::Split { socket_workers: 42, swarm_workers: 6 });
     assert_eq!(settings.pin, Some((0..48).collect()));
     assert!(settings.refuse_bogons);
     assert!(settings.socket.receive_buffer > defaults().socket.receive_buffer);
@@ -357,12 +357,12 @@ fn placement_follows_what_is_given() {
     let colocated = |workers| Placement::Colocated { workers };
     let kinds = "[workers]\nplacement = \"split\"\nsocket = 5\nswarm = 3\n";
     assert_eq!(placement("", &[], 1), colocated(1));
-    assert_eq!(placement("", &[], 15), colocated(15));
-    assert_eq!(placement("", &[], 48), split(36, 12));
+    assert_eq!(placement("", &[], 13), colocated(13));
+    assert_eq!(placement("", &[], 48), split(42, 6));
     assert_eq!(placement("", &["--workers", "3"], 48), colocated(3));
     assert_eq!(placement("", &["--placement", "colocated"], 48), colocated(48));
     assert_eq!(placement("", &["--placement", "split"], 1), split(1, 1));
-    assert_eq!(placement("", &["--placement", "split", "--workers", "8"], 4), split(6, 2));
+    assert_eq!(placement("", &["--placement", "split", "--workers", "8"], 4), split(7, 1));
     assert_eq!(placement(kinds, &[], 4), split(5, 3));
     assert_eq!(placement(kinds, &["--placement", "split"], 4), split(5, 3));
     assert_eq!(placement(kinds, &["--placement", "colocated"], 4), colocated(8));
@@ -400,8 +400,8 @@ fn spinning_is_for_many_split_workers_on_vcpus_of_their_own() {
     let spin = |text: &str, host: &Host| with(text, &[], host).unwrap().0.spin.as_micros();
     let split = "[workers]\nplacement = \"split\"\n";
     assert_eq!(spin("", &host(4)), 0);
-    assert_eq!(spin(split, &host(15)), 0);
-    assert_eq!(spin(split, &host(16)), 20);
+    assert_eq!(spin(split, &host(13)), 0);
+    assert_eq!(spin(split, &host(14)), 20);
     assert_eq!(spin(&format!("{split}pin = \"off\""), &host(16)), 0, "others need the vCPUs");
     assert_eq!(spin("[workers]\nplacement = \"colocated\"", &host(16)), 0, "rarely rung");
     assert_eq!(spin(&format!("{split}spin = 0"), &host(16)), 0);

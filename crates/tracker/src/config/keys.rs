@@ -189,8 +189,8 @@ const TOP: &[Key] = &[
 
 const WORKERS: &[Key] = &[
     Key {
-        doc: "The layout. \"auto\" takes colocated below 16 workers, else split with one swarm \
-              worker to three socket workers. Flag: --placement.",
+        doc: "The layout. \"auto\" takes colocated below 14 workers, else split with a swarm \
+              worker for every seven workers (docs/benchmarks/scaling-model.md). Flag: --placement.",
         ..key("placement", Standard::Is("\"auto\""), |w| &mut w.placement)
     },
     Key {
@@ -214,7 +214,10 @@ const WORKERS: &[Key] = &[
         doc: "Workers with sockets, when the placement is split.",
         ..key(
             "socket",
-            Standard::Absent { means: "`total` without `swarm`, or three in four", example: "3" },
+            Standard::Absent {
+                means: "`total` without `swarm`, or what is left of one in seven",
+                example: "3",
+            },
             |w| &mut w.workers_socket,
         )
     },
@@ -224,7 +227,7 @@ const WORKERS: &[Key] = &[
         doc: "Workers that own the peers, when the placement is split.",
         ..key(
             "swarm",
-            Standard::Absent { means: "`total` without `socket`, or one in four", example: "1" },
+            Standard::Absent { means: "`total` without `socket`, or one in seven", example: "1" },
             |w| &mut w.workers_swarm,
         )
     },
@@ -245,7 +248,7 @@ const WORKERS: &[Key] = &[
         ..key(
             "spin",
             Standard::Absent {
-                means: "20 for 16 workers or more that are pinned and split, else 0",
+                means: "20 for 14 workers or more that are pinned and split, else 0",
                 example: "20",
             },
             |w| &mut w.spin,

@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::Placement;
 
 /// From this many workers on, `auto` splits.
-pub const SPLIT_FROM: usize = 16;
+pub const SPLIT_FROM: usize = 14;
 
 /// One worker in this many owns swarms when `auto` splits.
-const SWARM_SHARE: usize = 4;
+const SWARM_SHARE: usize = 7;
 
 /// What `placement = "auto"` makes of a number of workers.
 ///
-/// Below [`SPLIT_FROM`] colocated, from there on split with one swarm worker to three socket
-/// workers. Measured on two vCPUs only; for large hosts it is reckoned (`docs/decisions/0004-auto-placement.md`).
+/// Below [`SPLIT_FROM`] colocated, from there on split with a swarm worker for every seven
+/// workers: what the cost model says (`docs/benchmarks/scaling-model.md`; a test compares).
 pub fn auto(workers: usize) -> Placement {
     if workers < SPLIT_FROM {
         Placement::Colocated { workers: workers.max(1) }
@@ -48,9 +48,10 @@ mod tests {
     fn small_hosts_are_colocated_and_big_ones_split() {
         assert_eq!(auto(0), Placement::Colocated { workers: 1 });
         assert_eq!(auto(2), Placement::Colocated { workers: 2 });
-        assert_eq!(auto(15), Placement::Colocated { workers: 15 });
-        assert_eq!(auto(16), Placement::Split { socket_workers: 12, swarm_workers: 4 });
-        assert_eq!(auto(48), Placement::Split { socket_workers: 36, swarm_workers: 12 });
+        assert_eq!(auto(13), Placement::Colocated { workers: 13 });
+        assert_eq!(auto(14), Placement::Split { socket_workers: 12, swarm_workers: 2 });
+        assert_eq!(auto(16), Placement::Split { socket_workers: 14, swarm_workers: 2 });
+        assert_eq!(auto(48), Placement::Split { socket_workers: 42, swarm_workers: 6 });
     }
 
     #[test]
