@@ -8,7 +8,7 @@
 //! +--------+------+             +-----------------+------+
 //! ```
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The address family of a datagram, and so of the peers in its response (BEP 15, "IPv6"; the
 /// sizes are those of BEP 7): there is no field for it, the client knows over what it asked.
@@ -59,19 +59,27 @@ impl Endpoint {
     /// stands for (RFC 4291, section 2.5.5.2): on the wire such a peer speaks IPv4.
     #[inline]
     pub fn new(ip: IpAddr, port: u16) -> Self {
-        let [high, low] = port.to_be_bytes();
         match ip.to_canonical() {
-            IpAddr::V4(ip) => {
-                let [a, b, c, d] = ip.octets();
-                Self::V4([a, b, c, d, high, low])
-            }
-            IpAddr::V6(ip) => {
-                let mut wire = [0; 18];
-                wire[..16].copy_from_slice(&ip.octets());
-                wire[16..].copy_from_slice(&[high, low]);
-                Self::V6(wire)
-            }
+            IpAddr::V4(ip) => Self::v4(ip, port),
+            IpAddr::V6(ip) => Self::v6(ip, port),
         }
+    }
+
+    /// From an IPv4 address and a port.
+    #[inline]
+    pub const fn v4(ip: Ipv4Addr, port: u16) -> Self {
+        let [a, b, c, d] = ip.octets();
+        let [high, low] = port.to_be_bytes();
+        Self::V4([a, b, c, d, high, low])
+    }
+
+    /// From an IPv6 address, which is known not to be an IPv4-mapped one, and a port.
+    #[inline]
+    pub fn v6(ip: Ipv6Addr, port: u16) -> Self {
+        let mut wire = [0; 18];
+        wire[..16].copy_from_slice(&ip.octets());
+        wire[16..].copy_from_slice(&port.to_be_bytes());
+        Self::V6(wire)
     }
 
     /// The address.

@@ -62,6 +62,12 @@ impl<'a> Scrape<'a> {
         self.hashes.iter().map(|hash| InfoHash(*hash))
     }
 
+    /// The same request without the hashes behind the first `limit`.
+    #[inline]
+    pub fn cut(self, limit: usize) -> Self {
+        Self { hashes: &self.hashes[..limit.min(self.hashes.len())], ..self }
+    }
+
     /// Writes a request and returns its length.
     ///
     /// # Panics

@@ -31,13 +31,28 @@ impl AccessList {
         }
     }
 
+    /// Whether all info hashes are served.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
     /// Whether announces to this swarm are served and scrapes of it told the truth.
     #[inline]
-    pub fn permits(&self, info_hash: &InfoHash) -> bool {
+    pub fn permits(&self, info_hash: InfoHash) -> bool {
         match self {
             Self::Open => true,
-            Self::Allow(hashes) => hashes.contains(info_hash),
-            Self::Deny(hashes) => !hashes.contains(info_hash),
+            // A copy, so that where nothing is looked up an info hash may stay in registers.
+            _ => self.looks_up(info_hash),
+        }
+    }
+
+    #[inline(never)]
+    fn looks_up(&self, info_hash: InfoHash) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Allow(hashes) => hashes.contains(&info_hash),
+            Self::Deny(hashes) => !hashes.contains(&info_hash),
         }
     }
 }
@@ -52,7 +67,7 @@ pub fn is_bogon(ip: IpAddr) -> bool {
     }
 }
 
-fn is_bogon_v4(ip: Ipv4Addr) -> bool {
+pub(crate) fn is_bogon_v4(ip: Ipv4Addr) -> bool {
     match ip.octets() {
         [0 | 10 | 127 | 224..=255, ..] => true, // this network, private, loopback, multicast up
         [100, 64..=127, ..] => true,            // shared by carriers (RFC 6598)
@@ -65,7 +80,7 @@ fn is_bogon_v4(ip: Ipv4Addr) -> bool {
     }
 }
 
-fn is_bogon_v6(ip: Ipv6Addr) -> bool {
+pub(crate) fn is_bogon_v6(ip: Ipv6Addr) -> bool {
     match ip.segments() {
         [0x2001, 0x0db8, ..] => true,            // documentation (RFC 3849)
         [0x3fff, 0x0000..=0x0fff, ..] => true,   // documentation (RFC 9637)
@@ -82,7 +97,7 @@ mod tests {
         let (listed, other) = (InfoHash([1; 20]), InfoHash([2; 20]));
         let permits = |access: &Access| {
             let list = AccessList::new(access);
-            (list.permits(&listed), list.permits(&other))
+            (list.permits(listed), list.permits(other))
         };
         assert_eq!(permits(&Access::Open), (true, true));
         assert_eq!(permits(&Access::Allow(vec![listed])), (true, false));

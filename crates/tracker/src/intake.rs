@@ -2,16 +2,16 @@
 //!
 //! Decides and counts; sends nothing, stores nothing.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
-use onrush_proto::connect::ConnectResponse;
+use onrush_proto::connect::{Connect, ConnectResponse};
 use onrush_proto::request::{Malformed, Request};
-use onrush_proto::{Endpoint, Event, Family, Scrape, TransactionId};
+use onrush_proto::{ConnectionId, Endpoint, Event, Family, Scrape, TransactionId};
 use onrush_swarm::Announce;
 
-use crate::access::{AccessList, is_bogon};
-use crate::connection::ConnectionIds;
+use crate::access::{AccessList, is_bogon_v4, is_bogon_v6};
+use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics, event_index};
 use crate::settings::{AnnounceSettings, Settings};
 
@@ -105,6 +105,7 @@ const _: () = {
 
 /// What is to be done with a datagram.
 #[derive(Debug)]
+#[repr(u8)] // a tag of its own is cheaper to tell than one hidden in another field
 pub enum Verdict<'a> {
     /// Send this, at once.
     Connect(ConnectResponse),
@@ -147,9 +148,10 @@ impl Intake {
         self.ids.prepare(unix);
     }
 
-    /// Whether scrapes of this swarm are told the truth.
-    pub fn permits(&self, info_hash: &onrush_proto::InfoHash) -> bool {
-        self.access.permits(info_hash)
+    /// Which swarms' scrapes are told the truth.
+    #[inline]
+    pub fn access(&self) -> &AccessList {
+        &self.access
     }
 
     /// Looks at one datagram from `source`. `unix` is wall-clock time in seconds.
@@ -157,143 +159,39 @@ impl Intake {
     pub fn judge<'a>(
         &self,
         datagram: &'a [u8],
-        source: SocketAddr,
+        source: &SocketAddr,
         unix: u64,
         metrics: &WorkerMetrics,
     ) -> Verdict<'a> {
-        let ip = source.ip().to_canonical();
-        let family = if ip.is_ipv4() { Family::V4 } else { Family::V6 };
-        let incoming = metrics.incoming.of(family);
-        incoming.datagrams.add(1);
-        incoming.bytes.add(datagram.len() as u64);
-        match self.check(datagram, ip, source.port(), unix, incoming) {
-            Ok(verdict) => {
-                if log::log_enabled!(log::Level::Trace) {
-                    self.log_verdict(&verdict, source);
-                }
-                verdict
+        match source {
+            SocketAddr::V4(from) => {
+                let from = Source { ip: *from.ip(), port: from.port() };
+                Door { intake: self, unix, datagram, from, incoming: &metrics.incoming.v4 }.judge()
             }
-            Err((refusal, asked_by)) => {
-                incoming.refused[refusal as usize].add(1);
-                if log::log_enabled!(log::Level::Debug) {
-                    self.log_refusal(refusal, datagram.len(), source);
-                }
-                match asked_by {
-                    Some(transaction_id) => Verdict::Error(transaction_id, refusal),
-                    None => Verdict::Silence,
-                }
-            }
+            SocketAddr::V6(from) => self.judge_v6(datagram, from, unix, metrics),
         }
     }
 
-    #[inline]
-    fn check<'a>(
+    /// Out of the way of the other family, so that each finds its code in one piece.
+    #[inline(never)]
+    fn judge_v6<'a>(
         &self,
         datagram: &'a [u8],
-        ip: IpAddr,
-        source_port: u16,
+        from: &SocketAddrV6,
         unix: u64,
-        incoming: &Incoming,
-    ) -> Result<Verdict<'a>, (Refusal, Option<TransactionId>)> {
-        if source_port == 0 {
-            return Err((Refusal::SourcePort, None));
-        }
-        if self.refuse_bogons && is_bogon(ip) {
-            return Err((Refusal::Bogon, None));
-        }
-        let request = Request::parse(datagram).map_err(|malformed| {
-            let refusal = match malformed {
-                Malformed::Short => Refusal::Short,
-                Malformed::Magic => Refusal::Magic,
-                Malformed::Action => Refusal::Action,
-            };
-            (refusal, None)
-        })?;
-        match request {
-            Request::Connect(connect) => {
-                incoming.connects.add(1);
-                let connection_id = self.ids.issue(ip, unix);
-                let transaction_id = connect.transaction_id;
-                Ok(Verdict::Connect(ConnectResponse { transaction_id, connection_id }))
+        metrics: &WorkerMetrics,
+    ) -> Verdict<'a> {
+        let port = from.port();
+        match from.ip().to_ipv4_mapped() {
+            Some(ip) => {
+                let from = Source { ip, port };
+                Door { intake: self, unix, datagram, from, incoming: &metrics.incoming.v4 }.judge()
             }
-            // The id comes first: BEP 15, "Connect", asks to drop what does not carry a good one,
-            // so nothing else in the datagram may be answered before.
-            Request::Announce(announce) => {
-                if !self.ids.accepts(announce.connection_id, ip, unix) {
-                    return Err((Refusal::ConnectionId, None));
-                }
-                self.check_announce(&announce, ip, incoming)
-                    .map_err(|refusal| (refusal, Some(announce.transaction_id)))
-            }
-            Request::Scrape(scrape) => {
-                if !self.ids.accepts(scrape.connection_id, ip, unix) {
-                    return Err((Refusal::ConnectionId, None));
-                }
-                if scrape.info_hashes().len() == 0 {
-                    return Err((Refusal::NoHash, Some(scrape.transaction_id)));
-                }
-                incoming.scrapes.add(1);
-                Ok(Verdict::Scrape(scrape))
+            None => {
+                let from = Source { ip: *from.ip(), port };
+                Door { intake: self, unix, datagram, from, incoming: &metrics.incoming.v6 }.judge()
             }
         }
-    }
-
-    #[inline]
-    fn check_announce<'a>(
-        &self,
-        announce: &onrush_proto::Announce<'_>,
-        ip: IpAddr,
-        incoming: &Incoming,
-    ) -> Result<Verdict<'a>, Refusal> {
-        if announce.port == 0 {
-            return Err(Refusal::Port);
-        }
-        if !self.access.permits(&announce.info_hash) {
-            return Err(Refusal::Forbidden);
-        }
-        incoming.announces.add(1);
-        incoming.events[event_index(announce.event)].add(1);
-        if announce.port == UNCONNECTABLE_PORT {
-            incoming.unconnectable.add(1);
-        }
-        let endpoint = Endpoint::new(ip, announce.port);
-        Ok(Verdict::Announce(Announce {
-            info_hash: announce.info_hash,
-            endpoint,
-            event: announce.event,
-            seeder: announce.left == 0,
-            want: self.want(announce.num_want, announce.event, endpoint.family()),
-            transaction_id: announce.transaction_id,
-        }))
-    }
-
-    #[cold]
-    fn log_verdict(&self, verdict: &Verdict<'_>, source: SocketAddr) {
-        let from = self.name_of(source);
-        match verdict {
-            Verdict::Announce(announce) => log::trace!(
-                "announce of {} from {from}: event {:?}, seeder {}, wants {}",
-                announce.info_hash,
-                announce.event,
-                announce.seeder,
-                announce.want,
-            ),
-            Verdict::Scrape(scrape) => {
-                log::trace!("scrape of {} from {from}", scrape.info_hashes().len());
-            }
-            _ => log::trace!("connect from {from}"),
-        }
-    }
-
-    #[cold]
-    fn log_refusal(&self, refusal: Refusal, bytes: usize, source: SocketAddr) {
-        let from = self.name_of(source);
-        log::debug!("refused ({}): {bytes} bytes from {from}", refusal.name());
-    }
-
-    /// A client's address, unless logs are to be without.
-    fn name_of(&self, source: SocketAddr) -> String {
-        if self.log_addresses { source.to_string() } else { "a client".to_owned() }
     }
 
     /// How many peers a reply may carry (BEP 15, `num_want`: negative is "as you like").
@@ -310,6 +208,196 @@ impl Intake {
             Ok(wanted) => wanted.min(cap),
             Err(_) if num_want < 0 => self.announce.default_peers.min(cap),
             Err(_) => cap,
+        }
+    }
+}
+
+/// Who sent a datagram. The type of the address is the family that the client speaks: an
+/// IPv4-mapped address is an [`Ipv4Addr`] here.
+#[derive(Clone, Copy)]
+struct Source<A> {
+    ip: A,
+    port: u16,
+}
+
+/// What the checks need of an address, known at compile time for each family.
+trait SourceAddress: Address + Into<IpAddr> {
+    const FAMILY: Family;
+
+    fn is_bogon(self) -> bool;
+
+    fn endpoint(self, port: u16) -> Endpoint;
+}
+
+impl SourceAddress for Ipv4Addr {
+    const FAMILY: Family = Family::V4;
+
+    #[inline]
+    fn is_bogon(self) -> bool {
+        is_bogon_v4(self)
+    }
+
+    #[inline]
+    fn endpoint(self, port: u16) -> Endpoint {
+        Endpoint::v4(self, port)
+    }
+}
+
+impl SourceAddress for Ipv6Addr {
+    const FAMILY: Family = Family::V6;
+
+    #[inline]
+    fn is_bogon(self) -> bool {
+        is_bogon_v6(self)
+    }
+
+    #[inline]
+    fn endpoint(self, port: u16) -> Endpoint {
+        Endpoint::v6(self, port)
+    }
+}
+
+/// The checks of one datagram.
+#[derive(Clone, Copy)]
+struct Door<'a, 'd, A> {
+    intake: &'a Intake,
+    unix: u64,
+    datagram: &'d [u8],
+    from: Source<A>,
+    incoming: &'a Incoming,
+}
+
+impl<'d, A: SourceAddress> Door<'_, 'd, A> {
+    #[inline]
+    fn judge(self) -> Verdict<'d> {
+        self.incoming.datagrams.add(1);
+        self.incoming.bytes.add(self.datagram.len() as u64);
+        if self.from.port == 0 {
+            return self.silence(Refusal::SourcePort);
+        }
+        if self.intake.refuse_bogons && self.from.ip.is_bogon() {
+            return self.silence(Refusal::Bogon);
+        }
+        match Request::parse(self.datagram) {
+            Ok(Request::Connect(connect)) => self.connect(connect),
+            // The id comes first: BEP 15, "Connect", asks to drop what does not carry a good one,
+            // so nothing else in the datagram may be answered before.
+            Ok(Request::Announce(announce)) => {
+                if !self.accepts(announce.connection_id) {
+                    return self.silence(Refusal::ConnectionId);
+                }
+                self.announce(announce)
+            }
+            Ok(Request::Scrape(scrape)) => {
+                if !self.accepts(scrape.connection_id) {
+                    return self.silence(Refusal::ConnectionId);
+                }
+                self.scrape(scrape)
+            }
+            Err(Malformed::Short) => self.silence(Refusal::Short),
+            Err(Malformed::Magic) => self.silence(Refusal::Magic),
+            Err(Malformed::Action) => self.silence(Refusal::Action),
+        }
+    }
+
+    #[inline]
+    fn accepts(self, id: ConnectionId) -> bool {
+        self.intake.ids.accepts(id, self.from.ip, self.unix)
+    }
+
+    #[inline]
+    fn connect(self, connect: Connect) -> Verdict<'d> {
+        self.incoming.connects.add(1);
+        if log::log_enabled!(log::Level::Trace) {
+            log::trace!("connect from {}", self.name());
+        }
+        let connection_id = self.intake.ids.issue(self.from.ip, self.unix);
+        Verdict::Connect(ConnectResponse { transaction_id: connect.transaction_id, connection_id })
+    }
+
+    #[inline]
+    fn announce(self, announce: onrush_proto::Announce<'_>) -> Verdict<'d> {
+        if announce.port == 0 {
+            return self.error(announce.transaction_id, Refusal::Port);
+        }
+        if !self.intake.access.permits(announce.info_hash) {
+            return self.error(announce.transaction_id, Refusal::Forbidden);
+        }
+        self.incoming.announces.add(1);
+        self.incoming.events[event_index(announce.event)].add(1);
+        if announce.port == UNCONNECTABLE_PORT {
+            self.incoming.unconnectable.add(1);
+        }
+        let announce = Announce {
+            info_hash: announce.info_hash,
+            endpoint: self.from.ip.endpoint(announce.port),
+            event: announce.event,
+            seeder: announce.left == 0,
+            want: self.intake.want(announce.num_want, announce.event, A::FAMILY),
+            transaction_id: announce.transaction_id,
+        };
+        if log::log_enabled!(log::Level::Trace) {
+            self.log_announce(announce);
+        }
+        Verdict::Announce(announce)
+    }
+
+    #[inline]
+    fn scrape(self, scrape: Scrape<'d>) -> Verdict<'d> {
+        if scrape.info_hashes().len() == 0 {
+            return self.error(scrape.transaction_id, Refusal::NoHash);
+        }
+        self.incoming.scrapes.add(1);
+        if log::log_enabled!(log::Level::Trace) {
+            log::trace!("scrape of {} from {}", scrape.info_hashes().len(), self.name());
+        }
+        Verdict::Scrape(scrape)
+    }
+
+    #[inline]
+    fn silence(self, refusal: Refusal) -> Verdict<'d> {
+        self.refuse(refusal);
+        Verdict::Silence
+    }
+
+    #[inline]
+    fn error(self, asked_by: TransactionId, refusal: Refusal) -> Verdict<'d> {
+        self.refuse(refusal);
+        Verdict::Error(asked_by, refusal)
+    }
+
+    #[inline]
+    fn refuse(self, refusal: Refusal) {
+        self.incoming.refused[refusal as usize].add(1);
+        if log::log_enabled!(log::Level::Debug) {
+            self.log_refusal(refusal);
+        }
+    }
+
+    #[cold]
+    fn log_refusal(self, refusal: Refusal) {
+        let bytes = self.datagram.len();
+        log::debug!("refused ({}): {bytes} bytes from {}", refusal.name(), self.name());
+    }
+
+    #[cold]
+    fn log_announce(self, announce: Announce) {
+        log::trace!(
+            "announce of {} from {}: event {:?}, seeder {}, wants {}",
+            announce.info_hash,
+            self.name(),
+            announce.event,
+            announce.seeder,
+            announce.want,
+        );
+    }
+
+    /// The client's address, unless logs are to be without.
+    #[cold]
+    fn name(self) -> String {
+        match self.intake.log_addresses {
+            true => SocketAddr::new(self.from.ip.into(), self.from.port).to_string(),
+            false => "a client".to_owned(),
         }
     }
 }

@@ -5,11 +5,13 @@
 //! (a lane loses nothing), so that a slot is free again when its last part is home.
 
 use onrush_net::{Reply, Return};
-use onrush_proto::scrape::{COUNTS_LEN, HEAD_LEN, MAX_HASHES, write_head};
-use onrush_proto::{ScrapeCounts, TransactionId};
+use onrush_proto::TransactionId;
+use onrush_proto::scrape::{COUNTS_LEN, HEAD_LEN, MAX_HASHES, MAX_RESPONSE_LEN, write_head};
+use onrush_swarm::batch::ScrapePart;
 
-/// Bytes of the largest scrape reply.
-const MAX_REPLY: usize = HEAD_LEN + MAX_HASHES * COUNTS_LEN;
+/// What a scrape counts as open parts while it is being taken apart, so that parts that come home
+/// meanwhile do not end it: more than it can have.
+const OPENING: u32 = 1 << 16;
 
 /// Where the answer to one hash goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,10 +23,10 @@ pub struct Place {
 /// A scrape that waits for the answers to its parts.
 #[derive(Clone, Copy)]
 struct Pending {
-    reply: [u8; MAX_REPLY],
+    reply: [u8; MAX_RESPONSE_LEN],
     len: usize,
-    /// Parts that are under way, and one more while the scrape is still being taken apart.
-    open: usize,
+    /// Parts that are under way; see [`OPENING`].
+    open: u32,
     /// A part could not be sent: no reply, but the others still come home.
     given_up: bool,
     to: Option<Return>,
@@ -42,7 +44,8 @@ impl ScrapeJoin {
     /// A table for at most `slots` scrapes (1 to 65,536) at a time.
     pub fn new(slots: usize) -> Self {
         let slots = slots.clamp(1, 1 << 16);
-        let empty = Pending { reply: [0; MAX_REPLY], len: 0, open: 0, given_up: false, to: None };
+        let empty =
+            Pending { reply: [0; MAX_RESPONSE_LEN], len: 0, open: 0, given_up: false, to: None };
         Self {
             pending: vec![empty; slots],
             free: (0..slots).rev().map(|slot| slot as u16).collect(),
@@ -50,54 +53,73 @@ impl ScrapeJoin {
         }
     }
 
-    /// Opens a scrape of `hashes` hashes (at most [`MAX_HASHES`]), all of which answer zeros
-    /// until told otherwise. `None` when too many are under way. Every opened scrape must be
-    /// [`close`](Self::close)d once its parts are sent.
-    pub fn open(&mut self, id: TransactionId, hashes: usize, to: Return) -> Option<OpenScrape> {
+    /// Opens a scrape of `hashes` hashes (at most [`MAX_HASHES`]). Each is to be asked for by a
+    /// [`part`](OpenScrape::part) or said to be [`unknown`](Self::unknown). `None` when too many
+    /// scrapes are under way. Every opened one must be [`close`](Self::close)d once its parts are
+    /// sent.
+    #[inline]
+    pub fn open(&mut self, id: TransactionId, hashes: usize, to: &Return) -> Option<OpenScrape> {
         assert!(hashes <= MAX_HASHES, "intake cuts scrapes to the limit");
         let slot = self.free.pop()?;
         let pending = &mut self.pending[usize::from(slot)];
         pending.len = HEAD_LEN + hashes * COUNTS_LEN;
-        pending.reply[HEAD_LEN..pending.len].fill(0);
         if let Some(head) = pending.reply.first_chunk_mut() {
             write_head(id, head);
         }
-        pending.open = 1;
+        pending.open = OPENING;
         pending.given_up = false;
-        pending.to = Some(to);
-        Some(OpenScrape { slot })
+        pending.to = Some(*to);
+        Some(OpenScrape { slot, parts: 0 })
     }
 
-    /// The place of the hash at `position`, to be sent off with the question.
-    pub fn part(&mut self, scrape: &OpenScrape, position: usize) -> Place {
-        self.pending[usize::from(scrape.slot)].open += 1;
-        Place { slot: scrape.slot, position: position as u16 }
+    /// The hash at `position` has zeros for an answer.
+    pub fn unknown(&mut self, scrape: &OpenScrape, position: usize) {
+        counts_of(&mut self.pending[usize::from(scrape.slot)])[position] = [0; COUNTS_LEN];
+    }
+
+    /// The last part asked for could not be sent, so there will be no reply; the others still come
+    /// home.
+    #[cold]
+    pub fn abandon(&mut self, scrape: &mut OpenScrape) {
+        scrape.parts -= 1;
+        self.pending[usize::from(scrape.slot)].given_up = true;
     }
 
     /// All parts are on their way. Whether the scrape still has a chance of a reply.
+    #[inline]
     pub fn close(&mut self, scrape: OpenScrape) -> bool {
         let alive = !self.pending[usize::from(scrape.slot)].given_up;
-        self.settle(scrape.slot);
+        self.settle(scrape.slot, OPENING - scrape.parts);
         alive
     }
 
-    /// A part is home with its answer.
-    pub fn answer(&mut self, place: Place, counts: &ScrapeCounts) {
-        let pending = &mut self.pending[usize::from(place.slot)];
-        let at = HEAD_LEN + usize::from(place.position) * COUNTS_LEN;
-        if let Some(field) = pending.reply[at..].first_chunk_mut() {
-            counts.write(field);
+    /// Parts are home with their answers.
+    #[inline]
+    pub fn answer(&mut self, parts: &[ScrapePart<Place>]) {
+        // The parts of a scrape lie in a row, as its hashes did, unless others' are between.
+        let mut rest = parts.iter();
+        while let Some(first) = rest.as_slice().first() {
+            let slot = first.place.slot;
+            let fields = counts_of(&mut self.pending[usize::from(slot)]);
+            let before = rest.len();
+            while let [part, ..] = rest.as_slice()
+                && part.place.slot == slot
+            {
+                part.counts.write(&mut fields[usize::from(part.place.position)]);
+                rest.next();
+            }
+            let answered = before - rest.len();
+            self.settle(slot, answered as u32);
         }
-        self.settle(place.slot);
     }
 
-    /// A part could not be sent, so there will be no reply. Says who will miss it, once for each
-    /// scrape.
+    /// A part of a closed scrape could not be sent, so there will be no reply. Says who will miss
+    /// it, once for each scrape.
     pub fn give_up(&mut self, place: Place) -> Option<Return> {
         let pending = &mut self.pending[usize::from(place.slot)];
         let known = std::mem::replace(&mut pending.given_up, true);
         let to = pending.to.filter(|_| !known);
-        self.settle(place.slot);
+        self.settle(place.slot, 1);
         to
     }
 
@@ -120,43 +142,63 @@ impl ScrapeJoin {
         self.free.append(&mut self.whole);
     }
 
-    fn settle(&mut self, slot: u16) {
+    #[inline]
+    fn settle(&mut self, slot: u16, parts: u32) {
         let pending = &mut self.pending[usize::from(slot)];
-        pending.open -= 1;
+        pending.open -= parts;
         if pending.open == 0 {
             if pending.given_up { &mut self.free } else { &mut self.whole }.push(slot);
         }
     }
 }
 
+#[inline]
+fn counts_of(pending: &mut Pending) -> &mut [[u8; COUNTS_LEN]] {
+    pending.reply[HEAD_LEN..].as_chunks_mut().0
+}
+
 /// A scrape that is being taken apart.
 #[derive(Debug)]
 pub struct OpenScrape {
     slot: u16,
+    parts: u32,
+}
+
+impl OpenScrape {
+    /// The place of the hash at `position`, to be sent off with the question.
+    #[inline]
+    pub fn part(&mut self, position: usize) -> Place {
+        self.parts += 1;
+        Place { slot: self.slot, position: position as u16 }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_proto::{InfoHash, ScrapeCounts};
 
-    fn to() -> Return {
-        Return::to("192.0.2.1:1000".parse().unwrap(), 0)
+    fn open(join: &mut ScrapeJoin, id: u32, hashes: usize) -> Option<OpenScrape> {
+        let to = Return::to("192.0.2.1:1000".parse().unwrap(), 0);
+        join.open(TransactionId(id), hashes, &to)
     }
 
-    fn counts(n: u32) -> ScrapeCounts {
-        ScrapeCounts { seeders: n, completed: n + 1, leechers: n + 2 }
+    /// The part of `place` with an answer of three numbers from `n` on.
+    fn answered(place: Place, n: u32) -> ScrapePart<Place> {
+        let counts = ScrapeCounts { seeders: n, completed: n + 1, leechers: n + 2 };
+        ScrapePart { info_hash: InfoHash([7; 20]), place, counts }
     }
 
     #[test]
     fn answers_in_any_order_become_one_reply_in_the_order_asked() {
         let mut join = ScrapeJoin::new(4);
-        let scrape = join.open(TransactionId(0x0102_0304), 3, to()).unwrap();
-        let first = join.part(&scrape, 0);
-        let last = join.part(&scrape, 2);
-        join.answer(last, &counts(70));
+        let mut scrape = open(&mut join, 0x0102_0304, 3).unwrap();
+        let (first, last) = (scrape.part(0), scrape.part(2));
+        join.unknown(&scrape, 1);
+        join.answer(&[answered(last, 70)]);
         assert!(join.close(scrape));
         assert_eq!(join.whole().count(), 0, "one part is still out");
-        join.answer(first, &counts(10));
+        join.answer(&[answered(first, 10)]);
         let replies: Vec<_> = join.whole().map(|reply| reply.bytes.to_vec()).collect();
         let mut expected = vec![0, 0, 0, 2, 1, 2, 3, 4];
         for word in [10u32, 11, 12, 0, 0, 0, 70, 71, 72] {
@@ -168,28 +210,61 @@ mod tests {
     #[test]
     fn a_part_that_could_not_be_sent_costs_the_reply_but_not_the_slot() {
         let mut join = ScrapeJoin::new(1);
-        let scrape = join.open(TransactionId(1), 2, to()).unwrap();
-        assert!(join.open(TransactionId(2), 1, to()).is_none(), "the table is full");
-        let (sent, not_sent) = (join.part(&scrape, 0), join.part(&scrape, 1));
+        let mut scrape = open(&mut join, 1, 2).unwrap();
+        assert!(open(&mut join, 2, 1).is_none(), "the table is full");
+        let (sent, not_sent) = (scrape.part(0), scrape.part(1));
         assert!(join.give_up(not_sent).is_some(), "news");
         assert!(!join.close(scrape));
-        join.answer(sent, &counts(5));
+        join.answer(&[answered(sent, 5)]);
         assert_eq!(join.whole().count(), 0);
-        assert!(join.open(TransactionId(3), 1, to()).is_some(), "the slot is free again");
+        assert!(open(&mut join, 3, 1).is_some(), "the slot is free again");
     }
 
     #[test]
     fn slots_are_used_again_without_a_trace_of_the_last_scrape() {
         let mut join = ScrapeJoin::new(1);
         for round in 0..3 {
-            let scrape = join.open(TransactionId(round), 2, to()).unwrap();
-            let place = join.part(&scrape, 1);
+            let mut scrape = open(&mut join, round, 2).unwrap();
+            let places = [scrape.part(0), scrape.part(1)];
             join.close(scrape);
-            join.answer(place, &counts(round));
+            join.answer(&places.map(|place| answered(place, 9)));
+            join.clear_whole();
+
+            let mut scrape = open(&mut join, round, 2).unwrap();
+            let place = scrape.part(1);
+            join.unknown(&scrape, 0);
+            join.close(scrape);
+            join.answer(&[answered(place, round)]);
             let bytes = join.whole().next().unwrap().bytes.to_vec();
             assert_eq!(bytes.len(), 8 + 24);
             assert_eq!(bytes[8..20], [0; 12], "nobody answered the first");
             join.clear_whole();
         }
+    }
+
+    #[test]
+    fn the_parts_of_several_scrapes_may_come_home_together_and_mixed() {
+        let mut join = ScrapeJoin::new(3);
+        let mut parts = Vec::new();
+        for id in 0..3u16 {
+            let mut scrape = open(&mut join, id.into(), 4).unwrap();
+            parts.extend((0..4).map(|at| answered(scrape.part(at), 100 * u32::from(id))));
+            join.close(scrape);
+        }
+        let halves = [[0, 1, 4, 8, 5, 9], [2, 3, 10, 6, 11, 7]];
+        join.answer(&halves[0].map(|at| parts[at]));
+        assert_eq!(join.whole().count(), 0);
+        join.answer(&halves[1].map(|at| parts[at]));
+        let mut seen: Vec<_> = join.whole().map(|reply| reply.bytes.to_vec()).collect();
+        seen.sort();
+        for (id, bytes) in seen.iter().enumerate() {
+            let mut expected = [2u32, id as u32].map(u32::to_be_bytes).concat();
+            for _ in 0..4 {
+                let n = 100 * id as u32;
+                expected.extend([n, n + 1, n + 2].map(u32::to_be_bytes).concat());
+            }
+            assert_eq!(*bytes, expected);
+        }
+        assert_eq!(seen.len(), 3);
     }
 }

@@ -84,10 +84,10 @@ impl Sorter {
     pub fn announce(
         &mut self,
         shard: usize,
-        announce: Announce,
-        to: Return,
+        announce: &Announce,
+        to: &Return,
     ) -> Result<(), Exhausted> {
-        self.push(shard, |batch| batch.push_announce(announce, to))
+        self.push(shard, |batch| batch.push_announce(*announce, *to))
     }
 
     /// Adds a part of a scrape to the batch of `shard`.
@@ -97,6 +97,30 @@ impl Sorter {
     #[inline]
     pub fn scrape(&mut self, shard: usize, hash: InfoHash, place: Place) -> Result<(), Exhausted> {
         self.push(shard, |batch| batch.push_scrape(hash, place))
+    }
+
+    /// Adds parts of a scrape in a row to the batch of `shard`.
+    ///
+    /// # Errors
+    /// [`Exhausted`] when one needs a new batch and there is none. Those behind it are not looked
+    /// at.
+    #[inline]
+    pub fn scrapes(
+        &mut self,
+        shard: usize,
+        mut parts: impl Iterator<Item = (InfoHash, Place)>,
+    ) -> Result<(), Exhausted> {
+        loop {
+            let left = match &mut self.shards[shard].open {
+                Some(parcel) => parts.find(|(hash, place)| {
+                    let batch = &mut parcel.batch;
+                    batch.push_scrape(*hash, *place).is_err()
+                }),
+                None => parts.next(),
+            };
+            let Some((hash, place)) = left else { return Ok(()) };
+            self.push_to_fresh(shard, |batch| batch.push_scrape(hash, place))?;
+        }
     }
 
     /// Takes the next batch that is to be sent off; `None` when nothing is left, or what is left
@@ -226,28 +250,28 @@ mod tests {
     fn one_batch_for_each_shard_that_was_asked() {
         let mut sorter = Sorter::new(0, 4, 8, 16);
         for shard in [2, 0, 2, 2] {
-            sorter.announce(shard, announce(10), to()).unwrap();
+            sorter.announce(shard, &announce(10), &to()).unwrap();
         }
         assert_eq!(sorter.in_stock(), 6);
         assert_eq!(taken(&mut sorter), [(0, 1), (2, 3)]);
         assert_eq!(sorter.in_stock(), 8);
-        sorter.announce(2, announce(10), to()).unwrap();
+        sorter.announce(2, &announce(10), &to()).unwrap();
         assert_eq!(taken(&mut sorter), [(2, 1)], "a taken batch is not filled further");
     }
 
     #[test]
     fn a_full_batch_is_followed_by_another_until_the_shards_share_is_used_up() {
         let mut sorter = Sorter::new(0, 2, 4, 3);
-        assert!((0..6).all(|_| sorter.announce(1, announce(10), to()).is_ok()));
-        assert_eq!(sorter.announce(1, announce(10), to()), Err(Exhausted));
-        assert_eq!(sorter.announce(0, announce(10), to()), Ok(()), "the other has its own share");
+        assert!((0..6).all(|_| sorter.announce(1, &announce(10), &to()).is_ok()));
+        assert_eq!(sorter.announce(1, &announce(10), &to()), Err(Exhausted));
+        assert_eq!(sorter.announce(0, &announce(10), &to()), Ok(()), "the other has its own share");
         let parcels: Vec<_> = std::iter::from_fn(|| sorter.take(None)).collect();
         let seen: Vec<_> = parcels.iter().map(|p| (p.shard, p.batch.len())).collect();
         assert_eq!(seen, [(1, 3), (1, 3), (0, 1)]);
-        assert_eq!(sorter.announce(1, announce(10), to()), Err(Exhausted), "still under way");
+        assert_eq!(sorter.announce(1, &announce(10), &to()), Err(Exhausted), "still under way");
         parcels.into_iter().for_each(|parcel| sorter.recycle(parcel));
         assert_eq!(sorter.in_stock(), 4);
-        assert!(sorter.announce(1, announce(10), to()).is_ok());
+        assert!(sorter.announce(1, &announce(10), &to()).is_ok());
         assert_eq!(taken(&mut sorter), [(1, 1)], "a recycled batch is empty");
     }
 
@@ -257,7 +281,7 @@ mod tests {
         let mut sizes = Vec::new();
         let mut under_way = Vec::new();
         for _ in 0..1_000 {
-            sorter.announce(0, announce(10), to()).unwrap();
+            sorter.announce(0, &announce(10), &to()).unwrap();
             while let Some(parcel) = sorter.take(None) {
                 sizes.push(parcel.batch.len());
                 under_way.push(parcel);
@@ -272,7 +296,7 @@ mod tests {
     fn the_own_shard_never_waits() {
         let mut sorter = Sorter::new(0, 2, 32, 128);
         for _ in 0..10 {
-            sorter.announce(1, announce(10), to()).unwrap();
+            sorter.announce(1, &announce(10), &to()).unwrap();
             assert_eq!(sorter.take(Some(1)).map(|parcel| parcel.batch.len()), Some(1));
         }
     }
@@ -282,7 +306,7 @@ mod tests {
         let mut sorter = Sorter::new(0, 1, 8, 2);
         for number in 0..7 {
             let transaction_id = TransactionId(number);
-            sorter.announce(0, Announce { transaction_id, ..announce(10) }, to()).unwrap();
+            sorter.announce(0, &Announce { transaction_id, ..announce(10) }, &to()).unwrap();
         }
         let order: Vec<_> = std::iter::from_fn(|| sorter.take(Some(0)))
             .flat_map(|p| {
@@ -296,7 +320,7 @@ mod tests {
     fn replies_of_the_largest_size_split_a_batch_before_they_overflow_it() {
         let mut sorter = Sorter::new(0, 1, 8, 1_000);
         for _ in 0..150 {
-            sorter.announce(0, announce(200), to()).unwrap();
+            sorter.announce(0, &announce(200), &to()).unwrap();
         }
         let sizes = taken(&mut sorter);
         assert!(sizes.len() > 2, "{sizes:?}");

@@ -193,7 +193,7 @@ impl Asker<'_> {
         for batch in part.chunks(size) {
             for announce in batch {
                 let shard = self.map.shard_of(&announce.info_hash);
-                while self.sorter.announce(shard, *announce, to).is_err() {
+                while self.sorter.announce(shard, announce, &to).is_err() {
                     // All of the shard's batches are under way; a tracker would drop the request.
                     self.send();
                     self.await_one();

@@ -1,25 +1,31 @@
 //! Connection ids: proof that a client receives what is sent to its address, without a byte
 //! stored per client.
 //!
-//! An id is SipHash-2-4 (Aumasson and Bernstein, 2012), 64 bits, over the source **address** and
-//! a **wall-clock** time bucket as wide as the validity. The port is left out: libtorrent keeps
-//! ids per address, and carriers' NATs change ports. The current and the previous bucket are
-//! accepted, and the next one for hosts whose clock is up to [`SKEW`] seconds behind. Wall-clock
-//! time and a key that lives in a file make ids survive a restart, and valid on every host that
-//! was given the same file.
+//! An id is SipHash-2-4 (Aumasson and Bernstein, 2012) over the source **address**, under a key
+//! that is derived, by SipHash-2-4 as well, for each **wall-clock** time bucket as wide as the
+//! validity. The lowest two bits say in the clear which bucket that is, modulo four, so that a check
+//! computes one hash, whichever bucket an id is of; forging one takes 2^62 guesses
+//! (docs/decisions/0005). The port is left out: libtorrent keeps ids per address, and carriers' NATs
+//! change ports. The current and the previous bucket are accepted, and the next one for hosts whose
+//! clock is up to [`SKEW`] seconds behind. Wall-clock time and a key that lives in a file make ids
+//! survive a restart, and valid on every host that was given the same file.
 
 mod key;
 
 pub use key::{Key, KeyError, Keys};
 
+use std::fmt;
 use std::hash::Hasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use onrush_proto::ConnectionId;
 use siphasher::sip::SipHasher24;
 
 /// Seconds by which the clocks of hosts that share a key may differ.
 pub const SKEW: u64 = 10;
+
+/// The bits of an id that are its bucket's number, modulo four; the others are a hash.
+const TAG: u64 = 3;
 
 /// Makes and checks connection ids. Each worker has its own copy.
 #[derive(Clone, Debug)]
@@ -29,17 +35,24 @@ pub struct ConnectionIds {
     prepared: Buckets,
 }
 
-/// The buckets that count during one bucket's time, already hashed: what is left to do for an id
-/// is the address.
+/// What ids take at one second in time but for the address.
 #[derive(Clone, Debug)]
 struct Buckets {
-    /// When this bucket began, in seconds since 1970.
-    start: u64,
-    /// Of the current key: this bucket, the one before, the one after.
-    current: [SipHasher24; 3],
-    /// Of the previous key.
-    previous: Option<[SipHasher24; 3]>,
+    /// The second, since 1970.
+    unix: u64,
+    /// The tag of this second's bucket.
+    this: usize,
+    /// Whether ids of a bucket are good at this second, by tag.
+    good: [bool; 4],
+    /// The buckets' keys from the current key, by tag.
+    current: [BucketKey; 4],
+    /// From the previous key.
+    previous: Option<[BucketKey; 4]>,
 }
+
+/// The key of the ids of one bucket.
+#[derive(Clone, Copy, Default)]
+struct BucketKey(u64, u64);
 
 impl ConnectionIds {
     /// Ids under `keys` that are good for `validity` seconds at least and for twice as long at
@@ -57,103 +70,148 @@ impl ConnectionIds {
     /// no mistake, only slower.
     #[inline]
     pub fn prepare(&mut self, unix: u64) {
-        if !self.is_prepared(unix) {
-            self.prepared = Buckets::at(unix, &self.keys, self.validity);
+        if self.prepared.unix != unix {
+            self.prepared = self.buckets(unix);
         }
     }
 
     /// The id for a client at `ip`. Never 0, which rtorrent takes for "none".
     #[inline]
-    pub fn issue(&self, ip: IpAddr, unix: u64) -> ConnectionId {
-        ConnectionId(self.with_buckets(unix, |buckets| buckets.mac(ip)))
+    pub fn issue(&self, ip: impl Address, unix: u64) -> ConnectionId {
+        self.with_buckets(unix, |buckets| buckets.issue(ip))
     }
 
     /// Whether `id` was issued to `ip` and has not expired.
     ///
-    /// Takes the same time for a good and a bad id: every candidate is computed, and whole words
-    /// are compared.
+    /// Takes the same time for a good and a bad id: the one that it would have to be is computed
+    /// whatever it says, and compared as a whole word.
     #[inline]
-    pub fn accepts(&self, id: ConnectionId, ip: IpAddr, unix: u64) -> bool {
-        self.with_buckets(unix, |buckets| buckets.accept(id, ip, unix, self.validity))
+    pub fn accepts(&self, id: ConnectionId, ip: impl Address, unix: u64) -> bool {
+        self.with_buckets(unix, |buckets| buckets.accepts(id, ip))
     }
 
     /// The prepared buckets, or others for a time that they are not for.
     #[inline]
     fn with_buckets<T>(&self, unix: u64, ask: impl FnOnce(&Buckets) -> T) -> T {
         let others;
-        let buckets = match self.is_prepared(unix) {
+        let buckets = match self.prepared.unix == unix {
             true => &self.prepared,
             false => {
-                others = Buckets::at(unix, &self.keys, self.validity);
+                others = self.buckets(unix);
                 &others
             }
         };
         ask(buckets)
     }
 
-    #[inline]
-    fn is_prepared(&self, unix: u64) -> bool {
-        unix.wrapping_sub(self.prepared.start) < self.validity
+    #[cold]
+    fn buckets(&self, unix: u64) -> Buckets {
+        Buckets::at(unix, &self.keys, self.validity)
     }
 }
 
 impl Buckets {
     fn at(unix: u64, keys: &Keys, validity: u64) -> Self {
         let bucket = unix / validity;
+        let [before, this, next] =
+            [bucket.wrapping_sub(1), bucket, bucket + 1].map(|bucket| (bucket & TAG) as usize);
+        let mut good = [false; 4];
+        good[before] = true;
+        good[this] = true;
+        good[next] = unix % validity + SKEW >= validity;
         let of = |key: Key| {
-            [bucket, bucket.wrapping_sub(1), bucket + 1].map(|bucket| {
-                let mut hasher = SipHasher24::new_with_key(&key.0);
-                hasher.write_u64(bucket);
-                hasher
-            })
-        };
-        let start = bucket * validity;
-        Self { start, current: of(keys.current), previous: keys.previous.map(of) }
-    }
-
-    #[inline]
-    fn mac(&self, ip: IpAddr) -> u64 {
-        mac(&self.current[0], ip)
-    }
-
-    #[inline]
-    fn accept(&self, id: ConnectionId, ip: IpAddr, unix: u64, validity: u64) -> bool {
-        let next_counts = unix - self.start + SKEW >= validity;
-        let mut good = false;
-        for [this, before, next] in
-            [Some(&self.current), self.previous.as_ref()].into_iter().flatten()
-        {
-            good |= (mac(this, ip) == id.0) | (mac(before, ip) == id.0);
-            if next_counts {
-                good |= mac(next, ip) == id.0;
+            let mut keys = [BucketKey::default(); 4];
+            // The fourth is two buckets away: no time makes it good.
+            for bucket in (0..4).map(|ahead| bucket.wrapping_sub(1).wrapping_add(ahead)) {
+                keys[(bucket & TAG) as usize] = BucketKey::derive(&key, bucket);
             }
+            keys
+        };
+        Self { unix, this, good, current: of(keys.current), previous: keys.previous.map(of) }
+    }
+
+    #[inline]
+    fn issue(&self, ip: impl Address) -> ConnectionId {
+        self.current[self.this].id(self.this, ip)
+    }
+
+    #[inline]
+    fn accepts(&self, id: ConnectionId, ip: impl Address) -> bool {
+        let tag = (id.0 & TAG) as usize;
+        let mut genuine = self.current[tag].id(tag, ip) == id;
+        if let Some(previous) = &self.previous {
+            genuine |= previous[tag].id(tag, ip) == id;
         }
-        good
+        genuine & self.good[tag]
     }
 }
 
-/// The message is the bucket and the address: 12 bytes for IPv4 and 24 for IPv6, so that the two
-/// can never be mistaken for each other (SipHash covers the length). An IPv4-mapped address is
-/// its IPv4 address.
-#[inline]
-fn mac(bucket: &SipHasher24, ip: IpAddr) -> u64 {
-    let mut hasher = *bucket;
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => hasher.write_u32(u32::from_le_bytes(ip.octets())),
-        IpAddr::V6(ip) => {
-            let ip = u128::from_le_bytes(ip.octets());
-            hasher.write_u64(ip as u64);
-            hasher.write_u64((ip >> 64) as u64);
-        }
+impl BucketKey {
+    /// Two words of a pseudo-random function of the bucket's number; knowing all ids of a bucket, or
+    /// its key, tells nothing of another's.
+    fn derive(key: &Key, bucket: u64) -> Self {
+        let word = |number: u8| {
+            let mut hasher = SipHasher24::new_with_key(&key.0);
+            hasher.write_u64(bucket);
+            hasher.write_u8(number);
+            hasher.finish()
+        };
+        Self(word(0), word(1))
     }
-    never_zero(hasher.finish())
+
+    #[inline]
+    fn id(self, tag: usize, ip: impl Address) -> ConnectionId {
+        let mut hasher = SipHasher24::new_with_keys(self.0, self.1);
+        ip.hash(&mut hasher);
+        ConnectionId(never_zero((hasher.finish() & !TAG) | tag as u64))
+    }
 }
 
-/// The one hash in 2^64 that is 0 becomes 1. Making and checking both come through here, so that id
-/// is as good as any.
+impl fmt::Debug for BucketKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BucketKey(..)")
+    }
+}
+
+/// An address that an id can be made for. IPv4 addresses are messages of 4 bytes and IPv6 ones of 16,
+/// so that they can never be mistaken for each other (SipHash covers the length).
+pub trait Address: Copy {
+    /// Writes the message.
+    fn hash(self, hasher: &mut SipHasher24);
+}
+
+impl Address for Ipv4Addr {
+    #[inline]
+    fn hash(self, hasher: &mut SipHasher24) {
+        hasher.write_u32(u32::from_le_bytes(self.octets()));
+    }
+}
+
+/// To be used for addresses that are known not to be IPv4-mapped.
+impl Address for Ipv6Addr {
+    #[inline]
+    fn hash(self, hasher: &mut SipHasher24) {
+        let ip = u128::from_le_bytes(self.octets());
+        hasher.write_u64(ip as u64);
+        hasher.write_u64((ip >> 64) as u64);
+    }
+}
+
+/// An IPv4-mapped address is its IPv4 address.
+impl Address for IpAddr {
+    fn hash(self, hasher: &mut SipHasher24) {
+        match self.to_canonical() {
+            Self::V4(ip) => ip.hash(hasher),
+            Self::V6(ip) => ip.hash(hasher),
+        }
+    }
+}
+
+/// The one id in 2^64 that is 0 becomes another of its bucket. Making and checking both come
+/// through here, so that id is as good as any.
 #[inline]
-fn never_zero(hash: u64) -> u64 {
-    hash.max(1)
+fn never_zero(id: u64) -> u64 {
+    if id == 0 { TAG + 1 } else { id }
 }
 
 #[cfg(test)]
@@ -231,25 +289,59 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_id_says_in_the_clear_which_bucket_it_is_of_and_is_good_for_no_other() {
+        let ids = ConnectionIds::new(&KEYS, 120);
+        let ip = ip("192.0.2.1");
+        for bucket in 10_000..10_008 {
+            let issued = bucket * 120;
+            let id = ids.issue(ip, issued).0;
+            assert_eq!(id & 3, bucket & 3);
+            for other in [id ^ 1, id ^ 2, id ^ 3] {
+                for at in [issued - SKEW, issued, issued + 120] {
+                    assert!(!ids.accepts(ConnectionId(other), ip, at));
+                }
+            }
+            assert!(!ids.accepts(ConnectionId(id), ip, issued + 4 * 120), "the same tag again");
+        }
+    }
+
+    #[test]
+    fn every_bit_of_an_id_counts() {
+        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
+        for ids in [ConnectionIds::new(&KEYS, 120), ConnectionIds::new(&rotated, 120)] {
+            for ip in [ip("192.0.2.1"), ip("2001:db8::1")] {
+                let id = ids.issue(ip, 1_000_000).0;
+                for bit in 0..64 {
+                    assert!(!ids.accepts(ConnectionId(id ^ (1 << bit)), ip, 1_000_000), "bit {bit}");
+                }
+            }
+        }
+    }
+
     /// Ids are shared between hosts and versions: their making may not change unseen.
     #[test]
-    fn an_id_is_siphash_of_bucket_and_address() {
+    fn an_id_is_siphash_of_the_address_under_the_buckets_key_and_the_buckets_tag() {
         let ids = ConnectionIds::new(&KEYS, 120);
-        let sip = SipHasher24::new_with_key(&KEYS.current.0);
-        let mut v4 = (1_200_000u64 / 120).to_le_bytes().to_vec();
-        let mut v6 = v4.clone();
-        v4.extend([192, 0, 2, 1]);
-        v6.extend("2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
-        assert_eq!(ids.issue(ip("192.0.2.1"), 1_200_000).0, sip.hash(&v4));
-        assert_eq!(ids.issue(ip("2001:db8::1"), 1_200_000).0, sip.hash(&v6));
+        let v6 = "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap();
+        for bucket in 10_000u64..10_004 {
+            let key = [0, 1].map(|word| {
+                let message = [bucket.to_le_bytes().as_slice(), &[word]].concat();
+                SipHasher24::new_with_key(&KEYS.current.0).hash(&message)
+            });
+            let sip = SipHasher24::new_with_keys(key[0], key[1]);
+            let id = |message: &[u8]| ConnectionId((sip.hash(message) >> 2 << 2) | (bucket % 4));
+            assert_eq!(ids.issue(ip("192.0.2.1"), bucket * 120), id(&[192, 0, 2, 1]));
+            assert_eq!(ids.issue(v6, bucket * 120 + 119), id(&v6.octets()));
+        }
     }
 
     #[test]
     fn zero_is_never_an_id() {
-        // No input is known whose SipHash is 0, so the rule is shown on the hash itself.
-        assert_eq!(never_zero(0), 1);
-        for hash in [1, 2, u64::MAX] {
-            assert_eq!(never_zero(hash), hash);
+        // No input is known whose id would be 0, so the rule is shown on the number itself.
+        assert_eq!(never_zero(0), 4);
+        for id in [1, 3, 4, u64::MAX] {
+            assert_eq!(never_zero(id), id);
         }
         let ids = ConnectionIds::new(&KEYS, 120);
         assert!(!ids.accepts(ConnectionId(0), ip("192.0.2.1"), 1_000_000));

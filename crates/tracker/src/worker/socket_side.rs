@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
-use onrush_proto::{Family, Scrape, TransactionId, error};
+use onrush_proto::{Family, InfoHash, Scrape, TransactionId, error};
 use onrush_swarm::{Moment, ShardMap};
 
 use crate::clock::Now;
@@ -72,27 +72,27 @@ impl<S: Socket> SocketSide<S> {
         metrics.receives.add(1);
         self.intake.prepare(now.unix);
         for (datagram, slot) in received.iter() {
-            match self.intake.judge(datagram, slot.source, now.unix, metrics) {
-                Verdict::Connect(response) => self.answers.connect(&response, slot.reply_to),
+            match self.intake.judge(datagram, &slot.source, now.unix, metrics) {
+                Verdict::Connect(response) => self.answers.connect(&response, &slot.reply_to),
                 Verdict::Announce(announce) => {
-                    let shard = self.map.shard_of(&announce.info_hash);
-                    if self.sorter.announce(shard, announce, slot.reply_to).is_err() {
+                    let shard = shard_of(&self.map, &announce.info_hash);
+                    if self.sorter.announce(shard, &announce, &slot.reply_to).is_err() {
                         count_busy(metrics, announce.endpoint.family());
                     }
                 }
                 Verdict::Scrape(scrape) => {
-                    let mut scraping = Scraping {
+                    let scraping = Scraping {
                         join: &mut self.join,
                         sorter: &mut self.sorter,
                         intake: &self.intake,
                         map: &self.map,
                     };
-                    if !scraping.start(&scrape, self.max_hashes, slot.reply_to) {
+                    if !scraping.start(&scrape.cut(self.max_hashes), &slot.reply_to) {
                         count_busy(metrics, Family::of(slot.source.ip()));
                     }
                 }
                 Verdict::Error(transaction_id, refusal) => {
-                    self.answers.error(transaction_id, refusal, slot.reply_to);
+                    self.answers.error(transaction_id, refusal, &slot.reply_to);
                 }
                 Verdict::Silence => {}
             }
@@ -107,9 +107,7 @@ impl<S: Socket> SocketSide<S> {
 
     /// A parcel is served: its replies go out with the next [`send`](Self::send).
     pub fn welcome(&mut self, parcel: Parcel) {
-        for part in parcel.batch.scrapes() {
-            self.join.answer(part.place, &part.counts);
-        }
+        self.join.answer(parcel.batch.scrapes());
         self.served.push(parcel);
     }
 
@@ -165,6 +163,12 @@ impl<S: Socket> SocketSide<S> {
     }
 }
 
+/// The shard of an info hash; a single one needs no multiplications.
+#[inline]
+fn shard_of(map: &ShardMap, info_hash: &InfoHash) -> usize {
+    if map.shards() == 1 { 0 } else { map.shard_of(info_hash) }
+}
+
 fn count_busy(metrics: &WorkerMetrics, family: Family) {
     metrics.incoming.of(family).refused[Refusal::Busy as usize].add(1);
 }
@@ -180,21 +184,28 @@ struct Scraping<'a> {
 impl Scraping<'_> {
     /// Sends each permitted hash to its shard; the others answer zeros. `false` when there was no
     /// room, and so will be no reply.
-    fn start(&mut self, scrape: &Scrape<'_>, max_hashes: usize, to: Return) -> bool {
+    #[inline(never)] // loops that want all registers
+    fn start(self, scrape: &Scrape<'_>, to: &Return) -> bool {
         let hashes = scrape.info_hashes();
-        let answered = hashes.len().min(max_hashes);
-        let Some(open) = self.join.open(scrape.transaction_id, answered, to) else {
+        let Some(mut open) = self.join.open(scrape.transaction_id, hashes.len(), to) else {
             return false;
         };
-        for (position, hash) in hashes.take(answered).enumerate() {
-            if !self.intake.permits(&hash) {
-                continue;
-            }
-            let place = self.join.part(&open, position);
-            if self.sorter.scrape(self.map.shard_of(&hash), hash, place).is_err() {
-                self.join.give_up(place);
-                break;
-            }
+        let access = self.intake.access();
+        let map = *self.map;
+        let sent = if access.is_open() && map.shards() == 1 {
+            let parts = hashes.enumerate().map(|(position, hash)| (hash, open.part(position)));
+            self.sorter.scrapes(0, parts)
+        } else {
+            hashes.enumerate().try_for_each(|(position, hash)| {
+                if !access.permits(hash) {
+                    self.join.unknown(&open, position);
+                    return Ok(());
+                }
+                self.sorter.scrape(map.shard_of(&hash), hash, open.part(position))
+            })
+        };
+        if sent.is_err() {
+            self.join.abandon(&mut open);
         }
         self.join.close(open)
     }
@@ -214,19 +225,19 @@ impl Answers {
     }
 
     #[inline]
-    fn connect(&mut self, response: &ConnectResponse, to: Return) {
+    fn connect(&mut self, response: &ConnectResponse, to: &Return) {
         let mut bytes = [0; connect::RESPONSE_LEN];
         response.write(&mut bytes);
         self.bytes.extend_from_slice(&bytes);
-        self.entries.push((self.bytes.len() as u32, to));
+        self.entries.push((self.bytes.len() as u32, *to));
     }
 
-    fn error(&mut self, transaction_id: TransactionId, refusal: Refusal, to: Return) {
+    fn error(&mut self, transaction_id: TransactionId, refusal: Refusal, to: &Return) {
         let Some(text) = refusal.text() else { return };
         let mut bytes = [0; error::HEAD_LEN + MAX_ERROR_TEXT];
         let len = error::write(transaction_id, text, &mut bytes);
         self.bytes.extend_from_slice(&bytes[..len]);
-        self.entries.push((self.bytes.len() as u32, to));
+        self.entries.push((self.bytes.len() as u32, *to));
     }
 
     fn is_empty(&self) -> bool {
