@@ -59,6 +59,10 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = Options::default().batch)]
     batch: usize,
 
+    /// Never sleep, ask again.
+    #[arg(long)]
+    spin: bool,
+
     /// Threads, each with a socket of its own.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
@@ -94,7 +98,7 @@ fn main() -> anyhow::Result<()> {
         for (number, sockets) in group.workers.into_iter().enumerate() {
             let (args, answers) = (&args, &answers);
             let pin = args.pin.get(number).copied();
-            threads.push(scope.spawn(move || serve(sockets, args.batch, pin, answers)));
+            threads.push(scope.spawn(move || serve(sockets, args, pin, answers)));
         }
         eprintln!("ready");
         threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
@@ -104,10 +108,11 @@ fn main() -> anyhow::Result<()> {
 /// One thread's life.
 fn serve(
     sockets: Vec<BoundSocket>,
-    batch: usize,
+    args: &Args,
     pin: Option<usize>,
     answers: &Answers,
 ) -> anyhow::Result<()> {
+    let batch = args.batch;
     pin.map_or(Ok(()), affinity::pin_current_thread)?;
     let mut backend = Backend::new(sockets, Options { batch, ..Options::default() })?;
     let mut bytes = vec![answers.announce; batch];
@@ -116,7 +121,9 @@ fn serve(
     loop {
         let received = backend.receive(batch)?;
         if received.is_empty() {
-            backend.wait(Duration::from_millis(250)).context("waiting")?;
+            if !args.spin {
+                backend.wait(Duration::from_millis(250)).context("waiting")?;
+            }
             continue;
         }
         for (datagram, slot) in received.iter() {

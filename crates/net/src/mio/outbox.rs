@@ -472,4 +472,40 @@ mod tests {
         }
         assert!(lane.segmentation);
     }
+
+    /// The kernel says EIO where a way transforms packets (IPsec), which is hard to come by: so it
+    /// is put into its mouth.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_group_that_the_device_refuses_leaves_one_by_one() {
+        let bind = || {
+            let any = "127.0.0.1:0".parse().unwrap();
+            crate::bind::bind_client(any, crate::bind::Buffers::default()).unwrap().0
+        };
+        let (sockets, client) = ([bind()], bind());
+        let to = Return::to(client.address(), 0);
+        let round = [b"one", b"two"].map(|bytes| Reply { bytes, to: &to });
+        let arrived = || {
+            let mut bytes = [0; 8];
+            let len = client.as_udp().recv(&mut bytes).unwrap();
+            bytes[..len].to_vec()
+        };
+        let mut outbox = Outbox::new(8, 1, Calls::Many, true);
+        let mut sent = Sent::default();
+        for refusals in 1..=u64::from(MAX_REFUSALS) {
+            outbox.begin(key(&to), 0, &round[0]);
+            assert!(outbox.join(0, &round[..1], &round[1]));
+            outbox.next[1] = NONE;
+            outbox.refuse(&sockets[0], 0, &round, (0, Errno::EIO), &mut sent);
+            outbox.abandon();
+            assert_eq!((sent.datagrams, sent.failed), (2 * refusals, 0));
+            assert_eq!([arrived(), arrived()], [b"one", b"two"]);
+            let count = outbox.segmentation();
+            let off = u64::from(refusals == u64::from(MAX_REFUSALS));
+            assert_eq!((count.refused, count.off), (refusals, off));
+        }
+        assert_eq!(outbox.send(&sockets, round.into_iter()).datagrams, 2);
+        assert_eq!([arrived(), arrived()], [b"one", b"two"]);
+        assert_eq!(outbox.segmentation().groups, 0, "it has stopped grouping");
+    }
 }
