@@ -9,6 +9,8 @@ use onrush_swarm::Moment;
 const PATIENCE: u32 = 2;
 /// Seconds for which it stays relieved before steering is tried again.
 const REST: u32 = 30;
+/// The same at most: it doubles whenever steering was tried in vain, as each trial costs replies.
+const LONGEST_REST: u32 = 32 * REST;
 
 /// What is to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,21 @@ struct Watched {
     drops: u64,
     dropping_for: u32,
     relieved_at: Option<Moment>,
+    /// For how long it is relieved, or was the last time.
+    rest: u32,
+    /// When steering to it was tried again: for as long as it was relieved this is a trial.
+    restored_at: Option<Moment>,
+}
+
+impl Watched {
+    fn on_trial(&self, now: Moment) -> bool {
+        self.restored_at.is_some_and(|since| now.since(since) < self.rest)
+    }
+
+    /// On trial the first drops tell enough.
+    fn has_enough(&self, now: Moment) -> bool {
+        self.dropping_for >= if self.on_trial(now) { 1 } else { PATIENCE }
+    }
 }
 
 impl Relief {
@@ -50,12 +67,15 @@ impl Relief {
         }
         let lopsided = dropping * 2 <= self.workers.len();
         let decide = |(index, worker): (usize, &mut Watched)| match worker.relieved_at {
-            None if lopsided && worker.dropping_for >= PATIENCE => {
+            None if lopsided && worker.has_enough(now) => {
+                let again = worker.on_trial(now);
+                worker.rest = if again { (worker.rest * 2).min(LONGEST_REST) } else { REST };
                 worker.relieved_at = Some(now);
                 Some(Change::Withdraw(index))
             }
-            Some(since) if now.since(since) >= REST => {
+            Some(since) if now.since(since) >= worker.rest => {
                 worker.relieved_at = None;
+                worker.restored_at = Some(now);
                 worker.dropping_for = 0;
                 Some(Change::Restore(index))
             }
@@ -77,8 +97,29 @@ mod tests {
         assert_eq!(relief.observe([0, 0, 12, 0], Moment(3)), []);
         assert_eq!(relief.observe([0, 0, 12, 0], Moment(31)), []);
         assert_eq!(relief.observe([0, 0, 12, 0], Moment(32)), [Change::Restore(2)]);
-        assert_eq!(relief.observe([0, 0, 13, 0], Moment(33)), []);
-        assert_eq!(relief.observe([0, 0, 14, 0], Moment(34)), [Change::Withdraw(2)]);
+        assert_eq!(relief.observe([0, 0, 12, 0], Moment(61)), [], "it went well for half a minute");
+        assert_eq!(relief.observe([0, 0, 13, 0], Moment(62)), []);
+        assert_eq!(relief.observe([0, 0, 14, 0], Moment(63)), [Change::Withdraw(2)]);
+    }
+
+    #[test]
+    fn trials_in_vain_are_short_and_become_rare() {
+        let mut relief = Relief::new(4);
+        let (mut drops, mut steered, mut dropping) = (0, true, Vec::new());
+        for second in 1..4_000 {
+            if steered {
+                drops += 1;
+                dropping.push(second);
+            }
+            match relief.observe([0, drops, 0, 0], Moment(second))[..] {
+                [Change::Withdraw(1)] => steered = false,
+                [Change::Restore(1)] => steered = true,
+                [] => {}
+                ref other => panic!("{other:?}"),
+            }
+        }
+        // A rest, a second on trial, twice the rest and so on, up to 960 seconds.
+        assert_eq!(dropping, [1, 2, 33, 94, 215, 456, 937, 1_898, 2_859, 3_820]);
     }
 
     #[test]
