@@ -7,9 +7,17 @@ use onrush_swarm::{Moment, Shard};
 use crate::clock::Now;
 use crate::metrics::WorkerMetrics;
 
-/// Entries looked at per turn at most while expired peers are searched: some microseconds, or some
-/// tens of them when most have expired.
-const SWEEP_STEP: usize = 256;
+/// Entries looked at in one piece while expired peers are searched.
+const SWEEP_PIECE: usize = 256;
+/// What may be done in a turn at most, in entries: some 10 us for looking, 0.1 ms when all are
+/// forgotten (docs/benchmarks/expiry.md).
+const LONGEST_SWEEP_STEP: usize = 8 * SWEEP_PIECE;
+/// To forget a swarm costs as much as to look at so many entries: its index, its place, and the swarm
+/// that moves there, all of them out of the caches.
+const FORGETTING: usize = 8;
+/// Turns that a worker takes in a second at least, as the steps have to be chosen for them: even full
+/// ones take 1.5 ms at most.
+const TURNS_PER_SECOND: usize = 512;
 
 /// The swarm side of a worker.
 pub struct SwarmSide {
@@ -19,15 +27,28 @@ pub struct SwarmSide {
     pub shard: Shard,
     /// In which every peer is to be looked at once.
     sweep_period: Duration,
+    /// Entries due in a second: as many as when there were most of them in this pass, or the more are
+    /// forgotten the slower it would become.
+    sweep_rate: usize,
     /// Entries that should have been looked at by now and were not yet.
     sweep_debt: usize,
+    /// What to do in a turn of this second, in entries.
+    sweep_step: usize,
     last: Option<Moment>,
 }
 
 impl SwarmSide {
     /// A side that sweeps `shard` once in `sweep_period`.
     pub fn new(shard_index: usize, shard: Shard, sweep_period: Duration) -> Self {
-        Self { shard_index, shard, sweep_period, sweep_debt: 0, last: None }
+        Self {
+            shard_index,
+            shard,
+            sweep_period,
+            sweep_rate: 0,
+            sweep_debt: 0,
+            sweep_step: SWEEP_PIECE,
+            last: None,
+        }
     }
 
     /// A step of expiry, and once a second the gauges. Returns whether the next step is due
@@ -36,18 +57,39 @@ impl SwarmSide {
         if self.last != Some(now.moment) {
             let seconds = self.last.map_or(1, |last| now.moment.since(last));
             self.last = Some(now.moment);
-            let since_last = Duration::from_secs(u64::from(seconds));
-            self.sweep_debt += self.shard.sweep_budget(since_last, self.sweep_period);
+            let rate = self.shard.sweep_budget(Duration::from_secs(1), self.sweep_period);
+            self.sweep_rate = self.sweep_rate.max(rate);
+            let due = self.sweep_rate.saturating_mul(seconds as usize);
+            self.sweep_debt = self.sweep_debt.saturating_add(due);
+            self.sweep_step =
+                self.sweep_debt.div_ceil(TURNS_PER_SECOND).clamp(SWEEP_PIECE, LONGEST_SWEEP_STEP);
             metrics.shard.set(&self.shard.totals());
         }
-        if self.sweep_debt > 0 {
-            let swept = self.shard.sweep(now.moment, self.sweep_debt.min(SWEEP_STEP));
-            // A worker that was away for long owes one pass, not several.
-            self.sweep_debt = match swept.pass_finished {
-                true => 0,
-                false => self.sweep_debt.saturating_sub(swept.looked_at.max(1)),
-            };
+        let mut done = 0;
+        while self.sweep_debt > 0 && done < self.sweep_step {
+            done += self.sweep_piece(now.moment);
         }
         self.sweep_debt > 0
     }
+
+    /// Sweeps a piece of what is due. Returns what it took, in entries.
+    fn sweep_piece(&mut self, now: Moment) -> usize {
+        let before = swarms(&self.shard);
+        let swept = self.shard.sweep(now, self.sweep_debt.min(SWEEP_PIECE));
+        let forgotten = before.saturating_sub(swarms(&self.shard)) as usize;
+        let looked_at = swept.looked_at.max(1);
+        if swept.pass_finished {
+            // A worker that was away for long owes one pass, not several.
+            (self.sweep_debt, self.sweep_rate) = (0, 0);
+        } else {
+            self.sweep_debt = self.sweep_debt.saturating_sub(looked_at);
+        }
+        looked_at + forgotten * FORGETTING
+    }
+}
+
+/// Swarms with and without peers.
+fn swarms(shard: &Shard) -> u64 {
+    let totals = shard.totals();
+    totals.swarms + totals.idle_swarms
 }
