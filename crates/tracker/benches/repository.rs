@@ -3,8 +3,9 @@
 //! parallel, to add many in parallel and to update many in parallel.
 //!
 //! The work is the same for each: store the endpoint, keep the counts of seeders and leechers, write
-//! a reply with as many other peers. Every table is hashed under a key (SipHash-1-3, but for the
-//! B-tree, which needs none). Each round runs all contenders in turn; the table shows medians.
+//! a reply with as many other peers. Every table is hashed under a key: the maps by std's SipHash-1-3 (the
+//! B-tree needs none), our shards as they always are. Each round runs all contenders in turn; the
+//! table shows medians.
 //!
 //! `cargo bench -p onrush --bench repository`; `-- --test` runs everything once with little work.
 
