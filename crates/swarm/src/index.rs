@@ -9,6 +9,8 @@ use hashbrown::HashTable;
 /// Swarms per table when the shard is as full as it may be: a table that has outgrown its room
 /// moves this many at most, some 50 microseconds of work.
 const SWARMS_PER_TABLE: u64 = 1024;
+/// Bits of a hash below those that pick a table: as many as hashbrown may want for buckets.
+const TABLE_SHIFT: u32 = 20;
 /// An empty table takes 32 bytes, these 2 MiB.
 const MAX_TABLES: u64 = 1 << 16;
 
@@ -82,15 +84,15 @@ impl Index {
     }
 
     /// hashbrown picks buckets by the lowest bits and marks them with the seven highest, so
-    /// tables are picked by bits from the middle.
+    /// tables are picked by bits between these.
     #[inline]
     fn table(&self, hash: u64) -> &HashTable<u32> {
-        &self.tables[(hash >> 32) as usize & (self.tables.len() - 1)]
+        &self.tables[(hash >> TABLE_SHIFT) as usize & (self.tables.len() - 1)]
     }
 
     #[inline]
     fn table_mut(&mut self, hash: u64) -> &mut HashTable<u32> {
-        &mut self.tables[(hash >> 32) as usize & (self.tables.len() - 1)]
+        &mut self.tables[(hash >> TABLE_SHIFT) as usize & (self.tables.len() - 1)]
     }
 
     /// Places in all tables, counted one table after the other.

@@ -120,7 +120,7 @@ impl Shard {
         for group in batch.scrapes.chunks_mut(GROUP) {
             let mut ahead = [Likely::NOWHERE; GROUP];
             for (likely, part) in ahead.iter_mut().zip(&*group) {
-                *likely = self.store.likely(&part.info_hash);
+                *likely = self.store.likely(self.store.hash(&part.info_hash));
             }
             for (part, &likely) in group.iter_mut().zip(&ahead) {
                 // Whoever is not known has zeros (BEP 15, "Scrape").
@@ -186,21 +186,23 @@ impl Shard {
     }
 
     /// Guesses where the swarms of up to [`GROUP`] announces are, in passes: first the index, then
-    /// the entries, then what hangs on them. Within a pass no read waits for another, so the
-    /// processor has many cache misses under way at once; when the announces are served, what they
-    /// need is there. Plain reads do what prefetching would, without `unsafe`.
+    /// the entries and what hangs on them. Within a pass no read waits for the one before it, so
+    /// the processor has many cache misses under way at once; when the announces are served, what
+    /// they need is there. Plain reads do what prefetching would, without `unsafe`.
     #[inline]
     fn look_ahead<R>(&self, group: &[(Announce, R)]) -> [Likely; GROUP] {
-        let mut ahead = [Likely::NOWHERE; GROUP];
-        for (likely, (announce, _)) in ahead.iter_mut().zip(group) {
-            *likely = self.store.likely(&announce.info_hash);
+        let mut hashes = [0; GROUP];
+        for (hash, (announce, _)) in hashes.iter_mut().zip(group) {
+            *hash = self.store.hash(&announce.info_hash);
         }
-        for (likely, (announce, _)) in ahead.iter_mut().zip(group) {
-            *likely = self.store.verified(&announce.info_hash, *likely);
+        let mut ahead = [Likely::NOWHERE; GROUP];
+        for ((likely, &hash), _) in ahead.iter_mut().zip(&hashes).zip(group) {
+            *likely = self.store.likely(hash);
         }
         let mut read = 0;
-        for (&likely, _) in ahead.iter().zip(group) {
-            read ^= self.store.touch_peers(likely);
+        for (likely, (announce, _)) in ahead.iter_mut().zip(group) {
+            *likely = self.store.verified(&announce.info_hash, *likely);
+            read ^= self.store.touch_peers(*likely);
         }
         black_box(read);
         ahead

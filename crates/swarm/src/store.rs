@@ -82,10 +82,16 @@ impl Store {
         self.swarms.get_mut(place as usize)
     }
 
+    /// The hash of a name, for [`likely`](Self::likely).
+    #[inline]
+    pub(crate) fn hash(&self, info_hash: &InfoHash) -> u64 {
+        self.keys.info_hash(info_hash)
+    }
+
     /// A guess at a swarm's place from the index alone.
     #[inline]
-    pub(crate) fn likely(&self, info_hash: &InfoHash) -> Likely {
-        Likely(self.index.likely(self.keys.info_hash(info_hash)).unwrap_or(NOWHERE))
+    pub(crate) fn likely(&self, hash: u64) -> Likely {
+        Likely(self.index.likely(hash).unwrap_or(NOWHERE))
     }
 
     /// Keeps a guess only if it is right, which it stays until a swarm is removed. That reads all

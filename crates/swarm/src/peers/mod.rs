@@ -133,11 +133,17 @@ impl Peers {
     #[inline]
     pub(crate) fn counts(&self) -> Counts {
         match self {
-            Self::Idle(_) => Counts::default(),
-            Self::Inline4 { len, rows } => inline::counts(&rows[..usize::from(*len)]),
-            Self::Inline6 { row } => inline::counts(std::slice::from_ref(row)),
             Self::Few { shape, block } => shape.counts(block),
+            Self::Inline4 { len, rows } => inline::counts(&rows[..usize::from(*len)]),
+            _ => self.rarer_counts(),
+        }
+    }
+
+    fn rarer_counts(&self) -> Counts {
+        match self {
+            Self::Inline6 { row } => inline::counts(std::slice::from_ref(row)),
             Self::Many(many) => many.counts(),
+            _ => Counts::default(),
         }
     }
 
