@@ -6,7 +6,8 @@
 
 // Measured on the machine of docs/benchmarks/2026-11-20-2vcpu-xeon, in nanoseconds of CPU time for
 // each reply. The whole is `scripts/compare-aquatic` (classic mix, colocated); the shares are those
-// of `perf record -e cpu-clock` over the same run: sendmmsg 66 %, recvmmsg 21 %, the rest ours.
+// of `perf record -e cpu-clock` under the same load, waiting left out: sendmmsg 66 %, recvmmsg 21 %,
+// the rest ours.
 
 /// The kernel's receiving.
 pub const RECEIVE: f64 = 600.0;
@@ -14,7 +15,7 @@ pub const RECEIVE: f64 = 600.0;
 pub const SEND: f64 = 1_900.0;
 /// Receiving, checking, sorting and sending in user space.
 pub const INTAKE: f64 = 240.0;
-/// `Shard::serve`, for each announce, with two million peers (`--example cost` of onrush-swarm).
+/// `Shard::serve`, for each announce, with two million peers: its part of the same samples.
 pub const SERVE: f64 = 250.0;
 
 // A hop there and home, both sides together: `--example lanes`, the table of one message at a time.
