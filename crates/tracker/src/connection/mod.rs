@@ -313,7 +313,10 @@ mod tests {
             for ip in [ip("192.0.2.1"), ip("2001:db8::1")] {
                 let id = ids.issue(ip, 1_000_000).0;
                 for bit in 0..64 {
-                    assert!(!ids.accepts(ConnectionId(id ^ (1 << bit)), ip, 1_000_000), "bit {bit}");
+                    assert!(
+                        !ids.accepts(ConnectionId(id ^ (1 << bit)), ip, 1_000_000),
+                        "bit {bit}"
+                    );
                 }
             }
         }
