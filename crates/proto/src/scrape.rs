@@ -62,6 +62,12 @@ impl<'a> Scrape<'a> {
         self.hashes.iter().map(|hash| InfoHash(*hash))
     }
 
+    /// The info hashes as they lie in the request.
+    #[inline]
+    pub fn wire_hashes(&self) -> &'a [[u8; HASH_LEN]] {
+        self.hashes
+    }
+
     /// The same request without the hashes behind the first `limit`.
     #[inline]
     pub fn cut(self, limit: usize) -> Self {

@@ -72,7 +72,7 @@ fn scrape(criterion: &mut Criterion) {
                 for swarm in turn.by_ref().take(10 * SCRAPES) {
                     // Strides, so that neighbours in a scrape are no neighbours in memory.
                     let info_hash = population::info_hash(swarm.wrapping_mul(65_537) % swarms);
-                    batch.push_scrape(info_hash, ()).expect("it has room");
+                    batch.push_scrape(&[info_hash.0], ()).expect("it has room");
                 }
                 let start = processor_time();
                 shard.serve(black_box(&mut batch), Moment(30));

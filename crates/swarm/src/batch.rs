@@ -6,7 +6,8 @@
 //! nowhere and cannot look inside.
 
 use onrush_proto::announce::HEAD_LEN;
-use onrush_proto::{Endpoint, Event, InfoHash, ScrapeCounts, TransactionId};
+use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
+use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 
 /// An announce that has passed every check, as a shard sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,16 +27,18 @@ pub struct Announce {
     pub transaction_id: TransactionId,
 }
 
-/// One question of a scrape: the counts of one swarm.
+/// A part of a scrape: some of its info hashes in a row, and their answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ScrapePart<R> {
-    /// The swarm.
-    pub info_hash: InfoHash,
-    /// Which place in which pending scrape it belongs to: opaque here, see the tracker's
+pub struct ScrapePart<'b, P> {
+    /// The swarms.
+    pub info_hashes: &'b [[u8; HASH_LEN]],
+    /// Which place in which pending scrape the first belongs to: opaque here, see the tracker's
     /// `scrape_join`.
-    pub place: R,
-    /// The answer, all zero until served.
-    pub counts: ScrapeCounts,
+    pub place: P,
+    /// The answers in the same order and in wire form ([`ScrapeCounts`]); none until served.
+    ///
+    /// [`ScrapeCounts`]: onrush_proto::ScrapeCounts
+    pub counts: &'b [[u8; COUNTS_LEN]],
 }
 
 /// The batch has no room for this request: send it off and open another.
@@ -47,7 +50,12 @@ pub struct Full;
 #[derive(Debug)]
 pub struct ShardBatch<R, P> {
     pub(crate) announces: Vec<(Announce, R)>,
-    pub(crate) scrapes: Vec<ScrapePart<P>>,
+    /// The info hashes of all parts of scrapes, one part behind the other.
+    pub(crate) scraped: Vec<[u8; HASH_LEN]>,
+    /// The answers to `scraped`, once served.
+    pub(crate) counts: Vec<[u8; COUNTS_LEN]>,
+    /// For each part of a scrape, its place and where its hashes end in `scraped`.
+    parts: Vec<(P, u32)>,
     pub(crate) replies: Vec<u8>,
     /// For each served announce, where its reply ends in `replies`; it starts where the one
     /// before it ends.
@@ -57,12 +65,14 @@ pub struct ShardBatch<R, P> {
 }
 
 impl<R: Copy, P: Copy> ShardBatch<R, P> {
-    /// An empty batch for at most `announces` announces and `scrapes` parts of scrapes, whose
-    /// replies take at most `reply_bytes` together.
-    pub fn new(announces: usize, scrapes: usize, reply_bytes: usize) -> Self {
+    /// An empty batch for at most `announces` announces, whose replies take at most `reply_bytes`
+    /// together, and for `scraped` info hashes in parts of scrapes.
+    pub fn new(announces: usize, scraped: usize, reply_bytes: usize) -> Self {
         Self {
             announces: Vec::with_capacity(announces),
-            scrapes: Vec::with_capacity(scrapes),
+            scraped: Vec::with_capacity(scraped),
+            counts: Vec::with_capacity(scraped),
+            parts: Vec::with_capacity(scraped),
             replies: Vec::with_capacity(reply_bytes),
             ends: Vec::with_capacity(announces),
             promised: 0,
@@ -86,16 +96,19 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
         Ok(())
     }
 
-    /// Adds one question of a scrape.
+    /// Adds a part of a scrape: one info hash at least.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for it.
+    /// [`Full`] when there is no room for all of it.
     #[inline]
-    pub fn push_scrape(&mut self, info_hash: InfoHash, place: P) -> Result<(), Full> {
-        if self.scrapes.len() == self.scrapes.capacity() {
+    pub fn push_scrape(&mut self, info_hashes: &[[u8; HASH_LEN]], place: P) -> Result<(), Full> {
+        // A part has one hash at least, so there are never more parts than hashes.
+        debug_assert!(!info_hashes.is_empty());
+        if self.scraped.capacity() - self.scraped.len() < info_hashes.len() {
             return Err(Full);
         }
-        self.scrapes.push(ScrapePart { info_hash, place, counts: ScrapeCounts::default() });
+        self.scraped.extend_from_slice(info_hashes);
+        self.parts.push((place, self.scraped.len() as u32));
         Ok(())
     }
 
@@ -105,8 +118,15 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
     }
 
     /// The parts of scrapes in the order they were added; answered once served.
-    pub fn scrapes(&self) -> &[ScrapePart<P>] {
-        &self.scrapes
+    #[inline]
+    pub fn scrapes(&self) -> impl Iterator<Item = ScrapePart<'_, P>> {
+        let mut start = 0;
+        self.parts.iter().map(move |&(place, end)| {
+            let these = start..end as usize;
+            start = these.end;
+            let counts = self.counts.get(these.clone()).unwrap_or_default();
+            ScrapePart { info_hashes: &self.scraped[these], place, counts }
+        })
     }
 
     /// The replies to the announces, once served: bytes in wire form, and where they go.
@@ -120,20 +140,22 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
         })
     }
 
-    /// Requests in the batch: announces and parts of scrapes.
+    /// Requests in the batch: announces and info hashes of scrapes.
     pub fn len(&self) -> usize {
-        self.announces.len() + self.scrapes.len()
+        self.announces.len() + self.scraped.len()
     }
 
     /// Whether nothing has been added.
     pub fn is_empty(&self) -> bool {
-        self.announces.is_empty() && self.scrapes.is_empty()
+        self.announces.is_empty() && self.scraped.is_empty()
     }
 
     /// Forgets requests and replies, keeps the memory.
     pub fn clear(&mut self) {
         self.announces.clear();
-        self.scrapes.clear();
+        self.scraped.clear();
+        self.counts.clear();
+        self.parts.clear();
         self.replies.clear();
         self.ends.clear();
         self.promised = 0;

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
@@ -117,17 +118,28 @@ impl Shard {
                 batch.ends.push(batch.replies.len() as u32);
             }
         }
-        for group in batch.scrapes.chunks_mut(GROUP) {
-            let mut ahead = [Likely::NOWHERE; GROUP];
-            for (likely, part) in ahead.iter_mut().zip(&*group) {
-                *likely = self.store.likely(self.store.hash(&part.info_hash));
-            }
-            for (part, &likely) in group.iter_mut().zip(&ahead) {
-                // Whoever is not known has zeros (BEP 15, "Scrape").
-                let swarm = self.store.look_up(&part.info_hash, likely);
-                part.counts = swarm.map(Swarm::scrape).unwrap_or_default();
+        batch.counts.clear();
+        for group in batch.scraped.chunks(GROUP) {
+            self.scrape(group, &mut batch.counts);
+        }
+    }
+
+    /// Answers up to [`GROUP`] info hashes of scrapes (BEP 15, "Scrape"), in passes as announces are:
+    /// first the index, then the entries.
+    #[inline]
+    fn scrape(&self, group: &[[u8; HASH_LEN]], counts: &mut Vec<[u8; COUNTS_LEN]>) {
+        let mut ahead = [Likely::NOWHERE; GROUP];
+        for (likely, name) in ahead.iter_mut().zip(group) {
+            *likely = self.store.likely(self.store.hash(&InfoHash(*name)));
+        }
+        // Whoever is not known has zeros.
+        let mut answers = [[0; COUNTS_LEN]; GROUP];
+        for ((answer, name), &likely) in answers.iter_mut().zip(group).zip(&ahead) {
+            if let Some(swarm) = self.store.look_up(name, likely) {
+                *answer = swarm.scrape();
             }
         }
+        counts.extend_from_slice(&answers[..group.len()]);
     }
 
     /// What the shard holds and has done. Costs nothing.

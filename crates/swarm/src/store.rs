@@ -121,10 +121,10 @@ impl Store {
 
     /// A swarm, by a guess after which nothing was added or removed.
     #[inline]
-    pub(crate) fn look_up(&self, info_hash: &InfoHash, Likely(place): Likely) -> Option<&Swarm> {
+    pub(crate) fn look_up(&self, name: &[u8; 20], Likely(place): Likely) -> Option<&Swarm> {
         match self.swarms.checked(place as usize)? {
-            swarm if swarm.info_hash == *info_hash => Some(swarm),
-            _ => self.find(info_hash).map(|place| self.get(place)),
+            swarm if swarm.info_hash.0 == *name => Some(swarm),
+            _ => self.find(&InfoHash(*name)).map(|place| self.get(place)),
         }
     }
 

@@ -1,8 +1,9 @@
 //! A swarm: its name, its `completed` and its peers, in 48 bytes.
 
+use onrush_proto::scrape::COUNTS_LEN;
 use onrush_proto::{InfoHash, ScrapeCounts};
 
-use crate::peers::Peers;
+use crate::peers::{Counts, Peers};
 
 /// An entry of the store.
 #[derive(Debug)]
@@ -16,14 +17,12 @@ pub(crate) struct Swarm {
 const _: () = assert!(size_of::<Swarm>() == 48);
 
 impl Swarm {
-    /// What a scrape says of it (BEP 15, "Scrape"; BEP 48).
+    /// What a scrape says of it, in wire form (BEP 15, "Scrape"; BEP 48).
     #[inline]
-    pub(crate) fn scrape(&self) -> ScrapeCounts {
-        let counts = self.peers.counts();
-        ScrapeCounts {
-            seeders: counts.seeders,
-            completed: self.completed,
-            leechers: counts.leechers,
-        }
+    pub(crate) fn scrape(&self) -> [u8; COUNTS_LEN] {
+        let Counts { seeders, leechers } = self.peers.counts();
+        let mut wire = [0; COUNTS_LEN];
+        ScrapeCounts { seeders, completed: self.completed, leechers }.write(&mut wire);
+        wire
     }
 }

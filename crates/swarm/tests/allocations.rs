@@ -53,8 +53,8 @@ fn serve(
             batch.push_announce(announce, ()).unwrap();
         }
         // A name that exists and one that does not.
-        let _ = batch.push_scrape(announce.info_hash, ());
-        let _ = batch.push_scrape(InfoHash([0xFF; 20]), ());
+        let _ = batch.push_scrape(&[announce.info_hash.0], ());
+        let _ = batch.push_scrape(&[[0xFF; 20]], ());
     }
     shard.serve(batch, Moment(100));
     batch.clear();

@@ -46,8 +46,10 @@ enum Step {
         seeders: u8,
         v6: u8,
     },
+    /// Of this swarm and so many behind it.
     Scrape {
         swarm: u8,
+        more: u8,
     },
     /// Ends the batch; time goes on.
     Wait {
@@ -309,10 +311,9 @@ struct Pair {
     now: u32,
 }
 
-#[derive(Clone, Copy)]
 enum Request {
     Announce(Announce),
-    Scrape(InfoHash),
+    Scrape(Vec<[u8; 20]>),
 }
 
 impl Pair {
@@ -325,7 +326,7 @@ impl Pair {
                 totals: Totals::default(),
                 retired: 0,
             },
-            batch: ShardBatch::new(64, 64, 64 * (HEAD_LEN + 67 * 18)),
+            batch: ShardBatch::new(64, 5 * 64, 64 * (HEAD_LEN + 67 * 18)),
             waiting: Vec::new(),
             // Near where stored ages wrap around.
             now: (1 << 17) - 50,
@@ -345,7 +346,10 @@ impl Pair {
                     self.push(swarm, peer, event, seeder, number % 40);
                 }
             }
-            Step::Scrape { swarm } => self.waiting.push(Request::Scrape(info_hash(swarm))),
+            Step::Scrape { swarm, more } => {
+                let hashes = (swarm..=swarm.saturating_add(more)).map(|it| info_hash(it).0);
+                self.waiting.push(Request::Scrape(hashes.collect()));
+            }
             Step::Wait { seconds } => {
                 self.serve();
                 self.now += seconds;
@@ -390,7 +394,7 @@ impl Pair {
         for (number, request) in requests.iter().enumerate() {
             match request {
                 Request::Announce(announce) => self.batch.push_announce(*announce, number).unwrap(),
-                Request::Scrape(info_hash) => self.batch.push_scrape(*info_hash, number).unwrap(),
+                Request::Scrape(hashes) => self.batch.push_scrape(hashes, number).unwrap(),
             }
         }
         self.shard.serve(&mut self.batch, Moment(self.now));
@@ -403,8 +407,12 @@ impl Pair {
             self.model.check_reply(announce, reply);
         }
         for part in self.batch.scrapes() {
-            assert!(matches!(requests[part.place], Request::Scrape(it) if it == part.info_hash));
-            assert_eq!(part.counts, self.model.scrape(&part.info_hash));
+            assert!(
+                matches!(&requests[part.place], Request::Scrape(it) if *it == part.info_hashes)
+            );
+            let counts: Vec<_> = part.counts.iter().map(ScrapeCounts::parse).collect();
+            let expected = part.info_hashes.iter().map(|hash| self.model.scrape(&InfoHash(*hash)));
+            assert_eq!(counts, expected.collect::<Vec<_>>());
         }
     }
 
@@ -504,7 +512,7 @@ fn step(swarms: u8, numbers: u16, crowd: u16) -> impl Strategy<Value = Step> {
     prop_oneof![
         30 => announce,
         u32::from(crowd > 0) * 6 => crowds,
-        3 => (0..swarms).prop_map(|swarm| Step::Scrape { swarm }),
+        3 => (0..swarms, 0..5u8).prop_map(|(swarm, more)| Step::Scrape { swarm, more }),
         4 => (0..40u32).prop_map(|seconds| Step::Wait { seconds }),
         1 => (40..400u32).prop_map(|seconds| Step::Wait { seconds }),
         3 => (0..60usize).prop_map(|budget| Step::Sweep { budget }),

@@ -75,9 +75,9 @@ impl Tracker {
 
     fn scrape(&mut self, swarm: u8) -> ScrapeCounts {
         let mut batch = ShardBatch::<(), ()>::new(0, 1, 0);
-        batch.push_scrape(InfoHash([swarm; 20]), ()).unwrap();
+        batch.push_scrape(&[[swarm; 20]], ()).unwrap();
         self.shard.serve(&mut batch, self.now);
-        batch.scrapes()[0].counts
+        ScrapeCounts::parse(&batch.scrapes().next().unwrap().counts[0])
     }
 
     fn later(&mut self, seconds: u32) {

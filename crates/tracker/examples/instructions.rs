@@ -118,8 +118,9 @@ fn serve(kind: &Kind, requests: usize) {
         true => "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n",
         false => "[workers]\nplacement = \"colocated\"\ntotal = 1\n",
     };
+    // Steering is the kernel's work; with one worker there is nothing to steer anyway.
     let text = format!(
-        "{text}[announce]\nmax_peers_v4 = {PEERS}\nmax_peers_v6 = {PEERS}\n[socket]\nbatch = {BATCH}\n"
+        "{text}[announce]\nmax_peers_v4 = {PEERS}\nmax_peers_v6 = {PEERS}\n[socket]\nbatch = {BATCH}\nsteering = false\n"
     );
     let mut world = World::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
     let ids = connect(kind, &mut world, &mut clients);

@@ -7,13 +7,12 @@
 use onrush_net::{Reply, Return};
 use onrush_proto::TransactionId;
 use onrush_proto::scrape::{COUNTS_LEN, HEAD_LEN, MAX_HASHES, MAX_RESPONSE_LEN, write_head};
-use onrush_swarm::batch::ScrapePart;
 
 /// What a scrape counts as open parts while it is being taken apart, so that parts that come home
 /// meanwhile do not end it: more than it can have.
 const OPENING: u32 = 1 << 16;
 
-/// Where the answer to one hash goes.
+/// Where the answers to a part go, from a position on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     slot: u16,
@@ -53,7 +52,7 @@ impl ScrapeJoin {
         }
     }
 
-    /// Opens a scrape of `hashes` hashes (at most [`MAX_HASHES`]). Each is to be asked for by a
+    /// Opens a scrape of `hashes` hashes (at most [`MAX_HASHES`]). Each is to be asked for in a
     /// [`part`](OpenScrape::part) or said to be [`unknown`](Self::unknown). `None` when too many
     /// scrapes are under way. Every opened one must be [`close`](Self::close)d once its parts are
     /// sent.
@@ -93,24 +92,12 @@ impl ScrapeJoin {
         alive
     }
 
-    /// Parts are home with their answers.
+    /// A part is home with its answers.
     #[inline]
-    pub fn answer(&mut self, parts: &[ScrapePart<Place>]) {
-        // The parts of a scrape lie in a row, as its hashes did, unless others' are between.
-        let mut rest = parts.iter();
-        while let Some(first) = rest.as_slice().first() {
-            let slot = first.place.slot;
-            let fields = counts_of(&mut self.pending[usize::from(slot)]);
-            let before = rest.len();
-            while let [part, ..] = rest.as_slice()
-                && part.place.slot == slot
-            {
-                part.counts.write(&mut fields[usize::from(part.place.position)]);
-                rest.next();
-            }
-            let answered = before - rest.len();
-            self.settle(slot, answered as u32);
-        }
+    pub fn answer(&mut self, place: Place, counts: &[[u8; COUNTS_LEN]]) {
+        let fields = counts_of(&mut self.pending[usize::from(place.slot)]);
+        fields[usize::from(place.position)..][..counts.len()].copy_from_slice(counts);
+        self.settle(place.slot, 1);
     }
 
     /// A part of a closed scrape could not be sent, so there will be no reply. Says who will miss
@@ -165,7 +152,7 @@ pub struct OpenScrape {
 }
 
 impl OpenScrape {
-    /// The place of the hash at `position`, to be sent off with the question.
+    /// The place of the hashes from `position` on, to be sent off with them.
     #[inline]
     pub fn part(&mut self, position: usize) -> Place {
         self.parts += 1;
@@ -176,17 +163,18 @@ impl OpenScrape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_proto::{InfoHash, ScrapeCounts};
+    use onrush_proto::ScrapeCounts;
 
     fn open(join: &mut ScrapeJoin, id: u32, hashes: usize) -> Option<OpenScrape> {
         let to = Return::to("192.0.2.1:1000".parse().unwrap(), 0);
         join.open(TransactionId(id), hashes, &to)
     }
 
-    /// The part of `place` with an answer of three numbers from `n` on.
-    fn answered(place: Place, n: u32) -> ScrapePart<Place> {
-        let counts = ScrapeCounts { seeders: n, completed: n + 1, leechers: n + 2 };
-        ScrapePart { info_hash: InfoHash([7; 20]), place, counts }
+    /// An answer of three numbers from `n` on.
+    fn counts(n: u32) -> [u8; COUNTS_LEN] {
+        let mut wire = [0; COUNTS_LEN];
+        ScrapeCounts { seeders: n, completed: n + 1, leechers: n + 2 }.write(&mut wire);
+        wire
     }
 
     #[test]
@@ -195,10 +183,10 @@ mod tests {
         let mut scrape = open(&mut join, 0x0102_0304, 3).unwrap();
         let (first, last) = (scrape.part(0), scrape.part(2));
         join.unknown(&scrape, 1);
-        join.answer(&[answered(last, 70)]);
+        join.answer(last, &[counts(70)]);
         assert!(join.close(scrape));
         assert_eq!(join.whole().count(), 0, "one part is still out");
-        join.answer(&[answered(first, 10)]);
+        join.answer(first, &[counts(10)]);
         let replies: Vec<_> = join.whole().map(|reply| reply.bytes.to_vec()).collect();
         let mut expected = vec![0, 0, 0, 2, 1, 2, 3, 4];
         for word in [10u32, 11, 12, 0, 0, 0, 70, 71, 72] {
@@ -215,7 +203,7 @@ mod tests {
         let (sent, not_sent) = (scrape.part(0), scrape.part(1));
         assert!(join.give_up(not_sent).is_some(), "news");
         assert!(!join.close(scrape));
-        join.answer(&[answered(sent, 5)]);
+        join.answer(sent, &[counts(5)]);
         assert_eq!(join.whole().count(), 0);
         assert!(open(&mut join, 3, 1).is_some(), "the slot is free again");
     }
@@ -225,16 +213,16 @@ mod tests {
         let mut join = ScrapeJoin::new(1);
         for round in 0..3 {
             let mut scrape = open(&mut join, round, 2).unwrap();
-            let places = [scrape.part(0), scrape.part(1)];
+            let both = scrape.part(0);
             join.close(scrape);
-            join.answer(&places.map(|place| answered(place, 9)));
+            join.answer(both, &[counts(9), counts(9)]);
             join.clear_whole();
 
             let mut scrape = open(&mut join, round, 2).unwrap();
             let place = scrape.part(1);
             join.unknown(&scrape, 0);
             join.close(scrape);
-            join.answer(&[answered(place, round)]);
+            join.answer(place, &[counts(round)]);
             let bytes = join.whole().next().unwrap().bytes.to_vec();
             assert_eq!(bytes.len(), 8 + 24);
             assert_eq!(bytes[8..20], [0; 12], "nobody answered the first");
@@ -243,18 +231,18 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_several_scrapes_may_come_home_together_and_mixed() {
+    fn the_parts_of_several_scrapes_may_come_home_mixed() {
         let mut join = ScrapeJoin::new(3);
         let mut parts = Vec::new();
         for id in 0..3u16 {
             let mut scrape = open(&mut join, id.into(), 4).unwrap();
-            parts.extend((0..4).map(|at| answered(scrape.part(at), 100 * u32::from(id))));
+            parts.extend((0..4).map(|at| (scrape.part(at), counts(100 * u32::from(id)))));
             join.close(scrape);
         }
         let halves = [[0, 1, 4, 8, 5, 9], [2, 3, 10, 6, 11, 7]];
-        join.answer(&halves[0].map(|at| parts[at]));
+        halves[0].iter().for_each(|&at| join.answer(parts[at].0, &[parts[at].1]));
         assert_eq!(join.whole().count(), 0);
-        join.answer(&halves[1].map(|at| parts[at]));
+        halves[1].iter().for_each(|&at| join.answer(parts[at].0, &[parts[at].1]));
         let mut seen: Vec<_> = join.whole().map(|reply| reply.bytes.to_vec()).collect();
         seen.sort();
         for (id, bytes) in seen.iter().enumerate() {

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use onrush_net::Return;
-use onrush_proto::InfoHash;
+use onrush_proto::scrape::HASH_LEN;
 use onrush_swarm::{Announce, Full, ShardBatch};
 
 use crate::lanes::{Contents, Parcel};
@@ -18,8 +18,8 @@ use crate::scrape_join::Place;
 /// Bytes of replies that a batch has room for: fifty of the largest, or hundreds of usual ones.
 const REPLY_BYTES: usize = 64 * 1024;
 
-/// Parts of scrapes that a batch has room for at least: more than ten of the longest scrapes.
-const SCRAPE_PARTS: usize = 1024;
+/// Info hashes of scrapes that a batch has room for at least: more than ten of the longest scrapes.
+const SCRAPED: usize = 1024;
 
 /// Batches of a shard that may be under way before one that is not full waits for them.
 const EAGER: usize = 2;
@@ -90,37 +90,18 @@ impl Sorter {
         self.push(shard, |batch| batch.push_announce(*announce, *to))
     }
 
-    /// Adds a part of a scrape to the batch of `shard`.
+    /// Adds a part of a scrape, info hashes in a row, to the batch of `shard`.
     ///
     /// # Errors
     /// [`Exhausted`] when it needs a new batch and there is none.
     #[inline]
-    pub fn scrape(&mut self, shard: usize, hash: InfoHash, place: Place) -> Result<(), Exhausted> {
-        self.push(shard, |batch| batch.push_scrape(hash, place))
-    }
-
-    /// Adds parts of a scrape in a row to the batch of `shard`.
-    ///
-    /// # Errors
-    /// [`Exhausted`] when one needs a new batch and there is none. Those behind it are not looked
-    /// at.
-    #[inline]
-    pub fn scrapes(
+    pub fn scrape(
         &mut self,
         shard: usize,
-        mut parts: impl Iterator<Item = (InfoHash, Place)>,
+        hashes: &[[u8; HASH_LEN]],
+        place: Place,
     ) -> Result<(), Exhausted> {
-        loop {
-            let left = match &mut self.shards[shard].open {
-                Some(parcel) => parts.find(|(hash, place)| {
-                    let batch = &mut parcel.batch;
-                    batch.push_scrape(*hash, *place).is_err()
-                }),
-                None => parts.next(),
-            };
-            let Some((hash, place)) = left else { return Ok(()) };
-            self.push_to_fresh(shard, |batch| batch.push_scrape(hash, place))?;
-        }
+        self.push(shard, |batch| batch.push_scrape(hashes, place))
     }
 
     /// Takes the next batch that is to be sent off; `None` when nothing is left, or what is left
@@ -200,7 +181,7 @@ impl Sorter {
             let Limits { home, parcels, requests, .. } = self.limits;
             (self.made < parcels).then(|| {
                 self.made += 1;
-                let batch = ShardBatch::new(requests, requests.max(SCRAPE_PARTS), REPLY_BYTES);
+                let batch = ShardBatch::new(requests, requests.max(SCRAPED), REPLY_BYTES);
                 Box::new(Contents { batch, shard: 0, home })
             })
         })
@@ -216,7 +197,7 @@ pub fn share(shards: usize, parcels: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_proto::{Endpoint, Event, TransactionId};
+    use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 
     fn announce(want: u16) -> Announce {
         Announce {

@@ -2,6 +2,7 @@
 //! replies.
 
 use std::io;
+use std::slice;
 use std::time::Duration;
 
 use onrush_net::{Reply, Return, Socket};
@@ -107,7 +108,9 @@ impl<S: Socket> SocketSide<S> {
 
     /// A parcel is served: its replies go out with the next [`send`](Self::send).
     pub fn welcome(&mut self, parcel: Parcel) {
-        self.join.answer(parcel.batch.scrapes());
+        for part in parcel.batch.scrapes() {
+            self.join.answer(part.place, part.counts);
+        }
         self.served.push(parcel);
     }
 
@@ -186,22 +189,23 @@ impl Scraping<'_> {
     /// room, and so will be no reply.
     #[inline(never)] // loops that want all registers
     fn start(self, scrape: &Scrape<'_>, to: &Return) -> bool {
-        let hashes = scrape.info_hashes();
+        let hashes = scrape.wire_hashes();
         let Some(mut open) = self.join.open(scrape.transaction_id, hashes.len(), to) else {
             return false;
         };
         let access = self.intake.access();
         let map = *self.map;
         let sent = if access.is_open() && map.shards() == 1 {
-            let parts = hashes.enumerate().map(|(position, hash)| (hash, open.part(position)));
-            self.sorter.scrapes(0, parts)
+            self.sorter.scrape(0, hashes, open.part(0))
         } else {
-            hashes.enumerate().try_for_each(|(position, hash)| {
-                if !access.permits(hash) {
+            hashes.iter().enumerate().try_for_each(|(position, hash)| {
+                let name = InfoHash(*hash);
+                if !access.permits(name) {
                     self.join.unknown(&open, position);
                     return Ok(());
                 }
-                self.sorter.scrape(map.shard_of(&hash), hash, open.part(position))
+                let part = open.part(position);
+                self.sorter.scrape(map.shard_of(&name), slice::from_ref(hash), part)
             })
         };
         if sent.is_err() {
