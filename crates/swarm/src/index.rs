@@ -1,18 +1,30 @@
 //! From info hashes to places of swarms in the store.
 //!
 //! Many small tables of four-byte places; the info hashes themselves stay with the swarms. A
-//! table that is full grows alone, so no step ever rehashes more than a thousand swarms or so,
+//! table that is full grows alone, so no step ever rehashes more than some hundred swarms,
 //! however many there are.
+//!
+//! Tables of equal share would all be full, and double, at about the same population: memory
+//! would jump, and so would the time that announces take. Here the share of the last table is
+//! half of the first one's, and in between it falls evenly (as in Martin's spiral storage, 1979):
+//! at any population some are about to double, some have just done so, and memory per swarm
+//! stays the same.
 
 use hashbrown::HashTable;
 
-/// Swarms per table when the shard is as full as it may be: a table that has outgrown its room
-/// moves this many at most, some 50 microseconds of work.
-const SWARMS_PER_TABLE: u64 = 1024;
-/// Bits of a hash below those that pick a table: as many as hashbrown may want for buckets.
-const TABLE_SHIFT: u32 = 20;
+/// Swarms per table, on average, when the shard is as full as it may be. A table with the largest
+/// share has half as many more: one that has outgrown its room moves 448 at most, some 30
+/// microseconds of work.
+const SWARMS_PER_TABLE: u64 = 512;
 /// An empty table takes 32 bytes, these 2 MiB.
 const MAX_TABLES: u64 = 1 << 16;
+/// Bits of a hash below those that pick a table: as many as hashbrown may want for buckets.
+const TABLE_SHIFT: u32 = 12;
+/// Bits that pick a table: enough to share hashes out finely, and all of them well mixed.
+const TABLE_BITS: u32 = 24;
+/// How far into the tables a part of all hashes leads: `2^x - 1` but for a half percent,
+/// as `x * (LINEAR + (1 - LINEAR) * x)`. In 32 bits behind the point.
+const LINEAR: u64 = 2_819_600_000;
 
 /// The tables. Every method takes the keyed hash of the info hash it is about, and a way to
 /// find that of a place.
@@ -26,8 +38,13 @@ pub(crate) struct Index {
 impl Index {
     /// For at most `swarms`; more still work, more slowly.
     pub(crate) fn new(swarms: u64) -> Self {
-        let tables = swarms.div_ceil(SWARMS_PER_TABLE).clamp(1, MAX_TABLES).next_power_of_two();
+        let tables = Self::tables_for(swarms);
         Self { tables: (0..tables).map(|_| HashTable::new()).collect(), next_to_tidy: 0 }
+    }
+
+    /// How many tables there are for that many swarms.
+    pub(crate) fn tables_for(swarms: u64) -> usize {
+        swarms.div_ceil(SWARMS_PER_TABLE).clamp(1, MAX_TABLES) as usize
     }
 
     /// Where a swarm with this hash may be: the first place whose few stored bits agree, which
@@ -83,16 +100,25 @@ impl Index {
         }
     }
 
-    /// hashbrown picks buckets by the lowest bits and marks them with the seven highest, so
-    /// tables are picked by bits between these.
     #[inline]
     fn table(&self, hash: u64) -> &HashTable<u32> {
-        &self.tables[(hash >> TABLE_SHIFT) as usize & (self.tables.len() - 1)]
+        &self.tables[self.table_of(hash)]
     }
 
     #[inline]
     fn table_mut(&mut self, hash: u64) -> &mut HashTable<u32> {
-        &mut self.tables[(hash >> TABLE_SHIFT) as usize & (self.tables.len() - 1)]
+        let table = self.table_of(hash);
+        &mut self.tables[table]
+    }
+
+    /// hashbrown picks buckets by the lowest bits and marks them with the seven highest, so
+    /// tables are picked by bits between these.
+    #[inline]
+    fn table_of(&self, hash: u64) -> usize {
+        let part = (hash >> TABLE_SHIFT << (32 - TABLE_BITS)) & u64::from(u32::MAX);
+        let slope = LINEAR + ((((1 << 32) - LINEAR) * part) >> 32);
+        let far = (part * slope) >> 32;
+        ((far * self.tables.len() as u64) >> 32) as usize
     }
 
     /// Places in all tables, counted one table after the other.
@@ -141,7 +167,24 @@ mod tests {
     fn no_table_grows_beyond_what_can_be_moved_quickly() {
         let mut index = Index::new(1 << 20);
         (0..1 << 20).for_each(|place| index.insert(hash(place), place, hash));
-        assert!(index.tables.iter().all(|table| table.capacity() <= 1792));
+        assert!(index.tables.iter().all(|table| table.capacity() <= 896));
+    }
+
+    #[test]
+    fn memory_per_swarm_does_not_jump() {
+        let mut index = Index::new(1 << 20);
+        let mut per_swarm = Vec::new();
+        for place in 0..1 << 20 {
+            index.insert(hash(place), place, hash);
+            if place >= 1 << 18 && place % 4096 == 0 {
+                // Room for so many is 8/7 as many places of 5 bytes.
+                let bytes = index.capacity() as f64 * 40.0 / 7.0;
+                per_swarm.push(bytes / f64::from(place));
+            }
+        }
+        let least = per_swarm.iter().copied().fold(f64::MAX, f64::min);
+        let most = per_swarm.iter().copied().fold(0.0, f64::max);
+        assert!(least > 7.0 && most < 9.0, "{least} to {most} bytes");
     }
 
     #[test]

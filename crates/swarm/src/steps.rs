@@ -6,8 +6,8 @@
 pub(crate) struct Steps<T, const STEP: usize> {
     /// Apart from the others, because most of these vectors need no more and so save a hop.
     first: Vec<T>,
-    /// All full but for the last with items; one empty step may follow, kept against
-    /// allocating and freeing it over and over when the length swings around a boundary.
+    /// All full but for the last with items. Empty ones may follow, one and a sixteenth, kept
+    /// against allocating and freeing them over and over when the length swings.
     more: Vec<Vec<T>>,
     len: usize,
 }
@@ -53,7 +53,7 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         let step = self.step_mut(number);
         if step.len() == step.capacity() {
             // The first step grows as it is used.
-            let more = (step.len() / 2).max(1).min(STEP - step.len());
+            let more = (step.len() / 4).max(1).min(STEP - step.len());
             step.reserve_exact(more);
         }
         step.push(item);
@@ -64,11 +64,12 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         self.len = self.len.checked_sub(1)?;
         let number = self.len / STEP;
         let item = self.step_mut(number).pop();
-        if self.len % STEP <= STEP / 2 {
-            self.more.truncate(number);
+        // At most one step for each item that goes, so that nothing takes long here either.
+        if self.len % STEP <= STEP / 2 && self.more.len() > number + number / 16 {
+            self.more.pop();
         }
-        if self.len == 0 {
-            *self = Self::default();
+        if number == 0 {
+            self.shrink_first();
         }
         item
     }
@@ -82,6 +83,19 @@ impl<T, const STEP: usize> Steps<T, STEP> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.more.iter().flatten())
+    }
+
+    /// Gives back what the first step has too much, when three quarters of it are empty.
+    #[cold]
+    fn shrink_first(&mut self) {
+        if self.len == 0 {
+            *self = Self::default();
+        } else if self.len * 4 <= self.first.capacity() && self.more.is_empty() {
+            self.first.shrink_to(self.len * 2);
+        }
+        if self.more.is_empty() {
+            self.more = Vec::new();
+        }
     }
 
     #[inline]
@@ -112,7 +126,8 @@ mod tests {
             }
             assert_eq!(steps.len(), vector.len());
             assert!(steps.iter().eq(vector.iter()));
-            assert!(steps.more.len() <= vector.len() / 4 + 1, "steps are given back");
+            let needed = vector.len() / 4;
+            assert!(steps.more.len() <= needed + needed / 16 + 2, "steps are given back");
         }
         assert_eq!(steps.checked(vector.len()), None);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use onrush_proto::Family;
 
+use crate::index::Index;
 use crate::peers::{Expiry, Gone, Peers, Spot};
 use crate::shard::Shard;
 use crate::time::Moment;
@@ -12,7 +13,7 @@ use crate::time::Moment;
 /// What a call of [`Shard::sweep`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
-    /// Swarms and peers looked at.
+    /// Swarms, peers and tables of the index looked at.
     pub looked_at: usize,
     /// Peers forgotten.
     pub expired: usize,
@@ -24,14 +25,26 @@ pub struct Swept {
 
 /// How far the current pass has come.
 ///
-/// A pass goes downwards from the last swarm: removing one moves the last into its place, which
+/// A pass begins with the tables of the index, so that they shrink with the swarms even if no
+/// swarm is left, and goes on downwards from the last swarm: removing one moves the last into its place, which
 /// this pass has met already, so nothing is left out and nothing has to be remembered.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
+    /// Tables of the index still to be looked at.
+    tables: usize,
     /// Swarms still to be met: those at places below.
     left: usize,
     /// Where in the next of them, if it is a large one.
     spot: Spot,
+}
+
+/// Tables that are looked at in one go.
+const TABLES: usize = 64;
+
+impl Cursor {
+    fn is_at_the_end(&self) -> bool {
+        self.tables == 0 && self.left == 0
+    }
 }
 
 impl Shard {
@@ -46,19 +59,26 @@ impl Shard {
     pub fn sweep(&mut self, now: Moment, budget: usize) -> Swept {
         let mut swept = Swept::default();
         self.sweep_idle(now, budget, &mut swept);
-        self.store.tidy(budget / 8 + 1);
         let expiry = Expiry::new(now, self.settings.peer_lifetime);
         let mut began = false;
         while swept.looked_at < budget {
-            if self.cursor.left == 0 {
+            if self.cursor.is_at_the_end() {
                 if began {
                     break;
                 }
                 began = true;
-                self.cursor.left = self.store.len();
+                self.cursor =
+                    Cursor { tables: self.tables(), left: self.store.len(), ..Cursor::default() };
             }
-            self.sweep_next(now, expiry, budget, &mut swept);
-            swept.pass_finished |= self.cursor.left == 0;
+            if self.cursor.tables > 0 {
+                let tables = self.cursor.tables.min(TABLES).min(budget - swept.looked_at);
+                self.store.tidy(tables);
+                self.cursor.tables -= tables;
+                swept.looked_at += tables;
+            } else {
+                self.sweep_next(now, expiry, budget, &mut swept);
+            }
+            swept.pass_finished |= self.cursor.is_at_the_end();
         }
         swept
     }
@@ -66,9 +86,13 @@ impl Shard {
     /// The budget with which calls of [`sweep`](Self::sweep) that come `since_last` after one
     /// another get once around the shard in `full_pass`; above 0.
     pub fn sweep_budget(&self, since_last: Duration, full_pass: Duration) -> usize {
-        let all = self.store.len() as u128 + u128::from(self.totals.peers());
+        let all = (self.store.len() + self.tables()) as u128 + u128::from(self.totals.peers());
         let due = (all * since_last.as_nanos()).div_ceil(full_pass.as_nanos().max(1));
         usize::try_from(due).unwrap_or(usize::MAX).saturating_add(1)
+    }
+
+    fn tables(&self) -> usize {
+        Index::tables_for(self.settings.max_peers.saturating_add(self.settings.max_idle_swarms))
     }
 
     /// The queue of idle swarms is in order of age: whoever is too old is at its head.
@@ -88,7 +112,7 @@ impl Shard {
         if self.cursor.left > self.store.len() {
             // Where the pass had come to is gone, and nothing it has met took that place: the
             // next swarm is to be met from its beginning.
-            self.cursor = Cursor { left: self.store.len(), spot: Spot::default() };
+            self.cursor = Cursor { left: self.store.len(), ..Cursor::default() };
         }
         let Some(at) = self.cursor.left.checked_sub(1) else { return };
         let place = at as u32;

@@ -5,14 +5,14 @@
 //! it grows by splitting one chunk at a time and shrinks by joining two, so nothing takes long
 //! however many peers there are, and there is no table beside the peers.
 //!
-//! ```text
-//! chunk:  | endpoints, N bytes each | room | stamps, 2 bytes each | room |
-//! ```
+//! What a chunk holds lies in blocks of 15 peers, and the blocks of all chunks lie in one place
+//! without gaps. So memory is what the peers need whatever the allocator does: no chunk is ever
+//! copied to grow, none leaves a hole of its size behind, and what goes back to the allocator
+//! goes in pieces of one size.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::few::{STAMP_LEN, resize};
 use super::scan::position;
 use super::{Expiry, Place, Stamp};
 use crate::keys::Keys;
@@ -24,8 +24,11 @@ use crate::steps::Steps;
 const SPLIT_ABOVE: usize = 48;
 /// Peers per chunk, on average, at which two are joined.
 const JOIN_BELOW: usize = 20;
-/// Peers by which the room of a chunk grows and shrinks.
-const ROOM_STEP: usize = 8;
+/// Peers to a block: with their stamps and the number of their chunk they fill 128 bytes (IPv4).
+const BLOCK: usize = 15;
+/// Blocks to a chunk at most. One that is full is split at once, whosever turn it is: of chunks
+/// of 96 on average, one in 10^14.
+const BLOCKS: usize = 12;
 
 /// Draws after which a bag is taken for nearly empty. In one with 20 peers per chunk, none of
 /// this many finds somebody once in 10^19 times.
@@ -34,22 +37,37 @@ const DRAWS: usize = 256;
 /// A set of endpoints with their stamps.
 #[derive(Debug)]
 pub(super) struct Bag<const N: usize> {
-    /// 24 KiB to a step.
-    chunks: Steps<Chunk<N>, 1024>,
+    /// 13 KiB to a step.
+    chunks: Steps<Chunk, 256>,
+    /// 8 KiB to a step (IPv6: 20).
+    blocks: Steps<Block<N>, 64>,
     len: usize,
     /// No chunk is longer. Drawing stays fair however far above the truth this is.
     longest: usize,
 }
 
+/// Who has hashes that agree in their lowest bits.
 #[derive(Debug, Default)]
-struct Chunk<const N: usize> {
+struct Chunk {
     len: u32,
-    block: Box<[u8]>,
+    /// Where its peers are, all blocks full but for the last.
+    blocks: [u32; BLOCKS],
 }
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Block<const N: usize> {
+    rows: [[u8; N]; BLOCK],
+    stamps: [Stamp; BLOCK],
+    /// The number of the chunk that it belongs to.
+    owner: u32,
+}
+
+const _: () = assert!(size_of::<Block<6>>() == 128 && size_of::<Block<18>>() == 320);
 
 impl<const N: usize> Default for Bag<N> {
     fn default() -> Self {
-        Self { chunks: Steps::default(), len: 0, longest: 0 }
+        Self { chunks: Steps::default(), blocks: Steps::default(), len: 0, longest: 0 }
     }
 }
 
@@ -66,19 +84,29 @@ impl<const N: usize> Bag<N> {
         if self.len == 0 {
             return None;
         }
-        let chunk = self.chunk_of(hash);
-        let slot = position(self.chunks.get(chunk).rows(), row)?;
-        Some(Place { chunk: chunk as u32, slot: slot as u32 })
+        let number = self.chunk_of(hash);
+        let chunk = self.chunks.get(number);
+        for (at, &block) in chunk.used().iter().enumerate() {
+            let used = (chunk.len() - at * BLOCK).min(BLOCK);
+            if let Some(row) = position(&self.blocks.get(block as usize).rows[..used], row) {
+                return Some(Place { chunk: number as u32, slot: (at * BLOCK + row) as u32 });
+            }
+        }
+        None
     }
 
     #[inline]
     pub(super) fn stamp(&self, place: Place) -> Stamp {
-        self.chunks.get(place.chunk as usize).stamp(place.slot as usize)
+        let chunk = self.chunks.get(place.chunk as usize);
+        let (block, at) = chunk.place(place.slot as usize);
+        self.blocks.get(block).stamps[at]
     }
 
     #[inline]
     pub(super) fn put_stamp(&mut self, place: Place, stamp: Stamp) {
-        self.chunks.get_mut(place.chunk as usize).put_stamp(place.slot as usize, stamp);
+        let chunk = self.chunks.get(place.chunk as usize);
+        let (block, at) = chunk.place(place.slot as usize);
+        self.blocks.get_mut(block).stamps[at] = stamp;
     }
 
     /// Adds an endpoint that is not there.
@@ -87,17 +115,19 @@ impl<const N: usize> Bag<N> {
         if self.len > self.chunks.len() * SPLIT_ABOVE {
             self.split(keys);
         }
-        let chunk = self.chunk_of(hash);
+        let mut chunk = self.chunk_of(hash);
+        while self.chunks.get(chunk).is_full() {
+            self.split(keys);
+            chunk = self.chunk_of(hash);
+        }
         let slot = self.push(chunk, row, stamp);
         Place { chunk: chunk as u32, slot: slot as u32 }
     }
 
     /// Removes the endpoint at a place; its stamp.
     pub(super) fn remove(&mut self, place: Place) -> Stamp {
-        let chunk = self.chunks.get_mut(place.chunk as usize);
-        let stamp = chunk.stamp(place.slot as usize);
-        chunk.swap_remove(place.slot as usize);
-        chunk.shrink();
+        let stamp = self.stamp(place);
+        self.swap_remove(place.chunk as usize, place.slot as usize);
         self.len -= 1;
         // At most two at a time: enough to keep up, never long.
         for _ in 0..2 {
@@ -144,14 +174,12 @@ impl<const N: usize> Bag<N> {
         let own_in =
             |at: usize| own.filter(|own| own.chunk as usize == at).map(|own| own.slot as usize);
         let (first, slot, mut left) = (first as usize, slot as usize, take);
-        let chunk = self.chunks.get(first);
-        sample::span(&chunk.block, N, slot..chunk.len(), own_in(first), &mut left, out);
+        self.span(first, slot..self.chunks.get(first).len(), own_in(first), &mut left, out);
         let mut at = first;
         while left > 0 {
             at = if at + 1 == self.chunks.len() { 0 } else { at + 1 };
-            let chunk = self.chunks.get(at);
-            let end = if at == first { slot } else { chunk.len() };
-            sample::span(&chunk.block, N, 0..end, own_in(at), &mut left, out);
+            let end = if at == first { slot } else { self.chunks.get(at).len() };
+            self.span(at, 0..end, own_in(at), &mut left, out);
             if at == first {
                 break;
             }
@@ -161,9 +189,10 @@ impl<const N: usize> Bag<N> {
 
     /// Calls `f` with each endpoint.
     pub(super) fn each(&self, f: &mut dyn FnMut(&[u8; N], Stamp)) {
-        for chunk in self.chunks.iter() {
-            for (slot, row) in chunk.rows().iter().enumerate() {
-                f(row, chunk.stamp(slot));
+        for number in 0..self.chunks.len() {
+            for slot in 0..self.chunks.get(number).len() {
+                let (row, stamp) = self.peer(number, slot);
+                f(&row, stamp);
             }
         }
     }
@@ -174,10 +203,15 @@ impl<const N: usize> Bag<N> {
         assert_eq!(lengths.iter().sum::<usize>(), self.len);
         assert!(lengths.iter().all(|&length| length <= self.longest));
         assert!(self.len <= self.chunks.len() * SPLIT_ABOVE, "chunks are split in time");
-        for (at, chunk) in self.chunks.iter().enumerate() {
-            assert!(chunk.room() < chunk.len() + 3 * ROOM_STEP, "room is given back");
-            assert!(chunk.rows().iter().all(|row| self.chunk_of(keys.row(row)) == at));
+        let mut blocks = 0;
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            blocks += chunk.used().len();
+            let owns = |&block: &u32| self.blocks.get(block as usize).owner as usize == number;
+            assert!(chunk.used().iter().all(owns));
+            let belongs = |slot| self.chunk_of(keys.row(&self.peer(number, slot).0)) == number;
+            assert!((0..chunk.len()).all(belongs));
         }
+        assert_eq!(blocks, self.blocks.len(), "no block is without an owner");
     }
 
     /// A place of which every endpoint, but for the one at `own`, has the same chance: places
@@ -211,19 +245,17 @@ impl<const N: usize> Bag<N> {
 
     /// Removes from one chunk who has not been heard of for too long; how many it had.
     fn sweep_chunk(&mut self, at: usize, expiry: Expiry, mut gone: impl FnMut(Stamp)) -> usize {
-        let chunk = self.chunks.get_mut(at);
-        let before = chunk.len();
+        let before = self.chunks.get(at).len();
+        let mut left = before;
         for slot in (0..before).rev() {
-            let stamp = chunk.stamp(slot);
+            let stamp = self.stamp(Place { chunk: at as u32, slot: slot as u32 });
             if expiry.is_over(stamp) {
                 gone(stamp);
-                chunk.swap_remove(slot);
+                self.swap_remove(at, slot);
+                left -= 1;
             }
         }
-        if chunk.len() < before {
-            chunk.shrink();
-        }
-        self.len -= before - chunk.len();
+        self.len -= before - left;
         before.max(1)
     }
 
@@ -234,16 +266,24 @@ impl<const N: usize> Bag<N> {
         if self.len >= self.chunks.len() * JOIN_BELOW || self.chunks.len() == needed {
             return None;
         }
-        let last = self.chunks.pop()?;
-        if self.chunks.len() == 0 {
+        let last = self.chunks.len() - 1;
+        let moved = self.chunks.get(last).len();
+        if last > 0 {
+            let into = parent(last);
+            if self.chunks.get(into).len() + moved > BLOCKS * BLOCK {
+                return None;
+            }
+            for slot in (0..moved).rev() {
+                let (row, stamp) = self.peer(last, slot);
+                self.push(into, &row, stamp);
+                self.drop_last(last);
+            }
+        }
+        self.chunks.pop();
+        if self.len == 0 {
             self.longest = 0;
-            return Some(0);
         }
-        let into = parent(self.chunks.len());
-        for (slot, row) in last.rows().iter().enumerate() {
-            self.push(into, row, last.stamp(slot));
-        }
-        Some(last.len())
+        Some(moved)
     }
 
     /// Adds a chunk and moves into it who belongs there now.
@@ -255,23 +295,97 @@ impl<const N: usize> Bag<N> {
             return;
         }
         let from = parent(new);
-        let length = self.chunks.get(from).len();
-        for slot in (0..length).rev() {
-            let chunk = self.chunks.get(from);
-            let (row, stamp) = (chunk.rows()[slot], chunk.stamp(slot));
+        for slot in (0..self.chunks.get(from).len()).rev() {
+            let (row, stamp) = self.peer(from, slot);
             if self.chunk_of(keys.row(&row)) == new {
-                self.chunks.get_mut(from).swap_remove(slot);
+                self.swap_remove(from, slot);
                 self.push(new, &row, stamp);
             }
         }
-        self.chunks.get_mut(from).shrink();
     }
 
-    fn push(&mut self, chunk: usize, row: &[u8; N], stamp: Stamp) -> usize {
-        let chunk = self.chunks.get_mut(chunk);
-        chunk.push(row, stamp);
-        self.longest = self.longest.max(chunk.len());
-        chunk.len() - 1
+    #[inline]
+    fn peer(&self, chunk: usize, slot: usize) -> ([u8; N], Stamp) {
+        let (block, at) = self.chunks.get(chunk).place(slot);
+        let block = self.blocks.get(block);
+        (block.rows[at], block.stamps[at])
+    }
+
+    /// Puts a peer behind the last one of a chunk that is not full; its slot there.
+    fn push(&mut self, number: usize, row: &[u8; N], stamp: Stamp) -> usize {
+        let chunk = self.chunks.get_mut(number);
+        let slot = chunk.len();
+        chunk.len += 1;
+        self.longest = self.longest.max(slot + 1);
+        if slot.is_multiple_of(BLOCK) {
+            chunk.blocks[slot / BLOCK] = self.blocks.len() as u32;
+            let (rows, stamps) = ([*row; BLOCK], [stamp; BLOCK]);
+            self.blocks.push(Block { rows, stamps, owner: number as u32 });
+        } else {
+            let (block, at) = chunk.place(slot);
+            let block = self.blocks.get_mut(block);
+            (block.rows[at], block.stamps[at]) = (*row, stamp);
+        }
+        slot
+    }
+
+    /// Removes a peer; the last one of its chunk takes its slot.
+    fn swap_remove(&mut self, number: usize, slot: usize) {
+        let chunk = self.chunks.get(number);
+        let last = chunk.len() - 1;
+        if slot != last {
+            let (block, at) = chunk.place(slot);
+            let (row, stamp) = self.peer(number, last);
+            let block = self.blocks.get_mut(block);
+            (block.rows[at], block.stamps[at]) = (row, stamp);
+        }
+        self.drop_last(number);
+    }
+
+    /// Removes the last peer of a chunk, and with the first of a block that block: the last
+    /// of all blocks takes its place.
+    fn drop_last(&mut self, number: usize) {
+        let chunk = self.chunks.get_mut(number);
+        chunk.len -= 1;
+        let slot = chunk.len();
+        if !slot.is_multiple_of(BLOCK) {
+            return;
+        }
+        let free = chunk.blocks[slot / BLOCK];
+        self.blocks.swap_remove(free as usize);
+        let moved = self.blocks.len() as u32;
+        if moved != free {
+            let owner = self.blocks.get(free as usize).owner;
+            let chunk = self.chunks.get_mut(owner as usize);
+            let used = chunk.len().div_ceil(BLOCK);
+            for block in chunk.blocks[..used].iter_mut().filter(|block| **block == moved) {
+                *block = free;
+            }
+        }
+    }
+
+    /// Appends endpoints of a range of a chunk, but for the one in slot `own`, until `left` is
+    /// used up.
+    #[inline]
+    fn span(
+        &self,
+        number: usize,
+        range: std::ops::Range<usize>,
+        own: Option<usize>,
+        left: &mut usize,
+        out: &mut Vec<u8>,
+    ) {
+        let chunk = self.chunks.get(number);
+        let mut slot = range.start;
+        while slot < range.end && *left > 0 {
+            let (block, at) = chunk.place(slot);
+            let start = slot - at;
+            let end = range.end.min(start + BLOCK);
+            let rows = self.blocks.get(block).rows.as_flattened();
+            let own = own.and_then(|own| own.checked_sub(start));
+            sample::span(rows, N, at..end - start, own, left, out);
+            slot = end;
+        }
     }
 }
 
@@ -280,77 +394,60 @@ fn parent(chunk: usize) -> usize {
     chunk & !(1 << chunk.ilog2())
 }
 
-impl<const N: usize> Chunk<N> {
+impl Chunk {
     #[inline]
     fn len(&self) -> usize {
         self.len as usize
     }
 
-    #[inline]
-    fn room(&self) -> usize {
-        self.block.len() / (N + STAMP_LEN)
+    fn is_full(&self) -> bool {
+        self.len() == BLOCKS * BLOCK
     }
 
     #[inline]
-    fn rows(&self) -> &[[u8; N]] {
-        &self.block.as_chunks().0[..self.len()]
+    fn used(&self) -> &[u32] {
+        &self.blocks[..self.len().div_ceil(BLOCK)]
     }
 
+    /// The block of a slot, and which of the block's peers it is.
     #[inline]
-    fn stamp_at(&self, slot: usize) -> usize {
-        self.room() * N + slot * STAMP_LEN
+    fn place(&self, slot: usize) -> (usize, usize) {
+        (self.blocks[slot / BLOCK] as usize, slot % BLOCK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::Tick;
+    use crate::time::Moment;
+
+    /// Endpoints whose hashes agree in their lowest bits, as nobody without the key can find them.
+    fn alike(bits: u32, keys: &Keys) -> impl Iterator<Item = [u8; 6]> {
+        (0..u32::MAX).filter_map(move |number| {
+            let [a, b, c, d] = number.to_be_bytes();
+            let row = [a, b, c, d, 1, 1];
+            keys.row(&row).trailing_zeros().ge(&bits).then_some(row)
+        })
     }
 
-    #[inline]
-    fn stamp(&self, slot: usize) -> Stamp {
-        let at = self.stamp_at(slot);
-        Stamp::from_bytes([self.block[at], self.block[at + 1]])
-    }
-
-    #[inline]
-    fn put_stamp(&mut self, slot: usize, stamp: Stamp) {
-        let at = self.stamp_at(slot);
-        self.block[at..at + STAMP_LEN].copy_from_slice(&stamp.to_bytes());
-    }
-
-    fn push(&mut self, row: &[u8; N], stamp: Stamp) {
-        if self.len() == self.room() {
-            self.set_room(self.len() + 1);
+    #[test]
+    fn a_chunk_that_is_full_is_split_whosever_turn_it_is() {
+        let keys = Keys::new([7; 16]);
+        let stamp = Stamp::new(Tick::of(Moment(0)), true);
+        let mut bag = Bag::<6>::default();
+        let rows: Vec<_> = alike(7, &keys).take(3 * BLOCK * BLOCKS).collect();
+        for row in &rows {
+            bag.insert(keys.row(row), row, stamp, &keys);
         }
-        let (slot, at) = (self.len(), self.len() * N);
-        self.block[at..at + N].copy_from_slice(row);
-        self.len += 1;
-        self.put_stamp(slot, stamp);
-    }
-
-    fn swap_remove(&mut self, slot: usize) {
-        let last = self.len() - 1;
-        self.block.copy_within(last * N..(last + 1) * N, slot * N);
-        self.put_stamp(slot, self.stamp(last));
-        self.len -= 1;
-    }
-
-    /// Gives room back when there are three steps of it, all but one: peers that come and go by
-    /// the dozen do not make it grow and shrink.
-    fn shrink(&mut self) {
-        if self.len == 0 {
-            self.block = Box::default();
-        } else if self.len() + 3 * ROOM_STEP <= self.room() {
-            self.set_room(self.len() + ROOM_STEP);
+        bag.check(&keys);
+        assert!(rows.iter().all(|row| bag.find(keys.row(row), row).is_some()));
+        for (left, row) in rows.iter().enumerate().rev() {
+            let place = bag.find(keys.row(row), row).expect("it is there");
+            bag.remove(place);
+            assert_eq!(bag.len(), left);
+            assert!(bag.chunks.iter().all(|chunk| chunk.len() <= BLOCK * BLOCKS));
         }
-    }
-
-    /// Moves to a block with room for `peers` at least.
-    fn set_room(&mut self, peers: usize) {
-        // One less than a multiple, for the 8 bytes that allocators add.
-        let room = (peers + 1).next_multiple_of(ROOM_STEP) - 1;
-        let (old, used) = (self.stamp_at(0), self.len() * STAMP_LEN);
-        if room > self.room() {
-            resize(&mut self.block, room * (N + STAMP_LEN));
-            self.block.copy_within(old..old + used, room * N);
-        } else {
-            self.block.copy_within(old..old + used, room * N);
-            resize(&mut self.block, room * (N + STAMP_LEN));
-        }
+        assert_eq!(bag.blocks.len(), 0, "everything is given back");
     }
 }
