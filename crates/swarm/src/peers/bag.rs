@@ -27,8 +27,8 @@ const JOIN_BELOW: usize = 20;
 /// Peers to a block: with their stamps and the number of their chunk they fill 128 bytes (IPv4).
 const BLOCK: usize = 15;
 /// Blocks to a chunk at most. One that is full is split at once, whosever turn it is: of chunks
-/// of 96 on average, one in 10^14.
-const BLOCKS: usize = 12;
+/// of 96 on average, one in 10^10.
+const BLOCKS: usize = 11;
 
 /// Draws after which a bag is taken for nearly empty. In one with 20 peers per chunk, none of
 /// this many finds somebody once in 10^19 times.
@@ -37,10 +37,10 @@ const DRAWS: usize = 256;
 /// A set of endpoints with their stamps.
 #[derive(Debug)]
 pub(super) struct Bag<const N: usize> {
-    /// 13 KiB to a step.
-    chunks: Steps<Chunk, 256>,
-    /// 8 KiB to a step (IPv6: 20).
-    blocks: Steps<Block<N>, 64>,
+    /// 6 KiB to a step.
+    chunks: Steps<Chunk, 128>,
+    /// 4 KiB to a step (IPv6: 10).
+    blocks: Steps<Block<N>, 32>,
     len: usize,
     /// No chunk is longer. Drawing stays fair however far above the truth this is.
     longest: usize,
@@ -63,6 +63,7 @@ struct Block<const N: usize> {
     owner: u32,
 }
 
+const _: () = assert!(size_of::<Chunk>() == 48);
 const _: () = assert!(size_of::<Block<6>>() == 128 && size_of::<Block<18>>() == 320);
 
 impl<const N: usize> Default for Bag<N> {
