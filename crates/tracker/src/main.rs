@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod allocator;
+
 use std::process::ExitCode;
 
 use clap::Parser;
