@@ -18,19 +18,20 @@ use hashbrown::HashTable;
 const SWARMS_PER_TABLE: u64 = 512;
 /// An empty table takes 32 bytes, these 2 MiB.
 const MAX_TABLES: u64 = 1 << 16;
-/// Bits of a hash below those that pick a table: as many as hashbrown may want for buckets.
-const TABLE_SHIFT: u32 = 12;
-/// Bits that pick a table: enough to share hashes out finely, and all of them well mixed.
+/// Bits that pick a table: enough to share hashes out finely.
 const TABLE_BITS: u32 = 24;
-/// How far into the tables a part of all hashes leads: `2^x - 1` but for a half percent,
-/// as `x * (LINEAR + (1 - LINEAR) * x)`. In 32 bits behind the point.
-const LINEAR: u64 = 2_819_600_000;
+/// How far into the tables a part `x` of all hashes leads: `2^x - 1` but for a half percent,
+/// as `x * (LINEAR + (1 - LINEAR) * x)`.
+const LINEAR: f64 = 0.656_489;
 
 /// The tables. Every method takes the keyed hash of the info hash it is about, and a way to
 /// find that of a place.
 #[derive(Debug)]
 pub(crate) struct Index {
     tables: Box<[HashTable<u32>]>,
+    /// What [`table_of`](Self::table_of) multiplies with: both factors times the number of tables,
+    /// the first in as many bits behind the point as pick a table.
+    factors: [u64; 2],
     /// The table that [`tidy`](Self::tidy) looks at next.
     next_to_tidy: usize,
 }
@@ -39,7 +40,14 @@ impl Index {
     /// For at most `swarms`; more still work, more slowly.
     pub(crate) fn new(swarms: u64) -> Self {
         let tables = Self::tables_for(swarms);
-        Self { tables: (0..tables).map(|_| HashTable::new()).collect(), next_to_tidy: 0 }
+        // Rounded down, so that the last part of all hashes leads to the last table, not behind it.
+        let second = ((1.0 - LINEAR) * tables as f64) as u64;
+        let first = ((tables as u64) << TABLE_BITS) - (second << TABLE_BITS);
+        Self {
+            tables: (0..tables).map(|_| HashTable::new()).collect(),
+            factors: [first, second],
+            next_to_tidy: 0,
+        }
     }
 
     /// How many tables there are for that many swarms.
@@ -111,14 +119,15 @@ impl Index {
         &mut self.tables[table]
     }
 
-    /// hashbrown picks buckets by the lowest bits and marks them with the seven highest, so
-    /// tables are picked by bits between these.
+    /// hashbrown picks buckets by some ten of the lowest bits and marks them with the seven highest,
+    /// so tables are picked by bits between these: from bit 31 downwards, the last of which hardly
+    /// matter.
     #[inline]
     fn table_of(&self, hash: u64) -> usize {
-        let part = (hash >> TABLE_SHIFT << (32 - TABLE_BITS)) & u64::from(u32::MAX);
-        let slope = LINEAR + ((((1 << 32) - LINEAR) * part) >> 32);
-        let far = (part * slope) >> 32;
-        ((far * self.tables.len() as u64) >> 32) as usize
+        let part = u64::from(hash as u32 >> (32 - TABLE_BITS));
+        let [first, second] = self.factors;
+        // No overflow: 24 bits times 40, as there are 2^16 tables at most.
+        ((part * (first + second * part)) >> (2 * TABLE_BITS)) as usize
     }
 
     /// Places in all tables, counted one table after the other.

@@ -112,7 +112,7 @@ mod tests {
     /// The parts that the index takes: bucket, table, tag.
     const PARTS: [fn(u64) -> usize; 3] = [
         |hash| hash as usize % 128,
-        |hash| (hash >> 20) as usize % 128,
+        |hash| (hash >> 25) as usize % 128,
         |hash| (hash >> 57) as usize,
     ];
 
