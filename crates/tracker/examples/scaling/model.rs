@@ -5,7 +5,7 @@
 #![allow(dead_code, unreachable_pub, reason = "the program and the test each use their part")]
 
 // Measured on the machine of docs/benchmarks/2026-11-20-2vcpu-xeon, in nanoseconds of CPU time for
-// each reply. The whole is `scripts/compare-aquatic` (classic mix, colocated); the shares are those
+// each reply. The whole is `scripts/bench-speed --only cpu` (classic mix, colocated); the shares are those
 // of `perf record -e cpu-clock` under the same load, waiting left out: sendmmsg 66 %, recvmmsg 21 %,
 // the rest ours.
 

@@ -1,0 +1,81 @@
+"""The table of targets with measured values, beside aquatic_udp and the floor.
+
+Trackers run on vCPU 0 and the load on vCPU 1; rounds take turns, so that what the machine does
+meanwhile hits all alike. CPU is user and system time of the tracker's process; only replies that
+were checked and found right count. Memory is resident memory, counted from the idle process.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import cpu
+import programs
+import report
+from place import Failure, build, machine, say
+
+PARTS = {
+    "cpu": "CPU time per reply of onrush, aquatic_udp and the floor under the same load",
+    "instructions": "instructions per request, by callgrind",
+    "memory": "bytes per peer and swarm, of the shard and of whole processes",
+    "time": "time of an announce, of a worker's turn and of the longest steps",
+}
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench-speed", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="parts:\n" + "\n".join(f"  {name:14} {about}" for name, about in PARTS.items())
+        + "\n\nexamples:\n  scripts/bench-speed                            everything, some 25 minutes\n"
+        "  scripts/bench-speed --only cpu --rounds 3      a part of it, less exactly\n"
+        "  scripts/bench-speed --out docs/benchmarks/DIR  writes report.md, raw.json and a picture there")
+    parser.add_argument("--only", action="append", choices=PARTS, metavar="PART",
+                        help="measure this part (may be given several times)")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of the part cpu")
+    parser.add_argument("--seconds", type=int, default=5, help="of each measurement there")
+    parser.add_argument("--out", type=Path, help="a folder for the results")
+    return parser.parse_args()
+
+
+def main():
+    asked = arguments()
+    parts = asked.only or list(PARTS)
+    if (os.cpu_count() or 1) < 2:
+        raise Failure("two vCPUs are needed, one for the tracker and one for the load")
+    where = machine()  # before anything is built: what is committed meanwhile is not measured
+    say("building")
+    build("-p", "onrush", "-p", "onrush-load", "--bins")
+    results, raw = {}, {}
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        if "cpu" in parts:
+            build("-p", "onrush-load", "--example", "floor")
+            results["cpu"], raw["cpu"], results["scenes"] = cpu.measure(
+                directory, asked.rounds, asked.seconds)
+        if "instructions" in parts:
+            results["instructions"] = raw["instructions"] = programs.instructions()
+        if "memory" in parts:
+            results["memory"] = raw["memory"] = programs.memory(directory)
+        if "time" in parts:
+            results["time"] = raw["time"] = programs.time()
+    text = report.text(where, asked, results)
+    print(text)
+    if asked.out:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        report.write(asked.out, text, {"machine": where, **raw}, results)
+        say(f"written to {asked.out}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"bench-speed: {failure}")
+    except subprocess.CalledProcessError as failure:
+        sys.exit(f"bench-speed: {failure.cmd[0]} failed with status {failure.returncode}")

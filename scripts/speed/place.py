@@ -1,0 +1,63 @@
+"""Where things are, what this machine is, and building what is measured."""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+RELEASE = TARGET / "release"
+EXAMPLES = RELEASE / "examples"
+
+AQUATIC_VERSION = "0.9.0"
+
+
+class Failure(Exception):
+    """Something that the person at the terminal has to know, and nothing to go on with."""
+
+
+def say(text):
+    """A line of progress."""
+    print(f"bench-speed: {text}", file=sys.stderr, flush=True)
+
+
+def build(*arguments):
+    """Builds with the release profile."""
+    command = ["cargo", "build", "--release", "--locked", "--quiet", *arguments]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def rival(name):
+    """A program of aquatic's, installed by name (once)."""
+    root = TARGET / "rivals"
+    binary = root / "bin" / name
+    if not binary.exists():
+        say(f"installing {name} {AQUATIC_VERSION} into {root} (once, some minutes)")
+        subprocess.run(
+            ["cargo", "install", "--quiet", "--locked", "--version", AQUATIC_VERSION,
+             "--root", str(root), name],
+            check=True,
+            env={**os.environ, "CARGO_TARGET_DIR": str(root / "build")},
+        )
+    return binary
+
+
+def machine():
+    """What a reader must know of this machine and these sources."""
+    info = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")),
+                 platform.processor())
+    run = lambda *command: subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
+                                          check=True).stdout.strip()
+    return {
+        "cpu": model,
+        "vcpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "rustc": run("rustc", "--version"),
+        "commit": run("git", "describe", "--always", "--dirty"),
+        "aquatic_udp": AQUATIC_VERSION,
+        "date": time.strftime("%Y-%m-%d"),
+    }

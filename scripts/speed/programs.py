@@ -1,0 +1,99 @@
+"""What the project's own measuring programs print, as numbers."""
+
+import json
+import re
+import subprocess
+
+import contenders
+from contenders import LOAD_VCPU, PORT, running
+from place import EXAMPLES, ROOT, Failure, build, say
+
+# The daemon's own allocator.
+ALLOCATOR = ["--features", "jemalloc"]
+NUMBER = r"(-?[\d.,]+)"
+
+# Swarms and the peers in each.
+FILLINGS = [(1_000_000, 2), (1_000_000, 1), (20, 50_000)]
+
+
+def output(*command):
+    """What a program prints, pinned away from the tracker's vCPU; shown as it comes is not needed."""
+    words = ["taskset", "-c", str(LOAD_VCPU), *map(str, command)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def found(pattern, text):
+    """The numbers of the only line that matches."""
+    match = re.search(pattern, text, re.MULTILINE)
+    if match is None:
+        raise Failure(f"no line like `{pattern}` in:\n{text}")
+    return [float(number.replace(",", "")) for number in match.groups()]
+
+
+def instructions():
+    """Instructions per request by kind, the network's own subtracted."""
+    say("counting instructions")
+    text = output("scripts/count-instructions")
+    lines = re.findall(r"^(\S+) +(\d+) +(\d+) +(\d+) ", text, re.MULTILINE)
+    return {kind: int(tracker) for kind, _, _, tracker in lines}
+
+
+def memory(directory):
+    """Bytes per peer and per swarm of a shard, and what trackers grow by as whole processes."""
+    say("filling shards (some minutes)")
+    build("-p", "onrush-swarm", "--example", "memory", *ALLOCATOR)
+    text = output(EXAMPLES / "memory")
+    names = ["per_swarm", "per_peer", "idle", "tables", "peak", "expired", "later", "after_seconds"]
+    shards = {}
+    for line in text.splitlines()[2:]:
+        match = re.match(r"(.{44}) (.*)", line)
+        numbers = [float(word) for word in match[2].split()]
+        shards[match[1].strip()] = dict(zip(names, numbers, strict=True))
+    return {"shard": shards, "process": fillings(directory)}
+
+
+def fillings(directory):
+    """Growth of whole processes, by swarms and peers, ours and aquatic_udp."""
+    build("-p", "onrush-load", "--example", "fill")
+    commands = {"onrush": contenders.colocated(directory), "aquatic_udp": contenders.aquatic(directory)}
+    results = []
+    for swarms, peers in FILLINGS:
+        for name, command in commands.items():
+            say(f"filling {name} with {swarms:,} swarms of {peers:,}")
+            with running(command) as tracker:
+                text = output(EXAMPLES / "fill", "--target", f"127.0.0.1:{PORT}", "--tracker-pid",
+                              tracker.pid, "--swarms", swarms, "--peers", peers)
+            results.append({"tracker": name, "of": peers, **json.loads(text.splitlines()[-1])})
+    return results
+
+
+def time():
+    """Nanoseconds per announce, microseconds per turn, and the steps that took long."""
+    say("timing announces, turns and steps (some minutes)")
+    build("-p", "onrush-swarm", "--example", "cost", "--example", "steps", *ALLOCATOR)
+    build("-p", "onrush", "--example", "turns")
+    cost = output(EXAMPLES / "cost", "1 M swarms")
+    columns = rf" +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}$"
+    announces = {name: found(rf"^{name}{columns}", cost)[2]
+                 for name in ("1 M swarms of 2", "1 M swarms, Pareto", "1 M swarms, classic")}
+    turns = output(EXAMPLES / "turns")
+    return {
+        "announce_ns": announces,
+        "turn_us": {name: found(rf"^{name} +{NUMBER} us", turns)[0]
+                    for name in ("p50", "p99", "p99.9", "p99.99", "longest")},
+        "steps": steps(),
+    }
+
+
+def steps():
+    """By phase of a population, the longest step that was as long in every replay, and how many
+    of how many were over 0.2 ms."""
+    rows, population = [], ""
+    for line in output(EXAMPLES / "steps").splitlines()[2:]:
+        if "|" not in line:
+            population = line
+            continue
+        name, numbers = line[:26].strip(), [float(word) for word in line[26:].replace("|", "").split()]
+        rows.append({"population": population, "phase": name, "steps": int(numbers[0]),
+                     "longest_us": numbers[4], "long": int(numbers[5]), "long_in_a_run": numbers[6]})
+    return rows
