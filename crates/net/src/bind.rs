@@ -133,14 +133,10 @@ impl BoundSocket {
         self.address
     }
 
-    /// Does `send` while datagrams larger than their path may leave in fragments; otherwise the
-    /// kernel refuses those (EMSGSIZE).
-    pub(crate) fn with_fragments<T>(&self, send: impl FnOnce() -> T) -> T {
-        // These fail only for what is no IPv4 socket, which has no such mode.
-        let _ = set_fragments(self.as_fd(), self.address, true);
-        let result = send();
-        let _ = set_fragments(self.as_fd(), self.address, false);
-        result
+    /// Whether datagrams larger than their path may leave in fragments from now on; otherwise the
+    /// kernel refuses those (EMSGSIZE). Returns whether there is such a choice here.
+    pub(crate) fn set_fragments(&self, may: bool) -> bool {
+        set_fragments(self.as_fd(), self.address, may)
     }
 
     /// Whether the kernel tells for each datagram which local address it was sent to (set on
@@ -311,8 +307,8 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
         // Each family has sockets, and so a group, of its own; an IPv4 client is never mapped.
         socket.set_only_v6(true).map_err(at("set IPV6_V6ONLY"))?;
     }
-    set_fragments(socket.as_fd(), address, false)
-        .map_err(|cause| Failure::new("set IP_MTU_DISCOVER", cause))?;
+    // It saves time, and nothing more: a kernel that does not know it is served from all the same.
+    set_fragments(socket.as_fd(), address, false);
     if sharing == Sharing::Group {
         socket.set_reuse_port(true).map_err(at("set SO_REUSEPORT"))?;
     }
@@ -329,14 +325,15 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
 /// Whether datagrams that are larger than their path may leave in fragments. Where none may be
 /// fragmented IPv4 needs no identification, which the kernel otherwise draws for each datagram,
 /// by a keyed hash and a shared counter (docs/decisions/0016). IPv6 has one only in fragments.
-fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> io::Result<()> {
+/// Returns whether it was set.
+fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if address.is_ipv4() {
         let mode = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
-        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &mode)?;
+        return sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &mode).is_ok();
     }
     let _ = (fd, address, may);
-    Ok(())
+    false
 }
 
 /// Sets what can be set after binding, and looks what became of it.

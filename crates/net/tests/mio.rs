@@ -241,7 +241,7 @@ fn where_segments_are_refused_datagrams_go_one_by_one() {
             assert_eq!(drain(&mut client), vec![large.to_vec(); 3]);
             // The path's MTU is no reason to stop grouping for everybody.
             let count = server.segmentation();
-            assert_eq!((count.refused, count.off, count.fragmented), (round, 0, 3 * round));
+            assert_eq!((count.refused, count.off, count.fragmented), (round, 0, round));
         }
         assert_eq!(server.segmentation().groups, 0);
     });
@@ -264,6 +264,26 @@ fn replies_larger_than_the_mtu_leave_in_fragments() {
         }
         let count = server.segmentation();
         assert_eq!((count.fragmented, count.refused), (1, 0));
+    });
+}
+
+/// What a path takes is what anybody's ICMP says: replies larger than it must not cost a call each.
+#[test]
+fn a_round_of_replies_larger_than_the_mtu_costs_one_call_more() {
+    in_a_namespace("a_round_of_replies_larger_than_the_mtu_costs_one_call_more", || {
+        ip("link set lo mtu 1280 up");
+        let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
+        let mut clients: Vec<_> = (0..40).map(|_| client("127.0.0.1:0")).collect();
+        let tokens: Vec<_> = clients.iter().map(|(_, here)| Return::to(*here, 0)).collect();
+        for round in 1..=3 {
+            let sent = server.send(tokens.iter().map(|to| Reply { bytes: &[5; 1400], to }));
+            assert_eq!((sent.datagrams, sent.failed, sent.calls), (40, 0, 2));
+            for (client, _) in &mut clients {
+                assert_eq!(drain(client), vec![vec![5; 1400]]);
+            }
+            // Noticed anew, so the round before ended as it had begun: without identifications.
+            assert_eq!(server.segmentation().fragmented, round);
+        }
     });
 }
 

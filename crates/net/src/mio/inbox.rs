@@ -137,7 +137,9 @@ impl Inbox {
                     } else {
                         self.accept(count, number, socket.tells_local());
                     }
-                    // The kernel stops short only when there is no more.
+                    // The kernel stops short when there is no more, or at an error that came
+                    // meanwhile (recvmmsg(2)): that one rings by itself, and who looks then is
+                    // told of the datagrams behind it too.
                     let full = count == room;
                     return Ok(if full { Outcome::MayHaveMore } else { Outcome::Drained });
                 }

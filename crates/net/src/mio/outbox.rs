@@ -43,7 +43,8 @@ pub struct Segmentation {
     pub refused: u64,
     /// Sockets that no longer group, for the kernel refused repeatedly.
     pub off: u64,
-    /// Datagrams that were larger than their path and left in fragments.
+    /// Times that a reply was larger than its path, so that it and what was left of its round
+    /// might leave in fragments.
     pub fragmented: u64,
 }
 
@@ -66,6 +67,8 @@ pub(super) struct Outbox {
     messages: Vec<u16>,
     /// A message of its own for what could not go out as a group.
     spare: Outbound,
+    /// Whether the socket that is being sent from may send in fragments for the rest of its round.
+    fragments: bool,
     calls: Calls,
     capacity: usize,
     count: Segmentation,
@@ -152,6 +155,7 @@ impl Outbox {
             outbound: Outbound::new(capacity),
             messages: Vec::with_capacity(capacity),
             spare: Outbound::new(1),
+            fragments: false,
             calls,
             capacity,
             count: Segmentation::default(),
@@ -266,7 +270,11 @@ impl Outbox {
             let lane = &mut self.lanes[usize::from(number)];
             let first = mem::replace(&mut lane.first, NONE);
             let whole = self.lay_out(round, first);
-            self.transmit(&sockets[usize::from(number)], number, round, (whole, sent));
+            let socket = &sockets[usize::from(number)];
+            self.transmit(socket, number, round, (whole, sent));
+            if mem::take(&mut self.fragments) {
+                socket.set_fragments(false);
+            }
         }
         self.groups.clear();
     }
@@ -320,6 +328,7 @@ impl Outbox {
                     sent.blocked += self.tally(done..all).datagrams;
                     return;
                 }
+                Err(Errno::EMSGSIZE) if self.allow_fragments(socket) => {}
                 Err(error) => {
                     self.refuse(socket, number, round, (self.messages[done], error), sent);
                     done += 1;
@@ -350,7 +359,7 @@ impl Outbox {
 
     /// The kernel did not take a message: counts it, or sends its replies one by one when it may be
     /// the grouping that was refused (no checksum offload on the way, datagrams larger than the
-    /// way's MTU; udp(7)), or fragments that are needed.
+    /// way's MTU; udp(7)).
     #[cold]
     fn refuse(
         &mut self,
@@ -361,10 +370,6 @@ impl Outbox {
         sent: &mut Sent,
     ) {
         let group = self.groups[usize::from(at)];
-        let first = &round[usize::from(group.first)];
-        if group.count == 1 && error == Errno::EMSGSIZE {
-            return self.send_alone(socket, first, sent);
-        }
         if group.count == 1 || !matches!(error, Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE) {
             sent.failed += u64::from(group.count);
             return;
@@ -378,32 +383,37 @@ impl Outbox {
         }
     }
 
-    /// Sends one reply in a call of its own; in fragments when it is larger than its path.
+    /// Sends one reply in a call of its own.
     fn send_alone(&mut self, socket: &BoundSocket, reply: &Reply<'_>, sent: &mut Sent) {
         self.spare.clear();
         self.spare.push(reply.to, reply.bytes, None);
-        let (spare, calls) = (&mut self.spare, self.calls);
-        let mut send = || loop {
+        loop {
             sent.calls += 1;
             // SAFETY: `reply` borrows the only bytes and the only name in the message.
-            match unsafe { spare.send(socket.as_fd(), 0, calls) } {
-                Err(Errno::EINTR) => {}
-                result => return result,
+            // Reason: as in `transmit`.
+            match unsafe { self.spare.send(socket.as_fd(), 0, self.calls) } {
+                Ok(_) => {
+                    sent.datagrams += 1;
+                    sent.bytes += reply.bytes.len() as u64;
+                }
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EMSGSIZE) if self.allow_fragments(socket) => continue,
+                Err(Errno::EAGAIN) => sent.blocked += 1,
+                Err(_) => sent.failed += 1,
             }
-        };
-        let mut result = send();
-        if result == Err(Errno::EMSGSIZE) {
-            result = socket.with_fragments(send);
-            self.count.fragmented += u64::from(result.is_ok());
+            return;
         }
-        match result {
-            Ok(_) => {
-                sent.datagrams += 1;
-                sent.bytes += reply.bytes.len() as u64;
-            }
-            Err(Errno::EAGAIN) => sent.blocked += 1,
-            Err(_) => sent.failed += 1,
-        }
+    }
+
+    /// A reply is larger than its path: lets the rest of the socket's round leave in fragments.
+    /// Once for all, since a path's MTU is what anybody's ICMP says, and what that costs must not
+    /// grow with the number of replies (docs/decisions/0016). Whether it is news.
+    #[cold]
+    fn allow_fragments(&mut self, socket: &BoundSocket) -> bool {
+        let news = !self.fragments && socket.set_fragments(true);
+        self.fragments |= news;
+        self.count.fragmented += u64::from(news);
+        news
     }
 }
 
