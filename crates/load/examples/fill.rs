@@ -121,13 +121,15 @@ impl Filling {
         let requests = (0..SOURCES)
             .map(|source| {
                 let mut bytes = [0; REQUEST_LEN];
-                let transaction_id = TransactionId(self.first_id + source as u32);
+                let transaction_id = TransactionId(self.first_id.wrapping_add(source as u32));
                 Connect { transaction_id }.write(bytes.first_chunk_mut().expect("is longer"));
                 (source, 16, bytes)
             })
             .collect::<Vec<_>>();
         let mut ids = self.ids;
         self.exchange(&requests, |source, reply| {
+            // An error may be as long (BEP 15): its text is no id.
+            ensure!(reply[3] == 0, "a connect was refused");
             let id = reply.get(8..16).and_then(|id| id.try_into().ok());
             ids[source] = ConnectionId(u64::from_be_bytes(id.context("a connect reply is short")?));
             Ok(())
@@ -217,7 +219,7 @@ impl Filling {
     }
 }
 
-/// Resident memory of a process, in bytes (proc_pid_statm(5)).
+/// Resident memory of a process, in bytes (proc_pid_smaps(5)).
 fn resident(pid: u32) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;

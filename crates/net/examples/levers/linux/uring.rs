@@ -1,7 +1,7 @@
 //! io_uring: one multishot receive into a ring of provided buffers, and a batch of sends per
 //! `io_uring_enter`, whose successes make no completions.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::error::Error;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -78,6 +78,9 @@ impl Uring {
                 armed: false,
             }
         };
+        if this.entries.is_null() {
+            handle_alloc_error(layout());
+        }
         for send in &mut this.sends {
             send.header.msg_name = send.name.as_mut_ptr().cast();
             send.header.msg_namelen = 16;
