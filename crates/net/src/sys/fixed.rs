@@ -51,6 +51,8 @@ impl<T> Fixed<T> {
     pub(super) fn get_mut(&mut self, index: usize) -> &mut T {
         // SAFETY: `pointer` checks the index; the element is initialised; the borrow of `self` is
         // exclusive, which keeps out the calls that let the kernel write (they take `&mut` too).
+        // Reason: a box would claim the elements for itself whenever it moves, and headers point
+        // to them all the time.
         unsafe { &mut *self.pointer(index) }
     }
 
@@ -71,6 +73,7 @@ impl<T> Fixed<T> {
     pub(super) fn as_slice(&self) -> &[T] {
         // SAFETY: `start` and `len` are those of an initialised boxed slice; nobody writes while
         // `self` is borrowed.
+        // Reason: as for `get_mut`; datagrams are read where the kernel wrote them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -54,7 +54,7 @@ impl Uring {
             .setup_cqsize(4096)
             .build(SENDS as u32 * 2)?;
         // SAFETY: the layout has a size; zero is a value of the kernel's integers and pointers. The
-        // ring of buffers is freed after the ring that knows it (see `drop`).
+        // ring of buffers is freed once the kernel was told to forget it (see `drop`).
         // Reason: a try of what the kernel offers, which has no safe form.
         let mut this = unsafe {
             let mut receive: Box<libc::msghdr> = Box::new(std::mem::zeroed());
