@@ -6,7 +6,7 @@
 pub(crate) struct Steps<T, const STEP: usize> {
     /// Apart from the others, because most of these vectors need no more and so save a hop.
     first: Vec<T>,
-    /// All full but for the last with items. Empty ones may follow, two and a sixteenth, kept
+    /// All full but for the last with items. Empty ones may follow, two and an eighth, kept
     /// against allocating and freeing them over and over when the length swings.
     more: Vec<Vec<T>>,
     len: usize,
@@ -65,7 +65,7 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         let number = self.len / STEP;
         let item = self.step_mut(number).pop();
         // At most one step for each item that goes, so that nothing takes long here either.
-        if self.len % STEP <= STEP / 2 && self.more.len() > number + number.div_ceil(16) {
+        if self.len % STEP <= STEP / 2 && self.more.len() > number + number.div_ceil(8) {
             self.more.pop();
         }
         if number == 0 {
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(steps.len(), vector.len());
             assert!(steps.iter().eq(vector.iter()));
             let needed = vector.len() / 4;
-            assert!(steps.more.len() <= needed + needed / 16 + 3, "steps are given back");
+            assert!(steps.more.len() <= needed + needed / 8 + 3, "steps are given back");
         }
         assert_eq!(steps.checked(vector.len()), None);
     }
