@@ -53,6 +53,12 @@ impl Launch {
         Self { command, home }
     }
 
+    /// With this in its environment.
+    pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
     /// On free ports of 127.0.0.1 and ::1.
     pub(crate) fn on_loopback() -> Self {
         Self::new(&["--listen", "127.0.0.1:0", "--listen", "[::1]:0"])
