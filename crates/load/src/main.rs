@@ -66,23 +66,24 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     // Before anybody is asked: a tracker that does not answer is not the first thing to mend.
     usable(args)?;
     let mut routed = Vec::new();
-    for &target in &args.target {
+    for &target in &args.target.target {
         match probe(target, None, PATIENCE) {
             Ok(local) => routed.push((target, local)),
             Err(dead) => return Ok(Outcome::Dead(dead.advice(target))),
         }
     }
-    let seed = args.seed.unwrap_or_else(rand::random);
+    let seed = args.mix.seed.unwrap_or_else(rand::random);
     let addresses = addresses(args, &routed);
-    let profile = args.profile();
-    let population = Population::new(&profile.swarms, profile.v6, addresses, seed, args.strangers);
+    let profile = args.mix.profile();
+    let population =
+        Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers);
     let plan = Plan::new(profile, population, seed);
     let course = args.course(seed);
     let mut warnings = Vec::new();
     let mut networks = Vec::new();
     let mut sockets = 0;
-    for _ in 0..args.workers {
-        let opened = sources::open(plan.population.addresses(), &args.target)
+    for _ in 0..args.target.workers {
+        let opened = sources::open(plan.population.addresses(), &args.target.target)
             .context("cannot send from here (more descriptors: ulimit -n)")?;
         if networks.is_empty() {
             warnings.extend(opened.notices.iter().map(ToString::to_string));
@@ -90,7 +91,7 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
         sockets = opened.sockets.len();
         let options = Options {
             segmentation: course.group,
-            coalesced: !args.no_coalescing,
+            coalesced: !args.target.no_coalescing,
             ..Options::default()
         };
         networks.push((Backend::new(opened.sockets, options)?, opened.routes));
@@ -102,14 +103,14 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
 
 /// Whether this host has the vCPUs and the addresses that were named.
 fn usable(args: &Args) -> anyhow::Result<()> {
-    let allowed = match args.pin.is_empty() {
+    let allowed = match args.target.pin.is_empty() {
         true => Vec::new(),
         false => affinity::allowed().context("--pin")?,
     };
-    if let Some(&cpu) = args.pin.iter().find(|cpu| !allowed.contains(cpu)) {
+    if let Some(&cpu) = args.target.pin.iter().find(|cpu| !allowed.contains(cpu)) {
         return Err(AffinityError::NotAllowed { cpu }).context("--pin");
     }
-    for ip in args.source.iter().flat_map(sources::Range::iter) {
+    for ip in args.target.source.iter().flat_map(sources::Range::iter) {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
     Ok(())
@@ -117,21 +118,21 @@ fn usable(args: &Args) -> anyhow::Result<()> {
 
 fn addresses(args: &Args, routed: &[(SocketAddr, IpAddr)]) -> Addresses {
     let find = |target| routed.iter().find(|(there, _)| *there == target).map(|(_, ip)| *ip);
-    sources::addresses(&args.target, &args.source, args.sources, find)
+    sources::addresses(&args.target.target, &args.target.source, args.target.sources, find)
 }
 
 fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -> Setup {
     let families = [Family::V4, Family::V6];
     Setup {
-        targets: args.target.iter().map(ToString::to_string).collect(),
+        targets: args.target.target.iter().map(ToString::to_string).collect(),
         sources: families.map(|family| plan.population.addresses().count(family)),
         sockets,
-        workers: args.workers as usize,
-        pin: args.pin.clone(),
+        workers: args.target.workers as usize,
+        pin: args.target.pin.clone(),
         pace: course.pace,
         burst: course.burst,
         bursts: course.group,
-        coalescing: !args.no_coalescing,
+        coalescing: !args.target.no_coalescing,
         warmup: course.warmup.as_secs_f64(),
         timeout: course.timeout.as_secs_f64(),
         seed,
@@ -139,13 +140,13 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
         swarms: plan.population.swarms(),
         peers: families.map(|family| plan.population.peers(family)),
         strictness: course.strictness,
-        strict: args.strict,
+        strict: args.checks.strict,
     }
 }
 
 /// The table for people, JSON where it is asked for.
 fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
-    match &args.json {
+    match &args.output.json {
         None => print!("{}", report.to_table()),
         Some(path) if path.as_os_str() == "-" => {
             eprint!("{}", report.to_table());

@@ -1,0 +1,22 @@
+//! What is shown and written.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What is shown and written.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// The tracker's process: its processor time is reported.
+    #[arg(long, value_name = "PID")]
+    pub tracker_pid: Option<u32>,
+
+    /// Write the report as JSON, `-` for standard output (the table then goes to standard error).
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
