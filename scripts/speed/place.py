@@ -31,17 +31,13 @@ def build(*arguments):
 
 
 def rival(name):
-    """A program of aquatic's, installed by name (once)."""
-    root = TARGET / "rivals"
+    """A program of aquatic's, installed by name (once) by scripts/bench-peers."""
+    root = Path(os.environ.get("ONRUSH_PEERS", TARGET / "peers")).resolve()
     binary = root / "bin" / name
     if not binary.exists():
-        say(f"installing {name} {AQUATIC_VERSION} into {root} (once, some minutes)")
-        subprocess.run(
-            ["cargo", "install", "--quiet", "--locked", "--version", AQUATIC_VERSION,
-             "--root", str(root), name],
-            check=True,
-            env={**os.environ, "CARGO_TARGET_DIR": str(root / "build")},
-        )
+        peer = "aquatic" if name == "aquatic_udp" else name
+        subprocess.run([ROOT / "scripts" / "bench-peers", "--only", peer, "--strict"],
+                       check=True, stdout=sys.stderr, env={**os.environ, "ONRUSH_PEERS": str(root)})
     return binary
 
 
