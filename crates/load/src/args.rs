@@ -60,7 +60,7 @@ impl Args {
             group: !self.target.no_bursts,
             timeout: self.pace.timeout,
             warmup: self.pace.warmup,
-            duration: self.pace.duration,
+            duration: self.pace.duration(),
             strictness: self.checks.strictness(),
             seed,
             pin: self.target.pin.clone(),
@@ -79,6 +79,7 @@ fn number(text: &str, what: &str, fits: impl Fn(f64) -> bool) -> Result<f64, Str
 mod tests {
     use super::*;
     use crate::generator::Pace;
+    use crate::generator::pace::{Arrivals, Schedule, Segment};
     use crate::plan::Profile;
 
     fn args(line: &str) -> Result<Args, String> {
@@ -101,8 +102,30 @@ mod tests {
         let args = args("-t 127.0.0.1:1 -t [::1]:1 --rate 2000 --workers 2 --pin 0,1").unwrap();
         assert_eq!(args.target.target.len(), 2);
         let course = args.course(1);
-        assert_eq!((course.pace, course.pin.as_slice()), (Pace::Rate(2000.0), &[0, 1][..]));
+        assert_eq!(
+            (course.pace, course.pin.as_slice()),
+            (even(&[(2000.0, 2000.0, 10.0)]), &[0, 1][..])
+        );
         assert_eq!(course.limit, 1250);
+    }
+
+    fn even(segments: &[(f64, f64, f64)]) -> Pace {
+        let segment = |&(from, to, seconds): &(f64, f64, f64)| Segment { from, to, seconds };
+        let segments = segments.iter().map(segment).collect();
+        Pace::Open(Schedule { arrivals: Arrivals::Even, segments })
+    }
+
+    #[test]
+    fn ramps_and_steps_are_schedules() {
+        let ramp = args("--ramp 1000-50000 --duration 30 --poisson").unwrap().course(1);
+        let Pace::Open(schedule) = ramp.pace else { panic!("{ramp:?}") };
+        assert_eq!(schedule.arrivals, Arrivals::Poisson);
+        assert_eq!(schedule.segments, [Segment { from: 1000.0, to: 50000.0, seconds: 30.0 }]);
+        assert_eq!(ramp.limit, 62_500, "room for a second and a quarter of its highest rate");
+        let steps = args("--steps 1000:10,1000-2000:5,20:0.5").unwrap().course(1);
+        let meant = [(1000.0, 1000.0, 10.0), (1000.0, 2000.0, 5.0), (20.0, 20.0, 0.5)];
+        assert_eq!(steps.pace, even(&meant));
+        assert_eq!(steps.duration.as_secs_f64(), 15.5);
     }
 
     #[test]
@@ -124,6 +147,16 @@ mod tests {
             ("-t 127.0.0.1:1 -t 127.0.0.1:1", "twice"),
             ("--rate 0", "--rate"),
             ("--rate fast", "no number"),
+            ("--rate 10 --ramp 1-2", "--ramp"),
+            ("--rate 10 --steps 1:2", "--steps"),
+            ("--ramp 1-2 --steps 1:2", "--steps"),
+            ("--steps 1:2 --duration 3", "--duration"),
+            ("--steps 1000", "expected RATE:SECONDS"),
+            ("--steps 1000:0", "between 0.001"),
+            ("--steps 9-x:1", "`x` is no number"),
+            ("--ramp 1000", "expected FROM-TO"),
+            ("--ramp 1000-", "no number"),
+            ("--poisson", "--poisson is about an open loop"),
             ("--pin 0,1", "2 vCPUs for 1"),
             ("--duration 0", "--duration"),
             ("--duration -1", "-1"),

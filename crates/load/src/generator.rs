@@ -1,11 +1,12 @@
 //! One worker: asks, listens, counts. Its time comes from outside, its network is any backend.
 //!
 //! A turn receives what is there, gives up what is overdue and sends what is due: in a closed
-//! loop as many requests as replies are missing to a fixed number under way, in an open loop as
-//! many as a fixed rate asks for by now. A burst of requests leaves through one socket, as
+//! loop as many requests as replies are missing to a fixed number under way, in an open loop what
+//! a schedule has due by now. A burst of requests leaves through one socket, as
 //! batched sends are per socket.
 
 pub mod flight;
+pub mod pace;
 pub mod packet;
 
 use std::io;
@@ -21,6 +22,8 @@ use crate::check::{Finding, Judge, Strictness};
 use crate::plan::{Ask, Kind, Plan};
 use crate::tally::Tally;
 use flight::{Flight, Joined, Nanos, Pending};
+pub use pace::Pace;
+use pace::Timetable;
 use packet::Packets;
 
 /// A connection id is renewed when it is this old.
@@ -60,20 +63,10 @@ pub struct Route {
     pub id: u32,
 }
 
-/// When requests leave.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pace {
-    /// Closed loop: so many are kept under way.
-    InFlight(usize),
-    /// Open loop: so many per second, at even distances, however many replies are missing.
-    Rate(f64),
-}
-
 /// How a worker goes about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Habits {
-    /// When requests leave.
+    /// When requests leave; a schedule is that of all workers together.
     pub pace: Pace,
     /// Requests under way at most in an open loop; 1 to 2^20.
     pub limit: usize,
@@ -91,6 +84,8 @@ pub struct Habits {
     pub seed: u64,
     /// The worker's number.
     pub worker: usize,
+    /// How many workers there are.
+    pub workers: usize,
 }
 
 /// When what is sent and received counts.
@@ -246,6 +241,8 @@ struct Talk<'p> {
     route: usize,
     ids: Vec<Id>,
     habits: Habits,
+    /// Closed loop: requests kept under way.
+    in_flight: usize,
     window: Window,
     flight: Flight,
     packets: Packets,
@@ -254,9 +251,9 @@ struct Talk<'p> {
     repeats: std::collections::VecDeque<Pending>,
     tally: Tally,
     recent: Recent,
-    /// Open loop: requests sent, due or not answered alike.
-    started: u64,
-    /// Open loop: due times of the burst in the making.
+    /// Open loop: when requests are due.
+    timetable: Option<Timetable>,
+    /// Due times of the burst in the making.
     due: Vec<(TransactionId, Nanos)>,
     searched: Nanos,
 }
@@ -285,9 +282,13 @@ impl<'p> Talk<'p> {
             _ => habits.v6,
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
-        let room = match habits.pace {
-            Pace::InFlight(count) => count,
-            Pace::Rate(_) => habits.limit,
+        let (room, timetable) = match &habits.pace {
+            Pace::InFlight(count) => (*count, None),
+            Pace::Open(schedule) => {
+                let Habits { worker, workers, seed, .. } = habits;
+                let timetable = Timetable::new(schedule, window.start, worker, workers, seed);
+                (habits.limit, Some(timetable))
+            }
         };
         Self {
             by_family,
@@ -296,7 +297,7 @@ impl<'p> Talk<'p> {
             v6_owed: 0.0,
             route: 0,
             ids: vec![Id::default(); ids],
-            habits,
+            in_flight: room,
             window,
             flight: Flight::new(room, crate::plan::population::mix(habits.seed) as u32),
             packets: Packets::new(habits.burst),
@@ -305,9 +306,10 @@ impl<'p> Talk<'p> {
             repeats: std::collections::VecDeque::with_capacity(MAX_REPEATS_WAITING),
             tally: Tally::default(),
             recent: Recent::default(),
-            started: 0,
+            timetable,
             due: Vec::with_capacity(habits.burst),
             searched: 0,
+            habits,
             plan,
             routes,
         }
@@ -437,32 +439,21 @@ impl<'p> Talk<'p> {
         }
     }
 
-    /// Requests to be sent now.
+    /// Requests to be sent now, in one burst.
     #[inline]
-    fn wanted(&self, now: Nanos) -> usize {
-        match self.habits.pace {
-            Pace::InFlight(_) if now >= self.window.end => 0,
-            Pace::InFlight(count) => {
-                let missing = count.saturating_sub(self.flight.len());
+    fn wanted(&mut self, now: Nanos) -> usize {
+        let (end, burst) = (self.window.end, self.habits.burst);
+        match &mut self.timetable {
+            None if now >= end => 0,
+            None => {
+                let missing = self.in_flight.saturating_sub(self.flight.len());
                 // Whole bursts, unless so few may be under way that there are none.
-                if missing >= self.habits.burst.min(count) { missing } else { 0 }
+                if missing >= burst.min(self.in_flight) { missing.min(burst) } else { 0 }
             }
             // What was due within the window is still sent after it, but not for ever.
-            Pace::Rate(_) if now >= self.window.end + self.habits.timeout => 0,
-            Pace::Rate(rate) => self.due_by(rate, now).saturating_sub(self.started) as usize,
+            Some(_) if now >= end + self.habits.timeout => 0,
+            Some(timetable) => timetable.ready(now.min(end - 1), burst),
         }
-    }
-
-    /// Requests of an open loop that are due by `now`. The first one is due at time 0.
-    #[inline]
-    fn due_by(&self, rate: f64, now: Nanos) -> u64 {
-        (now.min(self.window.end - 1) as f64 * rate / 1e9) as u64 + 1
-    }
-
-    /// When request number `n` of an open loop is due.
-    #[inline]
-    fn due(rate: f64, n: u64) -> Nanos {
-        (n as f64 * 1e9 / rate).ceil() as Nanos
     }
 
     /// Writes the next burst; false when nothing is to be sent now.
@@ -470,7 +461,7 @@ impl<'p> Talk<'p> {
     fn fill(&mut self, now: Nanos) -> bool {
         self.packets.clear();
         self.due.clear();
-        let count = self.wanted(now).min(self.habits.burst).min(self.flight.room());
+        let count = self.wanted(now).min(self.flight.room());
         if count == 0 {
             return false;
         }
@@ -546,11 +537,7 @@ impl<'p> Talk<'p> {
         if ask == Ask::Connect {
             id.asked = Some(now);
         }
-        let due = match self.habits.pace {
-            Pace::InFlight(_) => now,
-            Pace::Rate(rate) => Self::due(rate, self.started),
-        };
-        self.started += 1;
+        let due = self.timetable.as_mut().map_or(now, Timetable::take);
         let kind = ask.kind();
         let transaction = if kind.is_answered() {
             let pending = Pending { ask, sent: due, deadline: 0, route: self.route as u16, tries };
@@ -572,7 +559,7 @@ impl<'p> Talk<'p> {
     /// Notes when the burst leaves. Only in an open loop that is not when its latency begins.
     #[inline]
     fn stamp(&mut self, now: Nanos) {
-        let closed = matches!(self.habits.pace, Pace::InFlight(_));
+        let closed = self.timetable.is_none();
         for &(transaction, due) in &self.due {
             // A request counts by when it was due, so a closed loop's stamp must not leave the
             // window in which it was counted.
@@ -597,12 +584,10 @@ impl<'p> Talk<'p> {
         if heard {
             return Next::Again;
         }
-        let until = match self.habits.pace {
-            Pace::InFlight(_) => LONGEST_WAIT,
-            Pace::Rate(rate) if self.flight.room() > 0 => {
-                Self::due(rate, self.started).saturating_sub(now)
-            }
-            Pace::Rate(_) => WAIT_SLACK * 2,
+        let until = match &self.timetable {
+            None => LONGEST_WAIT,
+            Some(timetable) if self.flight.room() > 0 => timetable.next().saturating_sub(now),
+            Some(_) => WAIT_SLACK * 2,
         };
         match until.min(self.window.end - now).min(LONGEST_WAIT) {
             soon if soon <= WAIT_SLACK => Next::Again,
@@ -612,9 +597,8 @@ impl<'p> Talk<'p> {
 
     /// Counts what was due and could not be sent.
     fn close(&mut self) {
-        if let Pace::Rate(rate) = self.habits.pace {
-            let due = self.due_by(rate, self.window.end);
-            self.tally.unsent = due.saturating_sub(self.started);
+        if let Some(timetable) = &self.timetable {
+            self.tally.unsent = timetable.left(self.window.end);
         }
     }
 }

@@ -129,7 +129,7 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
         sockets,
         workers: args.target.workers as usize,
         pin: args.target.pin.clone(),
-        pace: course.pace,
+        pace: course.pace.clone(),
         burst: course.burst,
         bursts: course.group,
         coalescing: !args.target.no_coalescing,

@@ -2,6 +2,8 @@
 
 mod table;
 
+pub(crate) use table::count;
+
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Finding, Strictness};
@@ -11,7 +13,7 @@ use crate::plan::{Kind, Profile};
 use crate::tally::{Example, OfKind, Tally};
 
 /// The version of this form. Fields are only added under one number.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,8 +85,8 @@ pub struct Setup {
     pub workers: usize,
     /// Their vCPUs, where they are pinned.
     pub pin: Vec<usize>,
-    /// When requests leave. An open loop's rate is that of all workers together, a closed loop's
-    /// number that of each.
+    /// When requests leave. An open loop's schedule is that of all workers together and begins
+    /// with the measured window; a closed loop's number is that of each worker.
     pub pace: Pace,
     /// Requests through one socket at a time at most.
     pub burst: usize,
@@ -373,7 +375,7 @@ pub(crate) mod tests {
             sockets: 64,
             workers: 1,
             pin: vec![1],
-            pace: Pace::Rate(1000.5),
+            pace: Pace::rate(1000.5),
             burst: 32,
             bursts: true,
             coalescing: true,

@@ -23,7 +23,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// When requests leave; an open loop's rate is that of all workers together.
+    /// When requests leave; a schedule is that of all workers together and begins after the
+    /// warm-up.
     pub pace: Pace,
     /// Requests under way at most in an open loop, per worker.
     pub limit: usize,
@@ -93,10 +94,7 @@ pub fn run<S: Socket + Send>(
 
 fn habits(course: &Course, plan: &Plan, worker: usize, workers: usize) -> Habits {
     Habits {
-        pace: match course.pace {
-            Pace::InFlight(count) => Pace::InFlight(count),
-            Pace::Rate(rate) => Pace::Rate(rate / workers as f64),
-        },
+        pace: course.pace.clone(),
         limit: course.limit,
         burst: course.burst,
         group: course.group,
@@ -105,6 +103,7 @@ fn habits(course: &Course, plan: &Plan, worker: usize, workers: usize) -> Habits
         strictness: course.strictness,
         seed: course.seed,
         worker,
+        workers,
     }
 }
 

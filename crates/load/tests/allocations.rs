@@ -83,6 +83,7 @@ fn nothing_is_allocated_per_request() {
         strictness: Strictness { strangers: false, sample: 8 },
         seed: 1,
         worker: 0,
+        workers: 1,
     };
     let window = Window { start: 0, end: 10_000_000_000 };
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::number;
 use crate::generator::Pace;
+use crate::generator::pace::{Arrivals, Schedule, Segment};
 
 /// Requests under way per worker in a closed loop. A kernel's usual receive buffer holds some 500
 /// small datagrams.
@@ -13,6 +14,9 @@ const IN_FLIGHT: usize = 256;
 /// Requests under way per worker at most in an open loop: what a rate of a million leaves behind
 /// within the timeout of a second.
 const IN_FLIGHT_OPEN: usize = 1 << 20;
+
+/// How long to measure.
+const DURATION: Duration = Duration::from_secs(10);
 
 /// How fast and how long.
 #[derive(Args, Debug)]
@@ -25,12 +29,27 @@ pub struct PaceArgs {
 
     /// Open loop: send so many requests per second, whatever comes back. Latency then counts from
     /// when a request should have been sent.
-    #[arg(long, short, value_name = "R", value_parser = rate)]
+    #[arg(long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"])]
     pub rate: Option<f64>,
 
-    /// Seconds to measure.
-    #[arg(long, short, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub duration: Duration,
+    /// Open loop with a rate that grows (or falls) evenly over the measured time, like
+    /// 1000-50000.
+    #[arg(long, value_name = "R-R", value_parser = ramp, conflicts_with = "steps")]
+    pub ramp: Option<(f64, f64)>,
+
+    /// Open loop of several rates, each for so many seconds, like 1000:10,5000:10; a ramp among
+    /// them is 1000-5000:10.
+    #[arg(long, value_name = "R:S,R:S", value_parser = step, value_delimiter = ',', conflicts_with = "duration")]
+    pub steps: Vec<Segment>,
+
+    /// Open loop: requests come as from many who know nothing of each other (Poisson arrivals:
+    /// now and then several at once), instead of at even distances.
+    #[arg(long)]
+    pub poisson: bool,
+
+    /// Seconds to measure [default: 10, or what --steps add up to].
+    #[arg(long, short, value_name = "S", value_parser = seconds)]
+    pub duration: Option<Duration>,
 
     /// Seconds of load before measuring.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
@@ -47,25 +66,50 @@ impl PaceArgs {
     /// # Errors
     /// A sentence that names it.
     pub fn check(&self) -> Result<(), String> {
-        if self.duration.is_zero() {
+        if self.duration().is_zero() {
             return Err("--duration is 0: nothing would be measured".into());
+        }
+        if self.poisson && self.schedule().is_none() {
+            return Err("--poisson is about an open loop: give --rate, --ramp or --steps too, or \
+                        leave it out"
+                .into());
         }
         Ok(())
     }
 
+    /// The measured time.
+    pub fn duration(&self) -> Duration {
+        if self.steps.is_empty() {
+            return self.duration.unwrap_or(DURATION);
+        }
+        Duration::from_secs_f64(self.steps.iter().map(|step| step.seconds).sum())
+    }
+
     /// When requests leave.
     pub fn pace(&self) -> Pace {
-        match self.rate {
-            Some(rate) => Pace::Rate(rate),
+        match self.schedule() {
+            Some(schedule) => Pace::Open(schedule),
             None => Pace::InFlight(self.in_flight.map_or(IN_FLIGHT, |count| count as usize)),
         }
+    }
+
+    /// That of an open loop.
+    fn schedule(&self) -> Option<Schedule> {
+        let arrivals = if self.poisson { Arrivals::Poisson } else { Arrivals::Even };
+        let seconds = self.duration().as_secs_f64();
+        let segments = match (self.rate, self.ramp) {
+            (Some(rate), _) => vec![Segment { from: rate, to: rate, seconds }],
+            (None, Some((from, to))) => vec![Segment { from, to, seconds }],
+            (None, None) => self.steps.clone(),
+        };
+        (!segments.is_empty()).then_some(Schedule { arrivals, segments })
     }
 
     /// Requests under way at most in an open loop, per worker: room for what it leaves under way
     /// when nobody answers.
     pub fn limit(&self, workers: u32) -> usize {
-        let each = self.rate.unwrap_or(0.0) / f64::from(workers);
-        let unanswered = each * self.timeout.as_secs_f64() * 1.25;
+        let peak = self.schedule().map_or(0.0, |schedule| schedule.peak());
+        let unanswered = peak / f64::from(workers) * self.timeout.as_secs_f64() * 1.25;
         let room = (unanswered as usize).clamp(1024, IN_FLIGHT_OPEN);
         self.in_flight.map_or(room, |count| count as usize)
     }
@@ -83,4 +127,25 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     number(text, "between 0.1 and 1000000000 per second", |rate| (0.1..=1e9).contains(&rate))
+}
+
+fn ramp(text: &str) -> Result<(f64, f64), String> {
+    let (from, to) = text
+        .split_once('-')
+        .ok_or_else(|| format!("`{text}` is no ramp: expected FROM-TO, like 1000-50000"))?;
+    Ok((rate(from)?, rate(to)?))
+}
+
+fn step(text: &str) -> Result<Segment, String> {
+    let (rates, lasts) = text.split_once(':').ok_or_else(|| {
+        format!("`{text}` is no step: expected RATE:SECONDS or FROM-TO:SECONDS, like 5000:10")
+    })?;
+    let seconds =
+        number(lasts, "between 0.001 and 1000000 seconds", |s| (0.001..=1e6).contains(&s))?;
+    let (from, to) = match rate(rates) {
+        Ok(rate) => (rate, rate),
+        Err(_) if rates.contains('-') => ramp(rates)?,
+        Err(error) => return Err(error),
+    };
+    Ok(Segment { from, to, seconds })
 }

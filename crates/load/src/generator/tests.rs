@@ -341,6 +341,7 @@ fn play(scene: Scene) -> Outcome {
         strictness: Strictness { strangers: false, sample: 1 },
         seed: 5,
         worker: 0,
+        workers: 1,
     };
     let sent = RefCell::default();
     let socket = Recorder { host: network.bind(&bound).unwrap(), sent: &sent };
@@ -422,7 +423,7 @@ fn a_closed_loop_keeps_so_many_under_way() {
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let window = Window { start: 100 * MILLISECOND, end: 1100 * MILLISECOND };
-    let outcome = play(Scene { pace: Pace::Rate(5000.0), window, ..Scene::default() });
+    let outcome = play(Scene { pace: Pace::rate(5000.0), window, ..Scene::default() });
     let requests: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
     assert_eq!(requests, 5000);
     assert_eq!(outcome.tally.unsent, 0);
@@ -436,8 +437,8 @@ fn a_stall_shows_in_the_open_loops_latency() {
     // The tracker sleeps for a tenth of each second. Those who would have asked meanwhile wait:
     // a tenth of all, evenly between 0 and 100 ms. More patience than that is needed to see it.
     let window = Window { start: 0, end: 2 * SECOND };
-    let pace = Pace::Rate(2000.0);
-    let scene = || Scene { pace, window, conditions: delayed(0), ..Scene::default() };
+    let pace = Pace::rate(2000.0);
+    let scene = || Scene { pace: pace.clone(), window, conditions: delayed(0), ..Scene::default() };
     let calm = play(scene());
     let stalls = play(Scene { fault: Fault::Stalls, ..scene() });
     let p99 = |outcome: &Outcome| kind(outcome, Kind::Announce).latency.value_at_quantile(0.99);
@@ -452,7 +453,7 @@ fn a_stall_shows_in_the_open_loops_latency() {
 fn what_an_open_loop_cannot_send_is_counted() {
     // 20 ms of way and back, and no more than 4096 under way: 200,000 per second at most.
     let window = Window { start: 0, end: 100 * MILLISECOND };
-    let pace = Pace::Rate(400_000.0);
+    let pace = Pace::rate(400_000.0);
     let outcome = play(Scene { pace, window, conditions: delayed(10), ..Scene::default() });
     let requests: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
     assert_eq!(requests + outcome.tally.unsent, 40_000);
@@ -465,7 +466,7 @@ fn what_an_open_loop_cannot_send_is_counted() {
 /// What was due while nothing could be sent counts from when it was due.
 #[test]
 fn latency_counts_from_the_intended_time() {
-    let pace = Pace::Rate(1000.0);
+    let pace = Pace::rate(1000.0);
     let network = Network::new(1, Conditions::default());
     let target: SocketAddr = "10.0.0.1:6969".parse().unwrap();
     let mut tracker = Tracker {
@@ -492,6 +493,7 @@ fn latency_counts_from_the_intended_time() {
         strictness: Strictness { strangers: false, sample: 1 },
         seed: 5,
         worker: 0,
+        workers: 1,
     };
     let window = Window { start: 100 * MILLISECOND, end: 300 * MILLISECOND };
     let host = network.bind(&["10.0.1.1:0".parse().unwrap()]).unwrap();
@@ -520,7 +522,7 @@ fn ids_are_renewed_before_they_expire() {
     let mut profile = Profile::classic();
     profile.mix.connect = 0.0;
     let window = Window { start: 0, end: 200 * SECOND };
-    let pace = Pace::Rate(20.0);
+    let pace = Pace::rate(20.0);
     let conditions = Conditions::default();
     let outcome = play(Scene { profile, pace, window, conditions, ..Scene::default() });
     // Ten addresses, four renewals each and the first one.

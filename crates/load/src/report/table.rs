@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::{CpuReport, Findings, KindReport, Latency, Report};
-use crate::generator::Pace;
 
 /// The whole table; ends with a line feed.
 pub(super) fn table(report: &Report) -> String {
@@ -26,10 +25,7 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 
 fn head(out: &mut String, report: &Report) {
     let setup = &report.setup;
-    let pace = match setup.pace {
-        Pace::InFlight(count) => format!("closed loop, {count} in flight per worker"),
-        Pace::Rate(rate) => format!("open loop, {} per second", count(rate)),
-    };
+    let pace = setup.pace.describe();
     let bursts = if setup.bursts { "grouped" } else { "single" };
     let replies = if setup.coalescing { "" } else { ", replies one by one" };
     line(
@@ -161,7 +157,7 @@ fn findings(out: &mut String, title: &str, all: &[Findings]) {
 }
 
 /// A number with separators: 1,234,567.
-fn count(number: f64) -> String {
+pub(crate) fn count(number: f64) -> String {
     let digits = format!("{:.0}", number.max(0.0));
     let mut out = String::new();
     for (n, digit) in digits.chars().enumerate() {

@@ -1,0 +1,298 @@
+//! When requests leave: as replies come (closed loop), or by a schedule, whatever comes (open).
+//!
+//! A schedule is a rate over time, made of straight pieces: constant, steps and ramps are one
+//! thing. Its integral L(t) is how many requests are due by t. Even arrivals fall where L has
+//! grown by 1, Poisson arrivals where it has grown by an exponentially distributed distance of
+//! mean 1; either is found by inverting L, which is a quadratic within a piece. Of several workers
+//! each takes the arrivals that are its own: every n-th of even ones, so that all together are
+//! even again, and distances n times as long of Poisson ones, which add up to a Poisson process.
+//!
+//! ```text
+//! rate                           before its begin (warm-up) a schedule has its first rate,
+//!   |        ______              after its last segment the last one
+//!   |       /      |
+//!   |______/       |_________
+//!   +--|----------------------> t
+//!      begin
+//! ```
+
+use std::collections::VecDeque;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
+
+use super::flight::Nanos;
+
+/// Due requests that are known ahead of their sending without more memory: a burst's.
+const READY: usize = 1024;
+
+/// When requests leave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// Closed loop: so many are kept under way.
+    InFlight(usize),
+    /// Open loop: by a schedule, however many replies are missing.
+    Open(Schedule),
+}
+
+/// A rate over time, and how requests are strewn over it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// How they are strewn.
+    pub arrivals: Arrivals,
+    /// One after the other; at least one.
+    pub segments: Vec<Segment>,
+}
+
+/// How requests are strewn over a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// At even distances.
+    Even,
+    /// At exponentially distributed distances, as of many who know nothing of each other.
+    Poisson,
+}
+
+/// A straight piece of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Requests per second where it begins.
+    pub from: f64,
+    /// Requests per second where it ends.
+    pub to: f64,
+    /// How long it lasts.
+    pub seconds: f64,
+}
+
+impl Pace {
+    /// An open loop of `rate` requests per second, at even distances.
+    pub fn rate(rate: f64) -> Self {
+        let segments = vec![Segment { from: rate, to: rate, seconds: 1.0 }];
+        Self::Open(Schedule { arrivals: Arrivals::Even, segments })
+    }
+
+    /// In words, like `open loop, 1,000 per second`.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::InFlight(count) => format!("closed loop, {count} in flight per worker"),
+            Self::Open(schedule) => format!("open loop, {}", schedule.describe()),
+        }
+    }
+}
+
+impl Schedule {
+    /// How long its segments last, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.segments.iter().map(|segment| segment.seconds).sum()
+    }
+
+    /// The highest rate, per second.
+    pub fn peak(&self) -> f64 {
+        self.segments.iter().map(|segment| segment.from.max(segment.to)).fold(0.0, f64::max)
+    }
+
+    /// In words.
+    fn describe(&self) -> String {
+        let piece = |segment: &Segment| match segment {
+            Segment { from, to, .. } if from == to => per_second(*from),
+            Segment { from, to, .. } => format!("{} to {}", per_second(*from), per_second(*to)),
+        };
+        let rates = match self.segments.as_slice() {
+            [only] => piece(only),
+            all => {
+                let all = all.iter().map(|s| format!("{} for {} s", piece(s), s.seconds));
+                all.collect::<Vec<_>>().join(", ")
+            }
+        };
+        match self.arrivals {
+            Arrivals::Even => format!("{rates} per second"),
+            Arrivals::Poisson => format!("{rates} per second, Poisson arrivals"),
+        }
+    }
+}
+
+/// A rate, with separators where there are thousands.
+fn per_second(rate: f64) -> String {
+    match rate {
+        rate if rate < 1000.0 => format!("{rate}"),
+        rate => crate::report::count(rate),
+    }
+}
+
+/// A piece of the rate, as the search for the next arrival needs it.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Nanoseconds where it begins.
+    begin: f64,
+    /// Nanoseconds that it lasts; the last one for ever.
+    lasts: f64,
+    /// Requests per nanosecond where it begins.
+    rate: f64,
+    /// What that grows by per nanosecond.
+    slope: f64,
+    /// Requests due before it.
+    before: f64,
+}
+
+impl Piece {
+    /// Requests due in its first `passed` nanoseconds.
+    fn due(&self, passed: f64) -> f64 {
+        passed * (self.rate + self.slope * passed / 2.0)
+    }
+
+    /// After how many nanoseconds `due` requests are due.
+    fn after(&self, due: f64) -> f64 {
+        if due <= 0.0 {
+            return 0.0;
+        }
+        if self.slope == 0.0 {
+            return due / self.rate;
+        }
+        // The form of the quadratic's root which loses no digits where the slope is small.
+        let root = (self.rate * self.rate + 2.0 * self.slope * due).max(0.0).sqrt();
+        2.0 * due / (self.rate + root)
+    }
+}
+
+/// One worker's requests of a schedule: when each is due, in order.
+#[derive(Debug)]
+pub struct Timetable {
+    pieces: Vec<Piece>,
+    /// The piece in which the next request is due.
+    piece: usize,
+    /// Requests of all workers due until the next one of this worker.
+    due: f64,
+    /// When the next one is due.
+    next: Nanos,
+    /// How many workers share the schedule.
+    workers: f64,
+    /// Draws the distances of Poisson arrivals.
+    chance: Option<SmallRng>,
+    /// Due and not taken yet.
+    ready: VecDeque<Nanos>,
+}
+
+impl Timetable {
+    /// Worker number `worker` of `workers`, with a schedule that begins at `begin`. The first
+    /// even arrival is at time 0. `seed` decides Poisson arrivals.
+    ///
+    /// # Panics
+    /// Without segments.
+    pub fn new(
+        schedule: &Schedule,
+        begin: Nanos,
+        worker: usize,
+        workers: usize,
+        seed: u64,
+    ) -> Self {
+        let pieces = pieces(schedule, begin);
+        let chance = (schedule.arrivals == Arrivals::Poisson).then(|| {
+            let seed = crate::plan::population::mix(seed ^ 0x504F_4953_534F_4E00);
+            SmallRng::seed_from_u64(seed.wrapping_add(worker as u64))
+        });
+        let workers = workers.max(1) as f64;
+        let ready = VecDeque::with_capacity(READY);
+        let mut timetable = Self { pieces, piece: 0, due: 0.0, next: 0, workers, chance, ready };
+        let first = match timetable.chance {
+            None => worker as f64,
+            Some(_) => timetable.distance(),
+        };
+        timetable.step(first);
+        timetable
+    }
+
+    /// When the next request is due that has not been taken.
+    #[inline]
+    pub fn next(&self) -> Nanos {
+        self.ready.front().copied().unwrap_or(self.next)
+    }
+
+    /// Requests due at `now` that have not been taken; counts no further than `limit`.
+    #[inline]
+    pub fn ready(&mut self, now: Nanos, limit: usize) -> usize {
+        while self.ready.len() < limit && self.next <= now {
+            self.ready.push_back(self.next);
+            let distance = self.distance();
+            self.step(distance);
+        }
+        self.ready.len().min(limit)
+    }
+
+    /// Takes the next request: when it is or was due.
+    #[inline]
+    pub fn take(&mut self) -> Nanos {
+        self.ready.pop_front().unwrap_or_else(|| {
+            let due = self.next;
+            let distance = self.distance();
+            self.step(distance);
+            due
+        })
+    }
+
+    /// Requests due before `end` that have not been taken; of Poisson arrivals about as many as
+    /// are expected.
+    pub fn left(&self, end: Nanos) -> u64 {
+        let ready = self.ready.iter().filter(|due| **due < end).count() as u64;
+        if self.next >= end {
+            return ready;
+        }
+        let at = end as f64;
+        let piece = self.pieces.iter().rev().find(|piece| piece.begin <= at);
+        let due = piece.map_or(0.0, |piece| piece.before + piece.due(at - piece.begin));
+        // What is due at the end is not due before it, nor is what is so by rounding.
+        let more = ((due - self.due) / self.workers - 1e-6).ceil();
+        ready + (more as u64).max(1)
+    }
+
+    /// Requests of all workers to this worker's next one.
+    #[inline]
+    fn distance(&mut self) -> f64 {
+        match &mut self.chance {
+            None => self.workers,
+            // 1 - u is above 0, as u is below 1.
+            Some(chance) => -(1.0 - chance.random::<f64>()).ln() * self.workers,
+        }
+    }
+
+    /// Goes on to where so many more are due.
+    #[inline]
+    fn step(&mut self, distance: f64) {
+        self.due += distance;
+        while let Some(following) = self.pieces.get(self.piece + 1)
+            && following.before <= self.due
+        {
+            self.piece += 1;
+        }
+        let piece = &self.pieces[self.piece];
+        let at = piece.begin + piece.after(self.due - piece.before).min(piece.lasts);
+        self.next = at.round() as Nanos;
+    }
+}
+
+/// The pieces of a schedule: the first rate until `begin`, the segments, the last rate for ever.
+fn pieces(schedule: &Schedule, begin: Nanos) -> Vec<Piece> {
+    let (Some(first), Some(last)) = (schedule.segments.first(), schedule.segments.last()) else {
+        panic!("a schedule has at least one segment");
+    };
+    let warmup = Segment { from: first.from, to: first.from, seconds: begin as f64 / 1e9 };
+    let rest = Segment { from: last.to, to: last.to, seconds: f64::INFINITY };
+    let mut pieces: Vec<Piece> = Vec::with_capacity(schedule.segments.len() + 2);
+    for segment in std::iter::once(&warmup).chain(&schedule.segments).chain([&rest]) {
+        let (begin, before) = pieces.last().map_or((0.0, 0.0), |last| {
+            (last.begin + last.lasts, last.before + last.due(last.lasts))
+        });
+        let (rate, lasts) = (segment.from / 1e9, segment.seconds * 1e9);
+        let slope =
+            if segment.from == segment.to { 0.0 } else { (segment.to / 1e9 - rate) / lasts };
+        if lasts > 0.0 {
+            pieces.push(Piece { begin, lasts, rate, slope, before });
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests;
