@@ -202,10 +202,10 @@ impl Judge {
                 0 => Err(Finding::ZeroId),
                 id => Ok(Right { connection_id: Some(id), ..plain }),
             },
-            (Response::Announce(head, peers), Ask::Announce { peer, event }) => {
+            (Response::Announce(head, peers), Ask::Announce { peer, event, seeder }) => {
                 let asker = Asker {
                     member: plan.population.member(family, peer),
-                    seeder: plan.is_seeder(family, peer, event),
+                    seeder,
                     stopped: event == Event::Stopped,
                     want: num_want(plan.client(family, peer).num_want, event),
                 };

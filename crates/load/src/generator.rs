@@ -608,13 +608,13 @@ fn asked(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
     let route = &routes[pending.route as usize];
     let source = plan.population.addresses().get(route.family, route.address);
     match pending.ask {
-        Ask::Announce { peer, event } => {
+        Ask::Announce { peer, event, seeder } => {
             let member = plan.population.member(route.family, peer);
             format!(
                 "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a swarm of {}",
                 plan.population.port(&member),
                 route.target,
-                u8::from(!plan.is_seeder(route.family, peer, event)),
+                u8::from(!seeder),
                 packet::num_want(plan.client(route.family, peer).num_want, event),
                 plan.population.info_hash(member.swarm),
                 member.swarm_size(),

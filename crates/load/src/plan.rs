@@ -79,6 +79,8 @@ pub enum Ask {
         peer: u32,
         /// What it says has happened.
         event: Event,
+        /// Whether it says that it misses nothing: what it is now, which may change.
+        seeder: bool,
     },
     /// For the counts of `hashes` swarms, which are a function of `draw`.
     Scrape {
@@ -156,7 +158,10 @@ impl Plan {
             }
             Some(3) => Ask::Unusable { peer: peer()?, id: chance.random() },
             Some(4) => Ask::Junk(chance.random()),
-            _ => Ask::Announce { peer: peer()?, event: self.event((draw >> 16) as u32 & 0xFFFF) },
+            _ => {
+                let (peer, event) = (peer()?, self.event((draw >> 16) as u32 & 0xFFFF));
+                Ask::Announce { peer, event, seeder: self.is_seeder(family, peer, event) }
+            }
         })
     }
 
@@ -268,7 +273,7 @@ mod tests {
         let (mut announces, mut plain, mut seeders) = (0.0, 0.0, 0.0);
         let mut sizes = std::collections::BTreeMap::new();
         for n in 0..200_000 {
-            let Some(Ask::Announce { peer, event }) = plan.next(&mut chance, Family::V4, n % 8)
+            let Some(Ask::Announce { peer, event, .. }) = plan.next(&mut chance, Family::V4, n % 8)
             else {
                 continue;
             };

@@ -32,8 +32,13 @@ fn wants(plan: &Plan, want: i32, seeder: bool) -> u32 {
     (0..plan.population.largest()).find(wanted).expect("somebody in the largest swarm does")
 }
 
-fn announce(peer: u32) -> Ask {
-    Ask::Announce { peer, event: Event::None }
+fn announce(plan: &Plan, peer: u32) -> Ask {
+    says(plan, peer, Event::None)
+}
+
+/// A peer's announce, as whoever has not changed since the run began makes it.
+fn says(plan: &Plan, peer: u32, event: Event) -> Ask {
+    Ask::Announce { peer, event, seeder: plan.is_seeder(Family::V4, peer, event) }
 }
 
 fn endpoint(plan: &Plan, peer: u32) -> Endpoint {
@@ -63,7 +68,7 @@ fn a_right_announce_reply_is_right() {
     let plan = plan();
     for asker in [wants(&plan, 200, false), wants(&plan, 80, false), wants(&plan, -1, false)] {
         let reply = response(40, 20, &others(&plan, asker, 59));
-        let right = judge(&plan).judge(&plan, &announce(asker), Family::V4, &reply).unwrap();
+        let right = judge(&plan).judge(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
         assert_eq!((right.peers, right.peers_checked, right.differs), (59, 59, None));
     }
 }
@@ -75,10 +80,10 @@ fn fault(finding: Finding, make: impl FnOnce(&Plan, u32) -> Vec<u8>) {
     let asker = wants(&plan, 50, false);
     let reply = make(&plan, asker);
     let mut judge = judge(&plan);
-    assert_eq!(judge.judge(&plan, &announce(asker), Family::V4, &reply), Err(finding));
+    assert_eq!(judge.judge(&plan, &announce(&plan, asker), Family::V4, &reply), Err(finding));
     // The fault leaves nothing behind.
     let reply = response(60, 0, &others(&plan, asker, 50));
-    let right = judge.judge(&plan, &announce(asker), Family::V4, &reply).unwrap();
+    let right = judge.judge(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
     assert_eq!(right.differs, None);
 }
 
@@ -240,7 +245,7 @@ fn differs(
     let plan = plan();
     let asker = peer(&plan);
     let reply = response(counted[0], counted[1], &others(&plan, asker, peers));
-    let ask = Ask::Announce { peer: asker, event };
+    let ask = says(&plan, asker, event);
     judge(&plan).judge(&plan, &ask, Family::V4, &reply).unwrap().differs
 }
 
@@ -284,7 +289,7 @@ fn an_interval_of_zero_differs() {
     let asker = wants(&plan, 50, false);
     let mut reply = response(1, 0, &[]);
     reply[8..12].fill(0);
-    let right = judge(&plan).judge(&plan, &announce(asker), Family::V4, &reply).unwrap();
+    let right = judge(&plan).judge(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
     assert_eq!(right.differs, Some(Finding::ZeroInterval));
 }
 
@@ -294,7 +299,7 @@ fn strangers_are_tolerated_where_asked_for_but_no_other_fault() {
     let asker = wants(&plan, 50, false);
     let mut judge = Judge::new(&plan, Strictness { strangers: true, sample: 1 });
     let stranger = Endpoint::new("192.0.2.1".parse().unwrap(), 51413);
-    let mut verdict = |reply: &[u8]| judge.judge(&plan, &announce(asker), Family::V4, reply);
+    let mut verdict = |reply: &[u8]| judge.judge(&plan, &announce(&plan, asker), Family::V4, reply);
     assert!(verdict(&response(9_999_999, 0, &[stranger; 30])).is_ok());
     assert_eq!(verdict(&response(60, 0, &[endpoint(&plan, asker)])), Err(Finding::OwnPeer));
 }
@@ -309,7 +314,9 @@ fn of_long_lists_a_sample_is_looked_at_in_full() {
     peers[39] = endpoint(&plan, asker);
     let wrong = response(60, 0, &peers);
     let mut ask = |reply: &[u8]| {
-        judge.judge(&plan, &announce(asker), Family::V4, reply).map(|right| right.peers_checked)
+        judge
+            .judge(&plan, &announce(&plan, asker), Family::V4, reply)
+            .map(|right| right.peers_checked)
     };
     let found: Vec<_> = (0..8).map(|_| ask(&right)).collect();
     assert_eq!(found.iter().filter(|checked| **checked == Ok(40)).count(), 2, "{found:?}");

@@ -66,8 +66,9 @@ impl Packets {
                 Connect { transaction_id: transaction }.write(into);
                 into.len()
             }
-            Ask::Announce { peer, event } => {
-                announce(plan, family, peer, event, id, transaction, into)
+            Ask::Announce { peer, event, seeder } => {
+                let says = Says { peer, event, seeder };
+                announce(plan, family, says, id, transaction, into)
             }
             Ask::Scrape { draw, hashes } => {
                 let mut len = onrush_proto::Scrape::write(id, transaction, &[], into);
@@ -79,7 +80,9 @@ impl Packets {
                 len
             }
             Ask::Unusable { peer, id } => {
-                announce(plan, family, peer, Event::None, ConnectionId(id), transaction, into)
+                let seeder = plan.is_seeder(family, peer, Event::None);
+                let says = Says { peer, event: Event::None, seeder };
+                announce(plan, family, says, ConnectionId(id), transaction, into)
             }
             Ask::Junk(draw) => junk(draw, transaction, into),
         };
@@ -107,16 +110,24 @@ impl Packets {
     }
 }
 
+/// What a peer says of itself.
+#[derive(Clone, Copy)]
+struct Says {
+    peer: u32,
+    event: Event,
+    seeder: bool,
+}
+
 #[inline]
 fn announce(
     plan: &Plan,
     family: Family,
-    peer: u32,
-    event: Event,
+    says: Says,
     id: ConnectionId,
     transaction: TransactionId,
     into: &mut [u8],
 ) -> usize {
+    let Says { peer, event, seeder } = says;
     let population = &plan.population;
     let member = population.member(family, peer);
     let client = plan.client(family, peer);
@@ -124,7 +135,7 @@ fn announce(
     let mut peer_id = [b'0'; 20];
     peer_id[..8].copy_from_slice(&client.prefix);
     peer_id[8..16].copy_from_slice(&own.to_be_bytes());
-    let left = if plan.is_seeder(family, peer, event) { 0 } else { 1 + (own >> 40) };
+    let left = if seeder { 0 } else { 1 + (own >> 40) };
     Announce {
         connection_id: id,
         transaction_id: transaction,
@@ -193,14 +204,15 @@ mod tests {
         let plan = plan();
         for peer in 0..100 {
             let event = if peer % 2 == 0 { Event::Stopped } else { Event::None };
-            let bytes = write(Ask::Announce { peer, event });
+            let seeder = peer % 3 == 0;
+            let bytes = write(Ask::Announce { peer, event, seeder });
             let Ok(Request::Announce(announce)) = Request::parse(&bytes) else { panic!() };
             let member = plan.population.member(Family::V4, peer);
             let client = plan.client(Family::V4, peer);
             assert_eq!(announce.connection_id, ConnectionId(77));
             assert_eq!(announce.transaction_id, TransactionId(0x0102_0304));
             assert_eq!(announce.info_hash, plan.population.info_hash(member.swarm));
-            assert_eq!(announce.left == 0, plan.is_seeder(Family::V4, peer, event));
+            assert_eq!(announce.left == 0, seeder);
             assert_eq!(announce.num_want, if peer % 2 == 0 { 0 } else { client.num_want });
             assert_eq!(announce.event, event);
             assert_eq!(bytes.len(), client.announce_len());
