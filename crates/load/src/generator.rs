@@ -100,6 +100,8 @@ pub struct Window {
 /// What was counted lately, within the window or not.
 #[derive(Debug)]
 pub struct Recent {
+    /// Requests handed to the network.
+    pub sent: u64,
     /// Right replies.
     pub right: u64,
     /// Wrong ones.
@@ -114,7 +116,7 @@ impl Default for Recent {
     fn default() -> Self {
         let latency =
             Histogram::new_with_bounds(1_000, 60_000_000_000, 2).expect("these bounds are valid");
-        Self { right: 0, wrong: 0, lost: 0, latency }
+        Self { sent: 0, right: 0, wrong: 0, lost: 0, latency }
     }
 }
 
@@ -538,6 +540,7 @@ impl<'p> Talk<'p> {
             id.asked = Some(now);
         }
         let due = self.timetable.as_mut().map_or(now, Timetable::take);
+        self.recent.sent += 1;
         let kind = ask.kind();
         let transaction = if kind.is_answered() {
             let pending = Pending { ask, sent: due, deadline: 0, route: self.route as u16, tries };

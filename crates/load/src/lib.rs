@@ -17,8 +17,10 @@
 //! | [`sources`] | the addresses that requests come from, and their sockets |
 //! | [`probe`] | whether anybody answers at all |
 //! | [`run`] | workers, warm-up, measured window, drain |
+//! | [`series`] | the run over time, a sample per interval |
 //! | [`progress`] | a line while it runs |
 //! | [`cpu`] | processor time of the tracker and of the load tester |
+//! | [`process`] | that, and memory and kernel drops, of any process |
 
 #![forbid(unsafe_code)]
 
@@ -28,8 +30,10 @@ pub mod cpu;
 pub mod generator;
 pub mod plan;
 pub mod probe;
+pub mod process;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod series;
 pub mod sources;
 pub mod tally;

@@ -1,60 +1,30 @@
 //! A line while it runs: redrawn in place on a terminal, one after the other elsewhere.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::generator::Recent;
+use crate::series::Sample;
 
-/// What the workers tell while they run.
-#[derive(Debug, Default)]
-pub struct Live {
-    right: AtomicU64,
-    wrong: AtomicU64,
-    lost: AtomicU64,
-    latency: Mutex<Option<Histogram<u64>>>,
-}
-
-impl Live {
-    /// Adds what a worker has counted since it told last, and empties it.
-    pub fn take(&self, recent: &mut Recent) {
-        self.right.fetch_add(std::mem::take(&mut recent.right), Ordering::Relaxed);
-        self.wrong.fetch_add(std::mem::take(&mut recent.wrong), Ordering::Relaxed);
-        self.lost.fetch_add(std::mem::take(&mut recent.lost), Ordering::Relaxed);
-        if let Ok(mut latency) = self.latency.lock() {
-            let all = latency.get_or_insert_with(|| recent.latency.clone());
-            if all.is_empty() || all.add(&recent.latency).is_err() {
-                *all = recent.latency.clone();
-            }
-        }
-        recent.latency.reset();
+/// What has come since the last line.
+fn line(samples: &[Sample]) -> String {
+    let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
+    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
+    let (right, wrong, lost) = (sum(|s| s.right), sum(|s| s.wrong), sum(|s| s.lost));
+    let all = right + wrong + lost;
+    let loss = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
+    let latency = samples.last().map(|sample| sample.latency).unwrap_or_default();
+    let mut line = format!(
+        "{:>9.0} replies/s  loss {loss:.2} %  p50 {:.0} us  p99 {:.0} us",
+        right as f64 / seconds,
+        latency.p50,
+        latency.p99,
+    );
+    if wrong > 0 {
+        line += &format!("  WRONG {wrong}");
     }
-
-    /// What has come since the last call, over `seconds`.
-    fn line(&self, seconds: f64) -> String {
-        let [right, wrong, lost] =
-            [&self.right, &self.wrong, &self.lost].map(|count| count.swap(0, Ordering::Relaxed));
-        let all = right + wrong + lost;
-        let loss = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
-        let latency = self.latency.lock().ok().and_then(|mut latency| latency.take());
-        let at = |quantile| {
-            latency.as_ref().map_or(0.0, |latency| latency.value_at_quantile(quantile) as f64 / 1e3)
-        };
-        let mut line = format!(
-            "{:>9.0} replies/s  loss {loss:.2} %  p50 {:.0} us  p99 {:.0} us",
-            right as f64 / seconds,
-            at(0.5),
-            at(0.99),
-        );
-        if wrong > 0 {
-            line += &format!("  WRONG {wrong}");
-        }
-        line
-    }
+    line
 }
 
 /// The line.
@@ -66,6 +36,8 @@ pub struct Progress {
     whole: Duration,
     every: Duration,
     shown: Duration,
+    /// Not shown yet.
+    samples: Vec<Sample>,
 }
 
 impl Progress {
@@ -80,18 +52,22 @@ impl Progress {
             Some(_) => Duration::from_millis(500),
             None => Duration::from_secs(1).max(whole / 30),
         };
-        Self { bar, quiet, whole, every, shown: Duration::ZERO }
+        Self { bar, quiet, whole, every, shown: Duration::ZERO, samples: Vec::new() }
     }
 
-    /// Shows where the run is at `now`, counted from its beginning, when it is time.
-    pub fn show(&mut self, now: Duration, phase: &str, live: &Live) {
-        let passed = now.saturating_sub(self.shown);
-        if self.quiet || passed < self.every {
+    /// Shows a sample that was made at `now`, counted from the run's beginning, when it is time.
+    pub fn show(&mut self, now: Duration, sample: &Sample) {
+        if self.quiet {
+            return;
+        }
+        self.samples.push(sample.clone());
+        if now.saturating_sub(self.shown) < self.every {
             return;
         }
         self.shown = now;
         let left = self.whole.saturating_sub(now).as_secs_f64().ceil();
-        let line = format!("{phase:<8} {}  {left:.0} s left", live.line(passed.as_secs_f64()));
+        let line = format!("{:<8} {}  {left:.0} s left", sample.phase, line(&self.samples));
+        self.samples.clear();
         match &self.bar {
             Some(bar) => {
                 bar.set_position(now.as_millis() as u64);
@@ -113,23 +89,17 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Latency;
 
     #[test]
     fn a_line_shows_what_came_since_the_last_one() {
-        let live = Live::default();
-        for right in [300, 100] {
-            let mut recent = Recent { right, lost: 50, ..Recent::default() };
-            recent.latency.saturating_record(2_000_000);
-            live.take(&mut recent);
-            assert_eq!((recent.right, recent.lost, recent.latency.len()), (0, 0, 0));
-        }
-        let line = live.line(2.0);
-        assert!(line.contains("200 replies/s"), "{line}");
-        assert!(line.contains("loss 20.00 %"), "{line}");
-        assert!(line.contains("p50 20"), "{line}");
-        assert!(!line.contains("WRONG"), "{line}");
-        assert!(live.line(1.0).contains(" 0 replies/s"));
-        live.take(&mut Recent { wrong: 7, ..Recent::default() });
-        assert!(live.line(1.0).contains("WRONG 7"));
+        let latency = Latency { p50: 2000.0, ..Latency::default() };
+        let sample = Sample { seconds: 1.0, right: 200, lost: 50, latency, ..Sample::default() };
+        let shown = line(&[sample.clone(), sample.clone()]);
+        assert!(shown.contains(" 200 replies/s"), "{shown}");
+        assert!(shown.contains("loss 20.00 %"), "{shown}");
+        assert!(shown.contains("p50 2000 us"), "{shown}");
+        assert!(!shown.contains("WRONG"), "{shown}");
+        assert!(line(&[Sample { wrong: 7, ..sample }]).contains("WRONG 7"));
     }
 }

@@ -10,6 +10,7 @@ use crate::check::{Finding, Strictness};
 use crate::cpu::Cpu;
 use crate::generator::Pace;
 use crate::plan::{Kind, Profile};
+use crate::series::Sample;
 use crate::tally::{Example, OfKind, Tally};
 
 /// The version of this form. Fields are only added under one number.
@@ -68,6 +69,9 @@ pub struct Report {
     pub own_cpu: Option<CpuReport>,
     /// Processor time of each load worker within the window, in percent of one vCPU.
     pub worker_percent: Vec<f64>,
+    /// The run over time, warm-up and drain included.
+    #[serde(default)]
+    pub series: Vec<Sample>,
     /// What to know before these figures are believed.
     pub warnings: Vec<String>,
 }
@@ -240,6 +244,7 @@ impl Report {
             tracker_cpu: around.tracker_cpu.map(cpu),
             own_cpu: around.own_cpu.map(cpu),
             worker_percent: around.worker_cpu.iter().map(|c| c.total() / seconds * 100.0).collect(),
+            series: Vec::new(),
             warnings: around.warnings,
             setup,
         };

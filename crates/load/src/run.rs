@@ -11,12 +11,12 @@ use crate::cpu::Cpu;
 use crate::generator::flight::Nanos;
 use crate::generator::{Generator, Habits, Next, Pace, Route, Window};
 use crate::plan::Plan;
-use crate::progress::{Live, Progress};
+use crate::process::Process;
+use crate::progress::Progress;
 use crate::report::{Report, Setup, Surroundings};
+use crate::series::{Intervals, Recorder, Sample};
 use crate::tally::Tally;
 
-/// How often a worker tells how it goes.
-const TELL_EVERY: Nanos = 200_000_000;
 /// How often whoever waits for the workers looks whether there is something to show.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -61,17 +61,17 @@ pub fn run<S: Socket + Send>(
     setup: Setup,
     warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
-    let live = Live::default();
     let window =
         Window { start: nanos(course.warmup), end: nanos(course.warmup + course.duration) };
     let workers = networks.len();
+    let recorder = Recorder::new(Intervals::new(course.warmup, course.duration), workers);
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let epoch = Instant::now();
     let (done, results) = channel();
     Times::look(course.tracker)?;
-    let harvest = std::thread::scope(|scope| {
+    let (harvest, series) = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
-            let (done, live) = (done.clone(), &live);
+            let (done, recorder) = (done.clone(), &recorder);
             let habits = habits(course, plan, number, workers);
             let pin = course.pin.get(number).copied();
             let work = move || {
@@ -79,7 +79,7 @@ pub fn run<S: Socket + Send>(
                 let result = pin
                     .map_or(Ok(()), onrush_net::affinity::pin_current_thread)
                     .map_err(anyhow::Error::from)
-                    .and_then(|()| work(generator, number, course.tracker, epoch, window, live));
+                    .and_then(|()| work(generator, number, course.tracker, epoch, window, recorder));
                 // Nobody listens any more once another worker has failed.
                 let _ = done.send(result.with_context(|| format!("load worker {number}")));
             };
@@ -87,9 +87,11 @@ pub fn run<S: Socket + Send>(
             std::thread::Builder::new().name(name).spawn_scoped(scope, work)?;
         }
         drop(done);
-        wait(&results, workers, course, epoch, &live)
+        wait(&results, workers, course, epoch, &recorder)
     })?;
-    Ok(report(&harvest, course, started.as_secs(), setup, warnings))
+    let mut report = report(&harvest, course, started.as_secs(), setup, warnings);
+    report.series = series;
+    Ok(report)
 }
 
 fn habits(course: &Course, plan: &Plan, worker: usize, workers: usize) -> Habits {
@@ -148,10 +150,10 @@ fn work<S: Socket>(
     tracker: Option<u32>,
     epoch: Instant,
     window: Window,
-    live: &Live,
+    recorder: &Recorder,
 ) -> anyhow::Result<Harvest> {
     let clock = || nanos(epoch.elapsed());
-    let (mut told, mut start, mut end) = (0, None, None);
+    let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
         if start.is_none() && now >= window.start {
@@ -167,29 +169,35 @@ fn work<S: Socket>(
             Next::Done if end.is_none() => {}
             Next::Done => break,
         }
-        if now - told >= TELL_EVERY {
-            told = now;
-            live.take(generator.recent());
+        if now >= recorder.intervals().end(interval) {
+            recorder.add(worker, interval, generator.recent());
+            interval = recorder.intervals().number(now);
         }
     }
+    recorder.add(worker, interval, generator.recent());
     let (tally, dropped) = (generator.tally().clone(), generator.dropped());
     Ok(Harvest { worker, tally, edges: start.zip(end), dropped })
 }
 
-/// Waits for the workers and shows meanwhile how it goes.
+/// Waits for the workers, makes samples of what they tell meanwhile, and shows how it goes.
 fn wait(
     results: &Receiver<anyhow::Result<Harvest>>,
     workers: usize,
     course: &Course,
     epoch: Instant,
-    live: &Live,
-) -> anyhow::Result<Vec<Harvest>> {
+    recorder: &Recorder,
+) -> anyhow::Result<(Vec<Harvest>, Vec<Sample>)> {
     let mut progress = Progress::new(course.warmup + course.duration, course.quiet);
     let mut harvest = Vec::with_capacity(workers);
+    let mut watched = Watched::new(course.tracker);
+    let mut series = Vec::new();
     while harvest.len() < workers {
         let now = epoch.elapsed();
-        let phase = if now < course.warmup { "warm-up" } else { "measure" };
-        progress.show(now, phase, live);
+        while let Some(sample) = recorder.next(nanos(now)) {
+            let sample = watched.complete(sample, course);
+            progress.show(now, &sample);
+            series.push(sample);
+        }
         match results.recv_timeout(TICK) {
             Ok(result) => harvest.push(result?),
             Err(RecvTimeoutError::Timeout) => {}
@@ -198,9 +206,49 @@ fn wait(
             }
         }
     }
+    let now = epoch.elapsed();
+    let rest = recorder.last(nanos(now));
+    series.extend(rest.map(|sample| watched.complete(sample, course)));
     progress.finish();
     harvest.sort_by_key(|harvest| harvest.worker);
-    Ok(harvest)
+    Ok((harvest, series))
+}
+
+/// What the run does within an interval with its middle at `time` seconds.
+fn phase(course: &Course, time: f64) -> &'static str {
+    match time {
+        _ if time < course.warmup.as_secs_f64() => "warm-up",
+        _ if time < (course.warmup + course.duration).as_secs_f64() => "measure",
+        _ => "drain",
+    }
+}
+
+/// The processes that are looked at once per sample.
+struct Watched {
+    tracker: Option<Process>,
+    own: Option<(Instant, Cpu)>,
+}
+
+impl Watched {
+    fn new(tracker: Option<u32>) -> Self {
+        let tracker = tracker.and_then(|pid| Process::observe(pid).ok());
+        Self { tracker, own: Self::own() }
+    }
+
+    fn own() -> Option<(Instant, Cpu)> {
+        Some((Instant::now(), Cpu::of_self().ok()?))
+    }
+
+    /// A process that has ended is no longer looked at: the window's edges tell of it.
+    fn complete(&mut self, sample: Sample, course: &Course) -> Sample {
+        let tracker = self.tracker.as_mut().and_then(|process| process.sample().ok());
+        let before = std::mem::replace(&mut self.own, Self::own());
+        let own_cpu_percent = before.zip(self.own).map(|((then, before), (now, own))| {
+            (own - before).total() / (now - then).as_secs_f64().max(1e-9) * 100.0
+        });
+        let phase = phase(course, sample.time - sample.seconds / 2.0).into();
+        Sample { phase, tracker, own_cpu_percent, ..sample }
+    }
 }
 
 fn report(

@@ -302,3 +302,25 @@ fn what_cannot_be_done_ends_in_2() {
         assert!(said.contains(named), "{more}: {said}");
     }
 }
+
+/// What happened in each interval adds up to what happened in all.
+#[test]
+fn the_run_over_time_is_in_the_report() {
+    let tracker = Tracker::start(false);
+    let own = std::process::id();
+    let output = load(&tracker.targets(), &format!("--quiet --json - --tracker-pid {own}"));
+    let report = report(&output);
+    let measured: Vec<_> = report.series.iter().filter(|s| s.phase == "measure").collect();
+    assert_eq!(measured.len(), 5, "{:#?}", report.series);
+    assert_eq!(report.series[0].phase, "warm-up");
+    let seconds: f64 = measured.iter().map(|sample| sample.seconds).sum();
+    assert!((seconds - report.seconds).abs() < 1e-3, "{seconds}");
+    let right = measured.iter().map(|sample| sample.right).sum::<u64>() as f64;
+    assert!((right / report.seconds / report.rate - 1.0).abs() < 0.05, "{right} {}", report.rate);
+    assert!(measured.iter().all(|s| s.latency.p50 > 0.0 && s.latency.p50 <= s.latency.max));
+    let watched: Vec<_> = measured.iter().filter_map(|sample| sample.tracker).collect();
+    assert_eq!(watched.len(), 5);
+    assert!(watched.iter().all(|tracker| tracker.rss > 1 << 20));
+    assert!(watched.iter().any(|tracker| tracker.cpu_percent > 0.0));
+    assert!(watched.iter().any(|tracker| tracker.drops.is_some()));
+}
