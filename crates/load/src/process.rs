@@ -88,7 +88,11 @@ impl Process {
         let time = (now.cpu - self.before.cpu).total();
         self.before = now;
         let cpu_percent = if passed > 0.0 { time / passed * 100.0 } else { 0.0 };
-        Ok(ProcessSample { cpu_percent, rss: Memory::of(self.pid)?.rss, drops: self.recent_drops() })
+        Ok(ProcessSample {
+            cpu_percent,
+            rss: Memory::of(self.pid)?.rss,
+            drops: self.recent_drops(),
+        })
     }
 
     /// Datagrams dropped since the observation began, looked at now; none when the sockets cannot

@@ -79,7 +79,9 @@ pub fn run<S: Socket + Send>(
                 let result = pin
                     .map_or(Ok(()), onrush_net::affinity::pin_current_thread)
                     .map_err(anyhow::Error::from)
-                    .and_then(|()| work(generator, number, course.tracker, epoch, window, recorder));
+                    .and_then(|()| {
+                        work(generator, number, course.tracker, epoch, window, recorder)
+                    });
                 // Nobody listens any more once another worker has failed.
                 let _ = done.send(result.with_context(|| format!("load worker {number}")));
             };
@@ -206,9 +208,10 @@ fn wait(
             }
         }
     }
-    let now = epoch.elapsed();
-    let rest = recorder.last(nanos(now));
-    series.extend(rest.map(|sample| watched.complete(sample, course)));
+    let now = nanos(epoch.elapsed());
+    while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
+        series.push(watched.complete(sample, course));
+    }
     progress.finish();
     harvest.sort_by_key(|harvest| harvest.worker);
     Ok((harvest, series))
