@@ -14,12 +14,14 @@ import tempfile
 from pathlib import Path
 
 import cpu
+import load
 import programs
 import report
 from place import Failure, build, machine, say
 
 PARTS = {
     "cpu": "CPU time per reply of onrush, aquatic_udp and the floor under the same load",
+    "load": "CPU time per reply of onrush-load and aquatic_udp_load_test against the same servers",
     "instructions": "instructions per request, by callgrind",
     "memory": "bytes per peer and swarm, of the shard and of whole processes",
     "time": "time of an announce, of a worker's turn and of the longest steps",
@@ -37,7 +39,7 @@ def arguments():
         "  scripts/bench-speed --out docs/benchmarks/DIR  writes report.md, raw.json and a picture there")
     parser.add_argument("--only", action="append", choices=PARTS, metavar="PART",
                         help="measure this part (may be given several times)")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of the part cpu")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of the parts cpu and load")
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement there")
     parser.add_argument("--out", type=Path, help="a folder for the results")
     return parser.parse_args()
@@ -58,6 +60,9 @@ def main():
             build("-p", "onrush-load", "--example", "floor")
             results["cpu"], raw["cpu"], results["scenes"] = cpu.measure(
                 directory, asked.rounds, asked.seconds)
+        if "load" in parts:
+            build("-p", "onrush-load", "--example", "responder")
+            results["load"], raw["load"] = load.measure(directory, asked.rounds, asked.seconds)
         if "instructions" in parts:
             results["instructions"] = raw["instructions"] = programs.instructions()
         if "memory" in parts:

@@ -3,6 +3,7 @@
 import json
 
 import chart
+import load
 import targets
 
 
@@ -28,6 +29,8 @@ def text(machine, asked, results):
             *(scene_table(name, about, results["cpu"][name])
               for name, about in results["scenes"].items()),
         ]
+    if "load" in results:
+        parts.append(load.tables(results["load"]))
     return "\n".join(parts)
 
 

@@ -1,7 +1,9 @@
 """What was to be reached, and whether it was."""
 
 from dataclasses import dataclass
+from statistics import median
 
+import load
 from cpu import AQUATIC, COLOCATED, FLOOR, SPLIT
 
 
@@ -21,6 +23,8 @@ def rows(results):
     found = []
     if "cpu" in results:
         found += cpu_rows(results["cpu"])
+    if "load" in results:
+        found += load_rows(results["load"])
     if "instructions" in results:
         found += instruction_rows(results["instructions"])
     if "time" in results:
@@ -49,6 +53,20 @@ def cpu_rows(cpu):
         ratio("the same with IP_PKTINFO", "classic, any address", COLOCATED, FLOOR, 1.12, "the floor"),
         ratio("split placement on one vCPU", "classic", SPLIT, COLOCATED, 1.10, "colocated"),
     ]
+
+
+def load_rows(spent):
+    """CPU time of our load tester beside that of aquatic's, which checks nothing: the median of the ratios
+    of each round."""
+    found = []
+    for server, by_tester in spent.items():
+        for name, manner, limit in ((load.BURSTS, "bursts", 0.33), (load.NO_BURSTS, "without bursts", 0.80)):
+            ratio = median(load.ratios(by_tester, name))
+            found.append(Row(
+                f"CPU of the load tester per checked reply, {manner}, against {server}",
+                f"<= {limit:.2f} of {load.AQUATIC}", f"{ratio:.2f} ({median(by_tester[name].us):.2f} us)",
+                ratio <= limit, f"{load.AQUATIC} {median(by_tester[load.AQUATIC].us):.2f} us"))
+    return found
 
 
 def at_most(what, value, limit, unit, beside="", digits=0):
