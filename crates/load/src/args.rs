@@ -10,7 +10,7 @@ mod target;
 use clap::Parser;
 
 pub use checks::CheckArgs;
-pub use mix::{MixArgs, ProfileName};
+pub use mix::MixArgs;
 pub use output::OutputArgs;
 pub use pace::PaceArgs;
 pub use target::TargetArgs;
@@ -93,7 +93,7 @@ mod tests {
     fn no_arguments_are_needed() {
         let args = args("").unwrap();
         assert_eq!(args.target.target, ["127.0.0.1:6969".parse().unwrap()]);
-        assert_eq!(args.mix.profile(), Profile::real());
+        assert_eq!(args.mix.profile(), Ok(Profile::real()));
         assert_eq!(args.course(1).pace, Pace::InFlight(256));
     }
 
@@ -131,10 +131,38 @@ mod tests {
     #[test]
     fn a_profile_can_be_changed() {
         let args = args("-p classic --seeders 10 --swarms 7 --zipf 0.5 --ipv6 50").unwrap();
-        let profile = args.mix.profile();
+        let profile = args.mix.profile().unwrap();
         assert_eq!((profile.seeders, profile.v6), (0.1, 0.5));
-        assert_eq!((profile.swarms.count, profile.swarms.zipf), (7, 0.5));
+        assert_eq!((profile.swarms.count, profile.swarms.exponent), (7, 0.5));
         assert_eq!(profile.mix, Profile::classic().mix);
+    }
+
+    #[test]
+    fn every_number_of_a_profile_can_be_set() {
+        let args = args("--swarms 7 --set swarms.count=9 --set mix.scrape=5 --seeders 0").unwrap();
+        let profile = args.mix.profile().unwrap();
+        assert_eq!((profile.swarms.count, profile.mix.scrape), (9, 5.0));
+        assert_eq!((profile.seeders, profile.events.completed), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_profile_is_printed_as_it_is_written() {
+        let text = args("-p abuse --print-profile").unwrap().mix.printed().unwrap();
+        assert!(text.contains("# given to another source address"), "{text}");
+        let text = args("--print-profile --set seeders=0.5").unwrap().mix.printed().unwrap();
+        assert!(text.ends_with("# --set seeders=0.5"), "{text}");
+    }
+
+    #[test]
+    fn a_profile_that_is_none_is_named() {
+        for (line, named) in [
+            ("--profile rael", "the profiles are real, classic"),
+            ("--profile /nowhere/x.toml", "--profile /nowhere/x.toml: No such file"),
+            ("--set mix.scarpe=1", "did you mean `scrape`?"),
+        ] {
+            let error = args(line).unwrap().mix.profile().unwrap_err();
+            assert!(error.contains(named), "{line}: {error}");
+        }
     }
 
     #[test]

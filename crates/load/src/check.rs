@@ -6,6 +6,7 @@
 //! wrong only where that is asked for.
 
 use onrush_proto::response::{BadResponse, Peers};
+use onrush_proto::scrape::MAX_HASHES;
 use onrush_proto::{Event, Family, Response};
 use serde::{Deserialize, Serialize};
 
@@ -65,11 +66,13 @@ pub enum Finding {
     PeersUnasked,
     /// The next announce is asked for at once.
     ZeroInterval,
+    /// An announce with port 0 is served like any other.
+    PortZero,
 }
 
 impl Finding {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::UnknownTransaction,
         Self::AnsweredTwice,
         Self::NotSilent,
@@ -91,6 +94,7 @@ impl Finding {
         Self::PeersForLeaver,
         Self::PeersUnasked,
         Self::ZeroInterval,
+        Self::PortZero,
     ];
 
     /// Whether BEP 15 leaves it open.
@@ -102,6 +106,7 @@ impl Finding {
                 | Self::PeersForLeaver
                 | Self::PeersUnasked
                 | Self::ZeroInterval
+                | Self::PortZero
         )
     }
 
@@ -129,6 +134,7 @@ impl Finding {
             Self::PeersForLeaver => "peers for a peer that leaves",
             Self::PeersUnasked => "peers for a peer that wants none",
             Self::ZeroInterval => "interval of 0 seconds",
+            Self::PortZero => "peer with port 0 served",
         }
     }
 }
@@ -197,7 +203,12 @@ impl Judge {
             BadResponse::Short | BadResponse::Length | BadResponse::Action => Finding::Layout,
         })?;
         match (response, *ask) {
+            (Response::Error(..), ask) if may_be_refused(&ask) => Ok(plain),
             (Response::Error(..), _) => Err(Finding::ErrorReply),
+            (Response::Announce(_, peers), Ask::PortZero { .. }) => {
+                let differs = Some(Finding::PortZero);
+                Ok(Right { peers: peers.len() as u32, differs, ..plain })
+            }
             (Response::Connect(response), Ask::Connect) => match response.connection_id.0 {
                 0 => Err(Finding::ZeroId),
                 id => Ok(Right { connection_id: Some(id), ..plain }),
@@ -219,7 +230,9 @@ impl Judge {
                 Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..plain })
             }
             (Response::Scrape(_, counts), Ask::Scrape { draw, hashes }) => {
-                if counts.len() != usize::from(hashes) {
+                // Of more than a datagram's worth the rest may be left out.
+                let hashes_due = usize::from(hashes).min(MAX_HASHES);
+                if !(hashes_due..=usize::from(hashes)).contains(&counts.len()) {
                     return Err(Finding::ScrapeEntries);
                 }
                 if !self.strictness.strangers {
@@ -296,6 +309,16 @@ impl Judge {
             self.seen[word as usize] = 0;
         }
         verdict
+    }
+}
+
+/// Whether an error reply is as right as any other: to an announce with port 0, and to scrapes
+/// of nothing or of more swarms than BEP 15 allows ("Scrape": up to about 74).
+fn may_be_refused(ask: &Ask) -> bool {
+    match *ask {
+        Ask::PortZero { .. } => true,
+        Ask::Scrape { hashes, .. } => hashes == 0 || usize::from(hashes) > MAX_HASHES,
+        _ => false,
     }
 }
 

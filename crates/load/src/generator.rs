@@ -59,7 +59,7 @@ pub struct Route {
     /// The number of the source address among those of its family.
     pub address: u32,
     /// The number of the connection id that is used on this way: one per target and source
-    /// address.
+    /// address, and those of one target and family in the order of the addresses.
     pub id: u32,
 }
 
@@ -236,6 +236,13 @@ struct Talk<'p> {
     by_family: [Vec<u16>; 2],
     /// The next route of each family.
     turns: [usize; 2],
+    /// Routes of the addresses that flood, per family.
+    floods: [Vec<u16>; 2],
+    /// Parts of a burst that floods are owed, below 1.
+    flood_owed: f64,
+    flood_turn: usize,
+    /// Whether this burst is a flood's: connects and nothing else.
+    flooding: bool,
     /// IPv6's share of bursts, and what it is owed so far.
     v6: f64,
     v6_owed: f64,
@@ -278,6 +285,14 @@ impl<'p> Talk<'p> {
             of_family.map(|(n, _)| n as u16).collect::<Vec<_>>()
         };
         let by_family = [of(Family::V4), of(Family::V6)];
+        let mut floods = by_family.clone();
+        for of_family in &mut floods {
+            // The lowest of the addresses that this worker has.
+            let address = |route: &u16| routes[usize::from(*route)].address;
+            let first = of_family.iter().map(address).min().unwrap_or(0);
+            let few = plan.profile().flood.addresses;
+            of_family.retain(|route| address(route) - first < few);
+        }
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
             (0, _) => 1.0,
@@ -295,6 +310,10 @@ impl<'p> Talk<'p> {
         Self {
             by_family,
             turns: [0; 2],
+            floods,
+            flood_owed: 0.0,
+            flood_turn: 0,
+            flooding: false,
             v6,
             v6_owed: 0.0,
             route: 0,
@@ -485,28 +504,46 @@ impl<'p> Talk<'p> {
     /// its share.
     #[inline]
     fn choose(&mut self) -> usize {
+        self.flood_owed += self.plan.profile().flood.share;
+        self.flooding = self.flood_owed >= 1.0;
+        self.flood_owed -= f64::from(u8::from(self.flooding));
+        if self.flooding {
+            let family = self.family();
+            self.flood_turn = self.flood_turn.wrapping_add(1);
+            let floods = &self.floods[family];
+            return usize::from(floods[self.flood_turn % floods.len()]);
+        }
         if let Some(pending) = self.repeats.front() {
             let id = &self.ids[self.routes[pending.route as usize].id as usize];
             if id.number != 0 {
                 return pending.route as usize;
             }
         }
+        let family = self.family();
+        let of_family = &self.by_family[family];
+        self.turns[family] = (self.turns[family] + 1) % of_family.len();
+        usize::from(of_family[self.turns[family]])
+    }
+
+    /// The family of the next burst: IPv6 has its share.
+    #[inline]
+    fn family(&mut self) -> usize {
         self.v6_owed += self.v6;
-        let family = if self.v6_owed >= 1.0 {
+        if self.v6_owed >= 1.0 {
             self.v6_owed -= 1.0;
             1
         } else {
             usize::from(self.by_family[0].is_empty())
-        };
-        let of_family = &self.by_family[family];
-        self.turns[family] = (self.turns[family] + 1) % of_family.len();
-        usize::from(of_family[self.turns[family]])
+        }
     }
 
     /// Writes up to `count` requests for the chosen route.
     #[inline]
     fn compose(&mut self, count: usize, now: Nanos) {
         let route = self.routes[self.route];
+        if self.flooding {
+            return (0..count).for_each(|_| self.push(Ask::Connect, 0, &route, now));
+        }
         let id = self.ids[route.id as usize];
         let age = now.saturating_sub(id.since);
         let known = id.number != 0 && age < EXPIRED;
@@ -534,8 +571,11 @@ impl<'p> Talk<'p> {
     /// Adds one request to the burst.
     #[inline]
     fn push(&mut self, ask: Ask, tries: u8, route: &Route, now: Nanos) {
+        let number = match ask {
+            Ask::Foreign { draw, .. } => self.foreign(route, draw),
+            _ => ConnectionId(self.ids[route.id as usize].number),
+        };
         let id = &mut self.ids[route.id as usize];
-        let number = ConnectionId(id.number);
         if ask == Ask::Connect {
             id.asked = Some(now);
         }
@@ -557,6 +597,20 @@ impl<'p> Talk<'p> {
             of_kind.repeats += u64::from(tries > 0);
         }
         self.packets.push(self.plan, &ask, route.family, number, transaction);
+    }
+
+    /// An id that this target gave to another address; one that nobody gave where there is none.
+    #[cold]
+    fn foreign(&self, route: &Route, draw: u64) -> ConnectionId {
+        let addresses = self.plan.population.addresses();
+        let count = addresses.count(route.family);
+        let step = 1 + draw % u64::from(count.max(2) - 1);
+        let other = (u64::from(route.address) + step) % u64::from(count);
+        // Ids of one target and family are numbered by address: see [`Route::id`].
+        let id = (u64::from(route.id) + other).checked_sub(u64::from(route.address));
+        let known = id.and_then(|id| self.ids.get(id as usize)).map_or(0, |id| id.number);
+        let own = self.ids[route.id as usize].number;
+        ConnectionId(if known == 0 || known == own { draw } else { known })
     }
 
     /// Notes when the burst leaves. Only in an open loop that is not when its latency begins.

@@ -29,6 +29,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.mix.print_profile {
+        return match args.mix.printed() {
+            Ok(text) => {
+                println!("{}", text.trim_end());
+                ExitCode::SUCCESS
+            }
+            Err(reason) => unfit(&anyhow::anyhow!(reason)),
+        };
+    }
     match measure(&args) {
         Ok(Outcome::Dead(reason)) => {
             eprintln!("onrush-load: {reason}");
@@ -63,6 +72,7 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     if let Err(reason) = args.check() {
         bail!("{reason}");
     }
+    let profile = args.mix.profile().map_err(anyhow::Error::msg)?;
     // Before anybody is asked: a tracker that does not answer is not the first thing to mend.
     usable(args)?;
     let mut routed = Vec::new();
@@ -74,7 +84,6 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     }
     let seed = args.mix.seed.unwrap_or_else(rand::random);
     let addresses = addresses(args, &routed);
-    let profile = args.mix.profile();
     let population =
         Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers);
     let plan = Plan::new(profile, population, seed);

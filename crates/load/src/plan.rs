@@ -1,13 +1,19 @@
-//! Who asks for what: a population and a mix of requests, both functions of a seed.
+//! Who asks for what: a population and a mix of requests, both functions of a seed, and lives:
+//! what each peer is at this moment.
 //!
-//! Two plans of the same seed, profile and addresses are the same, request for request.
+//! Two plans of the same seed, profile and addresses are the same, request for request, as long
+//! as one worker asks.
 
+mod lives;
 pub mod population;
 pub mod profile;
+pub mod tail;
 
 use onrush_proto::{Event, Family};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+use lives::Lives;
 
 pub use population::{Member, Population};
 pub use profile::Profile;
@@ -20,8 +26,13 @@ pub struct Plan {
     profile: Profile,
     /// Upper ends of the kinds' shares of 65536, in the order of [`Kind`].
     kinds: [u32; 5],
-    /// Upper ends of the events' shares of 65536: started, stopped, completed, paused.
-    events: [u32; 4],
+    lives: Lives,
+    /// Upper ends of the odd announces' shares of 65536: port 0, the largest swarm.
+    odd: [u32; 2],
+    /// Upper ends of the unusable ids' shares of 65536: unknown, foreign, zero.
+    unusable: [u32; 3],
+    /// Upper ends of the junk's shares of 65536, in the order of [`Broken`].
+    junk: [u32; 4],
     /// Upper ends of the scrape sizes' shares of 65536.
     scrapes: Vec<(u32, u8)>,
     /// Upper ends of the clients' shares of 65536.
@@ -96,8 +107,33 @@ pub enum Ask {
         /// The id.
         id: u64,
     },
-    /// No request at all; the number picks what is wrong with it.
+    /// An announce with an id that was given to another source address.
+    Foreign {
+        /// The peer's number.
+        peer: u32,
+        /// Picks the other address.
+        draw: u64,
+    },
+    /// An announce with port 0: an error reply to it is right.
+    PortZero {
+        /// The number of the peer that would be if it had a port.
+        peer: u32,
+    },
+    /// No request at all; the number picks what is wrong with it: see [`Plan::broken`].
     Junk(u64),
+}
+
+/// What is wrong with junk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// Fewer than 16 bytes.
+    Short,
+    /// A connect without its magic number.
+    Magic,
+    /// An action that does not exist.
+    Action,
+    /// An announce that ends before its 98 bytes.
+    Cut,
 }
 
 impl Ask {
@@ -105,9 +141,9 @@ impl Ask {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Connect => Kind::Connect,
-            Self::Announce { .. } => Kind::Announce,
+            Self::Announce { .. } | Self::PortZero { .. } => Kind::Announce,
             Self::Scrape { .. } => Kind::Scrape,
-            Self::Unusable { .. } => Kind::Unusable,
+            Self::Unusable { .. } | Self::Foreign { .. } => Kind::Unusable,
             Self::Junk(_) => Kind::Junk,
         }
     }
@@ -118,7 +154,14 @@ impl Plan {
     pub fn new(profile: Profile, population: Population, seed: u64) -> Self {
         let kinds =
             ends(&profile.mix.weights(), 65_536.0 / profile.mix.weights().iter().sum::<f64>());
-        let events = ends(&profile.events.shares(), 65_536.0);
+        let parts = |weights: &[f64]| 65_536.0 / weights.iter().sum::<f64>().max(1e-9);
+        let (unusable, junk) = (profile.unusable.weights(), profile.junk.weights());
+        let unusable = ends(&unusable, parts(&unusable));
+        let junk = ends(&junk, parts(&junk));
+        let odd = [profile.odd.port_zero, profile.odd.hot];
+        let odd = ends(&odd, 65_536.0);
+        let peers = [Family::V4, Family::V6].map(|family| population.peers(family));
+        let lives = Lives::new(&profile, peers);
         let total: f64 = profile.scrapes.iter().map(|scrape| scrape.weight).sum();
         let sizes: Vec<f64> = profile.scrapes.iter().map(|scrape| scrape.weight).collect();
         let scrapes = ends_of(&sizes, 65_536.0 / total)
@@ -129,7 +172,7 @@ impl Plan {
         let total: f64 = profile.clients.iter().map(|client| client.weight).sum();
         let weights: Vec<f64> = profile.clients.iter().map(|client| client.weight).collect();
         let clients = ends_of(&weights, 65_536.0 / total);
-        Self { population, profile, kinds, events, scrapes, clients, seed }
+        Self { population, profile, kinds, lives, odd, unusable, junk, scrapes, clients, seed }
     }
 
     /// What its peers send.
@@ -156,22 +199,45 @@ impl Plan {
                 let &(_, hashes) = self.scrapes.iter().find(|(end, _)| size < *end)?;
                 Ask::Scrape { draw: chance.random(), hashes }
             }
-            Some(3) => Ask::Unusable { peer: peer()?, id: chance.random() },
+            Some(3) => self.unusable(peer()?, (draw >> 16) as u32 & 0xFFFF, chance.random()),
             Some(4) => Ask::Junk(chance.random()),
             _ => {
-                let (peer, event) = (peer()?, self.event((draw >> 16) as u32 & 0xFFFF));
-                Ask::Announce { peer, event, seeder: self.is_seeder(family, peer, event) }
+                let mut peer = peer()?;
+                if self.odd[1] > 0 {
+                    let odd: u64 = chance.random();
+                    match self.odd.iter().position(|&end| (odd as u32 & 0xFFFF) < end) {
+                        Some(0) => return Some(Ask::PortZero { peer }),
+                        Some(_) => {
+                            let hot = self.population.pick_hot(family, address, (odd >> 32) as u32);
+                            peer = hot.unwrap_or(peer);
+                        }
+                        None => {}
+                    }
+                }
+                let traits = self.population.trait_of(family, peer);
+                let (event, seeder) = self.lives.next(family, peer, traits, draw >> 16);
+                Ask::Announce { peer, event, seeder }
             }
         })
     }
 
-    fn event(&self, draw: u32) -> Event {
-        match self.events.iter().position(|&end| draw < end) {
-            Some(0) => Event::Started,
-            Some(1) => Event::Stopped,
-            Some(2) => Event::Completed,
-            Some(3) => Event::Paused,
-            _ => Event::None,
+    fn unusable(&self, peer: u32, which: u32, draw: u64) -> Ask {
+        match self.unusable.iter().position(|&end| which < end) {
+            Some(1) => Ask::Foreign { peer, draw },
+            Some(2) => Ask::Unusable { peer, id: 0 },
+            _ => Ask::Unusable { peer, id: draw },
+        }
+    }
+
+    /// What is wrong with a piece of junk.
+    #[inline]
+    pub fn broken(&self, draw: u64) -> Broken {
+        let which = (draw >> 48) as u32;
+        match self.junk.iter().position(|&end| which < end) {
+            Some(1) => Broken::Magic,
+            Some(2) => Broken::Action,
+            Some(3) => Broken::Cut,
+            _ => Broken::Short,
         }
     }
 
@@ -183,16 +249,14 @@ impl Plan {
         &self.profile.clients[at]
     }
 
-    /// Whether a peer misses nothing when it announces `event`.
+    /// Whether a peer misses nothing when it announces `event`, as long as it is what it was when
+    /// the run began.
     #[inline]
     pub fn is_seeder(&self, family: Family, peer: u32, event: Event) -> bool {
         match event {
             Event::Completed => true,
             Event::Paused => false,
-            _ => {
-                let draw = self.population.trait_of(family, peer) & 0xFFFF;
-                (draw as f64) < self.profile.seeders * 65_536.0
-            }
+            _ => self.lives.begins_as_seeder(self.population.trait_of(family, peer)),
         }
     }
 
@@ -273,17 +337,20 @@ mod tests {
         let (mut announces, mut plain, mut seeders) = (0.0, 0.0, 0.0);
         let mut sizes = std::collections::BTreeMap::new();
         for n in 0..200_000 {
-            let Some(Ask::Announce { peer, event, .. }) = plan.next(&mut chance, Family::V4, n % 8)
+            let Some(Ask::Announce { peer, event, seeder }) =
+                plan.next(&mut chance, Family::V4, n % 8)
             else {
                 continue;
             };
             announces += 1.0;
             plain += f64::from(u8::from(event == Event::None));
-            seeders += f64::from(u8::from(plan.is_seeder(Family::V4, peer, Event::None)));
+            seeders += f64::from(u8::from(seeder));
             *sizes.entry(plan.client(Family::V4, peer).announce_len()).or_insert(0.0) += 1.0;
         }
         let profile = plan.profile();
-        near(plain / announces, 1.0 - profile.events.shares().iter().sum::<f64>());
+        let events = &profile.events;
+        let with_event = events.turnover() + events.stopped + events.completed + events.paused;
+        near(plain / announces, 1.0 - with_event);
         // Peers are drawn from a population of 13,000: its own spread is larger than the draws'.
         assert!((seeders / announces - profile.seeders).abs() < 0.02);
         for (len, count) in &sizes {

@@ -22,7 +22,7 @@ pub struct Tally {
     /// Per [`Kind`].
     pub kinds: [OfKind; 5],
     /// Replies per [`Finding`].
-    pub findings: [Found; 21],
+    pub findings: [Found; Finding::ALL.len()],
     /// Replies that came after their request had been given up.
     pub late: u64,
     /// Right replies that arrived within the measured window, whenever their request was sent.

@@ -14,7 +14,7 @@ const TRANSACTION: TransactionId = TransactionId(7);
 /// A plan whose swarm 0 is large and of IPv4 only.
 fn plan() -> Plan {
     let addresses: Vec<_> = (1..=16u8).map(|n| [127, 0, 0, n].into()).collect();
-    let swarms = Swarms { count: 2000, mean: 2.0, zipf: 1.0 };
+    let swarms = Swarms::zipf(2000, 2.0, 1.0);
     let population = Population::new(&swarms, 0.0, Addresses::new(&addresses), 3, false);
     Plan::new(Profile::real(), population, 3)
 }

@@ -2,13 +2,19 @@
 
 use onrush_proto::announce::Announce;
 use onrush_proto::options::Options;
-use onrush_proto::scrape::{HASH_LEN, MAX_HASHES, REQUEST_HEAD_LEN};
+use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
 
-use crate::plan::{Ask, Plan};
+use crate::plan::profile::limits::{MAX_HASHES, MAX_OPTIONS};
+use crate::plan::{Ask, Broken, Plan};
 
-/// Bytes of the largest request: a scrape of 74 swarms.
-const LARGEST: usize = REQUEST_HEAD_LEN + HASH_LEN * MAX_HASHES;
+/// Bytes of the largest request: a scrape of more swarms than are answered.
+const LARGEST: usize = REQUEST_HEAD_LEN + HASH_LEN * MAX_HASHES as usize;
+// An announce with as many options as a profile may have is no longer.
+const _: () = assert!(onrush_proto::announce::REQUEST_LEN + MAX_OPTIONS <= LARGEST);
+
+/// Where an announce has its port (BEP 15, "IPv4 announce request").
+const PORT_AT: usize = 96;
 
 /// Requests for one burst.
 #[derive(Debug)]
@@ -84,7 +90,18 @@ impl Packets {
                 let says = Says { peer, event: Event::None, seeder };
                 announce(plan, family, says, ConnectionId(id), transaction, into)
             }
-            Ask::Junk(draw) => junk(draw, transaction, into),
+            Ask::Foreign { peer, .. } => {
+                let seeder = plan.is_seeder(family, peer, Event::None);
+                let says = Says { peer, event: Event::None, seeder };
+                announce(plan, family, says, id, transaction, into)
+            }
+            Ask::PortZero { peer } => {
+                let says = Says { peer, event: Event::None, seeder: false };
+                let len = announce(plan, family, says, id, transaction, into);
+                into[PORT_AT..PORT_AT + 2].fill(0);
+                len
+            }
+            Ask::Junk(draw) => junk(plan.broken(draw), draw, transaction, into),
         };
         let transaction = ask.kind().is_answered().then_some(transaction);
         self.spans.push(Span { start: self.end as u32, len: len as u32, transaction });
@@ -160,16 +177,21 @@ pub fn num_want(of_client: i32, event: Event) -> i32 {
     if event == Event::Stopped { 0 } else { of_client }
 }
 
-/// Something that is no request: cut short, without the magic number, or of an unknown action.
-fn junk(draw: u64, transaction: TransactionId, into: &mut [u8]) -> usize {
+/// Something that is no request.
+fn junk(broken: Broken, draw: u64, transaction: TransactionId, into: &mut [u8]) -> usize {
     let noise = crate::plan::population::mix(draw).to_be_bytes();
     into[..8].copy_from_slice(&noise);
     into[8..12].copy_from_slice(&0u32.to_be_bytes());
     into[12..16].copy_from_slice(&transaction.0.to_be_bytes());
-    match draw % 3 {
-        0 => 1 + (draw >> 8) as usize % 15,
-        1 => 16, // a connect whose magic number is noise
-        _ => {
+    match broken {
+        Broken::Short => 1 + (draw >> 8) as usize % 15,
+        Broken::Magic => 16,
+        Broken::Cut => {
+            into[8..12].copy_from_slice(&1u32.to_be_bytes());
+            into[16..98].fill(noise[0]);
+            16 + (draw >> 24) as usize % 82
+        }
+        Broken::Action => {
             into[8..12].copy_from_slice(&(4 + (draw >> 8) as u32 % 1000).to_be_bytes());
             into[16..64].fill(noise[0]);
             16 + (draw >> 24) as usize % 48
@@ -187,15 +209,22 @@ mod tests {
     use onrush_proto::endpoint::Endpoint;
 
     fn plan() -> Plan {
+        plan_of(Profile::real())
+    }
+
+    fn plan_of(profile: Profile) -> Plan {
         let addresses = Addresses::new(&["127.0.0.1".parse().unwrap()]);
-        let profile = Profile::real();
         let swarms = Swarms { count: 100, ..profile.swarms };
         Plan::new(profile, Population::new(&swarms, 0.0, addresses, 1, false), 1)
     }
 
     fn write(ask: Ask) -> Vec<u8> {
+        write_of(&plan(), ask)
+    }
+
+    fn write_of(plan: &Plan, ask: Ask) -> Vec<u8> {
         let mut packets = Packets::new(1);
-        packets.push(&plan(), &ask, Family::V4, ConnectionId(77), TransactionId(0x0102_0304));
+        packets.push(plan, &ask, Family::V4, ConnectionId(77), TransactionId(0x0102_0304));
         packets.iter().next().unwrap().to_vec()
     }
 
@@ -233,11 +262,35 @@ mod tests {
 
     #[test]
     fn junk_is_no_request() {
+        let plan = plan_of(Profile::named("abuse").unwrap());
+        let mut cut = 0;
         for draw in 0..3000 {
-            let bytes = write(Ask::Junk(crate::plan::population::mix(draw)));
+            let bytes = write_of(&plan, Ask::Junk(crate::plan::population::mix(draw)));
             assert!(Request::parse(&bytes).is_err(), "{bytes:?}");
             assert!(!bytes.is_empty());
+            cut += usize::from(bytes.len() >= 16 && bytes[8..12] == [0, 0, 0, 1]);
         }
+        assert!(cut > 500, "{cut} announces cut short");
+    }
+
+    #[test]
+    fn port_zero_is_all_that_is_odd_about_such_an_announce() {
+        let bytes = write(Ask::PortZero { peer: 3 });
+        let Ok(Request::Announce(announce)) = Request::parse(&bytes) else { panic!() };
+        assert_eq!((announce.port, announce.connection_id), (0, ConnectionId(77)));
+    }
+
+    #[test]
+    fn the_longest_announces_and_scrapes_have_room() {
+        let mut profile = Profile::real();
+        profile.clients.truncate(1);
+        profile.clients[0].options = vec![7; MAX_OPTIONS];
+        let plan = plan_of(profile);
+        let event = Event::None;
+        let bytes = write_of(&plan, Ask::Announce { peer: 0, event, seeder: false });
+        assert_eq!(bytes.len(), 98 + MAX_OPTIONS);
+        let bytes = write_of(&plan, Ask::Scrape { draw: 1, hashes: MAX_HASHES });
+        assert_eq!(bytes.len(), LARGEST);
     }
 
     #[test]

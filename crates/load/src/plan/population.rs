@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use onrush_proto::{Family, InfoHash};
 
 use super::profile::Swarms;
+use super::tail;
 
 /// Ports below this are nobody's.
 const FIRST_PORT: u32 = 1024;
@@ -79,14 +80,15 @@ impl Population {
         };
         let mut key = mix(seed ^ mix(u64::from(swarms.count)));
         if !strangers {
-            for part in [swarms.mean.to_bits(), swarms.zipf.to_bits(), v6.to_bits()] {
+            let tail = swarms.tail as u64;
+            for part in [swarms.mean.to_bits(), swarms.exponent.to_bits(), tail, v6.to_bits()] {
                 key = mix(key ^ part);
             }
             key = mix(key ^ addresses.fingerprint());
         }
         let mut layout = Layout { classes: Vec::new(), swarms: 0, peers: [0; 2], owed: 0.0 };
         let caps = [Family::V4, Family::V6].map(|family| addresses.count(family) * PORTS);
-        for (size, count) in sizes(swarms) {
+        for (size, count) in tail::sizes(swarms) {
             layout.add(size, count, v6, caps);
         }
         let largest = layout.classes.iter().map(|class| class.sizes[0].max(class.sizes[1])).max();
@@ -120,6 +122,16 @@ impl Population {
         let addresses = self.addresses.count(family);
         let here = self.peers[family as usize].checked_sub(address + 1)? / addresses + 1;
         // Multiply and shift picks below `here` without a division (Lemire, 2019).
+        let nth = ((u64::from(draw) * u64::from(here)) >> 32) as u32;
+        Some(address + nth * addresses)
+    }
+
+    /// One of the largest swarm's peers at address number `address`; `None` when none is there.
+    #[inline]
+    pub fn pick_hot(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
+        let addresses = self.addresses.count(family);
+        let largest = self.classes.first()?.sizes[family as usize];
+        let here = largest.checked_sub(address + 1)? / addresses + 1;
         let nth = ((u64::from(draw) * u64::from(here)) >> 32) as u32;
         Some(address + nth * addresses)
     }
@@ -250,39 +262,6 @@ impl Layout {
     }
 }
 
-/// How many swarms there are of each size, largest first: rank k has `scale / k^zipf` peers,
-/// rounded down, but at least one. The scale is searched so that the mean is right.
-fn sizes(swarms: &Swarms) -> Vec<(u32, u32)> {
-    let wanted = f64::from(swarms.count) * swarms.mean;
-    let (mut low, mut high) = (1.0, wanted.max(2.0));
-    for _ in 0..60 {
-        let scale = (low + high) / 2.0;
-        let peers: f64 = sizes_for(swarms, scale)
-            .iter()
-            .map(|&(n, count)| f64::from(n) * f64::from(count))
-            .sum();
-        if peers < wanted { low = scale } else { high = scale }
-    }
-    sizes_for(swarms, low)
-}
-
-fn sizes_for(swarms: &Swarms, scale: f64) -> Vec<(u32, u32)> {
-    // The last rank with at least `size` peers.
-    let last = |size: u32| {
-        let rank = (scale / f64::from(size)).powf(1.0 / swarms.zipf);
-        (rank as u64).min(u64::from(swarms.count)) as u32
-    };
-    let mut found = Vec::new();
-    let mut rank = 0;
-    while rank < swarms.count {
-        let size = (scale / f64::from(rank + 1).powf(swarms.zipf)).max(1.0) as u32;
-        let until = if size <= 1 { swarms.count } else { last(size).max(rank + 1) };
-        found.push((size, until - rank));
-        rank = until;
-    }
-    found
-}
-
 /// The addresses that peers are at, per family, and the way back from an address to its number.
 #[derive(Clone, Debug)]
 pub struct Addresses {
@@ -410,34 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_follow_zipf_and_have_the_mean() {
-        let swarms = Swarms { count: 1_000_000, mean: 1.3, zipf: 1.0 };
-        let sizes = sizes(&swarms);
-        let count: u64 = sizes.iter().map(|&(_, count)| u64::from(count)).sum();
-        let peers: u64 =
-            sizes.iter().map(|&(size, count)| u64::from(size) * u64::from(count)).sum();
-        assert_eq!(count, 1_000_000);
-        assert!((peers as f64 / 1_300_000.0 - 1.0).abs() < 0.01, "{peers} peers");
-        // Zipf's law: rank times size is the same all along the tail.
-        let mut rank = 0.0;
-        let scale = f64::from(sizes[0].0);
-        for (size, count) in sizes.iter().copied().filter(|&(size, _)| size >= 10) {
-            rank += f64::from(count);
-            let product = rank * f64::from(size);
-            assert!((0.85..=1.01).contains(&(product / scale)), "rank {rank}, size {size}");
-        }
-        assert!(rank > 1_000.0, "the tail has {rank} swarms of at least 10 peers");
-    }
-
-    #[test]
-    fn a_flatter_tail_has_a_smaller_head() {
-        let largest = |zipf| sizes(&Swarms { count: 100_000, mean: 1.3, zipf })[0].0;
-        assert!(largest(0.7) * 3 < largest(1.0), "{} {}", largest(0.7), largest(1.0));
-    }
-
-    #[test]
     fn families_have_their_shares() {
-        let swarms = Swarms { count: 100_000, mean: 1.3, zipf: 1.0 };
+        let swarms = Swarms::zipf(100_000, 1.3, 1.0);
         let population = Population::new(&swarms, 0.2, addresses(64, 1), 3, false);
         let (four, six) = (population.peers(Family::V4), population.peers(Family::V6));
         let share = f64::from(six) / f64::from(four + six);
@@ -450,7 +403,7 @@ mod tests {
 
     #[test]
     fn endpoints_of_a_swarm_are_distinct_and_lead_back() {
-        let swarms = Swarms { count: 2_000, mean: 3.0, zipf: 1.0 };
+        let swarms = Swarms::zipf(2_000, 3.0, 1.0);
         let population = Population::new(&swarms, 0.3, addresses(5, 2), 9, false);
         for family in [Family::V4, Family::V6] {
             let mut seen: HashMap<u32, HashSet<Endpoint>> = HashMap::new();
@@ -465,7 +418,7 @@ mod tests {
 
     #[test]
     fn endpoints_of_other_swarms_are_strange() {
-        let swarms = Swarms { count: 2_000, mean: 3.0, zipf: 1.0 };
+        let swarms = Swarms::zipf(2_000, 3.0, 1.0);
         let population = Population::new(&swarms, 0.0, addresses(5, 0), 9, false);
         let last = population.peers(Family::V4) - 1;
         let (mut strange, mut all) = (0, 0);
@@ -480,7 +433,7 @@ mod tests {
 
     #[test]
     fn unknown_addresses_and_low_ports_are_strange() {
-        let swarms = Swarms { count: 10, mean: 1.0, zipf: 1.0 };
+        let swarms = Swarms::zipf(10, 1.0, 1.0);
         let population = Population::new(&swarms, 0.5, addresses(2, 1), 9, false);
         let member = population.member(Family::V4, 0);
         let known = endpoint(&population, Family::V4, 0);
@@ -496,7 +449,7 @@ mod tests {
 
     #[test]
     fn another_population_has_other_hashes_unless_shared() {
-        let swarms = Swarms { count: 10, mean: 1.0, zipf: 1.0 };
+        let swarms = Swarms::zipf(10, 1.0, 1.0);
         let hash = |addresses, strangers| {
             Population::new(&swarms, 0.0, addresses, 7, strangers).info_hash(3)
         };
@@ -510,7 +463,7 @@ mod tests {
             count in 1u32..3_000, mean in 1.0f64..4.0, v6 in 0.0f64..1.0,
             four in 1u32..9, six in 1u32..4, draw: u64,
         ) {
-            let swarms = Swarms { count, mean, zipf: 1.0 };
+            let swarms = Swarms::zipf(count, mean, 1.0);
             let population = Population::new(&swarms, v6, addresses(four, six), draw, false);
             prop_assert_eq!(population.swarms(), count);
             let anybody = population.anybody(draw);
