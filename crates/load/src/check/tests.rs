@@ -332,3 +332,36 @@ fn every_finding_has_words_of_its_own() {
     assert_eq!(texts.len(), Finding::ALL.len());
     assert!(Kind::ALL.iter().all(|kind| !kind.name().is_empty()));
 }
+
+#[test]
+fn what_may_be_refused_may_be_refused() {
+    let plan = plan();
+    let mut reply = [0; 32];
+    let len = error::write(TRANSACTION, "no", &mut reply);
+    let verdict = |ask| judge(&plan).judge(&plan, &ask, Family::V4, &reply[..len]);
+    for hashes in [0, 75, 100] {
+        assert!(verdict(Ask::Scrape { draw: 1, hashes }).is_ok(), "{hashes} hashes");
+    }
+    assert_eq!(verdict(Ask::Scrape { draw: 1, hashes: 1 }), Err(Finding::ErrorReply));
+    assert_eq!(verdict(Ask::Scrape { draw: 1, hashes: 74 }), Err(Finding::ErrorReply));
+    assert!(verdict(Ask::PortZero { peer: 0 }).is_ok());
+    let served = response(1, 0, &[]);
+    let right = judge(&plan).judge(&plan, &Ask::PortZero { peer: 0 }, Family::V4, &served);
+    assert_eq!(right.unwrap().differs, Some(Finding::PortZero));
+}
+
+#[test]
+fn of_too_many_swarms_the_first_74_or_all_are_answered() {
+    let plan = plan();
+    let mut head = [0; 8];
+    scrape::write_head(TRANSACTION, &mut head);
+    let ask = Ask::Scrape { draw: 1, hashes: 100 };
+    let verdict = |entries: usize| {
+        let mut reply = head.to_vec();
+        reply.resize(8 + 12 * entries, 0);
+        judge(&plan).judge(&plan, &ask, Family::V4, &reply).map(|_| ())
+    };
+    assert_eq!((verdict(74), verdict(80), verdict(100)), (Ok(()), Ok(()), Ok(())));
+    assert_eq!(verdict(73), Err(Finding::ScrapeEntries));
+    assert_eq!(verdict(101), Err(Finding::ScrapeEntries));
+}

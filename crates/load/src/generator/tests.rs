@@ -15,6 +15,8 @@ use crate::plan::Profile;
 use crate::plan::population::{Addresses, Population};
 use crate::plan::profile::Swarms;
 
+mod profiles;
+
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
@@ -38,6 +40,9 @@ enum Fault {
     ScrapesLess,
     ScrapesDouble,
     NeverScrapes,
+    ServesPortZero,
+    /// Takes the id of any address.
+    AnyId,
     /// Answers nothing between these milliseconds of each second.
     Stalls,
 }
@@ -97,27 +102,37 @@ impl Tracker {
             let answers = self.fault == Fault::AnswersJunk && bytes.len() >= 16;
             return answers.then(|| oops(&bytes[12..16])).into_iter().collect();
         };
+        let id_is_good = |id: ConnectionId| match self.fault {
+            Fault::AnyId => self.ids.values().any(|known| *known == id.0),
+            _ => self.ids.get(&source.ip()) == Some(&id.0),
+        };
         let mut reply = match request {
             Request::Connect(connect) => {
                 self.count("connect");
                 self.connect(connect.transaction_id, source.ip())
             }
-            Request::Announce(announce)
-                if self.ids.get(&source.ip()) == Some(&announce.connection_id.0) =>
-            {
+            Request::Announce(announce) if id_is_good(announce.connection_id) => {
                 self.count("announce");
+                self.event(&announce);
+                if announce.port == 0 && self.fault != Fault::ServesPortZero {
+                    self.count("port zero");
+                    return vec![oops(&bytes[12..16])];
+                }
                 self.announce(&announce, source.ip())
             }
-            Request::Scrape(scrape)
-                if self.ids.get(&source.ip()) == Some(&scrape.connection_id.0) =>
-            {
+            Request::Scrape(scrape) if id_is_good(scrape.connection_id) => {
                 self.count("scrape");
                 if self.fault == Fault::NeverScrapes {
                     return Vec::new();
                 }
                 self.scrape(&scrape)
             }
-            _ => {
+            Request::Announce(announce) => {
+                let of_another = self.ids.values().any(|known| *known == announce.connection_id.0);
+                self.count(if of_another { "foreign" } else { "unusable" });
+                return Vec::new();
+            }
+            Request::Scrape(_) => {
                 self.count("unusable");
                 return Vec::new();
             }
@@ -134,6 +149,15 @@ impl Tracker {
             _ => {}
         }
         vec![reply]
+    }
+
+    fn event(&mut self, announce: &onrush_proto::Announce<'_>) {
+        match announce.event {
+            Event::Started => self.count("started"),
+            Event::Stopped => self.count("stopped"),
+            Event::Completed => self.count("completed"),
+            _ => {}
+        }
     }
 
     fn connect(&mut self, transaction_id: TransactionId, ip: IpAddr) -> Vec<u8> {
@@ -157,6 +181,8 @@ impl Tracker {
             want => want as usize,
         };
         let seeder = announce.left == 0;
+        // What a datagram of 1232 bytes holds.
+        let limit = limit.min(if ip.is_ipv4() { 200 } else { 67 });
         let useful = swarm.iter().filter(|(_, is_seeder)| !(seeder && *is_seeder));
         let of_family = useful.filter(|(peer, _)| peer.family() == own.family());
         let mut peers: Vec<Endpoint> = of_family.map(|(peer, _)| *peer).take(limit).collect();

@@ -1,0 +1,85 @@
+//! What profiles send arrives as meant, and is judged as it deserves.
+
+use super::*;
+
+fn abuse() -> Profile {
+    Profile::named("abuse").unwrap()
+}
+
+fn longer(profile: Profile, fault: Fault) -> Scene {
+    let window = Window { start: 100 * MILLISECOND, end: 1_600 * MILLISECOND };
+    Scene { profile, fault, window, ..Scene::default() }
+}
+
+fn found(outcome: &Outcome, finding: Finding) -> u64 {
+    outcome.tally.findings[finding as usize].count
+}
+
+#[test]
+fn a_right_tracker_stands_abuse() {
+    let outcome = play(longer(abuse(), Fault::Nothing));
+    assert_eq!(outcome.tally.wrong(true), 0, "{:?}", outcome.tally.findings);
+    for what in ["foreign", "unusable", "junk", "port zero", "scrape", "announce", "started"] {
+        let count = outcome.requests.get(what).copied().unwrap_or(0);
+        assert!(count > 100, "{count} of {what}");
+    }
+    for of_kind in [Kind::Connect, Kind::Announce, Kind::Scrape] {
+        let counted = kind(&outcome, of_kind);
+        assert_eq!((counted.lost, counted.wrong), (0, 0), "{}", of_kind.name());
+    }
+}
+
+#[test]
+fn an_id_of_another_address_deserves_silence() {
+    let outcome = play(longer(abuse(), Fault::AnyId));
+    let loud = found(&outcome, Finding::NotSilent);
+    assert!(loud > 100, "{loud}");
+    assert_eq!(outcome.tally.wrong(false), loud, "and nothing else is wrong");
+}
+
+#[test]
+fn serving_port_zero_is_different_and_handing_it_out_is_wrong() {
+    let outcome = play(longer(abuse(), Fault::ServesPortZero));
+    assert!(found(&outcome, Finding::PortZero) > 100);
+    assert!(found(&outcome, Finding::UnknownPeer) > 0);
+}
+
+#[test]
+fn floods_come_from_few_addresses_and_only_connect() {
+    let calm = play(longer(Profile::classic(), Fault::Nothing));
+    let mut profile = Profile::classic();
+    profile.flood.share = 0.5;
+    profile.flood.addresses = 1;
+    let flooded = play(longer(profile, Fault::Nothing));
+    let connects = |outcome: &Outcome| {
+        let all: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
+        kind(outcome, Kind::Connect).requests as f64 / all as f64
+    };
+    assert!((connects(&calm) - 0.5).abs() < 0.03, "{}", connects(&calm));
+    assert!((connects(&flooded) - 0.75).abs() < 0.03, "{}", connects(&flooded));
+    assert_eq!(flooded.tally.wrong(true), 0);
+}
+
+#[test]
+fn swarms_live() {
+    let outcome = play(longer(Profile::real(), Fault::Nothing));
+    let share = |what: &str| outcome.requests[what] as f64 / outcome.requests["announce"] as f64;
+    let near = |what: &str, meant: f64| {
+        let found = share(what);
+        assert!((found - meant).abs() < meant / 4.0, "{found} of {what}");
+    };
+    near("started", 0.03);
+    near("stopped", 0.02);
+    near("completed", 0.01);
+    assert_eq!(outcome.tally.wrong(true), 0);
+}
+
+#[test]
+fn every_profile_gets_right_replies_from_a_right_tracker() {
+    for (name, ..) in crate::plan::profile::BUILT_IN {
+        let profile = Profile::named(name).unwrap();
+        let outcome = play(Scene { profile, ..Scene::default() });
+        assert_eq!(outcome.tally.wrong(true), 0, "{name}: {:?}", outcome.tally.findings);
+        assert!(kind(&outcome, Kind::Announce).right > 100, "{name}");
+    }
+}
