@@ -1,0 +1,291 @@
+//! The trackers that are compared: where each is found, in which variants it runs, and how it is set
+//! up, with its best published settings.
+
+pub mod aquatic;
+pub mod chihaya;
+pub mod opentracker;
+pub mod ours;
+pub mod torrust;
+
+use std::env;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// A tracker that can be started.
+pub trait Contender {
+    /// Its name, as it calls itself.
+    fn name(&self) -> &'static str;
+    /// The word for it on the command line.
+    fn word(&self) -> &'static str;
+    /// Its program's file name.
+    fn program(&self) -> &'static str;
+    /// How to get it, as a command.
+    fn remedy(&self) -> &'static str;
+    /// Its settings here and who published them, in a sentence.
+    fn settings(&self) -> &'static str;
+    /// The receive buffer that it asks the kernel for with these settings, in bytes; `None` when it
+    /// takes the system's default.
+    fn receive_buffer(&self) -> Option<u64>;
+    /// The version of a program that was found.
+    fn version(&self, program: &Path) -> Option<String>;
+    /// What is worth running on so many cores with so many vCPUs, the usual first.
+    fn variants(&self, found: &Found, room: Room) -> Vec<Variant>;
+    /// How a variant is started; files it needs are written to the stage's directory.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or the program does not know a setting.
+    fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch>;
+    /// Whether it serves only info hashes of a list, which then has to be written before it starts.
+    fn needs_whitelist(&self) -> bool {
+        false
+    }
+}
+
+/// All of them, in the order of tables.
+pub fn all() -> Vec<Box<dyn Contender>> {
+    vec![
+        Box::new(ours::Onrush),
+        Box::new(aquatic::Aquatic),
+        Box::new(opentracker::Opentracker),
+        Box::new(chihaya::Chihaya),
+        Box::new(torrust::Torrust),
+    ]
+}
+
+/// Room for a tracker.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Cores, as the mode of handing out counts them.
+    pub cores: usize,
+    /// Their vCPUs: more than cores where siblings are handed out together.
+    pub vcpus: usize,
+}
+
+impl Room {
+    /// Numbers of workers worth trying: one per core, and one per vCPU where that is more.
+    pub fn workers(self) -> Vec<usize> {
+        let mut workers = vec![self.cores, self.vcpus];
+        workers.dedup();
+        workers
+    }
+}
+
+/// One way to run a tracker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Variant {
+    /// The tracker's name.
+    pub tracker: String,
+    /// Its placement or backend, where it has several: `split`, `io_uring`.
+    pub kind: Option<String>,
+    /// Its workers by what they are called there: `socket workers: 2`.
+    pub workers: Vec<(String, usize)>,
+}
+
+impl Variant {
+    /// A variant of `tracker`.
+    pub fn new(tracker: &str, kind: Option<&str>, workers: &[(&str, usize)]) -> Self {
+        Self {
+            tracker: tracker.into(),
+            kind: kind.map(Into::into),
+            workers: workers.iter().map(|(name, count)| ((*name).into(), *count)).collect(),
+        }
+    }
+
+    /// The name that a table has a column for: `aquatic_udp (io_uring)`.
+    pub fn name(&self) -> String {
+        match &self.kind {
+            Some(kind) => format!("{} ({kind})", self.tracker),
+            None => self.tracker.clone(),
+        }
+    }
+
+    /// `socket workers: 2, swarm workers: 1`; empty where it has no such setting.
+    pub fn split(&self) -> String {
+        let parts: Vec<_> =
+            self.workers.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+        parts.join(", ")
+    }
+
+    /// Workers of all kinds together; `None` where it has no such setting. What serves in its event
+    /// loop has one.
+    pub fn total(&self) -> Option<usize> {
+        let total = self.workers.iter().map(|(_, count)| count).sum::<usize>();
+        (!self.workers.is_empty()).then_some(total.max(1))
+    }
+
+    /// Workers of one kind.
+    pub fn count(&self, name: &str) -> Option<usize> {
+        self.workers.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+    }
+}
+
+/// What a tracker is started with.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    /// A directory of its own, which every user may read.
+    pub directory: &'a Path,
+    /// Where it is to listen.
+    pub address: SocketAddr,
+    /// The list of info hashes, a line of 40 hexadecimal digits each, for one that needs it.
+    pub whitelist: Option<&'a Path>,
+}
+
+/// A command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// What is added to its environment.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A tracker that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its program.
+    pub program: PathBuf,
+    /// Its version, as the program, cargo or dpkg tells it.
+    pub version: String,
+}
+
+/// What a table says of a tracker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its version; `None` when it is absent.
+    pub version: Option<String>,
+    /// Its settings and their source; when it is absent, why and how to get it.
+    pub text: String,
+}
+
+impl Listed {
+    /// What is to be said of `contender`, which was looked for.
+    pub fn new(contender: &dyn Contender, found: Option<&Found>) -> Self {
+        let text = match found {
+            Some(_) => contender.settings().into(),
+            None => format!(
+                "{} was not found in the install root nor on PATH; get it with: {}",
+                contender.program(),
+                contender.remedy()
+            ),
+        };
+        let version = found.map(|found| found.version.clone());
+        Self { name: contender.name().into(), version, text }
+    }
+}
+
+/// Where programs are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    directories: Vec<PathBuf>,
+}
+
+impl Search {
+    /// Next to this program (where cargo puts ours), in the install root of `scripts/bench-peers`
+    /// ($ONRUSH_PEERS, else `peers` in the directory that cargo builds in), then on PATH.
+    pub fn here() -> Self {
+        let mut directories = Vec::new();
+        if let Some(own) = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()))
+        {
+            directories.push(own.clone());
+            directories.extend(own.parent().map(|target| target.join("peers/bin")));
+        }
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+        directories.push(target.join("peers/bin"));
+        if let Some(root) = env::var_os("ONRUSH_PEERS") {
+            directories.insert(0, PathBuf::from(root).join("bin"));
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        directories.extend(env::split_paths(&path));
+        Self { directories }
+    }
+
+    /// Only in these directories.
+    pub fn within(directories: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { directories: directories.into_iter().collect() }
+    }
+
+    /// The first of that name that can be run.
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
+        let paths = self.directories.iter().map(|directory| directory.join(name));
+        let found = paths.into_iter().find(|path| is_executable(path))?;
+        Some(fs::canonicalize(&found).unwrap_or(found))
+    }
+
+    /// A tracker, when it is there.
+    pub fn find(&self, contender: &dyn Contender) -> Option<Found> {
+        let program = self.program(contender.program())?;
+        let version = contender.version(&program).unwrap_or_else(|| "unknown".into());
+        Some(Found { program, version })
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// The version that cargo noted when it installed `package` into the root that `program` is in
+/// (`.crates.toml`: `"package 1.2.3 (registry...)" = [...]`).
+fn version_by_cargo(program: &Path, package: &str) -> Option<String> {
+    let notes = program.parent()?.parent()?.join(".crates.toml");
+    let text = fs::read_to_string(notes).ok()?;
+    let start = format!("\"{package} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&start))?;
+    line.split(' ').next().map(Into::into)
+}
+
+/// What a command prints on its standard output, when it succeeds.
+fn output(program: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_have_names_as_published() {
+        let variant = Variant::new("aquatic_udp", Some("io_uring"), &[("socket workers", 2)]);
+        assert_eq!(variant.name(), "aquatic_udp (io_uring)");
+        assert_eq!((variant.split().as_str(), variant.total()), ("socket workers: 2", Some(2)));
+        let opentracker = Variant::new("opentracker", None, &[("workers", 0)]);
+        assert_eq!(opentracker.total(), Some(1));
+        let chihaya = Variant::new("chihaya", None, &[]);
+        assert_eq!((chihaya.name().as_str(), chihaya.split().as_str()), ("chihaya", ""));
+        assert_eq!(chihaya.total(), None);
+    }
+
+    #[test]
+    fn cargo_notes_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        let notes = "[v1]\n\"aquatic_udp 0.9.0 (registry+https://x)\" = [\"aquatic_udp\"]\n";
+        fs::write(root.path().join(".crates.toml"), notes).unwrap();
+        let program = root.path().join("bin/aquatic_udp");
+        assert_eq!(version_by_cargo(&program, "aquatic_udp").unwrap(), "0.9.0");
+        assert_eq!(version_by_cargo(&program, "aquatic"), None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_absent_with_a_remedy() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let search = Search::within([nowhere.path().to_owned()]);
+        for contender in all() {
+            assert_eq!(search.find(&*contender), None);
+            let listed = Listed::new(&*contender, None);
+            assert_eq!(listed.version, None);
+            assert!(listed.text.contains(contender.remedy()), "{listed:?}");
+        }
+        // A file that cannot be run is not a program.
+        fs::write(nowhere.path().join("chihaya"), "").unwrap();
+        assert_eq!(search.program("chihaya"), None);
+    }
+}

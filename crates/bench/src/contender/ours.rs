@@ -1,0 +1,126 @@
+//! onrush: colocated workers, and socket and swarm workers apart.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::{Contender, Found, Launch, Room, Stage, Variant, output};
+
+/// This project's tracker.
+#[derive(Debug)]
+pub struct Onrush;
+
+const COLOCATED: &str = "colocated";
+const SPLIT: &str = "split";
+const SOCKET: &str = "socket workers";
+const SWARM: &str = "swarm workers";
+
+impl Contender for Onrush {
+    fn name(&self) -> &'static str {
+        "onrush"
+    }
+
+    fn word(&self) -> &'static str {
+        "onrush"
+    }
+
+    fn program(&self) -> &'static str {
+        "onrush"
+    }
+
+    fn remedy(&self) -> &'static str {
+        "cargo build --release"
+    }
+
+    fn settings(&self) -> &'static str {
+        "the defaults, but for placement and numbers of workers, and warnings only in the log (onrush --print-config)"
+    }
+
+    fn receive_buffer(&self) -> Option<u64> {
+        Some(4_194_304)
+    }
+
+    fn version(&self, program: &Path) -> Option<String> {
+        output(program, &["--version"])?.split_whitespace().nth(1).map(Into::into)
+    }
+
+    fn variants(&self, _: &Found, room: Room) -> Vec<Variant> {
+        let colocated = |n| Variant::new(self.name(), Some(COLOCATED), &[("workers", n)]);
+        let split = |s, w| Variant::new(self.name(), Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
+        let mut variants: Vec<_> = room.workers().into_iter().map(colocated).collect();
+        for total in room.workers() {
+            // One swarm worker in seven is what the daemon takes by itself; one in four for whoever
+            // has costlier swarms than the cost model's.
+            let mut swarm = vec![total.div_ceil(7), total.div_ceil(4)];
+            swarm.dedup();
+            variants.extend(swarm.into_iter().map(|w| split(total.saturating_sub(w).max(1), w)));
+        }
+        variants
+    }
+
+    fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
+        let file = stage.directory.join("onrush.toml");
+        fs::write(&file, config(variant, stage))?;
+        let arguments = vec!["--config".into(), file.display().to_string()];
+        Ok(Launch { program: found.program.clone(), arguments, environment: Vec::new() })
+    }
+}
+
+fn config(variant: &Variant, stage: &Stage) -> String {
+    let mut text = format!(
+        "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n",
+        stage.address,
+        stage.directory.join("state").display()
+    );
+    let workers = match (variant.count(SOCKET), variant.count(SWARM)) {
+        (Some(socket), Some(swarm)) => {
+            format!("placement = \"split\"\nsocket = {socket}\nswarm = {swarm}\n")
+        }
+        _ => {
+            let total = variant.total().unwrap_or(1);
+            format!("placement = \"colocated\"\ntotal = {total}\n")
+        }
+    };
+    let _ = write!(text, "{workers}\n[log]\nlevel = \"warn\"\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placement_is_there_for_every_room() {
+        let found = Found { program: "onrush".into(), version: "1".into() };
+        let of = |cores, vcpus| -> Vec<_> {
+            let room = Room { cores, vcpus };
+            Onrush
+                .variants(&found, room)
+                .iter()
+                .map(|v| format!("{} {}", v.name(), v.split()))
+                .collect()
+        };
+        assert_eq!(
+            of(1, 1),
+            ["onrush (colocated) workers: 1", "onrush (split) socket workers: 1, swarm workers: 1"]
+        );
+        assert_eq!(
+            of(8, 8),
+            ["onrush (colocated) workers: 8", "onrush (split) socket workers: 6, swarm workers: 2",]
+        );
+        assert_eq!(of(1, 2).len(), 4, "{:?}", of(1, 2));
+    }
+
+    #[test]
+    fn the_configuration_says_the_split() {
+        let variant = Variant::new("onrush", Some(SPLIT), &[(SOCKET, 3), (SWARM, 1)]);
+        let stage = Stage {
+            directory: Path::new("/tmp/x"),
+            address: ([127, 0, 0, 1], 6969).into(),
+            whitelist: None,
+        };
+        let text = config(&variant, &stage);
+        assert!(text.contains("socket = 3\nswarm = 1\n"), "{text}");
+        assert!(text.contains("listen = [\"127.0.0.1:6969\"]"), "{text}");
+    }
+}

@@ -1,0 +1,306 @@
+//! Sets of vCPUs: how they are written (`0-3,16-19`), and who gets which.
+//!
+//! The tracker takes cores from the lowest up, the load from the highest down, as in the published
+//! comparisons, so that neither moves when the other grows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// vCPUs by number, ascending, none twice. Written as `taskset -c` takes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CpuList(Vec<usize>);
+
+impl CpuList {
+    /// Of these numbers, in any order.
+    pub fn new(cpus: impl IntoIterator<Item = usize>) -> Self {
+        let mut cpus: Vec<_> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        Self(cpus)
+    }
+
+    /// The numbers, ascending.
+    pub fn numbers(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a vCPU is in both.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.0.iter().any(|cpu| other.0.contains(cpu))
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut comma = "";
+        while let [first, ..] = rest {
+            let run = rest.iter().zip(*first..).take_while(|(cpu, next)| *cpu == next).count();
+            match run {
+                1 => write!(f, "{comma}{first}")?,
+                _ => write!(f, "{comma}{first}-{}", first + run - 1)?,
+            }
+            rest = &rest[run..];
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no list of vCPUs, like 0-3,8");
+        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
+        let mut cpus = Vec::new();
+        for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last || last > 1 << 16 {
+                return Err(wrong());
+            }
+            cpus.extend(first..=last);
+        }
+        Ok(Self::new(cpus))
+    }
+}
+
+impl TryFrom<String> for CpuList {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<CpuList> for String {
+    fn from(list: CpuList) -> Self {
+        list.to_string()
+    }
+}
+
+/// What counts as one core when vCPUs are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuMode {
+    /// Every vCPU by itself: for hosts without SMT.
+    Subsequent,
+    /// The first vCPU of each core, its siblings stay idle: for virtual machines, where what looks
+    /// like a sibling need not be one. Published comparisons on rented 48-vCPU hosts use this.
+    SubsequentOnePerPair,
+    /// Whole cores with all their vCPUs (0 and 16, 1 and 17 on a host numbered so): for bare metal
+    /// with SMT.
+    #[value(alias = "subsequent-pairs")]
+    SplitPairs,
+}
+
+impl CpuMode {
+    /// What suits a host whose cores have these vCPUs.
+    pub fn for_cores(cores: &[Vec<usize>]) -> Self {
+        match cores.iter().any(|core| core.len() > 1) {
+            true => Self::SubsequentOnePerPair,
+            false => Self::Subsequent,
+        }
+    }
+
+    /// The vCPUs of each unit that is handed out, in order.
+    pub fn units(self, cores: &[Vec<usize>]) -> Vec<Vec<usize>> {
+        match self {
+            Self::Subsequent => {
+                let all = CpuList::new(cores.iter().flatten().copied());
+                all.0.into_iter().map(|cpu| vec![cpu]).collect()
+            }
+            Self::SubsequentOnePerPair => cores.iter().map(|core| vec![core[0]]).collect(),
+            Self::SplitPairs => cores.to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for CpuMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Subsequent => "subsequent",
+            Self::SubsequentOnePerPair => "subsequent-one-per-pair",
+            Self::SplitPairs => "split-pairs",
+        })
+    }
+}
+
+/// vCPUs of a tracker and of its load.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Seats {
+    /// Cores of the tracker, as the [`CpuMode`] counts them.
+    pub tracker_cores: usize,
+    /// Their vCPUs.
+    pub tracker: CpuList,
+    /// Workers of the load.
+    pub load_workers: usize,
+    /// Their vCPUs.
+    pub load: CpuList,
+}
+
+impl Seats {
+    /// `tracker_cores` units from the start, `load_workers` from the end; `None` when they would meet
+    /// or one of them had nothing.
+    pub fn new(units: &[Vec<usize>], tracker_cores: usize, load_workers: usize) -> Option<Self> {
+        let enough = tracker_cores + load_workers <= units.len();
+        if !enough || tracker_cores == 0 || load_workers == 0 {
+            return None;
+        }
+        let list = |units: &[Vec<usize>]| CpuList::new(units.iter().flatten().copied());
+        let seats = Self {
+            tracker_cores,
+            tracker: list(&units[..tracker_cores]),
+            load_workers,
+            load: list(&units[units.len() - load_workers..]),
+        };
+        (!seats.tracker.meets(&seats.load)).then_some(seats)
+    }
+}
+
+/// Tracker cores that are tried where nothing else is asked for: those of the published comparisons.
+pub const PUBLISHED_CORES: [usize; 7] = [1, 2, 4, 6, 8, 12, 16];
+
+/// Which seats there are for tracker cores times load workers, and a line for what had to be left
+/// out. Without `cores`: those of the published comparisons that leave the load at least as many
+/// units. Without `load_workers`: all the rest.
+pub fn sweep(
+    units: &[Vec<usize>],
+    cores: &[usize],
+    load_workers: &[usize],
+) -> (Vec<Seats>, Vec<String>) {
+    let have = units.len();
+    let wanted: Vec<usize> = match cores {
+        [] => PUBLISHED_CORES.into_iter().filter(|cores| cores * 2 <= have).collect(),
+        _ => cores.to_vec(),
+    };
+    let (mut seats, mut cut) = (Vec::new(), Vec::new());
+    for tracker in wanted {
+        let rest = [have.saturating_sub(tracker)];
+        for &load in if load_workers.is_empty() { &rest[..] } else { load_workers } {
+            match Seats::new(units, tracker, load) {
+                Some(found) => seats.push(found),
+                None => cut.push(format!(
+                    "left out: {tracker} tracker cores with {load} load workers, as this host has \
+                     {have} for both"
+                )),
+            }
+        }
+    }
+    (seats, cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Siblings numbered `0,24`, `1,25`...: how bare-metal hosts count.
+    fn split(cores: usize) -> Vec<Vec<usize>> {
+        (0..cores).map(|core| vec![core, core + cores]).collect()
+    }
+
+    /// Siblings numbered `0,1`, `2,3`...: how virtual machines count.
+    fn adjacent(cores: usize) -> Vec<Vec<usize>> {
+        (0..cores).map(|core| vec![2 * core, 2 * core + 1]).collect()
+    }
+
+    fn flat(cores: usize) -> Vec<Vec<usize>> {
+        (0..cores).map(|core| vec![core]).collect()
+    }
+
+    fn written(units: &[Vec<usize>], tracker: usize, load: usize) -> Option<(String, String)> {
+        let seats = Seats::new(units, tracker, load)?;
+        Some((seats.tracker.to_string(), seats.load.to_string()))
+    }
+
+    #[test]
+    fn lists_are_written_as_taskset_takes_them() {
+        for text in ["", "3", "0-3", "0,2,4-6", "0-3,16-19"] {
+            assert_eq!(text.parse::<CpuList>().unwrap().to_string(), text);
+        }
+        assert_eq!("5,1-2,2".parse::<CpuList>().unwrap().to_string(), "1-2,5");
+        for wrong in ["x", "3-1", "1-", "-1", "0-99999999"] {
+            assert!(wrong.parse::<CpuList>().unwrap_err().contains(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn whole_cores_of_the_published_sixteen_core_host() {
+        // The published report: 1 core (0,16), 2 cores (0-1,16-17), 8 load workers (8-15,24-31).
+        let units = CpuMode::SplitPairs.units(&split(16));
+        let seats = |t, l| written(&units, t, l).unwrap();
+        assert_eq!(seats(1, 8), ("0,16".into(), "8-15,24-31".into()));
+        assert_eq!(seats(2, 12), ("0-1,16-17".into(), "4-15,20-31".into()));
+        assert_eq!(seats(4, 12), ("0-3,16-19".into(), "4-15,20-31".into()));
+        assert_eq!(written(&units, 5, 12), None);
+    }
+
+    #[test]
+    fn one_vcpu_of_each_core_of_a_rented_48_vcpu_host() {
+        let cores = adjacent(24);
+        assert_eq!(CpuMode::for_cores(&cores), CpuMode::SubsequentOnePerPair);
+        let units = CpuMode::SubsequentOnePerPair.units(&cores);
+        assert_eq!(written(&units, 2, 3).unwrap(), ("0,2".into(), "42,44,46".into()));
+        let (seats, cut) = sweep(&units, &[], &[]);
+        let found: Vec<_> = seats.iter().map(|s| (s.tracker_cores, s.load_workers)).collect();
+        assert_eq!(found, [(1, 23), (2, 22), (4, 20), (6, 18), (8, 16), (12, 12)]);
+        assert!(cut.is_empty());
+        // Bare metal with the same cores: the first vCPU of each is another number.
+        let units = CpuMode::SubsequentOnePerPair.units(&split(24));
+        assert_eq!(written(&units, 2, 3).unwrap(), ("0-1".into(), "21-23".into()));
+        // Each vCPU by itself: the published sweep up to 16.
+        let units = CpuMode::Subsequent.units(&split(24));
+        let cores: Vec<_> = sweep(&units, &[], &[]).0.iter().map(|s| s.tracker_cores).collect();
+        assert_eq!(cores, PUBLISHED_CORES);
+        assert_eq!(written(&units, 16, 32).unwrap(), ("0-15".into(), "16-47".into()));
+    }
+
+    #[test]
+    fn two_vcpus_are_one_each() {
+        let cores = flat(2);
+        assert_eq!(CpuMode::for_cores(&cores), CpuMode::Subsequent);
+        for mode in [CpuMode::Subsequent, CpuMode::SubsequentOnePerPair, CpuMode::SplitPairs] {
+            let (seats, cut) = sweep(&mode.units(&cores), &[], &[]);
+            assert_eq!(seats.len(), 1);
+            assert_eq!(
+                (seats[0].tracker.to_string(), seats[0].load.to_string()),
+                ("0".into(), "1".into())
+            );
+            assert!(cut.is_empty());
+        }
+        // Two hyperthreads of one core are one unit, and nothing is left for the load.
+        assert!(sweep(&CpuMode::SplitPairs.units(&adjacent(1)), &[], &[]).0.is_empty());
+    }
+
+    #[test]
+    fn eight_without_smt_are_cut_to_what_is_there() {
+        let units = CpuMode::Subsequent.units(&flat(8));
+        let (seats, cut) = sweep(&units, &[1, 4, 8], &[2, 4, 6]);
+        let found: Vec<_> = seats.iter().map(|s| (s.tracker_cores, s.load_workers)).collect();
+        assert_eq!(found, [(1, 2), (1, 4), (1, 6), (4, 2), (4, 4)]);
+        assert_eq!(cut.len(), 4, "{cut:?}");
+        assert!(cut[0].contains("4 tracker cores with 6 load workers"), "{cut:?}");
+    }
+
+    #[test]
+    fn holes_in_what_is_allowed_are_stepped_over() {
+        let cores = vec![vec![2], vec![3], vec![9]];
+        let units = CpuMode::Subsequent.units(&cores);
+        assert_eq!(written(&units, 1, 2).unwrap(), ("2".into(), "3,9".into()));
+    }
+}

@@ -1,0 +1,308 @@
+//! The load of one measurement, as a process on its own vCPUs, and what it found.
+
+mod published;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use onrush_load::report::Report;
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Launch;
+use crate::cpus::{CpuList, Seats};
+use crate::process::{Child, Stop};
+use crate::record::Point;
+
+pub use published::Published;
+
+/// What is sent.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mix {
+    /// The classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each datagram by
+    /// itself, no client twice in a batch: as on the internet.
+    Spread,
+    /// The classic mix from 64 addresses in bursts (UDP_SEGMENT), where replies to a client can leave
+    /// together.
+    Bursts,
+    /// What public trackers see, junk and unusable ids included, from 1,000 addresses.
+    Real,
+    /// aquatic_udp_load_test, which published comparisons used: it measures no latency and checks
+    /// nothing.
+    Published,
+}
+
+impl Mix {
+    /// What onrush-load is told; `None` for another load tester.
+    fn arguments(self) -> Option<&'static str> {
+        match self {
+            Self::Spread => {
+                Some("--profile classic --sources 1000 --burst 1 --no-bursts --in-flight 512")
+            }
+            Self::Bursts => Some("--profile classic --sources 64"),
+            Self::Real => {
+                Some("--profile real --sources 1000 --burst 1 --no-bursts --in-flight 512")
+            }
+            Self::Published => None,
+        }
+    }
+
+    /// The vertical bar of a table's caption, in words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Spread => {
+                "classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each datagram by itself, every reply checked"
+            }
+            Self::Bursts => {
+                "classic mix from 64 addresses in bursts (UDP_SEGMENT), every reply checked"
+            }
+            Self::Real => {
+                "what public trackers see, junk and unusable ids included, from 1,000 addresses, every reply checked"
+            }
+            Self::Published => {
+                "aquatic_udp_load_test 0.9.0 in its default configuration: 4 sockets a worker, nothing checked"
+            }
+        }
+    }
+
+    /// Whether latency is measured in it.
+    pub fn has_latency(self) -> bool {
+        self != Self::Published
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spread => "spread",
+            Self::Bursts => "bursts",
+            Self::Real => "real",
+            Self::Published => "published",
+        })
+    }
+}
+
+/// How long and of what size a load is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dose {
+    /// Seconds that are measured.
+    pub seconds: f64,
+    /// Seconds of load before.
+    pub warmup: f64,
+    /// Swarms of the population; `None` for those of the mix.
+    pub swarms: Option<u32>,
+}
+
+/// The programs that make load.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// onrush-load.
+    pub ours: PathBuf,
+    /// aquatic_udp_load_test, when it is there.
+    pub published: Option<Published>,
+}
+
+/// One load.
+#[derive(Debug)]
+pub struct Load<'a> {
+    /// What is sent.
+    pub mix: Mix,
+    /// From which vCPUs.
+    pub seats: &'a Seats,
+    /// For how long.
+    pub dose: &'a Dose,
+    /// Decides population and mix.
+    pub seed: u64,
+    /// The tracker's port on 127.0.0.1.
+    pub port: u16,
+    /// Where files may be written.
+    pub directory: &'a Path,
+}
+
+impl Load<'_> {
+    /// Runs it against the tracker with process id `pid`: at `rate` requests per second, or as much as
+    /// comes back (closed loop).
+    ///
+    /// # Errors
+    /// When it could not be run to its end.
+    pub fn run(
+        &self,
+        tools: &Tools,
+        pid: u32,
+        rate: Option<f64>,
+        stop: &Stop,
+    ) -> anyhow::Result<Point> {
+        let Some(mix) = self.mix.arguments() else {
+            let published = tools.published.as_ref();
+            let published =
+                published.context("aquatic_udp_load_test is not there: scripts/bench-peers")?;
+            return published.run(self, pid, stop);
+        };
+        let file = self.directory.join("load.json");
+        let mut arguments = self.arguments(mix);
+        for (name, value) in [
+            ("--duration", self.dose.seconds.to_string()),
+            ("--warmup", self.dose.warmup.to_string()),
+            ("--tracker-pid", pid.to_string()),
+            ("--json", file.display().to_string()),
+        ] {
+            arguments.extend([name.to_owned(), value]);
+        }
+        arguments.extend(self.pins());
+        if let Some(rate) = rate {
+            // In an open loop this is the most that may be under way, which it finds by itself.
+            remove(&mut arguments, "--in-flight");
+            arguments.extend(["--rate".into(), format!("{rate:.1}")]);
+        }
+        arguments.push("--quiet".into());
+        let launch = self.launch(tools, arguments);
+        let mut child = Child::start(&launch, &self.seats.load, self.directory)?;
+        let limit = Duration::from_secs_f64(self.dose.seconds + self.dose.warmup + 60.0);
+        let status = child.wait(limit, stop, || Ok(()))?;
+        // 1: some replies were wrong, which is a finding.
+        if !matches!(status.code(), Some(0 | 1)) {
+            bail!("onrush-load ended ({status}): {}", child.said());
+        }
+        let text = fs::read_to_string(&file).context("onrush-load wrote no report")?;
+        let report: Report = serde_json::from_str(&text).context("onrush-load's report")?;
+        point(&report)
+    }
+
+    /// Writes the info hashes of this load's population, a line of 40 hexadecimal digits each.
+    ///
+    /// # Errors
+    /// When onrush-load cannot do it, or this load is another tool's.
+    pub fn write_hashes(&self, tools: &Tools, file: &Path, stop: &Stop) -> anyhow::Result<()> {
+        let mix = self.mix.arguments().context(
+            "aquatic_udp_load_test chooses info hashes by itself and tells nobody, so that a tracker \
+             with a whitelist cannot be measured with it",
+        )?;
+        let mut arguments = self.arguments(mix);
+        arguments.extend(["--write-hashes".into(), file.display().to_string()]);
+        let launch = self.launch(tools, arguments);
+        let mut child = Child::start(
+            &launch,
+            &CpuList::new(self.seats.load.numbers().iter().copied()),
+            self.directory,
+        )?;
+        let status = child.wait(Duration::from_secs(300), stop, || Ok(()))?;
+        if !status.success() {
+            bail!("onrush-load --write-hashes ended ({status}): {}", child.said());
+        }
+        Ok(())
+    }
+
+    /// What decides the population, too.
+    fn arguments(&self, mix: &str) -> Vec<String> {
+        let mut arguments: Vec<String> = mix.split(' ').map(Into::into).collect();
+        for (name, value) in [
+            ("--target", format!("127.0.0.1:{}", self.port)),
+            ("--seed", self.seed.to_string()),
+            ("--workers", self.seats.load_workers.to_string()),
+        ] {
+            arguments.extend([name.to_owned(), value]);
+        }
+        if let Some(swarms) = self.dose.swarms {
+            arguments.extend(["--swarms".into(), swarms.to_string()]);
+        }
+        arguments
+    }
+
+    /// A vCPU for each worker where there is one; otherwise the set as a whole is theirs.
+    fn pins(&self) -> Vec<String> {
+        if self.seats.load.len() != self.seats.load_workers {
+            return Vec::new();
+        }
+        let cpus: Vec<_> = self.seats.load.numbers().iter().map(ToString::to_string).collect();
+        vec!["--pin".into(), cpus.join(",")]
+    }
+
+    fn launch(&self, tools: &Tools, arguments: Vec<String>) -> Launch {
+        Launch { program: tools.ours.clone(), arguments, environment: Vec::new() }
+    }
+}
+
+/// Without an option and its value.
+fn remove(arguments: &mut Vec<String>, option: &str) {
+    if let Some(at) = arguments.iter().position(|argument| argument == option) {
+        arguments.drain(at..at + 2);
+    }
+}
+
+fn point(report: &Report) -> anyhow::Result<Point> {
+    let cpu = report.tracker_cpu.context("the report has no CPU time of the tracker")?;
+    let right = report.right_replies();
+    if right + report.wrong_replies() == 0 {
+        bail!("no reply came within the measured time");
+    }
+    Ok(Point {
+        rate: report.rate,
+        right,
+        wrong: report.wrong_replies(),
+        findings: report
+            .wrong
+            .iter()
+            .map(|found| format!("{}: {}", found.text, found.count))
+            .collect(),
+        loss_percent: Some(report.loss_percent),
+        cpu_percent: cpu.percent,
+        cpu_per_reply: cpu.per_reply,
+        load_percent: report.worker_percent.iter().copied().reduce(f64::max),
+        p50: Some(report.latency.p50),
+        p99: Some(report.latency.p99),
+        peers_per_reply: Some(report.peers_per_reply),
+        warnings: report.warnings.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seats(load_workers: usize, load: &str) -> Seats {
+        Seats {
+            tracker_cores: 1,
+            tracker: CpuList::new([0]),
+            load_workers,
+            load: load.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn workers_are_pinned_where_each_has_a_vcpu() {
+        let dose = Dose { seconds: 1.0, warmup: 0.5, swarms: Some(1000) };
+        let of = |seats: &Seats| {
+            let load = Load {
+                mix: Mix::Spread,
+                seats,
+                dose: &dose,
+                seed: 7,
+                port: 7000,
+                directory: Path::new("/tmp"),
+            };
+            (load.pins(), load.arguments("--profile classic"))
+        };
+        let (pins, arguments) = of(&seats(2, "4-5"));
+        assert_eq!(pins, ["--pin", "4,5"]);
+        let text = arguments.join(" ");
+        assert_eq!(
+            text,
+            "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --swarms 1000"
+        );
+        assert!(of(&seats(2, "4-5,20-21")).0.is_empty());
+    }
+
+    #[test]
+    fn an_option_goes_with_its_value() {
+        let mut arguments = ["--a", "--in-flight", "5", "--b"].map(String::from).to_vec();
+        remove(&mut arguments, "--in-flight");
+        remove(&mut arguments, "--missing");
+        assert_eq!(arguments, ["--a", "--b"]);
+    }
+}

@@ -1,0 +1,227 @@
+//! Which rounds there are and in which order: round by round, every case once, those that are to be
+//! compared next to each other (A, B, A, B), so that what changes on a host over time hits all alike.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::contender::{Contender, Found, Listed, Room};
+use crate::cpus::{CpuMode, Seats};
+use crate::load::{Dose, Mix};
+use crate::record::{Case, Record};
+
+/// The version of the form of a result directory.
+pub const FORMAT: u32 = 1;
+
+/// Seconds that starting, looking and ending take in a round, as far as one can tell before.
+const AROUND: f64 = 1.5;
+/// Seconds that a measurement takes beside warm-up and window: opening sockets, the last replies.
+const AROUND_LOAD: f64 = 0.7;
+
+/// A bench, as it is written into its result directory before it begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// This tool's version.
+    pub version: String,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// The command that made it.
+    pub command: String,
+    /// What a reader must know of the host, in order.
+    pub machine: Vec<(String, String)>,
+    /// How it is done.
+    pub settings: Settings,
+    /// The trackers, absent ones too.
+    pub listed: Vec<Listed>,
+    /// What is measured.
+    pub cases: Vec<Case>,
+    /// What was left out, and what to know of this host.
+    pub notices: Vec<String>,
+}
+
+/// How a bench is done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// How often each case is measured.
+    pub rounds: u32,
+    /// How long.
+    pub dose: Dose,
+    /// Shares of the maximum at which latency is measured, in percent.
+    pub shares: Vec<u32>,
+    /// The trackers' port on 127.0.0.1.
+    pub port: u16,
+    /// What counts as a core.
+    pub mode: CpuMode,
+    /// Whom the others are compared with.
+    pub baseline: String,
+    /// Spread from which a median is called noisy, in percent.
+    pub noise: f64,
+    /// Round 1 has this seed, round 2 the next.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// The name of the file in a result directory.
+    pub const NAME: &'static str = "plan.json";
+
+    /// Reads the plan of a result directory.
+    ///
+    /// # Errors
+    /// When there is none that can be read.
+    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+        let path = directory.join(Self::NAME);
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("{}: no bench was begun there", path.display()))?;
+        serde_json::from_str(&text).with_context(|| path.display().to_string())
+    }
+
+    /// Writes it into its directory.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        let path = directory.join(Self::NAME);
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Everything there is to do, in order.
+    pub fn steps(&self) -> Vec<(u32, &Case)> {
+        let rounds = 1..=self.settings.rounds;
+        rounds.flat_map(|round| self.cases.iter().map(move |case| (round, case))).collect()
+    }
+
+    /// What of it is not among `done`.
+    pub fn left<'a>(&'a self, done: &[Record]) -> Vec<(u32, &'a Case)> {
+        let done: HashSet<_> = done.iter().map(|record| (record.round, &record.case)).collect();
+        self.steps().into_iter().filter(|step| !done.contains(step)).collect()
+    }
+
+    /// Seconds that a round of this case takes, as far as one can tell before.
+    pub fn seconds(&self, case: &Case) -> f64 {
+        let dose = &self.settings.dose;
+        let shares = if case.mix.has_latency() { self.settings.shares.len() } else { 0 };
+        AROUND + (1 + shares) as f64 * (AROUND_LOAD + dose.warmup + dose.seconds)
+    }
+}
+
+/// Every case: each mix on each seats by each variant, those on the same seats next to each other.
+pub fn cases(
+    contenders: &[(Box<dyn Contender>, Found)],
+    seats: &[Seats],
+    mixes: &[Mix],
+) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &mix in mixes {
+        for seats in seats {
+            let room = Room { cores: seats.tracker_cores, vcpus: seats.tracker.len() };
+            for (contender, found) in contenders {
+                if contender.needs_whitelist() && mix == Mix::Published {
+                    continue;
+                }
+                for variant in contender.variants(found, room) {
+                    cases.push(Case { variant, seats: seats.clone(), mix });
+                }
+            }
+        }
+    }
+    cases
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contender::{Variant, all};
+    use crate::cpus::sweep;
+    use crate::record::tests::measured;
+
+    /// A plan for two variants on one core.
+    pub(crate) fn example(rounds: u32) -> Plan {
+        let variant = |kind: &str| Variant::new("onrush", Some(kind), &[("workers", 1)]);
+        let cases = ["colocated", "split"].map(|kind| measured(variant(kind), 1, 1.0).case);
+        Plan {
+            format: FORMAT,
+            version: "0.1.0".into(),
+            created: 1_790_000_000,
+            command: "onrush-bench run".into(),
+            machine: vec![("CPU".into(), "Made up, 2 vCPUs".into())],
+            settings: Settings {
+                rounds,
+                dose: Dose { seconds: 2.0, warmup: 1.0, swarms: None },
+                shares: vec![50, 80],
+                port: 6969,
+                mode: CpuMode::Subsequent,
+                baseline: "onrush".into(),
+                noise: 10.0,
+                seed: 1,
+            },
+            listed: vec![],
+            cases: cases.into(),
+            notices: vec![],
+        }
+    }
+
+    #[test]
+    fn contenders_take_turns() {
+        let plan = example(2);
+        let order: Vec<_> =
+            plan.steps().iter().map(|(round, case)| (*round, case.variant.name())).collect();
+        let (a, b) = ("onrush (colocated)".to_owned(), "onrush (split)".to_owned());
+        assert_eq!(order, [(1, a.clone()), (1, b.clone()), (2, a), (2, b)]);
+    }
+
+    #[test]
+    fn what_is_done_is_not_done_again() {
+        let plan = example(2);
+        let mut done = measured(plan.cases[1].variant.clone(), 1, 1e5);
+        let left = |done: &[Record]| -> Vec<_> {
+            plan.left(done).iter().map(|(round, case)| (*round, case.variant.name())).collect()
+        };
+        assert_eq!(left(&[]).len(), 4);
+        let rest = left(std::slice::from_ref(&done));
+        assert_eq!(rest.len(), 3);
+        assert!(!rest.contains(&(1, "onrush (split)".into())), "{rest:?}");
+        // A failed round is done, too: it is shown, not hidden by another.
+        done.outcome = crate::record::Outcome::Failed("died".into());
+        assert_eq!(left(&[done]).len(), 3);
+    }
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let plan = example(3);
+        plan.write(directory.path()).unwrap();
+        assert_eq!(Plan::read(directory.path()).unwrap(), plan);
+        let nowhere = directory.path().join("nowhere");
+        assert!(Plan::read(&nowhere).unwrap_err().to_string().contains("no bench was begun"));
+    }
+
+    #[test]
+    fn a_whitelist_and_the_published_tool_do_not_go_together() {
+        let units = CpuMode::Subsequent.units(&[vec![0], vec![1]]);
+        let (seats, _) = sweep(&units, &[], &[]);
+        let found = || Found { program: "none".into(), version: "1".into() };
+        let contenders: Vec<_> = all().into_iter().map(|contender| (contender, found())).collect();
+        let cases = cases(&contenders, &seats, &[Mix::Spread, Mix::Published]);
+        let of = |mix: Mix, tracker: &str| {
+            cases.iter().filter(|c| c.mix == mix && c.variant.tracker == tracker).count()
+        };
+        assert_eq!(of(Mix::Spread, "opentracker"), 2);
+        assert_eq!(of(Mix::Published, "opentracker"), 0);
+        assert_eq!(of(Mix::Spread, "onrush"), of(Mix::Published, "onrush"));
+    }
+
+    #[test]
+    fn time_is_foreseen() {
+        let plan = example(1);
+        let mut case = plan.cases[0].clone();
+        assert!((plan.seconds(&case) - (1.5 + 3.0 * 3.7)).abs() < 1e-9);
+        case.mix = Mix::Published;
+        assert!((plan.seconds(&case) - (1.5 + 3.7)).abs() < 1e-9);
+    }
+}

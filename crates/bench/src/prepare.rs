@@ -1,0 +1,228 @@
+//! From what the command line asks for and what this host has to a plan.
+
+use std::time::SystemTime;
+
+use anyhow::{Context as _, bail};
+
+use crate::args::What;
+use crate::contender::{Contender, Found, Listed, Search, all};
+use crate::cpus::{CpuMode, sweep};
+use crate::load::{Dose, Mix, Published, Tools};
+use crate::machine;
+use crate::plan::{FORMAT, Plan, Settings, cases};
+
+/// A tracker and where it was found.
+pub type Present = (Box<dyn Contender>, Found);
+
+/// The trackers that are asked for (all, if none is named): those that are found, and a line for each.
+///
+/// # Errors
+/// When a name is not known.
+pub fn contenders(
+    names: &[String],
+    search: &Search,
+) -> anyhow::Result<(Vec<Present>, Vec<Listed>)> {
+    let all = all();
+    if let Some(wrong) = names.iter().find(|name| !all.iter().any(|c| known(&**c, name))) {
+        let words: Vec<_> = all.iter().map(|contender| contender.word()).collect();
+        bail!("--contenders: nobody is called {wrong} (there are: {})", words.join(", "));
+    }
+    let (mut present, mut listed) = (Vec::new(), Vec::new());
+    for contender in all {
+        if !names.is_empty() && !names.iter().any(|name| known(&*contender, name)) {
+            continue;
+        }
+        let found = search.find(&*contender);
+        listed.push(Listed::new(&*contender, found.as_ref()));
+        present.extend(found.map(|found| (contender, found)));
+    }
+    Ok((present, listed))
+}
+
+fn known(contender: &dyn Contender, name: &str) -> bool {
+    [contender.word(), contender.name()].contains(&name)
+}
+
+/// The load testers that are found.
+///
+/// # Errors
+/// When ours is not.
+pub fn tools(search: &Search) -> anyhow::Result<Tools> {
+    let ours = search.program("onrush-load").context(
+        "onrush-load was not found beside this program nor on PATH: cargo build --release -p onrush-load",
+    )?;
+    let published = search.program(Published::PROGRAM).map(Published::new).transpose()?;
+    Ok(Tools { ours, published })
+}
+
+/// What is to be done.
+///
+/// # Errors
+/// When this host has no room for a tracker and its load, or nobody to measure.
+pub fn plan(
+    what: &What,
+    present: &[Present],
+    listed: Vec<Listed>,
+    tools: &Tools,
+    cores: &[Vec<usize>],
+    command: String,
+) -> anyhow::Result<Plan> {
+    let mode = what.cpu_mode.unwrap_or_else(|| CpuMode::for_cores(cores));
+    let units = mode.units(cores);
+    let (seats, mut notices) = sweep(&units, &what.cores, &what.load_workers);
+    if seats.is_empty() {
+        bail!(
+            "no room for a tracker and its load on {} cores ({mode}): at least one for each is needed, \
+             or whatever shares a vCPU measures the other. {}",
+            units.len(),
+            notices.join("; ")
+        );
+    }
+    let mixes = mixes(what, tools, &mut notices)?;
+    notices.extend(clamped(present, machine::receive_buffer_limit()));
+    let cases = cases(present, &seats, &mixes);
+    if cases.is_empty() {
+        bail!("nobody to measure: none of the trackers is here (onrush-bench list)");
+    }
+    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(Plan {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        created: created.as_secs(),
+        command,
+        machine: machine::description(),
+        settings: settings(what, mode),
+        listed,
+        cases,
+        notices,
+    })
+}
+
+fn settings(what: &What, mode: CpuMode) -> Settings {
+    let dose = Dose { seconds: what.seconds, warmup: what.warmup, swarms: what.swarms };
+    let shares = if what.no_latency { Vec::new() } else { what.latency_at.clone() };
+    Settings {
+        rounds: what.rounds,
+        dose,
+        shares,
+        port: what.port,
+        mode,
+        baseline: what.baseline.clone(),
+        noise: what.noise,
+        seed: what.seed,
+    }
+}
+
+/// The mixes that can be made here.
+fn mixes(what: &What, tools: &Tools, notices: &mut Vec<String>) -> anyhow::Result<Vec<Mix>> {
+    let mut mixes = what.mix.clone();
+    mixes.dedup();
+    if tools.published.is_none() && mixes.contains(&Mix::Published) {
+        let absent = format!(
+            "left out: the load by {} is absent, as it was not found; get it with: scripts/bench-peers \
+             --only aquatic_udp_load_test",
+            Published::PROGRAM
+        );
+        mixes.retain(|mix| *mix != Mix::Published);
+        if mixes.is_empty() {
+            bail!("{absent}");
+        }
+        notices.push(absent);
+    } else if mixes.contains(&Mix::Published) {
+        notices.push(
+            "left out: opentracker under the load of aquatic_udp_load_test, as Debian's build serves only \
+             a whitelist and that tool tells nobody which info hashes it will ask for"
+                .into(),
+        );
+    }
+    Ok(mixes)
+}
+
+/// Who asks for a larger receive buffer than the kernel grants.
+fn clamped(present: &[Present], limit: Option<u64>) -> Vec<String> {
+    let Some(limit) = limit else { return Vec::new() };
+    let asks =
+        present.iter().filter_map(|(contender, _)| Some((contender, contender.receive_buffer()?)));
+    asks.filter(|(_, asked)| *asked > limit)
+        .map(|(contender, asked)| {
+            format!(
+                "clamped: {} asks for a receive buffer of {asked} bytes and gets {limit}: sysctl -w \
+                 net.core.rmem_max={asked}",
+                contender.name()
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Task};
+    use clap::Parser as _;
+
+    fn what(line: &str) -> What {
+        match Args::try_parse_from(format!("onrush-bench plan {line}").split_whitespace())
+            .unwrap()
+            .task
+        {
+            Task::Plan(what) => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn present() -> Vec<Present> {
+        let found = || Found { program: "nowhere".into(), version: "1".into() };
+        all().into_iter().map(|contender| (contender, found())).collect()
+    }
+
+    fn planned(line: &str, cores: &[Vec<usize>]) -> anyhow::Result<Plan> {
+        let tools = Tools { ours: "nowhere".into(), published: None };
+        plan(&what(line), &present(), Vec::new(), &tools, cores, "test".into())
+    }
+
+    #[test]
+    fn one_vcpu_is_not_enough() {
+        let error = planned("", &[vec![0]]).unwrap_err().to_string();
+        assert!(error.contains("no room"), "{error}");
+        // Nor is one core with two hyperthreads where whole cores are handed out.
+        assert!(planned("--cpu-mode split-pairs", &[vec![0, 1]]).is_err());
+        assert!(planned("--cpu-mode subsequent", &[vec![0, 1]]).is_ok());
+    }
+
+    #[test]
+    fn what_was_cut_is_said() {
+        let two = [vec![0], vec![1]];
+        let plan = planned("--cores 1,2 --mix spread,published", &two).unwrap();
+        assert!(plan.cases.iter().all(|case| case.mix == Mix::Spread));
+        for start in ["left out: 2 tracker cores", "left out: the load by aquatic_udp_load_test"] {
+            assert!(
+                plan.notices.iter().any(|n| n.starts_with(start)),
+                "{start}: {:?}",
+                plan.notices
+            );
+        }
+        let error = planned("--mix published", &two).unwrap_err().to_string();
+        assert!(error.contains("scripts/bench-peers"), "{error}");
+    }
+
+    #[test]
+    fn buffers_that_are_cut_are_named() {
+        let cut = clamped(&present(), Some(5_000_000));
+        assert_eq!(cut.len(), 1, "{cut:?}");
+        assert!(cut[0].starts_with("clamped: aquatic_udp asks for a receive buffer of 8000000"));
+        assert_eq!(clamped(&present(), Some(212_992)).len(), 2);
+        assert!(clamped(&present(), None).is_empty());
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_is_refused() {
+        let nowhere = Search::within([]);
+        let (present, listed) =
+            contenders(&["aquatic".into(), "chihaya".into()], &nowhere).unwrap();
+        assert!(present.is_empty());
+        let names: Vec<_> = listed.iter().map(|listed| listed.name.as_str()).collect();
+        assert_eq!(names, ["aquatic_udp", "chihaya"]);
+        let Err(error) = contenders(&["aquatik".into()], &nowhere) else { panic!("accepted") };
+        assert!(error.to_string().contains("aquatik"), "{error}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Raw results, a line of JSON each, appended as they come. A line that was cut off (the bench was
+//! killed while it wrote) is as good as none: that round is done again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Variant;
+use crate::cpus::Seats;
+use crate::load::Mix;
+
+/// What is measured together: a tracker in a variant, on these vCPUs, under this load.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Case {
+    /// The tracker.
+    pub variant: Variant,
+    /// Its vCPUs and those of the load.
+    pub seats: Seats,
+    /// The load.
+    pub mix: Mix,
+}
+
+/// One round of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// From 1.
+    pub round: u32,
+    /// When it began, in seconds since 1970.
+    pub started: u64,
+    /// What was measured.
+    pub case: Case,
+    /// What came out.
+    pub outcome: Outcome,
+}
+
+/// How a round ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// With figures.
+    Measured(Box<Measured>),
+    /// Without, for this reason.
+    Failed(String),
+}
+
+/// The figures of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// As much as it can do (closed loop).
+    pub most: Point,
+    /// Open loops at shares of that.
+    pub shares: Vec<Share>,
+    /// The most memory that was resident over the round, in bytes.
+    pub peak_rss: Option<u64>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Right replies per second; of a load tester that checks nothing, all that are no errors.
+    pub rate: f64,
+    /// Right replies in all.
+    pub right: u64,
+    /// Wrong replies.
+    pub wrong: u64,
+    /// What was wrong with them, in words.
+    pub findings: Vec<String>,
+    /// Requests without a reply, in percent; `None` where nobody counted.
+    pub loss_percent: Option<f64>,
+    /// CPU time of the tracker in percent of one vCPU.
+    pub cpu_percent: f64,
+    /// CPU time of the tracker per right reply, in microseconds.
+    pub cpu_per_reply: f64,
+    /// Of the load worker that used most of its vCPU, in percent; `None` where nobody counted.
+    pub load_percent: Option<f64>,
+    /// Latency of half of the replies at most, in microseconds.
+    pub p50: Option<f64>,
+    /// Of 99 %.
+    pub p99: Option<f64>,
+    /// Peers per announce reply.
+    pub peers_per_reply: Option<f64>,
+    /// What the load tester warned of.
+    pub warnings: Vec<String>,
+}
+
+/// An open loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// In percent of the rate of the closed loop.
+    pub percent: u32,
+    /// Requests per second that were due.
+    pub asked: f64,
+    /// What came.
+    pub point: Point,
+}
+
+/// The file with the raw results.
+#[derive(Debug)]
+pub struct Raw {
+    path: PathBuf,
+    file: File,
+}
+
+impl Raw {
+    /// The name of the file in a result directory.
+    pub const NAME: &'static str = "raw.jsonl";
+
+    /// Opens the file in `directory` to append to it, without a last line that was cut off.
+    ///
+    /// # Errors
+    /// When it cannot be written, or a whole line is none of ours.
+    pub fn open(directory: &Path) -> anyhow::Result<(Self, Vec<Record>)> {
+        let path = directory.join(Self::NAME);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        let whole = text.rfind('\n').map_or(0, |last| last + 1);
+        let records = parse(&text[..whole]).with_context(|| path.display().to_string())?;
+        let cannot = || format!("cannot write {}", path.display());
+        let file = OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
+        file.set_len(whole as u64).with_context(cannot)?;
+        Ok((Self { path, file }, records))
+    }
+
+    /// Appends a result. It is on its way to the disk when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn append(&mut self, record: &Record) -> anyhow::Result<()> {
+        let line = serde_json::to_string(record)? + "\n";
+        self.file
+            .write_all(line.as_bytes())
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// The results of `directory`.
+///
+/// # Errors
+/// When there are none, or they are not ours.
+pub fn read(directory: &Path) -> anyhow::Result<Vec<Record>> {
+    let path = directory.join(Raw::NAME);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let whole = text.rfind('\n').map_or(0, |last| last + 1);
+    parse(&text[..whole]).with_context(|| path.display().to_string())
+}
+
+fn parse(text: &str) -> anyhow::Result<Vec<Record>> {
+    let records = text.lines().enumerate().map(|(number, line)| {
+        serde_json::from_str(line).with_context(|| format!("line {} is no result", number + 1))
+    });
+    records.collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::cpus::CpuList;
+
+    /// A result of `name` in round `round`, with rates around `rate`.
+    pub(crate) fn measured(variant: Variant, round: u32, rate: f64) -> Record {
+        let case = Case {
+            variant,
+            seats: Seats {
+                tracker_cores: 1,
+                tracker: CpuList::new([0]),
+                load_workers: 1,
+                load: CpuList::new([1]),
+            },
+            mix: Mix::Spread,
+        };
+        let point = |rate: f64, p99| Point {
+            rate,
+            right: (rate * 2.0) as u64,
+            loss_percent: Some(0.0),
+            cpu_percent: 98.0,
+            cpu_per_reply: 980_000.0 / rate,
+            load_percent: Some(80.0),
+            p50: Some(100.0),
+            p99: Some(p99),
+            peers_per_reply: Some(12.5),
+            ..Point::default()
+        };
+        let shares = [(50, 200.0), (80, 400.0)].map(|(percent, p99)| Share {
+            percent,
+            asked: rate * f64::from(percent) / 100.0,
+            point: point(rate * f64::from(percent) / 100.0, p99),
+        });
+        let most = point(rate, 900.0);
+        let measured = Measured { most, shares: shares.into(), peak_rss: Some(200 << 20) };
+        Record {
+            round,
+            started: 1_790_000_000,
+            case,
+            outcome: Outcome::Measured(Box::new(measured)),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_a_cut_line_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let variant = || Variant::new("onrush", Some("colocated"), &[("workers", 1)]);
+        let first = measured(variant(), 1, 1e5);
+        let mut second = measured(variant(), 2, 1e5);
+        second.outcome = Outcome::Failed("it died".into());
+        let (mut raw, before) = Raw::open(directory.path()).unwrap();
+        assert!(before.is_empty());
+        raw.append(&first).unwrap();
+        raw.append(&second).unwrap();
+        drop(raw);
+        let path = directory.path().join(Raw::NAME);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{text}{}", &text[..40])).unwrap();
+        assert_eq!(read(directory.path()).unwrap(), [first.clone(), second.clone()]);
+        let (mut raw, before) = Raw::open(directory.path()).unwrap();
+        assert_eq!(before, [first.clone(), second.clone()]);
+        raw.append(&first).unwrap();
+        assert_eq!(read(directory.path()).unwrap(), [first.clone(), second, first]);
+    }
+
+    #[test]
+    fn a_whole_line_that_is_none_of_ours_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(Raw::NAME), "{}\n").unwrap();
+        let error = format!("{:#}", Raw::open(directory.path()).unwrap_err());
+        assert!(error.contains("line 1") && error.contains(Raw::NAME), "{error}");
+    }
+}

@@ -1,0 +1,214 @@
+//! The report in Markdown, in the shapes of the published comparisons.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::number::{bytes, date, grouped, percent, spread, time};
+use crate::contender::Listed;
+use crate::load::Mix;
+use crate::run::written;
+use crate::summary::{Row, Summary, called};
+
+/// The whole report; `pictures` are names of files beside it.
+pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
+    let plan = &summary.plan;
+    let mut text = format!("# Trackers compared, {}\n\n", date(plan.created));
+    let settings = &plan.settings;
+    let dose = &settings.dose;
+    let _ = write!(
+        text,
+        "Every tracker is a process of its own, alone on its vCPUs; the load is on others. {} rounds in which \
+         the contenders take turns, a fresh process each; {} s of warm-up, {} s measured. Medians, least and \
+         greatest in brackets. Ratios are to {} in the same round. Only ratios within one report mean anything \
+         elsewhere. Raw results: `raw.jsonl`.\n",
+        settings.rounds, dose.warmup, dose.seconds, settings.baseline
+    );
+    machine(&mut text, summary);
+    contenders(&mut text, &plan.listed);
+    for mix in mixes(summary) {
+        of_mix(&mut text, summary, mix, pictures);
+    }
+    list(&mut text, "Warnings", summary.warnings.iter().chain(&plan.notices).cloned());
+    let failures = summary.failures.iter().map(|failure| {
+        let reason = failure.reason.replace('\n', " ");
+        format!("round {} of {}: {reason}", failure.round, called(&failure.case))
+    });
+    list(&mut text, "Failed rounds", failures);
+    let _ = write!(text, "\n## Again\n\n```sh\n{}\n```\n", plan.command);
+    text
+}
+
+/// The mixes of the plan, those without a figure too.
+fn mixes(summary: &Summary) -> BTreeSet<Mix> {
+    summary.plan.cases.iter().map(|case| case.mix).collect()
+}
+
+fn machine(text: &mut String, summary: &Summary) {
+    text.push_str("\n## Machine\n\n| | |\n|---|---|\n");
+    for (name, value) in &summary.plan.machine {
+        let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
+    }
+    let _ = writeln!(text, "| vCPUs are handed out | {} |", summary.plan.settings.mode);
+}
+
+fn contenders(text: &mut String, listed: &[Listed]) {
+    text.push_str(
+        "\n## Contenders\n\n| tracker | version | settings and their source |\n|---|---|---|\n",
+    );
+    for Listed { name, version, text: about } in listed {
+        let version = version.as_deref().unwrap_or("**absent**");
+        let _ = writeln!(text, "| {name} | {version} | {about} |");
+    }
+}
+
+fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
+    let rows: Vec<_> = summary.of_mix(mix).collect();
+    let _ = write!(text, "\n## Load: {mix}\n\nThe {}.\n", mix.about());
+    for picture in pictures.iter().filter(|name| name.ends_with(&format!("-{mix}.svg"))) {
+        let _ = write!(
+            text,
+            "\n![{}]({picture})\n",
+            picture.trim_end_matches(".svg").replace('-', ", ")
+        );
+    }
+    if rows.is_empty() {
+        text.push_str("\nNo round of this load has a figure.\n");
+        return;
+    }
+    side_by_side(text, &rows);
+    let title = format!("UDP BitTorrent tracker throughput ({})", date(summary.plan.created));
+    let _ = write!(text, "\n### {title}\n\nThousands of responses per second, best variant.\n\n");
+    throughput(text, "Tracker cores", &rows, |row| row.case.seats.tracker_cores);
+    text.push('\n');
+    throughput(text, "Number of workers", &rows, |row| {
+        row.case.variant.total().unwrap_or(row.case.seats.tracker.len())
+    });
+    benchmark_report(text, summary, &rows);
+}
+
+/// Everything that was measured, a row for each case.
+fn side_by_side(text: &mut String, rows: &[&Row]) {
+    let shares: BTreeSet<u32> =
+        rows.iter().flat_map(|r| r.latency.iter().map(|l| l.percent)).collect();
+    text.push_str("\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio | us CPU per reply | ratio |");
+    let lags: String = shares.iter().map(|share| format!(" p50, p99 at {share} % |")).collect();
+    let _ = write!(
+        text,
+        " CPU | peak RSS |{lags} wrong | lost | peers per reply |\n|{}\n",
+        "---|".repeat(13 + shares.len())
+    );
+    for row in rows {
+        let ratio = |pick: fn(&crate::summary::Ratio) -> f64| {
+            row.ratio.as_ref().map_or("1".into(), |ratio| format!("{:.2}", pick(ratio)))
+        };
+        let seats = &row.case.seats;
+        let _ = write!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            row.name,
+            row.case.variant.split(),
+            seats.tracker_cores,
+            seats.load_workers,
+            range(&row.rate),
+            ratio(|ratio| ratio.rate.median),
+            spread(&row.cpu_per_reply, 2),
+            ratio(|ratio| ratio.cpu_per_reply.median),
+            percent(row.cpu_percent.median),
+            row.peak_rss.map_or("?".into(), |rss| bytes(rss.median)),
+        );
+        for share in &shares {
+            let lag = row.latency.iter().find(|lag| lag.percent == *share);
+            let lag = lag.map(|l| format!("{}, {}", time(l.p50.median), time(l.p99.median)));
+            let _ = write!(text, " {} |", lag.unwrap_or_default());
+        }
+        let checked = row.loss_percent.is_some();
+        let wrong =
+            if checked { format!("{:.3} %", row.wrong_percent) } else { "not checked".into() };
+        let lost =
+            row.loss_percent.map_or("not counted".into(), |loss| format!("{:.3} %", loss.median));
+        let peers =
+            row.peers_per_reply.map_or(String::new(), |peers| format!("{:.1}", peers.median));
+        let _ = writeln!(text, " {wrong} | {lost} | {peers} |");
+    }
+}
+
+fn range(rate: &crate::stats::Spread) -> String {
+    match rate.count {
+        1 => grouped(rate.median),
+        _ => format!("{} [{}-{}]", grouped(rate.median), grouped(rate.min), grouped(rate.max)),
+    }
+}
+
+/// The best of each tracker by a number, the best of all in bold: the shape of the published tables.
+fn throughput(text: &mut String, title: &str, rows: &[&Row], key: impl Fn(&Row) -> usize) {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.name.as_str()) {
+            names.push(&row.name);
+        }
+    }
+    let _ =
+        writeln!(text, "| {title} | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+    for number in rows.iter().map(|row| key(row)).collect::<BTreeSet<_>>() {
+        let best = |name: &str| {
+            let rows = rows.iter().filter(|row| key(row) == number && row.name == name);
+            rows.map(|row| row.rate.median).reduce(f64::max)
+        };
+        let most = names.iter().filter_map(|name| best(name)).fold(0.0, f64::max);
+        let cells = names.iter().map(|name| match best(name) {
+            None => "n/a".into(),
+            Some(rate) if rate == most => format!("**{:.0}**", rate / 1000.0),
+            Some(rate) => format!("{:.0}", rate / 1000.0),
+        });
+        let _ = writeln!(text, "| {number} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+}
+
+/// The shape of the report of aquatic's bencher, as Torrust published it.
+fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
+    let plan = &summary.plan;
+    let mix = rows[0].case.mix;
+    let cases: Vec<_> = plan.cases.iter().filter(|case| case.mix == mix).collect();
+    let seconds: f64 = cases.iter().map(|case| plan.seconds(case)).sum();
+    let rounds = plan.settings.rounds;
+    let took = written(std::time::Duration::from_secs_f64(seconds * f64::from(rounds)));
+    let _ = write!(
+        text,
+        "\n### Benchmark report\n\nTotal number of load test runs: {}\nEstimated duration: {took}\n",
+        cases.len() * rounds as usize
+    );
+    let mut seats: Vec<_> =
+        rows.iter().map(|row| (row.case.seats.tracker_cores, &row.case.seats.tracker)).collect();
+    seats.sort();
+    seats.dedup();
+    for (cores, cpus) in seats {
+        let _ = write!(text, "\n#### Tracker cores: {cores} (cpus: {cpus})\n");
+        for row in rows.iter().filter(|row| row.case.seats.tracker == *cpus) {
+            let load = &row.case.seats;
+            let _ = write!(
+                text,
+                "\n##### {} run ({}) (load test workers: {}, cpus: {})\n\n\
+                 - Average responses per second: {}\n\
+                 - Average tracker CPU utilization: {}\n\
+                 - Peak tracker RSS: {}\n",
+                row.name,
+                row.case.variant.split(),
+                load.load_workers,
+                load.load,
+                grouped(row.rate.median),
+                percent(row.cpu_percent.median),
+                row.peak_rss.map_or("unknown".into(), |rss| bytes(rss.median)),
+            );
+        }
+    }
+}
+
+fn list(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+    let lines: Vec<_> = lines.collect();
+    if !lines.is_empty() {
+        let _ = write!(text, "\n## {title}\n\n");
+        for line in lines {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! One round: start the tracker, wait until it answers, warm it, measure, stop it.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+
+use crate::contender::{Contender, Found, Stage};
+use crate::load::{Load, Tools};
+use crate::plan::Settings;
+use crate::process::{Child, Stop, Stopped, must_be_free, peak_rss};
+use crate::record::{Case, Measured, Outcome, Share};
+
+/// How long a tracker may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What rounds are done with.
+pub struct Ring<'a> {
+    /// How.
+    pub settings: &'a Settings,
+    /// Who.
+    pub contenders: &'a [(Box<dyn Contender>, Found)],
+    /// With which load testers.
+    pub tools: &'a Tools,
+    /// Whether to go on.
+    pub stop: &'a Stop,
+    /// Where files live as long as the bench does.
+    pub scratch: &'a Path,
+}
+
+impl Ring<'_> {
+    /// One round of one case. What goes wrong with the tracker or its load is a result.
+    ///
+    /// # Errors
+    /// [`Stopped`], and a port that somebody else has.
+    pub fn round(&self, round: u32, case: &Case) -> anyhow::Result<Outcome> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.settings.port));
+        must_be_free(address, self.stop)?;
+        match self.measure(round, case, address) {
+            Ok(measured) => Ok(Outcome::Measured(Box::new(measured))),
+            Err(error) if error.is::<Stopped>() => Err(error),
+            Err(error) => Ok(Outcome::Failed(format!("{error:#}"))),
+        }
+    }
+
+    fn measure(&self, round: u32, case: &Case, address: SocketAddr) -> anyhow::Result<Measured> {
+        let name = &case.variant.tracker;
+        let there = self.contenders.iter().find(|(contender, _)| contender.name() == name);
+        let (contender, found) = there.with_context(|| format!("{name} is absent"))?;
+        let directory = readable_directory()?;
+        let load = Load {
+            mix: case.mix,
+            seats: &case.seats,
+            dose: &self.settings.dose,
+            seed: self.settings.seed + u64::from(round) - 1,
+            port: self.settings.port,
+            directory: directory.path(),
+        };
+        let whitelist = contender.needs_whitelist().then(|| self.hashes(&load)).transpose()?;
+        let stage = Stage { directory: directory.path(), address, whitelist: whitelist.as_deref() };
+        let launch = contender.launch(found, &case.variant, &stage)?;
+        let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;
+        tracker.wait_until_answering(address, PATIENCE, self.stop)?;
+        let measured = self.loads(&load, &tracker);
+        // That the tracker is gone says more than what its load made of that.
+        if let Some(status) = tracker.ended()? {
+            bail!("{name} ended ({status}) under load: {}", tracker.said());
+        }
+        measured
+    }
+
+    /// The closed loop, then the open ones.
+    fn loads(&self, load: &Load, tracker: &Child) -> anyhow::Result<Measured> {
+        let pid = tracker.pid();
+        let most = load.run(self.tools, pid, None, self.stop)?;
+        let shares = if load.mix.has_latency() { &self.settings.shares[..] } else { &[] };
+        let mut measured = Measured { most, shares: Vec::new(), peak_rss: None };
+        for &percent in shares {
+            let asked = measured.most.rate * f64::from(percent) / 100.0;
+            let point = load.run(self.tools, pid, Some(asked), self.stop)?;
+            measured.shares.push(Share { percent, asked, point });
+        }
+        measured.peak_rss = peak_rss(pid);
+        Ok(measured)
+    }
+
+    /// The file with this load's info hashes; those of one load are kept, as all contenders of a round
+    /// need the same.
+    fn hashes(&self, load: &Load) -> anyhow::Result<PathBuf> {
+        let name = format!("hashes-{}-{}", load.mix, load.seed);
+        let file = self.scratch.join(&name);
+        if file.exists() {
+            return Ok(file);
+        }
+        for old in fs::read_dir(self.scratch)?.flatten() {
+            if old.file_name().to_string_lossy().starts_with("hashes-") {
+                let _ = fs::remove_file(old.path());
+            }
+        }
+        let half = self.scratch.join("half-written");
+        load.write_hashes(self.tools, &half, self.stop)?;
+        fs::set_permissions(&half, fs::Permissions::from_mode(0o644))?;
+        fs::rename(&half, &file)?;
+        Ok(file)
+    }
+}
+
+/// A directory that goes with its value. Trackers that change their user read in it.
+fn readable_directory() -> anyhow::Result<TempDir> {
+    let directory = tempfile::tempdir().context("cannot make a directory")?;
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+    Ok(directory)
+}

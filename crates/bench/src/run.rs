@@ -1,0 +1,140 @@
+//! All rounds of a plan, one after the other, with progress; results are kept as they come.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+
+use crate::contender::{Contender, Found};
+use crate::load::Tools;
+use crate::plan::Plan;
+use crate::process::Stop;
+use crate::record::{Case, Outcome, Raw, Record};
+use crate::round::Ring;
+
+/// Does what is left of the plan of `directory`, and calls `say` with a line for each round.
+///
+/// # Errors
+/// When everything is to end ([`crate::process::Stopped`]), the port is somebody else's, or results
+/// cannot be written. A failed round is a result.
+pub fn run(
+    plan: &Plan,
+    contenders: &[(Box<dyn Contender>, Found)],
+    tools: &Tools,
+    directory: &Path,
+    stop: &Stop,
+    mut say: impl FnMut(&str),
+) -> anyhow::Result<()> {
+    let (mut raw, done) = Raw::open(directory)?;
+    let left = plan.left(&done);
+    let total = plan.steps().len();
+    if left.len() < total {
+        say(&format!("{} of {total} rounds are done already", total - left.len()));
+    }
+    let scratch = tempfile::tempdir().context("cannot make a directory")?;
+    let ring = Ring { settings: &plan.settings, contenders, tools, stop, scratch: scratch.path() };
+    let mut clock = Clock::new(left.iter().map(|(_, case)| plan.seconds(case)).collect());
+    for (number, (round, case)) in left.iter().enumerate() {
+        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at = Instant::now();
+        let outcome = ring.round(*round, case)?;
+        clock.done(at.elapsed().as_secs_f64());
+        let position = total - left.len() + number + 1;
+        let left = written(clock.left());
+        say(&format!("{position} of {total}, {left} left: {}", line(*round, case, &outcome)));
+        let started = started.as_secs();
+        raw.append(&Record { round: *round, started, case: (*case).clone(), outcome })?;
+    }
+    Ok(())
+}
+
+fn line(round: u32, case: &Case, outcome: &Outcome) -> String {
+    let (name, split) = (case.variant.name(), case.variant.split());
+    let split = if split.is_empty() { split } else { format!(" [{split}]") };
+    let cores = case.seats.tracker_cores;
+    let result = match outcome {
+        Outcome::Failed(reason) => format!("FAILED: {reason}"),
+        Outcome::Measured(measured) => {
+            let most = &measured.most;
+            let wrong =
+                if most.wrong > 0 { format!(", {} wrong", most.wrong) } else { String::new() };
+            format!("{:.0} replies/s, {:.2} us each{wrong}", most.rate, most.cpu_per_reply)
+        }
+    };
+    format!("round {round}, {}, cores: {cores}, {name}{split}: {result}", case.mix)
+}
+
+/// Tells how long it still takes: what was foreseen for the rest, times how wrong that was so far.
+#[derive(Debug)]
+struct Clock {
+    /// Seconds foreseen, of what is left, last first.
+    ahead: Vec<f64>,
+    foreseen: f64,
+    taken: f64,
+}
+
+impl Clock {
+    fn new(mut seconds: Vec<f64>) -> Self {
+        seconds.reverse();
+        Self { ahead: seconds, foreseen: 0.0, taken: 0.0 }
+    }
+
+    fn done(&mut self, seconds: f64) {
+        self.foreseen += self.ahead.pop().unwrap_or_default();
+        self.taken += seconds;
+    }
+
+    fn left(&self) -> Duration {
+        let factor = if self.foreseen > 0.0 { self.taken / self.foreseen } else { 1.0 };
+        Duration::from_secs_f64((self.ahead.iter().sum::<f64>() * factor).max(0.0))
+    }
+}
+
+/// Minutes and seconds for people.
+pub fn written(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes:02} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_learns_from_what_was_taken() {
+        let mut clock = Clock::new(vec![10.0, 10.0, 20.0]);
+        assert_eq!(clock.left(), Duration::from_secs(40));
+        clock.done(15.0);
+        assert_eq!(clock.left(), Duration::from_secs(45));
+        clock.done(15.0);
+        assert_eq!(clock.left(), Duration::from_secs(30));
+        clock.done(1.0);
+        assert_eq!(clock.left(), Duration::ZERO);
+    }
+
+    #[test]
+    fn time_is_written_for_people() {
+        let of = |seconds| written(Duration::from_secs(seconds));
+        assert_eq!(
+            (of(0), of(75), of(7260)),
+            ("0 s".into(), "1 min 15 s".into(), "2 h 01 min".into())
+        );
+    }
+
+    #[test]
+    fn a_failed_round_says_so() {
+        let record = crate::record::tests::measured(
+            crate::contender::Variant::new("opentracker", None, &[("workers", 0)]),
+            1,
+            1e5,
+        );
+        let text = line(2, &record.case, &Outcome::Failed("it ended".into()));
+        assert_eq!(text, "round 2, spread, cores: 1, opentracker [workers: 0]: FAILED: it ended");
+        let text = line(2, &record.case, &record.outcome);
+        assert!(text.ends_with(": 100000 replies/s, 9.80 us each"), "{text}");
+    }
+}

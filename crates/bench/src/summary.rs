@@ -1,0 +1,329 @@
+//! What the rounds say together: medians with spread, ratios to one contender, and what makes a figure
+//! doubtful.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::record::{Case, Measured, Outcome, Point, Record};
+use crate::stats::Spread;
+
+/// From this share of its vCPUs, in percent, somebody counts as busy.
+const BUSY: f64 = 95.0;
+/// Lost requests that are mentioned, in percent.
+const LOSS: f64 = 0.1;
+
+/// A bench's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// What was planned, with the host and the contenders.
+    pub plan: Plan,
+    /// A row for each case that has a figure, in the order of the plan.
+    pub rows: Vec<Row>,
+    /// Rounds without a figure.
+    pub failures: Vec<Failure>,
+    /// Rounds that were planned and are not done.
+    pub missing: usize,
+    /// What to know before these figures are believed.
+    pub warnings: Vec<String>,
+}
+
+/// A case over all of its rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which.
+    pub case: Case,
+    /// Its name in tables.
+    pub name: String,
+    /// Right replies per second.
+    pub rate: Spread,
+    /// CPU time of the tracker per right reply, in microseconds.
+    pub cpu_per_reply: Spread,
+    /// CPU time of the tracker in percent of one vCPU.
+    pub cpu_percent: Spread,
+    /// Peak of resident memory, in bytes.
+    pub peak_rss: Option<Spread>,
+    /// Requests without a reply, in percent.
+    pub loss_percent: Option<Spread>,
+    /// Wrong replies of all rounds, in percent of all replies.
+    pub wrong_percent: f64,
+    /// What was wrong with them, of the last round that had any.
+    pub findings: Vec<String>,
+    /// Peers per announce reply.
+    pub peers_per_reply: Option<Spread>,
+    /// Latency in open loops.
+    pub latency: Vec<Lag>,
+    /// Compared with the baseline, round by round; absent for the baseline itself.
+    pub ratio: Option<Ratio>,
+}
+
+/// Latency at a share of the maximum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lag {
+    /// In percent of the case's own maximum.
+    pub percent: u32,
+    /// Right replies per second.
+    pub rate: Spread,
+    /// Of half of the replies at most, in microseconds.
+    pub p50: Spread,
+    /// Of 99 %.
+    pub p99: Spread,
+}
+
+/// This one's figures divided by the baseline's of the same round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// To whom.
+    pub to: String,
+    /// Of replies per second: above 1 is better than the baseline.
+    pub rate: Spread,
+    /// Of CPU time per reply: below 1 is better than the baseline.
+    pub cpu_per_reply: Spread,
+}
+
+/// A round that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which.
+    pub case: Case,
+    /// In which round.
+    pub round: u32,
+    /// Why.
+    pub reason: String,
+}
+
+impl Summary {
+    /// Of what was planned and what came of it.
+    pub fn new(plan: &Plan, records: &[Record]) -> Self {
+        let mut rows: Vec<_> =
+            plan.cases.iter().filter_map(|case| Row::new(case, &figures(case, records))).collect();
+        compare(&mut rows, records, &plan.settings.baseline);
+        let failures: Vec<_> = records.iter().filter_map(Failure::of).collect();
+        let mut warnings: Vec<_> =
+            rows.iter().flat_map(|row| doubts(row, records, plan.settings.noise)).collect();
+        let missing = plan.left(records).len();
+        if missing > 0 {
+            warnings.insert(0, format!("{missing} of {} rounds are not done", plan.steps().len()));
+        }
+        Self { plan: plan.clone(), rows, failures, missing, warnings }
+    }
+
+    /// The rows of one mix.
+    pub fn of_mix(&self, mix: crate::load::Mix) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.case.mix == mix)
+    }
+}
+
+/// The figures of a case, by round.
+fn figures<'a>(case: &Case, records: &'a [Record]) -> BTreeMap<u32, &'a Measured> {
+    let of = records.iter().filter(|record| record.case == *case);
+    of.filter_map(|record| match &record.outcome {
+        Outcome::Measured(measured) => Some((record.round, &**measured)),
+        Outcome::Failed(_) => None,
+    })
+    .collect()
+}
+
+impl Row {
+    fn new(case: &Case, rounds: &BTreeMap<u32, &Measured>) -> Option<Self> {
+        let most = || rounds.values().map(|measured| &measured.most);
+        let spread = |pick: fn(&Point) -> f64| Spread::of(most().map(pick));
+        let known = |pick: fn(&Point) -> Option<f64>| Spread::of(most().filter_map(pick));
+        let points =
+            || rounds.values().flat_map(|m| m.shares.iter().map(|s| &s.point).chain([&m.most]));
+        let wrong: u64 = points().map(|point| point.wrong).sum();
+        let right: u64 = points().map(|point| point.right).sum();
+        Some(Self {
+            case: case.clone(),
+            name: case.variant.name(),
+            rate: spread(|point| point.rate)?,
+            cpu_per_reply: spread(|point| point.cpu_per_reply)?,
+            cpu_percent: spread(|point| point.cpu_percent)?,
+            peak_rss: Spread::of(rounds.values().filter_map(|m| Some(m.peak_rss? as f64))),
+            loss_percent: known(|point| point.loss_percent),
+            wrong_percent: wrong as f64 / (right + wrong).max(1) as f64 * 100.0,
+            findings: points()
+                .filter(|p| p.wrong > 0)
+                .map(|p| p.findings.clone())
+                .last()
+                .unwrap_or_default(),
+            peers_per_reply: known(|point| point.peers_per_reply),
+            latency: latency(rounds),
+            ratio: None,
+        })
+    }
+}
+
+fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
+    let mut percents: Vec<_> =
+        rounds.values().flat_map(|m| m.shares.iter().map(|share| share.percent)).collect();
+    percents.sort_unstable();
+    percents.dedup();
+    let lag = |percent: u32| {
+        let shares = || {
+            let all = rounds.values().flat_map(|measured| &measured.shares);
+            all.filter(move |share| share.percent == percent)
+        };
+        Some(Lag {
+            percent,
+            rate: Spread::of(shares().map(|share| share.point.rate))?,
+            p50: Spread::of(shares().filter_map(|share| share.point.p50))?,
+            p99: Spread::of(shares().filter_map(|share| share.point.p99))?,
+        })
+    };
+    percents.into_iter().filter_map(lag).collect()
+}
+
+/// Gives every row its ratio to the baseline of the same load and seats. A baseline with several
+/// variants is its fastest.
+fn compare(rows: &mut [Row], records: &[Record], baseline: &str) {
+    let is_base = |row: &Row| row.name == baseline || row.case.variant.tracker == baseline;
+    for at in 0..rows.len() {
+        let row = &rows[at];
+        let beside = rows.iter().filter(|other| {
+            other.case.mix == row.case.mix && other.case.seats == row.case.seats && is_base(other)
+        });
+        let Some(base) = beside.max_by(|a, b| a.rate.median.total_cmp(&b.rate.median)) else {
+            continue;
+        };
+        if base.case != row.case {
+            rows[at].ratio = ratio(row, base, records);
+        }
+    }
+}
+
+fn ratio(row: &Row, base: &Row, records: &[Record]) -> Option<Ratio> {
+    let (own, others) = (figures(&row.case, records), figures(&base.case, records));
+    let pairs =
+        || own.iter().filter_map(|(round, own)| Some((&own.most, &others.get(round)?.most)));
+    Some(Ratio {
+        to: base.name.clone(),
+        rate: Spread::of(pairs().map(|(own, base)| own.rate / base.rate))?,
+        cpu_per_reply: Spread::of(
+            pairs().map(|(own, base)| own.cpu_per_reply / base.cpu_per_reply),
+        )?,
+    })
+}
+
+impl Failure {
+    fn of(record: &Record) -> Option<Self> {
+        let Outcome::Failed(reason) = &record.outcome else { return None };
+        Some(Self { case: record.case.clone(), round: record.round, reason: reason.clone() })
+    }
+}
+
+/// How a case is called in a sentence.
+pub(crate) fn called(case: &Case) -> String {
+    let split = case.variant.split();
+    let split = if split.is_empty() { split } else { format!(", {split}") };
+    let (cores, workers) = (case.seats.tracker_cores, case.seats.load_workers);
+    format!("{}{split} ({}, {cores} cores, {workers} load workers)", case.variant.name(), case.mix)
+}
+
+/// What makes a row doubtful.
+fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
+    let name = called(&row.case);
+    let mut doubts = Vec::new();
+    let rounds = figures(&row.case, records);
+    let load = Spread::of(rounds.values().filter_map(|measured| measured.most.load_percent));
+    let room = row.case.seats.tracker.len() as f64 * 100.0;
+    let idle = row.cpu_percent.median < room * BUSY / 100.0;
+    if let Some(load) = load
+        && load.median > BUSY
+        && idle
+    {
+        doubts.push(format!(
+            "load-bound: {name}: a load worker used {:.0} % of its vCPU while the tracker used {:.0} of \
+             {room:.0} %, so the rate is the load tester's; CPU time per reply still holds",
+            load.median, row.cpu_percent.median
+        ));
+    }
+    for (what, spread) in [("replies/s", &row.rate), ("CPU time per reply", &row.cpu_per_reply)] {
+        if spread.percent() > noise {
+            doubts.push(format!(
+                "noisy: {name}: {what} spread over {:.0} % of the median",
+                spread.percent()
+            ));
+        }
+    }
+    if let Some(loss) = &row.loss_percent
+        && loss.median > LOSS
+    {
+        doubts.push(format!("loss: {name}: {:.2} % of the requests had no reply", loss.median));
+    }
+    if row.wrong_percent > 0.0 {
+        let findings = row.findings.join("; ");
+        doubts
+            .push(format!("wrong: {name}: {:.3} % of the replies ({findings})", row.wrong_percent));
+    }
+    doubts
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contender::Variant;
+    use crate::plan::tests::example as plan;
+    use crate::record::tests::measured;
+
+    fn variant(kind: &str) -> Variant {
+        Variant::new("onrush", Some(kind), &[("workers", 1)])
+    }
+
+    /// Three rounds of two variants, the second at 80 % of the first, with a failed round.
+    pub(crate) fn example() -> Summary {
+        let mut records = Vec::new();
+        for (round, rate) in [(1, 100_000.0), (2, 120_000.0), (3, 104_000.0)] {
+            records.push(measured(variant("colocated"), round, rate));
+            records.push(measured(variant("split"), round, rate * 0.8));
+        }
+        records[5].outcome = Outcome::Failed("onrush ended (signal: 9)".into());
+        Summary::new(&plan(3), &records)
+    }
+
+    #[test]
+    fn rows_have_medians_and_ratios_of_the_same_round() {
+        let summary = example();
+        assert_eq!(summary.rows.len(), 2);
+        let (base, other) = (&summary.rows[0], &summary.rows[1]);
+        assert_eq!((base.rate.median, base.rate.count), (104_000.0, 3));
+        assert_eq!(base.ratio, None);
+        assert_eq!((other.rate.median, other.rate.count), (88_000.0, 2));
+        let ratio = other.ratio.as_ref().unwrap();
+        assert_eq!(ratio.to, "onrush (colocated)");
+        // By round, so that the host's mood is in neither.
+        assert!((ratio.rate.median - 0.8).abs() < 1e-9 && ratio.rate.mad < 1e-9, "{ratio:?}");
+        assert!((ratio.cpu_per_reply.median - 1.25).abs() < 1e-9, "{ratio:?}");
+        assert_eq!(base.latency.iter().map(|lag| lag.percent).collect::<Vec<_>>(), [50, 80]);
+    }
+
+    #[test]
+    fn failed_rounds_are_shown() {
+        let summary = example();
+        assert_eq!(summary.failures.len(), 1);
+        assert_eq!((summary.failures[0].round, summary.missing), (3, 0));
+        assert!(summary.failures[0].reason.contains("signal: 9"));
+    }
+
+    #[test]
+    fn noise_load_and_wrong_replies_are_warned_of() {
+        let has =
+            |summary: &Summary, start: &str| summary.warnings.iter().any(|w| w.starts_with(start));
+        let summary = example();
+        assert!(has(&summary, "noisy: onrush (colocated)"), "{:?}", summary.warnings);
+        assert!(!has(&summary, "load-bound") && !has(&summary, "wrong") && !has(&summary, "loss"));
+        let mut record = measured(variant("colocated"), 1, 1e5);
+        let Outcome::Measured(figures) = &mut record.outcome else { unreachable!() };
+        figures.most.load_percent = Some(99.0);
+        figures.most.cpu_percent = 60.0;
+        figures.most.wrong = 7;
+        figures.most.findings = vec!["the asker is listed: 7".into()];
+        figures.most.loss_percent = Some(0.5);
+        let summary = Summary::new(&plan(1), &[record]);
+        for start in ["load-bound: onrush", "wrong: onrush", "loss: onrush", "1 of 2 rounds"] {
+            assert!(has(&summary, start), "{start}: {:?}", summary.warnings);
+        }
+        assert!(summary.warnings.iter().any(|w| w.contains("the asker is listed: 7")));
+    }
+}
