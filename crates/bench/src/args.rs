@@ -15,6 +15,7 @@ Examples:
   onrush-bench list                                  which trackers are here, and how to get the others
   onrush-bench plan                                  which rounds there would be, and how long they take
   onrush-bench run --out results                     do them, write results/report.md
+  onrush-bench run --out results --within 15         as many rounds as fit into 15 minutes
   onrush-bench run --resume results                  go on where that stopped
   onrush-bench report results                        write its report again
   onrush-bench run --out r --contenders onrush,aquatic --mix spread,bursts --rounds 7
@@ -30,7 +31,7 @@ once; a failed one is shown as failed.
 
 Exit codes:
   0    done (failed rounds are in the report)
-  1    no round has a figure, or results cannot be written
+  1    no round has a figure, or results cannot be written; with --strict also when a round failed
   2    the command line or this host is not fit for it
   130  ended by a signal; go on with --resume";
 
@@ -75,6 +76,10 @@ pub struct Run {
     /// Other arguments about what is measured are not looked at.
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+
+    /// Exit with 1 when a round failed or a reply of the baseline was wrong, also where there are figures
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// What is measured, and how.
@@ -101,9 +106,13 @@ pub struct What {
     #[arg(long, value_name = "MODE")]
     pub cpu_mode: Option<CpuMode>,
 
-    /// How often each case is measured
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
+    /// How often each case is measured [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+
+    /// As many rounds as fit into so many minutes, at least one
+    #[arg(long, value_name = "MIN", conflicts_with = "rounds", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub within: Option<u32>,
 
     /// Seconds that a measurement takes
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]

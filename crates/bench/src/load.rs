@@ -71,9 +71,10 @@ impl Mix {
         }
     }
 
-    /// Whether latency is measured in it.
+    /// Whether latency is measured in it: where clients are many, each datagram by itself. In bursts
+    /// it would be that of a burst.
     pub fn has_latency(self) -> bool {
-        self != Self::Published
+        matches!(self, Self::Spread | Self::Real)
     }
 }
 

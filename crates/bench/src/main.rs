@@ -16,6 +16,7 @@ use onrush_bench::prepare::{self, Present};
 use onrush_bench::process::{Stop, Stopped};
 use onrush_bench::record::{Outcome, Raw};
 use onrush_bench::run::{run, written};
+use onrush_bench::summary::Summary;
 use onrush_bench::{machine, record, report};
 
 /// No round has a figure, or results cannot be written.
@@ -146,9 +147,32 @@ fn measure(task: &Run) -> Result<(), Failure> {
         if !records.iter().any(|record| matches!(record.outcome, Outcome::Measured(_))) {
             bail!("no round has a figure; the reasons are in the report");
         }
+        if task.strict {
+            sound(&Summary::new(&plan, &records))?;
+        }
         Ok(())
     };
     done().map_err(Failure::Results)
+}
+
+/// Whether nothing failed and all replies of the baseline were right.
+fn sound(summary: &Summary) -> anyhow::Result<()> {
+    if let Some(failure) = summary.failures.first() {
+        bail!("{} rounds failed, the first: {}", summary.failures.len(), failure.reason);
+    }
+    let baseline = &summary.plan.settings.baseline;
+    let ours = summary.rows.iter().filter(|row| row.case.variant.tracker == *baseline);
+    for row in ours {
+        if row.wrong_percent > 0.0 {
+            bail!(
+                "{}: {:.3} % of the replies were wrong: {:?}",
+                row.name,
+                row.wrong_percent,
+                row.findings
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The plan, new or as it was begun, with whom it needs.

@@ -104,9 +104,15 @@ impl Plan {
 
     /// Seconds that a round of this case takes, as far as one can tell before.
     pub fn seconds(&self, case: &Case) -> f64 {
-        let dose = &self.settings.dose;
-        let shares = if case.mix.has_latency() { self.settings.shares.len() } else { 0 };
-        AROUND + (1 + shares) as f64 * (AROUND_LOAD + dose.warmup + dose.seconds)
+        self.settings.seconds(case)
+    }
+}
+
+impl Settings {
+    /// Seconds that a round of this case takes, as far as one can tell before.
+    pub fn seconds(&self, case: &Case) -> f64 {
+        let shares = if case.mix.has_latency() { self.shares.len() } else { 0 };
+        AROUND + (1 + shares) as f64 * (AROUND_LOAD + self.dose.warmup + self.dose.seconds)
     }
 }
 

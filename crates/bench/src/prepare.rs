@@ -10,6 +10,10 @@ use crate::cpus::{CpuMode, sweep};
 use crate::load::{Dose, Mix, Published, Tools};
 use crate::machine;
 use crate::plan::{FORMAT, Plan, Settings, cases};
+use crate::record::Case;
+
+/// Rounds where nobody says how many.
+const ROUNDS: u32 = 5;
 
 /// A tracker and where it was found.
 pub type Present = (Box<dyn Contender>, Found);
@@ -84,6 +88,10 @@ pub fn plan(
     if cases.is_empty() {
         bail!("nobody to measure: none of the trackers is here (onrush-bench list)");
     }
+    let mut settings = settings(what, mode);
+    if let Some(minutes) = what.within {
+        settings.rounds = fitting(&settings, &cases, f64::from(minutes) * 60.0, &mut notices);
+    }
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
         format: FORMAT,
@@ -91,7 +99,7 @@ pub fn plan(
         created: created.as_secs(),
         command,
         machine: machine::description(),
-        settings: settings(what, mode),
+        settings,
         listed,
         cases,
         notices,
@@ -102,7 +110,7 @@ fn settings(what: &What, mode: CpuMode) -> Settings {
     let dose = Dose { seconds: what.seconds, warmup: what.warmup, swarms: what.swarms };
     let shares = if what.no_latency { Vec::new() } else { what.latency_at.clone() };
     Settings {
-        rounds: what.rounds,
+        rounds: what.rounds.unwrap_or(ROUNDS),
         dose,
         shares,
         port: what.port,
@@ -111,6 +119,18 @@ fn settings(what: &What, mode: CpuMode) -> Settings {
         noise: what.noise,
         seed: what.seed,
     }
+}
+
+/// Rounds that fit into so many seconds; one, with a notice, where none does.
+fn fitting(settings: &Settings, cases: &[Case], seconds: f64, notices: &mut Vec<String>) -> u32 {
+    let one: f64 = cases.iter().map(|case| settings.seconds(case)).sum();
+    if one > seconds {
+        notices.push(format!(
+            "one round of everything takes {one:.0} s, more than the {seconds:.0} s of --within: name \
+             fewer --cores, --mix or --contenders"
+        ));
+    }
+    ((seconds / one) as u32).max(1)
 }
 
 /// The mixes that can be made here.
@@ -203,6 +223,29 @@ mod tests {
         }
         let error = planned("--mix published", &two).unwrap_err().to_string();
         assert!(error.contains("scripts/bench-peers"), "{error}");
+    }
+
+    #[test]
+    fn rounds_fit_into_the_time() {
+        let two = [vec![0], vec![1]];
+        let seconds = |plan: &Plan| -> f64 {
+            plan.steps().iter().map(|(_, case)| plan.settings.seconds(case)).sum()
+        };
+        let plan = planned("--within 15", &two).unwrap();
+        let rounds = plan.settings.rounds;
+        let one = seconds(&plan) / f64::from(rounds);
+        assert!(
+            seconds(&plan) <= 900.0 && seconds(&plan) + one > 900.0,
+            "{rounds} rounds of {one} s"
+        );
+        let plan = planned("--within 1 --seconds 100", &two).unwrap();
+        assert_eq!(plan.settings.rounds, 1);
+        assert!(
+            plan.notices.iter().any(|notice| notice.contains("--within")),
+            "{:?}",
+            plan.notices
+        );
+        assert_eq!(planned("", &two).unwrap().settings.rounds, ROUNDS);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`report`] | what came out, for people and for machines |
 //! | [`args`] | the command line, as written and as meant |
 //! | [`sources`] | the addresses that requests come from, and their sockets |
+//! | [`hashes`] | the info hashes of a population as a file |
 //! | [`probe`] | whether anybody answers at all |
 //! | [`run`] | workers, warm-up, measured window, drain |
 //! | [`series`] | the run over time, a sample per interval |
@@ -28,6 +29,7 @@ pub mod args;
 pub mod check;
 pub mod cpu;
 pub mod generator;
+pub mod hashes;
 pub mod plan;
 pub mod probe;
 pub mod process;

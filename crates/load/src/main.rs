@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use onrush_load::plan::{Plan, Population};
 use onrush_load::probe::probe;
 use onrush_load::report::{Report, Setup};
 use onrush_load::run::{Course, run};
-use onrush_load::sources;
+use onrush_load::{hashes, sources};
 use onrush_net::affinity::{self, AffinityError};
 use onrush_net::mio::{Backend, Options};
 use onrush_proto::Family;
@@ -29,13 +30,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if args.mix.print_profile {
+if args.mix.print_profile {
         return match args.mix.printed() {
             Ok(text) => {
                 println!("{}", text.trim_end());
                 ExitCode::SUCCESS
             }
             Err(reason) => unfit(&anyhow::anyhow!(reason)),
+        };
+    }
+    if let Some(file) = &args.output.write_hashes {
+        return match write_hashes(&args, file) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => unfit(&error),
         };
     }
     match measure(&args) {
@@ -66,6 +73,21 @@ enum Outcome {
     Measured(Box<Report>),
     /// Nobody answers, and what to try.
     Dead(String),
+}
+
+/// The population that the same arguments would measure with.
+fn write_hashes(args: &Args, file: &Path) -> anyhow::Result<()> {
+    if let Err(reason) = args.check() {
+        bail!("{reason}");
+    }
+    let targets = &args.target.target;
+    let addresses =
+        sources::addresses(targets, &args.target.source, args.target.sources, hashes::route);
+    let profile = args.mix.profile().map_err(anyhow::Error::msg)?;
+    let seed = args.mix.seed.unwrap_or_default();
+    let strangers = args.checks.strangers;
+    let population = Population::new(&profile.swarms, profile.v6, addresses, seed, strangers);
+    hashes::write(&population, file).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn measure(args: &Args) -> anyhow::Result<Outcome> {

@@ -16,6 +16,11 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
+    /// Write the info hashes of the population, a line of 40 hexadecimal digits each, and exit: for a
+    /// tracker that serves only a whitelist. It depends on --seed, targets, sources and profile.
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    pub write_hashes: Option<PathBuf>,
+
     /// Show no progress.
     #[arg(long, short)]
     pub quiet: bool,

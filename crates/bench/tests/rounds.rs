@@ -1,0 +1,200 @@
+//! Real rounds with real processes: our own tracker in two placements, one that dies, a bench that is
+//! ended in the middle. Needs two vCPUs, as a comparison does.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Once;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use onrush_bench::record::{Outcome, Raw, Record, read};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
+
+/// The tracker and the load tester, beside the bench: packages of their own, as for whoever measures.
+fn built() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let target = Path::new(BENCH).parent().and_then(Path::parent).unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "-p", "onrush", "-p", "onrush-load", "--bins"]);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let status = cargo.current_dir(root).env("CARGO_TARGET_DIR", target).status().unwrap();
+        assert!(status.success());
+    });
+}
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A bench of short rounds.
+fn bench(port: u16, peers: &Path) -> Command {
+    built();
+    let mut command = Command::new(BENCH);
+    command.arg("run").env("ONRUSH_PEERS", peers);
+    command.args(["--mix", "spread", "--seconds", "0.4", "--warmup", "0.2", "--swarms", "2000"]);
+    command.args(["--cores", "1", "--load-workers", "1", "--latency-at", "50"]);
+    command.args(["--port", &port.to_string()]);
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn figures(record: &Record) -> &onrush_bench::record::Measured {
+    match &record.outcome {
+        Outcome::Measured(measured) => measured,
+        Outcome::Failed(reason) => panic!("{reason}"),
+    }
+}
+
+/// A program that ends at once, in an install root.
+fn dying(root: &Path, name: &str) {
+    let program: PathBuf = root.join("bin").join(name);
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::write(&program, "#!/bin/sh\necho no such setting >&2\nexit 3\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn both_placements_are_measured_and_right() {
+    let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let output = bench(free_port(), peers.path())
+        .args(["--contenders", "onrush", "--rounds", "2", "--strict", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let records = read(out.path()).unwrap();
+    let order: Vec<_> =
+        records.iter().map(|r| (r.round, r.case.variant.kind.clone().unwrap())).collect();
+    let turns = [(1, "colocated"), (1, "split"), (2, "colocated"), (2, "split")];
+    assert_eq!(order, turns.map(|(round, kind)| (round, kind.to_owned())));
+    for record in &records {
+        let measured = figures(record);
+        assert!(measured.most.rate > 100.0 && measured.most.wrong == 0, "{measured:?}");
+        assert!(measured.most.cpu_per_reply > 0.0 && measured.peak_rss.unwrap() > 1 << 20);
+        let share = &measured.shares[0];
+        assert!((share.asked - measured.most.rate / 2.0).abs() < 1.0, "{share:?}");
+        assert!(share.point.p99.unwrap() > 0.0);
+    }
+    let report = fs::read_to_string(out.path().join("report.md")).unwrap();
+    for name in ["onrush (colocated)", "onrush (split)"] {
+        assert!(report.contains(name), "{report}");
+    }
+    // Whoever begins again there would mix two benches.
+    let again = bench(free_port(), peers.path()).arg("--out").arg(out.path()).output().unwrap();
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again));
+    assert!(text(&again).contains("--resume"), "{}", text(&again));
+}
+
+#[test]
+fn one_that_dies_is_shown_and_the_others_go_on() {
+    let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    dying(peers.path(), "chihaya");
+    let run = |directory: &Path, strict: &[&str]| {
+        let mut command = bench(free_port(), peers.path());
+        command.args(["--contenders", "chihaya,onrush", "--rounds", "1", "--no-latency"]);
+        command.args(strict).arg("--out").arg(directory).output().unwrap()
+    };
+    let output = run(out.path(), &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    let records = read(out.path()).unwrap();
+    assert_eq!(records.len(), 3);
+    for record in &records {
+        match (&record.outcome, record.case.variant.tracker.as_str()) {
+            (Outcome::Failed(reason), "chihaya") => {
+                assert!(reason.contains("no such setting") && reason.contains('3'), "{reason}");
+            }
+            (Outcome::Measured(_), "onrush") => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let report = fs::read_to_string(out.path().join("report.md")).unwrap();
+    assert!(report.contains("## Failed rounds\n\n- round 1 of chihaya"), "{report}");
+    let strict = tempfile::tempdir().unwrap();
+    let output = run(strict.path(), &["--strict"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+}
+
+#[test]
+fn a_bench_that_was_ended_goes_on_where_it_stopped() {
+    let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let port = free_port();
+    let mut running = bench(port, peers.path())
+        .args(["--contenders", "onrush", "--rounds", "3", "--out"])
+        .arg(out.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The second round is under way when the first is told of.
+    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines();
+    let told = lines.find(|line| line.as_ref().unwrap().contains("1 of 6")).unwrap().unwrap();
+    assert!(told.contains("left") && told.contains("replies/s"), "{told}");
+    kill(Pid::from_raw(running.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let rest: Vec<_> = lines.map(Result::unwrap).collect();
+    assert_eq!(running.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("--resume")), "{rest:?}");
+    // Nobody is left behind: the port is free at once.
+    UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    let before = fs::read_to_string(out.path().join(Raw::NAME)).unwrap();
+    let done = read(out.path()).unwrap().len();
+    assert!((1..6).contains(&done), "{done}");
+
+    let mut resumed = Command::new(BENCH);
+    resumed.args(["run", "--resume"]).arg(out.path()).env("ONRUSH_PEERS", peers.path());
+    let output = resumed.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(
+        text(&output).contains(&format!("{done} of 6 rounds are done already")),
+        "{}",
+        text(&output)
+    );
+    let after = fs::read_to_string(out.path().join(Raw::NAME)).unwrap();
+    assert!(after.starts_with(&before));
+    let mut all: Vec<_> =
+        read(out.path()).unwrap().iter().map(|r| (r.round, r.case.variant.name())).collect();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 6);
+}
+
+#[test]
+fn a_port_that_somebody_has_is_refused() {
+    let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let output = bench(taken.local_addr().unwrap().port(), peers.path())
+        .args(["--contenders", "onrush", "--rounds", "1", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("is in use"), "{}", text(&output));
+}
+
+#[test]
+fn who_is_absent_is_listed_with_the_way_to_get_it() {
+    let peers = tempfile::tempdir().unwrap();
+    dying(peers.path(), "torrust-tracker");
+    let output =
+        Command::new(BENCH).arg("list").env("ONRUSH_PEERS", peers.path()).output().unwrap();
+    assert!(output.status.success());
+    let text = text(&output);
+    for name in
+        ["onrush", "aquatic_udp", "opentracker", "chihaya", "torrust-tracker", "onrush-load"]
+    {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
+    }
+    for line in text.lines().filter(|line| line.contains("absent: ")) {
+        assert!(line.contains("get it with: "), "{line}");
+    }
+    let torrust = text.lines().find(|line| line.starts_with("torrust-tracker")).unwrap();
+    assert!(torrust.contains(&*peers.path().to_string_lossy()), "{torrust}");
+}

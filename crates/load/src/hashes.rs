@@ -1,0 +1,70 @@
+//! The info hashes of a population as a file, for trackers that serve only a list of them.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
+
+use crate::plan::Population;
+
+/// Writes the info hash of every swarm, a line of 40 hexadecimal digits each: the form of whitelists
+/// (opentracker's `access.whitelist`, aquatic's access list).
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(population: &Population, file: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(file)?);
+    for swarm in 0..population.swarms() {
+        let mut line = [b'\n'; 41];
+        for (pair, byte) in line.chunks_exact_mut(2).zip(population.info_hash(swarm).0) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        file.write_all(&line)?;
+    }
+    file.flush()
+}
+
+fn digit(nibble: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(nibble)]
+}
+
+/// The address that requests to `target` would come from, by the routing table: nobody is asked, as a
+/// list of info hashes is wanted before its tracker runs.
+pub fn route(target: SocketAddr) -> Option<IpAddr> {
+    let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(target).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Profile;
+    use crate::plan::population::Addresses;
+
+    #[test]
+    fn every_swarm_has_a_line() {
+        let mut swarms = Profile::classic().swarms;
+        swarms.count = 100;
+        let addresses = Addresses::new(&["127.0.0.2".parse().unwrap()]);
+        let population = Population::new(&swarms, 0.0, addresses, 7, false);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hashes");
+        write(&population, &path).unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), population.swarms() as usize);
+        for (swarm, line) in lines.iter().enumerate() {
+            let bytes = population.info_hash(swarm as u32).0;
+            let wanted: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(*line, wanted);
+        }
+    }
+
+    #[test]
+    fn routes_are_told_without_asking() {
+        let route = route("127.0.0.1:9".parse().unwrap());
+        assert_eq!(route, Some("127.0.0.1".parse().unwrap()));
+    }
+}
