@@ -244,7 +244,13 @@ impl Plan {
     /// The software of a peer, which does not change.
     #[inline]
     pub fn client(&self, family: Family, peer: u32) -> &profile::Client {
-        let draw = (self.population.trait_of(family, peer) >> 16) as u32 & 0xFFFF;
+        self.client_of(self.population.trait_of(family, peer))
+    }
+
+    /// The same by the peer's [`trait_of`](Population::trait_of), for who knows it already.
+    #[inline]
+    pub fn client_of(&self, own: u64) -> &profile::Client {
+        let draw = (own >> 16) as u32 & 0xFFFF;
         let at = self.clients.iter().position(|&end| draw < end).unwrap_or(0);
         &self.profile.clients[at]
     }

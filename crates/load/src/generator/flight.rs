@@ -10,8 +10,6 @@
 //! An index comes back into use as late as possible, under its next generation. So a reply that
 //! joins no open request is either a late one, a second one, or to something never sent.
 
-use std::collections::VecDeque;
-
 use onrush_proto::TransactionId;
 
 use crate::plan::Ask;
@@ -70,8 +68,12 @@ struct Entry {
 /// Requests under way.
 #[derive(Debug)]
 pub struct Flight {
-    entries: Vec<Entry>,
-    free: VecDeque<u32>,
+    /// A power of two of them.
+    entries: Box<[Entry]>,
+    /// A ring of as many indices: from `taken` on, `room` of them are free, the oldest first.
+    free: Box<[u32]>,
+    taken: u32,
+    room: u32,
     index_bits: u32,
     mask: u32,
     /// Counts what deserves silence, to give each a transaction id of its own.
@@ -88,8 +90,10 @@ impl Flight {
         let nothing = Pending { ask: Ask::Connect, sent: 0, deadline: 0, route: 0, tries: 0 };
         let entry = Entry { pending: nothing, generation: 0, state: State::Free };
         Self {
-            entries: vec![entry; capacity],
+            entries: vec![entry; capacity].into(),
             free: (0..capacity as u32).collect(),
+            taken: 0,
+            room: capacity as u32,
             index_bits: capacity.trailing_zeros() + 1,
             mask,
             silent: 0,
@@ -99,7 +103,7 @@ impl Flight {
 
     /// Requests under way.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len() - self.room()
     }
 
     /// Whether none is.
@@ -109,13 +113,15 @@ impl Flight {
 
     /// How many more there is room for.
     pub fn room(&self) -> usize {
-        self.free.len()
+        self.room as usize
     }
 
     /// Adds a request and names it; `None` when there is no room.
     #[inline]
     pub fn open(&mut self, pending: Pending) -> Option<TransactionId> {
-        let index = self.free.pop_front()?;
+        self.room = self.room.checked_sub(1)?;
+        let index = self.free[self.taken as usize & (self.free.len() - 1)];
+        self.taken = self.taken.wrapping_add(1);
         let entry = &mut self.entries[index as usize];
         entry.generation = entry.generation.wrapping_add(1);
         entry.pending = pending;
@@ -157,7 +163,7 @@ impl Flight {
             (0, State::Open) => {
                 entry.state = State::Answered;
                 let pending = entry.pending;
-                self.free.push_back(index);
+                self.give_back(index);
                 Joined::Open(pending)
             }
             (0, State::Answered) => Joined::Twice,
@@ -177,8 +183,17 @@ impl Flight {
             return None;
         }
         entry.state = State::GivenUp;
-        self.free.push_back(index as u32);
-        Some(entry.pending)
+        let pending = entry.pending;
+        self.give_back(index as u32);
+        Some(pending)
+    }
+
+    /// Queues an index behind the other free ones. There is a place for each index.
+    #[inline]
+    fn give_back(&mut self, index: u32) {
+        let end = self.taken.wrapping_add(self.room) as usize & (self.free.len() - 1);
+        self.free[end] = index;
+        self.room += 1;
     }
 
     /// Entries in all, under way or not.

@@ -24,13 +24,23 @@ pub struct Packets {
     end: usize,
 }
 
-/// Where a request is.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    start: u32,
-    len: u32,
-    /// Of requests that a reply is due to.
-    transaction: Option<TransactionId>,
+/// Where a request is, in one number that sorts as the kernel likes it: the longest first, those of
+/// one length in order. Sorting plain numbers takes half as long as sorting by a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Span(u64);
+
+impl Span {
+    fn new(start: usize, len: usize) -> Self {
+        Self(!(len as u64) << 32 | start as u64)
+    }
+
+    fn start(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    fn len(self) -> usize {
+        !((self.0 >> 32) as u32) as usize
+    }
 }
 
 impl Packets {
@@ -103,27 +113,20 @@ impl Packets {
             }
             Ask::Junk(draw) => junk(plan.broken(draw), draw, transaction, into),
         };
-        let transaction = ask.kind().is_answered().then_some(transaction);
-        self.spans.push(Span { start: self.end as u32, len: len as u32, transaction });
+        self.spans.push(Span::new(self.end, len));
         self.end += len;
     }
 
     /// Puts requests of one length next to each other, longest first: the kernel takes such a run
     /// in one piece, and a shorter one at its end.
     pub fn group_by_len(&mut self) {
-        self.spans.sort_unstable_by_key(|span| (std::cmp::Reverse(span.len), span.start));
+        self.spans.sort_unstable();
     }
 
     /// Each request's bytes.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.spans.iter().map(|span| &self.bytes[span.start as usize..][..span.len as usize])
-    }
-
-    /// The transactions to which a reply is due.
-    #[inline]
-    pub fn transactions(&self) -> impl Iterator<Item = TransactionId> {
-        self.spans.iter().filter_map(|span| span.transaction)
+        self.spans.iter().map(|span| &self.bytes[span.start()..][..span.len()])
     }
 }
 
@@ -147,8 +150,8 @@ fn announce(
     let Says { peer, event, seeder } = says;
     let population = &plan.population;
     let member = population.member(family, peer);
-    let client = plan.client(family, peer);
     let own = population.trait_of(family, peer);
+    let client = plan.client_of(own);
     let mut peer_id = [b'0'; 20];
     peer_id[..8].copy_from_slice(&client.prefix);
     peer_id[8..16].copy_from_slice(&own.to_be_bytes());

@@ -178,8 +178,12 @@ impl Population {
     /// The port that a peer announces: never below 1024.
     #[inline]
     pub fn port(&self, member: &Member) -> u16 {
-        let nth = (member.first + member.place) / self.addresses.count(member.family)
-            - self.first_nth(member, self.address(member.family, member.first + member.place));
+        let count = self.addresses.count(member.family);
+        let number = member.first + member.place;
+        let (nth, address) = (number / count, number % count);
+        // Of the peers at this address, how many have numbers below the swarm's first.
+        let (below, rest) = (member.first / count, member.first % count);
+        let nth = nth - below - u32::from(address < rest);
         (FIRST_PORT + (self.port_start(member.swarm) + nth) % PORTS) as u16
     }
 
@@ -193,16 +197,26 @@ impl Population {
     /// `of`'s family has it); `None` when there is no such peer in it.
     #[inline]
     pub fn place_of(&self, of: &Member, endpoint: &[u8]) -> Option<u32> {
-        let (ip, port) = endpoint.split_last_chunk::<2>()?;
-        let address = self.addresses.find(of.family, ip)?;
-        let port = u32::from(u16::from_be_bytes(*port)).checked_sub(FIRST_PORT)?;
-        // Both are below PORTS, so one conditional subtraction is the remainder.
-        let nth = port + PORTS - self.port_start(of.swarm);
-        let nth = if nth >= PORTS { nth - PORTS } else { nth };
-        let addresses = u64::from(self.addresses.count(of.family));
-        let nth = u64::from(nth + self.first_nth(of, address));
-        let place = (nth * addresses + u64::from(address)).checked_sub(u64::from(of.first))?;
-        (place < u64::from(of.sizes[of.family as usize])).then_some(place as u32)
+        self.places(of).of(endpoint)
+    }
+
+    /// For a list of peers of `of`'s swarm: what all of its places have in common, worked out
+    /// once.
+    #[inline]
+    pub fn places(&self, of: &Member) -> Places<'_> {
+        let count = self.addresses.count(of.family);
+        Places {
+            addresses: &self.addresses,
+            family: of.family,
+            port_start: self.port_start(of.swarm),
+            // At each address as many peers have numbers below the swarm's first, and one more at
+            // the addresses below the rest.
+            below: of.first / count,
+            rest: of.first % count,
+            count,
+            first: of.first,
+            size: of.sizes[of.family as usize],
+        }
     }
 
     /// Random bits that stay with a peer: which software it is, whether it is a seeder.
@@ -211,18 +225,41 @@ impl Population {
         mix(!self.key ^ (u64::from(peer) << 1 | family as u64))
     }
 
-    /// Of the peers at `address`, how many have numbers below the swarm's first.
-    #[inline]
-    fn first_nth(&self, member: &Member, address: u32) -> u32 {
-        let addresses = self.addresses.count(member.family);
-        let (whole, rest) = (member.first / addresses, member.first % addresses);
-        whole + u32::from(address < rest)
-    }
-
     #[inline]
     fn port_start(&self, swarm: u32) -> u32 {
         let draw = mix(self.key ^ (u64::from(swarm) << 8 | 0xFF)) as u32;
         ((u64::from(draw) * u64::from(PORTS)) >> 32) as u32
+    }
+}
+
+/// Where the endpoints of one swarm and family belong.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'p> {
+    addresses: &'p Addresses,
+    family: Family,
+    port_start: u32,
+    below: u32,
+    rest: u32,
+    count: u32,
+    first: u32,
+    size: u32,
+}
+
+impl Places<'_> {
+    /// The place of the peer with this endpoint in wire form (6 or 18 bytes, as the family has
+    /// it); `None` when there is no such peer in the swarm.
+    #[inline]
+    pub fn of(&self, endpoint: &[u8]) -> Option<u32> {
+        let (ip, port) = endpoint.split_last_chunk::<2>()?;
+        let address = self.addresses.find(self.family, ip)?;
+        let port = u32::from(u16::from_be_bytes(*port)).checked_sub(FIRST_PORT)?;
+        // Both are below PORTS, so one conditional subtraction is the remainder.
+        let nth = port + PORTS - self.port_start;
+        let nth = if nth >= PORTS { nth - PORTS } else { nth };
+        let below = self.below + u32::from(address < self.rest);
+        let number = u64::from(nth + below) * u64::from(self.count) + u64::from(address);
+        let place = number.checked_sub(u64::from(self.first))?;
+        (place < u64::from(self.size)).then_some(place as u32)
     }
 }
 
@@ -267,36 +304,35 @@ impl Layout {
 pub struct Addresses {
     v4: Vec<Ipv4Addr>,
     v6: Vec<Ipv6Addr>,
-    /// Open addressing at a quarter full: number plus one, 0 for nothing.
-    table: Vec<(u128, u32)>,
+    v4_numbers: Numbers<u32>,
+    v6_numbers: Numbers<u128>,
 }
 
 impl Addresses {
     /// From addresses of both families; a repeated one counts once.
     pub fn new(all: &[IpAddr]) -> Self {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        let slots = (all.len() * 4).next_power_of_two().max(8);
-        let mut found = Self { v4: Vec::new(), v6: Vec::new(), table: vec![(0, 0); slots] };
+        let six = all.iter().filter(|address| address.is_ipv6()).count();
+        let mut found = Self {
+            v4: Vec::new(),
+            v6: Vec::new(),
+            v4_numbers: Numbers::new(all.len() - six),
+            v6_numbers: Numbers::new(six),
+        };
         for address in all {
-            let (bits, number) = match address {
-                IpAddr::V4(address) => (u128::from(address.to_bits()), v4.len()),
-                IpAddr::V6(address) => (address.to_bits(), v6.len()),
-            };
-            let tagged = tagged(bits, address.is_ipv6());
-            if found.number(tagged).is_some() {
-                continue;
-            }
-            let mut at = found.slot(tagged);
-            while found.table[at].1 != 0 {
-                at = (at + 1) & (slots - 1);
-            }
-            found.table[at] = (tagged, number as u32 + 1);
-            match address {
-                IpAddr::V4(address) => v4.push(*address),
-                IpAddr::V6(address) => v6.push(*address),
+            match *address {
+                IpAddr::V4(address) => {
+                    if found.v4_numbers.add(address.to_bits(), found.v4.len()) {
+                        found.v4.push(address);
+                    }
+                }
+                IpAddr::V6(address) => {
+                    if found.v6_numbers.add(address.to_bits(), found.v6.len()) {
+                        found.v6.push(address);
+                    }
+                }
             }
         }
-        Self { v4, v6, ..found }
+        found
     }
 
     /// How many of a family.
@@ -319,29 +355,10 @@ impl Addresses {
     /// The number of an address in wire form: 4 or 16 bytes.
     #[inline]
     pub fn find(&self, family: Family, ip: &[u8]) -> Option<u32> {
-        let bits = match family {
-            Family::V4 => u128::from(u32::from_be_bytes(ip.try_into().ok()?)),
-            Family::V6 => u128::from_be_bytes(ip.try_into().ok()?),
-        };
-        self.number(tagged(bits, family == Family::V6))
-    }
-
-    #[inline]
-    fn number(&self, tagged: u128) -> Option<u32> {
-        let mut at = self.slot(tagged);
-        loop {
-            match self.table[at] {
-                (_, 0) => return None,
-                (there, number) if there == tagged => return Some(number - 1),
-                _ => at = (at + 1) & (self.table.len() - 1),
-            }
+        match family {
+            Family::V4 => self.v4_numbers.find(u32::from_be_bytes(ip.try_into().ok()?)),
+            Family::V6 => self.v6_numbers.find(u128::from_be_bytes(ip.try_into().ok()?)),
         }
-    }
-
-    #[inline]
-    fn slot(&self, tagged: u128) -> usize {
-        let folded = (tagged as u64 ^ (tagged >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (folded >> 32) as usize & (self.table.len() - 1)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -354,9 +371,51 @@ impl Addresses {
     }
 }
 
-/// Keeps ::7f00:1 apart from 127.0.0.1: no IPv6 address in use has this bit pattern on top.
-fn tagged(bits: u128, v6: bool) -> u128 {
-    if v6 { bits } else { bits | 0xFFFF_FFFF << 96 }
+/// The way back from an address's bits to its number. A table per family: the one of IPv4 has 8
+/// bytes a slot, so that the check of a peer list stays in the caches with thousands of sources.
+#[derive(Clone, Debug)]
+struct Numbers<B> {
+    /// Open addressing, at most a quarter full: number plus one, 0 for nothing.
+    slots: Vec<(B, u32)>,
+}
+
+impl<B: Copy + Default + Eq + Into<u128>> Numbers<B> {
+    /// Room for `count`.
+    fn new(count: usize) -> Self {
+        Self { slots: vec![(B::default(), 0); (count * 4).next_power_of_two().max(8)] }
+    }
+
+    /// Gives these bits a number; false when they have one.
+    fn add(&mut self, bits: B, number: usize) -> bool {
+        let mut at = self.slot(bits);
+        while self.slots[at].1 != 0 {
+            if self.slots[at].0 == bits {
+                return false;
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = (bits, number as u32 + 1);
+        true
+    }
+
+    #[inline]
+    fn find(&self, bits: B) -> Option<u32> {
+        let mut at = self.slot(bits);
+        loop {
+            match self.slots[at] {
+                (_, 0) => return None,
+                (there, number) if there == bits => return Some(number - 1),
+                _ => at = (at + 1) & (self.slots.len() - 1),
+            }
+        }
+    }
+
+    #[inline]
+    fn slot(&self, bits: B) -> usize {
+        let bits: u128 = bits.into();
+        let folded = (bits as u64 ^ (bits >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (folded >> 32) as usize & (self.slots.len() - 1)
+    }
 }
 
 /// A bijection of 64 bits in which every output bit depends on every input bit (the finaliser of
