@@ -22,10 +22,12 @@
 //! | [`progress`] | a line while it runs |
 //! | [`cpu`] | processor time of the tracker and of the load tester |
 //! | [`process`] | that, and memory and kernel drops, of any process |
+//! | [`chart`] | pictures of lines and bars, as SVG |
 
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod chart;
 pub mod check;
 pub mod cpu;
 pub mod generator;

@@ -1,0 +1,133 @@
+//! Lines over an axis.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::{Area, Axis, Drawn, FAINT, GRID, INK, SHADE, color, picture, text};
+
+/// Lines with at most so many points have each of them marked.
+const MARKED: usize = 40;
+
+/// A picture of lines.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// What it shows.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// At most eight, as there are so many colours.
+    pub lines: Vec<Line>,
+    /// Stretches of the horizontal axis that are shaded, like a warm-up.
+    pub spans: Vec<Span>,
+}
+
+/// A line.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its name, for the legend.
+    pub name: String,
+    /// Where it goes. A point that cannot be shown (NaN, or 0 on a logarithmic axis) is a gap.
+    pub points: Vec<Point>,
+}
+
+/// A point of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// On the horizontal axis.
+    pub x: f64,
+    /// On the vertical axis.
+    pub y: f64,
+    /// Lowest and highest measured, drawn as a whisker.
+    pub spread: Option<(f64, f64)>,
+}
+
+impl From<(f64, f64)> for Point {
+    fn from((x, y): (f64, f64)) -> Self {
+        Self { x, y, spread: None }
+    }
+}
+
+/// A shaded stretch.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Its name, written at its top.
+    pub name: String,
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+}
+
+impl Line {
+    /// A line through these points.
+    pub fn new<P: Into<Point>>(
+        name: impl Into<String>,
+        points: impl IntoIterator<Item = P>,
+    ) -> Self {
+        Self { name: name.into(), points: points.into_iter().map(Into::into).collect() }
+    }
+}
+
+/// Draws lines as SVG.
+pub fn lines(chart: &Lines) -> String {
+    let names: Vec<_> = chart.lines.iter().map(|line| line.name.as_str()).collect();
+    picture(&chart.title, &names, |area| draw(area, chart))
+}
+
+fn draw(area: &Area<'_>, chart: &Lines) -> Drawn {
+    let points = || chart.lines.iter().flat_map(|line| &line.points);
+    let ends = chart.spans.iter().flat_map(|span| [span.from, span.to]);
+    let x = chart.x.fit(points().map(|point| point.x).chain(ends), false);
+    let spread = points().filter_map(|point| point.spread).flat_map(|(low, high)| [low, high]);
+    let y = chart.y.fit(points().map(|point| point.y).chain(spread), true);
+    let (top, bottom) = (y.high, y.low);
+    let mut plot = ChartBuilder::on(area)
+        .margin(6)
+        .margin_right(22)
+        .x_label_area_size(48)
+        .y_label_area_size(78)
+        .build_cartesian_2d(x, y)?;
+    for span in &chart.spans {
+        let (Some(from), Some(to)) = (chart.x.place(span.from), chart.x.place(span.to)) else {
+            continue;
+        };
+        plot.draw_series([Rectangle::new([(from, bottom), (to, top)], SHADE.filled())])?;
+        let style = text(12, FAINT, HPos::Center, VPos::Top);
+        plot.draw_series([Text::new(span.name.clone(), ((from + to) / 2.0, top), style)])?;
+    }
+    plot.configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(FAINT)
+        .x_desc(&chart.x.title)
+        .y_desc(&chart.y.title)
+        .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
+        .label_style(("sans-serif", 13).into_font().color(&INK))
+        .x_label_formatter(&|place| chart.x.label(*place))
+        .y_label_formatter(&|place| chart.y.label(*place))
+        .draw()?;
+    for (n, line) in chart.lines.iter().enumerate() {
+        let place = |x, y| Some((chart.x.place(x)?, chart.y.place(y)?));
+        let placed: Vec<_> = line.points.iter().map(|point| place(point.x, point.y)).collect();
+        let marked = placed.len() <= MARKED;
+        for run in placed.split(Option::is_none) {
+            let run: Vec<_> = run.iter().flatten().copied().collect();
+            if marked || run.len() == 1 {
+                let dots = run.iter().map(|at| Circle::new(*at, 3, color(n).filled()));
+                plot.draw_series(dots)?;
+            }
+            if run.len() > 1 {
+                plot.draw_series([PathElement::new(run, color(n).stroke_width(2))])?;
+            }
+        }
+        for point in &line.points {
+            let Some((low, high)) = point.spread else { continue };
+            if let (Some(low), Some(high)) = (place(point.x, low), place(point.x, high)) {
+                plot.draw_series([PathElement::new([low, high], color(n).stroke_width(1))])?;
+            }
+        }
+    }
+    Ok(())
+}
