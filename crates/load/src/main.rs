@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args = Args::parse();
-if args.mix.print_profile {
+    if args.mix.print_profile {
         return match args.mix.printed() {
             Ok(text) => {
                 println!("{}", text.trim_end());
