@@ -16,10 +16,12 @@ from place import EXAMPLES, RELEASE, Failure, rival, say
 
 # The classic mix, and sockets on as few addresses as aquatic's tool has.
 LIKE_AQUATIC = ["--profile", "classic", "--sources", "4"]
-BURSTS = "onrush-load"
+BURSTS = "onrush-load --burst 64 --in-flight 512"
 NO_BURSTS = "onrush-load --no-bursts"
 AQUATIC = "aquatic_udp_load_test"
-TESTERS = {BURSTS: LIKE_AQUATIC, NO_BURSTS: [*LIKE_AQUATIC, "--no-bursts"], AQUATIC: None}
+# As many segments as a message may have; aquatic's tool has a tenth of all it ever sent under way.
+LARGE = ["--burst", "64", "--in-flight", "512"]
+TESTERS = {BURSTS: [*LIKE_AQUATIC, *LARGE], NO_BURSTS: [*LIKE_AQUATIC, "--no-bursts"], AQUATIC: None}
 RESPONDER = "responder"
 TRACKER = "onrush"
 ABOUT = {
