@@ -40,6 +40,10 @@ pub struct Row {
     pub rate: Spread,
     /// CPU time of the tracker per right reply, in microseconds.
     pub cpu_per_reply: Spread,
+    /// Replies per second, wrong ones too.
+    pub any_rate: Spread,
+    /// CPU time of the tracker per reply, wrong ones too, in microseconds.
+    pub any_cpu_per_reply: Spread,
     /// CPU time of the tracker in percent of one vCPU.
     pub cpu_percent: Spread,
     /// Peak of resident memory, in bytes.
@@ -139,6 +143,8 @@ impl Row {
             name: case.variant.name(),
             rate: spread(|point| point.rate)?,
             cpu_per_reply: spread(|point| point.cpu_per_reply)?,
+            any_rate: spread(|point| point.rate * any(point))?,
+            any_cpu_per_reply: spread(|point| point.cpu_per_reply / any(point))?,
             cpu_percent: spread(|point| point.cpu_percent)?,
             peak_rss: Spread::of(rounds.values().filter_map(|m| Some(m.peak_rss? as f64))),
             loss_percent: known(|point| point.loss_percent),
@@ -153,6 +159,11 @@ impl Row {
             ratio: None,
         })
     }
+}
+
+/// How many replies there are for each right one.
+fn any(point: &Point) -> f64 {
+    (point.right + point.wrong) as f64 / point.right.max(1) as f64
 }
 
 fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
@@ -325,5 +336,8 @@ pub(crate) mod tests {
             assert!(has(&summary, start), "{start}: {:?}", summary.warnings);
         }
         assert!(summary.warnings.iter().any(|w| w.contains("the asker is listed: 7")));
+        // 200,000 right ones and 7 others.
+        let (all, right) = (summary.rows[0].any_rate.median, summary.rows[0].rate.median);
+        assert!((all / right - 200_007.0 / 200_000.0).abs() < 1e-9, "{all} {right}");
     }
 }

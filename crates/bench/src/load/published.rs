@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use onrush_load::cpu::Cpu;
@@ -37,36 +37,27 @@ impl Published {
     }
 
     pub(super) fn run(&self, load: &Load, pid: u32, stop: &Stop) -> anyhow::Result<Point> {
-        let seconds = load.dose.seconds.ceil().max(1.0) as u64;
-        let warmup = load.dose.warmup.ceil() as u64;
+        let seconds = (load.dose.seconds + load.dose.warmup).ceil().max(1.0) as u64;
         let file = load.directory.join("aquatic_load.toml");
-        fs::write(&file, self.config(load, seconds + warmup, seconds)?)?;
+        fs::write(&file, self.config(load, seconds)?)?;
         let launch = launch(&self.program, &file);
+        let before = Cpu::of_process(pid).context("the tracker is gone")?;
         let mut child = Child::start(&launch, &load.seats.load, load.directory)?;
-        // Its own start takes a while, so what counts is the end: the last `seconds` before it.
-        let mut looks = Vec::new();
-        let limit = Duration::from_secs(seconds + warmup + 60);
-        let status = child.wait(limit, stop, || {
-            looks.push((Instant::now(), Cpu::of_process(pid).context("the tracker is gone")?));
-            Ok(())
-        })?;
-        let said = child.said();
+        let status = child.wait(Duration::from_secs(seconds + 60), stop, || Ok(()))?;
+        let used = Cpu::of_process(pid).context("the tracker is gone")? - before;
         if !status.success() {
-            bail!("aquatic_udp_load_test ended ({status}): {said}");
+            bail!("aquatic_udp_load_test ended ({status}): {}", child.said());
         }
         let log = fs::read_to_string(load.directory.join(format!("{}.log", Self::PROGRAM)))?;
-        let rate = figure(&log, "Average responses per second:").context("it tells no rate")?;
-        point(rate, &looks, seconds as f64)
-            .with_context(|| format!("aquatic_udp_load_test: {said}"))
+        point(&log, used).with_context(|| format!("aquatic_udp_load_test: {}", child.said()))
     }
 
-    fn config(&self, load: &Load, duration: u64, last: u64) -> anyhow::Result<String> {
+    fn config(&self, load: &Load, duration: u64) -> anyhow::Result<String> {
         let mut text = self.defaults.clone();
         for (key, value) in [
             ("server_address", format!("\"127.0.0.1:{}\"", load.port)),
             ("workers", load.seats.load_workers.to_string()),
             ("duration", duration.to_string()),
-            ("summarize_last", last.to_string()),
         ] {
             crate::contender::aquatic::set(&mut text, key, &value)?;
         }
@@ -85,16 +76,16 @@ fn figure(text: &str, name: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn point(rate: f64, looks: &[(Instant, Cpu)], seconds: f64) -> anyhow::Result<Point> {
-    let (end, used) = looks.last().context("it ended at once")?;
-    let from = end.checked_sub(Duration::from_secs_f64(seconds));
-    let first = looks.iter().find(|(at, _)| from.is_none_or(|from| *at >= from));
-    let (start, before) = first.context("it ended at once")?;
-    let wall = (*end - *start).as_secs_f64();
-    if rate <= 0.0 || wall <= 0.0 {
+/// From what the tool printed and the CPU time that the tracker used from its start to its end. It
+/// summarizes all of its run, so what it does before and after costs the tracker nothing and is in
+/// neither; a warm-up is in both.
+fn point(log: &str, used: Cpu) -> anyhow::Result<Point> {
+    let rate = figure(log, "Average responses per second:").context("it tells no rate")?;
+    let seconds = figure(log, "Test ran for").context("it does not tell how long it ran")?;
+    if rate <= 0.0 || seconds <= 0.0 {
         bail!("no reply came");
     }
-    let share = (*used - *before).total() / wall;
+    let share = used.total() / seconds;
     Ok(Point {
         rate,
         right: (rate * seconds) as u64,
@@ -119,16 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn time_is_counted_over_the_last_seconds() {
-        let epoch = Instant::now();
-        let look = |second: f64, used: f64| {
-            (epoch + Duration::from_secs_f64(second), Cpu { user: used / 2.0, system: used / 2.0 })
-        };
-        // Busy only in the last two seconds.
-        let looks = [look(0.0, 0.0), look(1.0, 0.0), look(2.0, 1.0), look(3.0, 2.0)];
-        let point = point(100_000.0, &looks, 2.0).unwrap();
-        assert_eq!((point.cpu_percent, point.cpu_per_reply), (100.0, 10.0));
-        assert!(super::point(1.0, &[], 2.0).is_err());
-        assert!(super::point(0.0, &looks, 2.0).is_err());
+    fn cpu_time_is_that_of_the_whole_run() {
+        let log = "Test ran for 4 seconds\nAverage responses per second: 100000.00\n";
+        let used = Cpu { user: 1.0, system: 2.0 };
+        let of = |log: &str| point(log, used);
+        let point = of(log).unwrap();
+        assert_eq!((point.cpu_percent, point.cpu_per_reply, point.right), (75.0, 7.5, 400_000));
+        assert!(of("Test ran for 4 seconds\n").is_err());
+        assert!(of("Test ran for 4 seconds\nAverage responses per second: 0\n").is_err());
     }
 }
