@@ -6,14 +6,16 @@ mod mix;
 mod output;
 mod pace;
 mod target;
+mod verify;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 pub use checks::CheckArgs;
 pub use mix::MixArgs;
 pub use output::OutputArgs;
 pub use pace::PaceArgs;
 pub use target::TargetArgs;
+pub use verify::VerifyArgs;
 
 use crate::run::Course;
 
@@ -22,8 +24,16 @@ use crate::run::Course;
 /// Exit status: 0 all replies were right, 1 some were wrong, 2 the arguments or this host are not
 /// fit for it, 3 nobody answers.
 #[derive(Parser, Debug)]
-#[command(name = "onrush-load", version, max_term_width = 100)]
+#[command(
+    name = "onrush-load",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
+    /// Something else than load.
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// Who is asked, and from where.
     #[command(flatten)]
     pub target: TargetArgs,
@@ -39,6 +49,13 @@ pub struct Args {
     /// What is shown and written.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// What else can be done with a tracker.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Checks a tracker against BEP 15, one line per check.
+    Verify(VerifyArgs),
 }
 
 impl Args {

@@ -20,6 +20,7 @@
 //! | [`run`] | workers, warm-up, measured window, drain |
 //! | [`series`] | the run over time, a sample per interval |
 //! | [`progress`] | a line while it runs |
+//! | [`verify`] | does a tracker keep to the protocol, check by check |
 //! | [`cpu`] | processor time of the tracker and of the load tester |
 //! | [`process`] | that, and memory and kernel drops, of any process |
 //! | [`chart`] | pictures of lines and bars, as SVG |
@@ -41,3 +42,4 @@ pub mod run;
 pub mod series;
 pub mod sources;
 pub mod tally;
+pub mod verify;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
-use onrush_load::args::Args;
+use onrush_load::args::{Args, Command, VerifyArgs};
 use onrush_load::plan::population::Addresses;
 use onrush_load::plan::{Plan, Population};
 use onrush_load::probe::probe;
@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(Command::Verify(args)) = &args.command {
+        return verify(args);
+    }
     if args.mix.print_profile {
         return match args.mix.printed() {
             Ok(text) => {
@@ -61,6 +64,42 @@ fn main() -> ExitCode {
         },
         Err(error) => unfit(&error),
     }
+}
+
+/// The checks: 0 nothing fails, 1 something does, 2 nobody answers.
+fn verify(args: &VerifyArgs) -> ExitCode {
+    let found = match args.inquiry().map(|inquiry| (onrush_load::verify::verify(&inquiry), inquiry))
+    {
+        Ok((Ok(found), _)) => found,
+        Ok((Err(dead), inquiry)) => {
+            eprintln!("onrush-load: {}", dead.advice(inquiry.target));
+            return UNFIT.into();
+        }
+        Err(error) => return unfit(&error),
+    };
+    let written = show_both(args.json.as_deref(), &found.to_list(), || found.to_json());
+    match written {
+        Err(error) => unfit(&error),
+        Ok(()) if found.is_bad(args.strict) => WRONG.into(),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// Text for people; JSON where it is asked for.
+fn show_both(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> anyhow::Result<()> {
+    match json {
+        None => print!("{text}"),
+        Some(path) if path.as_os_str() == "-" => {
+            eprint!("{text}");
+            println!("{}", to_json());
+        }
+        Some(path) => {
+            print!("{text}");
+            std::fs::write(path, to_json() + "\n")
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn unfit(error: &anyhow::Error) -> ExitCode {
@@ -177,17 +216,5 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
 
 /// The table for people, JSON where it is asked for.
 fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
-    match &args.output.json {
-        None => print!("{}", report.to_table()),
-        Some(path) if path.as_os_str() == "-" => {
-            eprint!("{}", report.to_table());
-            println!("{}", report.to_json());
-        }
-        Some(path) => {
-            print!("{}", report.to_table());
-            std::fs::write(path, report.to_json() + "\n")
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-    }
-    Ok(())
+    show_both(args.output.json.as_deref(), &report.to_table(), || report.to_json())
 }

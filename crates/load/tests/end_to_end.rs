@@ -1,159 +1,14 @@
 //! The binary as people call it, against a small right tracker and against wrong ones, over real
 //! sockets.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::process::{Command, Output};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+mod faulty;
 
+use std::process::{Command, Output};
+
+use faulty::{Fault, Server};
 use onrush_load::check::Finding;
 use onrush_load::plan::Kind;
 use onrush_load::report::Report;
-use onrush_net::bind::{Buffers, bind_client};
-use onrush_net::mio::{Backend, Options};
-use onrush_net::{Reply, Socket};
-use onrush_proto::announce::AnnounceHead;
-use onrush_proto::connect::ConnectResponse;
-use onrush_proto::{
-    Announce, ConnectionId, Endpoint, Event, InfoHash, Request, Scrape, ScrapeCounts, scrape,
-};
-
-/// A tracker on a thread, on free ports of 127.0.0.1 and, where the host has it, ::1.
-struct Tracker {
-    addresses: Vec<SocketAddr>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// Peers of each swarm, and whether each is a seeder.
-type Swarms = HashMap<InfoHash, Vec<(Endpoint, bool)>>;
-
-impl Tracker {
-    /// Starts one which lists each asker as its own peer when `lists_asker`.
-    fn start(lists_asker: bool) -> Self {
-        let listen: [SocketAddr; 2] = ["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
-        let buffers = Buffers { receive: 4 << 20, send: 0 };
-        let (four, _) = bind_client(listen[0], buffers).unwrap();
-        let mut sockets = vec![four];
-        match bind_client(listen[1], buffers) {
-            Ok((six, _)) => sockets.push(six),
-            Err(error) => println!("IPv4 only: {error}"),
-        }
-        let addresses = sockets.iter().map(|socket| socket.address()).collect();
-        let backend = Backend::new(sockets, Options::default()).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || serve(backend, &stopped, lists_asker));
-        Self { addresses, stop, thread: Some(thread) }
-    }
-
-    fn targets(&self) -> Vec<String> {
-        self.addresses.iter().map(|address| format!("--target={address}")).collect()
-    }
-}
-
-impl Drop for Tracker {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
-}
-
-fn serve(mut backend: Backend, stop: &AtomicBool, lists_asker: bool) {
-    let mut swarms = Swarms::new();
-    while !stop.load(Ordering::Relaxed) {
-        let batch = backend.receive(128).unwrap();
-        let answers: Vec<_> = batch
-            .iter()
-            .filter_map(|(bytes, slot)| {
-                Some((answer(&mut swarms, bytes, slot.source.ip(), lists_asker)?, slot.reply_to))
-            })
-            .collect();
-        if batch.is_empty() {
-            backend.wait(Duration::from_millis(20)).unwrap();
-        }
-        backend.send(answers.iter().map(|(bytes, to)| Reply { bytes, to }));
-    }
-}
-
-fn id_of(ip: IpAddr) -> ConnectionId {
-    let bytes = Endpoint::new(ip, 1);
-    let sum = bytes.as_bytes().iter().fold(7u64, |sum, b| sum.wrapping_mul(257) + u64::from(*b));
-    ConnectionId(sum | 1)
-}
-
-fn answer(swarms: &mut Swarms, bytes: &[u8], ip: IpAddr, lists_asker: bool) -> Option<Vec<u8>> {
-    match Request::parse(bytes).ok()? {
-        Request::Connect(connect) => {
-            let mut reply = [0; 16];
-            let transaction_id = connect.transaction_id;
-            ConnectResponse { transaction_id, connection_id: id_of(ip) }.write(&mut reply);
-            Some(reply.to_vec())
-        }
-        Request::Announce(announce) if announce.connection_id == id_of(ip) => {
-            Some(announced(swarms, &announce, ip, lists_asker))
-        }
-        Request::Scrape(scrape) if scrape.connection_id == id_of(ip) => {
-            Some(scraped(swarms, &scrape))
-        }
-        _ => None,
-    }
-}
-
-fn announced(
-    swarms: &mut Swarms,
-    announce: &Announce<'_>,
-    ip: IpAddr,
-    lists_asker: bool,
-) -> Vec<u8> {
-    let own = Endpoint::new(ip, announce.port);
-    let swarm = swarms.entry(announce.info_hash).or_default();
-    swarm.retain(|(peer, _)| *peer != own);
-    let stopped = announce.event == Event::Stopped;
-    let seeder = announce.left == 0;
-    if lists_asker {
-        swarm.push((own, seeder));
-    }
-    let limit = match announce.num_want {
-        _ if stopped => 0,
-        want if want < 0 => 50,
-        want => (want as usize).min(if own.family().peer_len() == 6 { 200 } else { 67 }),
-    };
-    let useful = swarm.iter().rev().filter(|(_, is_seeder)| !(seeder && *is_seeder));
-    let of_family = useful.filter(|(peer, _)| peer.family() == own.family());
-    let peers: Vec<Endpoint> = of_family.map(|(peer, _)| *peer).take(limit).collect();
-    if !stopped && !lists_asker {
-        swarm.push((own, seeder));
-    }
-    let seeders = swarm.iter().filter(|(_, seeder)| *seeder).count() as u32;
-    let leechers = swarm.len() as u32 - seeders;
-    let mut head = [0; 20];
-    let transaction_id = announce.transaction_id;
-    AnnounceHead { transaction_id, interval: 1800, leechers, seeders }.write(&mut head);
-    let mut reply = head.to_vec();
-    peers.iter().for_each(|peer| reply.extend_from_slice(peer.as_bytes()));
-    reply
-}
-
-fn scraped(swarms: &Swarms, request: &Scrape<'_>) -> Vec<u8> {
-    let mut head = [0; 8];
-    scrape::write_head(request.transaction_id, &mut head);
-    let mut reply = head.to_vec();
-    for hash in request.info_hashes() {
-        let swarm = swarms.get(&hash).map_or(&[][..], Vec::as_slice);
-        let seeders = swarm.iter().filter(|(_, seeder)| *seeder).count() as u32;
-        let mut counts = [0; 12];
-        let leechers = swarm.len() as u32 - seeders;
-        ScrapeCounts { seeders, completed: 0, leechers }.write(&mut counts);
-        reply.extend_from_slice(&counts);
-    }
-    reply
-}
 
 /// Calls the binary for a short run.
 fn load(targets: &[String], more: &str) -> Output {
@@ -183,7 +38,7 @@ fn of(report: &Report, kind: Kind) -> &onrush_load::report::KindReport {
 
 #[test]
 fn a_right_tracker_is_found_right_in_a_closed_loop() {
-    let tracker = Tracker::start(false);
+    let tracker = Server::start(Fault::Nothing);
     let own = std::process::id();
     let output =
         load(&tracker.targets(), &format!("--strict --sample 1 --json - --tracker-pid {own}"));
@@ -203,7 +58,7 @@ fn a_right_tracker_is_found_right_in_a_closed_loop() {
 
 #[test]
 fn an_open_loop_sends_at_its_rate() {
-    let tracker = Tracker::start(false);
+    let tracker = Server::start(Fault::Nothing);
     let more = "--rate 2000 --workers 2 --profile classic --no-bursts --json - --seed 7";
     let output = load(&tracker.targets(), more);
     let report = report(&output);
@@ -218,7 +73,7 @@ fn an_open_loop_sends_at_its_rate() {
 #[test]
 fn replies_that_come_in_one_piece_are_checked_one_by_one() {
     for more in ["", "--no-coalescing"] {
-        let tracker = Tracker::start(false);
+        let tracker = Server::start(Fault::Nothing);
         let output = load(&tracker.targets(), &format!("--json - --quiet {more}"));
         let report = report(&output);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -227,7 +82,7 @@ fn replies_that_come_in_one_piece_are_checked_one_by_one() {
         assert_eq!((announces.right + announces.lost, announces.wrong), (announces.requests, 0));
         assert!(announces.right > 100 && report.peers_per_reply > 0.0, "{}", announces.right);
         drop(tracker);
-        let tracker = Tracker::start(true);
+        let tracker = Server::start(Fault::ListsAsker);
         let output = load(&tracker.targets(), &format!("--quiet {more}"));
         assert_eq!(output.status.code(), Some(1), "wrong replies are found in pieces too");
         drop(tracker);
@@ -236,7 +91,7 @@ fn replies_that_come_in_one_piece_are_checked_one_by_one() {
 
 #[test]
 fn wrong_replies_are_shown_and_end_in_1() {
-    let tracker = Tracker::start(true);
+    let tracker = Server::start(Fault::ListsAsker);
     let output = load(&tracker.targets(), "--json - --quiet");
     let report = report(&output);
     assert_eq!(output.status.code(), Some(1));
@@ -248,7 +103,7 @@ fn wrong_replies_are_shown_and_end_in_1() {
 
 #[test]
 fn json_goes_to_a_file_and_the_table_to_standard_output() {
-    let tracker = Tracker::start(false);
+    let tracker = Server::start(Fault::Nothing);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.json");
     let output = load(&tracker.targets(), &format!("--json {}", path.display()));
@@ -287,7 +142,7 @@ fn what_this_host_has_not_is_told_before_nobody_answers() {
 
 #[test]
 fn what_cannot_be_done_ends_in_2() {
-    let tracker = Tracker::start(false);
+    let tracker = Server::start(Fault::Nothing);
     for (more, named) in [
         ("--rate fast", "--rate"),
         ("--pin 0,1", "--pin"),
@@ -306,7 +161,7 @@ fn what_cannot_be_done_ends_in_2() {
 /// What happened in each interval adds up to what happened in all.
 #[test]
 fn the_run_over_time_is_in_the_report() {
-    let tracker = Tracker::start(false);
+    let tracker = Server::start(Fault::Nothing);
     let own = std::process::id();
     let output = load(&tracker.targets(), &format!("--quiet --json - --tracker-pid {own}"));
     let report = report(&output);
@@ -323,4 +178,73 @@ fn the_run_over_time_is_in_the_report() {
     assert!(watched.iter().all(|tracker| tracker.rss > 1 << 20));
     assert!(watched.iter().any(|tracker| tracker.cpu_percent > 0.0));
     assert!(watched.iter().any(|tracker| tracker.drops.is_some()));
+}
+
+/// Every fault that shows under load, and the finding that it shows as.
+const FAULTS: [(Fault, Finding); 25] = [
+    (Fault::OtherTransaction, Finding::UnknownTransaction),
+    (Fault::TwoReplies, Finding::AnsweredTwice),
+    (Fault::AnswersJunk, Finding::NotSilent),
+    (Fault::AnswersBadIds, Finding::NotSilent),
+    (Fault::ServesBadIds, Finding::NotSilent),
+    (Fault::OtherSocket, Finding::FromElsewhere),
+    (Fault::CutShort, Finding::Layout),
+    (Fault::AllErrors, Finding::ErrorReply),
+    (Fault::DropsPaused, Finding::ErrorReply),
+    (Fault::RefusesOptions, Finding::ErrorReply),
+    (Fault::WrongKind, Finding::OtherAction),
+    (Fault::ZeroId, Finding::ZeroId),
+    (Fault::CountsDouble, Finding::CountsTooHigh),
+    (Fault::CountsNobody, Finding::MorePeersThanCounted),
+    (Fault::IgnoresWant, Finding::MorePeersThanWanted),
+    (Fault::ListsAsker, Finding::OwnPeer),
+    (Fault::ListsTwice, Finding::DuplicatePeer),
+    (Fault::PortsReversed, Finding::UnknownPeer),
+    (Fault::ScrapesLess, Finding::ScrapeEntries),
+    (Fault::ScrapesDouble, Finding::ScrapeTooHigh),
+    // Within what BEP 15 leaves open.
+    (Fault::AskerNotCounted, Finding::AskerNotCounted),
+    (Fault::NoDefault, Finding::FewerPeersThanThere),
+    (Fault::PeersForLeavers, Finding::PeersForLeaver),
+    (Fault::PeersUnasked, Finding::PeersUnasked),
+    (Fault::ZeroInterval, Finding::ZeroInterval),
+];
+
+/// Each fault is found under its name, and no other finding of the wrong kind is made of it.
+#[test]
+fn every_fault_is_found_under_load() {
+    for (fault, finding) in FAULTS {
+        let server = Server::start(fault);
+        // One family, whose peers are then known to the last; swarms larger than what is wanted.
+        let output = load(
+            &server.targets()[..1],
+            "--json - --quiet --sample 1 --seed 3 --peers-per-swarm 4",
+        );
+        let report = report(&output);
+        let wrong: Vec<_> = report.wrong.iter().map(|found| found.finding).collect();
+        let differs: Vec<_> = report.differs.iter().map(|found| found.finding).collect();
+        let found = if finding.is_open() { &differs } else { &wrong };
+        assert!(found.contains(&finding), "{fault:?}: {wrong:?}, {differs:?}");
+        let others = wrong.iter().filter(|other| **other != finding).count();
+        assert_eq!(others, 0, "{fault:?}: {wrong:?}");
+        assert_eq!(output.status.code(), Some(i32::from(!finding.is_open())), "{fault:?}");
+    }
+}
+
+/// The hashes of a run are known before it, for trackers that serve listed ones only.
+#[test]
+fn the_hashes_of_a_run_can_be_listed() {
+    let target = "--target=127.0.0.1:1".to_owned();
+    let hashes = |more: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let more = format!("--write-hashes {} {more}", file.path().display());
+        let output = load(std::slice::from_ref(&target), &more);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        std::fs::read_to_string(file.path()).unwrap()
+    };
+    let of_seven = hashes("--seed 7");
+    assert_eq!(of_seven.lines().count(), 500);
+    assert!(of_seven.lines().all(|line| line.len() == 40), "{of_seven}");
+    assert_eq!(of_seven, hashes("--seed 7"));
+    assert_ne!(of_seven, hashes("--seed 8"));
 }

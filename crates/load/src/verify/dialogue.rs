@@ -1,0 +1,669 @@
+//! Talking with a tracker as one peer: questions are repeated until they are answered, silence is
+//! believed only beside a good question that was answered.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use onrush_proto::announce::REQUEST_LEN;
+use onrush_proto::connect::MAGIC;
+use onrush_proto::options::Options;
+use onrush_proto::{
+    Announce, ConnectionId, Endpoint, Event, Family, InfoHash, PeerId, Response, Scrape,
+    ScrapeCounts, TransactionId, response::BadResponse,
+};
+
+use super::Inquiry;
+use super::scene::Crowd;
+
+/// How long each try of a question is waited for, in timeouts: soon once more, as a datagram may
+/// be lost; then with patience, as the tracker may be far or slow.
+const TRIES: [f64; 8] = [0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0];
+/// How long each try to break a silence is waited for, in timeouts.
+const SILENCES: [f64; 3] = [0.5, 0.5, 1.0];
+/// Questions of one peer under way at a time: a tracker's receive buffer holds far more.
+const WINDOW: usize = 32;
+/// Source addresses of 127/8 to ask a tracker there from.
+const LOOPBACK_SOURCES: u8 = 4;
+/// Bytes of the largest datagram that can come.
+const LARGEST: usize = 65_536;
+/// Bytes of a reply that are shown.
+const SHOWN: usize = 40;
+
+/// The tracker that is asked, and what all checks share.
+#[derive(Debug)]
+pub struct Tracker {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Its address of the other family, if it answers there.
+    pub also: Option<SocketAddr>,
+    /// Where questions come from, of the family of `address`.
+    pub sources: Vec<IpAddr>,
+    /// How long a reply may take.
+    pub timeout: Duration,
+    /// The hashes that it serves; empty for any.
+    pub(super) given: Vec<InfoHash>,
+    pub(super) free: Mutex<Vec<InfoHash>>,
+    pub(super) freed: Condvar,
+    pub(super) crowd: OnceLock<Result<Crowd, Trouble>>,
+    /// Under which address the tracker lists who asks from `sources[0]`, where it is another.
+    outside: Option<IpAddr>,
+    sent: AtomicU64,
+}
+
+impl Tracker {
+    pub(super) fn new(inquiry: &Inquiry, also: Option<SocketAddr>, routed: IpAddr) -> Self {
+        let local = inquiry.target.ip().is_loopback() && inquiry.target.is_ipv4();
+        let sources = match (&inquiry.sources[..], local && cfg!(target_os = "linux")) {
+            ([], true) => (1..=LOOPBACK_SOURCES).map(|n| [127, 0, 77, n].into()).collect(),
+            ([], false) => vec![routed],
+            (given, _) => given.to_vec(),
+        };
+        let mut tracker = Self {
+            address: inquiry.target,
+            also,
+            sources,
+            timeout: inquiry.timeout,
+            given: inquiry.hashes.clone(),
+            free: Mutex::new(inquiry.hashes.clone()),
+            freed: Condvar::new(),
+            crowd: OnceLock::new(),
+            outside: None,
+            sent: AtomicU64::new(0),
+        };
+        if !inquiry.target.ip().is_loopback() {
+            tracker.outside = tracker.seen_as();
+        }
+        tracker
+    }
+
+    /// The address under which the tracker knows this host: behind a NAT, another.
+    fn seen_as(&self) -> Option<IpAddr> {
+        let party = Party::join(self, self.address, self.sources[0]).ok()?;
+        let hash = self.given.last().copied().unwrap_or_else(fresh_hash);
+        party.announce(&Ask::new(hash, 40_001)).ok()?;
+        let listed = party.announce(&Ask::new(hash, 40_002)).ok()?.peers;
+        listed.iter().find(|peer| peer.port() == 40_001).map(Endpoint::ip)
+    }
+
+    /// What the tracker says to announces of a hash that it has never seen, where it refuses them.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let party = Party::join(self, self.address, self.sources[0]).ok()?;
+        let hash = self.given.first().copied().unwrap_or_else(fresh_hash);
+        match party.announce(&Ask::new(hash, 40_001)) {
+            Err(Trouble::Refused { text, .. }) => Some(format!("\"{text}\"")),
+            _ => None,
+        }
+    }
+
+    /// The family it is asked over.
+    pub fn family(&self) -> Family {
+        Family::of(self.address.ip())
+    }
+
+    /// Datagrams sent so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Why there is no usable reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// None came.
+    Silence {
+        /// To what.
+        to: String,
+        /// How often it was sent.
+        tries: usize,
+    },
+    /// Only replies with another transaction id came.
+    OtherTransaction(Vec<u8>),
+    /// Only replies from another address came.
+    Elsewhere(SocketAddr, Vec<u8>),
+    /// What came is no reply.
+    Layout(BadResponse, Vec<u8>),
+    /// Another kind of reply than was asked for.
+    Kind(Vec<u8>),
+    /// An error packet.
+    Refused {
+        /// To what.
+        to: String,
+        /// Its text.
+        text: String,
+    },
+    /// This host cannot ask.
+    Here(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silence { to, tries } => write!(f, "no reply to {to} ({tries} sent)"),
+            Self::OtherTransaction(bytes) => {
+                write!(f, "a reply with another transaction id: {}", hex(bytes))
+            }
+            Self::Elsewhere(from, bytes) => write!(f, "a reply from {from}: {}", hex(bytes)),
+            Self::Layout(why, bytes) => write!(f, "no reply of BEP 15, {why}: {}", hex(bytes)),
+            Self::Kind(bytes) => write!(f, "another kind of reply: {}", hex(bytes)),
+            Self::Refused { to, text } => write!(f, "an error to {to}: \"{text}\""),
+            Self::Here(why) => write!(f, "this host cannot ask: {why}"),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Here(error.to_string())
+    }
+}
+
+/// An announce as a check wants it.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The swarm.
+    pub hash: InfoHash,
+    /// The peer's port.
+    pub port: u16,
+    /// Bytes missing.
+    pub left: u64,
+    /// The event's number on the wire.
+    pub event: u32,
+    /// Peers wanted.
+    pub num_want: i32,
+    /// The address that the client would like to have.
+    pub ip: Ipv4Addr,
+    /// The peer id.
+    pub peer_id: [u8; 20],
+    /// What follows the 98 bytes.
+    pub options: Vec<u8>,
+}
+
+/// The number of event `completed` on the wire (BEP 15, "Announce").
+pub const COMPLETED: u32 = 1;
+/// The number of event `started`.
+pub const STARTED: u32 = 2;
+/// The number of event `stopped`.
+pub const STOPPED: u32 = 3;
+
+impl Ask {
+    /// By a leecher that starts and wants 50 peers.
+    pub fn new(hash: InfoHash, port: u16) -> Self {
+        let mut peer_id = *b"-oR0001-000000000000";
+        peer_id[15..].copy_from_slice(format!("{port:05}").as_bytes());
+        Self {
+            hash,
+            port,
+            left: 1,
+            event: STARTED,
+            num_want: 50,
+            ip: Ipv4Addr::UNSPECIFIED,
+            peer_id,
+            options: Vec::new(),
+        }
+    }
+
+    /// By a seeder.
+    pub fn seeder(hash: InfoHash, port: u16) -> Self {
+        Self { left: 0, ..Self::new(hash, port) }
+    }
+
+    /// With another event.
+    pub fn event(self, event: u32) -> Self {
+        Self { event, ..self }
+    }
+
+    /// With another number of peers wanted.
+    pub fn want(self, num_want: i32) -> Self {
+        Self { num_want, ..self }
+    }
+
+    /// The datagram, without a transaction id.
+    pub fn bytes(&self, id: ConnectionId) -> Vec<u8> {
+        let announce = Announce {
+            connection_id: id,
+            transaction_id: TransactionId(0),
+            info_hash: self.hash,
+            peer_id: PeerId(self.peer_id),
+            downloaded: 0,
+            left: self.left,
+            uploaded: 0,
+            event: Event::None,
+            ip: self.ip.to_bits(),
+            key: u32::from(self.port),
+            num_want: self.num_want,
+            port: self.port,
+            options: Options(&self.options),
+        };
+        let mut bytes = vec![0; REQUEST_LEN + self.options.len()];
+        announce.write(&mut bytes);
+        bytes[80..84].copy_from_slice(&self.event.to_be_bytes());
+        bytes
+    }
+}
+
+/// An announce's reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Announced {
+    /// Seconds until the next.
+    pub interval: u32,
+    /// Peers that miss something.
+    pub leechers: u32,
+    /// Peers that miss nothing.
+    pub seeders: u32,
+    /// Who is listed.
+    pub peers: Vec<Endpoint>,
+    /// The datagram.
+    pub bytes: Vec<u8>,
+}
+
+impl Announced {
+    /// Seeders and leechers, as people read it, with the bytes.
+    pub fn counts(&self) -> String {
+        let (seeders, leechers) = (self.seeders, self.leechers);
+        format!("{seeders} seeders and {leechers} leechers: {}", hex(&self.bytes))
+    }
+
+    /// How many peers, with the bytes.
+    pub fn listed(&self) -> String {
+        format!("{} peers: {}", self.peers.len(), hex(&self.bytes))
+    }
+}
+
+/// A peer's own socket, with a connection id for it.
+#[derive(Debug)]
+pub struct Party<'t> {
+    tracker: &'t Tracker,
+    to: SocketAddr,
+    socket: UdpSocket,
+    source: IpAddr,
+    id: Cell<ConnectionId>,
+    spent: RefCell<HashSet<u32>>,
+    joined: RefCell<BTreeSet<(InfoHash, u16)>>,
+}
+
+impl<'t> Party<'t> {
+    /// A socket at `source` without a connection id.
+    pub fn mute(tracker: &'t Tracker, to: SocketAddr, source: IpAddr) -> Result<Self, Trouble> {
+        let socket = UdpSocket::bind((source, 0))?;
+        Ok(Self {
+            tracker,
+            to,
+            socket,
+            source,
+            id: Cell::new(ConnectionId(0)),
+            spent: RefCell::default(),
+            joined: RefCell::default(),
+        })
+    }
+
+    /// A socket at `source` that has connected.
+    pub fn join(tracker: &'t Tracker, to: SocketAddr, source: IpAddr) -> Result<Self, Trouble> {
+        let party = Self::mute(tracker, to, source)?;
+        party.connect()?;
+        Ok(party)
+    }
+
+    /// Gets a connection id, keeps it and returns it with the reply, which is only known to have 16
+    /// bytes at least.
+    pub fn connect(&self) -> Result<(ConnectionId, Vec<u8>), Trouble> {
+        let reply = self.exchange(&connect_request())?;
+        match reply.first_chunk::<16>() {
+            Some(head) if head[..4] == [0; 4] => {
+                let id = u64::from_be_bytes(*head.last_chunk().expect("8 of 16 bytes"));
+                self.id.set(ConnectionId(id));
+                Ok((ConnectionId(id), reply))
+            }
+            Some(head) if head[..4] == [0, 0, 0, 3] => Err(refused("a connect", &reply)),
+            Some(_) => Err(Trouble::Kind(reply)),
+            None => Err(Trouble::Layout(BadResponse::Short, reply)),
+        }
+    }
+
+    /// The connection id in use.
+    pub fn id(&self) -> ConnectionId {
+        self.id.get()
+    }
+
+    /// Uses this connection id from now on.
+    pub fn take_id(&self, id: ConnectionId) {
+        self.id.set(id);
+    }
+
+    /// The peer that announces `port` from here, as the tracker is expected to list it.
+    pub fn endpoint(&self, port: u16) -> Endpoint {
+        let ip = self.tracker.outside.filter(|ip| ip.is_ipv4() == self.source.is_ipv4());
+        Endpoint::new(ip.unwrap_or(self.source), port)
+    }
+
+    /// Announces and reads the reply strictly.
+    pub fn announce(&self, ask: &Ask) -> Result<Announced, Trouble> {
+        let mut replies = self.announce_all(std::slice::from_ref(ask))?;
+        Ok(replies.pop().expect("a reply to each"))
+    }
+
+    /// Announces several, many at a time.
+    pub fn announce_all(&self, asks: &[Ask]) -> Result<Vec<Announced>, Trouble> {
+        let requests: Vec<_> = asks.iter().map(|ask| ask.bytes(self.id())).collect();
+        for ask in asks {
+            let peer = (ask.hash, ask.port);
+            let mut joined = self.joined.borrow_mut();
+            if ask.event == STOPPED {
+                joined.remove(&peer)
+            } else {
+                joined.insert(peer)
+            };
+        }
+        let replies = self.exchange_all(&requests)?;
+        let family = Family::of(self.to.ip());
+        let read = |(reply, request): (Vec<u8>, &Vec<u8>)| match Response::parse(&reply, family) {
+            Ok(Response::Announce(head, peers)) => Ok(Announced {
+                interval: head.interval,
+                leechers: head.leechers,
+                seeders: head.seeders,
+                peers: peers.iter().collect(),
+                bytes: reply.clone(),
+            }),
+            Ok(Response::Error(..)) => Err(refused(&describe(request), &reply)),
+            Ok(_) => Err(Trouble::Kind(reply)),
+            Err(why) => Err(Trouble::Layout(why, reply)),
+        };
+        replies.into_iter().zip(&requests).map(read).collect()
+    }
+
+    /// Scrapes and reads the reply strictly; as many entries as the tracker gives.
+    pub fn scrape(&self, hashes: &[InfoHash]) -> Result<Vec<ScrapeCounts>, Trouble> {
+        self.scrape_with(hashes, &[])
+    }
+
+    /// Scrapes with bytes behind the hashes.
+    pub fn scrape_with(
+        &self,
+        hashes: &[InfoHash],
+        more: &[u8],
+    ) -> Result<Vec<ScrapeCounts>, Trouble> {
+        let mut request = scrape_request(self.id(), hashes);
+        request.extend_from_slice(more);
+        let reply = self.exchange(&request)?;
+        match Response::parse(&reply, Family::of(self.to.ip())) {
+            Ok(Response::Scrape(_, counts)) => Ok(counts.iter().collect()),
+            Ok(Response::Error(..)) => Err(refused(&describe(&request), &reply)),
+            Ok(_) => Err(Trouble::Kind(reply)),
+            Err(why) => Err(Trouble::Layout(why, reply)),
+        }
+    }
+
+    /// Sends a request, which gets a transaction id of its own, until it is answered.
+    pub fn exchange(&self, request: &[u8]) -> Result<Vec<u8>, Trouble> {
+        let mut replies = self.exchange_all(&[request.to_vec()])?;
+        Ok(replies.pop().expect("a reply to each"))
+    }
+
+    /// The same for several requests, many at a time; the replies come in the order of these.
+    pub fn exchange_all(&self, requests: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Trouble> {
+        let mut all = Vec::with_capacity(requests.len());
+        for window in requests.chunks(WINDOW) {
+            let mut requests = window.to_vec();
+            let transactions: Vec<u32> =
+                requests.iter_mut().map(|request| self.number(request)).collect();
+            all.extend(self.window(&requests, &transactions)?);
+        }
+        Ok(all)
+    }
+
+    fn window(&self, requests: &[Vec<u8>], transactions: &[u32]) -> Result<Vec<Vec<u8>>, Trouble> {
+        let places: HashMap<u32, usize> =
+            transactions.iter().enumerate().map(|(at, number)| (*number, at)).collect();
+        let mut replies: Vec<Option<Vec<u8>>> = vec![None; requests.len()];
+        let mut odd = None;
+        for wait in TRIES {
+            for (request, _) in requests.iter().zip(&replies).filter(|(_, reply)| reply.is_none()) {
+                self.send(request)?;
+            }
+            let until = Instant::now() + self.tracker.timeout.mul_f64(wait);
+            while let Some((bytes, from)) = self.receive(until)? {
+                match transaction_of(&bytes).and_then(|number| places.get(&number)) {
+                    _ if from != self.to => odd = Some(Trouble::Elsewhere(from, bytes)),
+                    Some(&at) => _ = replies[at].get_or_insert(bytes),
+                    None if self.is_old(&bytes) => {}
+                    None => odd = Some(Trouble::OtherTransaction(bytes)),
+                }
+                if replies.iter().all(Option::is_some) {
+                    return Ok(replies.into_iter().flatten().collect());
+                }
+            }
+        }
+        let unanswered = replies.iter().position(Option::is_none).expect("one is missing");
+        let silence = || {
+            let to = describe(&requests[unanswered]);
+            Trouble::Silence { to, tries: TRIES.len() }
+        };
+        Err(odd.unwrap_or_else(silence))
+    }
+
+    /// Sends a request and returns all that comes back within a timeout, whatever it is; tries
+    /// again while nothing does.
+    pub fn everything(&self, request: &[u8]) -> Result<Vec<Vec<u8>>, Trouble> {
+        let mut request = request.to_vec();
+        let number = self.number(&mut request);
+        for _ in TRIES {
+            self.send(&request)?;
+            let until = Instant::now() + self.tracker.timeout;
+            let mut replies = Vec::new();
+            while let Some((bytes, _)) = self.receive(until)? {
+                if transaction_of(&bytes) == Some(number) || !self.is_old(&bytes) {
+                    replies.push(bytes);
+                }
+            }
+            if !replies.is_empty() {
+                return Ok(replies);
+            }
+        }
+        Err(Trouble::Silence { to: describe(&request), tries: TRIES.len() })
+    }
+
+    /// Sends what deserves silence, with a good request behind it each time. Returns what came
+    /// back to it, `None` for silence.
+    pub fn reply_to_bad(&self, request: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+        let (mut answered, mut bad_ones) = (false, Vec::new());
+        for wait in SILENCES {
+            let mut bad = request.to_vec();
+            bad_ones.push(self.number(&mut bad));
+            self.send(&bad)?;
+            let mut good = connect_request();
+            let control = self.number(&mut good);
+            self.send(&good)?;
+            let until = Instant::now() + self.tracker.timeout.mul_f64(wait);
+            while let Some((bytes, _)) = self.receive(until)? {
+                match transaction_of(&bytes) {
+                    Some(number) if number == control => answered = true,
+                    Some(number) if bad_ones.contains(&number) => return Ok(Some(bytes)),
+                    _ if self.is_old(&bytes) => {}
+                    _ => return Ok(Some(bytes)),
+                }
+            }
+        }
+        if !answered {
+            // Silence means nothing while good questions are not answered either.
+            self.exchange(&connect_request())?;
+        }
+        Ok(None)
+    }
+
+    /// Whether it carries the transaction id of an earlier request: a second or a late reply.
+    fn is_old(&self, bytes: &[u8]) -> bool {
+        transaction_of(bytes).is_some_and(|number| self.spent.borrow().contains(&number))
+    }
+
+    /// Writes a transaction id that was not used before into a request that has room for one.
+    fn number(&self, request: &mut [u8]) -> u32 {
+        let mut spent = self.spent.borrow_mut();
+        let number = loop {
+            let number = rand::random();
+            if spent.insert(number) {
+                break number;
+            }
+        };
+        if let Some(field) = request.get_mut(12..16) {
+            field.copy_from_slice(&u32::to_be_bytes(number));
+        }
+        number
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<(), Trouble> {
+        self.tracker.count();
+        match self.socket.send_to(bytes, self.to) {
+            // The answer of a closed port to an earlier datagram.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// The next datagram, or `None` when none comes in time.
+    fn receive(&self, until: Instant) -> Result<Option<(Vec<u8>, SocketAddr)>, Trouble> {
+        use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+        let mut bytes = vec![0; LARGEST];
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Ok(None);
+            }
+            self.socket.set_read_timeout(Some(rest.max(Duration::from_millis(1))))?;
+            match self.socket.recv_from(&mut bytes) {
+                Ok((len, from)) => {
+                    bytes.truncate(len);
+                    return Ok(Some((bytes, from)));
+                }
+                Err(error) => match error.kind() {
+                    WouldBlock | TimedOut | Interrupted | ConnectionRefused => {}
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+    }
+
+    /// Its peers stay in their swarms when it goes.
+    pub fn stay(&self) {
+        self.joined.borrow_mut().clear();
+    }
+
+    /// Leaves all swarms. Where hashes are used again it is made sure that the tracker knows.
+    fn leave(&self) {
+        let joined = self.joined.take();
+        let asks: Vec<_> =
+            joined.into_iter().map(|(hash, port)| Ask::new(hash, port).event(STOPPED)).collect();
+        if self.tracker.given.is_empty() {
+            for ask in &asks {
+                // Nobody waits for it, and a peer that is not taken off expires.
+                let _ = self.send(&ask.bytes(self.id()));
+            }
+        } else {
+            let requests: Vec<_> = asks.iter().map(|ask| ask.bytes(self.id())).collect();
+            let _ = self.exchange_all(&requests);
+        }
+    }
+}
+
+impl Drop for Party<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// The address of this host that routing picks for datagrams to `target`.
+///
+/// # Errors
+/// When there is no route.
+pub fn route_to(target: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match target {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(target)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// Whether a connect to `target` is answered, though from another address or port.
+pub fn answers_from_elsewhere(target: SocketAddr, local: IpAddr) -> bool {
+    let ask = || {
+        let socket = UdpSocket::bind((local, 0))?;
+        socket.set_read_timeout(Some(Duration::from_millis(300)))?;
+        for _ in 0..3 {
+            socket.send_to(&connect_request(), target)?;
+            if let Ok((_, from)) = socket.recv_from(&mut [0; 64]) {
+                return Ok(from.ip() == target.ip());
+            }
+        }
+        io::Result::Ok(false)
+    };
+    ask().unwrap_or(false)
+}
+
+/// A connect without a transaction id.
+pub fn connect_request() -> Vec<u8> {
+    let mut request = MAGIC.to_be_bytes().to_vec();
+    request.extend_from_slice(&[0; 8]);
+    request
+}
+
+/// A scrape without a transaction id.
+pub fn scrape_request(id: ConnectionId, hashes: &[InfoHash]) -> Vec<u8> {
+    let mut request = vec![0; 16 + 20 * hashes.len()];
+    Scrape::write(id, TransactionId(0), hashes, &mut request);
+    request
+}
+
+/// A hash that nobody else has.
+pub fn fresh_hash() -> InfoHash {
+    InfoHash(rand::random())
+}
+
+fn transaction_of(reply: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(reply.get(4..8)?.try_into().ok()?))
+}
+
+fn refused(to: &str, reply: &[u8]) -> Trouble {
+    let text = String::from_utf8_lossy(reply.get(8..).unwrap_or_default());
+    Trouble::Refused {
+        to: to.to_owned(),
+        text: text.trim_end_matches('\0').escape_debug().to_string(),
+    }
+}
+
+/// A request in words.
+fn describe(request: &[u8]) -> String {
+    let field = |at: usize| request.get(at..at + 4).and_then(|field| field.try_into().ok());
+    let number = |at| field(at).map_or(0, u32::from_be_bytes);
+    let len = request.len();
+    match field(8).map(u32::from_be_bytes) {
+        Some(0) => format!("a connect of {len} bytes"),
+        Some(1) if len >= REQUEST_LEN => {
+            let port = u16::from_be_bytes([request[96], request[97]]);
+            let (event, want) = (number(80), number(92) as i32);
+            format!("an announce of {len} bytes (event {event}, num_want {want}, port {port})")
+        }
+        Some(2) => format!("a scrape of {} hashes", len.saturating_sub(16) / 20),
+        _ => format!("a datagram of {len} bytes"),
+    }
+}
+
+/// Bytes as people read them, four at a time and not too many.
+pub fn hex(bytes: &[u8]) -> String {
+    let words: Vec<String> = bytes[..bytes.len().min(SHOWN)]
+        .chunks(4)
+        .map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    let more = if bytes.len() > SHOWN { " ..." } else { "" };
+    format!("{}{more} ({} bytes)", words.join(" "), bytes.len())
+}

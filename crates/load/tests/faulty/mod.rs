@@ -1,0 +1,518 @@
+//! A small tracker that is right, but for the fault it is told to have: what the checks of the
+//! load tester and of `verify` have to find, one by one.
+//!
+//! [`Tracker`] answers datagrams and knows no sockets; [`Server`] is it on a thread, on real ones.
+
+#![allow(dead_code, reason = "each test crate uses a part")]
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use onrush_net::bind::{Buffers, bind_client};
+use onrush_net::mio::{Backend, Options};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::announce::{AnnounceHead, HEAD_LEN, REQUEST_LEN};
+use onrush_proto::connect::ConnectResponse;
+use onrush_proto::scrape::{self, MAX_HASHES};
+use onrush_proto::{
+    Announce, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Scrape, ScrapeCounts,
+    TransactionId, error,
+};
+
+/// What is wrong with the tracker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    Nothing,
+    // Any reply
+    OtherTransaction,
+    TwoReplies,
+    OtherSocket,
+    AllElsewhere,
+    CutShort,
+    AllErrors,
+    WrongKind,
+    LosesSome,
+    // Connect
+    LongConnect,
+    ZeroId,
+    OneIdForAll,
+    IdPerPort,
+    StrictLength,
+    AnyMagic,
+    // What deserves silence
+    AnswersBadIds,
+    ServesBadIds,
+    AnswersJunk,
+    AnswersShort,
+    // Announces
+    RefusesOptions,
+    DropsPaused,
+    RefusesUnknownEvents,
+    ObeysIpField,
+    TakesPortZero,
+    HandsOutPortOne,
+    ZeroInterval,
+    SameInterval,
+    SwapsCounts,
+    CountsDouble,
+    CountsNobody,
+    AskerNotCounted,
+    PeerIdsMakePeers,
+    StaysSeeder,
+    KeepsStopped,
+    PeersForLeavers,
+    StoresLeavers,
+    NeverCompletes,
+    CompletesAgain,
+    CompletesUnfinished,
+    FamiliesApart,
+    // Peer lists
+    ListsAsker,
+    ListsTwice,
+    PortsReversed,
+    SeedersForSeeders,
+    NoSeeders,
+    OldestOnly,
+    PeersUnasked,
+    NoDefault,
+    OneTooFew,
+    IgnoresWant,
+    NoCap,
+    // Scrapes
+    ScrapeSwapped,
+    ScrapeReversed,
+    ScrapeOnce,
+    ScrapeUnknownFails,
+    ScrapeCreates,
+    ScrapesFew,
+    ScrapesLess,
+    ScrapesDouble,
+    RefusesTrailing,
+    AnswersEmptyScrape,
+    ErrorWithoutText,
+}
+
+#[derive(Clone, Copy)]
+struct Peer {
+    endpoint: Endpoint,
+    seeder: bool,
+    id: [u8; 20],
+}
+
+#[derive(Default)]
+struct Swarm {
+    peers: Vec<Peer>,
+    completed: u32,
+}
+
+impl Swarm {
+    fn counts(&self) -> (u32, u32) {
+        let seeders = self.peers.iter().filter(|peer| peer.seeder).count() as u32;
+        (seeders, self.peers.len() as u32 - seeders)
+    }
+}
+
+/// A tracker without sockets.
+pub(crate) struct Tracker {
+    fault: Fault,
+    swarms: HashMap<InfoHash, Swarm>,
+    turn: usize,
+    asked: u64,
+}
+
+impl Tracker {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { fault, swarms: HashMap::new(), turn: 0, asked: 0 }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
+    /// What it sends back to `source`.
+    pub(crate) fn answer(&mut self, bytes: &[u8], source: SocketAddr) -> Vec<Vec<u8>> {
+        self.asked += 1;
+        // Some datagrams are lost on their way here, some replies on their way back.
+        let chance = if self.has(Fault::LosesSome) { mix(self.asked) % 100 } else { 100 };
+        if chance < 7 {
+            return Vec::new();
+        }
+        let Some(mut reply) = self.reply(bytes, source) else { return Vec::new() };
+        if chance < 14 {
+            return Vec::new();
+        }
+        match self.fault {
+            Fault::OtherTransaction if reply[3] != 0 => reply[4] ^= 0xFF,
+            Fault::TwoReplies => return vec![reply.clone(), reply],
+            Fault::CutShort if reply[3] != 0 => drop(reply.pop()),
+            Fault::AllErrors if reply[3] != 0 => return vec![oops(bytes, "oops")],
+            Fault::WrongKind if reply[3] != 0 => {
+                reply.resize(16, 1);
+                reply[..4].fill(0);
+            }
+            _ => {}
+        }
+        vec![reply]
+    }
+
+    fn reply(&mut self, bytes: &[u8], source: SocketAddr) -> Option<Vec<u8>> {
+        let mut patched = bytes.to_vec();
+        if self.has(Fault::AnyMagic) && bytes.len() >= 16 && bytes[8..12] == [0; 4] {
+            patched[..8].copy_from_slice(&0x0417_2710_1980_u64.to_be_bytes());
+        }
+        if self.has(Fault::AnswersShort) && bytes.len() < 16 {
+            return Some(oops(&[0; 16], "short"));
+        }
+        let Ok(request) = Request::parse(&patched) else {
+            let answers = self.has(Fault::AnswersJunk) && bytes.len() >= 16;
+            return answers.then(|| oops(bytes, "junk"));
+        };
+        let id = match &request {
+            Request::Connect(connect) => {
+                return self.connect(connect.transaction_id, bytes.len(), source);
+            }
+            Request::Announce(announce) => announce.connection_id,
+            Request::Scrape(scrape) => scrape.connection_id,
+        };
+        if id != self.id_of(source) && !self.has(Fault::ServesBadIds) {
+            return self.has(Fault::AnswersBadIds).then(|| oops(bytes, "bad connection id"));
+        }
+        match request {
+            Request::Announce(announce) => self.announce(&announce, bytes, source.ip()),
+            Request::Scrape(scrape) => self.scrape(&scrape, bytes),
+            Request::Connect(_) => None,
+        }
+    }
+
+    /// The id of an address.
+    fn id_of(&self, source: SocketAddr) -> ConnectionId {
+        let port = if self.has(Fault::IdPerPort) { source.port() } else { 1 };
+        let endpoint = Endpoint::new(source.ip(), port);
+        let spread = |sum: u64, byte: &u8| {
+            (sum ^ u64::from(*byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23)
+        };
+        let id = endpoint.as_bytes().iter().fold(7, spread) | 1;
+        ConnectionId(match self.fault {
+            Fault::ZeroId => 0,
+            Fault::OneIdForAll => 0x1122_3344_5566_7788,
+            _ => id,
+        })
+    }
+
+    fn connect(
+        &mut self,
+        transaction_id: TransactionId,
+        len: usize,
+        source: SocketAddr,
+    ) -> Option<Vec<u8>> {
+        if self.has(Fault::StrictLength) && len != 16 {
+            return None;
+        }
+        let mut reply = [0; 16];
+        ConnectResponse { transaction_id, connection_id: self.id_of(source) }.write(&mut reply);
+        let mut reply = reply.to_vec();
+        if self.has(Fault::LongConnect) {
+            reply.extend_from_slice(&[0; 4]);
+        }
+        Some(reply)
+    }
+
+    /// What an announce is refused for.
+    fn refusal(&self, announce: &Announce<'_>, bytes: &[u8]) -> Option<&'static str> {
+        let event = u32::from_be_bytes(*bytes[80..].first_chunk().expect("98 bytes"));
+        match self.fault {
+            Fault::RefusesOptions if bytes.len() > REQUEST_LEN => Some("too long"),
+            Fault::DropsPaused if event == 4 => Some("unknown event"),
+            Fault::RefusesUnknownEvents if event > 4 => Some("unknown event"),
+            Fault::TakesPortZero => None,
+            _ => (announce.port == 0).then_some("port cannot be 0"),
+        }
+    }
+
+    fn announce(&mut self, announce: &Announce<'_>, bytes: &[u8], ip: IpAddr) -> Option<Vec<u8>> {
+        if let Some(text) = self.refusal(announce, bytes) {
+            return Some(oops(bytes, if self.has(Fault::ErrorWithoutText) { "" } else { text }));
+        }
+        self.turn += 1;
+        let ip = match announce.ip {
+            named if named != 0 && self.has(Fault::ObeysIpField) => {
+                IpAddr::from(named.to_be_bytes())
+            }
+            _ => ip,
+        };
+        let own = Endpoint::new(ip, announce.port);
+        let stopped = announce.event == Event::Stopped;
+        let known = self.swarms.contains_key(&announce.info_hash);
+        let before = self.swarms.get(&announce.info_hash).map_or((0, 0), Swarm::counts);
+        if known || !stopped || self.has(Fault::StoresLeavers) {
+            self.store(announce, own, stopped);
+        }
+        let nobody = Swarm::default();
+        let swarm = self.swarms.get(&announce.info_hash).unwrap_or(&nobody);
+        let peers = self.pick(swarm, announce, own, stopped);
+        let (mut seeders, mut leechers) = match self.fault {
+            Fault::AskerNotCounted => before,
+            _ => swarm.counts(),
+        };
+        if self.has(Fault::CountsDouble) {
+            (seeders, leechers) = (2 * seeders, 2 * leechers);
+        }
+        if self.has(Fault::CountsNobody) {
+            (seeders, leechers) = (0, 0);
+        }
+        if self.has(Fault::SwapsCounts) {
+            (seeders, leechers) = (leechers, seeders);
+        }
+        if self.has(Fault::FamiliesApart) {
+            let alike = |seeder| {
+                let alike =
+                    |peer: &&Peer| peer.seeder == seeder && peer.endpoint.family() == own.family();
+                swarm.peers.iter().filter(alike).count() as u32
+            };
+            (seeders, leechers) = (alike(true), alike(false));
+        }
+        let interval = match self.fault {
+            Fault::ZeroInterval => 0,
+            Fault::SameInterval => 1800,
+            _ => 1800 + (self.turn % 60) as u32,
+        };
+        let mut head = [0; HEAD_LEN];
+        let transaction_id = announce.transaction_id;
+        AnnounceHead { transaction_id, interval, leechers, seeders }.write(&mut head);
+        let mut reply = head.to_vec();
+        for peer in peers {
+            let mut wire = peer.as_bytes().to_vec();
+            if self.has(Fault::PortsReversed) {
+                let len = wire.len();
+                wire.swap(len - 2, len - 1);
+            }
+            reply.extend_from_slice(&wire);
+        }
+        Some(reply)
+    }
+
+    fn store(&mut self, announce: &Announce<'_>, own: Endpoint, stopped: bool) {
+        let fault = self.fault;
+        let swarm = self.swarms.entry(announce.info_hash).or_default();
+        let is_own = |peer: &Peer| {
+            let same = fault != Fault::PeerIdsMakePeers || peer.id == announce.peer_id.0;
+            peer.endpoint == own && same
+        };
+        let known = swarm.peers.iter().find(|peer| is_own(peer)).map(|peer| peer.seeder);
+        if stopped && fault == Fault::KeepsStopped && known.is_some() {
+            return;
+        }
+        swarm.peers.retain(|peer| !is_own(peer));
+        if stopped && fault != Fault::StoresLeavers {
+            return;
+        }
+        let finished = announce.left == 0 || fault == Fault::CompletesUnfinished;
+        let again = known == Some(true) && fault != Fault::CompletesAgain;
+        if announce.event == Event::Completed
+            && finished
+            && !again
+            && fault != Fault::NeverCompletes
+        {
+            swarm.completed += 1;
+        }
+        let seeder = announce.left == 0 || (fault == Fault::StaysSeeder && known == Some(true));
+        swarm.peers.push(Peer { endpoint: own, seeder, id: announce.peer_id.0 });
+    }
+
+    fn pick(
+        &self,
+        swarm: &Swarm,
+        announce: &Announce<'_>,
+        own: Endpoint,
+        stopped: bool,
+    ) -> Vec<Endpoint> {
+        let cap = if self.has(Fault::NoCap) { 1000 } else { own.family().max_peers() };
+        let limit = match announce.num_want {
+            _ if stopped => {
+                if self.has(Fault::PeersForLeavers) {
+                    50
+                } else {
+                    0
+                }
+            }
+            _ if self.has(Fault::IgnoresWant) => cap,
+            0 if self.has(Fault::PeersUnasked) => 50,
+            want if want < 0 && self.has(Fault::NoDefault) => 0,
+            want if want < 0 => 50,
+            want if self.has(Fault::OneTooFew) => (want as usize / 2 * 2).min(cap),
+            want => (want as usize).min(cap),
+        };
+        let seeder = announce.left == 0;
+        let useful = |peer: &&Peer| {
+            let both_seed = seeder && peer.seeder && !self.has(Fault::SeedersForSeeders);
+            let hidden = (peer.seeder && self.has(Fault::NoSeeders))
+                || (peer.endpoint.port() == 1 && !self.has(Fault::HandsOutPortOne));
+            let asker = peer.endpoint == own && !self.has(Fault::ListsAsker);
+            !both_seed && !hidden && !asker && peer.endpoint.family() == own.family()
+        };
+        let all: Vec<Endpoint> =
+            swarm.peers.iter().filter(useful).map(|peer| peer.endpoint).collect();
+        // The list turns from one announce to the next, so that everybody gets handed out; the
+        // asker is stored last.
+        let start = match self.fault {
+            Fault::OldestOnly => 0,
+            Fault::ListsAsker => all.len().saturating_sub(1),
+            _ => self.turn * 7,
+        };
+        let mut picked: Vec<Endpoint> =
+            (0..all.len().min(limit)).map(|n| all[(start + n) % all.len()]).collect();
+        if self.has(Fault::ListsTwice) && picked.len() > 1 {
+            picked[0] = picked[1];
+        }
+        picked
+    }
+
+    fn scrape(&mut self, request: &Scrape<'_>, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut hashes: Vec<InfoHash> = request.info_hashes().collect();
+        let broken = !(bytes.len() - 16).is_multiple_of(20);
+        if hashes.is_empty() && !self.has(Fault::AnswersEmptyScrape) {
+            return Some(oops(
+                bytes,
+                if self.has(Fault::ErrorWithoutText) { "" } else { "no info hash" },
+            ));
+        }
+        if broken && self.has(Fault::RefusesTrailing) {
+            return None;
+        }
+        hashes.truncate(if self.has(Fault::ScrapesFew) { 50 } else { MAX_HASHES });
+        if self.has(Fault::ScrapeReversed) {
+            hashes.reverse();
+        }
+        if self.has(Fault::ScrapeOnce) {
+            let mut seen = Vec::new();
+            hashes.retain(|hash| {
+                !seen.contains(hash) && {
+                    seen.push(*hash);
+                    true
+                }
+            });
+        }
+        if self.has(Fault::ScrapesLess) {
+            hashes.pop();
+        }
+        let mut head = [0; scrape::HEAD_LEN];
+        scrape::write_head(request.transaction_id, &mut head);
+        let mut reply = head.to_vec();
+        for hash in hashes {
+            if self.has(Fault::ScrapeUnknownFails) && !self.swarms.contains_key(&hash) {
+                return Some(oops(bytes, "unknown torrent"));
+            }
+            if self.has(Fault::ScrapeCreates) {
+                let phantom = Endpoint::new([127, 0, 0, 1].into(), 7);
+                let swarm = self.swarms.entry(hash).or_default();
+                if swarm.peers.is_empty() {
+                    swarm.peers.push(Peer { endpoint: phantom, seeder: false, id: [0; 20] });
+                }
+            }
+            let swarm = self.swarms.get(&hash);
+            let (mut seeders, mut leechers) = swarm.map_or((0, 0), Swarm::counts);
+            if self.has(Fault::ScrapeSwapped) {
+                (seeders, leechers) = (leechers, seeders);
+            }
+            if self.has(Fault::ScrapesDouble) {
+                (seeders, leechers) = (2 * seeders, 2 * leechers);
+            }
+            let mut counts = [0; 12];
+            let completed = swarm.map_or(0, |swarm| swarm.completed);
+            ScrapeCounts { seeders, completed, leechers }.write(&mut counts);
+            reply.extend_from_slice(&counts);
+        }
+        Some(reply)
+    }
+}
+
+/// Spreads a number over all.
+fn mix(number: u64) -> u64 {
+    let spread = (number ^ number >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (spread ^ spread >> 32).wrapping_mul(0x94D0_49BB_1331_11EB) >> 11
+}
+
+/// An error packet to a request.
+fn oops(request: &[u8], text: &str) -> Vec<u8> {
+    let transaction = u32::from_be_bytes(*request[12..].first_chunk().expect("16 bytes"));
+    let mut reply = vec![0; 64];
+    let len = error::write(TransactionId(transaction), text, &mut reply);
+    reply.truncate(len);
+    reply
+}
+
+/// A tracker on a thread, on free ports of 127.0.0.1 and ::1.
+pub(crate) struct Server {
+    /// Where it listens: IPv4, then IPv6 where the host has it.
+    pub(crate) addresses: Vec<SocketAddr>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub(crate) fn start(fault: Fault) -> Self {
+        let listen: [SocketAddr; 2] = ["127.0.0.1:0", "[::1]:0"].map(|text| text.parse().unwrap());
+        let buffers = Buffers { receive: 4 << 20, send: 0 };
+        let (four, _) = bind_client(listen[0], buffers).unwrap();
+        let mut sockets = vec![four];
+        match bind_client(listen[1], buffers) {
+            Ok((six, _)) => sockets.push(six),
+            Err(error) => println!("IPv4 only: {error}"),
+        }
+        let addresses = sockets.iter().map(|socket| socket.address()).collect();
+        // One more of the same family, for replies from elsewhere.
+        sockets.push(bind_client(listen[0], buffers).unwrap().0);
+        let other = sockets.len() as u16 - 1;
+        let backend = Backend::new(sockets, Options::default()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || serve(backend, fault, other, &stopped));
+        Self { addresses, stop, thread: Some(thread) }
+    }
+
+    /// Its addresses as `onrush-load` takes them.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        self.addresses.iter().map(|address| format!("--target={address}")).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn serve(mut backend: Backend, fault: Fault, other: u16, stop: &AtomicBool) {
+    let mut tracker = Tracker::new(fault);
+    while !stop.load(Ordering::Relaxed) {
+        let batch = backend.receive(128).unwrap();
+        let mut answers = Vec::new();
+        for (bytes, slot) in batch.iter() {
+            for reply in tracker.answer(bytes, slot.source) {
+                let elsewhere = match fault {
+                    Fault::OtherSocket => reply[3] != 0,
+                    Fault::AllElsewhere => true,
+                    _ => false,
+                };
+                // An IPv6 client cannot be answered from an IPv4 socket.
+                let four = Family::of(slot.source.ip()) == Family::V4;
+                let to = match elsewhere && four {
+                    true => Return::to(slot.source, other),
+                    false => slot.reply_to,
+                };
+                answers.push((reply, to));
+            }
+        }
+        if batch.is_empty() {
+            backend.wait(Duration::from_millis(20)).unwrap();
+        }
+        backend.send(answers.iter().map(|(bytes, to)| Reply { bytes, to }));
+    }
+}
