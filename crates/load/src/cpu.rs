@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const TICKS: f64 = 100.0;
 
 /// Processor time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cpu {
     /// Seconds in user space.
     pub user: f64,

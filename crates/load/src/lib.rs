@@ -23,6 +23,7 @@
 //! | [`verify`] | does a tracker keep to the protocol, check by check |
 //! | [`cpu`] | processor time of the tracker and of the load tester |
 //! | [`process`] | that, and memory and kernel drops, of any process |
+//! | [`environment`] | the machine that measures |
 //! | [`chart`] | pictures of lines and bars, as SVG |
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod args;
 pub mod chart;
 pub mod check;
 pub mod cpu;
+pub mod environment;
 pub mod generator;
 pub mod hashes;
 pub mod plan;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use onrush_load::args::{Args, Command, VerifyArgs};
+use onrush_load::environment::Environment;
 use onrush_load::plan::population::Addresses;
 use onrush_load::plan::{Plan, Population};
 use onrush_load::probe::probe;
@@ -32,6 +33,10 @@ fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(Command::Verify(args)) = &args.command {
         return verify(args);
+    }
+    if args.output.print_schema {
+        println!("{}", Report::schema());
+        return ExitCode::SUCCESS;
     }
     if args.mix.print_profile {
         return match args.mix.printed() {
@@ -149,7 +154,8 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
         Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers);
     let plan = Plan::new(profile, population, seed);
     let course = args.course(seed);
-    let mut warnings = Vec::new();
+    let environment = Environment::read();
+    let mut warnings = environment.warnings();
     let mut networks = Vec::new();
     let mut sockets = 0;
     for _ in 0..args.target.workers {
@@ -167,8 +173,27 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
         networks.push((Backend::new(opened.sockets, options)?, opened.routes));
     }
     let setup = setup(args, &plan, &course, seed, sockets);
-    let report = run(&plan, networks, &course, setup, warnings)?;
+    let mut report = run(&plan, networks, &course, setup, warnings)?;
+    report.environment = Some(environment);
+    report.command = command(args, seed);
     Ok(Outcome::Measured(Box::new(report)))
+}
+
+/// The command that does it again: as it was given, with the seed.
+fn command(args: &Args, seed: u64) -> String {
+    let quoted = |word: String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,[]%+".contains(c);
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', "'\\''")),
+        }
+    };
+    let mut words: Vec<_> = std::env::args().skip(1).map(quoted).collect();
+    words.insert(0, "onrush-load".into());
+    if args.mix.seed.is_none() {
+        words.push(format!("--seed {seed}"));
+    }
+    words.join(" ")
 }
 
 /// Whether this host has the vCPUs and the addresses that were named.
@@ -214,7 +239,14 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
     }
 }
 
-/// The table for people, JSON where it is asked for.
+/// The table for people, files where they are asked for.
 fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
+    let cannot = |path: &Path| format!("cannot write {}", path.display());
+    if let Some(path) = &args.output.html {
+        std::fs::write(path, report.to_html()).with_context(|| cannot(path))?;
+    }
+    if let Some(path) = &args.output.hgrm {
+        report.write_hgrm(path).with_context(|| cannot(path))?;
+    }
     show_both(args.output.json.as_deref(), &report.to_table(), || report.to_json())
 }

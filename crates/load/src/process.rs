@@ -78,6 +78,11 @@ impl Process {
         Ok(process)
     }
 
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// What came since the last call.
     ///
     /// # Errors

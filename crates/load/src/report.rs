@@ -1,6 +1,10 @@
 //! What came out: one struct, which machines get as JSON and people as a table.
 
+mod curve;
+mod html;
 mod table;
+
+pub use curve::CurvePoint;
 
 pub(crate) use table::count;
 
@@ -8,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{Finding, Strictness};
 use crate::cpu::Cpu;
+use crate::environment::Environment;
 use crate::generator::Pace;
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
@@ -17,7 +22,7 @@ use crate::tally::{Example, OfKind, Tally};
 pub const FORMAT: u32 = 2;
 
 /// A run's result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Report {
     /// [`FORMAT`].
     pub format: u32,
@@ -69,6 +74,18 @@ pub struct Report {
     pub own_cpu: Option<CpuReport>,
     /// Processor time of each load worker within the window, in percent of one vCPU.
     pub worker_percent: Vec<f64>,
+    /// The distribution of all latencies.
+    #[serde(default)]
+    pub curve: Vec<CurvePoint>,
+    /// The tracker's process, when its pid was given.
+    #[serde(default)]
+    pub tracker: Option<TrackerReport>,
+    /// The machine that measured.
+    #[serde(default)]
+    pub environment: Option<Environment>,
+    /// The command that does it again.
+    #[serde(default)]
+    pub command: String,
     /// The run over time, warm-up and drain included.
     #[serde(default)]
     pub series: Vec<Sample>,
@@ -77,7 +94,7 @@ pub struct Report {
 }
 
 /// What was asked of whom.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Setup {
     /// The tracker's addresses.
     pub targets: Vec<String>,
@@ -118,7 +135,7 @@ pub struct Setup {
 }
 
 /// One kind of request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct KindReport {
     /// Which.
     pub kind: Kind,
@@ -134,13 +151,33 @@ pub struct KindReport {
     pub lost: u64,
     /// From sending (open loop: from when it should have been sent) to the reply.
     pub latency: Latency,
+    /// Its distribution.
+    #[serde(default)]
+    pub curve: Vec<CurvePoint>,
+}
+
+/// The tracker's process over the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct TrackerReport {
+    /// Its number.
+    pub pid: u32,
+    /// Resident memory at the end, in bytes.
+    pub rss: u64,
+    /// Resident at most since the process began, in bytes.
+    pub peak_rss: u64,
+    /// Datagrams that the kernel dropped because its sockets were full, from warm-up to drain;
+    /// none where its sockets cannot be looked at.
+    pub drops: Option<u64>,
 }
 
 /// Latencies in microseconds; all 0 without replies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Latency {
     /// On average.
     pub mean: f64,
+    /// Standard deviation.
+    #[serde(default)]
+    pub stddev: f64,
     /// Of half of the replies at most.
     pub p50: f64,
     /// Of 90 %.
@@ -154,7 +191,7 @@ pub struct Latency {
 }
 
 /// Replies with one finding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Findings {
     /// Which.
     pub finding: Finding,
@@ -167,7 +204,7 @@ pub struct Findings {
 }
 
 /// Processor time within the window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CpuReport {
     /// Seconds.
     pub time: Cpu,
@@ -244,6 +281,10 @@ impl Report {
             tracker_cpu: around.tracker_cpu.map(cpu),
             own_cpu: around.own_cpu.map(cpu),
             worker_percent: around.worker_cpu.iter().map(|c| c.total() / seconds * 100.0).collect(),
+            curve: curve::curve(&all),
+            tracker: None,
+            environment: None,
+            command: String::new(),
             series: Vec::new(),
             warnings: around.warnings,
             setup,
@@ -268,6 +309,15 @@ impl Report {
     /// Never: every field can be written.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
+    }
+
+    /// The JSON schema of reports, indented.
+    ///
+    /// # Panics
+    /// Never: a schema can be written.
+    pub fn schema() -> String {
+        let schema = schemars::schema_for!(Report);
+        serde_json::to_string_pretty(&schema).expect("a schema can be written as JSON")
     }
 
     /// As a table for people; ends with a line feed.
@@ -320,6 +370,7 @@ impl KindReport {
             wrong: tally.wrong,
             lost: tally.lost,
             latency: Latency::of(&tally.latency),
+            curve: curve::curve(&tally.latency),
         }
     }
 }
@@ -333,6 +384,7 @@ impl Latency {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             mean: histogram.mean() / 1e3,
+            stddev: histogram.stdev() / 1e3,
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),

@@ -13,7 +13,7 @@ use crate::generator::{Generator, Habits, Next, Pace, Route, Window};
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::progress::Progress;
-use crate::report::{Report, Setup, Surroundings};
+use crate::report::{Report, Setup, Surroundings, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::tally::Tally;
 
@@ -69,7 +69,7 @@ pub fn run<S: Socket + Send>(
     let epoch = Instant::now();
     let (done, results) = channel();
     Times::look(course.tracker)?;
-    let (harvest, series) = std::thread::scope(|scope| {
+    let (harvest, series, tracker) = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
             let (done, recorder) = (done.clone(), &recorder);
             let habits = habits(course, plan, number, workers);
@@ -93,6 +93,7 @@ pub fn run<S: Socket + Send>(
     })?;
     let mut report = report(&harvest, course, started.as_secs(), setup, warnings);
     report.series = series;
+    report.tracker = tracker;
     Ok(report)
 }
 
@@ -188,7 +189,7 @@ fn wait(
     course: &Course,
     epoch: Instant,
     recorder: &Recorder,
-) -> anyhow::Result<(Vec<Harvest>, Vec<Sample>)> {
+) -> anyhow::Result<(Vec<Harvest>, Vec<Sample>, Option<TrackerReport>)> {
     let mut progress = Progress::new(course.warmup + course.duration, course.quiet);
     let mut harvest = Vec::with_capacity(workers);
     let mut watched = Watched::new(course.tracker);
@@ -214,7 +215,7 @@ fn wait(
     }
     progress.finish();
     harvest.sort_by_key(|harvest| harvest.worker);
-    Ok((harvest, series))
+    Ok((harvest, series, watched.tracker()))
 }
 
 /// What the run does within an interval with its middle at `time` seconds.
@@ -240,6 +241,15 @@ impl Watched {
 
     fn own() -> Option<(Instant, Cpu)> {
         Some((Instant::now(), Cpu::of_self().ok()?))
+    }
+
+    /// What the tracker's process has come to; none when it has ended.
+    fn tracker(&mut self) -> Option<TrackerReport> {
+        let process = self.tracker.as_mut()?;
+        let memory = process.memory().ok()?;
+        let drops = process.drops();
+        let (rss, peak_rss) = (memory.rss, memory.peak);
+        Some(TrackerReport { pid: process.pid(), rss, peak_rss, drops })
     }
 
     /// A process that has ended is no longer looked at: the window's edges tell of it.

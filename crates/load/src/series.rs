@@ -22,7 +22,7 @@ const WANTED: u32 = 60;
 const MOST: u32 = 1200;
 
 /// One interval of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sample {
     /// Its end, in seconds since the run (with its warm-up) began.
     pub time: f64,
@@ -47,7 +47,7 @@ pub struct Sample {
 }
 
 /// A process over one interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessSample {
     /// Processor time, in percent of one vCPU.
     pub cpu_percent: f64,

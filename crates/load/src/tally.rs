@@ -73,7 +73,9 @@ pub struct Found {
 }
 
 /// A reply with a finding, in hexadecimal.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Example {
     /// What was asked.
     pub asked: String,

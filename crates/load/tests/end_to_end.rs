@@ -248,3 +248,33 @@ fn the_hashes_of_a_run_can_be_listed() {
     assert_eq!(of_seven, hashes("--seed 7"));
     assert_ne!(of_seven, hashes("--seed 8"));
 }
+
+#[test]
+fn pages_and_distributions_are_written() {
+    let tracker = Server::start(Fault::Nothing);
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("report.html");
+    let own = std::process::id();
+    let more = format!(
+        "--quiet --json - --tracker-pid {own} --html {} --hgrm {}",
+        page.display(),
+        dir.path().display()
+    );
+    let output = load(&tracker.targets(), &more);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 6, "with the tracker's processor, memory and drops");
+    assert!(page.contains(&format!("--seed {}", report.setup.seed)), "the command has the seed");
+    let tracker_report = report.tracker.unwrap();
+    assert!(tracker_report.peak_rss >= tracker_report.rss && tracker_report.rss > 1 << 20);
+    assert!(tracker_report.drops.is_some());
+    assert!(!report.environment.unwrap().kernel.is_empty());
+    for (name, curve) in
+        [("all", &report.curve), ("announce", &report.kinds[Kind::Announce as usize].curve)]
+    {
+        let text = std::fs::read_to_string(dir.path().join(format!("{name}.hgrm"))).unwrap();
+        assert!(curve.last().unwrap().count > 100);
+        assert!(text.contains(&format!("Total count    = {:>12}]", curve.last().unwrap().count)));
+    }
+}

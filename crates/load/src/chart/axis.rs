@@ -126,7 +126,7 @@ impl Axis {
 
 impl Unit {
     /// A value in this unit.
-    pub(super) fn label(self, value: f64) -> String {
+    pub fn label(self, value: f64) -> String {
         let steps: &[(f64, &str)] = match self {
             Self::Plain => &[(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")],
             Self::Micros => &[(1e6, " s"), (1e3, " ms"), (1.0, " us")],

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::profile::Swarms;
 
 /// The law of swarm sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tail {
     /// The size is proportional to a power of the rank.

@@ -123,6 +123,16 @@ fn figures(out: &mut String, report: &Report) {
     );
     cpu(out, "tracker CPU", report.tracker_cpu);
     cpu(out, "load tester CPU", report.own_cpu);
+    if let Some(tracker) = &report.tracker {
+        let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| bytes as f64 / 1048576.0);
+        let drops = tracker.drops.map_or("not seen".into(), |drops| count(drops as f64));
+        line(
+            out,
+            format_args!(
+                "tracker memory    {rss:.1} MiB, {peak:.1} MiB at most; dropped before it: {drops}"
+            ),
+        );
+    }
 }
 
 fn cpu(out: &mut String, name: &str, cpu: Option<CpuReport>) {

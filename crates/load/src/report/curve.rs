@@ -1,0 +1,133 @@
+//! Latencies by percentile: for pictures, and as text in the form that HdrHistogram's own
+//! `outputPercentileDistribution` writes and its plotters read (.hgrm).
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::{Latency, Report};
+
+/// Points per halving of the distance to 100 %, HdrHistogram's default.
+const TICKS: u32 = 5;
+
+/// A point of a latency's distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct CurvePoint {
+    /// Share of replies that took no longer, 0 to 1.
+    pub share: f64,
+    /// Microseconds.
+    pub latency: f64,
+    /// Replies that took no longer.
+    pub count: u64,
+}
+
+/// The distribution of a histogram in nanoseconds; empty without replies.
+pub(super) fn curve(histogram: &Histogram<u64>) -> Vec<CurvePoint> {
+    if histogram.is_empty() {
+        return Vec::new();
+    }
+    let mut count = 0;
+    let points = histogram.iter_quantiles(TICKS).map(|step| {
+        count += step.count_since_last_iteration();
+        let (share, latency) = (step.quantile_iterated_to(), step.value_iterated_to());
+        CurvePoint { share, latency: latency as f64 / 1e3, count }
+    });
+    points.collect()
+}
+
+/// A distribution as .hgrm text, in microseconds.
+pub(super) fn hgrm(latency: &Latency, curve: &[CurvePoint]) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let mut line = |text: std::fmt::Arguments<'_>| {
+        let _ = writeln!(out, "{text}");
+    };
+    line(format_args!(
+        "{:>12} {:>14} {:>10} {:>14}\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    ));
+    for CurvePoint { share, latency, count } in curve {
+        match 1.0 / (1.0 - share) {
+            above if above.is_finite() => {
+                line(format_args!("{latency:>12.3} {share:>14.12} {count:>10} {above:>14.2}"));
+            }
+            _ => line(format_args!("{latency:>12.3} {share:>14.12} {count:>10}")),
+        }
+    }
+    let count = curve.last().map_or(0, |point| point.count);
+    let histogram = crate::tally::histogram();
+    let (mean, deviation, max) = (latency.mean, latency.stddev, latency.max);
+    line(format_args!("#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]"));
+    line(format_args!("#[Max     = {max:>12.3}, Total count    = {count:>12}]"));
+    line(format_args!("#[Buckets = {:>12}, SubBuckets     = {:>12}]", histogram.buckets(), 2048));
+    line(format_args!("#[Unit    = microseconds]"));
+    out
+}
+
+impl Report {
+    /// The distribution of all latencies as .hgrm text, in microseconds.
+    pub fn to_hgrm(&self) -> String {
+        hgrm(&self.latency, &self.curve)
+    }
+
+    /// Writes distributions as .hgrm: where `path` is a directory `all.hgrm` and one file per
+    /// kind of request that was answered, else that of all into this file.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write_hgrm(&self, path: &Path) -> io::Result<()> {
+        if !path.is_dir() {
+            return std::fs::write(path, self.to_hgrm());
+        }
+        std::fs::write(path.join("all.hgrm"), self.to_hgrm())?;
+        for kind in self.kinds.iter().filter(|kind| !kind.curve.is_empty()) {
+            let name = format!("{}.hgrm", kind.kind.name());
+            std::fs::write(path.join(name), hgrm(&kind.latency, &kind.curve))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Read back, the text says what the histogram says.
+    #[test]
+    fn a_distribution_reads_back() {
+        let mut histogram = crate::tally::histogram();
+        (1..=10_000u64).for_each(|n| histogram.saturating_record(n * 1000));
+        let text = hgrm(&Latency::of(&histogram), &curve(&histogram));
+        let mut lines = text.lines();
+        let heading: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+        assert_eq!(heading, ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"]);
+        let mut rows = 0;
+        for line in text.lines().skip(2).filter(|line| !line.starts_with('#')) {
+            let fields: Vec<f64> =
+                line.split_whitespace().map(|field| field.parse().unwrap()).collect();
+            let (value, share, count) = (fields[0], fields[1], fields[2]);
+            let expected = histogram.value_at_quantile(share) as f64 / 1e3;
+            assert!((value - expected).abs() <= expected * 2e-3, "{line} {expected}");
+            let below = histogram.count_between(0, (value * 1e3) as u64) as f64;
+            assert!((count - below).abs() <= 10.0, "{line} {below}");
+            match fields.get(3) {
+                Some(above) => assert!((above - 1.0 / (1.0 - share)).abs() < 0.01 * above),
+                None => assert_eq!((share, count), (1.0, 10_000.0)),
+            }
+            rows += 1;
+        }
+        assert!(rows > 40, "{text}");
+        assert!(text.contains("Total count    =        10000]"), "{text}");
+        assert!(text.contains("microseconds"));
+    }
+
+    #[test]
+    fn nothing_measured_is_an_empty_distribution() {
+        let text = hgrm(&Latency::default(), &curve(&crate::tally::histogram()));
+        assert!(text.contains("Total count    =            0]"), "{text}");
+        assert!(!text.contains("NaN"));
+    }
+}

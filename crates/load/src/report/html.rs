@@ -1,0 +1,278 @@
+//! The report as a page that stands by itself: no scripts, nothing from elsewhere.
+
+use askama::Template;
+
+use super::table::count;
+use super::{CpuReport, CurvePoint, Report};
+use crate::chart::{Axis, Line, Lines, Span, Unit, lines};
+use crate::series::Sample;
+
+/// What the template shows beside the report itself.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    report: &'a Report,
+    verdict: Verdict,
+    headline: Vec<(&'static str, String, String)>,
+    kinds: Vec<Vec<String>>,
+    plots: Vec<String>,
+    facts: Vec<(&'static str, String)>,
+    machine: Vec<(String, String)>,
+}
+
+struct Verdict {
+    right: bool,
+    text: String,
+}
+
+impl Report {
+    /// As one HTML page.
+    ///
+    /// # Panics
+    /// Never: the template is filled into a text.
+    pub fn to_html(&self) -> String {
+        let page = Page {
+            report: self,
+            verdict: verdict(self),
+            headline: headline(self),
+            kinds: kinds(self),
+            plots: plots(self),
+            facts: facts(self),
+            machine: machine(self),
+        };
+        page.render().expect("a template fits into a text")
+    }
+}
+
+fn verdict(report: &Report) -> Verdict {
+    let (right, wrong) = (report.right_replies(), report.wrong_replies());
+    let text = match (right, wrong) {
+        (0, 0) => "No reply came.".into(),
+        (_, 0) => format!("All {} replies were right.", count(right as f64)),
+        _ => format!(
+            "{} of {} replies were wrong.",
+            count(wrong as f64),
+            count((right + wrong) as f64)
+        ),
+    };
+    Verdict { right: wrong == 0 && right > 0, text }
+}
+
+fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
+    let mut all = vec![
+        ("right replies", count(report.rate), "per second".to_owned()),
+        ("lost", format!("{:.3}", report.loss_percent), "% of requests".into()),
+        ("latency p50", Unit::Micros.label(report.latency.p50), String::new()),
+        ("latency p99", Unit::Micros.label(report.latency.p99), String::new()),
+        ("peers per reply", format!("{:.1}", report.peers_per_reply), String::new()),
+    ];
+    if let Some(cpu) = report.tracker_cpu {
+        all.push(("tracker's CPU", format!("{:.2}", cpu.per_reply), "us per right reply".into()));
+    }
+    if let Some(tracker) = &report.tracker {
+        all.push(("tracker's memory", Unit::Bytes.label(tracker.peak_rss as f64), "peak".into()));
+    }
+    all
+}
+
+fn kinds(report: &Report) -> Vec<Vec<String>> {
+    let row = |kind: &super::KindReport| {
+        let number = |n: u64| count(n as f64);
+        let mut row = vec![kind.kind.name().to_owned(), number(kind.requests)];
+        if !kind.kind.is_answered() {
+            row.push("silence".into());
+            row.resize(11, String::new());
+            return row;
+        }
+        row.extend([kind.right, kind.wrong, kind.lost, kind.repeats].map(number));
+        let latency = kind.latency;
+        let times = [latency.p50, latency.p90, latency.p99, latency.p999, latency.max];
+        row.extend(times.map(|time| Unit::Micros.label(time)));
+        row
+    };
+    report.kinds.iter().filter(|kind| kind.requests > 0).map(row).collect()
+}
+
+fn plots(report: &Report) -> Vec<String> {
+    let mut plots = vec![rates(report), latencies(report), percentiles(report)];
+    if report.series.iter().any(|sample| sample.tracker.is_some()) {
+        plots.extend([cpu(report), memory(report), drops(report)]);
+    }
+    plots
+}
+
+/// A picture over time; `y` comes with the lines' names and what they show of a sample.
+fn over_time(
+    report: &Report,
+    title: &str,
+    y: Axis,
+    shown: &[(&str, &dyn Fn(&Sample) -> Option<f64>)],
+) -> String {
+    let middle = |sample: &Sample| sample.time - sample.seconds / 2.0;
+    let line = |(name, of): &(&str, &dyn Fn(&Sample) -> Option<f64>)| {
+        let point = |sample: &Sample| (middle(sample), of(sample).unwrap_or(f64::NAN));
+        Line::new(*name, report.series.iter().map(point))
+    };
+    let warmup = report.setup.warmup;
+    let spans = [("warm-up", 0.0, warmup)].into_iter().filter(|(_, from, to)| to > from);
+    let spans = spans.map(|(name, from, to)| Span { name: name.into(), from, to });
+    lines(&Lines {
+        title: title.into(),
+        x: Axis::linear("seconds since the start"),
+        y,
+        lines: shown.iter().map(line).collect(),
+        spans: spans.collect(),
+    })
+}
+
+fn rates(report: &Report) -> String {
+    let of = |sample: &Sample, count: u64| Some(count as f64 / sample.seconds);
+    let mut shown: Vec<(&str, &dyn Fn(&Sample) -> Option<f64>)> =
+        vec![("sent", &|s| Some(s.sent_rate())), ("right replies", &|s| Some(s.rate()))];
+    let wrong = |s: &Sample| of(s, s.wrong);
+    let lost = |s: &Sample| of(s, s.lost);
+    if report.series.iter().any(|sample| sample.lost > 0) {
+        shown.push(("lost", &lost));
+    }
+    if report.series.iter().any(|sample| sample.wrong > 0) {
+        shown.push(("wrong replies", &wrong));
+    }
+    over_time(report, "Rate over time", Axis::linear("per second"), &shown)
+}
+
+fn latencies(report: &Report) -> String {
+    over_time(
+        report,
+        "Latency over time",
+        Axis::log("latency").unit(Unit::Micros),
+        &[
+            ("p50", &|s| Some(s.latency.p50)),
+            ("p99", &|s| Some(s.latency.p99)),
+            ("maximum", &|s| Some(s.latency.max)),
+        ],
+    )
+}
+
+fn percentiles(report: &Report) -> String {
+    let line = |name: &str, curve: &[CurvePoint]| {
+        Line::new(name, curve.iter().map(|point| (point.share, point.latency)))
+    };
+    let kinds = report.kinds.iter().filter(|kind| !kind.curve.is_empty());
+    lines(&Lines {
+        title: "Latency by percentile".into(),
+        x: Axis::nines("share of replies that took no longer"),
+        y: Axis::log("latency").unit(Unit::Micros),
+        lines: kinds.map(|kind| line(kind.kind.name(), &kind.curve)).collect(),
+        spans: Vec::new(),
+    })
+}
+
+fn cpu(report: &Report) -> String {
+    over_time(
+        report,
+        "Processor time",
+        Axis::linear("percent of one vCPU"),
+        &[
+            ("tracker", &|s| s.tracker.map(|tracker| tracker.cpu_percent)),
+            ("load tester", &|s| s.own_cpu_percent),
+        ],
+    )
+}
+
+fn memory(report: &Report) -> String {
+    over_time(
+        report,
+        "Memory of the tracker",
+        Axis::linear("resident").unit(Unit::Bytes),
+        &[("resident", &|s| s.tracker.map(|tracker| tracker.rss as f64))],
+    )
+}
+
+fn drops(report: &Report) -> String {
+    over_time(
+        report,
+        "Datagrams that the kernel dropped before the tracker",
+        Axis::linear("per second"),
+        &[("dropped", &|s| Some(s.tracker?.drops? as f64 / s.seconds))],
+    )
+}
+
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let setup = &report.setup;
+    let cpu = |cpu: Option<CpuReport>| {
+        cpu.map_or("not measured".into(), |cpu| {
+            format!("{:.0} % of a vCPU, {:.3} us per right reply", cpu.percent, cpu.per_reply)
+        })
+    };
+    let mut facts = vec![
+        ("tracker", setup.targets.join(", ")),
+        ("profile", setup.profile.name.clone()),
+        ("pace", setup.pace.describe()),
+        ("seed", setup.seed.to_string()),
+        ("swarms", count(f64::from(setup.swarms))),
+        ("peers", count(f64::from(setup.peers[0]) + f64::from(setup.peers[1]))),
+        ("source addresses", count(f64::from(setup.sources[0]) + f64::from(setup.sources[1]))),
+        ("load workers", setup.workers.to_string()),
+        ("measured", format!("{} s after {} s of warm-up", report.seconds, setup.warmup)),
+        ("tracker's CPU", cpu(report.tracker_cpu)),
+        ("load tester's CPU", cpu(report.own_cpu)),
+        ("late replies", count(report.late as f64)),
+        ("replies dropped here", count(report.dropped_here as f64)),
+    ];
+    if let Some(tracker) = &report.tracker {
+        let drops = tracker.drops.map_or("not seen".into(), |drops| count(drops as f64));
+        facts.push(("dropped before the tracker", drops));
+    }
+    facts
+}
+
+fn machine(report: &Report) -> Vec<(String, String)> {
+    let Some(machine) = &report.environment else { return Vec::new() };
+    let (vcpus, threads) = (machine.vcpus, machine.threads_per_core);
+    let load: Vec<_> = machine.load_average.iter().map(ToString::to_string).collect();
+    let fixed = [
+        ("processor", machine.cpu.clone()),
+        ("vCPUs", format!("{vcpus}, {threads} per core")),
+        ("memory", Unit::Bytes.label(machine.memory as f64)),
+        ("kernel", machine.kernel.clone()),
+        ("virtualization", machine.virtualization.clone().unwrap_or("none seen".into())),
+        ("governor", machine.governor.clone().unwrap_or("not told".into())),
+        ("load average before", load.join(", ")),
+        ("onrush-load", report.version.clone()),
+        ("commit", machine.commit.clone().unwrap_or("not told".into())),
+    ];
+    let fixed = fixed.into_iter().map(|(name, text)| (name.to_owned(), text));
+    let more = machine.sysctls.iter().chain(&machine.mitigations);
+    fixed.chain(more.map(|(name, text)| (name.clone(), text.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::tests::example;
+
+    #[test]
+    fn the_page_stands_by_itself_and_escapes() {
+        let mut report = example();
+        report.wrong[0].examples[0].asked = "<script>alert(1)</script>".into();
+        report.command = "onrush-load --seed 7".into();
+        let page = report.to_html();
+        assert!(!page.contains("<script"), "escaped, and no scripts of its own");
+        assert!(page.contains("&#60;script&#62;") || page.contains("&lt;script&gt;"), "{page}");
+        for outside in ["src=", "<link", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        for part in [
+            "Rate over time",
+            "Latency over time",
+            "Latency by percentile",
+            "1 of 1,001 replies were wrong",
+            "dead",
+            "onrush-load --seed 7",
+            "a notice",
+            "prefers-color-scheme",
+        ] {
+            assert!(page.contains(part), "{part:?} is not in the page");
+        }
+        assert_eq!(page.matches("<svg").count(), 3, "no tracker was watched");
+    }
+}
