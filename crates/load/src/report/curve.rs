@@ -110,7 +110,8 @@ mod tests {
                 line.split_whitespace().map(|field| field.parse().unwrap()).collect();
             let (value, share, count) = (fields[0], fields[1], fields[2]);
             let expected = histogram.value_at_quantile(share) as f64 / 1e3;
-            assert!((value - expected).abs() <= expected * 2e-3, "{line} {expected}");
+            // At share 0 a histogram tells the lower end of its finest step, 512 ns wide.
+            assert!((value - expected).abs() <= expected * 2e-3 + 0.6, "{line} {expected}");
             let below = histogram.count_between(0, (value * 1e3) as u64) as f64;
             assert!((count - below).abs() <= 10.0, "{line} {below}");
             match fields.get(3) {
