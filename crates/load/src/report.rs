@@ -479,6 +479,13 @@ pub(crate) mod tests {
         assert!(report.warnings.iter().any(|warning| warning.contains("dropped here")));
     }
 
+    /// Written again with: onrush-load --print-schema > docs/schemas/onrush-load-report.json
+    #[test]
+    fn the_committed_schema_is_the_one_of_these_structs() {
+        let committed = include_str!("../../../docs/schemas/onrush-load-report.json");
+        assert_eq!(committed.trim_end(), Report::schema());
+    }
+
     #[test]
     fn a_run_without_replies_has_figures_too() {
         let around = Surroundings { seconds: 1.0, ..Surroundings::default() };
