@@ -111,7 +111,9 @@ fn over_time(
     let middle = |sample: &Sample| sample.time - sample.seconds / 2.0;
     let line = |(name, of): &(&str, &dyn Fn(&Sample) -> Option<f64>)| {
         let point = |sample: &Sample| (middle(sample), of(sample).unwrap_or(f64::NAN));
-        Line::new(*name, report.series.iter().map(point))
+        // Nothing is sent while the last replies come in: a fall there says nothing.
+        let under_load = report.series.iter().filter(|sample| sample.phase != "drain");
+        Line::new(*name, under_load.map(point))
     };
     let warmup = report.setup.warmup;
     let spans = [("warm-up", 0.0, warmup)].into_iter().filter(|(_, from, to)| to > from);
