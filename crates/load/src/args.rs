@@ -1,6 +1,7 @@
 //! The command line as written; what is meant follows from it in `main`. One file per group of
 //! arguments, as `--help` shows them.
 
+mod bounds;
 mod checks;
 mod mix;
 mod output;
@@ -8,8 +9,12 @@ mod pace;
 mod target;
 mod verify;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use clap::{Parser, Subcommand};
 
+pub use bounds::BoundArgs;
 pub use checks::CheckArgs;
 pub use mix::MixArgs;
 pub use output::OutputArgs;
@@ -17,12 +22,15 @@ pub use pace::PaceArgs;
 pub use target::TargetArgs;
 pub use verify::VerifyArgs;
 
+use crate::generator::Pace;
+use crate::report::search::Purpose;
 use crate::run::Course;
 
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
 /// Exit status: 0 all replies were right, 1 some were wrong, 2 the arguments or this host are not
-/// fit for it, 3 nobody answers.
+/// fit for it, 3 nobody answers, 4 more was lost than --max-loss allows, or --find-max found no
+/// rate within its bounds.
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
@@ -43,6 +51,9 @@ pub struct Args {
     /// How fast and how long.
     #[command(flatten)]
     pub pace: PaceArgs,
+    /// What must be kept.
+    #[command(flatten)]
+    pub bounds: BoundArgs,
     /// How strict the checks are.
     #[command(flatten)]
     pub checks: CheckArgs,
@@ -65,7 +76,7 @@ impl Args {
     /// A sentence that names them.
     pub fn check(&self) -> Result<(), String> {
         self.target.check()?;
-        self.pace.check()
+        self.pace.check(self.bounds.find_max)
     }
 
     /// What the workers do.
@@ -73,6 +84,7 @@ impl Args {
         Course {
             pace: self.pace.pace(),
             limit: self.pace.limit(self.target.workers),
+            stop: Arc::default(),
             burst: self.target.burst as usize,
             group: !self.target.no_bursts,
             timeout: self.pace.timeout,
@@ -85,6 +97,21 @@ impl Args {
             quiet: self.output.quiet,
         }
     }
+
+    /// What the workers do in a round of a search.
+    pub fn round(&self, seed: u64, purpose: Purpose, rate: f64, stop: &Arc<AtomicBool>) -> Course {
+        let confirm = purpose == Purpose::Confirm;
+        let duration = if confirm { self.pace.duration() } else { self.bounds.round };
+        Course {
+            pace: Pace::Open(self.pace.at(rate, duration)),
+            limit: self.pace.limit_at(rate, self.target.workers),
+            warmup: if confirm { self.pace.warmup } else { self.bounds.round / 4 },
+            duration,
+            stop: Arc::clone(stop),
+            quiet: self.output.quiet || !confirm,
+            ..self.course(seed)
+        }
+    }
 }
 
 fn number(text: &str, what: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
@@ -95,7 +122,6 @@ fn number(text: &str, what: &str, fits: impl Fn(f64) -> bool) -> Result<f64, Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::Pace;
     use crate::generator::pace::{Arrivals, Schedule, Segment};
     use crate::plan::Profile;
 
@@ -143,6 +169,21 @@ mod tests {
         let meant = [(1000.0, 1000.0, 10.0), (1000.0, 2000.0, 5.0), (20.0, 20.0, 0.5)];
         assert_eq!(steps.pace, even(&meant));
         assert_eq!(steps.duration.as_secs_f64(), 15.5);
+    }
+
+    #[test]
+    fn a_search_has_short_rounds_and_a_long_one() {
+        let args = args("--find-max --poisson --round 1 --max-p99 5 --duration 20").unwrap();
+        let aim = args.bounds.aim();
+        assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
+        let stop = Arc::default();
+        for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
+            let course = args.round(1, purpose, 8000.0, &stop);
+            let Pace::Open(schedule) = course.pace else { panic!("{course:?}") };
+            assert_eq!(schedule.arrivals, Arrivals::Poisson);
+            assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
+            assert_eq!((course.duration.as_secs_f64(), course.limit), (seconds, 10_000));
+        }
     }
 
     #[test]
@@ -201,6 +242,11 @@ mod tests {
             ("--steps 9-x:1", "`x` is no number"),
             ("--ramp 1000", "expected FROM-TO"),
             ("--ramp 1000-", "no number"),
+            ("--find-max --rate 10", "--rate"),
+            ("--find-max --steps 10:1", "--steps"),
+            ("--max-p99 5", "--find-max"),
+            ("--max-loss 101", "between 0 and 100"),
+            ("--find-max --resolution 0", "between 0.1"),
             ("--poisson", "--poisson is about an open loop"),
             ("--pin 0,1", "2 vCPUs for 1"),
             ("--duration 0", "--duration"),

@@ -165,6 +165,11 @@ impl<'p, S: Socket> Generator<'p, S> {
         &self.talk.tally
     }
 
+    /// Ends the window early, at `end`, which is still to come.
+    pub fn end_at(&mut self, end: Nanos) {
+        self.talk.window.end = self.talk.window.end.min(end);
+    }
+
     /// Requests that wait for replies.
     pub fn in_flight(&self) -> usize {
         self.talk.flight.len()
@@ -617,6 +622,12 @@ impl<'p> Talk<'p> {
     #[inline]
     fn stamp(&mut self, now: Nanos) {
         let closed = self.timetable.is_none();
+        if let Some(&(_, first)) = self.due.first().filter(|(_, due)| !closed && self.counts(*due))
+        {
+            // As late as the first of them: one reading per burst is enough.
+            let behind = now.saturating_sub(first);
+            self.tally.behind.saturating_record_n(behind, self.due.len() as u64);
+        }
         for &(transaction, due) in &self.due {
             // A request counts by when it was due, so a closed loop's stamp must not leave the
             // window in which it was counted.

@@ -16,11 +16,14 @@
 //! | [`args`] | the command line, as written and as meant |
 //! | [`sources`] | the addresses that requests come from, and their sockets |
 //! | [`hashes`] | the info hashes of a population as a file |
+//! | [`descriptors`] | room for that many sockets |
 //! | [`probe`] | whether anybody answers at all |
+//! | [`search`] | the highest rate within bounds |
+//! | [`interrupt`] | Ctrl-C ends a run early |
 //! | [`run`] | workers, warm-up, measured window, drain |
 //! | [`series`] | the run over time, a sample per interval |
-//! | [`progress`] | a line while it runs |
 //! | [`verify`] | does a tracker keep to the protocol, check by check |
+//! | [`live`] | what is shown while it runs |
 //! | [`cpu`] | processor time of the tracker and of the load tester |
 //! | [`process`] | that, and memory and kernel drops, of any process |
 //! | [`environment`] | the machine that measures |
@@ -32,15 +35,19 @@ pub mod args;
 pub mod chart;
 pub mod check;
 pub mod cpu;
+pub mod descriptors;
 pub mod environment;
 pub mod generator;
 pub mod hashes;
+pub mod interrupt;
+pub mod live;
 pub mod plan;
 pub mod probe;
 pub mod process;
-pub mod progress;
+
 pub mod report;
 pub mod run;
+pub mod search;
 pub mod series;
 pub mod sources;
 pub mod tally;

@@ -1,9 +1,12 @@
 //! `onrush-load`: asks whether anybody answers, lets the workers run, reports.
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -13,9 +16,11 @@ use onrush_load::environment::Environment;
 use onrush_load::plan::population::Addresses;
 use onrush_load::plan::{Plan, Population};
 use onrush_load::probe::probe;
+use onrush_load::report::search::Round;
 use onrush_load::report::{Report, Setup};
 use onrush_load::run::{Course, run};
-use onrush_load::{hashes, sources};
+use onrush_load::search::search;
+use onrush_load::{hashes, interrupt, sources};
 use onrush_net::affinity::{self, AffinityError};
 use onrush_net::mio::{Backend, Options};
 use onrush_proto::Family;
@@ -26,6 +31,8 @@ const WRONG: u8 = 1;
 const UNFIT: u8 = 2;
 /// Nobody answers.
 const NOBODY: u8 = 3;
+/// A bound was not kept.
+const BEYOND: u8 = 4;
 /// How long to wait for a first sign of life.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -64,6 +71,7 @@ fn main() -> ExitCode {
                 NOBODY.into()
             }
             Ok(()) if report.wrong_replies() > 0 => WRONG.into(),
+            Ok(()) if beyond(&args, &report) => BEYOND.into(),
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => unfit(&error),
         },
@@ -105,6 +113,19 @@ fn show_both(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> a
         }
     }
     Ok(())
+}
+
+/// Whether a bound was not kept; says so.
+fn beyond(args: &Args, report: &Report) -> bool {
+    let lost = args.bounds.max_loss.filter(|most| report.loss_percent > *most);
+    let nothing = report.search.as_ref().is_some_and(|search| search.found.is_none());
+    if nothing {
+        eprintln!("onrush-load: no rate was found and confirmed within the bounds");
+    } else if let Some(most) = lost {
+        let loss = report.loss_percent;
+        eprintln!("onrush-load: {loss:.3} % of requests were lost, more than --max-loss {most} %");
+    }
+    nothing || lost.is_some()
 }
 
 fn unfit(error: &anyhow::Error) -> ExitCode {
@@ -153,14 +174,25 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     let population =
         Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers);
     let plan = Plan::new(profile, population, seed);
-    let course = args.course(seed);
+    sources::reserve(plan.population.addresses(), &args.target.target, args.target.workers)
+        .map_err(anyhow::Error::msg)?;
+    let stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
+    let report = match args.bounds.find_max {
+        true => find_max(args, &plan, seed, &stop)?,
+        false => once(args, &plan, seed, &Course { stop, ..args.course(seed) })?,
+    };
+    Ok(Outcome::Measured(Box::new(report)))
+}
+
+/// One run, from sockets of its own: what is late for one is not in the way of the next.
+fn once(args: &Args, plan: &Plan, seed: u64, course: &Course) -> anyhow::Result<Report> {
     let environment = Environment::read();
     let mut warnings = environment.warnings();
     let mut networks = Vec::new();
     let mut sockets = 0;
     for _ in 0..args.target.workers {
         let opened = sources::open(plan.population.addresses(), &args.target.target)
-            .context("cannot send from here (more descriptors: ulimit -n)")?;
+            .context("cannot send from here")?;
         if networks.is_empty() {
             warnings.extend(opened.notices.iter().map(ToString::to_string));
         }
@@ -172,11 +204,23 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
         };
         networks.push((Backend::new(opened.sockets, options)?, opened.routes));
     }
-    let setup = setup(args, &plan, &course, seed, sockets);
-    let mut report = run(&plan, networks, &course, setup, warnings)?;
+    let setup = setup(args, plan, course, seed, sockets);
+    let mut report = run(plan, networks, course, setup, warnings)?;
     report.environment = Some(environment);
     report.command = command(args, seed);
-    Ok(Outcome::Measured(Box::new(report)))
+    Ok(report)
+}
+
+/// Rounds at several rates, each told of in a line.
+fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Report> {
+    let measure = |purpose, rate| once(args, plan, seed, &args.round(seed, purpose, rate, stop));
+    let tell = |round: &Round| {
+        if !args.output.quiet {
+            // A closed stderr is no reason to stop measuring.
+            drop(writeln!(std::io::stderr(), "{}", round.line()));
+        }
+    };
+    search(args.bounds.aim(), measure, tell, || stop.load(Ordering::Relaxed))
 }
 
 /// The command that does it again: as it was given, with the seed.

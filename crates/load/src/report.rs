@@ -2,6 +2,7 @@
 
 mod curve;
 mod html;
+pub mod search;
 mod table;
 
 pub use curve::CurvePoint;
@@ -60,6 +61,10 @@ pub struct Report {
     pub not_sent: u64,
     /// Open loop: requests that were due but not sent, as too many were under way.
     pub unsent: u64,
+    /// Open loop: from when a request should have been sent to when it was. This is the load
+    /// tester's own part of the latency.
+    #[serde(default)]
+    pub behind: Latency,
     /// Replies that the kernel dropped because a socket's buffer was full.
     pub dropped_here: u64,
     /// System calls that sent.
@@ -89,6 +94,9 @@ pub struct Report {
     /// The run over time, warm-up and drain included.
     #[serde(default)]
     pub series: Vec<Sample>,
+    /// The search for the highest rate that this is the result of.
+    #[serde(default)]
+    pub search: Option<search::Search>,
     /// What to know before these figures are believed.
     pub warnings: Vec<String>,
 }
@@ -274,6 +282,7 @@ impl Report {
             peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
             not_sent: tally.sent.blocked + tally.sent.failed,
             unsent: tally.unsent,
+            behind: Latency::of(&tally.behind),
             dropped_here: around.dropped_here,
             send_calls: tally.sent.calls,
             receive_batches: tally.batches,
@@ -286,6 +295,7 @@ impl Report {
             environment: None,
             command: String::new(),
             series: Vec::new(),
+            search: None,
             warnings: around.warnings,
             setup,
         };
@@ -348,6 +358,13 @@ impl Report {
             self.warnings.push(format!(
                 "the kernel did not take {} requests: they count as lost",
                 self.not_sent
+            ));
+        }
+        let (behind, p99) = (self.behind.p99, self.latency.p99);
+        if behind > 1000.0 && behind > p99 / 4.0 {
+            self.warnings.push(format!(
+                "the load tester sent {behind:.0} us late at p99, which is part of the latency \
+                 of {p99:.0} us: give it a vCPU of its own (--pin) or more --workers"
             ));
         }
         if self.unsent > 0 {

@@ -1,5 +1,7 @@
 //! A run: workers on their vCPUs, warm-up, measured window, drain.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,15 +12,18 @@ use crate::check::Strictness;
 use crate::cpu::Cpu;
 use crate::generator::flight::Nanos;
 use crate::generator::{Generator, Habits, Next, Pace, Route, Window};
+use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
-use crate::progress::Progress;
 use crate::report::{Report, Setup, Surroundings, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::tally::Tally;
 
 /// How often whoever waits for the workers looks whether there is something to show.
 const TICK: Duration = Duration::from_millis(50);
+
+/// A run that is to end early ends this much later: by then every worker has heard of it.
+const NOTICE: Nanos = 60_000_000;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -48,12 +53,15 @@ pub struct Course {
     pub tracker: Option<u32>,
     /// Whether no progress is shown.
     pub quiet: bool,
+    /// Once it is set, the run ends early.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Runs one worker per network and reports. `warnings` come first in the report.
 ///
 /// # Errors
-/// When a worker cannot be pinned, a socket becomes unusable, or the tracker's process is gone.
+/// When a worker cannot be pinned, a socket becomes unusable, the tracker's process is gone, or the
+/// run was ended before its measured window began.
 pub fn run<S: Socket + Send>(
     plan: &Plan,
     networks: Vec<(S, Vec<Route>)>,
@@ -64,6 +72,7 @@ pub fn run<S: Socket + Send>(
     let window =
         Window { start: nanos(course.warmup), end: nanos(course.warmup + course.duration) };
     let workers = networks.len();
+    let end = AtomicU64::new(window.end);
     let recorder = Recorder::new(Intervals::new(course.warmup, course.duration), workers);
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let epoch = Instant::now();
@@ -71,7 +80,7 @@ pub fn run<S: Socket + Send>(
     Times::look(course.tracker)?;
     let (harvest, series, tracker) = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
-            let (done, recorder) = (done.clone(), &recorder);
+            let (done, recorder, end) = (done.clone(), &recorder, &end);
             let habits = habits(course, plan, number, workers);
             let pin = course.pin.get(number).copied();
             let work = move || {
@@ -80,7 +89,8 @@ pub fn run<S: Socket + Send>(
                     .map_or(Ok(()), onrush_net::affinity::pin_current_thread)
                     .map_err(anyhow::Error::from)
                     .and_then(|()| {
-                        work(generator, number, course.tracker, epoch, window, recorder)
+                        let span = Span { epoch, start: window.start, end };
+                        work(generator, number, course.tracker, &span, recorder)
                     });
                 // Nobody listens any more once another worker has failed.
                 let _ = done.send(result.with_context(|| format!("load worker {number}")));
@@ -89,9 +99,18 @@ pub fn run<S: Socket + Send>(
             std::thread::Builder::new().name(name).spawn_scoped(scope, work)?;
         }
         drop(done);
-        wait(&results, workers, course, epoch, &recorder)
+        wait(&results, workers, course, &Span { epoch, start: window.start, end: &end }, &recorder)
     })?;
-    let mut report = report(&harvest, course, started.as_secs(), setup, warnings);
+    let measured = Duration::from_nanos(end.into_inner().saturating_sub(window.start));
+    let mut warnings = warnings;
+    if measured.is_zero() {
+        return Err(anyhow!("ended before the measured time began: nothing was measured"));
+    }
+    if measured < course.duration {
+        let (measured, whole) = (measured.as_secs_f64(), course.duration.as_secs_f64());
+        warnings.push(format!("ended early: measured {measured:.1} s of {whole:.1} s"));
+    }
+    let mut report = report(&harvest, measured, started.as_secs(), setup, warnings);
     report.series = series;
     report.tracker = tracker;
     Ok(report)
@@ -114,6 +133,27 @@ fn habits(course: &Course, plan: &Plan, worker: usize, workers: usize) -> Habits
 
 fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
+}
+
+/// When a run begins to count and when it ends.
+struct Span<'r> {
+    /// Its time 0.
+    epoch: Instant,
+    /// The measured window's beginning.
+    start: Nanos,
+    /// And its end, which may be set to an earlier time.
+    end: &'r AtomicU64,
+}
+
+impl Span<'_> {
+    fn end(&self) -> Nanos {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Has it end soon, as somebody has had enough.
+    fn cut(&self) {
+        self.end.fetch_min(nanos(self.epoch.elapsed()) + NOTICE, Ordering::Relaxed);
+    }
 }
 
 /// What a worker brings home.
@@ -151,18 +191,18 @@ fn work<S: Socket>(
     mut generator: Generator<'_, S>,
     worker: usize,
     tracker: Option<u32>,
-    epoch: Instant,
-    window: Window,
+    span: &Span<'_>,
     recorder: &Recorder,
 ) -> anyhow::Result<Harvest> {
-    let clock = || nanos(epoch.elapsed());
+    let clock = || nanos(span.epoch.elapsed());
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
-        if start.is_none() && now >= window.start {
+        generator.end_at(span.end());
+        if start.is_none() && now >= span.start {
             start = Some(Times::look(tracker)?);
         }
-        if end.is_none() && now >= window.end {
+        if end.is_none() && now >= span.end() {
             end = Some(Times::look(tracker)?);
         }
         match generator.turn(&clock)? {
@@ -187,18 +227,21 @@ fn wait(
     results: &Receiver<anyhow::Result<Harvest>>,
     workers: usize,
     course: &Course,
-    epoch: Instant,
+    span: &Span<'_>,
     recorder: &Recorder,
 ) -> anyhow::Result<(Vec<Harvest>, Vec<Sample>, Option<TrackerReport>)> {
-    let mut progress = Progress::new(course.warmup + course.duration, course.quiet);
+    let mut live = Live::new(course.warmup + course.duration, course.quiet);
     let mut harvest = Vec::with_capacity(workers);
     let mut watched = Watched::new(course.tracker);
     let mut series = Vec::new();
     while harvest.len() < workers {
-        let now = epoch.elapsed();
+        let now = span.epoch.elapsed();
+        if course.stop.load(Ordering::Relaxed) {
+            span.cut();
+        }
         while let Some(sample) = recorder.next(nanos(now)) {
             let sample = watched.complete(sample, course);
-            progress.show(now, &sample);
+            live.show(now, &sample);
             series.push(sample);
         }
         match results.recv_timeout(TICK) {
@@ -209,11 +252,11 @@ fn wait(
             }
         }
     }
-    let now = nanos(epoch.elapsed());
+    let now = nanos(span.epoch.elapsed());
     while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
         series.push(watched.complete(sample, course));
     }
-    progress.finish();
+    live.finish();
     harvest.sort_by_key(|harvest| harvest.worker);
     Ok((harvest, series, watched.tracker()))
 }
@@ -266,7 +309,7 @@ impl Watched {
 
 fn report(
     harvest: &[Harvest],
-    course: &Course,
+    measured: Duration,
     started: u64,
     setup: Setup,
     warnings: Vec<String>,
@@ -282,7 +325,7 @@ fn report(
     let first = |pick| harvest.first().and_then(|harvest| between(harvest, pick));
     let around = Surroundings {
         started,
-        seconds: course.duration.as_secs_f64(),
+        seconds: measured.as_secs_f64(),
         tracker_cpu: first(|times| times.tracker),
         own_cpu: first(|times| times.own),
         worker_cpu: harvest.iter().filter_map(|h| between(h, |times| times.thread)).collect(),

@@ -19,6 +19,8 @@ pub const MAX_SOURCES: u32 = 64_000;
 /// Sockets per worker and family at least, where there are fewer addresses: a tracker's kernel
 /// spreads clients over its workers by address and port.
 const LEAST_SOCKETS: u32 = 8;
+/// Ways of one worker at most: their numbers have 16 bits.
+const MOST_WAYS: u64 = 1 << 16;
 /// Receive buffer to ask for: the kernel clamps it, and what it drops is counted.
 const BUFFER: usize = 4 << 20;
 
@@ -103,19 +105,46 @@ pub struct Sockets {
     pub notices: Vec<Notice>,
 }
 
-/// Binds one worker's sockets: one per address, and some more where there are few addresses.
+/// Sockets of one worker: one per address, and some more where there are few addresses.
+fn sockets(addresses: &Addresses, family: Family) -> u64 {
+    match addresses.count(family) {
+        0 => 0,
+        count => u64::from(count.max(LEAST_SOCKETS)),
+    }
+}
+
+/// Makes room for the sockets of all workers, before any is bound.
+///
+/// # Errors
+/// A sentence that names the numbers, when there are more ways from a source address to a target
+/// than a worker can number, or more sockets than this process may open.
+pub fn reserve(addresses: &Addresses, targets: &[SocketAddr], workers: u32) -> Result<(), String> {
+    let of_family = |family| {
+        let targets = targets.iter().filter(|t| t.is_ipv6() == (family == Family::V6)).count();
+        (sockets(addresses, family), sockets(addresses, family) * targets as u64)
+    };
+    let (four, six) = (of_family(Family::V4), of_family(Family::V6));
+    let (sockets, ways) = (four.0 + six.0, four.1 + six.1);
+    if ways > MOST_WAYS {
+        let addresses = addresses.count(Family::V4) + addresses.count(Family::V6);
+        return Err(format!(
+            "{addresses} source addresses and {} targets make {ways} ways, and a worker can \
+             number {MOST_WAYS}: use fewer --sources (or --source) or fewer --target",
+            targets.len(),
+        ));
+    }
+    crate::descriptors::reserve(sockets * u64::from(workers))
+}
+
+/// Binds one worker's sockets.
 ///
 /// # Errors
 /// For the first address that is not this host's, or when descriptors run out.
 pub fn open(addresses: &Addresses, targets: &[SocketAddr]) -> Result<Sockets, BindError> {
     let mut opened = Sockets { sockets: Vec::new(), routes: Vec::new(), notices: Vec::new() };
     for family in [Family::V4, Family::V6] {
-        let count = addresses.count(family);
-        if count == 0 {
-            continue;
-        }
-        for nth in 0..count.max(LEAST_SOCKETS) {
-            let address = nth % count;
+        for nth in 0..sockets(addresses, family) as u32 {
+            let address = nth % addresses.count(family);
             let source = SocketAddr::new(addresses.get(family, address), 0);
             let buffers = Buffers { receive: BUFFER, send: 0 };
             let (socket, notices) = bind_client(source, buffers)?;
@@ -200,6 +229,16 @@ mod tests {
         let found = addresses(&targets, &[], 1000, |_| Some("198.51.100.7".parse().unwrap()));
         assert_eq!(found.count(Family::V4), 1);
         assert_eq!(found.get(Family::V4, 0).to_string(), "198.51.100.7");
+    }
+
+    #[test]
+    fn ways_that_cannot_be_numbered_are_refused() {
+        let target = |port: u16| SocketAddr::new([127, 0, 0, 1].into(), port);
+        let many = addresses(&[target(1)], &[], MAX_SOURCES, none);
+        let error = reserve(&many, &[target(1), target(2)], 1).unwrap_err();
+        assert!(error.contains("128000 ways"), "{error}");
+        let some = addresses(&[target(1)], &[], 100, none);
+        assert_eq!(reserve(&some, &[target(1), target(2)], 1), Ok(()));
     }
 
     #[test]

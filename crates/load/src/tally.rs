@@ -41,6 +41,9 @@ pub struct Tally {
     pub waits: u64,
     /// Receive calls that brought something.
     pub batches: u64,
+    /// Open loop: nanoseconds from when a request should have been sent to when it was; those of
+    /// a burst count like its first.
+    pub behind: Histogram<u64>,
     /// Open loop: requests that were due within the window and not sent, as too many were under
     /// way.
     pub unsent: u64,
@@ -106,6 +109,7 @@ impl Default for Tally {
             sent: Sent::default(),
             waits: 0,
             batches: 0,
+            behind: histogram(),
             unsent: 0,
         }
     }
@@ -163,6 +167,7 @@ impl Tally {
         self.sent += other.sent;
         self.waits += other.waits;
         self.batches += other.batches;
+        self.behind.add(&other.behind).expect("all histograms have the same bounds");
         self.unsent += other.unsent;
     }
 

@@ -65,13 +65,13 @@ impl PaceArgs {
     ///
     /// # Errors
     /// A sentence that names it.
-    pub fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self, find_max: bool) -> Result<(), String> {
         if self.duration().is_zero() {
             return Err("--duration is 0: nothing would be measured".into());
         }
-        if self.poisson && self.schedule().is_none() {
-            return Err("--poisson is about an open loop: give --rate, --ramp or --steps too, or \
-                        leave it out"
+        if self.poisson && !find_max && self.schedule().is_none() {
+            return Err("--poisson is about an open loop: give --rate, --ramp, --steps or \
+                        --find-max too, or leave it out"
                 .into());
         }
         Ok(())
@@ -95,21 +95,35 @@ impl PaceArgs {
 
     /// That of an open loop.
     fn schedule(&self) -> Option<Schedule> {
-        let arrivals = if self.poisson { Arrivals::Poisson } else { Arrivals::Even };
-        let seconds = self.duration().as_secs_f64();
         let segments = match (self.rate, self.ramp) {
-            (Some(rate), _) => vec![Segment { from: rate, to: rate, seconds }],
-            (None, Some((from, to))) => vec![Segment { from, to, seconds }],
+            (Some(rate), _) => return Some(self.at(rate, self.duration())),
+            (None, Some((from, to))) => {
+                vec![Segment { from, to, seconds: self.duration().as_secs_f64() }]
+            }
             (None, None) => self.steps.clone(),
         };
-        (!segments.is_empty()).then_some(Schedule { arrivals, segments })
+        (!segments.is_empty()).then_some(Schedule { arrivals: self.arrivals(), segments })
+    }
+
+    /// That of one rate.
+    pub(super) fn at(&self, rate: f64, lasts: Duration) -> Schedule {
+        let segments = vec![Segment { from: rate, to: rate, seconds: lasts.as_secs_f64() }];
+        Schedule { arrivals: self.arrivals(), segments }
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
     }
 
     /// Requests under way at most in an open loop, per worker: room for what it leaves under way
     /// when nobody answers.
     pub fn limit(&self, workers: u32) -> usize {
-        let peak = self.schedule().map_or(0.0, |schedule| schedule.peak());
-        let unanswered = peak / f64::from(workers) * self.timeout.as_secs_f64() * 1.25;
+        self.limit_at(self.schedule().map_or(0.0, |schedule| schedule.peak()), workers)
+    }
+
+    /// That at a rate.
+    pub(super) fn limit_at(&self, rate: f64, workers: u32) -> usize {
+        let unanswered = rate / f64::from(workers) * self.timeout.as_secs_f64() * 1.25;
         let room = (unanswered as usize).clamp(1024, IN_FLIGHT_OPEN);
         self.in_flight.map_or(room, |count| count as usize)
     }

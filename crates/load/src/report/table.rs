@@ -12,6 +12,9 @@ pub(super) fn table(report: &Report) -> String {
     figures(&mut out, report);
     findings(&mut out, "wrong replies", &report.wrong);
     findings(&mut out, "left open by BEP 15, and done differently", &report.differs);
+    if let Some(search) = &report.search {
+        out += &search.to_table();
+    }
     for warning in &report.warnings {
         line(&mut out, format_args!("warning: {warning}"));
     }

@@ -1,0 +1,134 @@
+//! What is shown while a run is under way: a picture on a terminal, lines elsewhere, or nothing.
+
+mod picture;
+
+use std::io::{IsTerminal, Stderr, Write};
+use std::time::Duration;
+
+use crate::series::Sample;
+use picture::{Picture, Screen};
+
+/// Columns of a terminal that does not say how many it has.
+const COLUMNS: u16 = 80;
+
+/// What is shown.
+#[derive(Debug)]
+pub struct Live {
+    shown: Shown,
+}
+
+#[derive(Debug)]
+enum Shown {
+    Nothing,
+    Lines(Lines),
+    Picture(Picture, Screen<Stderr>),
+}
+
+impl Live {
+    /// For a run of `whole`, on standard error; nothing when `quiet`.
+    pub fn new(whole: Duration, quiet: bool) -> Self {
+        let stderr = std::io::stderr();
+        let shown = match quiet {
+            true => Shown::Nothing,
+            false if stderr.is_terminal() => {
+                let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+                Shown::Picture(Picture::new(whole), Screen::new(stderr, colors))
+            }
+            false => Shown::Lines(Lines::new(whole)),
+        };
+        Self { shown }
+    }
+
+    /// Shows a sample that was made at `now`, counted from the run's beginning.
+    pub fn show(&mut self, now: Duration, sample: &Sample) {
+        match &mut self.shown {
+            Shown::Nothing => {}
+            Shown::Lines(lines) => {
+                if let Some(line) = lines.add(now, sample) {
+                    // A closed stderr is no reason to stop measuring.
+                    drop(writeln!(std::io::stderr(), "{line}"));
+                }
+            }
+            Shown::Picture(picture, screen) => {
+                picture.add(now, sample);
+                let size = ratatui::crossterm::terminal::size();
+                screen.draw(picture, size.map_or(COLUMNS, |(columns, _)| columns));
+            }
+        }
+    }
+
+    /// Leaves the terminal as it was.
+    pub fn finish(self) {
+        if let Shown::Picture(_, mut screen) = self.shown {
+            screen.clear();
+        }
+    }
+}
+
+/// A line now and then.
+#[derive(Debug)]
+struct Lines {
+    whole: Duration,
+    every: Duration,
+    shown: Duration,
+    /// Not shown yet.
+    samples: Vec<Sample>,
+}
+
+impl Lines {
+    fn new(whole: Duration) -> Self {
+        let every = Duration::from_secs(1).max(whole / 30);
+        Self { whole, every, shown: Duration::ZERO, samples: Vec::new() }
+    }
+
+    /// The next line, when it is time for it.
+    fn add(&mut self, now: Duration, sample: &Sample) -> Option<String> {
+        self.samples.push(sample.clone());
+        if now.saturating_sub(self.shown) < self.every {
+            return None;
+        }
+        self.shown = now;
+        let left = self.whole.saturating_sub(now).as_secs_f64().ceil();
+        let line = format!("{:<8} {}  {left:.0} s left", sample.phase, line(&self.samples));
+        self.samples.clear();
+        Some(line)
+    }
+}
+
+/// What has come since the last line.
+fn line(samples: &[Sample]) -> String {
+    let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
+    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
+    let (right, wrong, lost) = (sum(|s| s.right), sum(|s| s.wrong), sum(|s| s.lost));
+    let all = right + wrong + lost;
+    let loss = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
+    let latency = samples.last().map(|sample| sample.latency).unwrap_or_default();
+    let mut line = format!(
+        "{:>9.0} replies/s  loss {loss:.2} %  p50 {:.0} us  p99 {:.0} us",
+        right as f64 / seconds,
+        latency.p50,
+        latency.p99,
+    );
+    if wrong > 0 {
+        line += &format!("  WRONG {wrong}");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Latency;
+
+    #[test]
+    fn a_line_shows_what_came_since_the_last_one() {
+        let latency = Latency { p50: 2000.0, ..Latency::default() };
+        let sample = Sample { seconds: 1.0, right: 200, lost: 50, latency, ..Sample::default() };
+        let shown = line(&[sample.clone(), sample.clone()]);
+        assert!(shown.contains(" 200 replies/s"), "{shown}");
+        assert!(shown.contains("loss 20.00 %"), "{shown}");
+        assert!(shown.contains("p50 2000 us"), "{shown}");
+        assert!(!shown.contains("WRONG"), "{shown}");
+        assert!(line(&[Sample { wrong: 7, ..sample }]).contains("WRONG 7"));
+    }
+}

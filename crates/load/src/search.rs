@@ -1,0 +1,259 @@
+//! The highest rate that a tracker holds: short open-loop rounds that double the rate until one
+//! fails, halve the distance between held and failed down to a resolution, and a longer round that
+//! confirms what was found.
+//!
+//! A round that fails is tried a second time, so that a hiccup of the host does not decide. The
+//! number of rounds is bounded, so the search ends.
+
+use crate::report::Report;
+use crate::report::search::{Bounds, Purpose, Round, Search, Verdict};
+
+/// The first rate, requests per second.
+const FIRST: f64 = 1000.0;
+/// No rate below this is tried.
+const LOWEST: f64 = 1.0;
+/// And none above this.
+const HIGHEST: f64 = 1e8;
+/// Rounds at most, but for those that confirm.
+const ROUNDS: usize = 48;
+/// Rounds that confirm at most; each is for a lower rate than the one before.
+const CONFIRMS: i32 = 5;
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Aim {
+    /// What a rate must keep.
+    pub bounds: Bounds,
+    /// How close the highest rate held and the lowest one failed are to come: 0.02 for 2 %.
+    pub resolution: f64,
+}
+
+/// Searches. `measure` runs a round of a purpose at a rate, `tell` hears of each, and `stopped`
+/// says whether somebody has had enough: the highest rate held until then is the result.
+///
+/// The report is that of the confirmed round, with the search in it; where nothing was held, that
+/// of the last round.
+///
+/// # Errors
+/// Those of `measure`.
+pub fn search(
+    aim: Aim,
+    measure: impl FnMut(Purpose, f64) -> anyhow::Result<Report>,
+    tell: impl FnMut(&Round),
+    stopped: impl Fn() -> bool,
+) -> anyhow::Result<Report> {
+    let mut seeker =
+        Seeker { aim, measure, tell, stopped, rounds: Vec::new(), best: None, last: None };
+    let (held, failed) = seeker.grow()?;
+    let (held, failed) = seeker.narrow(held, failed)?;
+    let found = match held {
+        Some(rate) => seeker.confirm(rate)?,
+        None => None,
+    };
+    let search = Search {
+        bounds: aim.bounds,
+        resolution_percent: aim.resolution * 100.0,
+        found,
+        limit: failed.map(|(_, verdict)| verdict),
+        rounds: seeker.rounds,
+    };
+    let best = if found.is_some() { seeker.best } else { None };
+    let mut report = best.or(seeker.last).ok_or_else(|| anyhow::anyhow!("no round was run"))?;
+    report.warnings.extend(search.warning());
+    report.search = Some(search);
+    Ok(report)
+}
+
+/// A rate that failed, and why.
+type Failed = Option<(f64, Verdict)>;
+
+struct Seeker<M, T, S> {
+    aim: Aim,
+    measure: M,
+    tell: T,
+    stopped: S,
+    rounds: Vec<Round>,
+    /// Of the last round that held.
+    best: Option<Report>,
+    last: Option<Report>,
+}
+
+impl<M, T, S> Seeker<M, T, S>
+where
+    M: FnMut(Purpose, f64) -> anyhow::Result<Report>,
+    T: FnMut(&Round),
+    S: Fn() -> bool,
+{
+    fn round(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Verdict> {
+        let report = (self.measure)(purpose, rate)?;
+        let round = Round::new(purpose, rate, &report, &self.aim.bounds);
+        (self.tell)(&round);
+        let verdict = round.verdict;
+        if round.held() {
+            self.best = Some(report.clone());
+        }
+        self.last = Some(report);
+        self.rounds.push(round);
+        Ok(verdict)
+    }
+
+    /// Up to two rounds, the second one when the first has failed.
+    fn held(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Verdict> {
+        match self.round(purpose, rate)? {
+            Verdict::Held => Ok(Verdict::Held),
+            failed if self.over() => Ok(failed),
+            _ => self.round(purpose, rate),
+        }
+    }
+
+    fn over(&self) -> bool {
+        (self.stopped)() || self.rounds.len() >= ROUNDS
+    }
+
+    /// The last rate that held and the first one that failed.
+    fn grow(&mut self) -> anyhow::Result<(Option<f64>, Failed)> {
+        let (mut held, mut failed, mut rate) = (None, None, FIRST);
+        while (LOWEST..=HIGHEST).contains(&rate) && !self.over() {
+            match self.held(Purpose::Grow, rate)? {
+                Verdict::Held => held = Some(rate),
+                verdict => failed = Some((rate, verdict)),
+            }
+            match (held, failed) {
+                (Some(_), Some(_)) => break,
+                (Some(_), None) => rate *= 2.0,
+                _ => rate /= 4.0,
+            }
+        }
+        Ok((held, failed))
+    }
+
+    /// Both of them closer together.
+    fn narrow(
+        &mut self,
+        mut held: Option<f64>,
+        mut failed: Failed,
+    ) -> anyhow::Result<(Option<f64>, Failed)> {
+        while let (Some(low), Some((high, _))) = (held, failed)
+            && high / low > 1.0 + self.aim.resolution
+            && !self.over()
+        {
+            let rate = (low * high).sqrt();
+            match self.held(Purpose::Narrow, rate)? {
+                Verdict::Held => held = Some(rate),
+                verdict => failed = Some((rate, verdict)),
+            }
+        }
+        Ok((held, failed))
+    }
+
+    /// The rate that holds for longer too: `rate`, or one that is lower by some steps of the
+    /// resolution, each step twice as long as the one before.
+    fn confirm(&mut self, rate: f64) -> anyhow::Result<Option<f64>> {
+        for nth in 0..CONFIRMS {
+            if (self.stopped)() {
+                break;
+            }
+            let steps = f64::from(2_i32.pow(nth as u32) - 1);
+            let rate = rate * (1.0 - self.aim.resolution).powf(steps);
+            if self.round(Purpose::Confirm, rate)? == Verdict::Held {
+                return Ok(Some(rate));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::example;
+    use proptest::prelude::*;
+    use std::cell::{Cell, RefCell};
+
+    const AIM: Aim = Aim { bounds: Bounds { loss_percent: 0.1, p99_ms: 10.0 }, resolution: 0.02 };
+
+    /// A round against a tracker that serves `capacity` and loses what is above it.
+    fn round(rate: f64, capacity: f64) -> Report {
+        let mut report = example();
+        report.sent_rate = rate;
+        report.rate = rate.min(capacity);
+        report.loss_percent = (1.0 - capacity / rate).max(0.0) * 100.0;
+        (report.latency.p99, report.dropped_here, report.unsent) = (500.0, 0, 0);
+        report
+    }
+
+    fn result(report: &Report) -> &Search {
+        report.search.as_ref().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn the_capacity_is_found_to_the_resolution(capacity in 5.0..1e7f64) {
+            let report =
+                search(AIM, |_, rate| Ok(round(rate, capacity)), |_| {}, || false).unwrap();
+            let found = result(&report).found.unwrap();
+            // 0.1 % may be lost.
+            prop_assert!(found <= capacity * 1.0011, "{found} of {capacity}");
+            prop_assert!(found >= capacity * 0.979, "{found} of {capacity}");
+            prop_assert_eq!(result(&report).limit, Some(Verdict::Lost));
+            prop_assert!(result(&report).rounds.len() <= 60);
+        }
+    }
+
+    #[test]
+    fn one_hiccup_does_not_decide() {
+        let nth = Cell::new(0);
+        let measure = |_, rate| {
+            nth.set(nth.get() + 1);
+            Ok(round(rate, if nth.get() % 3 == 1 { 1.0 } else { 50_000.0 }))
+        };
+        let report = search(AIM, measure, |_| {}, || false).unwrap();
+        let found = result(&report).found.unwrap();
+        assert!((45_000.0..=50_100.0).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn what_does_not_hold_for_longer_is_lowered() {
+        let measure = |purpose, rate| {
+            Ok(round(rate, if purpose == Purpose::Confirm { 9000.0 } else { 10_000.0 }))
+        };
+        let report = search(AIM, measure, |_| {}, || false).unwrap();
+        let found = result(&report).found.unwrap();
+        assert!((8500.0..=9010.0).contains(&found), "{found}");
+        assert_eq!(report.sent_rate, found, "the report is that of the confirmed round");
+    }
+
+    #[test]
+    fn a_limit_of_the_load_tester_is_said() {
+        let measure = |_, rate| {
+            let mut report = round(rate, 1e9);
+            report.unsent = if rate > 30_000.0 { 10_000 } else { 0 };
+            Ok(report)
+        };
+        let report = search(AIM, measure, |_| {}, || false).unwrap();
+        assert_eq!(result(&report).limit, Some(Verdict::LoadTester));
+        assert!(report.warnings.iter().any(|warning| warning.contains("load tester's limit")));
+    }
+
+    #[test]
+    fn a_tracker_that_holds_nothing_is_found_out() {
+        let told = RefCell::new(0);
+        let report =
+            search(AIM, |_, rate| Ok(round(rate, 0.0)), |_| *told.borrow_mut() += 1, || false)
+                .unwrap();
+        assert_eq!(result(&report).found, None);
+        assert_eq!(result(&report).rounds.len(), *told.borrow());
+        assert!((5..=20).contains(&*told.borrow()), "{} rounds", told.borrow());
+    }
+
+    #[test]
+    fn who_has_had_enough_gets_what_there_is() {
+        let rounds = Cell::new(0);
+        let measure = |_, rate| {
+            rounds.set(rounds.get() + 1);
+            Ok(round(rate, 1e6))
+        };
+        let report = search(AIM, measure, |_| {}, || rounds.get() >= 4).unwrap();
+        assert_eq!((rounds.get(), result(&report).found), (4, None), "nothing is confirmed");
+    }
+}

@@ -1,0 +1,89 @@
+//! Requests from thousands of addresses, each with a socket of its own.
+
+mod responder;
+
+use std::process::{Command, Output};
+
+use nix::sched::{CloneFlags, unshare};
+use onrush_load::report::Report;
+use responder::{Manner, Responder};
+
+fn load(command: &mut Command, target: &Responder, more: &str) -> Output {
+    command
+        .arg(format!("--target={}", target.address))
+        .args("--duration 1 --warmup 1 --timeout 5 --in-flight 64 --swarms 5000 --quiet".split(' '))
+        .args(more.split_whitespace())
+        .output()
+        .unwrap()
+}
+
+fn binary() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_onrush-load"))
+}
+
+#[track_caller]
+fn report(output: &Output) -> Report {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+/// More sockets than a process may usually open at first: the soft limit is raised.
+#[test]
+fn thousands_of_sources_need_no_ulimit() {
+    let tracker = Responder::start("127.0.0.1:0", Manner::Prompt);
+    let mut limited = Command::new("sh");
+    let binary = env!("CARGO_BIN_EXE_onrush-load");
+    limited.args(["-c", "ulimit -S -n 1024 && exec \"$0\" \"$@\"", binary]);
+    let report = report(&load(&mut limited, &tracker, "--sources 3000 --json -"));
+    assert_eq!((report.setup.sources, report.setup.sockets), ([3000, 0], 3000));
+    assert!(report.right_replies() > 0);
+}
+
+#[test]
+fn a_hard_limit_is_named_with_what_to_do() {
+    let tracker = Responder::start("127.0.0.1:0", Manner::Prompt);
+    let mut limited = Command::new("sh");
+    let binary = env!("CARGO_BIN_EXE_onrush-load");
+    limited.args(["-c", "ulimit -n 1024 && exec \"$0\" \"$@\"", binary]);
+    let output = load(&mut limited, &tracker, "--sources 3000 --workers 2");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("6000 sockets") && said.contains("ulimit -n 6064"), "{said}");
+}
+
+#[test]
+fn more_ways_than_numbers_are_refused() {
+    let one = Responder::start("127.0.0.1:0", Manner::Prompt);
+    let two = Responder::start("127.0.0.1:0", Manner::Prompt);
+    let more = format!("--target={} --sources 64000", two.address);
+    let output = load(&mut binary(), &one, &more);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("128000 ways") && said.contains("65536"), "{said}");
+}
+
+/// A network namespace whose loopback interface has a whole /64 of IPv6: no address needs to be
+/// added by itself.
+#[test]
+fn a_thousand_addresses_of_ipv6() {
+    let thread = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET)
+            .expect("this test needs a network namespace (CAP_SYS_ADMIN): run it as root");
+        ip("link set lo up");
+        ip("-6 route add local fd00::/64 dev lo");
+        let tracker = Responder::start("[::1]:0", Manner::Prompt);
+        let more = "--source fd00::1-fd00::3e8 --json -";
+        let report = report(&load(&mut binary(), &tracker, more));
+        assert_eq!((report.setup.sources, report.setup.sockets), ([0, 1000], 1000));
+        assert!(report.right_replies() > 0);
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status();
+    assert!(status.expect("`ip` (Debian: iproute2) is needed").success(), "ip {arguments}");
+}
