@@ -500,7 +500,8 @@ pub(crate) mod tests {
     #[test]
     fn the_committed_schema_is_the_one_of_these_structs() {
         let committed = include_str!("../../../docs/schemas/onrush-load-report.json");
-        assert_eq!(committed.trim_end(), Report::schema());
+        // Not by assert_eq!, which would print both.
+        assert!(committed.trim_end() == Report::schema(), "the committed schema is another one");
     }
 
     #[test]
