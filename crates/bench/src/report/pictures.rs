@@ -1,8 +1,122 @@
 //! The pictures of a report: throughput by cores, CPU time per reply.
 
-use crate::summary::Summary;
+use std::collections::BTreeSet;
+
+use onrush_load::chart::{Axis, Bar, Bars, Line, Lines, Point, Row as Colour, Unit, bars, lines};
+
+use crate::load::Mix;
+use crate::stats::Spread;
+use crate::summary::{Row, Summary};
 
 /// Name and text of each picture.
-pub(super) fn pictures(_summary: &Summary) -> Vec<(String, String)> {
-    Vec::new()
+pub(super) fn pictures(summary: &Summary) -> Vec<(String, String)> {
+    let mixes: BTreeSet<Mix> = summary.rows.iter().map(|row| row.case.mix).collect();
+    let of = |mix: Mix| {
+        let best = Best::new(summary.of_mix(mix));
+        [
+            (format!("throughput-{mix}.svg"), throughput(mix, &best)),
+            (format!("cpu-{mix}.svg"), cpu(mix, &best)),
+        ]
+    };
+    mixes.into_iter().flat_map(of).collect()
+}
+
+/// The best row of each tracker on each number of cores.
+struct Best<'a> {
+    names: Vec<&'a str>,
+    cores: Vec<usize>,
+    rows: Vec<&'a Row>,
+}
+
+impl<'a> Best<'a> {
+    fn new(rows: impl Iterator<Item = &'a Row>) -> Self {
+        let rows: Vec<_> = rows.collect();
+        let mut names: Vec<&str> = Vec::new();
+        for row in &rows {
+            if !names.contains(&row.name.as_str()) {
+                names.push(&row.name);
+            }
+        }
+        let cores: BTreeSet<_> = rows.iter().map(|row| row.case.seats.tracker_cores).collect();
+        Self { names, cores: cores.into_iter().collect(), rows }
+    }
+
+    fn of(&self, name: &str, cores: usize) -> Option<&'a Row> {
+        let rows = self.rows.iter().copied();
+        let rows = rows.filter(|row| row.name == name && row.case.seats.tracker_cores == cores);
+        rows.max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
+    }
+
+    /// A group of bars for each tracker, a colour for each number of cores.
+    fn bars(&self, title: String, y: Axis, pick: impl Fn(&Row) -> Spread) -> String {
+        let colour = |&cores: &usize| Colour {
+            name: format!("{cores} tracker core{}", if cores == 1 { "" } else { "s" }),
+            bars: self
+                .names
+                .iter()
+                .map(|name| self.of(name, cores).map(|row| bar(&pick(row))))
+                .collect(),
+        };
+        let groups = self.names.iter().map(ToString::to_string).collect();
+        bars(&Bars { title, y, groups, rows: self.cores.iter().map(colour).collect() })
+    }
+}
+
+fn bar(spread: &Spread) -> Bar {
+    Bar { value: spread.median, spread: Some((spread.min, spread.max)) }
+}
+
+/// A line for each tracker over its cores; bars where there is only one number of cores.
+fn throughput(mix: Mix, best: &Best) -> String {
+    let title = format!("Right replies per second, load: {mix}");
+    let y = Axis::linear("replies per second");
+    if best.cores.len() < 2 {
+        return best.bars(title, y, |row| row.rate);
+    }
+    let line = |name: &&str| {
+        let points = best.cores.iter().filter_map(|&cores| {
+            let rate = best.of(name, cores)?.rate;
+            let spread = Some((rate.min, rate.max));
+            Some(Point { x: cores as f64, y: rate.median, spread })
+        });
+        Line { name: (*name).into(), points: points.collect() }
+    };
+    let x = Axis::linear("tracker cores").marks(best.cores.iter().map(|cores| *cores as f64));
+    let drawn = best.names.iter().map(line).collect();
+    lines(&Lines { title, x, y, lines: drawn, spans: Vec::new() })
+}
+
+fn cpu(mix: Mix, best: &Best) -> String {
+    let title = format!("CPU time of the tracker per right reply, load: {mix}");
+    let y = Axis::linear("CPU time per reply").unit(Unit::Micros);
+    best.bars(title, y, |row| row.cpu_per_reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::tests::example;
+
+    #[test]
+    fn every_load_has_two_pictures_with_every_tracker() {
+        let pictures = pictures(&example());
+        let names: Vec<_> = pictures.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["throughput-spread.svg", "cpu-spread.svg"]);
+        for (name, svg) in &pictures {
+            assert!(svg.starts_with("<svg"), "{name}");
+            for tracker in ["onrush (colocated)", "onrush (split)"] {
+                assert!(svg.contains(tracker), "{name}: {tracker}");
+            }
+        }
+    }
+
+    #[test]
+    fn several_cores_are_lines() {
+        let mut summary = example();
+        let mut wide = summary.rows[0].clone();
+        wide.case.seats.tracker_cores = 2;
+        summary.rows.push(wide);
+        let (_, svg) = &pictures(&summary)[0];
+        assert!(svg.contains("tracker cores"), "{svg}");
+    }
 }
