@@ -152,7 +152,7 @@ impl Row {
             findings: points()
                 .filter(|p| p.wrong > 0)
                 .map(|p| p.findings.clone())
-                .last()
+                .next_back()
                 .unwrap_or_default(),
             peers_per_reply: known(|point| point.peers_per_reply),
             latency: latency(rounds),

@@ -138,7 +138,7 @@ fn the_report_is_the_one_that_was_read() {
     results(directory.path());
     report::write(directory.path()).unwrap();
     let text = fs::read_to_string(directory.path().join("report.md")).unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/report.md");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/report.md.txt");
     if std::env::var_os("ONRUSH_GOLDEN").is_some() {
         fs::write(&golden, &text).unwrap();
     }

@@ -21,7 +21,7 @@ fn built() {
     ONCE.call_once(|| {
         let target = Path::new(BENCH).parent().and_then(Path::parent).unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--locked", "-p", "onrush", "-p", "onrush-load", "--bins"]);
+        cargo.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let status = cargo.current_dir(root).env("CARGO_TARGET_DIR", target).status().unwrap();
         assert!(status.success());

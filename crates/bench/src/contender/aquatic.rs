@@ -31,7 +31,7 @@ impl Contender for Aquatic {
         "scripts/bench-peers --only aquatic"
     }
 
-    // aquatic's own bencher (crates/bencher/src/protocols/udp.rs of its repository) takes the default
+    // aquatic's own bencher (protocols/udp.rs of its bencher crate) takes the default
     // configuration with socket_workers, a loopback address and max_response_peers = 30, which is the
     // default since 0.9.0.
     fn settings(&self) -> &'static str {

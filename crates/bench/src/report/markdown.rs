@@ -15,12 +15,12 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     let mut text = format!("# Trackers compared, {}\n\n", date(plan.created));
     let settings = &plan.settings;
     let dose = &settings.dose;
-    let _ = write!(
+    let _ = writeln!(
         text,
         "Every tracker is a process of its own, alone on its vCPUs; the load is on others. {} rounds in which \
          the contenders take turns, a fresh process each; {} s of warm-up, {} s measured. Medians, least and \
          greatest in brackets. Ratios are to {} in the same round. Only ratios within one report mean anything \
-         elsewhere. Raw results: `raw.jsonl`.\n",
+         elsewhere. Raw results: `raw.jsonl`.",
         settings.rounds, dose.warmup, dose.seconds, settings.baseline
     );
     machine(&mut text, summary);

@@ -101,15 +101,13 @@ fn plots(report: &Report) -> Vec<String> {
     plots
 }
 
+/// A line's name, and what it shows of a sample.
+type Shown<'a> = (&'a str, &'a dyn Fn(&Sample) -> Option<f64>);
+
 /// A picture over time; `y` comes with the lines' names and what they show of a sample.
-fn over_time(
-    report: &Report,
-    title: &str,
-    y: Axis,
-    shown: &[(&str, &dyn Fn(&Sample) -> Option<f64>)],
-) -> String {
+fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown<'_>]) -> String {
     let middle = |sample: &Sample| sample.time - sample.seconds / 2.0;
-    let line = |(name, of): &(&str, &dyn Fn(&Sample) -> Option<f64>)| {
+    let line = |(name, of): &Shown<'_>| {
         let point = |sample: &Sample| (middle(sample), of(sample).unwrap_or(f64::NAN));
         // Nothing is sent while the last replies come in: a fall there says nothing.
         let under_load = report.series.iter().filter(|sample| sample.phase != "drain");
@@ -129,7 +127,7 @@ fn over_time(
 
 fn rates(report: &Report) -> String {
     let of = |sample: &Sample, count: u64| Some(count as f64 / sample.seconds);
-    let mut shown: Vec<(&str, &dyn Fn(&Sample) -> Option<f64>)> =
+    let mut shown: Vec<Shown<'_>> =
         vec![("sent", &|s| Some(s.sent_rate())), ("right replies", &|s| Some(s.rate()))];
     let wrong = |s: &Sample| of(s, s.wrong);
     let lost = |s: &Sample| of(s, s.lost);
