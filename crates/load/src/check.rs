@@ -379,8 +379,11 @@ impl Asker {
             return None;
         }
         // A seeder needs no seeders.
-        let useful =
-            if self.seeder { counted.leechers } else { counted.leechers - 1 + counted.seeders };
+        let useful = if self.seeder {
+            counted.leechers
+        } else {
+            (counted.leechers - 1).saturating_add(counted.seeders)
+        };
         let wanted = if self.want < 0 { LEAST_LIMIT } else { self.want as u32 };
         (listed < useful.min(wanted).min(LEAST_LIMIT)).then_some(Finding::FewerPeersThanThere)
     }

@@ -301,6 +301,8 @@ fn strangers_are_tolerated_where_asked_for_but_no_other_fault() {
     let stranger = Endpoint::new("192.0.2.1".parse().unwrap(), 51413);
     let mut verdict = |reply: &[u8]| judge.judge(&plan, &announce(&plan, asker), Family::V4, reply);
     assert!(verdict(&response(9_999_999, 0, &[stranger; 30])).is_ok());
+    // Counts that nothing can be added to.
+    assert!(verdict(&response(u32::MAX, u32::MAX, &[stranger; 30])).is_ok());
     assert_eq!(verdict(&response(60, 0, &[endpoint(&plan, asker)])), Err(Finding::OwnPeer));
 }
 
