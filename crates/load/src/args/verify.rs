@@ -119,13 +119,25 @@ fn look_up(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
     let found = text.to_socket_addrs().with_context(|| {
         format!("{text}: expected HOST:PORT, like tracker.example.org:6969 or [::1]:6969")
     })?;
-    let mut found: Vec<SocketAddr> = found.collect();
+    let mut found: Vec<SocketAddr> = found.map(plain).collect();
+    if let Some(nobody) = found.iter().find(|to| to.ip().is_unspecified() || to.ip().is_multicast())
+    {
+        bail!("{text}: {} is nobody's address; for this host say 127.0.0.1 or [::1]", nobody.ip());
+    }
     found.sort_by_key(SocketAddr::is_ipv6);
     found.dedup();
     if found.is_empty() {
         bail!("{text} has no address");
     }
     Ok(found)
+}
+
+/// An IPv4-mapped address (RFC 4291, section 2.5.5.2) is asked over IPv4: so the tracker sees it.
+fn plain(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -155,6 +167,8 @@ mod tests {
         assert_eq!(both.target, "[::1]:7000".parse().unwrap());
         assert_eq!(both.also, Some("127.0.0.1:7001".parse().unwrap()));
         assert_eq!(both.only, Some(Group::AnythingElse));
+        let mapped = inquiry("[::ffff:127.0.0.1]:6969").unwrap();
+        assert_eq!(mapped.target, "127.0.0.1:6969".parse().unwrap());
         assert!(inquiry("localhost:6969").unwrap().target.ip().is_loopback());
     }
 
@@ -177,6 +191,9 @@ mod tests {
         for (line, named) in [
             ("127.0.0.1", "has no port"),
             ("127.0.0.1:0", "port 0"),
+            ("0.0.0.0:6969", "nobody's address"),
+            ("[::]:6969", "nobody's address"),
+            ("239.0.0.1:6969", "nobody's address"),
             ("127.0.0.1:x", "expected HOST:PORT"),
             ("127.0.0.1:1 --also 127.0.0.2:1", "other family"),
             ("127.0.0.1:1 --source ::1", "--source"),
