@@ -155,7 +155,7 @@ pub fn verify(inquiry: &Inquiry) -> Result<Conformance, Dead> {
     let start = Instant::now();
     let routed = sign_of_life(inquiry.target, inquiry.sources.first().copied())?;
     let also = inquiry.also.filter(|also| sign_of_life(*also, None).is_ok());
-    let tracker = Tracker::new(inquiry, also, routed);
+    let tracker = Tracker::new(inquiry, also, routed, start);
     let refusal = tracker.refusal();
     let chosen: Vec<&Check> =
         checks().filter(|check| inquiry.only.is_none_or(|only| only == check.group)).collect();
@@ -177,6 +177,7 @@ pub fn verify(inquiry: &Inquiry) -> Result<Conformance, Dead> {
     done.sort_by_key(|(number, _)| *number);
     let rows = done.into_iter().map(|(number, verdict)| Row::new(chosen[number], verdict));
     let rows: Vec<Row> = rows.collect();
+    tracker.begin_to_leave();
     tracker.leave();
     let mut found = Conformance::new(inquiry, also, rows);
     found.datagrams = tracker.sent();
@@ -198,11 +199,11 @@ fn sign_of_life(target: SocketAddr, source: Option<IpAddr>) -> Result<IpAddr, De
     }
 }
 
-/// Runs one check. `refusal` is what the tracker says to an announce of any hash.
+/// Runs one check. `refusal` is what the tracker does to an announce of any hash.
 fn judge(check: &Check, tracker: &Tracker, refusal: Option<&str>) -> Verdict {
     if let (Some(text), true) = (refusal, check.hashes > 0 || check.crowd) {
         let which = if tracker.given.is_empty() { "unknown" } else { "the given" };
-        let reason = format!("the tracker refuses announces of {which} hashes: {text}");
+        let reason = format!("to announces of {which} hashes the tracker {text}");
         return match check.id == announce::FIRST {
             false => Verdict::Skipped { reason },
             true => Verdict::Fails {
@@ -211,9 +212,21 @@ fn judge(check: &Check, tracker: &Tracker, refusal: Option<&str>) -> Verdict {
         };
     }
     match Scene::new(tracker, check.hashes) {
-        Ok(scene) => (check.run)(&scene)
-            .unwrap_or_else(|trouble| Verdict::Fails { seen: trouble.to_string() }),
+        Ok(scene) => in_time((check.run)(&scene)),
         Err(reason) => Verdict::Skipped { reason },
+    }
+}
+
+/// The verdict; a check that the end of the time cut short has none.
+fn in_time(judged: Judged) -> Verdict {
+    let late = Trouble::Late.to_string();
+    match judged {
+        Ok(Verdict::Fails { seen } | Verdict::Differs { seen, .. }) if seen == late => {
+            Verdict::Skipped { reason: late }
+        }
+        Ok(verdict) => verdict,
+        Err(Trouble::Late) => Verdict::Skipped { reason: late },
+        Err(trouble) => Verdict::Fails { seen: trouble.to_string() },
     }
 }
 

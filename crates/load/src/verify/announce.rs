@@ -104,7 +104,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "announce-port-1",
         group: Group::Announce,
-        expected: "a peer at port 1 is answered, but not handed out",
+        expected: "a peer at port 1 is answered and counted, but not handed out",
         source: "clients announce 1 when they cannot be reached",
         hashes: 1,
         crowd: false,
@@ -234,8 +234,12 @@ fn port_1(scene: &Scene<'_>) -> Judged {
     party.announce(&leecher(scene, 1))?;
     let listed = party.announce(&leecher(scene, 40_001))?;
     let open = "BEP 15 knows no peers that cannot be reached";
-    let handed_out = listed.peers.iter().any(|peer| peer.port() == 1);
-    Ok(prefer(!handed_out, open, || listed.listed()))
+    if listed.peers.iter().any(|peer| peer.port() == 1) {
+        return Ok(prefer(false, open, || listed.listed()));
+    }
+    // A tracker that does not count the asker still has the other one to count.
+    let counted = listed.leechers > 0 && party.announce(&leecher(scene, 40_002))?.leechers > 1;
+    Ok(prefer(counted, open, || format!("it is not counted: {}", listed.counts())))
 }
 
 fn interval(scene: &Scene<'_>) -> Judged {

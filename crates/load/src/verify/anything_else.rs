@@ -107,6 +107,9 @@ fn one_reply(scene: &Scene<'_>) -> Judged {
     let announce = Ask::new(scene.hash(0), 40_001).bytes(party.id());
     for request in [connect_request(), announce, scrape_request(party.id(), &[scene.hash(0)])] {
         let replies = party.everything(&request)?;
+        let [_, _, ..] = &replies[..] else { continue };
+        // A network that doubles one datagram does not double the next one, too.
+        let replies = party.everything(&request)?;
         if let [_, second, ..] = &replies[..] {
             return fails(format!("{} replies, the second: {}", replies.len(), hex(second)));
         }

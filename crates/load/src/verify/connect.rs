@@ -167,6 +167,11 @@ fn another_address(scene: &Scene<'_>) -> Judged {
     let Some(other) = scene.other_party()? else {
         return skipped("there is one address here to ask from (name two with --source)");
     };
+    let sources = &scene.tracker.sources;
+    let outside = scene.tracker.outside_of(sources[0]);
+    if scene.tracker.outside_of(sources[1]) == outside {
+        return skipped(format!("both addresses here are {outside} to the tracker: a NAT's"));
+    }
     let id = scene.party()?.id();
     if other.id() == id {
         return fails(format!("two addresses get the same id, {:016x}", id.0));

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use onrush_proto::announce::REQUEST_LEN;
 use onrush_proto::connect::MAGIC;
 use onrush_proto::options::Options;
 use onrush_proto::{
-    Announce, ConnectionId, Endpoint, Event, Family, InfoHash, PeerId, Response, Scrape,
+    Announce, ConnectionId, Endpoint, Event, Family, InfoHash, PeerId, Request, Response, Scrape,
     ScrapeCounts, TransactionId, response::BadResponse,
 };
 
@@ -26,6 +26,12 @@ use super::scene::Crowd;
 const TRIES: [f64; 8] = [0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0];
 /// How long each try to break a silence is waited for, in timeouts.
 const SILENCES: [f64; 3] = [0.5, 0.5, 1.0];
+/// Tries after which no reply is silence, where there is no time for all of them.
+const ENOUGH: usize = 3;
+/// How long all checks may take: a run is over within a minute, whatever the tracker does.
+const CHECKING: Duration = Duration::from_secs(45);
+/// The same with taking the peers off again.
+const LEAVING: Duration = Duration::from_secs(53);
 /// Questions of one peer under way at a time: a tracker's receive buffer holds far more.
 const WINDOW: usize = 32;
 /// Source addresses of 127/8 to ask a tracker there from.
@@ -51,13 +57,20 @@ pub struct Tracker {
     pub(super) free: Mutex<Vec<InfoHash>>,
     pub(super) freed: Condvar,
     pub(super) crowd: OnceLock<Result<Crowd, Trouble>>,
-    /// Under which address the tracker lists who asks from `sources[0]`, where it is another.
-    outside: Option<IpAddr>,
+    /// Of the first two sources, the address under which the tracker lists who asks from there.
+    outside: HashMap<IpAddr, IpAddr>,
     sent: AtomicU64,
+    start: Instant,
+    leaving: AtomicBool,
 }
 
 impl Tracker {
-    pub(super) fn new(inquiry: &Inquiry, also: Option<SocketAddr>, routed: IpAddr) -> Self {
+    pub(super) fn new(
+        inquiry: &Inquiry,
+        also: Option<SocketAddr>,
+        routed: IpAddr,
+        start: Instant,
+    ) -> Self {
         let local = inquiry.target.ip().is_loopback() && inquiry.target.is_ipv4();
         let sources = match (&inquiry.sources[..], local && cfg!(target_os = "linux")) {
             ([], true) => (1..=LOOPBACK_SOURCES).map(|n| [127, 0, 77, n].into()).collect(),
@@ -73,30 +86,58 @@ impl Tracker {
             free: Mutex::new(inquiry.hashes.clone()),
             freed: Condvar::new(),
             crowd: OnceLock::new(),
-            outside: None,
+            outside: HashMap::new(),
             sent: AtomicU64::new(0),
+            start,
+            leaving: AtomicBool::new(false),
         };
         if !inquiry.target.ip().is_loopback() {
-            tracker.outside = tracker.seen_as();
+            let known = |source: &IpAddr| Some((*source, tracker.seen_as(*source)?));
+            tracker.outside = tracker.sources.iter().take(2).filter_map(known).collect();
         }
         tracker
     }
 
-    /// The address under which the tracker knows this host: behind a NAT, another.
-    fn seen_as(&self) -> Option<IpAddr> {
-        let party = Party::join(self, self.address, self.sources[0]).ok()?;
+    /// The address under which the tracker knows `source`: behind a NAT, another.
+    fn seen_as(&self, source: IpAddr) -> Option<IpAddr> {
+        let party = Party::join(self, self.address, source).ok()?;
         let hash = self.given.last().copied().unwrap_or_else(fresh_hash);
         party.announce(&Ask::new(hash, 40_001)).ok()?;
         let listed = party.announce(&Ask::new(hash, 40_002)).ok()?.peers;
         listed.iter().find(|peer| peer.port() == 40_001).map(Endpoint::ip)
     }
 
-    /// What the tracker says to announces of a hash that it has never seen, where it refuses them.
+    /// The address as which the tracker is expected to know `source`.
+    pub(super) fn outside_of(&self, source: IpAddr) -> IpAddr {
+        self.outside.get(&source).copied().unwrap_or(source)
+    }
+
+    /// When the time for what is under way is over.
+    fn end(&self) -> Instant {
+        self.start + if self.leaving.load(Ordering::Relaxed) { LEAVING } else { CHECKING }
+    }
+
+    /// From now on there is time to leave, but for nothing else.
+    pub(super) fn begin_to_leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// The end of a wait of so many timeouts.
+    fn until(&self, timeouts: f64) -> Instant {
+        (Instant::now() + self.timeout.mul_f64(timeouts)).min(self.end())
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.end()
+    }
+
+    /// Why the tracker serves no announce, where it serves none: an error or silence.
     pub(super) fn refusal(&self) -> Option<String> {
         let party = Party::join(self, self.address, self.sources[0]).ok()?;
         let hash = self.given.first().copied().unwrap_or_else(fresh_hash);
         match party.announce(&Ask::new(hash, 40_001)) {
-            Err(Trouble::Refused { text, .. }) => Some(format!("\"{text}\"")),
+            Err(Trouble::Refused { text, .. }) => Some(format!("refuses them: \"{text}\"")),
+            Err(Trouble::Silence { tries, .. }) => Some(format!("answers none ({tries} sent)")),
             _ => None,
         }
     }
@@ -143,6 +184,8 @@ pub enum Trouble {
     },
     /// This host cannot ask.
     Here(String),
+    /// The time for all checks was over first.
+    Late,
 }
 
 impl fmt::Display for Trouble {
@@ -157,6 +200,10 @@ impl fmt::Display for Trouble {
             Self::Kind(bytes) => write!(f, "another kind of reply: {}", hex(bytes)),
             Self::Refused { to, text } => write!(f, "an error to {to}: \"{text}\""),
             Self::Here(why) => write!(f, "this host cannot ask: {why}"),
+            Self::Late => {
+                let seconds = CHECKING.as_secs();
+                write!(f, "the {seconds} s for all checks were over (see --timeout and --only)")
+            }
         }
     }
 }
@@ -288,8 +335,11 @@ pub struct Party<'t> {
     source: IpAddr,
     id: Cell<ConnectionId>,
     spent: RefCell<HashSet<u32>>,
-    joined: RefCell<BTreeSet<(InfoHash, u16)>>,
+    joined: RefCell<BTreeSet<Membership>>,
 }
+
+/// All that can tell one peer from another: hash, port, the named address, peer id.
+type Membership = (InfoHash, u16, u32, [u8; 20]);
 
 impl<'t> Party<'t> {
     /// A socket at `source` without a connection id.
@@ -341,8 +391,7 @@ impl<'t> Party<'t> {
 
     /// The peer that announces `port` from here, as the tracker is expected to list it.
     pub fn endpoint(&self, port: u16) -> Endpoint {
-        let ip = self.tracker.outside.filter(|ip| ip.is_ipv4() == self.source.is_ipv4());
-        Endpoint::new(ip.unwrap_or(self.source), port)
+        Endpoint::new(self.tracker.outside_of(self.source), port)
     }
 
     /// Announces and reads the reply strictly.
@@ -354,15 +403,6 @@ impl<'t> Party<'t> {
     /// Announces several, many at a time.
     pub fn announce_all(&self, asks: &[Ask]) -> Result<Vec<Announced>, Trouble> {
         let requests: Vec<_> = asks.iter().map(|ask| ask.bytes(self.id())).collect();
-        for ask in asks {
-            let peer = (ask.hash, ask.port);
-            let mut joined = self.joined.borrow_mut();
-            if ask.event == STOPPED {
-                joined.remove(&peer)
-            } else {
-                joined.insert(peer)
-            };
-        }
         let replies = self.exchange_all(&requests)?;
         let family = Family::of(self.to.ip());
         let read = |(reply, request): (Vec<u8>, &Vec<u8>)| match Response::parse(&reply, family) {
@@ -425,11 +465,16 @@ impl<'t> Party<'t> {
             transactions.iter().enumerate().map(|(at, number)| (*number, at)).collect();
         let mut replies: Vec<Option<Vec<u8>>> = vec![None; requests.len()];
         let mut odd = None;
+        let mut tries = 0;
         for wait in TRIES {
+            if self.tracker.is_over() {
+                break;
+            }
+            tries += 1;
             for (request, _) in requests.iter().zip(&replies).filter(|(_, reply)| reply.is_none()) {
                 self.send(request)?;
             }
-            let until = Instant::now() + self.tracker.timeout.mul_f64(wait);
+            let until = self.tracker.until(wait);
             while let Some((bytes, from)) = self.receive(until)? {
                 match transaction_of(&bytes).and_then(|number| places.get(&number)) {
                     _ if from != self.to => odd = Some(Trouble::Elsewhere(from, bytes)),
@@ -443,60 +488,68 @@ impl<'t> Party<'t> {
             }
         }
         let unanswered = replies.iter().position(Option::is_none).expect("one is missing");
-        let silence = || {
-            let to = describe(&requests[unanswered]);
-            Trouble::Silence { to, tries: TRIES.len() }
-        };
-        Err(odd.unwrap_or_else(silence))
+        Err(odd.unwrap_or_else(|| silence(&requests[unanswered], tries)))
     }
 
-    /// Sends a request and returns all that comes back within a timeout, whatever it is; tries
-    /// again while nothing does.
+    /// Sends a request until something comes back, each time with another transaction id, and
+    /// returns all that came back to one of these: what is late is not taken for a second reply.
     pub fn everything(&self, request: &[u8]) -> Result<Vec<Vec<u8>>, Trouble> {
         let mut request = request.to_vec();
-        let number = self.number(&mut request);
+        let mut sent: Vec<(u32, Vec<Vec<u8>>)> = Vec::new();
         for _ in TRIES {
+            if self.tracker.is_over() {
+                break;
+            }
+            sent.push((self.number(&mut request), Vec::new()));
             self.send(&request)?;
-            let until = Instant::now() + self.tracker.timeout;
-            let mut replies = Vec::new();
+            let until = self.tracker.until(1.0);
             while let Some((bytes, _)) = self.receive(until)? {
-                if transaction_of(&bytes) == Some(number) || !self.is_old(&bytes) {
-                    replies.push(bytes);
+                let number = transaction_of(&bytes);
+                match sent.iter_mut().find(|(asked, _)| Some(*asked) == number) {
+                    Some((_, replies)) => replies.push(bytes),
+                    None if self.is_old(&bytes) => {}
+                    None => sent.last_mut().expect("one is sent").1.push(bytes),
                 }
             }
-            if !replies.is_empty() {
-                return Ok(replies);
+            let most = sent.iter().map(|(_, replies)| replies).max_by_key(|replies| replies.len());
+            if let Some(replies) = most.filter(|replies| !replies.is_empty()) {
+                return Ok(replies.clone());
             }
         }
-        Err(Trouble::Silence { to: describe(&request), tries: TRIES.len() })
+        Err(silence(&request, sent.len()))
     }
 
     /// Sends what deserves silence, with a good request behind it each time. Returns what came
-    /// back to it, `None` for silence.
+    /// back to it, `None` for silence, which is believed once a good request was answered.
     pub fn reply_to_bad(&self, request: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
-        let (mut answered, mut bad_ones) = (false, Vec::new());
-        for wait in SILENCES {
+        let (mut answered, mut bad_ones, mut good_ones) = (false, Vec::new(), Vec::new());
+        for (tried, wait) in SILENCES.iter().chain(&TRIES[2..]).enumerate() {
+            if answered && tried >= SILENCES.len() {
+                return Ok(None);
+            }
+            if self.tracker.is_over() {
+                return Err(Trouble::Late);
+            }
             let mut bad = request.to_vec();
             bad_ones.push(self.number(&mut bad));
             self.send(&bad)?;
             let mut good = connect_request();
-            let control = self.number(&mut good);
+            good_ones.push(self.number(&mut good));
             self.send(&good)?;
-            let until = Instant::now() + self.tracker.timeout.mul_f64(wait);
+            let until = self.tracker.until(*wait);
             while let Some((bytes, _)) = self.receive(until)? {
                 match transaction_of(&bytes) {
-                    Some(number) if number == control => answered = true,
+                    Some(number) if good_ones.contains(&number) => answered = true,
                     Some(number) if bad_ones.contains(&number) => return Ok(Some(bytes)),
                     _ if self.is_old(&bytes) => {}
                     _ => return Ok(Some(bytes)),
                 }
             }
         }
-        if !answered {
-            // Silence means nothing while good questions are not answered either.
-            self.exchange(&connect_request())?;
+        match answered {
+            true => Ok(None),
+            false => Err(silence(&connect_request(), good_ones.len())),
         }
-        Ok(None)
     }
 
     /// Whether it carries the transaction id of an earlier request: a second or a late reply.
@@ -521,6 +574,7 @@ impl<'t> Party<'t> {
 
     fn send(&self, bytes: &[u8]) -> Result<(), Trouble> {
         self.tracker.count();
+        self.remember(bytes);
         match self.socket.send_to(bytes, self.to) {
             // The answer of a closed port to an earlier datagram.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
@@ -529,13 +583,27 @@ impl<'t> Party<'t> {
         }
     }
 
-    /// The next datagram, or `None` when none comes in time.
+    /// Notes which peer an announce makes or takes off, whoever sends it and for what: a tracker
+    /// may store what it should refuse.
+    fn remember(&self, bytes: &[u8]) {
+        let Ok(Request::Announce(announce)) = Request::parse(bytes) else { return };
+        let (hash, port) = (announce.info_hash, announce.port);
+        let peer = (hash, port, announce.ip, announce.peer_id.0);
+        match announce.event {
+            Event::Stopped => _ = self.joined.borrow_mut().remove(&peer),
+            _ => _ = self.joined.borrow_mut().insert(peer),
+        }
+    }
+
+    /// The next datagram, or `None` when none comes in time. What lies there already is taken
+    /// even when the time is over: this host may have been too slow to look.
     fn receive(&self, until: Instant) -> Result<Option<(Vec<u8>, SocketAddr)>, Trouble> {
         use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
         let mut bytes = vec![0; LARGEST];
         loop {
             let rest = until.saturating_duration_since(Instant::now());
-            if rest.is_zero() {
+            let last = rest.is_zero();
+            if last && self.tracker.is_over() {
                 return Ok(None);
             }
             self.socket.set_read_timeout(Some(rest.max(Duration::from_millis(1))))?;
@@ -545,6 +613,7 @@ impl<'t> Party<'t> {
                     return Ok(Some((bytes, from)));
                 }
                 Err(error) => match error.kind() {
+                    WouldBlock | TimedOut if last => return Ok(None),
                     WouldBlock | TimedOut | Interrupted | ConnectionRefused => {}
                     _ => return Err(error.into()),
                 },
@@ -560,9 +629,13 @@ impl<'t> Party<'t> {
     /// Leaves all swarms. Where hashes are used again it is made sure that the tracker knows.
     fn leave(&self) {
         let joined = self.joined.take();
-        let asks: Vec<_> =
-            joined.into_iter().map(|(hash, port)| Ask::new(hash, port).event(STOPPED)).collect();
-        if self.tracker.given.is_empty() {
+        let leave = |(hash, port, ip, peer_id)| Ask {
+            ip: Ipv4Addr::from_bits(ip),
+            peer_id,
+            ..Ask::new(hash, port).event(STOPPED).want(0)
+        };
+        let asks: Vec<_> = joined.into_iter().map(leave).collect();
+        if self.tracker.given.is_empty() || self.tracker.is_over() {
             for ask in &asks {
                 // Nobody waits for it, and a peer that is not taken off expires.
                 let _ = self.send(&ask.bytes(self.id()));
@@ -638,6 +711,15 @@ fn refused(to: &str, reply: &[u8]) -> Trouble {
     Trouble::Refused {
         to: to.to_owned(),
         text: text.trim_end_matches('\0').escape_debug().to_string(),
+    }
+}
+
+/// No reply to a request that was sent so often: too few times for a verdict, where the time was
+/// over.
+fn silence(request: &[u8], tries: usize) -> Trouble {
+    match tries {
+        ENOUGH.. => Trouble::Silence { to: describe(request), tries },
+        _ => Trouble::Late,
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "num-want-negative",
         group: Group::Announce,
-        expected: "num_want -1 gives the tracker's default, 30 or more of many",
+        expected: "num_want -1 gives the tracker's default, 30 or more of many; other negative numbers too",
         source: "BEP 15, \"Announce\"",
         hashes: 0,
         crowd: true,
@@ -234,7 +234,12 @@ fn default(scene: &Scene<'_>) -> Judged {
     let open = "BEP 15 leaves the default to the tracker";
     match reply.peers.len() {
         0 => fails(reply.listed()),
-        found => Ok(prefer(found >= 30, open, || reply.listed())),
+        found if found < 30 => Ok(prefer(false, open, || reply.listed())),
+        _ => {
+            let open = "BEP 15 gives only -1 a meaning of its own";
+            let reply = from_crowd(scene, -200)?;
+            Ok(prefer(!reply.peers.is_empty(), open, || format!("-200: {}", reply.listed())))
+        }
     }
 }
 

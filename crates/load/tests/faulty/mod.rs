@@ -36,6 +36,7 @@ pub(crate) enum Fault {
     AllErrors,
     WrongKind,
     LosesSome,
+    OnlyConnects,
     // Connect
     LongConnect,
     ZeroId,
@@ -43,11 +44,15 @@ pub(crate) enum Fault {
     IdPerPort,
     StrictLength,
     AnyMagic,
+    IdServesOnce,
+    NewIdEndsOld,
     // What deserves silence
     AnswersBadIds,
     ServesBadIds,
     AnswersJunk,
     AnswersShort,
+    AnswersShortAnnounces,
+    AnswersUnknownActions,
     // Announces
     RefusesOptions,
     DropsPaused,
@@ -60,6 +65,7 @@ pub(crate) enum Fault {
     SwapsCounts,
     CountsDouble,
     CountsNobody,
+    CountsTheWorld,
     AskerNotCounted,
     PeerIdsMakePeers,
     StaysSeeder,
@@ -69,6 +75,8 @@ pub(crate) enum Fault {
     NeverCompletes,
     CompletesAgain,
     CompletesUnfinished,
+    NewcomersNeverComplete,
+    ForgetsCompleted,
     FamiliesApart,
     // Peer lists
     ListsAsker,
@@ -122,11 +130,13 @@ pub(crate) struct Tracker {
     swarms: HashMap<InfoHash, Swarm>,
     turn: usize,
     asked: u64,
+    /// Ids given out, where that matters: to whom, and the number of the connect.
+    given: Vec<(SocketAddr, ConnectionId)>,
 }
 
 impl Tracker {
     pub(crate) fn new(fault: Fault) -> Self {
-        Self { fault, swarms: HashMap::new(), turn: 0, asked: 0 }
+        Self { fault, swarms: HashMap::new(), turn: 0, asked: 0, given: Vec::new() }
     }
 
     fn has(&self, fault: Fault) -> bool {
@@ -142,6 +152,9 @@ impl Tracker {
             return Vec::new();
         }
         let Some(mut reply) = self.reply(bytes, source) else { return Vec::new() };
+        if self.has(Fault::OnlyConnects) && reply[3] != 0 {
+            return Vec::new();
+        }
         if chance < 14 {
             return Vec::new();
         }
@@ -168,8 +181,14 @@ impl Tracker {
             return Some(oops(&[0; 16], "short"));
         }
         let Ok(request) = Request::parse(&patched) else {
-            let answers = self.has(Fault::AnswersJunk) && bytes.len() >= 16;
-            return answers.then(|| oops(bytes, "junk"));
+            let proven = bytes.first_chunk() == Some(&self.id_of(source).0.to_be_bytes());
+            let answers = match self.fault {
+                Fault::AnswersJunk => true,
+                Fault::AnswersShortAnnounces => proven && bytes.get(11) == Some(&1),
+                Fault::AnswersUnknownActions => proven && bytes.get(11) > Some(&2),
+                _ => false,
+            };
+            return (answers && bytes.len() >= 16).then(|| oops(bytes, "junk"));
         };
         let id = match &request {
             Request::Connect(connect) => {
@@ -178,7 +197,7 @@ impl Tracker {
             Request::Announce(announce) => announce.connection_id,
             Request::Scrape(scrape) => scrape.connection_id,
         };
-        if id != self.id_of(source) && !self.has(Fault::ServesBadIds) {
+        if !self.takes(id, source) && !self.has(Fault::ServesBadIds) {
             return self.has(Fault::AnswersBadIds).then(|| oops(bytes, "bad connection id"));
         }
         match request {
@@ -203,6 +222,21 @@ impl Tracker {
         })
     }
 
+    /// Whether the id is good.
+    fn takes(&mut self, id: ConnectionId, source: SocketAddr) -> bool {
+        match self.fault {
+            Fault::IdServesOnce => {
+                let found = self.given.iter().position(|(_, given)| *given == id);
+                found.is_some_and(|at| self.given.swap_remove(at).1 == id)
+            }
+            Fault::NewIdEndsOld => {
+                let last = self.given.iter().rev().find(|(to, _)| *to == source);
+                last.is_some_and(|(_, given)| *given == id)
+            }
+            _ => id == self.id_of(source),
+        }
+    }
+
     fn connect(
         &mut self,
         transaction_id: TransactionId,
@@ -213,7 +247,12 @@ impl Tracker {
             return None;
         }
         let mut reply = [0; 16];
-        ConnectResponse { transaction_id, connection_id: self.id_of(source) }.write(&mut reply);
+        let mut connection_id = self.id_of(source);
+        if self.has(Fault::IdServesOnce) || self.has(Fault::NewIdEndsOld) {
+            connection_id.0 ^= self.asked << 8;
+            self.given.push((source, connection_id));
+        }
+        ConnectResponse { transaction_id, connection_id }.write(&mut reply);
         let mut reply = reply.to_vec();
         if self.has(Fault::LongConnect) {
             reply.extend_from_slice(&[0; 4]);
@@ -264,6 +303,9 @@ impl Tracker {
         if self.has(Fault::CountsNobody) {
             (seeders, leechers) = (0, 0);
         }
+        if self.has(Fault::CountsTheWorld) {
+            (seeders, leechers) = (u32::MAX, u32::MAX);
+        }
         if self.has(Fault::SwapsCounts) {
             (seeders, leechers) = (leechers, seeders);
         }
@@ -308,10 +350,14 @@ impl Tracker {
         }
         swarm.peers.retain(|peer| !is_own(peer));
         if stopped && fault != Fault::StoresLeavers {
+            if fault == Fault::ForgetsCompleted && swarm.peers.is_empty() {
+                swarm.completed = 0;
+            }
             return;
         }
         let finished = announce.left == 0 || fault == Fault::CompletesUnfinished;
-        let again = known == Some(true) && fault != Fault::CompletesAgain;
+        let again = (known == Some(true) && fault != Fault::CompletesAgain)
+            || (known.is_none() && fault == Fault::NewcomersNeverComplete);
         if announce.event == Event::Completed
             && finished
             && !again
@@ -422,7 +468,10 @@ impl Tracker {
                 (seeders, leechers) = (2 * seeders, 2 * leechers);
             }
             let mut counts = [0; 12];
-            let completed = swarm.map_or(0, |swarm| swarm.completed);
+            let mut completed = swarm.map_or(0, |swarm| swarm.completed);
+            if self.has(Fault::CountsTheWorld) {
+                (seeders, completed, leechers) = (u32::MAX, u32::MAX, u32::MAX);
+            }
             ScrapeCounts { seeders, completed, leechers }.write(&mut counts);
             reply.extend_from_slice(&counts);
         }
