@@ -21,7 +21,7 @@ pub const WIDTH: u32 = 760;
 pub const HEIGHT: u32 = 400;
 
 const INK: RGBColor = RGBColor(34, 34, 34);
-const FAINT: RGBColor = RGBColor(110, 110, 110);
+const FAINT: RGBColor = RGBColor(95, 95, 95);
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const SHADE: RGBColor = RGBColor(238, 240, 244);
 const PALETTE: [RGBColor; 8] = [

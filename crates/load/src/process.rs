@@ -101,8 +101,9 @@ impl Process {
     }
 
     /// Datagrams dropped since the observation began, looked at now; none when the sockets cannot
-    /// be looked at.
+    /// be looked at. Sockets that the process has made meanwhile are among them.
     pub fn drops(&mut self) -> Option<u64> {
+        self.search();
         self.look_for_drops();
         self.seen.then_some(self.drops)
     }
@@ -195,5 +196,51 @@ impl Memory {
             Some(kib * 1024)
         };
         Self { rss: field("VmRSS:").unwrap_or(0), peak: field("VmHWM:").unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As /proc/net/udp and udp6 have them; the last two columns of the fields before the drops
+    /// are reference count and address of the socket.
+    const UDP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+ 1147: 0100007F:1B39 00000000:0000 07 00000000:00000600 00:00000000 00000000  1000        0 345678 2 00000000a1b2c3d4 117
+";
+    const UDP6: &str = " 9142: 00000000000000000000000001000000:1B39 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18446744073 2 0000000000000000 4294967295";
+
+    #[test]
+    fn lines_of_sockets_have_inode_and_drops() {
+        let found: Vec<_> = UDP.lines().map(parse_socket).collect();
+        assert_eq!(found, [None, Some((345_678, 117))]);
+        assert_eq!(parse_socket(UDP6), Some((18_446_744_073, 4_294_967_295)));
+        let cut = UDP.lines().nth(1).unwrap().strip_suffix(" 117").unwrap();
+        assert_eq!(parse_socket(cut), None, "nothing is made of another column");
+        assert_eq!(parse_socket(""), None);
+    }
+
+    #[test]
+    fn memory_is_in_bytes() {
+        let status = "Name:\tonrush\nVmPeak:\t  250000 kB\nVmHWM:\t   10240 kB\n\
+                      VmRSS:\t    8192 kB\nRssAnon:\t    4096 kB\n";
+        let expected = Memory { rss: 8 << 20, peak: 10 << 20 };
+        assert_eq!(Memory::parse(status), expected);
+        let zombie = "Name:\tonrush\nState:\tZ (zombie)\n";
+        assert_eq!(Memory::parse(zombie), Memory::default(), "it has none any more");
+    }
+
+    /// What is read of this very process is what it has.
+    #[test]
+    fn a_process_has_memory_and_uses_it() {
+        let pid = std::process::id();
+        let before = Memory::of(pid).unwrap();
+        let large = vec![1u8; 64 << 20];
+        let after = Memory::of(pid).unwrap();
+        assert!(large.iter().all(|byte| *byte == 1));
+        assert!(after.peak >= after.rss && before.peak <= after.peak, "{before:?} {after:?}");
+        assert!(after.peak >= 64 << 20, "{after:?}");
+        assert!(Memory::of(u32::MAX).is_err());
+        assert!(Process::observe(u32::MAX).is_err());
     }
 }

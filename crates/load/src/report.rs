@@ -474,6 +474,33 @@ pub(crate) mod tests {
         Report::new(setup, &tally, around)
     }
 
+    /// Who was too slow is told, but not where the tracker was.
+    #[test]
+    fn a_load_tester_that_is_the_limit_says_so() {
+        let warned = |pace: Pace, worker: f64, tracker: f64, behind: u64, words: &str| {
+            let mut tally = Tally::default();
+            tally.kinds[Kind::Announce as usize].latency.record_n(10_000_000, 100).unwrap();
+            tally.behind.record_n(behind * 1_000_000, 100).unwrap();
+            let cpu = |time| Cpu { user: 0.0, system: time };
+            let around = Surroundings {
+                seconds: 1.0,
+                tracker_cpu: Some(cpu(tracker)),
+                worker_cpu: vec![cpu(0.2), cpu(worker)],
+                ..Surroundings::default()
+            };
+            let report = Report::new(Setup { pace, ..example().setup }, &tally, around);
+            report.warnings.iter().any(|warning| warning.contains(words))
+        };
+        let (closed, open) = (Pace::InFlight(256), Pace::rate(1000.0));
+        let (busy, late) = ("used all of its vCPU", "the load tester sent");
+        assert!(warned(closed.clone(), 0.97, 0.8, 0, busy));
+        assert!(!warned(closed.clone(), 0.97, 0.99, 0, busy), "the tracker is the limit as well");
+        assert!(!warned(closed, 0.9, 0.8, 0, busy));
+        assert!(!warned(open.clone(), 0.99, 0.1, 0, busy), "an open loop's worker spins");
+        assert!(warned(open.clone(), 0.99, 0.1, 4, late), "4 of the 10 ms are its own");
+        assert!(!warned(open, 0.99, 0.1, 2, late), "2 of 10 ms change little");
+    }
+
     #[test]
     fn json_round_trips() {
         let report = example();

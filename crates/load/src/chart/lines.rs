@@ -94,8 +94,10 @@ fn draw(area: &Area<'_>, chart: &Lines) -> Drawn {
             continue;
         };
         plot.draw_series([Rectangle::new([(from, bottom), (to, top)], SHADE.filled())])?;
-        let style = text(12, FAINT, HPos::Center, VPos::Top);
-        plot.draw_series([Text::new(span.name.clone(), ((from + to) / 2.0, top), style)])?;
+        // Inside its corner: narrow stretches, too, keep their names off the axis and its numbers.
+        let style = text(12, FAINT, HPos::Left, VPos::Top);
+        let name = Text::new(span.name.clone(), (5, 5), style);
+        plot.draw_series([EmptyElement::at((from, top)) + name])?;
     }
     plot.configure_mesh()
         .light_line_style(TRANSPARENT)

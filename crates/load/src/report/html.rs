@@ -2,6 +2,7 @@
 
 use askama::Template;
 
+use super::search::{Round, Search};
 use super::table::count;
 use super::{CpuReport, CurvePoint, Report};
 use crate::chart::{Axis, Line, Lines, Span, Unit, lines};
@@ -16,6 +17,9 @@ struct Page<'a> {
     headline: Vec<(&'static str, String, String)>,
     kinds: Vec<Vec<String>>,
     plots: Vec<String>,
+    /// What a search was for and found; and its rounds.
+    searched: String,
+    rounds: Vec<[String; 7]>,
     facts: Vec<(&'static str, String)>,
     machine: Vec<(String, String)>,
 }
@@ -37,6 +41,8 @@ impl Report {
             headline: headline(self),
             kinds: kinds(self),
             plots: plots(self),
+            searched: self.search.as_ref().map(Search::headline).unwrap_or_default(),
+            rounds: rounds(self),
             facts: facts(self),
             machine: machine(self),
         };
@@ -91,6 +97,23 @@ fn kinds(report: &Report) -> Vec<Vec<String>> {
         row
     };
     report.kinds.iter().filter(|kind| kind.requests > 0).map(row).collect()
+}
+
+fn rounds(report: &Report) -> Vec<[String; 7]> {
+    let Some(search) = &report.search else { return Vec::new() };
+    let row = |round: &Round| {
+        let verdict = if round.held() { "held" } else { round.why.as_str() };
+        [
+            round.purpose.name().to_owned(),
+            count(round.rate),
+            count(round.replies_rate),
+            format!("{:.3} %", round.loss_percent),
+            Unit::Micros.label(round.p99),
+            Unit::Micros.label(round.behind_p99),
+            verdict.to_owned(),
+        ]
+    };
+    search.rounds.iter().map(row).collect()
 }
 
 fn plots(report: &Report) -> Vec<String> {
@@ -248,7 +271,31 @@ fn machine(report: &Report) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use crate::report::search::{Bounds, Purpose, Round, Search, Verdict};
     use crate::report::tests::example;
+
+    #[test]
+    fn a_search_is_shown_round_by_round() {
+        let mut report = example();
+        assert!(!report.to_html().contains("search for the highest rate"), "there was none");
+        let bounds = Bounds { loss_percent: 0.1, p99_ms: 0.5 };
+        let failed = Round::new(Purpose::Grow, 40_000.0, &report, &bounds);
+        let held =
+            Round { verdict: Verdict::Held, why: String::new(), rate: 20_000.0, ..failed.clone() };
+        assert!(!failed.held());
+        let (found, limit) = (Some(20_000.0), Some(failed.verdict));
+        let rounds = vec![failed.clone(), Round { purpose: Purpose::Confirm, ..held }];
+        report.search = Some(Search { bounds, resolution_percent: 2.0, found, limit, rounds });
+        let page = report.to_html();
+        let table =
+            page.split("class=\"rounds\"").nth(1).unwrap().split("</table>").next().unwrap();
+        assert_eq!(table.matches("<tr>").count(), 3, "{table}");
+        for part in ["grow", "40,000", "confirm", "20,000", "<td>held</td>"] {
+            assert!(table.contains(part), "{part} is not in {table}");
+        }
+        assert!(table.contains("sockets dropped 3 replies"), "why it failed: {table}");
+        assert!(page.contains("20,000 requests per second"), "what was found");
+    }
 
     #[test]
     fn the_page_stands_by_itself_and_escapes() {

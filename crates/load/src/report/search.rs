@@ -119,6 +119,17 @@ impl Bounds {
     }
 }
 
+impl Purpose {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grow => "grow",
+            Self::Narrow => "narrow",
+            Self::Confirm => "confirm",
+        }
+    }
+}
+
 impl Round {
     /// What came of `rate`.
     pub fn new(purpose: Purpose, rate: f64, report: &Report, bounds: &Bounds) -> Self {
@@ -145,11 +156,7 @@ impl Round {
 
     /// In one line.
     pub fn line(&self) -> String {
-        let purpose = match self.purpose {
-            Purpose::Grow => "grow",
-            Purpose::Narrow => "narrow",
-            Purpose::Confirm => "confirm",
-        };
+        let purpose = self.purpose.name();
         let verdict = if self.held() { "held".into() } else { format!("failed: {}", self.why) };
         format!(
             "{purpose:<8}{:>12}/s{:>12} replies/s  loss {:>7.3} %  p99 {:>8.0} us  {verdict}",
@@ -162,10 +169,10 @@ impl Round {
 }
 
 impl Search {
-    /// For people; ends with a line feed.
-    pub fn to_table(&self) -> String {
-        let mut out = format!(
-            "\nhighest rate with loss <= {} % and p99 <= {} ms, to {} %: {}\n",
+    /// What was looked for, and what was found.
+    pub fn headline(&self) -> String {
+        format!(
+            "highest rate with loss <= {} % and p99 <= {} ms, to {} %: {}",
             self.bounds.loss_percent,
             self.bounds.p99_ms,
             self.resolution_percent,
@@ -173,7 +180,12 @@ impl Search {
                 Some(rate) => format!("{} requests per second", count(rate)),
                 None => "none".into(),
             },
-        );
+        )
+    }
+
+    /// For people; ends with a line feed.
+    pub fn to_table(&self) -> String {
+        let mut out = format!("\n{}\n", self.headline());
         for round in &self.rounds {
             let _ = writeln!(out, "  {}", round.line());
         }
