@@ -14,6 +14,7 @@
 
 mod announce;
 mod anything_else;
+pub mod ask;
 mod connect;
 mod counts;
 pub mod dialogue;

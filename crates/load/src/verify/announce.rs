@@ -2,8 +2,9 @@
 
 use onrush_proto::ConnectionId;
 
+use super::ask::{Ask, STARTED};
 use super::connect::{forged, leecher};
-use super::dialogue::{Ask, STARTED, hex};
+use super::dialogue::hex;
 use super::scene::Scene;
 use super::{Check, Group, Judged, Verdict, demand, fails, prefer};
 

@@ -3,8 +3,9 @@
 
 use onrush_proto::{Family, Response};
 
+use super::ask::Ask;
 use super::connect::forged;
-use super::dialogue::{Ask, Party, connect_request, fresh_hash, hex, scrape_request};
+use super::dialogue::{Party, connect_request, fresh_hash, hex, scrape_request};
 use super::scene::Scene;
 use super::{Check, Group, Judged, Verdict, demand, fails, prefer, skipped};
 

@@ -2,7 +2,8 @@
 
 use onrush_proto::ConnectionId;
 
-use super::dialogue::{Ask, Party, Trouble, connect_request, fresh_hash, hex, scrape_request};
+use super::ask::Ask;
+use super::dialogue::{Party, Trouble, connect_request, fresh_hash, hex, scrape_request};
 use super::scene::Scene;
 use super::{Check, Group, Judged, Verdict, demand, fails, prefer, skipped};
 

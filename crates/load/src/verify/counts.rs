@@ -2,8 +2,9 @@
 
 use onrush_proto::ScrapeCounts;
 
+use super::ask::{Ask, COMPLETED, STOPPED};
 use super::connect::leecher;
-use super::dialogue::{Ask, COMPLETED, Party, STOPPED, Trouble};
+use super::dialogue::{Party, Trouble};
 use super::scene::Scene;
 use super::{Check, Group, Judged, Verdict, demand, fails, prefer, skipped};
 

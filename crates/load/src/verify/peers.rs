@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 
 use onrush_proto::Endpoint;
 
+use super::ask::Ask;
 use super::connect::leecher;
-use super::dialogue::{Ask, hex};
+use super::dialogue::hex;
 use super::scene::Scene;
 use super::{Check, Group, Judged, Verdict, demand, fails, prefer};
 
@@ -217,7 +218,7 @@ fn everybody(scene: &Scene<'_>) -> Judged {
 }
 
 /// The crowd's reply to a newcomer that wants so many, from a port of the check's own.
-fn from_crowd(scene: &Scene<'_>, want: i32) -> Result<super::dialogue::Announced, super::Trouble> {
+fn from_crowd(scene: &Scene<'_>, want: i32) -> Result<super::ask::Announced, super::Trouble> {
     let hash = scene.crowd()?.hash;
     let port = rand::random_range(50_000..60_000);
     scene.party()?.announce(&Ask::new(hash, port).want(want))

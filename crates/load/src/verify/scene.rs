@@ -3,7 +3,8 @@
 
 use onrush_proto::{Endpoint, Family, InfoHash};
 
-use super::dialogue::{Ask, Party, STOPPED, Tracker, Trouble, fresh_hash};
+use super::ask::{Ask, STOPPED};
+use super::dialogue::{Party, Tracker, Trouble, fresh_hash};
 
 /// Peers of the crowd by family: more than fit one datagram of 1232 bytes (RFC 8200's 1280 less
 /// headers).

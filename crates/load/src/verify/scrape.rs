@@ -2,8 +2,9 @@
 
 use onrush_proto::{InfoHash, ScrapeCounts};
 
+use super::ask::{Ask, COMPLETED};
 use super::connect::{forged, leecher};
-use super::dialogue::{Ask, COMPLETED, Trouble, fresh_hash, hex, scrape_request};
+use super::dialogue::{Trouble, fresh_hash, hex, scrape_request};
 use super::scene::Scene;
 use super::{Check, Group, Judged, Verdict, demand, fails, prefer};
 
