@@ -9,6 +9,7 @@ pub mod flight;
 pub mod pace;
 pub mod packet;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,8 +35,8 @@ const EXPIRED: Nanos = 60_000_000_000;
 const REPEATS: u8 = 2;
 /// Lost requests that may wait for being repeated; more are only counted.
 const MAX_REPEATS_WAITING: usize = 4096;
-/// Datagrams per receive call.
-const RECEIVE: usize = 256;
+/// Datagrams per receive call: as many as the kernel backend's batch has.
+const RECEIVE: usize = 128;
 /// Receive calls before it is the senders' turn again.
 const RECEIVE_CALLS: usize = 4;
 /// Bursts sent before it is the receivers' turn again.
@@ -238,11 +239,11 @@ struct Talk<'p> {
     plan: &'p Plan,
     routes: Vec<Route>,
     /// Routes of each family, by number.
-    by_family: [Vec<u16>; 2],
+    by_family: [Vec<u32>; 2],
     /// The next route of each family.
     turns: [usize; 2],
     /// Routes of the addresses that flood, per family.
-    floods: [Vec<u16>; 2],
+    floods: [Vec<u32>; 2],
     /// Parts of a burst that floods are owed, below 1.
     flood_owed: f64,
     flood_turn: usize,
@@ -262,7 +263,10 @@ struct Talk<'p> {
     packets: Packets,
     judge: Judge,
     chance: SmallRng,
-    repeats: std::collections::VecDeque<Pending>,
+    repeats: VecDeque<Pending>,
+    /// Routes that had no id that could be used, and have got one: they ask next, as clients do
+    /// that connect in order to ask. Waiting for their turn, they might have none again by then.
+    fresh: VecDeque<u32>,
     tally: Tally,
     recent: Recent,
     /// Open loop: when requests are due.
@@ -283,17 +287,24 @@ struct Id {
     asked: Option<Nanos>,
 }
 
+impl Id {
+    /// Whether a client would still send it.
+    fn is_usable(&self, now: Nanos) -> bool {
+        self.number != 0 && now.saturating_sub(self.since) < EXPIRED
+    }
+}
+
 impl<'p> Talk<'p> {
     fn new(plan: &'p Plan, routes: Vec<Route>, habits: Habits, window: Window) -> Self {
         let of = |family| {
             let of_family = routes.iter().enumerate().filter(move |(_, r)| r.family == family);
-            of_family.map(|(n, _)| n as u16).collect::<Vec<_>>()
+            of_family.map(|(n, _)| n as u32).collect::<Vec<_>>()
         };
         let by_family = [of(Family::V4), of(Family::V6)];
         let mut floods = by_family.clone();
         for of_family in &mut floods {
             // The lowest of the addresses that this worker has.
-            let address = |route: &u16| routes[usize::from(*route)].address;
+            let address = |route: &u32| routes[*route as usize].address;
             let first = of_family.iter().map(address).min().unwrap_or(0);
             let few = plan.profile().flood.addresses;
             of_family.retain(|route| address(route) - first < few);
@@ -329,7 +340,8 @@ impl<'p> Talk<'p> {
             packets: Packets::new(habits.burst),
             judge: Judge::new(plan, habits.strictness),
             chance: plan.chance(habits.worker),
-            repeats: std::collections::VecDeque::with_capacity(MAX_REPEATS_WAITING),
+            repeats: VecDeque::with_capacity(MAX_REPEATS_WAITING),
+            fresh: VecDeque::with_capacity(routes.len()),
             tally: Tally::default(),
             recent: Recent::default(),
             timetable,
@@ -403,7 +415,11 @@ impl<'p> Talk<'p> {
             Ok(right) => {
                 self.recent.right += 1;
                 if let Some(number) = right.connection_id {
-                    self.ids[route.id as usize] = Id { number, since: now, asked: None };
+                    let id = &mut self.ids[route.id as usize];
+                    if !id.is_usable(now) {
+                        self.fresh.push_back(pending.route);
+                    }
+                    *id = Id { number, since: now, asked: None };
                 }
                 self.tally.right_in_window += u64::from(self.counts(now));
                 if counts {
@@ -493,7 +509,7 @@ impl<'p> Talk<'p> {
         }
         // A route that has no id yet, and has asked for one, has nothing to say.
         for _ in 0..self.routes.len() {
-            self.route = self.choose();
+            self.route = self.choose(now);
             self.compose(count, now);
             if !self.packets.is_empty() {
                 if self.habits.group {
@@ -505,10 +521,10 @@ impl<'p> Talk<'p> {
         false
     }
 
-    /// The route of the next burst: that of the next repeat, else each in turn, with IPv6 having
-    /// its share.
+    /// The route of the next burst: that of the next repeat, then one with a new id, else each in
+    /// turn, with IPv6 having its share.
     #[inline]
-    fn choose(&mut self) -> usize {
+    fn choose(&mut self, now: Nanos) -> usize {
         self.flood_owed += self.plan.profile().flood.share;
         self.flooding = self.flood_owed >= 1.0;
         self.flood_owed -= f64::from(u8::from(self.flooding));
@@ -516,18 +532,22 @@ impl<'p> Talk<'p> {
             let family = self.family();
             self.flood_turn = self.flood_turn.wrapping_add(1);
             let floods = &self.floods[family];
-            return usize::from(floods[self.flood_turn % floods.len()]);
+            return floods[self.flood_turn % floods.len()] as usize;
         }
         if let Some(pending) = self.repeats.front() {
             let id = &self.ids[self.routes[pending.route as usize].id as usize];
-            if id.number != 0 {
+            // Without an id it would hold up all others: its route's turn brings one.
+            if id.is_usable(now) {
                 return pending.route as usize;
             }
+        }
+        if let Some(route) = self.fresh.pop_front() {
+            return route as usize;
         }
         let family = self.family();
         let of_family = &self.by_family[family];
         self.turns[family] = (self.turns[family] + 1) % of_family.len();
-        usize::from(of_family[self.turns[family]])
+        of_family[self.turns[family]] as usize
     }
 
     /// The family of the next burst: IPv6 has its share.
@@ -551,7 +571,7 @@ impl<'p> Talk<'p> {
         }
         let id = self.ids[route.id as usize];
         let age = now.saturating_sub(id.since);
-        let known = id.number != 0 && age < EXPIRED;
+        let known = id.is_usable(now);
         let asked = id.asked.is_some_and(|asked| now < asked + self.habits.timeout);
         let renew = (!known || age >= RENEW) && !asked;
         if renew {
@@ -588,7 +608,7 @@ impl<'p> Talk<'p> {
         self.recent.sent += 1;
         let kind = ask.kind();
         let transaction = if kind.is_answered() {
-            let pending = Pending { ask, sent: due, deadline: 0, route: self.route as u16, tries };
+            let pending = Pending { ask, sent: due, deadline: 0, route: self.route as u32, tries };
             self.flight.open(pending).expect("bursts are no larger than the room")
         } else {
             self.flight.silent()

@@ -174,7 +174,7 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     let population =
         Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers);
     let plan = Plan::new(profile, population, seed);
-    sources::reserve(plan.population.addresses(), &args.target.target, args.target.workers)
+    sources::reserve(plan.population.addresses(), args.target.workers)
         .map_err(anyhow::Error::msg)?;
     let stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
     let report = match args.bounds.find_max {
@@ -188,6 +188,7 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
 fn once(args: &Args, plan: &Plan, seed: u64, course: &Course) -> anyhow::Result<Report> {
     let environment = Environment::read();
     let mut warnings = environment.warnings();
+    warnings.extend(deserted(&plan.population));
     let mut networks = Vec::new();
     let mut sockets = 0;
     for _ in 0..args.target.workers {
@@ -221,6 +222,19 @@ fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &Arc<AtomicBool>) -> anyh
         }
     };
     search(args.bounds.aim(), measure, tell, || stop.load(Ordering::Relaxed))
+}
+
+/// Of addresses that can only connect, which makes another mix of it than was asked for.
+fn deserted(population: &Population) -> Option<String> {
+    let families = [Family::V4, Family::V6];
+    let count: u32 = families.map(|family| population.deserted(family)).iter().sum();
+    let all: u32 = families.map(|family| population.addresses().count(family)).iter().sum();
+    (count > 0).then(|| {
+        format!(
+            "{count} of {all} source addresses have no peers and only connect: take fewer sources \
+             or more swarms"
+        )
+    })
 }
 
 /// The command that does it again: as it was given, with the seed.

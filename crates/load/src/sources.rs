@@ -19,8 +19,8 @@ pub const MAX_SOURCES: u32 = 64_000;
 /// Sockets per worker and family at least, where there are fewer addresses: a tracker's kernel
 /// spreads clients over its workers by address and port.
 const LEAST_SOCKETS: u32 = 8;
-/// Ways of one worker at most: their numbers have 16 bits.
-const MOST_WAYS: u64 = 1 << 16;
+/// Sockets of one worker at most: their numbers have 16 bits ([`Return::socket`]).
+const MOST_SOCKETS: u64 = 1 << 16;
 /// Receive buffer to ask for: the kernel clamps it, and what it drops is counted.
 const BUFFER: usize = 4 << 20;
 
@@ -116,21 +116,14 @@ fn sockets(addresses: &Addresses, family: Family) -> u64 {
 /// Makes room for the sockets of all workers, before any is bound.
 ///
 /// # Errors
-/// A sentence that names the numbers, when there are more ways from a source address to a target
-/// than a worker can number, or more sockets than this process may open.
-pub fn reserve(addresses: &Addresses, targets: &[SocketAddr], workers: u32) -> Result<(), String> {
-    let of_family = |family| {
-        let targets = targets.iter().filter(|t| t.is_ipv6() == (family == Family::V6)).count();
-        (sockets(addresses, family), sockets(addresses, family) * targets as u64)
-    };
-    let (four, six) = (of_family(Family::V4), of_family(Family::V6));
-    let (sockets, ways) = (four.0 + six.0, four.1 + six.1);
-    if ways > MOST_WAYS {
-        let addresses = addresses.count(Family::V4) + addresses.count(Family::V6);
+/// A sentence that names the numbers, when there are more sockets than a worker can number, or
+/// more than this process may open.
+pub fn reserve(addresses: &Addresses, workers: u32) -> Result<(), String> {
+    let sockets = sockets(addresses, Family::V4) + sockets(addresses, Family::V6);
+    if sockets > MOST_SOCKETS {
         return Err(format!(
-            "{addresses} source addresses and {} targets make {ways} ways, and a worker can \
-             number {MOST_WAYS}: use fewer --sources (or --source) or fewer --target",
-            targets.len(),
+            "the source addresses of both families need {sockets} sockets, and a worker can \
+             number {MOST_SOCKETS}: use fewer --sources (or --source)",
         ));
     }
     crate::descriptors::reserve(sockets * u64::from(workers))
@@ -232,13 +225,16 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_cannot_be_numbered_are_refused() {
-        let target = |port: u16| SocketAddr::new([127, 0, 0, 1].into(), port);
-        let many = addresses(&[target(1)], &[], MAX_SOURCES, none);
-        let error = reserve(&many, &[target(1), target(2)], 1).unwrap_err();
-        assert!(error.contains("128000 ways"), "{error}");
-        let some = addresses(&[target(1)], &[], 100, none);
-        assert_eq!(reserve(&some, &[target(1), target(2)], 1), Ok(()));
+    fn sockets_that_cannot_be_numbered_are_refused() {
+        let on = |v4: u32, v6: u128| {
+            let four = (0..v4).map(|n| IpAddr::from(Ipv4Addr::from_bits(n)));
+            let six = (0..v6).map(|n| IpAddr::from(Ipv6Addr::from_bits(n)));
+            Addresses::new(&four.chain(six).collect::<Vec<_>>())
+        };
+        // One IPv6 address has eight sockets.
+        let error = reserve(&on(65_529, 1), 1).unwrap_err();
+        assert!(error.contains("need 65537 sockets"), "{error}");
+        assert_eq!(reserve(&on(100, 1), 1), Ok(()));
     }
 
     #[test]

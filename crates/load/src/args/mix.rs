@@ -119,7 +119,7 @@ fn profiles() -> String {
 }
 
 fn mean(text: &str) -> Result<f64, String> {
-    number(text, "between 1 and 1000", |mean| (1.0..=1000.0).contains(&mean))
+    number(text, "between 1 and 10000", |mean| (1.0..=10_000.0).contains(&mean))
 }
 
 fn zipf(text: &str) -> Result<f64, String> {

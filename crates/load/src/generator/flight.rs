@@ -30,7 +30,7 @@ pub struct Pending {
     /// When it counts as lost.
     pub deadline: Nanos,
     /// Which [`Route`](super::Route) it took.
-    pub route: u16,
+    pub route: u32,
     /// How often it was sent before.
     pub tries: u8,
 }

@@ -87,7 +87,8 @@ impl Population {
             key = mix(key ^ addresses.fingerprint());
         }
         let mut layout = Layout { classes: Vec::new(), swarms: 0, peers: [0; 2], owed: 0.0 };
-        let caps = [Family::V4, Family::V6].map(|family| addresses.count(family) * PORTS);
+        let caps =
+            [Family::V4, Family::V6].map(|family| addresses.count(family).saturating_mul(PORTS));
         for (size, count) in tail::sizes(swarms) {
             layout.add(size, count, v6, caps);
         }
@@ -109,6 +110,11 @@ impl Population {
     /// The most peers of one family in one swarm.
     pub fn largest(&self) -> u32 {
         self.largest
+    }
+
+    /// Addresses of a family at which nobody is, as there are fewer peers than addresses.
+    pub fn deserted(&self, family: Family) -> u32 {
+        self.addresses.count(family).saturating_sub(self.peers(family))
     }
 
     /// Where its peers are.
@@ -458,6 +464,16 @@ mod tests {
         assert_eq!(alone.peers(Family::V6), 0);
         let alone = Population::new(&swarms, 0.2, addresses(0, 2), 3, false);
         assert_eq!(alone.peers(Family::V4), 0);
+    }
+
+    #[test]
+    fn addresses_without_peers_are_counted() {
+        let alone = Population::new(&Swarms::zipf(1, 1.0, 1.0), 0.0, addresses(64, 0), 3, false);
+        let deserted = (0..64).filter(|n| alone.pick(Family::V4, *n, 7).is_none()).count();
+        assert_eq!((alone.deserted(Family::V4), deserted), (63, 63));
+        assert_eq!(alone.deserted(Family::V6), 0);
+        let many = Population::new(&Swarms::zipf(64, 1.0, 1.0), 0.0, addresses(64, 0), 3, false);
+        assert_eq!(many.deserted(Family::V4), 0);
     }
 
     #[test]
