@@ -83,3 +83,36 @@ fn every_profile_gets_right_replies_from_a_right_tracker() {
         assert!(kind(&outcome, Kind::Announce).right > 100, "{name}");
     }
 }
+
+/// Mixes with nothing of what mixes usually have, and a swarm of a single peer.
+#[test]
+fn odd_profiles_run_and_are_answered_rightly() {
+    use crate::plan::profile::read;
+    const NOTHING: [&str; 5] =
+        ["mix.connect=0", "mix.announce=0", "mix.scrape=0", "mix.unusable=0", "mix.junk=0"];
+    for (only, swarms, of) in [
+        ("mix.connect=1", 300, None),
+        ("mix.announce=1", 1, Some("announce")),
+        ("mix.scrape=1", 1, Some("scrape")),
+        ("mix.unusable=1", 300, Some("unusable")),
+        ("mix.junk=1", 300, Some("junk")),
+        ("flood.share=0.95", 300, Some("announce")),
+        ("odd.port_zero=1", 300, Some("port zero")),
+        ("events.vanished=0.4", 300, Some("started")),
+    ] {
+        let mut sets: Vec<String> = vec![];
+        if only.starts_with("mix") {
+            sets.extend(NOTHING.map(String::from));
+        }
+        sets.push(only.to_owned());
+        let profile = read::change(&Profile::real(), &sets).unwrap();
+        let window = Window { start: 0, end: 100 * MILLISECOND };
+        let pace = Pace::rate(20_000.0);
+        let outcome = play(Scene { profile, pace, window, swarms, ..Scene::default() });
+        assert_eq!(outcome.tally.wrong(true), 0, "{only}: {:?}", outcome.tally.findings);
+        let all: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
+        assert_eq!((all, outcome.tally.unsent), (2_000, 0), "{only}");
+        let count = of.map_or(100, |of| outcome.requests.get(of).copied().unwrap_or(0));
+        assert!(count >= 50, "{only}: {count}");
+    }
+}
