@@ -8,6 +8,7 @@
 pub mod flight;
 pub mod pace;
 pub mod packet;
+mod words;
 
 use std::collections::VecDeque;
 use std::io;
@@ -446,7 +447,7 @@ impl<'p> Talk<'p> {
         if counts {
             let (plan, routes) = (self.plan, &self.routes);
             self.tally.finding(finding, reply, || match pending {
-                Some(pending) => asked(plan, routes, pending),
+                Some(pending) => words::asked(plan, routes, pending),
                 None => "nothing that waits for a reply".into(),
             });
         }
@@ -688,30 +689,6 @@ impl<'p> Talk<'p> {
         if let Some(timetable) = &self.timetable {
             self.tally.unsent = timetable.left(self.window.end);
         }
-    }
-}
-
-/// A request in words, for an example.
-fn asked(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
-    let route = &routes[pending.route as usize];
-    let source = plan.population.addresses().get(route.family, route.address);
-    match pending.ask {
-        Ask::Announce { peer, event, seeder } => {
-            let member = plan.population.member(route.family, peer);
-            format!(
-                "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a swarm of {}",
-                plan.population.port(&member),
-                route.target,
-                u8::from(!seeder),
-                packet::num_want(plan.client(route.family, peer).num_want, event),
-                plan.population.info_hash(member.swarm),
-                member.swarm_size(),
-            )
-        }
-        Ask::Scrape { hashes, .. } => {
-            format!("scrape of {hashes} swarms from {source} to {}", route.target)
-        }
-        ask => format!("{} from {source} to {}", ask.kind().name(), route.target),
     }
 }
 

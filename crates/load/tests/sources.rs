@@ -52,17 +52,6 @@ fn a_hard_limit_is_named_with_what_to_do() {
     assert!(said.contains("6000 sockets") && said.contains("ulimit -n 6064"), "{said}");
 }
 
-#[test]
-fn more_ways_than_numbers_are_refused() {
-    let one = Responder::start("127.0.0.1:0", Manner::Prompt);
-    let two = Responder::start("127.0.0.1:0", Manner::Prompt);
-    let more = format!("--target={} --sources 64000", two.address);
-    let output = load(&mut binary(), &one, &more);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("128000 ways") && said.contains("65536"), "{said}");
-}
-
 /// A network namespace whose loopback interface has a whole /64 of IPv6: no address needs to be
 /// added by itself.
 #[test]

@@ -1,0 +1,89 @@
+//! Routes and the ids on them: many, seldom used, lost.
+
+use super::*;
+
+/// A worker without a tracker, for looking at what it would send.
+fn talk<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Talk<'p> {
+    let habits = Habits {
+        pace: Pace::InFlight(in_flight),
+        limit: 1,
+        burst: 1,
+        group: false,
+        timeout: SECOND,
+        v6: 0.0,
+        strictness: Strictness { strangers: false, sample: 1 },
+        seed: 5,
+        worker: 0,
+        workers: 1,
+    };
+    Talk::new(plan, routes, habits, Window { start: 0, end: Nanos::MAX / 2 })
+}
+
+/// The classic mix of so many source addresses.
+fn plan_of(sources: u32) -> Plan {
+    let sources: Vec<IpAddr> =
+        (0..sources).map(|n| std::net::Ipv4Addr::from_bits(0x0A00_0000 + n).into()).collect();
+    let profile = Profile::classic();
+    let swarms = Swarms { count: 1000, ..profile.swarms };
+    let population = Population::new(&swarms, 0.0, Addresses::new(&sources), 5, false);
+    Plan::new(profile, population, 5)
+}
+
+fn routes_of(plan: &Plan, targets: &[SocketAddr]) -> Vec<Route> {
+    let addresses = plan.population.addresses();
+    let to_all = |n| crate::sources::routes(addresses, targets, Family::V4, n, n as u16);
+    (0..addresses.count(Family::V4)).flat_map(to_all).collect()
+}
+
+/// 40,000 addresses and two targets: more ways than 16 bits can number.
+#[test]
+fn every_one_of_80_000_routes_is_taken() {
+    let plan = plan_of(40_000);
+    let targets = ["10.9.0.1:6969", "10.9.0.2:6969"].map(|target| target.parse().unwrap());
+    let mut talk = talk(&plan, routes_of(&plan, &targets), 1 << 17);
+    let mut taken = std::collections::HashSet::new();
+    for _ in 0..80_000 {
+        assert!(talk.fill(1));
+        let (transaction, _) = talk.due[0];
+        let Joined::Open(pending) = talk.flight.close(transaction) else { panic!() };
+        assert_eq!(pending.route as usize, talk.route);
+        taken.insert(pending.route);
+    }
+    assert_eq!(taken.len(), 80_000);
+}
+
+/// A lost request's route has no id any more: others have their turns, and it gets one.
+#[test]
+fn a_repeat_without_an_id_holds_up_nobody() {
+    let plan = plan_of(8);
+    let target = "10.9.0.1:6969".parse().unwrap();
+    let mut talk = talk(&plan, routes_of(&plan, &[target]), 64);
+    let now = EXPIRED + SECOND / 2;
+    let lost = Ask::Announce { peer: 0, event: onrush_proto::Event::None, seeder: false };
+    talk.repeats.push_back(Pending { ask: lost, sent: 0, deadline: 0, route: 0, tries: 0 });
+    talk.ids[0] = Id { number: 7, since: 0, asked: Some(EXPIRED) };
+    let taken: std::collections::BTreeSet<_> =
+        (0..7).map(|_| talk.fill(now).then_some(talk.route)).collect();
+    assert_eq!(taken, (1..8).map(Some).collect(), "the seven others");
+    assert!(!talk.fill(now), "all have asked for an id");
+    let known = Id { number: 8, since: now, asked: None };
+    talk.ids[0] = known;
+    assert!(talk.fill(now) && talk.route == 0 && talk.repeats.is_empty());
+}
+
+/// 80 s pass between an address's turns, and no id may be used for longer than 60 s.
+#[test]
+fn addresses_that_seldom_ask_do_not_only_connect() {
+    let window = Window { start: 0, end: 240 * SECOND };
+    let conditions = Conditions::default();
+    let profile = Profile::classic();
+    let pace = Pace::rate(0.1);
+    let outcome = play(Scene { profile, pace, window, conditions, v6: false, ..Scene::default() });
+    let all: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
+    let connects = kind(&outcome, Kind::Connect).requests;
+    assert_eq!(all, 24);
+    assert!(
+        (12..24).contains(&connects),
+        "{connects} connects, one per other request and those of the mix"
+    );
+}
