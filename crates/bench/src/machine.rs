@@ -1,4 +1,4 @@
-//! Which vCPUs this process may use and which of them share a core, and what the kernel grants.
+//! Which vCPUs this process may use and which of them share a core, and what the kernel grants a socket.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,19 +41,6 @@ pub fn cores_of(sys: &Path, allowed: impl Iterator<Item = usize>) -> Vec<Vec<usi
 /// What the kernel cuts a receive buffer to (net.core.rmem_max), in bytes.
 pub fn receive_buffer_limit() -> Option<u64> {
     fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
-}
-
-/// What a reader must know of this host, in order.
-pub fn description() -> Vec<(String, String)> {
-    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let cpu = read("/proc/cpuinfo").and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("model name"))?;
-        line.split_once(": ").map(|(_, model)| model.to_owned())
-    });
-    let mut facts = vec![("CPU", cpu), ("kernel", read("/proc/sys/kernel/osrelease"))];
-    facts.push(("vCPUs", std::thread::available_parallelism().ok().map(|n| n.to_string())));
-    let known = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    known.collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 
+use onrush_load::environment::Environment;
+
 use crate::args::What;
 use crate::contender::{Contender, Found, Listed, Search, all};
 use crate::cpus::{CpuMode, sweep};
@@ -98,7 +100,7 @@ pub fn plan(
         version: env!("CARGO_PKG_VERSION").into(),
         created: created.as_secs(),
         command,
-        machine: machine::description(),
+        machine: Environment::read().facts(),
         settings,
         listed,
         cases,

@@ -7,6 +7,8 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::chart::Unit;
+
 /// Settings of the kernel's network stack that decide what is dropped.
 const SYSCTLS: [&str; 7] = [
     "net.core.rmem_max",
@@ -96,6 +98,24 @@ impl Environment {
         }
     }
 
+    /// All of it in words, by name; what the host does not tell is left out.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let load: Vec<_> = self.load_average.iter().map(ToString::to_string).collect();
+        let known = [
+            ("processor", Some(self.cpu.clone())),
+            ("vCPUs", Some(format!("{}, {} per core", self.vcpus, self.threads_per_core))),
+            ("memory", Some(Unit::Bytes.label(self.memory as f64))),
+            ("kernel", Some(self.kernel.clone())),
+            ("virtualization", self.virtualization.clone()),
+            ("governor", self.governor.clone()),
+            ("load average before", Some(load.join(", "))),
+            ("commit", self.commit.clone()),
+        ];
+        let known = known.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?)));
+        let listed = self.sysctls.iter().chain(&self.mitigations);
+        known.chain(listed.map(|(name, text)| (name.clone(), text.clone()))).collect()
+    }
+
     /// What makes a measurement on this machine doubtful.
     pub fn warnings(&self) -> Vec<String> {
         let load = self.load_average.first().copied().unwrap_or(0.0);
@@ -165,6 +185,14 @@ mod tests {
         assert_eq!(read.sysctls["net.core.rmem_max"], "212992");
         assert_eq!(read.virtualization.as_deref(), Some("Some Cloud"));
         assert_eq!((read.load_average.len(), read.governor.as_ref()), (3, None));
+        let facts = read.facts();
+        let fact =
+            |name: &str| facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.as_str());
+        assert_eq!(
+            (fact("vCPUs"), fact("spectre_v2")),
+            (Some("2, 2 per core"), Some("Mitigation: IBRS"))
+        );
+        assert_eq!(fact("governor"), None, "not told");
         assert!(read.warnings()[0].contains("3.5 on 2 vCPUs"), "{:?}", read.warnings());
     }
 

@@ -21,7 +21,7 @@ use crate::verify::{Group, Inquiry};
 /// Exit status: 0 nothing fails, 1 something does, 2 nobody answers or the arguments are not fit.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// The tracker: name or address and port, like tracker.example.org:6969 or [::1]:6969.
+    /// The tracker: name or address and port, like tracker.example.org:6969 or `[::1]:6969`.
     #[arg(value_name = "HOST:PORT")]
     pub target: String,
 

@@ -251,22 +251,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 
 fn machine(report: &Report) -> Vec<(String, String)> {
     let Some(machine) = &report.environment else { return Vec::new() };
-    let (vcpus, threads) = (machine.vcpus, machine.threads_per_core);
-    let load: Vec<_> = machine.load_average.iter().map(ToString::to_string).collect();
-    let fixed = [
-        ("processor", machine.cpu.clone()),
-        ("vCPUs", format!("{vcpus}, {threads} per core")),
-        ("memory", Unit::Bytes.label(machine.memory as f64)),
-        ("kernel", machine.kernel.clone()),
-        ("virtualization", machine.virtualization.clone().unwrap_or("none seen".into())),
-        ("governor", machine.governor.clone().unwrap_or("not told".into())),
-        ("load average before", load.join(", ")),
-        ("onrush-load", report.version.clone()),
-        ("commit", machine.commit.clone().unwrap_or("not told".into())),
-    ];
-    let fixed = fixed.into_iter().map(|(name, text)| (name.to_owned(), text));
-    let more = machine.sysctls.iter().chain(&machine.mitigations);
-    fixed.chain(more.map(|(name, text)| (name.clone(), text.clone()))).collect()
+    let tool = ("onrush-load".to_owned(), report.version.clone());
+    std::iter::once(tool).chain(machine.facts()).collect()
 }
 
 #[cfg(test)]
