@@ -21,7 +21,9 @@ fn built() {
     ONCE.call_once(|| {
         let target = Path::new(BENCH).parent().and_then(Path::parent).unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
+        // With the tests, as `cargo test --workspace` has just done it: dependencies have the same
+        // features then, and nothing is built twice.
+        cargo.args(["build", "--quiet", "--locked", "--workspace", "--bins", "--tests"]);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let status = cargo.current_dir(root).env("CARGO_TARGET_DIR", target).status().unwrap();
         assert!(status.success());
