@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use onrush_load::process::Memory;
 use signal_hook::consts::TERM_SIGNALS;
 
 use crate::contender::Launch;
@@ -208,11 +209,9 @@ impl Drop for Child {
     }
 }
 
-/// The most memory that a process had resident, in bytes (VmHWM of proc_pid_status(5)).
+/// The most memory that a process had resident, in bytes; none where that is not told.
 pub fn peak_rss(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    Memory::of(pid).ok().map(|memory| memory.peak).filter(|&peak| peak > 0)
 }
 
 /// Whether `address` can be listened on. A second tracker there would silently take half of the
