@@ -490,8 +490,10 @@ impl<'p> Talk<'p> {
             None if now >= end => 0,
             None => {
                 let missing = self.in_flight.saturating_sub(self.flight.len());
-                // Whole bursts, unless so few may be under way that there are none.
-                if missing >= burst.min(self.in_flight) { missing.min(burst) } else { 0 }
+                // Whole bursts, but of a quarter of what may be under way at most: where a burst
+                // waited for all replies, a single lost one would stop it for the timeout.
+                let least = burst.min((self.in_flight / 4).max(1));
+                if missing >= least { missing.min(burst) } else { 0 }
             }
             // What was due within the window is still sent after it, but not for ever.
             Some(_) if now >= end + self.habits.timeout => 0,

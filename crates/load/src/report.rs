@@ -57,7 +57,7 @@ pub struct Report {
     pub peers_per_reply: f64,
     /// Share of listed peers that were looked at, in percent.
     pub peers_checked_percent: f64,
-    /// Requests that the kernel did not take.
+    /// Requests that the kernel did not take within the window.
     pub not_sent: u64,
     /// Open loop: requests that were due but not sent, as too many were under way.
     pub unsent: u64,
@@ -65,7 +65,7 @@ pub struct Report {
     /// tester's own part of the latency.
     #[serde(default)]
     pub behind: Latency,
-    /// Replies that the kernel dropped because a socket's buffer was full.
+    /// Replies that the kernel dropped within the window because a socket's buffer was full.
     pub dropped_here: u64,
     /// System calls that sent.
     pub send_calls: u64,
@@ -235,8 +235,10 @@ pub struct Surroundings {
     pub own_cpu: Option<Cpu>,
     /// Each worker's.
     pub worker_cpu: Vec<Cpu>,
-    /// Replies that the kernel dropped on their way in.
+    /// Replies that the kernel dropped on their way in, within the window.
     pub dropped_here: u64,
+    /// Requests that it did not take, within the window.
+    pub not_sent: u64,
     /// Notices from before the start.
     pub warnings: Vec<String>,
 }
@@ -280,7 +282,7 @@ impl Report {
             late: tally.late,
             peers_per_reply: ratio(tally.peers as f64, announces as f64),
             peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
-            not_sent: tally.sent.blocked + tally.sent.failed,
+            not_sent: around.not_sent,
             unsent: tally.unsent,
             behind: Latency::of(&tally.behind),
             dropped_here: around.dropped_here,
@@ -335,17 +337,26 @@ impl Report {
         table::table(self)
     }
 
+    /// Sent within the window, of the kinds that a reply is due to.
+    pub fn answerable(&self) -> u64 {
+        let kinds = self.kinds.iter().filter(|kind| kind.kind.is_answered());
+        kinds.map(|kind| kind.requests).sum()
+    }
+
     /// Adds what makes these figures doubtful.
     fn warn(&mut self) {
-        let tracker_busy = self.tracker_cpu.is_some_and(|cpu| cpu.percent > 95.0);
         let closed = matches!(self.setup.pace, Pace::InFlight(_));
         // In an open loop a worker spins between two due times, so its time says nothing.
-        if closed && !tracker_busy && self.worker_percent.iter().any(|percent| *percent > 95.0) {
-            self.warnings.push(
-                "a load worker used all of its vCPU: this is the load tester's limit, not the \
-                 tracker's; give it more --workers and vCPUs"
-                    .into(),
-            );
+        if closed && self.worker_percent.iter().any(|percent| *percent > 95.0) {
+            // How many vCPUs the tracker could have used is not known here, so it is for whoever
+            // reads this to say whether it had any left.
+            let tracker = self.tracker_cpu.map_or(String::new(), |cpu| {
+                format!(" (the tracker used {:.0} % of one)", cpu.percent)
+            });
+            self.warnings.push(format!(
+                "a load worker used all of its vCPU{tracker}: this may be the load tester's limit, \
+                 not the tracker's; give it more --workers and vCPUs"
+            ));
         }
         if self.dropped_here > 0 {
             self.warnings.push(format!(
@@ -469,6 +480,7 @@ pub(crate) mod tests {
             own_cpu: Some(Cpu { user: 0.25, system: 0.5 }),
             worker_cpu: vec![Cpu { user: 0.25, system: 0.5 }],
             dropped_here: 3,
+            not_sent: 0,
             warnings: vec!["a notice".into()],
         };
         Report::new(setup, &tally, around)
@@ -494,7 +506,8 @@ pub(crate) mod tests {
         let (closed, open) = (Pace::InFlight(256), Pace::rate(1000.0));
         let (busy, late) = ("used all of its vCPU", "the load tester sent");
         assert!(warned(closed.clone(), 0.97, 0.8, 0, busy));
-        assert!(!warned(closed.clone(), 0.97, 0.99, 0, busy), "the tracker is the limit as well");
+        assert!(warned(closed.clone(), 0.97, 1.8, 0, busy), "a tracker of several threads");
+        assert!(warned(closed.clone(), 0.97, 1.8, 0, "the tracker used 180 % of one"));
         assert!(!warned(closed, 0.9, 0.8, 0, busy));
         assert!(!warned(open.clone(), 0.99, 0.1, 0, busy), "an open loop's worker spins");
         assert!(warned(open.clone(), 0.99, 0.1, 4, late), "4 of the 10 ms are its own");

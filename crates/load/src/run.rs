@@ -60,8 +60,8 @@ pub struct Course {
 /// Runs one worker per network and reports. `warnings` come first in the report.
 ///
 /// # Errors
-/// When a worker cannot be pinned, a socket becomes unusable, the tracker's process is gone, or the
-/// run was ended before its measured window began.
+/// When a worker cannot be pinned, a socket becomes unusable, there is no such process as the
+/// tracker's, or the run was ended before its measured window began.
 pub fn run<S: Socket + Send>(
     plan: &Plan,
     networks: Vec<(S, Vec<Route>)>,
@@ -77,7 +77,12 @@ pub fn run<S: Socket + Send>(
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let epoch = Instant::now();
     let (done, results) = channel();
-    Times::look(course.tracker)?;
+    let of = |pid| {
+        Cpu::of_process(pid).with_context(|| {
+            format!("the tracker's process {pid} (--tracker-pid) cannot be looked at")
+        })
+    };
+    course.tracker.map(of).transpose()?;
     let (harvest, series, tracker) = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
             let (done, recorder, end) = (done.clone(), &recorder, &end);
@@ -109,6 +114,11 @@ pub fn run<S: Socket + Send>(
     if measured < course.duration {
         let (measured, whole) = (measured.as_secs_f64(), course.duration.as_secs_f64());
         warnings.push(format!("ended early: measured {measured:.1} s of {whole:.1} s"));
+    }
+    if let Some(pid) = course.tracker
+        && Cpu::of_process(pid).is_err()
+    {
+        warnings.push(format!("the tracker's process {pid} ended during the run"));
     }
     let mut report = report(&harvest, measured, started.as_secs(), setup, warnings);
     report.series = series;
@@ -162,27 +172,34 @@ struct Harvest {
     tally: Tally,
     /// When the window began and when it ended. The worker itself looks: it knows when its counts
     /// begin, and whoever watches may come late on a busy host.
-    edges: Option<(Times, Times)>,
-    dropped: u64,
+    edges: Option<(Edge, Edge)>,
 }
 
-/// Processor time so far.
+/// What has come together so far.
 #[derive(Clone, Copy)]
-struct Times {
+struct Edge {
+    /// Processor time of the tracker; none where it is not looked at, or has ended.
     tracker: Option<Cpu>,
     own: Option<Cpu>,
     thread: Option<Cpu>,
+    /// Replies that the kernel dropped, and requests that it did not take.
+    dropped: u64,
+    not_sent: u64,
 }
 
-impl Times {
-    fn look(tracker: Option<u32>) -> anyhow::Result<Self> {
-        let of = |pid| {
-            Cpu::of_process(pid).with_context(|| {
-                format!("the tracker's process {pid} (--tracker-pid) cannot be looked at")
-            })
-        };
-        let tracker = tracker.map(of).transpose()?;
-        Ok(Self { tracker, own: Cpu::of_self().ok(), thread: Cpu::of_thread().ok() })
+impl Edge {
+    fn look<S: Socket>(generator: &Generator<'_, S>, tracker: Option<u32>) -> Self {
+        let sent = &generator.tally().sent;
+        // One call per socket: before the clock of the window's processor time begins.
+        let dropped = generator.dropped();
+        Self {
+            // A tracker that dies is no reason to throw away what was measured of it.
+            tracker: tracker.and_then(|pid| Cpu::of_process(pid).ok()),
+            own: Cpu::of_self().ok(),
+            thread: Cpu::of_thread().ok(),
+            dropped,
+            not_sent: sent.blocked + sent.failed,
+        }
     }
 }
 
@@ -200,10 +217,10 @@ fn work<S: Socket>(
         let now = clock();
         generator.end_at(span.end());
         if start.is_none() && now >= span.start {
-            start = Some(Times::look(tracker)?);
+            start = Some(Edge::look(&generator, tracker));
         }
         if end.is_none() && now >= span.end() {
-            end = Some(Times::look(tracker)?);
+            end = Some(Edge::look(&generator, tracker));
         }
         match generator.turn(&clock)? {
             Next::Again => {}
@@ -218,8 +235,7 @@ fn work<S: Socket>(
         }
     }
     recorder.add(worker, interval, generator.recent());
-    let (tally, dropped) = (generator.tally().clone(), generator.dropped());
-    Ok(Harvest { worker, tally, edges: start.zip(end), dropped })
+    Ok(Harvest { worker, tally: generator.tally().clone(), edges: start.zip(end) })
 }
 
 /// Waits for the workers, makes samples of what they tell meanwhile, and shows how it goes.
@@ -245,7 +261,12 @@ fn wait(
             series.push(sample);
         }
         match results.recv_timeout(TICK) {
-            Ok(result) => harvest.push(result?),
+            Ok(Ok(result)) => harvest.push(result),
+            Ok(Err(error)) => {
+                // What the others measure has no use any more.
+                span.cut();
+                return Err(error);
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(anyhow!("a load worker ended without a result"));
@@ -318,18 +339,23 @@ fn report(
     for harvest in harvest {
         tally.add(&harvest.tally);
     }
-    let between = |harvest: &Harvest, pick: fn(&Times) -> Option<Cpu>| {
+    let between = |harvest: &Harvest, pick: fn(&Edge) -> Option<Cpu>| {
         let (start, end) = harvest.edges.as_ref()?;
         Some(pick(end)? - pick(start)?)
+    };
+    let grown = |count: fn(&Edge) -> u64| {
+        let edges = harvest.iter().filter_map(|harvest| harvest.edges.as_ref());
+        edges.map(|(start, end)| count(end) - count(start)).sum()
     };
     let first = |pick| harvest.first().and_then(|harvest| between(harvest, pick));
     let around = Surroundings {
         started,
         seconds: measured.as_secs_f64(),
-        tracker_cpu: first(|times| times.tracker),
-        own_cpu: first(|times| times.own),
-        worker_cpu: harvest.iter().filter_map(|h| between(h, |times| times.thread)).collect(),
-        dropped_here: harvest.iter().map(|harvest| harvest.dropped).sum(),
+        tracker_cpu: first(|edge| edge.tracker),
+        own_cpu: first(|edge| edge.own),
+        worker_cpu: harvest.iter().filter_map(|h| between(h, |edge| edge.thread)).collect(),
+        dropped_here: grown(|edge| edge.dropped),
+        not_sent: grown(|edge| edge.not_sent),
         warnings,
     };
     Report::new(setup, &tally, around)

@@ -180,6 +180,23 @@ fn the_run_over_time_is_in_the_report() {
     assert!(watched.iter().any(|tracker| tracker.drops.is_some()));
 }
 
+/// What was measured of a tracker until it died is told all the same.
+#[test]
+fn a_tracker_that_ends_within_the_run_costs_no_report() {
+    let tracker = Server::start(Fault::Nothing);
+    let mut process = Command::new("sleep").arg("0.9").spawn().unwrap();
+    let more = format!("--quiet --json - --tracker-pid {}", process.id());
+    // Somebody has to wait for it, as it is a zombie otherwise.
+    let reaper = std::thread::spawn(move || process.wait());
+    let output = load(&tracker.targets(), &more);
+    reaper.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = report(&output);
+    assert!(report.right_replies() > 0 && report.tracker_cpu.is_none());
+    let said = report.warnings.iter().any(|warning| warning.contains("ended during the run"));
+    assert!(said, "{:?}", report.warnings);
+}
+
 /// Every fault that shows under load, and the finding that it shows as.
 const FAULTS: [(Fault, Finding); 25] = [
     (Fault::OtherTransaction, Finding::UnknownTransaction),

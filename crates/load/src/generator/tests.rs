@@ -447,6 +447,23 @@ fn a_closed_loop_keeps_so_many_under_way() {
     assert!((1200..=1650).contains(&requests), "{requests}");
 }
 
+/// As few under way as a burst has: what is lost takes its own place only, not that of all.
+#[test]
+fn a_lost_reply_does_not_stop_a_small_closed_loop() {
+    let window = Window { start: 0, end: 2 * SECOND };
+    let scene = || Scene {
+        pace: Pace::InFlight(16),
+        profile: Profile::classic(),
+        window,
+        ..Scene::default()
+    };
+    let right = |scene| play(scene).tally.kinds.iter().map(|kind| kind.right).sum::<u64>();
+    let (all, some) = (right(scene()), {
+        right(Scene { conditions: Conditions { loss: 0.01, ..delayed(1) }, ..scene() })
+    });
+    assert!(some * 2 > all, "{some} with 1 % loss, {all} without");
+}
+
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let window = Window { start: 100 * MILLISECOND, end: 1100 * MILLISECOND };

@@ -93,6 +93,10 @@ impl Bounds {
     pub fn judge(&self, report: &Report) -> (Verdict, String) {
         let Report { loss_percent, unsent, dropped_here, not_sent, .. } = *report;
         let lost = loss_percent > self.loss_percent;
+        // What was lost here does not excuse what the tracker lost beside it.
+        let own = (dropped_here + not_sent) as f64 * 100.0;
+        let lost_anyway =
+            loss_percent - own / report.answerable().max(1) as f64 > self.loss_percent;
         let slow = report.latency.p99 > self.p99_ms * 1e3;
         let due = unsent as f64 + report.sent_rate * report.seconds;
         let unsent_much = unsent as f64 > due * UNSENT;
@@ -104,10 +108,10 @@ impl Bounds {
             format!("{unsent} requests were due and never sent")
         } else if behind > self.p99_ms * BEHIND {
             format!("it sent {behind:.1} ms late at p99")
-        } else if lost && dropped_here > 0 {
-            format!("its sockets dropped {dropped_here} replies")
-        } else if lost && not_sent > 0 {
+        } else if lost && !lost_anyway && not_sent > dropped_here {
             format!("the kernel did not take {not_sent} requests")
+        } else if lost && !lost_anyway {
+            format!("its sockets dropped {dropped_here} replies")
         } else if lost {
             let why = format!("loss {loss_percent:.3} % > {} %", self.loss_percent);
             return (Verdict::Lost, why);
@@ -242,11 +246,19 @@ mod tests {
                 "40.0 ms late",
             ),
             (|report| (report.loss_percent, report.dropped_here) = (5.0, 70), "dropped 70"),
-            (|report| (report.loss_percent, report.not_sent) = (5.0, 7), "did not take 7"),
+            (|report| (report.loss_percent, report.not_sent) = (5.0, 60), "did not take 60"),
         ] {
             let (verdict, why) = BOUNDS.judge(&report(change));
             assert_eq!(verdict, Verdict::LoadTester, "{why}");
             assert!(why.contains("own limit") && why.contains(named), "{why}");
+        }
+        // Of some fifty lost ones, seven are its own: the others are not.
+        for change in [
+            (|report| (report.loss_percent, report.dropped_here) = (5.0, 7)) as fn(&mut Report),
+            |report| (report.loss_percent, report.not_sent) = (5.0, 7),
+        ] {
+            let (verdict, why) = BOUNDS.judge(&report(change));
+            assert_eq!((verdict, why.as_str()), (Verdict::Lost, "loss 5.000 % > 0.1 %"));
         }
         // Late, but within the bound all the same.
         let late = |report: &mut Report| report.behind.p99 = 8000.0;
