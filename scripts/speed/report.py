@@ -14,7 +14,7 @@ def text(machine, asked, results):
         f"{machine['cpu']}, {machine['vcpus']} vCPUs, Linux {machine['kernel']}, {machine['rustc']}; "
         f"onrush {machine['commit']}, aquatic_udp {machine['aquatic_udp']} (default configuration, one "
         "socket worker).\n",
-        "Again with: `scripts/bench-speed`\n",
+        f"Again with: `{' '.join(['scripts/bench-speed', *(f'--only {part}' for part in asked.only or [])])}`\n",
         "## Targets\n",
         target_table(targets.rows(results)),
     ]

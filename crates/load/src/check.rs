@@ -47,8 +47,6 @@ pub enum Finding {
     MorePeersThanCounted,
     /// More peers listed than asked for.
     MorePeersThanWanted,
-    /// The asker is in its own list.
-    OwnPeer,
     /// A peer is listed twice.
     DuplicatePeer,
     /// A peer is listed that is not in this swarm.
@@ -57,6 +55,8 @@ pub enum Finding {
     ScrapeEntries,
     /// A scrape counts more peers than the swarm has.
     ScrapeTooHigh,
+    /// The asker is in its own list.
+    OwnPeer,
     /// The asker is not counted.
     AskerNotCounted,
     /// Fewer peers listed than asked for, though there are more.
@@ -85,11 +85,11 @@ impl Finding {
         Self::CountsTooHigh,
         Self::MorePeersThanCounted,
         Self::MorePeersThanWanted,
-        Self::OwnPeer,
         Self::DuplicatePeer,
         Self::UnknownPeer,
         Self::ScrapeEntries,
         Self::ScrapeTooHigh,
+        Self::OwnPeer,
         Self::AskerNotCounted,
         Self::FewerPeersThanThere,
         Self::PeersForLeaver,
@@ -102,7 +102,8 @@ impl Finding {
     pub const fn is_open(self) -> bool {
         matches!(
             self,
-            Self::AskerNotCounted
+            Self::OwnPeer
+                | Self::AskerNotCounted
                 | Self::FewerPeersThanThere
                 | Self::PeersForLeaver
                 | Self::PeersUnasked
@@ -125,11 +126,11 @@ impl Finding {
             Self::CountsTooHigh => "more peers counted than exist",
             Self::MorePeersThanCounted => "more peers listed than counted",
             Self::MorePeersThanWanted => "more peers listed than wanted",
-            Self::OwnPeer => "asker in its own list",
             Self::DuplicatePeer => "peer listed twice",
             Self::UnknownPeer => "peer that is not in the swarm",
             Self::ScrapeEntries => "scrape entries are not as many as asked for",
             Self::ScrapeTooHigh => "scrape counts more peers than exist",
+            Self::OwnPeer => "asker in its own list",
             Self::AskerNotCounted => "asker not counted",
             Self::FewerPeersThanThere => "fewer peers than wanted and there",
             Self::PeersForLeaver => "peers for a peer that leaves",
@@ -223,11 +224,15 @@ impl Judge {
                 };
                 let counted = Counted { leechers: head.leechers, seeders: head.seeders };
                 self.counts(&asker, counted, &peers)?;
-                let peers_checked = self.peers(plan, &asker.member, &peers, reply)?;
-                let differs = match head.interval {
-                    0 => Some(Finding::ZeroInterval),
-                    _ => asker.differs(counted, peers.len() as u32),
+                let looked = self.peers(plan, &asker.member, &peers, reply)?;
+                let differs = if looked.own {
+                    Some(Finding::OwnPeer)
+                } else if head.interval == 0 {
+                    Some(Finding::ZeroInterval)
+                } else {
+                    asker.differs(counted, peers.len() as u32)
                 };
+                let peers_checked = looked.at;
                 Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..plain })
             }
             (Response::Scrape(_, counts), Ask::Scrape { draw, hashes }) => {
@@ -269,7 +274,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Looks at the peers and returns at how many.
+    /// Looks at the peers, or at some of a long list.
     #[inline]
     fn peers(
         &mut self,
@@ -277,7 +282,7 @@ impl Judge {
         asker: &Member,
         peers: &Peers<'_>,
         reply: &[u8],
-    ) -> Result<u32, Finding> {
+    ) -> Result<Looked, Finding> {
         let mut look_at = peers.len();
         if look_at > SHORT_LIST {
             self.long_lists = self.long_lists.wrapping_add(1);
@@ -295,21 +300,23 @@ impl Judge {
         for word in self.touched.drain(..) {
             self.seen[word as usize] = 0;
         }
-        verdict.map(|()| look_at as u32)
+        verdict.map(|own| Looked { at: look_at as u32, own })
     }
 
-    /// Looks at each of `list`, which the peer at `asker` got; notes in `seen` whom it has seen.
+    /// Looks at each of `list`, which the peer at `asker` got, and tells whether that one is in it;
+    /// notes in `seen` whom it has seen.
     #[inline]
     fn look<const N: usize>(
         &mut self,
         places: &Places<'_>,
         asker: u32,
         list: &[[u8; N]],
-    ) -> Result<(), Finding> {
+    ) -> Result<bool, Finding> {
+        let mut own = false;
         for endpoint in list {
             match places.of(endpoint) {
-                Some(place) if place == asker => return Err(Finding::OwnPeer),
                 Some(place) => {
+                    own |= place == asker;
                     let (at, bit) = (place / 64, 1 << (place % 64));
                     let word = &mut self.seen[at as usize];
                     if *word & bit != 0 {
@@ -324,8 +331,17 @@ impl Judge {
                 None => return Err(Finding::UnknownPeer),
             }
         }
-        Ok(())
+        Ok(own)
     }
+}
+
+/// What was seen in a list of peers without a fault.
+#[derive(Clone, Copy)]
+struct Looked {
+    /// Peers looked at.
+    at: u32,
+    /// Whether the asker was one of them.
+    own: bool,
 }
 
 /// Whether an error reply is as right as any other: to an announce with port 0, and to scrapes

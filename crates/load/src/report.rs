@@ -451,7 +451,7 @@ pub(crate) mod tests {
         tally.kinds[Kind::Announce as usize].lost = 10;
         tally.kinds[Kind::Junk as usize].requests = 90;
         tally.right_in_window = 1000;
-        tally.finding(Finding::OwnPeer, &[0xDE, 0xAD], || "announce".into());
+        tally.finding(Finding::DuplicatePeer, &[0xDE, 0xAD], || "announce".into());
         tally.finding(Finding::ZeroInterval, &[0xBE, 0xEF], || "announce".into());
         let profile = Profile::real();
         let setup = Setup {

@@ -82,7 +82,7 @@ fn replies_that_come_in_one_piece_are_checked_one_by_one() {
         assert_eq!((announces.right + announces.lost, announces.wrong), (announces.requests, 0));
         assert!(announces.right > 100 && report.peers_per_reply > 0.0, "{}", announces.right);
         drop(tracker);
-        let tracker = Server::start(Fault::ListsAsker);
+        let tracker = Server::start(Fault::ListsTwice);
         let output = load(&tracker.targets(), &format!("--quiet {more}"));
         assert_eq!(output.status.code(), Some(1), "wrong replies are found in pieces too");
         drop(tracker);
@@ -91,12 +91,12 @@ fn replies_that_come_in_one_piece_are_checked_one_by_one() {
 
 #[test]
 fn wrong_replies_are_shown_and_end_in_1() {
-    let tracker = Server::start(Fault::ListsAsker);
+    let tracker = Server::start(Fault::ListsTwice);
     let output = load(&tracker.targets(), "--json - --quiet");
     let report = report(&output);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(report.wrong.len(), 1, "{:?}", report.wrong);
-    assert_eq!(report.wrong[0].finding, Finding::OwnPeer);
+    assert_eq!(report.wrong[0].finding, Finding::DuplicatePeer);
     assert!(report.wrong[0].examples[0].asked.starts_with("announce from"));
     assert!(!text(&output.stderr).contains("s left"), "quiet");
 }
@@ -214,12 +214,12 @@ const FAULTS: [(Fault, Finding); 25] = [
     (Fault::CountsDouble, Finding::CountsTooHigh),
     (Fault::CountsNobody, Finding::MorePeersThanCounted),
     (Fault::IgnoresWant, Finding::MorePeersThanWanted),
-    (Fault::ListsAsker, Finding::OwnPeer),
     (Fault::ListsTwice, Finding::DuplicatePeer),
     (Fault::PortsReversed, Finding::UnknownPeer),
     (Fault::ScrapesLess, Finding::ScrapeEntries),
     (Fault::ScrapesDouble, Finding::ScrapeTooHigh),
     // Within what BEP 15 leaves open.
+    (Fault::ListsAsker, Finding::OwnPeer),
     (Fault::AskerNotCounted, Finding::AskerNotCounted),
     (Fault::NoDefault, Finding::FewerPeersThanThere),
     (Fault::PeersForLeavers, Finding::PeersForLeaver),
@@ -293,5 +293,47 @@ fn pages_and_distributions_are_written() {
         let text = std::fs::read_to_string(dir.path().join(format!("{name}.hgrm"))).unwrap();
         assert!(curve.last().unwrap().count > 100);
         assert!(text.contains(&format!("Total count    = {:>12}]", curve.last().unwrap().count)));
+    }
+}
+
+/// What the schema promises to readers is what a real report has, and what it has not is noticed.
+#[test]
+fn a_report_fits_the_committed_schema() {
+    let schema = include_str!("../../../docs/schemas/onrush-load-report.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let tracker = Server::start(Fault::ListsTwice);
+    let own = std::process::id();
+    let output = load(&tracker.targets(), &format!("--quiet --json - --tracker-pid {own}"));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let errors: Vec<_> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    for missing in ["/series", "/wrong/0/examples", "/environment/cpu", "/tracker/pid"] {
+        assert!(report.pointer(missing).is_some(), "{missing}: the report says little");
+    }
+
+    let without = |at: &str, field: &str| {
+        let mut report = report.clone();
+        let fields = report.pointer_mut(at).and_then(|value| value.as_object_mut()).unwrap();
+        fields.remove(field).unwrap();
+        report
+    };
+    for (at, field) in
+        [("", "rate"), ("/setup", "seed"), ("/kinds/0", "lost"), ("/series/0", "sent")]
+    {
+        assert!(!validator.is_valid(&without(at, field)), "without {at}/{field}");
+    }
+    let with = |at: &str, value: serde_json::Value| {
+        let mut report = report.clone();
+        *report.pointer_mut(at).unwrap() = value;
+        report
+    };
+    for (at, value) in [
+        ("/rate", serde_json::json!("fast")),
+        ("/late", serde_json::json!(-1)),
+        ("/setup/pace", serde_json::json!({ "in-flight": "many" })),
+        ("/kinds/0/kind", serde_json::json!("handshake")),
+        ("/series/0/tracker", serde_json::json!([])),
+    ] {
+        assert!(!validator.is_valid(&with(at, value.clone())), "{at}: {value}");
     }
 }

@@ -89,9 +89,22 @@ fn fault(finding: Finding, make: impl FnOnce(&Plan, u32) -> Vec<u8>) {
 
 #[test]
 fn an_own_peer_is_found() {
-    fault(Finding::OwnPeer, |plan, asker| {
+    let plan = plan();
+    let asker = wants(&plan, 50, false);
+    let mut peers = others(&plan, asker, 20);
+    peers[11] = endpoint(&plan, asker);
+    let right = judge(&plan)
+        .judge(&plan, &announce(&plan, asker), Family::V4, &response(60, 0, &peers))
+        .unwrap();
+    assert_eq!((right.differs, right.peers_checked), (Some(Finding::OwnPeer), 20));
+}
+
+#[test]
+fn an_own_peer_hides_no_fault_behind_it() {
+    fault(Finding::DuplicatePeer, |plan, asker| {
         let mut peers = others(plan, asker, 20);
-        peers[11] = endpoint(plan, asker);
+        peers[3] = endpoint(plan, asker);
+        peers[19] = endpoint(plan, asker);
         response(60, 0, &peers)
     });
 }
@@ -303,7 +316,8 @@ fn strangers_are_tolerated_where_asked_for_but_no_other_fault() {
     assert!(verdict(&response(9_999_999, 0, &[stranger; 30])).is_ok());
     // Counts that nothing can be added to.
     assert!(verdict(&response(u32::MAX, u32::MAX, &[stranger; 30])).is_ok());
-    assert_eq!(verdict(&response(60, 0, &[endpoint(&plan, asker)])), Err(Finding::OwnPeer));
+    let twice = [endpoint(&plan, asker); 2];
+    assert_eq!(verdict(&response(60, 0, &twice)), Err(Finding::DuplicatePeer));
 }
 
 #[test]
@@ -313,7 +327,7 @@ fn of_long_lists_a_sample_is_looked_at_in_full() {
     let mut judge = Judge::new(&plan, Strictness { strangers: false, sample: 4 });
     let mut peers = others(&plan, asker, 40);
     let right = response(60, 0, &peers);
-    peers[39] = endpoint(&plan, asker);
+    peers[39] = peers[38];
     let wrong = response(60, 0, &peers);
     let mut ask = |reply: &[u8]| {
         judge
@@ -323,7 +337,7 @@ fn of_long_lists_a_sample_is_looked_at_in_full() {
     let found: Vec<_> = (0..8).map(|_| ask(&right)).collect();
     assert_eq!(found.iter().filter(|checked| **checked == Ok(40)).count(), 2, "{found:?}");
     assert_eq!(found.iter().filter(|checked| **checked == Ok(16)).count(), 6, "{found:?}");
-    assert_eq!((0..8).filter(|_| ask(&wrong) == Err(Finding::OwnPeer)).count(), 2);
+    assert_eq!((0..8).filter(|_| ask(&wrong) == Err(Finding::DuplicatePeer)).count(), 2);
 }
 
 #[test]

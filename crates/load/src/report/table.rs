@@ -200,7 +200,7 @@ mod tests {
             "junk                  90   (silence)",
             "500 per second",
             "1500.000 us per right reply",
-            "asker in its own list",
+            "peer listed twice",
             "reply: dead (2 bytes)",
             "left open by BEP 15",
             "warning: a notice",
