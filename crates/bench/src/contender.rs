@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+use siphasher::sip128::SipHasher13;
 
 /// A tracker that can be started.
 pub trait Contender {
@@ -40,8 +41,12 @@ pub trait Contender {
     /// When a file cannot be written, or the program does not know a setting.
     fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch>;
     /// Whether it serves only info hashes of a list, which then has to be written before it starts.
-    fn needs_whitelist(&self) -> bool {
+    fn needs_whitelist(&self, _: &Found) -> bool {
         false
+    }
+    /// A variant that this program lacks, and how to get it.
+    fn lacks(&self, _: &Found) -> Option<String> {
+        None
     }
 }
 
@@ -103,6 +108,11 @@ impl Variant {
         }
     }
 
+    /// Whether `name` is its tracker's or its own, as `--baseline` takes them.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.tracker == name || self.name() == name
+    }
+
     /// `socket workers: 2, swarm workers: 1`; empty where it has no such setting.
     pub fn split(&self) -> String {
         let parts: Vec<_> =
@@ -143,6 +153,8 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// What is added to its environment.
     pub environment: Vec<(String, String)>,
+    /// Whether it is started as nobody where the bench is root's.
+    pub unprivileged: bool,
 }
 
 /// A tracker that is there.
@@ -163,6 +175,26 @@ pub struct Listed {
     pub version: Option<String>,
     /// Its settings and their source; when it is absent, why and how to get it.
     pub text: String,
+    /// Its program, to know it again.
+    pub program: Option<Print>,
+}
+
+/// What tells one program file from another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Print {
+    /// Its size.
+    pub bytes: u64,
+    /// SipHash 1-3 of its content with a key of zeros, 128 bits in hexadecimal digits.
+    pub hash: String,
+}
+
+impl Print {
+    /// Of a file; `None` when it cannot be read.
+    pub fn of(program: &Path) -> Option<Self> {
+        let content = fs::read(program).ok()?;
+        let hash = SipHasher13::new().hash(&content).as_u128();
+        Some(Self { bytes: content.len() as u64, hash: format!("{hash:032x}") })
+    }
 }
 
 impl Listed {
@@ -177,7 +209,8 @@ impl Listed {
             ),
         };
         let version = found.map(|found| found.version.clone());
-        Self { name: contender.name().into(), version, text }
+        let program = found.and_then(|found| Print::of(&found.program));
+        Self { name: contender.name().into(), version, text, program }
     }
 }
 
@@ -234,12 +267,18 @@ fn is_executable(path: &Path) -> bool {
 
 /// The version that cargo noted when it installed `package` into the root that `program` is in
 /// (`.crates.toml`: `"package 1.2.3 (registry...)" = [...]`).
-fn version_by_cargo(program: &Path, package: &str) -> Option<String> {
+pub(crate) fn version_by_cargo(program: &Path, package: &str) -> Option<String> {
     let notes = program.parent()?.parent()?.join(".crates.toml");
     let text = fs::read_to_string(notes).ok()?;
     let start = format!("\"{package} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&start))?;
     line.split(' ').next().map(Into::into)
+}
+
+/// The version that a program of ours tells: what it prints for --version behind its name.
+pub(crate) fn version_told(program: &Path) -> Option<String> {
+    let text = output(program, &["--version"])?;
+    text.split_once(' ').map(|(_, version)| version.to_owned())
 }
 
 /// What a command prints on its standard output, when it succeeds.
@@ -262,6 +301,21 @@ mod tests {
         let chihaya = Variant::new("chihaya", None, &[]);
         assert_eq!((chihaya.name().as_str(), chihaya.split().as_str()), ("chihaya", ""));
         assert_eq!(chihaya.total(), None);
+    }
+
+    #[test]
+    fn another_program_has_another_print() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            let path = root.path().join("program");
+            fs::write(&path, text).unwrap();
+            Print::of(&path).unwrap()
+        };
+        let (one, other) = (of("one"), of("two"));
+        assert_eq!((one.bytes, one.hash.len()), (3, 32));
+        assert_ne!(one, other);
+        assert_eq!(of("one"), one);
+        assert_eq!(Print::of(&root.path().join("none")), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`prepare`] | from what is asked for and what is here to a plan |
 //! | [`process`] | starting, pinning and ending processes |
 //! | [`load`] | the load of one measurement, and what it found |
+//! | [`resume`] | whether a bench that was begun can go on |
 //! | [`round`] | start, wait, warm, measure, stop |
 //! | [`record`] | raw results, as they come |
 //! | [`run`] | all rounds, with progress |
@@ -34,6 +35,7 @@ pub mod prepare;
 pub mod process;
 pub mod record;
 pub mod report;
+pub mod resume;
 pub mod round;
 pub mod run;
 pub mod stats;

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use onrush_load::report::Report;
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Launch;
+use crate::contender::{Launch, Listed, Print, version_by_cargo, version_told};
 use crate::cpus::{CpuList, Seats};
 use crate::process::{Child, Stop};
 use crate::record::Point;
@@ -33,8 +33,8 @@ pub enum Mix {
     Bursts,
     /// What public trackers see, junk and unusable ids included, from 1,000 addresses.
     Real,
-    /// aquatic_udp_load_test, which published comparisons used: it measures no latency and checks
-    /// nothing.
+    /// aquatic_udp_load_test, which published comparisons used: it measures no latency and knows
+    /// errors, but checks nothing else.
     Published,
 }
 
@@ -66,7 +66,7 @@ impl Mix {
                 "what public trackers see, junk and unusable ids included, from 1,000 addresses, every reply checked"
             }
             Self::Published => {
-                "aquatic_udp_load_test 0.9.0 in its default configuration: 4 sockets a worker, nothing checked"
+                "aquatic_udp_load_test in its default configuration: 4 sockets a worker, errors counted as wrong, nothing else checked"
             }
         }
     }
@@ -107,6 +107,30 @@ pub struct Tools {
     pub ours: PathBuf,
     /// aquatic_udp_load_test, when it is there.
     pub published: Option<Published>,
+}
+
+impl Tools {
+    /// Those that make these loads, with their versions.
+    pub fn listed(&self, mixes: &[Mix]) -> Vec<Listed> {
+        let any = |published: bool| mixes.iter().any(|mix| (*mix == Mix::Published) == published);
+        let ours = any(false).then(|| Listed {
+            name: "onrush-load".into(),
+            version: Some(version_told(&self.ours).unwrap_or_else(|| "unknown".into())),
+            text: "every reply is checked".into(),
+            program: Print::of(&self.ours),
+        });
+        let theirs = self.published.as_ref().filter(|_| any(true)).map(|published| {
+            let version = version_by_cargo(published.program(), Published::PROGRAM);
+            Listed {
+                name: Published::PROGRAM.into(),
+                version: Some(version.unwrap_or_else(|| "unknown".into())),
+                text: "in its default configuration; errors are counted, nothing else is checked"
+                    .into(),
+                program: Print::of(published.program()),
+            }
+        });
+        ours.into_iter().chain(theirs).collect()
+    }
 }
 
 /// One load.
@@ -225,7 +249,12 @@ impl Load<'_> {
     }
 
     fn launch(&self, tools: &Tools, arguments: Vec<String>) -> Launch {
-        Launch { program: tools.ours.clone(), arguments, environment: Vec::new() }
+        Launch {
+            program: tools.ours.clone(),
+            arguments,
+            environment: Vec::new(),
+            unprivileged: false,
+        }
     }
 }
 
@@ -239,18 +268,19 @@ fn remove(arguments: &mut Vec<String>, option: &str) {
 fn point(report: &Report) -> anyhow::Result<Point> {
     let cpu = report.tracker_cpu.context("the report has no CPU time of the tracker")?;
     let right = report.right_replies();
-    if right + report.wrong_replies() == 0 {
-        bail!("no reply came within the measured time");
+    let findings: Vec<_> =
+        report.wrong.iter().map(|found| format!("{}: {}", found.text, found.count)).collect();
+    // Without one there is nothing to divide by.
+    match (right, report.wrong_replies()) {
+        (0, 0) => bail!("no reply came within the measured time"),
+        (0, _) => bail!("no reply was right: {}", findings.join("; ")),
+        _ => {}
     }
     Ok(Point {
         rate: report.rate,
         right,
         wrong: report.wrong_replies(),
-        findings: report
-            .wrong
-            .iter()
-            .map(|found| format!("{}: {}", found.text, found.count))
-            .collect(),
+        findings,
         loss_percent: Some(report.loss_percent),
         cpu_percent: cpu.percent,
         cpu_per_reply: cpu.per_reply,
@@ -297,6 +327,20 @@ mod tests {
             "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --swarms 1000"
         );
         assert!(of(&seats(2, "4-5,20-21")).0.is_empty());
+    }
+
+    #[test]
+    fn load_testers_are_listed_where_they_are_needed() {
+        let root = tempfile::tempdir().unwrap();
+        let program = root.path().join("onrush-load");
+        fs::write(&program, "#!/bin/sh\necho 'onrush-load 0.1.0 (30029cd)'\n").unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let tools = Tools { ours: program, published: None };
+        let listed = tools.listed(&[Mix::Published, Mix::Spread]);
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0].version.as_deref(), Some("0.1.0 (30029cd)"));
+        assert_eq!(listed[0].program.as_ref().unwrap().hash.len(), 32);
+        assert!(tools.listed(&[Mix::Published]).is_empty());
     }
 
     #[test]

@@ -8,10 +8,22 @@ use anyhow::Context as _;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
+use onrush_load::environment::Environment;
+
 use crate::cpus::CpuList;
 
 /// Where the kernel tells who shares a core (Documentation/admin-guide/cputopology.rst).
 const SYS_CPU: &str = "/sys/devices/system/cpu";
+
+/// The fact that changes from minute to minute, as [`Environment::facts`] calls it.
+pub const LOAD_AVERAGE: &str = "load average before";
+
+/// What a reader must know of this host, in order. The commits of programs stand with their versions.
+pub fn facts() -> Vec<(String, String)> {
+    let mut facts = Environment::read().facts();
+    facts.retain(|(name, _)| name != "commit");
+    facts
+}
 
 /// The vCPUs that this process may use, by core: each with its siblings (SMT), in order of the first.
 ///
@@ -38,9 +50,24 @@ pub fn cores_of(sys: &Path, allowed: impl Iterator<Item = usize>) -> Vec<Vec<usi
     cores
 }
 
-/// What the kernel cuts a receive buffer to (net.core.rmem_max), in bytes.
-pub fn receive_buffer_limit() -> Option<u64> {
-    fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
+/// What the kernel cuts a socket's buffers to, in bytes, for whoever may not exceed it; `None` where it
+/// does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferLimits {
+    /// net.core.rmem_max.
+    pub receive: Option<u64>,
+    /// net.core.wmem_max.
+    pub send: Option<u64>,
+}
+
+impl BufferLimits {
+    /// Of this host.
+    pub fn read() -> Self {
+        let limit = |name: &str| {
+            fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
+        };
+        Self { receive: limit("rmem_max"), send: limit("wmem_max") }
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +96,11 @@ mod tests {
     fn what_is_not_allowed_or_not_told_is_left_out() {
         let sys = host(&[(0, "0,4"), (4, "0,4")]);
         assert_eq!(cores_of(sys.path(), [4, 7].into_iter()), [vec![4], vec![7]]);
+    }
+
+    #[test]
+    fn this_host_has_a_load_average_by_that_name() {
+        assert!(facts().iter().any(|(name, _)| name == LOAD_AVERAGE), "{:?}", facts());
     }
 
     #[test]

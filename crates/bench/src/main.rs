@@ -3,6 +3,7 @@
 
 use std::env;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use onrush_bench::args::{Args, Run, Task, What};
 use onrush_bench::contender::{Listed, Search};
 use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Present};
-use onrush_bench::process::{Stop, Stopped};
+use onrush_bench::process::{Stop, Stopped, must_be_free};
 use onrush_bench::record::{Outcome, Raw};
 use onrush_bench::run::{run, written};
 use onrush_bench::summary::Summary;
-use onrush_bench::{machine, record, report};
+use onrush_bench::{machine, record, report, resume};
 
 /// No round has a figure, or results cannot be written.
 const FAILED: u8 = 1;
@@ -56,7 +57,7 @@ enum Failure {
 fn list() -> Result<(), Failure> {
     let search = Search::here();
     let (present, listed) = prepare::contenders(&[], &search).map_err(Failure::Unfit)?;
-    for Listed { name, version, text } in &listed {
+    for Listed { name, version, text, .. } in &listed {
         let program = present.iter().find(|(contender, _)| contender.name() == name);
         match (version, program) {
             (Some(version), Some((_, found))) => {
@@ -97,7 +98,7 @@ fn command() -> String {
 }
 
 fn show(plan: &Plan) {
-    for Listed { name, version, text } in &plan.listed {
+    for Listed { name, version, text, .. } in plan.listed.iter().chain(&plan.testers) {
         match version {
             Some(version) => println!("{name} {version}"),
             None => println!("{name}: absent: {text}"),
@@ -161,8 +162,11 @@ fn sound(summary: &Summary) -> anyhow::Result<()> {
         bail!("{} rounds failed, the first: {}", summary.failures.len(), failure.reason);
     }
     let baseline = &summary.plan.settings.baseline;
-    let ours = summary.rows.iter().filter(|row| row.case.variant.tracker == *baseline);
-    for row in ours {
+    let ours = || summary.rows.iter().filter(|row| row.case.variant.is_called(baseline));
+    if ours().next().is_none() {
+        bail!("--strict: there is no figure of the baseline, {baseline}");
+    }
+    for row in ours() {
         if row.wrong_percent > 0.0 {
             bail!(
                 "{}: {:.3} % of the replies were wrong: {:?}",
@@ -181,7 +185,9 @@ fn begin(task: &Run) -> Result<(Plan, Vec<Present>, PathBuf), Failure> {
         let resumed = || {
             let plan = Plan::read(directory)?;
             let (present, listed) = prepare::contenders(&[], &Search::here())?;
-            same_contenders(&plan, &listed)?;
+            let tools = prepare::tools(&Search::here())?;
+            let mixes: Vec<_> = plan.cases.iter().map(|case| case.mix).collect();
+            resume::same(&plan, &listed, &tools.listed(&mixes), &machine::facts())?;
             Ok((plan, present, directory.clone()))
         };
         return resumed().map_err(Failure::Unfit);
@@ -190,35 +196,20 @@ fn begin(task: &Run) -> Result<(Plan, Vec<Present>, PathBuf), Failure> {
     let (plan, present) = planned(&task.what)?;
     show(&plan);
     let started = || {
-        for name in [Raw::NAME, Plan::NAME] {
-            if directory.join(name).exists() {
-                bail!(
-                    "{} holds results already: go on with --resume, or take another directory",
-                    directory.display()
-                );
-            }
+        // A plan without a result is one that could not begin.
+        if fs::metadata(directory.join(Raw::NAME)).is_ok_and(|raw| raw.len() > 0) {
+            bail!(
+                "{} holds results already: go on with --resume, or take another directory",
+                directory.display()
+            );
         }
+        let address = (Ipv4Addr::LOCALHOST, plan.settings.port).into();
+        must_be_free(address, &Stop::default())?;
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         plan.write(&directory)
     };
     started().map_err(Failure::Unfit)?;
     Ok((plan, present, directory))
-}
-
-/// Results of two versions of a tracker do not belong into one table.
-fn same_contenders(plan: &Plan, now: &[Listed]) -> anyhow::Result<()> {
-    for before in plan.listed.iter().filter(|listed| listed.version.is_some()) {
-        let now = now.iter().find(|listed| listed.name == before.name);
-        let version = now.and_then(|listed| listed.version.as_ref());
-        if version != before.version.as_ref() {
-            bail!(
-                "--resume: {} was {:?} when this bench was begun and is {version:?} now",
-                before.name,
-                before.version
-            );
-        }
-    }
-    Ok(())
 }
 
 fn reported(directory: &Path) -> anyhow::Result<()> {

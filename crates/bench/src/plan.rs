@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Contender, Found, Listed, Room};
 use crate::cpus::{CpuMode, Seats};
-use crate::load::{Dose, Mix};
+use crate::load::{Dose, Mix, Published};
 use crate::record::{Case, Record};
 
 /// The version of the form of a result directory.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Seconds that starting, looking and ending take in a round, as far as one can tell before.
 const AROUND: f64 = 1.5;
@@ -38,6 +38,8 @@ pub struct Plan {
     pub settings: Settings,
     /// The trackers, absent ones too.
     pub listed: Vec<Listed>,
+    /// The programs that make the load.
+    pub testers: Vec<Listed>,
     /// What is measured.
     pub cases: Vec<Case>,
     /// What was left out, and what to know of this host.
@@ -72,12 +74,23 @@ impl Plan {
     /// Reads the plan of a result directory.
     ///
     /// # Errors
-    /// When there is none that can be read.
+    /// When there is none that can be read, or it has another form.
     pub fn read(directory: &Path) -> anyhow::Result<Self> {
         let path = directory.join(Self::NAME);
         let text = fs::read_to_string(&path)
             .with_context(|| format!("{}: no bench was begun there", path.display()))?;
-        serde_json::from_str(&text).with_context(|| path.display().to_string())
+        let name = || path.display().to_string();
+        let value: serde_json::Value = serde_json::from_str(&text).with_context(name)?;
+        let format = value.get("format").and_then(serde_json::Value::as_u64);
+        if format != Some(FORMAT.into()) {
+            bail!(
+                "{}: its form is {}, and this onrush-bench knows {FORMAT}: take the onrush-bench that \
+                 made it",
+                path.display(),
+                format.map_or("unknown".into(), |format| format.to_string())
+            );
+        }
+        serde_json::from_value(value).with_context(name)
     }
 
     /// Writes it into its directory.
@@ -111,6 +124,9 @@ impl Plan {
 impl Settings {
     /// Seconds that a round of this case takes, as far as one can tell before.
     pub fn seconds(&self, case: &Case) -> f64 {
+        if case.mix == Mix::Published {
+            return AROUND + AROUND_LOAD + Published::seconds(&self.dose) as f64;
+        }
         let shares = if case.mix.has_latency() { self.shares.len() } else { 0 };
         AROUND + (1 + shares) as f64 * (AROUND_LOAD + self.dose.warmup + self.dose.seconds)
     }
@@ -127,11 +143,15 @@ pub fn cases(
         for seats in seats {
             let room = Room { cores: seats.tracker_cores, vcpus: seats.tracker.len() };
             for (contender, found) in contenders {
-                if contender.needs_whitelist() && mix == Mix::Published {
+                if contender.needs_whitelist(found) && mix == Mix::Published {
                     continue;
                 }
                 for variant in contender.variants(found, room) {
-                    cases.push(Case { variant, seats: seats.clone(), mix });
+                    let case = Case { variant, seats: seats.clone(), mix };
+                    // Named twice (`--cores 1,1`), it is still measured once a round.
+                    if !cases.contains(&case) {
+                        cases.push(case);
+                    }
                 }
             }
         }
@@ -142,6 +162,7 @@ pub fn cases(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::contender::opentracker::OWN_BUILD;
     use crate::contender::{Variant, all};
     use crate::cpus::sweep;
     use crate::record::tests::measured;
@@ -167,6 +188,7 @@ pub(crate) mod tests {
                 seed: 1,
             },
             listed: vec![],
+            testers: vec![],
             cases: cases.into(),
             notices: vec![],
         }
@@ -205,20 +227,46 @@ pub(crate) mod tests {
         assert_eq!(Plan::read(directory.path()).unwrap(), plan);
         let nowhere = directory.path().join("nowhere");
         assert!(Plan::read(&nowhere).unwrap_err().to_string().contains("no bench was begun"));
+        Plan { format: FORMAT + 1, ..plan }.write(directory.path()).unwrap();
+        let error = Plan::read(directory.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("knows {FORMAT}")), "{error}");
+    }
+
+    #[test]
+    fn what_is_named_twice_is_measured_once() {
+        let units = CpuMode::SplitPairs.units(&[vec![0, 2], vec![1, 3]]);
+        let contenders: Vec<_> = all()
+            .into_iter()
+            .map(|contender| (contender, Found { program: "none".into(), version: "1".into() }))
+            .collect();
+        let of = |cores: &[usize], mixes: &[Mix]| {
+            let (seats, _) = sweep(&units, cores, &[]);
+            cases(&contenders, &seats, mixes)
+        };
+        let once = of(&[1], &[Mix::Spread, Mix::Bursts]);
+        assert_eq!(of(&[1, 1], &[Mix::Spread, Mix::Bursts, Mix::Spread]), once);
+        let unique: HashSet<_> = once.iter().collect();
+        assert_eq!(unique.len(), once.len(), "{once:?}");
     }
 
     #[test]
     fn a_whitelist_and_the_published_tool_do_not_go_together() {
         let units = CpuMode::Subsequent.units(&[vec![0], vec![1]]);
         let (seats, _) = sweep(&units, &[], &[]);
-        let found = || Found { program: "none".into(), version: "1".into() };
-        let contenders: Vec<_> = all().into_iter().map(|contender| (contender, found())).collect();
-        let cases = cases(&contenders, &seats, &[Mix::Spread, Mix::Published]);
+        let found = |version: &str| Found { program: "none".into(), version: version.into() };
+        let contenders = |version| -> Vec<_> {
+            all().into_iter().map(|contender| (contender, found(version))).collect()
+        };
+        let mixes = [Mix::Spread, Mix::Published];
+        let own = cases(&contenders(OWN_BUILD), &seats, &mixes);
+        let cases = cases(&contenders("1"), &seats, &mixes);
         let of = |mix: Mix, tracker: &str| {
             cases.iter().filter(|c| c.mix == mix && c.variant.tracker == tracker).count()
         };
         assert_eq!(of(Mix::Spread, "opentracker"), 2);
         assert_eq!(of(Mix::Published, "opentracker"), 0);
+        let here = |c: &&Case| c.mix == Mix::Published && c.variant.tracker == "opentracker";
+        assert_eq!(own.iter().filter(here).count(), 2, "a build for the public needs no list");
         assert_eq!(of(Mix::Spread, "onrush"), of(Mix::Published, "onrush"));
     }
 
@@ -227,7 +275,10 @@ pub(crate) mod tests {
         let plan = example(1);
         let mut case = plan.cases[0].clone();
         assert!((plan.seconds(&case) - (1.5 + 3.0 * 3.7)).abs() < 1e-9);
-        case.mix = Mix::Published;
+        case.mix = Mix::Bursts;
         assert!((plan.seconds(&case) - (1.5 + 3.7)).abs() < 1e-9);
+        // Its tool goes in steps of 5 s.
+        case.mix = Mix::Published;
+        assert!((plan.seconds(&case) - (1.5 + 5.7)).abs() < 1e-9);
     }
 }

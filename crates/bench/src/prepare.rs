@@ -4,13 +4,11 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 
-use onrush_load::environment::Environment;
-
 use crate::args::What;
 use crate::contender::{Contender, Found, Listed, Search, all};
 use crate::cpus::{CpuMode, sweep};
 use crate::load::{Dose, Mix, Published, Tools};
-use crate::machine;
+use crate::machine::{self, BufferLimits};
 use crate::plan::{FORMAT, Plan, Settings, cases};
 use crate::record::Case;
 
@@ -84,25 +82,28 @@ pub fn plan(
             notices.join("; ")
         );
     }
-    let mixes = mixes(what, tools, &mut notices)?;
-    notices.extend(clamped(present, machine::receive_buffer_limit()));
+    let mixes = mixes(what, tools, present, &mut notices)?;
+    notices.extend(present.iter().filter_map(|(contender, found)| contender.lacks(found)));
+    notices.extend(clamped(present, BufferLimits::read().receive));
     let cases = cases(present, &seats, &mixes);
     if cases.is_empty() {
         bail!("nobody to measure: none of the trackers is here (onrush-bench list)");
     }
     let mut settings = settings(what, mode);
+    settings.baseline = baseline(&what.baseline, &cases, &mut notices)?;
     if let Some(minutes) = what.within {
         settings.rounds = fitting(&settings, &cases, f64::from(minutes) * 60.0, &mut notices);
     }
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
         format: FORMAT,
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: onrush_load::version().into(),
         created: created.as_secs(),
         command,
-        machine: Environment::read().facts(),
+        machine: machine::facts(),
         settings,
         listed,
+        testers: tools.listed(&mixes),
         cases,
         notices,
     })
@@ -110,7 +111,9 @@ pub fn plan(
 
 fn settings(what: &What, mode: CpuMode) -> Settings {
     let dose = Dose { seconds: what.seconds, warmup: what.warmup, swarms: what.swarms };
-    let shares = if what.no_latency { Vec::new() } else { what.latency_at.clone() };
+    let mut shares = if what.no_latency { Vec::new() } else { what.latency_at.clone() };
+    shares.sort_unstable();
+    shares.dedup();
     Settings {
         rounds: what.rounds.unwrap_or(ROUNDS),
         dose,
@@ -121,6 +124,34 @@ fn settings(what: &What, mode: CpuMode) -> Settings {
         noise: what.noise,
         seed: what.seed,
     }
+}
+
+/// The baseline by the name that results have. A tracker that is not measured gives no ratios, which
+/// is said; what is no name at all is refused.
+fn baseline(asked: &str, cases: &[Case], notices: &mut Vec<String>) -> anyhow::Result<String> {
+    let all = all();
+    let tracker = all.iter().find(|contender| known(&***contender, asked));
+    let name = tracker.map_or(asked, |contender| contender.name());
+    if cases.iter().any(|case| case.variant.is_called(name)) {
+        return Ok(name.to_owned());
+    }
+    if tracker.is_some() {
+        notices
+            .push(format!("no ratios: the baseline, {name}, is not among those that are measured"));
+        return Ok(name.to_owned());
+    }
+    let mut names: Vec<String> = Vec::new();
+    for case in cases {
+        for name in [case.variant.tracker.clone(), case.variant.name()] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    bail!(
+        "--baseline: nobody who is measured is called {asked:?} (there are: {})",
+        names.join(", ")
+    )
 }
 
 /// Rounds that fit into so many seconds; one, with a notice, where none does.
@@ -136,9 +167,18 @@ fn fitting(settings: &Settings, cases: &[Case], seconds: f64, notices: &mut Vec<
 }
 
 /// The mixes that can be made here.
-fn mixes(what: &What, tools: &Tools, notices: &mut Vec<String>) -> anyhow::Result<Vec<Mix>> {
-    let mut mixes = what.mix.clone();
-    mixes.dedup();
+fn mixes(
+    what: &What,
+    tools: &Tools,
+    present: &[Present],
+    notices: &mut Vec<String>,
+) -> anyhow::Result<Vec<Mix>> {
+    let mut mixes: Vec<Mix> = Vec::new();
+    for mix in &what.mix {
+        if !mixes.contains(mix) {
+            mixes.push(*mix);
+        }
+    }
     if tools.published.is_none() && mixes.contains(&Mix::Published) {
         let absent = format!(
             "left out: the load by {} is absent, as it was not found; get it with: scripts/bench-peers \
@@ -151,11 +191,16 @@ fn mixes(what: &What, tools: &Tools, notices: &mut Vec<String>) -> anyhow::Resul
         }
         notices.push(absent);
     } else if mixes.contains(&Mix::Published) {
-        notices.push(
-            "left out: opentracker under the load of aquatic_udp_load_test, as Debian's build serves only \
-             a whitelist and that tool tells nobody which info hashes it will ask for"
-                .into(),
-        );
+        let listed = present.iter().filter(|(contender, found)| contender.needs_whitelist(found));
+        notices.extend(listed.map(|(contender, found)| {
+            format!(
+                "left out: {} {} under the load of {}, as this build serves only a whitelist and that \
+                 tool tells nobody which info hashes it will ask for",
+                contender.name(),
+                found.version,
+                Published::PROGRAM
+            )
+        }));
     }
     Ok(mixes)
 }
@@ -248,6 +293,53 @@ mod tests {
             plan.notices
         );
         assert_eq!(planned("", &two).unwrap().settings.rounds, ROUNDS);
+    }
+
+    #[test]
+    fn a_baseline_is_somebody_who_is_measured() {
+        let two = [vec![0], vec![1]];
+        for (asked, name) in [
+            ("aquatic", "aquatic_udp"),
+            ("onrush", "onrush"),
+            ("'onrush (split)'", "onrush (split)"),
+        ] {
+            let mut what = what("");
+            what.baseline = asked.trim_matches('\'').into();
+            let mut notices = Vec::new();
+            let (seats, _) = sweep(&CpuMode::Subsequent.units(&two), &[], &[]);
+            let cases = cases(&present(), &seats, &[Mix::Spread]);
+            assert_eq!(baseline(&what.baseline, &cases, &mut notices).unwrap(), name);
+            assert!(notices.is_empty(), "{notices:?}");
+        }
+        let error = planned("--baseline onrsh", &two).unwrap_err().to_string();
+        assert!(error.contains("\"onrsh\"") && error.contains("onrush (split)"), "{error}");
+        // Known, but not measured: nobody is compared with it.
+        let tools = Tools { ours: "nowhere".into(), published: None };
+        let mut others = present();
+        others.retain(|(contender, _)| contender.name() != "onrush");
+        let plan = plan(&what(""), &others, Vec::new(), &tools, &two, "test".into()).unwrap();
+        assert!(plan.notices.iter().any(|notice| notice.starts_with("no ratios: ")));
+    }
+
+    #[test]
+    fn who_is_left_out_of_the_published_load_is_somebody() {
+        let program = tempfile::tempdir().unwrap();
+        let tester = program.path().join(Published::PROGRAM);
+        std::fs::write(&tester, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&tester, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let published = Some(Published::new(tester).unwrap());
+        let tools = Tools { ours: "nowhere".into(), published };
+        let two = [vec![0], vec![1]];
+        let notices = |present: &[Present]| {
+            let what = what("--mix published");
+            plan(&what, present, Vec::new(), &tools, &two, "test".into()).unwrap().notices
+        };
+        let left_out = |notices: &[String]| notices.iter().any(|n| n.contains("only a whitelist"));
+        assert!(left_out(&notices(&present())));
+        let mut present = present();
+        present.retain(|(contender, _)| contender.name() != "opentracker");
+        assert!(!left_out(&notices(&present)), "it is not here");
     }
 
     #[test]

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use nix::unistd::geteuid;
 use onrush_load::process::Memory;
-use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
 
 use crate::contender::Launch;
 use crate::cpus::CpuList;
@@ -27,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_secs(10);
 /// How long a port may stay taken after whoever had it has gone.
 const RELEASE: Duration = Duration::from_secs(5);
+/// The user and group of nobody, as the kernel has it for whoever is unknown.
+const NOBODY: &str = "65534";
 /// Bytes of a process's output that an error quotes.
 const QUOTE: usize = 600;
 
@@ -47,13 +50,14 @@ impl std::fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 impl Stop {
-    /// Set by INT, TERM and QUIT. A second signal ends this process at once.
+    /// Set by INT, TERM, QUIT and HUP (a terminal that went away; not under nohup). A second signal ends this process at once.
     ///
     /// # Errors
     /// When the signals cannot be caught.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
-        for signal in TERM_SIGNALS {
+        let hangup = (!ignores(SIGHUP)).then_some(&SIGHUP);
+        for signal in TERM_SIGNALS.iter().chain(hangup) {
             signal_hook::flag::register_conditional_shutdown(*signal, 130, Arc::clone(&stop.0))?;
             signal_hook::flag::register(*signal, Arc::clone(&stop.0))?;
         }
@@ -72,6 +76,14 @@ impl Stop {
     pub fn check(&self) -> Result<(), Stopped> {
         if self.0.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
     }
+}
+
+/// Whether this process was started with a signal ignored, as nohup does (proc_pid_status(5)).
+fn ignores(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }
 
 /// A process of ours.
@@ -93,8 +105,12 @@ impl Child {
         let output =
             File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         // taskset and setpriv become the program: its process id is ours to know. setpriv has the
-        // kernel end it when this process is killed without a chance to do so.
+        // kernel end it when this process is killed without a chance to do so. Whoever changes its
+        // user loses that, so it is changed before.
         let mut command = Command::new("setpriv");
+        if launch.unprivileged && geteuid().is_root() {
+            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+        }
         command.args(["--pdeathsig", "KILL", "taskset", "-c"]).arg(cpus.to_string());
         command.arg(&launch.program).args(&launch.arguments);
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
@@ -248,6 +264,7 @@ mod tests {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
             environment: vec![("WORD".into(), "from here".into())],
+            unprivileged: false,
         }
     }
 

@@ -60,7 +60,7 @@ pub struct Measured {
 /// One measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Right replies per second; of a load tester that checks nothing, all that are no errors.
+    /// Right replies per second; of a load tester that checks nothing else, all that are no errors.
     pub rate: f64,
     /// Right replies in all.
     pub right: u64,
@@ -74,7 +74,8 @@ pub struct Point {
     pub cpu_percent: f64,
     /// CPU time of the tracker per right reply, in microseconds.
     pub cpu_per_reply: f64,
-    /// Of the load worker that used most of its vCPU, in percent; `None` where nobody counted.
+    /// Of the load worker that used most of its vCPU, in percent; under `published` the average of all
+    /// workers over the run. `None` where nobody counted.
     pub load_percent: Option<f64>,
     /// Latency of half of the replies at most, in microseconds.
     pub p50: Option<f64>,

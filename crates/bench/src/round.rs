@@ -60,7 +60,7 @@ impl Ring<'_> {
             port: self.settings.port,
             directory: directory.path(),
         };
-        let whitelist = contender.needs_whitelist().then(|| self.hashes(&load)).transpose()?;
+        let whitelist = contender.needs_whitelist(found).then(|| self.hashes(&load)).transpose()?;
         let stage = Stage { directory: directory.path(), address, whitelist: whitelist.as_deref() };
         let launch = contender.launch(found, &case.variant, &stage)?;
         let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::load::Mix;
 use crate::plan::Plan;
 use crate::record::{Case, Measured, Outcome, Point, Record};
 use crate::stats::Spread;
@@ -58,7 +59,10 @@ pub struct Row {
     pub peers_per_reply: Option<Spread>,
     /// Latency in open loops.
     pub latency: Vec<Lag>,
-    /// Compared with the baseline, round by round; absent for the baseline itself.
+    /// Whether this is the one that others on the same seats are compared with.
+    pub base: bool,
+    /// Compared with the baseline, round by round; absent for the baseline itself, and where it has no
+    /// figure in the same rounds.
     pub ratio: Option<Ratio>,
 }
 
@@ -69,6 +73,8 @@ pub struct Lag {
     pub percent: u32,
     /// Right replies per second.
     pub rate: Spread,
+    /// Requests without a reply, in percent.
+    pub loss_percent: Option<Spread>,
     /// Of half of the replies at most, in microseconds.
     pub p50: Spread,
     /// Of 99 %.
@@ -156,6 +162,7 @@ impl Row {
                 .unwrap_or_default(),
             peers_per_reply: known(|point| point.peers_per_reply),
             latency: latency(rounds),
+            base: false,
             ratio: None,
         })
     }
@@ -179,6 +186,7 @@ fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
         Some(Lag {
             percent,
             rate: Spread::of(shares().map(|share| share.point.rate))?,
+            loss_percent: Spread::of(shares().filter_map(|share| share.point.loss_percent)),
             p50: Spread::of(shares().filter_map(|share| share.point.p50))?,
             p99: Spread::of(shares().filter_map(|share| share.point.p99))?,
         })
@@ -189,16 +197,19 @@ fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
 /// Gives every row its ratio to the baseline of the same load and seats. A baseline with several
 /// variants is its fastest.
 fn compare(rows: &mut [Row], records: &[Record], baseline: &str) {
-    let is_base = |row: &Row| row.name == baseline || row.case.variant.tracker == baseline;
     for at in 0..rows.len() {
         let row = &rows[at];
         let beside = rows.iter().filter(|other| {
-            other.case.mix == row.case.mix && other.case.seats == row.case.seats && is_base(other)
+            other.case.mix == row.case.mix
+                && other.case.seats == row.case.seats
+                && other.case.variant.is_called(baseline)
         });
         let Some(base) = beside.max_by(|a, b| a.rate.median.total_cmp(&b.rate.median)) else {
             continue;
         };
-        if base.case != row.case {
+        if base.case == row.case {
+            rows[at].base = true;
+        } else {
             rows[at].ratio = ratio(row, base, records);
         }
     }
@@ -244,8 +255,12 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
         && load.median > BUSY
         && idle
     {
+        let who = match row.case.mix {
+            Mix::Published => "the load workers used on average",
+            _ => "a load worker used",
+        };
         doubts.push(format!(
-            "load-bound: {name}: a load worker used {:.0} % of its vCPU while the tracker used {:.0} of \
+            "load-bound: {name}: {who} {:.0} % of a vCPU while the tracker used {:.0} of \
              {room:.0} %, so the rate is the load tester's; CPU time per reply still holds",
             load.median, row.cpu_percent.median
         ));
@@ -263,12 +278,53 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
     {
         doubts.push(format!("loss: {name}: {:.2} % of the requests had no reply", loss.median));
     }
+    for lag in &row.latency {
+        if let Some(loss) = &lag.loss_percent
+            && loss.median > LOSS
+        {
+            let (percent, lost) = (lag.percent, loss.median);
+            doubts.push(format!(
+                "loss: {name}: at {percent} %: {lost:.2} % of the requests had no reply"
+            ));
+        }
+    }
+    doubts.extend(of_load(&rounds).map(|warning| format!("load: {name}: {warning}")));
     if row.wrong_percent > 0.0 {
         let findings = row.findings.join("; ");
         doubts
             .push(format!("wrong: {name}: {:.3} % of the replies ({findings})", row.wrong_percent));
     }
     doubts
+}
+
+/// What the load tester warned of, each once with the rounds that it was in. Warnings that differ in
+/// numbers only are the same; the last one is quoted.
+fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + use<> {
+    let mut known: BTreeMap<(Option<u32>, String), (String, usize)> = BTreeMap::new();
+    for measured in rounds.values() {
+        let shares = measured.shares.iter().map(|share| (Some(share.percent), &share.point));
+        for (percent, point) in [(None, &measured.most)].into_iter().chain(shares) {
+            for warning in point.warnings.iter().filter(|warning| !is_own(warning)) {
+                let words: String = warning.chars().filter(|c| !c.is_ascii_digit()).collect();
+                let (text, count) = known.entry((percent, words)).or_default();
+                text.clone_from(warning);
+                *count += 1;
+            }
+        }
+    }
+    let all = rounds.len();
+    known.into_iter().map(move |((percent, _), (text, count))| {
+        let at = percent.map_or(String::new(), |percent| format!("at {percent} %: "));
+        format!("{at}{text} ({count} of {all} rounds)")
+    })
+}
+
+/// Whether a warning is of what the bench does or says itself: it is what keeps this host busy, and
+/// knows better when a rate is the load tester's.
+fn is_own(warning: &str) -> bool {
+    ["the load average was", "a load worker used all of its vCPU"]
+        .iter()
+        .any(|start| warning.starts_with(start))
 }
 
 #[cfg(test)]
@@ -299,7 +355,7 @@ pub(crate) mod tests {
         assert_eq!(summary.rows.len(), 2);
         let (base, other) = (&summary.rows[0], &summary.rows[1]);
         assert_eq!((base.rate.median, base.rate.count), (104_000.0, 3));
-        assert_eq!(base.ratio, None);
+        assert_eq!((&base.ratio, base.base, other.base), (&None, true, false));
         assert_eq!((other.rate.median, other.rate.count), (88_000.0, 2));
         let ratio = other.ratio.as_ref().unwrap();
         assert_eq!(ratio.to, "onrush (colocated)");
@@ -307,6 +363,50 @@ pub(crate) mod tests {
         assert!((ratio.rate.median - 0.8).abs() < 1e-9 && ratio.rate.mad < 1e-9, "{ratio:?}");
         assert!((ratio.cpu_per_reply.median - 1.25).abs() < 1e-9, "{ratio:?}");
         assert_eq!(base.latency.iter().map(|lag| lag.percent).collect::<Vec<_>>(), [50, 80]);
+    }
+
+    #[test]
+    fn without_the_baseline_nobody_is_it() {
+        let mut plan = plan(1);
+        plan.settings.baseline = "opentracker".into();
+        let records = [measured(variant("colocated"), 1, 1e5), measured(variant("split"), 1, 1e5)];
+        let summary = Summary::new(&plan, &records);
+        assert!(summary.rows.iter().all(|row| !row.base && row.ratio.is_none()), "{summary:?}");
+        // A variant by its name.
+        plan.settings.baseline = "onrush (split)".into();
+        let summary = Summary::new(&plan, &records);
+        assert_eq!(summary.rows.iter().map(|row| row.base).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn what_the_load_tester_warned_of_is_said_once() {
+        let mut records: Vec<_> =
+            (1..=3).map(|round| measured(variant("colocated"), round, 1e5)).collect();
+        for (number, record) in records.iter_mut().enumerate() {
+            let Outcome::Measured(figures) = &mut record.outcome else { unreachable!() };
+            let dropped = format!("{} replies were dropped here", number + 5);
+            figures.most.warnings = vec![dropped, "the load average was 2.5 on 2 vCPUs".into()];
+            if number == 0 {
+                figures.shares[1].point.warnings = vec!["sent 300 us late".into()];
+            }
+            figures.shares[1].point.loss_percent = Some(1.5);
+        }
+        let summary = Summary::new(&plan(3), &records);
+        let name = "onrush (colocated), workers: 1 (spread, 1 cores, 1 load workers)";
+        let of = |start: &str| -> Vec<_> {
+            summary.warnings.iter().filter(|w| w.starts_with(start)).cloned().collect()
+        };
+        assert_eq!(
+            of("load: "),
+            [
+                format!("load: {name}: 7 replies were dropped here (3 of 3 rounds)"),
+                format!("load: {name}: at 80 %: sent 300 us late (1 of 3 rounds)"),
+            ]
+        );
+        assert_eq!(
+            of("loss: "),
+            [format!("loss: {name}: at 80 %: 1.50 % of the requests had no reply")]
+        );
     }
 
     #[test]

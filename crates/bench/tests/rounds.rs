@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Once;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -177,8 +178,56 @@ fn a_port_that_somebody_has_is_refused() {
         .arg(out.path())
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     assert!(text(&output).contains("is in use"), "{}", text(&output));
+    // What it says to do can be done: nothing was begun.
+    drop(taken);
+    let output = bench(free_port(), peers.path())
+        .args(["--contenders", "onrush", "--rounds", "1", "--no-latency", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_tracker_that_is_started_as_nobody_goes_with_a_bench_that_is_killed() {
+    let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Like one of one's own builds: it never answers, and tells its process id.
+    let told = tempfile::tempdir().unwrap();
+    fs::set_permissions(told.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let file = told.path().join("pid");
+    dying(peers.path(), "opentracker");
+    let script =
+        format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}; exec sleep 600\n", file.display());
+    fs::write(peers.path().join("bin/opentracker"), script).unwrap();
+    let mut running = bench(free_port(), peers.path())
+        .args(["--contenders", "opentracker", "--rounds", "1", "--out"])
+        .arg(out.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    let pid = loop {
+        match fs::read_to_string(&file) {
+            Ok(pid) => break pid.trim().to_owned(),
+            Err(_) => assert!(Instant::now() < end, "the tracker was not started"),
+        }
+        std::thread::yield_now();
+    };
+    let status = format!("/proc/{pid}/status");
+    if nix::unistd::geteuid().is_root() {
+        let status = fs::read_to_string(&status).unwrap();
+        assert!(status.contains("Uid:\t65534\t65534\t65534\t65534"), "{status}");
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let gone = || fs::read_to_string(&status).map_or(true, |status| status.contains("State:\tZ"));
+    while !gone() {
+        assert!(Instant::now() < end, "process {pid} was left behind");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

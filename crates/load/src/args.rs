@@ -34,7 +34,7 @@ use crate::run::Course;
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
-    version,
+    version = crate::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true
 )]

@@ -44,7 +44,6 @@ pub mod live;
 pub mod plan;
 pub mod probe;
 pub mod process;
-
 pub mod report;
 pub mod run;
 pub mod search;
@@ -52,3 +51,6 @@ pub mod series;
 pub mod sources;
 pub mod tally;
 pub mod verify;
+mod version;
+
+pub use version::version;

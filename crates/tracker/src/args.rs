@@ -40,7 +40,7 @@ Exit codes:
 
 /// The flags. Each overrides its key in the file.
 #[derive(Clone, Debug, Default, Parser)]
-#[command(name = "onrush", version, about = ABOUT, long_about = LONG_ABOUT, after_long_help = AFTER_HELP)]
+#[command(name = "onrush", version = crate::version::version(), about = ABOUT, long_about = LONG_ABOUT, after_long_help = AFTER_HELP)]
 pub struct Args {
     /// Read this configuration file (TOML; see --print-config)
     #[arg(long, value_name = "FILE")]

@@ -15,6 +15,7 @@
 //! | [`relief`] | when not to steer to a worker |
 //! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
+//! | [`version`] | which build this is |
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +44,7 @@ pub mod sorter;
 pub mod start;
 pub mod state;
 pub mod supervise;
+pub mod version;
 pub mod worker;
 
 pub use running::Running;

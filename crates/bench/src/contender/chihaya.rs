@@ -49,7 +49,12 @@ impl Contender for Chihaya {
         let file = stage.directory.join("chihaya.yaml");
         fs::write(&file, config(stage))?;
         let arguments = vec!["--config".into(), file.display().to_string()];
-        Ok(Launch { program: found.program.clone(), arguments, environment: Vec::new() })
+        Ok(Launch {
+            program: found.program.clone(),
+            arguments,
+            environment: Vec::new(),
+            unprivileged: false,
+        })
     }
 }
 

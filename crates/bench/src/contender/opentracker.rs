@@ -1,7 +1,10 @@
-//! opentracker: the build of Debian, which serves only info hashes of a whitelist.
+//! opentracker: the build of Debian, which serves only info hashes of a whitelist, or a build of one's
+//! own for the public.
 
 use std::fs;
 use std::path::Path;
+
+use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::Context as _;
 
@@ -12,6 +15,8 @@ use super::{Contender, Found, Launch, Room, Stage, Variant, output};
 pub struct Opentracker;
 
 const WORKERS: &str = "workers";
+/// The version of a program that no package of Debian's owns.
+pub const OWN_BUILD: &str = "own build";
 const WHITELIST: &str = "whitelist.txt";
 
 impl Contender for Opentracker {
@@ -39,7 +44,12 @@ impl Contender for Opentracker {
         None
     }
 
-    fn version(&self, _: &Path) -> Option<String> {
+    fn version(&self, program: &Path) -> Option<String> {
+        // Only the owner's version is this program's.
+        let owner = output(Path::new("dpkg-query"), &["-S", program.to_str()?]);
+        if !owner.is_some_and(|owner| owner.starts_with("opentracker:")) {
+            return Some(OWN_BUILD.into());
+        }
         output(Path::new("dpkg-query"), &["-W", "-f", "${Version}", "opentracker"])
     }
 
@@ -52,27 +62,38 @@ impl Contender for Opentracker {
     }
 
     fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
-        let whitelist = stage.whitelist.context("opentracker needs a whitelist")?;
-        // It changes its root directory to this one before it reads the list.
-        let list = stage.directory.join(WHITELIST);
-        fs::hard_link(whitelist, &list)
-            .or_else(|_| fs::copy(whitelist, &list).map(drop))
-            .with_context(|| format!("cannot copy {}", whitelist.display()))?;
+        let mut program = found.program.clone();
+        if self.needs_whitelist(found) {
+            let whitelist = stage.whitelist.context("opentracker needs a whitelist")?;
+            let list = stage.directory.join(WHITELIST);
+            fs::hard_link(whitelist, &list)
+                .or_else(|_| fs::copy(whitelist, &list).map(drop))
+                .with_context(|| format!("cannot copy {}", whitelist.display()))?;
+        } else {
+            // Nobody may not be allowed to where it was built.
+            program = stage.directory.join(self.program());
+            fs::copy(&found.program, &program)
+                .and_then(|_| fs::set_permissions(&program, fs::Permissions::from_mode(0o755)))
+                .with_context(|| format!("cannot copy {}", found.program.display()))?;
+        }
         let file = stage.directory.join("opentracker.conf");
         fs::write(&file, config(variant, stage))?;
         let arguments = vec!["-f".into(), file.display().to_string()];
-        Ok(Launch { program: found.program.clone(), arguments, environment: Vec::new() })
+        // Root's would change its user by itself, and so lose what ends it with the bench.
+        Ok(Launch { program, arguments, environment: Vec::new(), unprivileged: true })
     }
 
-    fn needs_whitelist(&self) -> bool {
-        true
+    fn needs_whitelist(&self, found: &Found) -> bool {
+        found.version != OWN_BUILD
     }
 }
 
 /// The number of workers has to stand before the address that it is for.
 fn config(variant: &Variant, stage: &Stage) -> String {
+    // It goes to this directory before it reads the list.
+    let list = stage.whitelist.map_or(String::new(), |_| format!("access.whitelist {WHITELIST}\n"));
     format!(
-        "listen.udp.workers {}\nlisten.udp {}\ntracker.rootdir {}\naccess.whitelist {WHITELIST}\n",
+        "listen.udp.workers {}\nlisten.udp {}\ntracker.rootdir {}\n{list}",
         variant.count(WORKERS).unwrap_or(0),
         stage.address,
         stage.directory.display()
@@ -95,6 +116,29 @@ mod tests {
         assert!(text.starts_with("listen.udp.workers 4\nlisten.udp 127.0.0.1:7000\n"), "{text}");
         let found = Found { program: "opentracker".into(), version: "1".into() };
         assert!(Opentracker.launch(&found, &variant, &stage).is_err(), "without a whitelist");
+        assert!(!text.contains("whitelist"), "{text}");
+        let stage = Stage { whitelist: Some(Path::new("/tmp/list")), ..stage };
+        assert!(config(&variant, &stage).ends_with("access.whitelist whitelist.txt\n"));
+    }
+
+    #[test]
+    fn a_build_of_ones_own_is_not_debians() {
+        let (build, stage) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let program = build.path().join("opentracker");
+        fs::write(&program, "a program").unwrap();
+        let version = Opentracker.version(&program).unwrap();
+        assert_eq!(version, OWN_BUILD);
+        let found = Found { program, version };
+        let variant = Variant::new("opentracker", None, &[(WORKERS, 0)]);
+        let stage = Stage {
+            directory: stage.path(),
+            address: ([127, 0, 0, 1], 7000).into(),
+            whitelist: None,
+        };
+        let launch = Opentracker.launch(&found, &variant, &stage).unwrap();
+        assert_eq!(launch.program, stage.directory.join("opentracker"));
+        assert!(launch.unprivileged);
+        assert_eq!(fs::metadata(&launch.program).unwrap().permissions().mode() & 0o777, 0o755);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::{Contender, Found, Launch, Room, Stage, Variant, output};
+use super::{Contender, Found, Launch, Room, Stage, Variant, version_told};
+use crate::machine::BufferLimits;
 
 /// This project's tracker.
 #[derive(Debug)]
@@ -14,6 +15,10 @@ const COLOCATED: &str = "colocated";
 const SPLIT: &str = "split";
 const SOCKET: &str = "socket workers";
 const SWARM: &str = "swarm workers";
+/// The default of `socket.receive_buffer`.
+const RECEIVE_BUFFER: u64 = 4_194_304;
+/// The default of `socket.send_buffer`.
+const SEND_BUFFER: u64 = 1_048_576;
 
 impl Contender for Onrush {
     fn name(&self) -> &'static str {
@@ -33,15 +38,15 @@ impl Contender for Onrush {
     }
 
     fn settings(&self) -> &'static str {
-        "the defaults, but for placement and numbers of workers, and warnings only in the log (onrush --print-config)"
+        "the defaults, but for placement and numbers of workers, warnings only in the log, and buffers no larger than net.core.rmem_max and wmem_max, which onrush could exceed as root and the others could not (onrush --print-config)"
     }
 
     fn receive_buffer(&self) -> Option<u64> {
-        Some(4_194_304)
+        Some(RECEIVE_BUFFER)
     }
 
     fn version(&self, program: &Path) -> Option<String> {
-        output(program, &["--version"])?.split_whitespace().nth(1).map(Into::into)
+        version_told(program)
     }
 
     fn variants(&self, _: &Found, room: Room) -> Vec<Variant> {
@@ -53,20 +58,31 @@ impl Contender for Onrush {
             // has costlier swarms than the cost model's.
             let mut swarm = vec![total.div_ceil(7), total.div_ceil(4)];
             swarm.dedup();
-            variants.extend(swarm.into_iter().map(|w| split(total.saturating_sub(w).max(1), w)));
+            for swarm in swarm {
+                let variant = split(total.saturating_sub(swarm).max(1), swarm);
+                // One and two workers in all are both one of each.
+                if !variants.contains(&variant) {
+                    variants.push(variant);
+                }
+            }
         }
         variants
     }
 
     fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
         let file = stage.directory.join("onrush.toml");
-        fs::write(&file, config(variant, stage))?;
+        fs::write(&file, config(variant, stage, BufferLimits::read()))?;
         let arguments = vec!["--config".into(), file.display().to_string()];
-        Ok(Launch { program: found.program.clone(), arguments, environment: Vec::new() })
+        Ok(Launch {
+            program: found.program.clone(),
+            arguments,
+            environment: Vec::new(),
+            unprivileged: false,
+        })
     }
 }
 
-fn config(variant: &Variant, stage: &Stage) -> String {
+fn config(variant: &Variant, stage: &Stage, limits: BufferLimits) -> String {
     let mut text = format!(
         "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n",
         stage.address,
@@ -81,7 +97,13 @@ fn config(variant: &Variant, stage: &Stage) -> String {
             format!("placement = \"colocated\"\ntotal = {total}\n")
         }
     };
-    let _ = write!(text, "{workers}\n[log]\nlevel = \"warn\"\n");
+    let receive = limits.receive.map_or(RECEIVE_BUFFER, |limit| limit.min(RECEIVE_BUFFER));
+    let send = limits.send.map_or(SEND_BUFFER, |limit| limit.min(SEND_BUFFER));
+    let _ = write!(
+        text,
+        "{workers}\n[socket]\nreceive_buffer = {receive}\nsend_buffer = {send}\n\n\
+         [log]\nlevel = \"warn\"\n"
+    );
     text
 }
 
@@ -108,7 +130,7 @@ mod tests {
             of(8, 8),
             ["onrush (colocated) workers: 8", "onrush (split) socket workers: 6, swarm workers: 2",]
         );
-        assert_eq!(of(1, 2).len(), 4, "{:?}", of(1, 2));
+        assert_eq!(of(1, 2).len(), 3, "{:?}", of(1, 2));
     }
 
     #[test]
@@ -119,8 +141,13 @@ mod tests {
             address: ([127, 0, 0, 1], 6969).into(),
             whitelist: None,
         };
-        let text = config(&variant, &stage);
+        let text = config(&variant, &stage, BufferLimits::default());
         assert!(text.contains("socket = 3\nswarm = 1\n"), "{text}");
+        assert!(text.contains("receive_buffer = 4194304\nsend_buffer = 1048576\n"), "{text}");
+        // As root it would get more than the others, who cannot exceed the limit.
+        let limits = BufferLimits { receive: Some(212_992), send: Some(100_000) };
+        let text = config(&variant, &stage, limits);
+        assert!(text.contains("receive_buffer = 212992\nsend_buffer = 100000\n"), "{text}");
         assert!(text.contains("listen = [\"127.0.0.1:6969\"]"), "{text}");
     }
 }

@@ -49,7 +49,12 @@ impl Contender for Torrust {
         let file = stage.directory.join("torrust.toml");
         fs::write(&file, config(stage))?;
         let environment = vec![(CONFIG.into(), file.display().to_string())];
-        Ok(Launch { program: found.program.clone(), arguments: Vec::new(), environment })
+        Ok(Launch {
+            program: found.program.clone(),
+            arguments: Vec::new(),
+            environment,
+            unprivileged: false,
+        })
     }
 }
 

@@ -1,18 +1,22 @@
 //! `aquatic_udp_load_test`, the tool of the published comparisons, in its default configuration. It
-//! tells a rate; what the tracker used meanwhile is looked at here.
+//! tells rates over its whole run, in steps of five seconds; what the tracker and it used meanwhile is
+//! looked at here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use onrush_load::cpu::Cpu;
 
-use super::Load;
+use super::{Dose, Load};
 use crate::contender::Launch;
 use crate::process::{Child, Stop};
 use crate::record::Point;
+
+/// Seconds between two looks of the tool at its clock.
+const STEP: u64 = 5;
 
 /// aquatic_udp_load_test, which was found.
 #[derive(Clone, Debug)]
@@ -36,20 +40,37 @@ impl Published {
         Ok(Self { program, defaults })
     }
 
+    /// Its program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Seconds that a run takes for this dose: it looks at the clock every [`STEP`] seconds only.
+    pub fn seconds(dose: &Dose) -> u64 {
+        ((dose.seconds + dose.warmup).ceil().max(1.0) as u64).next_multiple_of(STEP)
+    }
+
     pub(super) fn run(&self, load: &Load, pid: u32, stop: &Stop) -> anyhow::Result<Point> {
-        let seconds = (load.dose.seconds + load.dose.warmup).ceil().max(1.0) as u64;
+        let seconds = Self::seconds(load.dose);
         let file = load.directory.join("aquatic_load.toml");
         fs::write(&file, self.config(load, seconds)?)?;
         let launch = launch(&self.program, &file);
         let before = Cpu::of_process(pid).context("the tracker is gone")?;
         let mut child = Child::start(&launch, &load.seats.load, load.directory)?;
-        let status = child.wait(Duration::from_secs(seconds + 60), stop, || Ok(()))?;
+        let (own, mut busy) = (child.pid(), Busy::default());
+        let status = child.wait(Duration::from_secs(seconds + 60), stop, || {
+            busy.look(Instant::now(), Cpu::of_process(own).ok());
+            Ok(())
+        })?;
         let used = Cpu::of_process(pid).context("the tracker is gone")? - before;
         if !status.success() {
             bail!("aquatic_udp_load_test ended ({status}): {}", child.said());
         }
         let log = fs::read_to_string(load.directory.join(format!("{}.log", Self::PROGRAM)))?;
-        point(&log, used).with_context(|| format!("aquatic_udp_load_test: {}", child.said()))
+        let mut point = point(&log, used)
+            .with_context(|| format!("aquatic_udp_load_test: {}", child.said()))?;
+        point.load_percent = busy.percent(Duration::from_secs(seconds), load.seats.load_workers);
+        Ok(point)
     }
 
     fn config(&self, load: &Load, duration: u64) -> anyhow::Result<String> {
@@ -67,7 +88,7 @@ impl Published {
 
 fn launch(program: &Path, config: &Path) -> Launch {
     let arguments = vec!["-c".into(), config.display().to_string()];
-    Launch { program: program.to_owned(), arguments, environment: Vec::new() }
+    Launch { program: program.to_owned(), arguments, environment: Vec::new(), unprivileged: false }
 }
 
 /// The number behind `name` on a line of its own.
@@ -76,19 +97,50 @@ fn figure(text: &str, name: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// The load tester's own CPU time over its life.
+#[derive(Debug, Default)]
+struct Busy(Vec<(Instant, f64)>);
+
+impl Busy {
+    fn look(&mut self, now: Instant, used: Option<Cpu>) {
+        self.0.extend(used.map(|used| (now, used.total())));
+    }
+
+    /// In percent of the vCPUs of `workers`, over the last `run` of it: it ends with the run, and what
+    /// is before, making a population with one thread, is no load.
+    fn percent(&self, run: Duration, workers: usize) -> Option<f64> {
+        let (end, used) = *self.0.last()?;
+        let (start, before) =
+            *self.0.iter().rev().find(|(at, _)| end.duration_since(*at) >= run)?;
+        let share = (used - before) / end.duration_since(start).as_secs_f64();
+        Some(share / workers as f64 * 100.0)
+    }
+}
+
 /// From what the tool printed and the CPU time that the tracker used from its start to its end. It
 /// summarizes all of its run, so what it does before and after costs the tracker nothing and is in
 /// neither; a warm-up is in both.
 fn point(log: &str, used: Cpu) -> anyhow::Result<Point> {
     let rate = figure(log, "Average responses per second:").context("it tells no rate")?;
     let seconds = figure(log, "Test ran for").context("it does not tell how long it ran")?;
-    if rate <= 0.0 || seconds <= 0.0 {
+    // Errors are among the replies that it counts.
+    let errors = figure(log, "- Error responses:").context("it tells no rate of errors")?;
+    let (all, rate) = (rate, rate - errors);
+    let some = all > 0.0 && seconds > 0.0; // false for what is no number, too
+    if !some {
         bail!("no reply came");
     }
+    // Both are rounded to hundredths.
+    if rate < 0.01 {
+        bail!("all replies were errors, {errors} per second");
+    }
     let share = used.total() / seconds;
+    let wrong = (errors * seconds).round() as u64;
     Ok(Point {
         rate,
         right: (rate * seconds) as u64,
+        wrong,
+        findings: if wrong > 0 { vec![format!("error responses: {wrong}")] } else { Vec::new() },
         cpu_percent: share * 100.0,
         cpu_per_reply: share / rate * 1e6,
         ..Point::default()
@@ -111,12 +163,51 @@ mod tests {
 
     #[test]
     fn cpu_time_is_that_of_the_whole_run() {
-        let log = "Test ran for 4 seconds\nAverage responses per second: 100000.00\n";
+        let log = "Test ran for 4 seconds\nAverage responses per second: 100000.00\n  - Error responses:    0.00\n";
         let used = Cpu { user: 1.0, system: 2.0 };
         let of = |log: &str| point(log, used);
         let point = of(log).unwrap();
         assert_eq!((point.cpu_percent, point.cpu_per_reply, point.right), (75.0, 7.5, 400_000));
         assert!(of("Test ran for 4 seconds\n").is_err());
         assert!(of("Test ran for 4 seconds\nAverage responses per second: 0\n").is_err());
+        assert!(of(&log.replace("100000.00", "NaN")).is_err());
+        assert_eq!((point.wrong, point.findings.len()), (0, 0));
+    }
+
+    #[test]
+    fn errors_are_wrong_replies() {
+        let log = "Responses in: 7\n  - Error responses:    7.00\n\nTest ran for 5 seconds \n\
+                   Average responses per second: 1000.00\n  - Connect responses:  5.00\n  \
+                   - Error responses:    250.00\n";
+        let of = |log: &str| point(log, Cpu { user: 0.75, system: 0.0 });
+        let found = of(log).unwrap();
+        assert_eq!((found.rate, found.right, found.wrong), (750.0, 3750, 1250));
+        assert_eq!(found.findings, ["error responses: 1250"]);
+        assert!((found.cpu_per_reply - 200.0).abs() < 1e-9, "{found:?}");
+        let error = of(&log.replace("250.00", "1000.00")).unwrap_err().to_string();
+        assert!(error.contains("all replies were errors"), "{error}");
+    }
+
+    #[test]
+    fn a_run_takes_whole_steps() {
+        let of = |seconds, warmup| Published::seconds(&Dose { seconds, warmup, swarms: None });
+        assert_eq!((of(0.4, 0.2), of(2.0, 1.0), of(4.0, 1.0), of(5.0, 0.5)), (5, 5, 5, 10));
+        assert_eq!(of(90.0, 0.1), 95);
+    }
+
+    #[test]
+    fn the_load_is_busy_while_it_runs_and_not_before() {
+        let (start, mut busy) = (Instant::now(), Busy::default());
+        let at = |ms| start + Duration::from_millis(ms);
+        let cpu = |user| Some(Cpu { user, system: 0.0 });
+        assert_eq!(busy.percent(Duration::from_secs(5), 2), None);
+        // A second of preparation by one thread, then five seconds of two workers.
+        for (ms, user) in [(0, 0.0), (1000, 1.0), (3000, 4.9), (6000, 10.8)] {
+            busy.look(at(ms), cpu(user));
+        }
+        busy.look(at(6010), None);
+        let percent = busy.percent(Duration::from_secs(5), 2).unwrap();
+        assert!((percent - 98.0).abs() < 1e-9, "{percent}");
+        assert_eq!(busy.percent(Duration::from_secs(7), 2), None);
     }
 }

@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 
 use super::number::{bytes, date, grouped, percent, spread, time};
 use crate::contender::Listed;
-use crate::load::Mix;
+use crate::load::{Mix, Published};
+use crate::record::Case;
 use crate::run::written;
-use crate::summary::{Row, Summary, called};
+use crate::stats::Spread;
+use crate::summary::{Ratio, Row, Summary, called};
 
 /// The whole report; `pictures` are names of files beside it.
 pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
@@ -49,13 +51,18 @@ fn machine(text: &mut String, summary: &Summary) {
         let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
     }
     let _ = writeln!(text, "| vCPUs are handed out | {} |", summary.plan.settings.mode);
+    let _ = writeln!(text, "| onrush-bench | {} |", summary.plan.version);
+    for Listed { name, version, text: about, .. } in &summary.plan.testers {
+        let version = version.as_deref().unwrap_or("unknown");
+        let _ = writeln!(text, "| load tester | {name} {version}: {about} |");
+    }
 }
 
 fn contenders(text: &mut String, listed: &[Listed]) {
     text.push_str(
         "\n## Contenders\n\n| tracker | version | settings and their source |\n|---|---|---|\n",
     );
-    for Listed { name, version, text: about } in listed {
+    for Listed { name, version, text: about, .. } in listed {
         let version = version.as_deref().unwrap_or("**absent**");
         let _ = writeln!(text, "| {name} | {version} | {about} |");
     }
@@ -64,6 +71,14 @@ fn contenders(text: &mut String, listed: &[Listed]) {
 fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
     let rows: Vec<_> = summary.of_mix(mix).collect();
     let _ = write!(text, "\n## Load: {mix}\n\nThe {}.\n", mix.about());
+    if mix == Mix::Published {
+        let seconds = Published::seconds(&summary.plan.settings.dose);
+        let _ = write!(
+            text,
+            "Its rates are means of a whole run of {seconds} s, warm-up included, as it looks at the clock \
+             every five seconds only; its population is the same in every round.\n"
+        );
+    }
     for picture in pictures.iter().filter(|name| name.ends_with(&format!("-{mix}.svg"))) {
         let _ = write!(
             text,
@@ -75,22 +90,22 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
         text.push_str("\nNo round of this load has a figure.\n");
         return;
     }
-    side_by_side(text, &rows);
+    side_by_side(text, summary, mix);
     wrong_ones_too(text, &rows);
     let title = format!("UDP BitTorrent tracker throughput ({})", date(summary.plan.created));
     let _ = write!(text, "\n### {title}\n\nThousands of responses per second, best variant.\n\n");
-    throughput(text, "Tracker cores", &rows, |row| row.case.seats.tracker_cores);
+    throughput(text, "Tracker cores", summary, mix, |case| case.seats.tracker_cores);
     text.push('\n');
-    throughput(text, "Number of workers", &rows, |row| {
-        row.case.variant.total().unwrap_or(row.case.seats.tracker.len())
+    throughput(text, "Number of workers", summary, mix, |case| {
+        case.variant.total().unwrap_or(case.seats.tracker.len())
     });
     benchmark_report(text, summary, &rows);
 }
 
-/// Everything that was measured, a row for each case.
-fn side_by_side(text: &mut String, rows: &[&Row]) {
-    let shares: BTreeSet<u32> =
-        rows.iter().flat_map(|r| r.latency.iter().map(|l| l.percent)).collect();
+/// A row for each case of the plan, also for one without a figure.
+fn side_by_side(text: &mut String, summary: &Summary, mix: Mix) {
+    let latency = summary.of_mix(mix).flat_map(|row| &row.latency);
+    let shares: BTreeSet<u32> = latency.map(|lag| lag.percent).collect();
     text.push_str("\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio | us CPU per reply | ratio |");
     let lags: String = shares.iter().map(|share| format!(" p50, p99 at {share} % |")).collect();
     let _ = write!(
@@ -98,39 +113,68 @@ fn side_by_side(text: &mut String, rows: &[&Row]) {
         " CPU | peak RSS |{lags} wrong | lost | peers per reply |\n|{}\n",
         "---|".repeat(13 + shares.len())
     );
-    for row in rows {
-        let ratio = |pick: fn(&crate::summary::Ratio) -> f64| {
-            row.ratio.as_ref().map_or("1".into(), |ratio| format!("{:.2}", pick(ratio)))
-        };
-        let seats = &row.case.seats;
+    for case in summary.plan.cases.iter().filter(|case| case.mix == mix) {
+        let (seats, variant) = (&case.seats, &case.variant);
         let _ = write!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            row.name,
-            row.case.variant.split(),
+            "| {} | {} | {} | {} |",
+            variant.name(),
+            variant.split(),
             seats.tracker_cores,
-            seats.load_workers,
-            range(&row.rate),
-            ratio(|ratio| ratio.rate.median),
-            spread(&row.cpu_per_reply, 2),
-            ratio(|ratio| ratio.cpu_per_reply.median),
-            percent(row.cpu_percent.median),
-            row.peak_rss.map_or("?".into(), |rss| bytes(rss.median)),
+            seats.load_workers
         );
-        for share in &shares {
-            let lag = row.latency.iter().find(|lag| lag.percent == *share);
-            let lag = lag.map(|l| format!("{}, {}", time(l.p50.median), time(l.p99.median)));
-            let _ = write!(text, " {} |", lag.unwrap_or_default());
+        match summary.rows.iter().find(|row| row.case == *case) {
+            Some(row) => figures(text, row, &shares, summary.plan.settings.rounds),
+            None => {
+                let rest = " |".repeat(8 + shares.len());
+                let _ = writeln!(text, " **{}** |{rest}", without_figure(summary, case));
+            }
         }
-        let checked = row.loss_percent.is_some();
-        let wrong =
-            if checked { format!("{:.3} %", row.wrong_percent) } else { "not checked".into() };
-        let lost =
-            row.loss_percent.map_or("not counted".into(), |loss| format!("{:.3} %", loss.median));
-        let peers =
-            row.peers_per_reply.map_or(String::new(), |peers| format!("{:.1}", peers.median));
-        let _ = writeln!(text, " {wrong} | {lost} | {peers} |");
     }
+}
+
+/// Why a case has none.
+fn without_figure(summary: &Summary, case: &Case) -> &'static str {
+    match summary.failures.iter().any(|failure| failure.case == *case) {
+        true => "failed",
+        false => "not done",
+    }
+}
+
+/// The cells of a row from its rate on. A median over fewer than all `rounds` says so.
+fn figures(text: &mut String, row: &Row, shares: &BTreeSet<u32>, rounds: u32) {
+    let ratio = |pick: fn(&Ratio) -> &Spread| match &row.ratio {
+        Some(ratio) => format!("{:.2}", pick(ratio).median),
+        None if row.base => "1".into(),
+        None => "n/a".into(),
+    };
+    let of = match row.rate.count == rounds as usize {
+        true => String::new(),
+        false => format!(" ({} of {rounds})", row.rate.count),
+    };
+    let _ = write!(
+        text,
+        " {}{of} | {} | {} | {} | {} | {} |",
+        range(&row.rate),
+        ratio(|ratio| &ratio.rate),
+        spread(&row.cpu_per_reply, 2),
+        ratio(|ratio| &ratio.cpu_per_reply),
+        percent(row.cpu_percent.median),
+        row.peak_rss.map_or("?".into(), |rss| bytes(rss.median)),
+    );
+    for share in shares {
+        let lag = row.latency.iter().find(|lag| lag.percent == *share);
+        let lag = lag.map(|l| format!("{}, {}", time(l.p50.median), time(l.p99.median)));
+        let _ = write!(text, " {} |", lag.unwrap_or_default());
+    }
+    let wrong = match row.case.mix {
+        Mix::Published => format!("{:.3} % errors", row.wrong_percent),
+        _ => format!("{:.3} %", row.wrong_percent),
+    };
+    let lost =
+        row.loss_percent.map_or("not counted".into(), |loss| format!("{:.3} %", loss.median));
+    let peers = row.peers_per_reply.map_or(String::new(), |peers| format!("{:.1}", peers.median));
+    let _ = writeln!(text, " {wrong} | {lost} | {peers} |");
 }
 
 /// What the figures would be if wrong replies counted: whoever is fast at something else is not slow.
@@ -159,7 +203,7 @@ fn wrong_ones_too(text: &mut String, rows: &[&Row]) {
     }
 }
 
-fn range(rate: &crate::stats::Spread) -> String {
+fn range(rate: &Spread) -> String {
     match rate.count {
         1 => grouped(rate.median),
         _ => format!("{} [{}-{}]", grouped(rate.median), grouped(rate.min), grouped(rate.max)),
@@ -167,23 +211,35 @@ fn range(rate: &crate::stats::Spread) -> String {
 }
 
 /// The best of each tracker by a number, the best of all in bold: the shape of the published tables.
-fn throughput(text: &mut String, title: &str, rows: &[&Row], key: impl Fn(&Row) -> usize) {
-    let mut names: Vec<&str> = Vec::new();
-    for row in rows {
-        if !names.contains(&row.name.as_str()) {
-            names.push(&row.name);
+fn throughput(
+    text: &mut String,
+    title: &str,
+    summary: &Summary,
+    mix: Mix,
+    key: impl Fn(&Case) -> usize,
+) {
+    let cases: Vec<_> = summary.plan.cases.iter().filter(|case| case.mix == mix).collect();
+    let mut names: Vec<String> = Vec::new();
+    for case in &cases {
+        if !names.contains(&case.variant.name()) {
+            names.push(case.variant.name());
         }
     }
     let _ =
         writeln!(text, "| {title} | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
-    for number in rows.iter().map(|row| key(row)).collect::<BTreeSet<_>>() {
+    for number in cases.iter().map(|case| key(case)).collect::<BTreeSet<_>>() {
         let best = |name: &str| {
-            let rows = rows.iter().filter(|row| key(row) == number && row.name == name);
+            let rows =
+                summary.of_mix(mix).filter(|row| key(&row.case) == number && row.name == name);
             rows.map(|row| row.rate.median).reduce(f64::max)
+        };
+        let absent = |name: &str| {
+            let case = cases.iter().find(|c| key(c) == number && c.variant.name() == name);
+            case.map_or("n/a", |case| without_figure(summary, case)).to_owned()
         };
         let most = names.iter().filter_map(|name| best(name)).fold(0.0, f64::max);
         let cells = names.iter().map(|name| match best(name) {
-            None => "n/a".into(),
+            None => absent(name),
             Some(rate) if rate == most => format!("**{:.0}**", rate / 1000.0),
             Some(rate) => format!("{:.0}", rate / 1000.0),
         });

@@ -12,7 +12,7 @@ use crate::summary::{Row, Summary};
 pub(super) fn pictures(summary: &Summary) -> Vec<(String, String)> {
     let mixes: BTreeSet<Mix> = summary.rows.iter().map(|row| row.case.mix).collect();
     let of = |mix: Mix| {
-        let best = Best::new(summary.of_mix(mix));
+        let best = Best::new(summary.of_mix(mix), &summary.plan.settings.baseline);
         [
             (format!("throughput-{mix}.svg"), throughput(mix, &best)),
             (format!("cpu-{mix}.svg"), cpu(mix, &best)),
@@ -26,10 +26,11 @@ struct Best<'a> {
     names: Vec<&'a str>,
     cores: Vec<usize>,
     rows: Vec<&'a Row>,
+    base: &'a str,
 }
 
 impl<'a> Best<'a> {
-    fn new(rows: impl Iterator<Item = &'a Row>) -> Self {
+    fn new(rows: impl Iterator<Item = &'a Row>, base: &'a str) -> Self {
         let rows: Vec<_> = rows.collect();
         let mut names: Vec<&str> = Vec::new();
         for row in &rows {
@@ -38,7 +39,7 @@ impl<'a> Best<'a> {
             }
         }
         let cores: BTreeSet<_> = rows.iter().map(|row| row.case.seats.tracker_cores).collect();
-        Self { names, cores: cores.into_iter().collect(), rows }
+        Self { names, cores: cores.into_iter().collect(), rows, base }
     }
 
     fn of(&self, name: &str, cores: usize) -> Option<&'a Row> {
@@ -58,17 +59,35 @@ impl<'a> Best<'a> {
                 .collect(),
         };
         let groups = self.names.iter().map(ToString::to_string).collect();
-        bars(&Bars { title, y, groups, rows: self.cores.iter().map(colour).collect() })
+        let rows = self.cores.iter().map(colour).collect();
+        bars(&Bars { title, y, groups, rows, marked: self.baseline() })
+    }
+
+    /// Which of the names are the baseline's; all variants of it.
+    fn baseline(&self) -> Vec<usize> {
+        let called = |name: &str| {
+            let row = self.rows.iter().find(|row| row.name == name);
+            row.is_some_and(|row| row.case.variant.is_called(self.base))
+        };
+        (0..self.names.len()).filter(|&at| called(self.names[at])).collect()
     }
 }
 
+/// A whisker, where there is more than one round.
+fn range(spread: &Spread) -> Option<(f64, f64)> {
+    (spread.count > 1).then_some((spread.min, spread.max))
+}
+
 fn bar(spread: &Spread) -> Bar {
-    Bar { value: spread.median, spread: Some((spread.min, spread.max)) }
+    Bar { value: spread.median, spread: range(spread) }
 }
 
 /// A line for each tracker over its cores; bars where there is only one number of cores.
 fn throughput(mix: Mix, best: &Best) -> String {
-    let title = format!("Right replies per second, load: {mix}");
+    let title = match mix {
+        Mix::Published => format!("Replies per second, load: {mix}"),
+        _ => format!("Right replies per second, load: {mix}"),
+    };
     let y = Axis::linear("replies per second");
     if best.cores.len() < 2 {
         return best.bars(title, y, |row| row.rate);
@@ -76,8 +95,7 @@ fn throughput(mix: Mix, best: &Best) -> String {
     let line = |name: &&str| {
         let points = best.cores.iter().filter_map(|&cores| {
             let rate = best.of(name, cores)?.rate;
-            let spread = Some((rate.min, rate.max));
-            Some(Point { x: cores as f64, y: rate.median, spread })
+            Some(Point { x: cores as f64, y: rate.median, spread: range(&rate) })
         });
         Line { name: (*name).into(), points: points.collect() }
     };
@@ -87,7 +105,11 @@ fn throughput(mix: Mix, best: &Best) -> String {
 }
 
 fn cpu(mix: Mix, best: &Best) -> String {
-    let title = format!("CPU time of the tracker per right reply, load: {mix}");
+    let reply = match mix {
+        Mix::Published => "reply",
+        _ => "right reply",
+    };
+    let title = format!("CPU time of the tracker per {reply}, load: {mix}");
     let y = Axis::linear("CPU time per reply").unit(Unit::Micros);
     best.bars(title, y, |row| row.cpu_per_reply)
 }

@@ -17,6 +17,8 @@ pub struct Bars {
     pub groups: Vec<String>,
     /// Bars of one colour, one per group.
     pub rows: Vec<Row>,
+    /// Groups that stand out, by position; the others are paler then. None: all are alike.
+    pub marked: Vec<usize>,
 }
 
 /// Bars of one colour.
@@ -45,6 +47,9 @@ impl From<f64> for Bar {
 
 /// Share of a group's width that is empty.
 const SPACE: f64 = 0.24;
+
+/// Opacity of a bar beside one that stands out.
+const PALE: f64 = 0.45;
 
 /// Draws bars as SVG.
 pub fn bars(chart: &Bars) -> String {
@@ -89,7 +94,9 @@ fn draw(area: &Area<'_>, chart: &Bars) -> Drawn {
                 continue;
             };
             let corners = [(left + wide * 0.06, bottom), (left + wide * 0.94, bar.value)];
-            plot.draw_series([Rectangle::new(corners, color(n).filled())])?;
+            let pale = !chart.marked.is_empty() && !chart.marked.contains(&group);
+            let fill = color(n).mix(if pale { PALE } else { 1.0 });
+            plot.draw_series([Rectangle::new(corners, fill.filled())])?;
             let mut above = bar.value;
             if let Some((low, high)) = bar.spread {
                 above = above.max(high);

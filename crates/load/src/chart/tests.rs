@@ -43,7 +43,7 @@ fn pictures_without_data_are_pictures() {
     let constant = Lines { lines: vec![Line::new("one", [(1.0, 1.0)])], ..nothing };
     assert!(lines(&constant).contains("<circle"));
     let y = Axis::linear("us");
-    let none = Bars { title: "t".into(), y, groups: vec![], rows: vec![] };
+    let none = Bars { title: "t".into(), y, groups: vec![], rows: vec![], marked: vec![] };
     assert!(bars(&none).contains("</svg>"));
 }
 
@@ -58,6 +58,7 @@ fn what_is_absent_is_not_zero() {
             Row { name: "onrush".into(), bars: vec![Some(bar), Some(1.21.into())] },
             Row { name: "other".into(), bars: vec![None, Some(3.0.into())] },
         ],
+        marked: vec![],
     };
     let svg = bars(&chart);
     for part in ["2.57", "1.21", "absent", "onrush", "1,000", "microseconds per right reply"] {
@@ -73,8 +74,25 @@ fn names_of_groups_are_wrapped() {
         y: Axis::linear("us"),
         groups: (0..6).map(|n| format!("a long name of group {n}")).collect(),
         rows: vec![Row { name: "r".into(), bars: vec![Some(1.0.into()); 6] }],
+        marked: vec![],
     };
     let svg = bars(&chart);
     assert!(!svg.contains("a long name of group"), "{svg}");
     assert!(svg.contains("group 5") || svg.contains("of group"), "{svg}");
+}
+
+#[test]
+fn groups_that_stand_out_leave_the_others_paler() {
+    let of = |marked: Vec<usize>| {
+        let bars_of = vec![Some(1.0.into()), Some(2.0.into()), Some(3.0.into())];
+        bars(&Bars {
+            title: "t".into(),
+            y: Axis::linear("us"),
+            groups: ["a", "b", "c"].map(String::from).into(),
+            rows: vec![Row { name: "r".into(), bars: bars_of }],
+            marked,
+        })
+    };
+    let pale = |svg: &str| svg.matches("opacity=\"0.45\"").count();
+    assert_eq!((pale(&of(vec![])), pale(&of(vec![1]))), (0, 2), "{}", of(vec![1]));
 }

@@ -261,7 +261,7 @@ const SOCKET: &[Key] = &[
         unit: "bytes",
         range: Some(0..=(1 << 30) - 1),
         doc: "Receive buffer to ask for (SO_RCVBUF); 0 leaves the system's default. The kernel cuts \
-              it to net.core.rmem_max, which is warned of at start.",
+              it to net.core.rmem_max, which is warned of at start; not with CAP_NET_ADMIN, as root has.",
         limit: "When it is full the kernel drops datagrams, which is counted; clients ask again.",
         ..key("receive_buffer", Standard::Is("4_194_304"), |w| &mut w.receive_buffer)
     },
@@ -269,7 +269,7 @@ const SOCKET: &[Key] = &[
         unit: "bytes",
         range: Some(0..=(1 << 30) - 1),
         doc: "Send buffer to ask for (SO_SNDBUF); 0 leaves the system's default. The kernel cuts it \
-              to net.core.wmem_max, which is warned of at start.",
+              to net.core.wmem_max, which is warned of at start; not with CAP_NET_ADMIN, as root has.",
         limit: "When it is full replies are dropped, which is counted; clients ask again.",
         ..key("send_buffer", Standard::Is("1_048_576"), |w| &mut w.send_buffer)
     },

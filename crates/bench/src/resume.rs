@@ -1,0 +1,121 @@
+//! Whether a bench can go on: results of other programs, or of another machine, do not belong into one
+//! table.
+
+use anyhow::bail;
+
+use crate::contender::Listed;
+use crate::machine::LOAD_AVERAGE;
+use crate::plan::Plan;
+
+/// Whether the programs and the machine are those with which `plan` was begun.
+///
+/// # Errors
+/// With what is another now.
+pub fn same(
+    plan: &Plan,
+    contenders: &[Listed],
+    testers: &[Listed],
+    machine: &[(String, String)],
+) -> anyhow::Result<()> {
+    let planned = |listed: &Listed| plan.cases.iter().any(|c| c.variant.tracker == listed.name);
+    let measured = plan.listed.iter().filter(|listed| planned(listed));
+    for before in measured.chain(&plan.testers) {
+        let now = contenders.iter().chain(testers).find(|listed| listed.name == before.name);
+        let Some(now) = now.filter(|listed| listed.version.is_some()) else {
+            bail!("--resume: {} was here when this bench was begun and is absent now", before.name);
+        };
+        if now.version != before.version {
+            bail!(
+                "--resume: {} was {} when this bench was begun and is {} now: begin another",
+                before.name,
+                before.version.as_deref().unwrap_or("absent"),
+                now.version.as_deref().unwrap_or("absent")
+            );
+        }
+        if now.program != before.program {
+            bail!(
+                "--resume: the program of {} is another than when this bench was begun (built again?), \
+                 though it says the same version: begin another",
+                before.name
+            );
+        }
+    }
+    same_machine(&plan.machine, machine)
+}
+
+fn same_machine(before: &[(String, String)], now: &[(String, String)]) -> anyhow::Result<()> {
+    let value = |facts: &[(String, String)], name: &str| -> String {
+        let fact = facts.iter().find(|fact| fact.0 == name);
+        fact.map_or("not told", |fact| fact.1.as_str()).to_owned()
+    };
+    let names = before.iter().chain(now).map(|fact| fact.0.as_str());
+    for name in names.filter(|name| *name != LOAD_AVERAGE) {
+        let (before, now) = (value(before, name), value(now, name));
+        if before != now {
+            bail!(
+                "--resume: {name} of this machine was {before:?} when this bench was begun and is {now:?} \
+                 now: begin another"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender::Print;
+    use crate::plan::tests::example;
+
+    fn listed(name: &str, version: Option<&str>, hash: &str) -> Listed {
+        Listed {
+            name: name.into(),
+            version: version.map(Into::into),
+            text: String::new(),
+            program: version.map(|_| Print { bytes: 7, hash: hash.into() }),
+        }
+    }
+
+    fn begun() -> Plan {
+        let mut plan = example(1);
+        plan.listed = vec![
+            listed("onrush", Some("1"), "a"),
+            listed("chihaya", None, ""),
+            listed("torrust-tracker", Some("3"), "c"),
+        ];
+        plan.testers = vec![listed("onrush-load", Some("1"), "b")];
+        plan.machine = vec![("kernel".into(), "6.18".into()), (LOAD_AVERAGE.into(), "0".into())];
+        plan
+    }
+
+    #[test]
+    fn the_same_programs_on_the_same_machine_go_on() {
+        let plan = begun();
+        let mut machine = plan.machine.clone();
+        machine[1].1 = "2.5".into();
+        // Whoever was not measured may come and go.
+        let now = [listed("onrush", Some("1"), "a"), listed("chihaya", Some("2"), "d")];
+        same(&plan, &now, &plan.testers, &machine).unwrap();
+    }
+
+    #[test]
+    fn what_is_another_now_is_named() {
+        let plan = begun();
+        let (onrush, load) = (&plan.listed[..1], &plan.testers[..]);
+        let error = |onrush: &[Listed], load: &[Listed], machine: &[(String, String)]| {
+            same(&plan, onrush, load, machine).unwrap_err().to_string()
+        };
+        let text = error(&[listed("onrush", Some("2"), "a")], load, &plan.machine);
+        assert!(text.contains("onrush was 1") && text.contains("is 2 now"), "{text}");
+        let text = error(&[listed("onrush", Some("1"), "z")], load, &plan.machine);
+        assert!(text.contains("program of onrush"), "{text}");
+        let text = error(&[listed("onrush", None, "")], load, &plan.machine);
+        assert!(text.contains("absent"), "{text}");
+        let text = error(onrush, &[listed("onrush-load", Some("1"), "z")], &plan.machine);
+        assert!(text.contains("program of onrush-load"), "{text}");
+        let text = error(onrush, load, &[("kernel".into(), "6.19".into())]);
+        assert!(text.contains("kernel") && text.contains("6.19"), "{text}");
+        let text = error(onrush, load, &[]);
+        assert!(text.contains("kernel") && text.contains("not told"), "{text}");
+    }
+}
