@@ -29,13 +29,14 @@ pub struct Aim {
 }
 
 /// Searches. `measure` runs a round of a purpose at a rate, `tell` hears of each, and `stopped`
-/// says whether somebody has had enough: the highest rate held until then is the result.
+/// says whether somebody has had enough: the highest rate held until then is the result, marked as
+/// not confirmed. The round that this came into counts for nothing.
 ///
-/// The report is that of the confirmed round, with the search in it; where nothing was held, that
-/// of the last round.
+/// The report is that of the round of the rate found, with the search in it; where nothing was
+/// held, that of the last round.
 ///
 /// # Errors
-/// Those of `measure`.
+/// Those of `measure`, and when no round was run.
 pub fn search(
     aim: Aim,
     measure: impl FnMut(Purpose, f64) -> anyhow::Result<Report>,
@@ -43,21 +44,25 @@ pub fn search(
     stopped: impl Fn() -> bool,
 ) -> anyhow::Result<Report> {
     let mut seeker =
-        Seeker { aim, measure, tell, stopped, rounds: Vec::new(), best: None, last: None };
+        Seeker { aim, measure, tell, stopped, rounds: Vec::new(), best: Vec::new(), last: None };
     let (held, failed) = seeker.grow()?;
-    let (held, failed) = seeker.narrow(held, failed)?;
-    let found = match held {
-        Some(rate) => seeker.confirm(rate)?,
+    let (held, mut failed) = seeker.narrow(held, failed)?;
+    let confirmed = match held {
+        Some(rate) => seeker.confirm(rate, &mut failed)?,
         None => None,
     };
+    let found = confirmed.or_else(|| seeker.unconfirmed(failed));
     let search = Search {
         bounds: aim.bounds,
         resolution_percent: aim.resolution * 100.0,
         found,
+        confirmed: confirmed.is_some(),
         limit: failed.map(|(_, verdict)| verdict),
         rounds: seeker.rounds,
     };
-    let best = if found.is_some() { seeker.best } else { None };
+    // Of several rounds at one rate the last: the one that confirms.
+    let mut best = seeker.best.into_iter().rev();
+    let best = best.find(|(rate, _)| Some(*rate) == found).map(|(_, report)| report);
     let mut report = best.or(seeker.last).ok_or_else(|| anyhow::anyhow!("no round was run"))?;
     report.warnings.extend(search.warning());
     report.search = Some(search);
@@ -73,8 +78,8 @@ struct Seeker<M, T, S> {
     tell: T,
     stopped: S,
     rounds: Vec<Round>,
-    /// Of the last round that held.
-    best: Option<Report>,
+    /// Of the rounds that held, with their rates.
+    best: Vec<(f64, Report)>,
     last: Option<Report>,
 }
 
@@ -84,25 +89,29 @@ where
     T: FnMut(&Round),
     S: Fn() -> bool,
 {
-    fn round(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Verdict> {
-        let report = (self.measure)(purpose, rate)?;
+    /// One round; none when it was cut, which says nothing of the rate.
+    fn round(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Option<Verdict>> {
+        let report = (self.measure)(purpose, rate);
+        if (self.stopped)() {
+            return Ok(None);
+        }
+        let report = report?;
         let round = Round::new(purpose, rate, &report, &self.aim.bounds);
         (self.tell)(&round);
         let verdict = round.verdict;
         if round.held() {
-            self.best = Some(report.clone());
+            self.best.push((rate, report.clone()));
         }
         self.last = Some(report);
         self.rounds.push(round);
-        Ok(verdict)
+        Ok(Some(verdict))
     }
 
     /// Up to two rounds, the second one when the first has failed.
-    fn held(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Verdict> {
+    fn held(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Option<Verdict>> {
         match self.round(purpose, rate)? {
-            Verdict::Held => Ok(Verdict::Held),
-            failed if self.over() => Ok(failed),
-            _ => self.round(purpose, rate),
+            Some(failed) if failed != Verdict::Held && !self.over() => self.round(purpose, rate),
+            decided => Ok(decided),
         }
     }
 
@@ -115,8 +124,9 @@ where
         let (mut held, mut failed, mut rate) = (None, None, FIRST);
         while (LOWEST..=HIGHEST).contains(&rate) && !self.over() {
             match self.held(Purpose::Grow, rate)? {
-                Verdict::Held => held = Some(rate),
-                verdict => failed = Some((rate, verdict)),
+                Some(Verdict::Held) => held = Some(rate),
+                Some(verdict) => failed = Some((rate, verdict)),
+                None => break,
             }
             match (held, failed) {
                 (Some(_), Some(_)) => break,
@@ -139,27 +149,39 @@ where
         {
             let rate = (low * high).sqrt();
             match self.held(Purpose::Narrow, rate)? {
-                Verdict::Held => held = Some(rate),
-                verdict => failed = Some((rate, verdict)),
+                Some(Verdict::Held) => held = Some(rate),
+                Some(verdict) => failed = Some((rate, verdict)),
+                None => break,
             }
         }
         Ok((held, failed))
     }
 
     /// The rate that holds for longer too: `rate`, or one that is lower by some steps of the
-    /// resolution, each step twice as long as the one before.
-    fn confirm(&mut self, rate: f64) -> anyhow::Result<Option<f64>> {
+    /// resolution, each step twice as long as the one before. What fails here is `failed`.
+    fn confirm(&mut self, rate: f64, failed: &mut Failed) -> anyhow::Result<Option<f64>> {
         for nth in 0..CONFIRMS {
             if (self.stopped)() {
                 break;
             }
             let steps = f64::from(2_i32.pow(nth as u32) - 1);
             let rate = rate * (1.0 - self.aim.resolution).powf(steps);
-            if self.round(Purpose::Confirm, rate)? == Verdict::Held {
-                return Ok(Some(rate));
+            match self.held(Purpose::Confirm, rate)? {
+                Some(Verdict::Held) => return Ok(Some(rate)),
+                Some(verdict) => *failed = Some((rate, verdict)),
+                None => break,
             }
         }
         Ok(None)
+    }
+
+    /// The highest rate that held when somebody had enough, below what failed.
+    fn unconfirmed(&self, failed: Failed) -> Option<f64> {
+        if !(self.stopped)() {
+            return None;
+        }
+        let below = |rate: &f64| failed.is_none_or(|(failed, _)| *rate < failed);
+        self.best.iter().map(|(rate, _)| *rate).filter(below).reduce(f64::max)
     }
 }
 
@@ -254,6 +276,53 @@ mod tests {
             Ok(round(rate, 1e6))
         };
         let report = search(AIM, measure, |_| {}, || rounds.get() >= 4).unwrap();
-        assert_eq!((rounds.get(), result(&report).found), (4, None), "nothing is confirmed");
+        let search = result(&report);
+        assert_eq!((rounds.get(), search.rounds.len()), (4, 3), "the last one was cut");
+        assert_eq!((search.found, search.confirmed), (Some(4000.0), false));
+        assert_eq!(report.sent_rate, 4000.0, "the report is that of its round");
+        assert!(report.warnings.iter().any(|warning| warning.contains("not confirmed")));
+    }
+
+    /// A round that is cut within its warm-up has no report.
+    #[test]
+    fn a_round_that_was_cut_costs_nothing_of_those_before() {
+        let rounds = Cell::new(0);
+        let measure = |_, rate| {
+            rounds.set(rounds.get() + 1);
+            anyhow::ensure!(rounds.get() < 3, "nothing was measured");
+            Ok(round(rate, 1e6))
+        };
+        let report = search(AIM, measure, |_| {}, || rounds.get() >= 3).unwrap();
+        assert_eq!(result(&report).found, Some(2000.0));
+    }
+
+    #[test]
+    fn one_hiccup_does_not_decide_what_is_confirmed() {
+        let nth = Cell::new(0);
+        let measure = |purpose, rate| {
+            nth.set(nth.get() + usize::from(purpose == Purpose::Confirm));
+            let hiccup = purpose == Purpose::Confirm && nth.get() == 1;
+            Ok(round(rate, if hiccup { 1.0 } else { 50_000.0 }))
+        };
+        let report = search(AIM, measure, |_| {}, || false).unwrap();
+        let confirms = result(&report).rounds.iter().filter(|r| r.purpose == Purpose::Confirm);
+        let rates: Vec<_> = confirms.map(|round| round.rate).collect();
+        assert_eq!((rates.len(), Some(rates[0])), (2, result(&report).found), "{rates:?}");
+    }
+
+    /// What keeps a rate from being confirmed is what limits it.
+    #[test]
+    fn who_could_not_confirm_is_told() {
+        let measure = |purpose, rate| {
+            let mut report = round(rate, 10_000.0);
+            report.unsent = if purpose == Purpose::Confirm { 10_000 } else { 0 };
+            Ok(report)
+        };
+        let report = search(AIM, measure, |_| {}, || false).unwrap();
+        assert_eq!(
+            (result(&report).found, result(&report).limit),
+            (None, Some(Verdict::LoadTester))
+        );
+        assert!(report.warnings.iter().any(|warning| warning.contains("the load tester itself")));
     }
 }

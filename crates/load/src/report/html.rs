@@ -272,7 +272,8 @@ mod tests {
         assert!(!failed.held());
         let (found, limit) = (Some(20_000.0), Some(failed.verdict));
         let rounds = vec![failed.clone(), Round { purpose: Purpose::Confirm, ..held }];
-        report.search = Some(Search { bounds, resolution_percent: 2.0, found, limit, rounds });
+        report.search =
+            Some(Search { bounds, resolution_percent: 2.0, found, confirmed: true, limit, rounds });
         let page = report.to_html();
         let table =
             page.split("class=\"rounds\"").nth(1).unwrap().split("</table>").next().unwrap();

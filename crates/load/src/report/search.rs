@@ -22,11 +22,14 @@ pub struct Search {
     pub bounds: Bounds,
     /// How close the highest rate held and the lowest one failed were to come, in percent.
     pub resolution_percent: f64,
-    /// Requests per second of the confirmed round; none when no rate kept the bounds.
+    /// The highest rate, in requests per second; none when no rate kept the bounds.
     pub found: Option<f64>,
-    /// What kept the next higher rate from being held; none when nothing did.
+    /// Whether it was held for longer too. A search that is ended early confirms nothing.
+    #[serde(default)]
+    pub confirmed: bool,
+    /// What kept the next higher rate from being held, or confirmed; none when nothing did.
     pub limit: Option<Verdict>,
-    /// In the order in which they were run; the last one that held is what is reported.
+    /// In the order in which they were run.
     pub rounds: Vec<Round>,
 }
 
@@ -181,7 +184,8 @@ impl Search {
             self.bounds.p99_ms,
             self.resolution_percent,
             match self.found {
-                Some(rate) => format!("{} requests per second", count(rate)),
+                Some(rate) if self.confirmed => format!("{} requests per second", count(rate)),
+                Some(rate) => format!("{} requests per second, not confirmed", count(rate)),
                 None => "none".into(),
             },
         )
@@ -199,6 +203,15 @@ impl Search {
     /// What to know before the result is believed.
     pub fn warning(&self) -> Option<String> {
         match (self.found, self.limit) {
+            (Some(_), _) if !self.confirmed => Some(
+                "the search was ended early: the highest rate held until then is not confirmed"
+                    .into(),
+            ),
+            (None, Some(Verdict::LoadTester)) => Some(
+                "no rate was found because of the load tester itself, not of the tracker: give it \
+                 more --workers and vCPUs"
+                    .into(),
+            ),
             (Some(_), Some(Verdict::LoadTester)) => Some(
                 "the highest rate is the load tester's limit, not the tracker's: give it more \
                  --workers and vCPUs"
@@ -277,6 +290,7 @@ mod tests {
             bounds: BOUNDS,
             resolution_percent: 2.0,
             found: Some(12_345.6),
+            confirmed: true,
             limit: Some(Verdict::LoadTester),
             rounds: vec![round],
         };
