@@ -91,6 +91,7 @@ impl Args {
             warmup: self.pace.warmup,
             duration: self.pace.duration(),
             strictness: self.checks.strictness(),
+            strict: self.checks.strict,
             seed,
             pin: self.target.pin.clone(),
             tracker: self.output.tracker_pid,

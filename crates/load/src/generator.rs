@@ -8,6 +8,7 @@
 pub mod flight;
 pub mod pace;
 pub mod packet;
+mod recent;
 mod words;
 
 use std::collections::VecDeque;
@@ -15,18 +16,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{ConnectionId, Family, TransactionId};
 use rand::rngs::SmallRng;
 
-use crate::check::{Finding, Judge, Strictness};
+use crate::check::{Finding, Judge, Right, Strictness};
 use crate::plan::{Ask, Kind, Plan};
 use crate::tally::Tally;
 use flight::{Flight, Joined, Nanos, Pending};
 pub use pace::Pace;
 use pace::Timetable;
 use packet::Packets;
+pub use recent::Recent;
 
 /// A connection id is renewed when it is this old.
 const RENEW: Nanos = 45_000_000_000;
@@ -82,6 +83,8 @@ pub struct Habits {
     pub v6: f64,
     /// How strict to be.
     pub strictness: Strictness,
+    /// Whether what BEP 15 leaves open counts as wrong where it is done differently.
+    pub strict: bool,
     /// Decides the transaction ids.
     pub seed: u64,
     /// The worker's number.
@@ -97,29 +100,6 @@ pub struct Window {
     pub start: Nanos,
     /// Up to here; nothing is sent after it.
     pub end: Nanos,
-}
-
-/// What was counted lately, within the window or not.
-#[derive(Debug)]
-pub struct Recent {
-    /// Requests handed to the network.
-    pub sent: u64,
-    /// Right replies.
-    pub right: u64,
-    /// Wrong ones.
-    pub wrong: u64,
-    /// Requests given up.
-    pub lost: u64,
-    /// Nanoseconds to the replies, to two digits.
-    pub latency: Histogram<u64>,
-}
-
-impl Default for Recent {
-    fn default() -> Self {
-        let latency =
-            Histogram::new_with_bounds(1_000, 60_000_000_000, 2).expect("these bounds are valid");
-        Self { sent: 0, right: 0, wrong: 0, lost: 0, latency }
-    }
 }
 
 /// What to do after a turn.
@@ -412,7 +392,12 @@ impl<'p> Talk<'p> {
         let kind = pending.ask.kind();
         let latency = now.saturating_sub(pending.sent);
         self.recent.latency.saturating_record(latency);
+        let strict = self.habits.strict;
         match verdict {
+            Ok(Right { differs: Some(finding), .. }) if strict => {
+                self.wrong(kind, latency, counts);
+                self.finding(finding, reply, counts, Some(pending));
+            }
             Ok(right) => {
                 self.recent.right += 1;
                 if let Some(number) = right.connection_id {
@@ -431,19 +416,26 @@ impl<'p> Talk<'p> {
                 }
             }
             Err(finding) => {
-                self.recent.wrong += 1;
-                if counts {
-                    let of_kind = &mut self.tally.kinds[kind as usize];
-                    of_kind.wrong += 1;
-                    of_kind.latency.saturating_record(latency);
-                }
+                self.wrong(kind, latency, counts);
                 self.finding(finding, reply, counts, Some(pending));
             }
         }
     }
 
     #[cold]
+    fn wrong(&mut self, kind: Kind, latency: Nanos, counts: bool) {
+        self.recent.wrong += 1;
+        if counts {
+            let of_kind = &mut self.tally.kinds[kind as usize];
+            of_kind.wrong += 1;
+            of_kind.latency.saturating_record(latency);
+        }
+    }
+
+    #[cold]
     fn finding(&mut self, finding: Finding, reply: &[u8], counts: bool, pending: Option<&Pending>) {
+        // Those to a request have been counted with it.
+        self.recent.wrong += u64::from(pending.is_none());
         if counts {
             let (plan, routes) = (self.plan, &self.routes);
             self.tally.finding(finding, reply, || match pending {

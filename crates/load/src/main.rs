@@ -162,6 +162,7 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     let profile = args.mix.profile().map_err(anyhow::Error::msg)?;
     // Before anybody is asked: a tracker that does not answer is not the first thing to mend.
     usable(args)?;
+    writable(args)?;
     let mut routed = Vec::new();
     for &target in &args.target.target {
         match probe(target, None, PATIENCE) {
@@ -297,14 +298,46 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
     }
 }
 
-/// The table for people, files where they are asked for.
+/// The table for people, files where they are asked for. What cannot be written keeps nothing else
+/// from being written; the first of it is the error.
 fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
     let cannot = |path: &Path| format!("cannot write {}", path.display());
-    if let Some(path) = &args.output.html {
-        std::fs::write(path, report.to_html()).with_context(|| cannot(path))?;
+    let output = &args.output;
+    let shown = show_both(output.json.as_deref(), &report.to_table(), || report.to_json());
+    let html = output.html.as_deref().map_or(Ok(()), |path| {
+        std::fs::write(path, report.to_html()).with_context(|| cannot(path))
+    });
+    let hgrm = output
+        .hgrm
+        .as_deref()
+        .map_or(Ok(()), |path| report.write_hgrm(path).with_context(|| cannot(path)));
+    shown.and(html).and(hgrm)
+}
+
+/// Whether the files that are asked for can be written, seen before there is anything to lose.
+fn writable(args: &Args) -> anyhow::Result<()> {
+    let output = &args.output;
+    let hgrm = output.hgrm.as_ref().map(|path| match path.is_dir() {
+        true => path.join("all.hgrm"),
+        false => path.clone(),
+    });
+    let json = output.json.clone().filter(|path| path.as_os_str() != "-");
+    for path in [json, output.html.clone(), hgrm].into_iter().flatten() {
+        // A pipe's reader would take the closing for the end.
+        if path.exists() && !path.is_file() && !path.is_dir() {
+            continue;
+        }
+        let new = !path.exists();
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        if new {
+            // Nothing is left behind where nothing comes to be measured.
+            drop(std::fs::remove_file(&path));
+        }
     }
-    if let Some(path) = &args.output.hgrm {
-        report.write_hgrm(path).with_context(|| cannot(path))?;
-    }
-    show_both(args.output.json.as_deref(), &report.to_table(), || report.to_json())
+    Ok(())
 }

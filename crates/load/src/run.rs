@@ -45,6 +45,8 @@ pub struct Course {
     pub duration: Duration,
     /// How strict the checks are.
     pub strictness: Strictness,
+    /// Whether what BEP 15 leaves open counts as wrong where it is done differently.
+    pub strict: bool,
     /// Decides transaction ids.
     pub seed: u64,
     /// A vCPU for each worker; empty for none.
@@ -135,6 +137,7 @@ fn habits(course: &Course, plan: &Plan, worker: usize, workers: usize) -> Habits
         timeout: nanos(course.timeout),
         v6: plan.profile().v6,
         strictness: course.strictness,
+        strict: course.strict,
         seed: course.seed,
         worker,
         workers,

@@ -81,6 +81,7 @@ fn nothing_is_allocated_per_request() {
         timeout: 1_000_000_000,
         v6: 0.0,
         strictness: Strictness { strangers: false, sample: 8 },
+        strict: false,
         seed: 1,
         worker: 0,
         workers: 1,

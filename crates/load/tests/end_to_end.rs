@@ -101,6 +101,29 @@ fn wrong_replies_are_shown_and_end_in_1() {
     assert!(!text(&output.stderr).contains("s left"), "quiet");
 }
 
+/// Each reply is counted once, and over time as in all.
+#[test]
+fn strict_replies_are_right_or_wrong_and_not_both() {
+    let tracker = Server::start(Fault::ZeroInterval);
+    let report = report(&load(&tracker.targets(), "--json - --quiet --strict"));
+    let announces = of(&report, Kind::Announce);
+    assert!(announces.wrong > 100, "{}", announces.wrong);
+    let counted = announces.right + announces.wrong + announces.lost;
+    assert_eq!((counted, report.wrong_replies()), (announces.requests, announces.wrong));
+    assert!(report.series.iter().map(|sample| sample.wrong).sum::<u64>() >= announces.wrong);
+}
+
+/// Second replies answer no request that waits, so no kind has them.
+#[test]
+fn wrong_replies_of_no_kind_are_shown_over_time() {
+    let tracker = Server::start(Fault::TwoReplies);
+    let output = load(&tracker.targets(), "--json - --quiet");
+    let report = report(&output);
+    let wrong: u64 = report.series.iter().map(|sample| sample.wrong).sum();
+    assert!(wrong >= report.wrong_replies() && wrong > 100, "{wrong}");
+    assert!(text(&output.stderr).contains("wrong replies to no request that waits for one"));
+}
+
 #[test]
 fn json_goes_to_a_file_and_the_table_to_standard_output() {
     let tracker = Server::start(Fault::Nothing);
@@ -111,6 +134,16 @@ fn json_goes_to_a_file_and_the_table_to_standard_output() {
     let report: Report = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let table = text(&output.stdout);
     assert!(table.contains(&of(&report, Kind::Announce).right.to_string()), "{table}");
+}
+
+#[test]
+fn what_cannot_be_written_costs_nothing_else() {
+    let tracker = Server::start(Fault::Nothing);
+    let output = load(&tracker.targets(), "--quiet --json - --html /dev/full");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(report(&output).right_replies() > 0);
+    let said = text(&output.stderr);
+    assert!(said.contains("right replies") && said.contains("cannot write /dev/full"), "{said}");
 }
 
 #[test]
@@ -132,6 +165,9 @@ fn what_this_host_has_not_is_told_before_nobody_answers() {
     for (more, named) in [
         ("--pin 9999", "--pin: vCPU 9999 cannot be used"),
         ("--source 192.0.2.77", "--source: cannot send from 192.0.2.77"),
+        ("--json /nowhere/at/all", "cannot write /nowhere/at/all"),
+        ("--html /nowhere/page", "cannot write /nowhere/page"),
+        ("--hgrm /nowhere/file", "cannot write /nowhere/file"),
     ] {
         let output = load(&target, more);
         let said = text(&output.stderr);

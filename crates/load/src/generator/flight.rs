@@ -77,7 +77,7 @@ pub struct Flight {
     index_bits: u32,
     mask: u32,
     /// Counts what deserves silence, to give each a transaction id of its own.
-    silent: u32,
+    silent: u64,
     /// Where the next step of the search for overdue requests begins.
     cursor: usize,
 }
@@ -132,10 +132,10 @@ impl Flight {
 
     /// A name for something that deserves silence.
     pub fn silent(&mut self) -> TransactionId {
-        self.silent = self.silent.wrapping_add(1);
+        self.silent += 1;
         let capacity = self.entries.len() as u32;
-        let index = self.silent & (capacity - 1) | capacity;
-        let generation = self.silent / capacity;
+        let index = self.silent as u32 & (capacity - 1) | capacity;
+        let generation = (self.silent / u64::from(capacity)) as u32;
         TransactionId((generation << self.index_bits | index) ^ self.mask)
     }
 
@@ -154,7 +154,7 @@ impl Flight {
         let id = transaction.0 ^ self.mask;
         let index = id & ((1 << self.index_bits) - 1);
         let Some(entry) = self.entries.get_mut(index as usize) else {
-            return Joined::Unexpected;
+            return self.silenced(id);
         };
         // The generation as far as it fits a transaction id.
         let age = entry.generation.wrapping_sub(id >> self.index_bits) << self.index_bits
@@ -170,6 +170,17 @@ impl Flight {
             (0, State::GivenUp) => Joined::Late,
             (1..=LATE_GENERATIONS, _) if age < entry.generation => Joined::Late,
             _ => Joined::Unknown,
+        }
+    }
+
+    /// Whether an unmasked id is one of those that [`silent`](Self::silent) has given out.
+    #[cold]
+    fn silenced(&self, id: u32) -> Joined {
+        let capacity = self.entries.len() as u64;
+        let number = u64::from(id >> self.index_bits) * capacity + (u64::from(id) & (capacity - 1));
+        match (1..=self.silent).contains(&number) {
+            true => Joined::Unexpected,
+            false => Joined::Unknown,
         }
     }
 
@@ -255,6 +266,11 @@ mod tests {
             assert!(matches!(flight.close(*id), Joined::Unexpected));
             assert!(!ids[..n].contains(id));
         }
+        // The next one has not been sent yet.
+        let next = flight.silent();
+        flight.silent -= 1;
+        assert!(matches!(flight.close(next), Joined::Unknown));
+        assert!(matches!(flight.close(TransactionId(4 ^ 5)), Joined::Unknown), "number 0");
     }
 
     #[test]

@@ -85,6 +85,11 @@ fn kinds(out: &mut String, report: &Report) {
         ..report.kinds[0].clone()
     };
     row(out, "all", &all, true);
+    let others = report.wrong_replies().saturating_sub(all.wrong);
+    if others > 0 {
+        let others = count(others as f64);
+        line(out, format_args!("and {others} wrong replies to no request that waits for one"));
+    }
 }
 
 fn row(out: &mut String, name: &str, kind: &KindReport, answered: bool) {
@@ -200,6 +205,7 @@ mod tests {
             "junk                  90   (silence)",
             "500 per second",
             "1500.000 us per right reply",
+            "and 1 wrong replies to no request",
             "peer listed twice",
             "reply: dead (2 bytes)",
             "left open by BEP 15",

@@ -12,6 +12,7 @@ fn talk<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Talk<'p> {
         timeout: SECOND,
         v6: 0.0,
         strictness: Strictness { strangers: false, sample: 1 },
+        strict: false,
         seed: 5,
         worker: 0,
         workers: 1,
