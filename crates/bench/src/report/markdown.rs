@@ -73,10 +73,10 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
     let _ = write!(text, "\n## Load: {mix}\n\nThe {}.\n", mix.about());
     if mix == Mix::Published {
         let seconds = Published::seconds(&summary.plan.settings.dose);
-        let _ = write!(
+        let _ = writeln!(
             text,
             "Its rates are means of a whole run of {seconds} s, warm-up included, as it looks at the clock \
-             every five seconds only; its population is the same in every round.\n"
+             every five seconds only; its population is the same in every round."
         );
     }
     for picture in pictures.iter().filter(|name| name.ends_with(&format!("-{mix}.svg"))) {
