@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`shard`] | [`Shard`]: serve a batch |
 //! | [`sweep`] | forgetting what has expired, in steps |
+//! | [`walk`] | meeting every swarm once, in pieces |
 //! | [`shard_id`] | which shard an info hash belongs to |
 //! | [`batch`] | [`ShardBatch`]: requests on their way in, replies on their way out |
 //! | [`totals`] | [`Totals`]: what a shard holds and has done |
@@ -30,6 +31,7 @@ mod swarm;
 pub mod sweep;
 pub mod time;
 pub mod totals;
+pub mod walk;
 
 pub use batch::{Announce, Full, ShardBatch};
 pub use shard::{PeerView, Shard, ShardSettings, SwarmView};
@@ -37,3 +39,4 @@ pub use shard_id::ShardMap;
 pub use sweep::Swept;
 pub use time::Moment;
 pub use totals::Totals;
+pub use walk::{Fate, Met};

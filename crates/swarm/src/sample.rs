@@ -18,10 +18,12 @@ pub(crate) struct Dice {
 impl Dice {
     /// For intervals of so many seconds, up to `percent`, at most 100, more or less.
     pub(crate) fn new(seed: u64, interval: u32, percent: u32) -> Self {
-        let spread = u64::from(interval) * u64::from(percent) / 100;
-        let spread = u32::try_from(spread).expect("at most the interval");
-        let width = spread.saturating_mul(2).saturating_add(1);
-        Self { rng: SmallRng::seed_from_u64(seed), intervals: (interval - spread, width) }
+        Self { rng: SmallRng::seed_from_u64(seed), intervals: intervals(interval, percent) }
+    }
+
+    /// Draws other intervals from now on.
+    pub(crate) fn follow(&mut self, interval: u32, percent: u32) {
+        self.intervals = intervals(interval, percent);
     }
 
     /// The interval for one announce, and what else is drawn for it.
@@ -31,6 +33,13 @@ impl Dice {
         let mut draw = Draw(self.rng.next_u64());
         (shortest + draw.below(width as usize) as u32, draw)
     }
+}
+
+/// The shortest of the intervals around this one, and how many there are.
+fn intervals(interval: u32, percent: u32) -> (u32, u32) {
+    let spread = u64::from(interval) * u64::from(percent) / 100;
+    let spread = u32::try_from(spread).expect("at most the interval");
+    (interval - spread, spread.saturating_mul(2).saturating_add(1))
 }
 
 /// What is drawn for one announce, all from one random number of 64 bits.

@@ -54,6 +54,14 @@ pub struct Shard {
     dice: Dice,
 }
 
+fn assert_in_range(settings: &ShardSettings) {
+    assert!(
+        (1..=MAX_PEER_LIFETIME).contains(&settings.peer_lifetime),
+        "peer_lifetime is 1 to {MAX_PEER_LIFETIME} seconds"
+    );
+    assert!(settings.interval_jitter_percent <= 100, "interval_jitter_percent is 0 to 100");
+}
+
 /// A swarm as [`Shard::swarms`] shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwarmView {
@@ -85,11 +93,7 @@ impl Shard {
     /// # Panics
     /// When settings are out of the ranges that they state, or allow more than 2^32 - 2 swarms.
     pub fn new(settings: ShardSettings, key: [u8; 16], seed: u64) -> Self {
-        assert!(
-            (1..=MAX_PEER_LIFETIME).contains(&settings.peer_lifetime),
-            "peer_lifetime is 1 to {MAX_PEER_LIFETIME} seconds"
-        );
-        assert!(settings.interval_jitter_percent <= 100, "interval_jitter_percent is 0 to 100");
+        assert_in_range(&settings);
         let swarms = settings.max_peers.saturating_add(settings.max_idle_swarms);
         assert!(swarms <= MAX_SWARMS, "max_peers and max_idle_swarms are {MAX_SWARMS} at most");
         let dice = Dice::new(seed, settings.interval, settings.interval_jitter_percent);
@@ -100,6 +104,18 @@ impl Shard {
             cursor: Cursor::default(),
             dice,
         }
+    }
+
+    /// Goes by other settings from now on. The two ceilings stay as they are: the index is laid out for
+    /// them.
+    ///
+    /// # Panics
+    /// When settings are out of the ranges that they state.
+    pub fn follow(&mut self, settings: ShardSettings) {
+        assert_in_range(&settings);
+        let ShardSettings { max_peers, max_idle_swarms, .. } = self.settings;
+        self.settings = ShardSettings { max_peers, max_idle_swarms, ..settings };
+        self.dice.follow(settings.interval, settings.interval_jitter_percent);
     }
 
     /// Answers everything in the batch: its announces in order, then its parts of scrapes.
@@ -154,12 +170,17 @@ impl Shard {
         let Some(place) = self.store.find(info_hash) else {
             return false;
         };
+        self.forget_at(place);
+        true
+    }
+
+    /// Forgets the swarm at a place with all that is in it.
+    pub(crate) fn forget_at(&mut self, place: u32) {
         let Self { store, totals, .. } = self;
         store.get(place).peers.each(&mut |endpoint, stamp| {
             totals.left(endpoint.family(), stamp.seeder());
         });
         store.remove(place);
-        true
     }
 
     /// Every swarm with its peers, in no particular order: for tests and snapshots, not for the

@@ -81,6 +81,23 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         if at == self.len { last } else { std::mem::replace(self.get_mut(at), last) }
     }
 
+    /// Exchanges two items. Panics when one is not there.
+    pub(crate) fn swap(&mut self, a: usize, b: usize) {
+        let (low, high) = (a.min(b), a.max(b));
+        let (low_step, high_step) = (low / STEP, high / STEP);
+        if low_step == high_step {
+            return self.step_mut(low_step).swap(low % STEP, high % STEP);
+        }
+        // Steps behind the first are one vector of vectors.
+        let (before, from) = self.more.split_at_mut(high_step - 1);
+        let other = &mut from[0][high % STEP];
+        let one = match low_step {
+            0 => &mut self.first[low],
+            step => &mut before[step - 1][low % STEP],
+        };
+        std::mem::swap(one, other);
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.more.iter().flatten())
     }

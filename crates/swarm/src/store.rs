@@ -51,6 +51,8 @@ pub(crate) struct Store {
     idle: usize,
     /// How many were removed so far, or some of the low bits of that.
     removals: u32,
+    /// Places below this one have not been met yet by the walk that is under way; 0 without one.
+    unmet: u32,
 }
 
 impl Store {
@@ -58,7 +60,8 @@ impl Store {
     pub(crate) fn new(keys: Keys, swarms: u64) -> Self {
         let index = Index::new(swarms);
         let (oldest, newest) = (NOWHERE, NOWHERE);
-        Self { keys, swarms: Steps::default(), index, oldest, newest, idle: 0, removals: 0 }
+        let swarms = Steps::default();
+        Self { keys, swarms, index, oldest, newest, idle: 0, removals: 0, unmet: 0 }
     }
 
     /// How many there are, those without peers included.
@@ -143,20 +146,50 @@ impl Store {
         index.insert(hash, place, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
     }
 
-    /// Removes a swarm; the last one moves into its place.
+    /// Begins a walk over all swarms that are there now, or begins it again.
+    pub(crate) fn begin_walk(&mut self) {
+        self.unmet = self.swarms.len() as u32;
+    }
+
+    /// The next swarm of the walk, if one is left.
+    pub(crate) fn walk_on(&mut self) -> Option<u32> {
+        self.unmet = self.unmet.checked_sub(1)?;
+        Some(self.unmet)
+    }
+
+    /// Whether the walk has met them all.
+    pub(crate) fn walk_is_over(&self) -> bool {
+        self.unmet == 0
+    }
+
+    /// Removes a swarm; the last one moves into its place. A walk that is under way meets each of
+    /// the others once all the same: where it has not met the one that goes, the last of those that
+    /// it has not met moves there instead, and the last of all follows into that place.
     pub(crate) fn remove(&mut self, place: u32) {
         self.removals = self.removals.wrapping_add(1);
         self.rouse(place);
-        let last = self.swarms.len() as u32 - 1;
         self.index.remove(self.hash_at(place), place);
-        if place != last {
-            self.index.moved(self.hash_at(last), last, place);
+        let mut hole = place;
+        if place < self.unmet {
+            self.unmet -= 1;
+            hole = self.unmet;
+            if hole != place {
+                self.swarms.swap(place as usize, hole as usize);
+                self.moved(hole, place);
+            }
         }
-        self.swarms.swap_remove(place as usize);
-        if place != last
-            && let Peers::Idle(moved) = self.get(place).peers
-        {
-            self.link(moved.older, moved.newer, place, place);
+        let last = self.swarms.len() as u32 - 1;
+        self.swarms.swap_remove(hole as usize);
+        if hole != last {
+            self.moved(last, hole);
+        }
+    }
+
+    /// A swarm is at another place now: the index has to know, and its neighbours in the queue.
+    fn moved(&mut self, from: u32, to: u32) {
+        self.index.moved(self.hash_at(to), from, to);
+        if let Peers::Idle(idle) = self.get(to).peers {
+            self.link(idle.older, idle.newer, to, to);
         }
     }
 

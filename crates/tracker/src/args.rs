@@ -31,7 +31,8 @@ Examples:
 
 Every key of the configuration file is explained by --print-config; nothing has to be configured.
 
-Signals: TERM and INT stop it; HUP and USR1 are noted in the log.
+Signals: TERM and INT stop it. HUP reads the file again: what may change changes at once, what needs
+a restart is named in the log, and a file that is wrong changes nothing. USR1 is noted in the log.
 
 Exit codes:
   0  stopped as asked, or the configuration is right
@@ -101,15 +102,23 @@ impl Args {
         if self.print_config {
             return Ok(Task::Show(print_config()));
         }
-        let config = match &self.config {
-            Some(path) => Config::load(path)?,
-            None => Config::default(),
-        };
-        let (settings, notices) = Settings::resolve(config, self, host)?;
+        let (settings, notices) = self.settings(host)?;
         if self.check_config {
             return Ok(Task::Show(self.check_report(&settings, &notices, host)));
         }
         Ok(Task::Serve(Box::new(settings), notices))
+    }
+
+    /// Reads the file that is named, if one is, and settles what it and the flags mean on this host.
+    ///
+    /// # Errors
+    /// Whatever is wrong with them, all of it.
+    pub fn settings(&self, host: &Host) -> Result<(Settings, Vec<Notice>), Problems> {
+        let config = match &self.config {
+            Some(path) => Config::load(path)?,
+            None => Config::default(),
+        };
+        Settings::resolve(config, self, host)
     }
 
     /// Replaces what the file says by what the flags say. Returns what is replaced although

@@ -13,7 +13,8 @@ use onrush_swarm::Announce;
 use crate::access::{AccessList, is_bogon_v4, is_bogon_v6};
 use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics, event_index};
-use crate::settings::{AnnounceSettings, Settings};
+use crate::rules::Rules;
+use crate::settings::AnnounceSettings;
 
 /// The port of clients that cannot accept connections. They count as peers and are never handed
 /// out.
@@ -131,15 +132,20 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// The checks that `settings` ask for.
-    pub fn new(settings: &Settings, ids: ConnectionIds, access: Arc<AccessList>) -> Self {
+    /// The checks that `rules` ask for.
+    pub fn new(rules: &Rules, ids: ConnectionIds) -> Self {
         Self {
             ids,
-            access,
-            announce: settings.announce.clone(),
-            refuse_bogons: settings.refuse_bogons,
-            log_addresses: settings.log.addresses,
+            access: rules.access.clone(),
+            announce: rules.announce.clone(),
+            refuse_bogons: rules.refuse_bogons,
+            log_addresses: rules.log_addresses,
         }
+    }
+
+    /// Goes by other rules from now on. Connection ids that were given out stay good.
+    pub fn follow(&mut self, rules: &Rules) {
+        *self = Self::new(rules, self.ids.clone());
     }
 
     /// Gets ready for datagrams that are judged at this time.

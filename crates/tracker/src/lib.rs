@@ -12,6 +12,7 @@
 //! | [`worker`] | one turn: receive, sort, serve, send |
 //! | [`intake`], [`connection`], [`access`] | the checks at the door, each refusal with a name |
 //! | [`sorter`], [`lanes`], [`scrape_join`] | one batch per shard; its way there and back; answers that meet again |
+//! | [`rules`], [`orders`], [`chores`], [`reload`] | what may change while workers run, and how they are told |
 //! | [`relief`] | when not to steer to a worker |
 //! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
@@ -27,6 +28,7 @@ compile_error!(
 
 pub mod access;
 pub mod args;
+pub mod chores;
 pub mod clock;
 pub mod config;
 pub mod connection;
@@ -34,9 +36,12 @@ pub mod exporter;
 pub mod intake;
 pub mod lanes;
 pub mod metrics;
+pub mod orders;
 pub mod placement;
 pub mod process;
 pub mod relief;
+pub mod reload;
+pub mod rules;
 pub mod running;
 pub mod scrape_join;
 pub mod settings;

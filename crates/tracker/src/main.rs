@@ -10,6 +10,7 @@ use clap::Parser;
 use onrush::args::{Args, Task, show};
 use onrush::process::exit::Exit;
 use onrush::process::{greeting, logging, signals};
+use onrush::reload::Reload;
 use onrush::settings::{Host, Notice, Settings};
 use onrush::supervise::{End, watch};
 use onrush::{StartError, Tracker};
@@ -26,27 +27,29 @@ fn main() -> ExitCode {
             Ok(()) => Exit::good(),
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
-        Ok(Task::Serve(settings, notices)) => Exit::after(serve(&settings, &notices)),
+        Ok(Task::Serve(settings, notices)) => {
+            Exit::after(serve(*settings, &notices, Reload::new(args, host)))
+        }
     };
     exit.say()
 }
 
 /// Runs a tracker from start to end.
-fn serve(settings: &Settings, notices: &[Notice]) -> Result<End, StartError> {
+fn serve(settings: Settings, notices: &[Notice], reload: Reload) -> Result<End, StartError> {
     logging::start(settings.log.level);
     // Before anything is started: a signal that comes early must not kill what is half there.
     let wishes = signals::listen().map_err(StartError::Threads)?;
-    let mut tracker = Tracker::start(settings)?;
+    let mut tracker = Tracker::start(&settings)?;
     for notice in notices {
         log::warn!("{notice}");
     }
     for warning in &tracker.warnings {
         log::warn!("{warning}");
     }
-    for line in greeting::lines(settings, &tracker) {
+    for line in greeting::lines(&settings, &tracker) {
         log::info!("{line}");
     }
-    let end = watch(&mut tracker, settings, &wishes);
+    let end = watch(&mut tracker, settings, reload, &wishes);
     if end == End::Asked {
         let summary = tracker.stop();
         log::info!(

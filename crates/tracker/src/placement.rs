@@ -1,11 +1,10 @@
 //! Builds the workers of either placement and the lanes between them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam_utils::sync::Parker;
 use onrush_net::Socket;
-use onrush_swarm::{Shard, ShardMap, ShardSettings};
+use onrush_swarm::{Shard, ShardMap};
 
 use crate::access::AccessList;
 use crate::connection::{ConnectionIds, Keys};
@@ -13,12 +12,10 @@ use crate::intake::Intake;
 use crate::lanes::sleeper::{Bell, SocketBell};
 use crate::lanes::{Inbox, Ways, lanes_to};
 use crate::metrics::WorkerMetrics;
+use crate::rules::Rules;
 use crate::settings::{Placement, Settings};
 use crate::sorter::share;
 use crate::worker::{SocketSide, SwarmSide, Worker};
-
-/// Seconds in which every peer is looked at for expiry, at the longest.
-const LONGEST_SWEEP: u32 = 120;
 
 /// What must not be guessed from outside.
 #[derive(Clone, Debug)]
@@ -107,11 +104,9 @@ pub fn assemble<S: Socket>(
         "one socket for each worker with a socket side"
     );
     let map = shard_map(settings, secrets);
-    let intake = Intake::new(
-        settings,
-        ConnectionIds::new(&secrets.keys, settings.connection.validity),
-        access,
-    );
+    let rules = Rules::new(settings, access);
+    let ids = ConnectionIds::new(&secrets.keys, settings.connection.validity);
+    let intake = Intake::new(&rules, ids);
     let parkers: Vec<Parker> = (0..placement.workers()).map(|_| Parker::new()).collect();
     let bells: Vec<Arc<dyn Bell>> = parkers
         .iter()
@@ -134,7 +129,7 @@ pub fn assemble<S: Socket>(
             .map(|socket| SocketSide::new(index, socket, intake.clone(), map, settings));
         let swarm_side = (0..placement.shards())
             .find(|shard| placement.owner(*shard) == index)
-            .map(|shard| swarm_side(settings, secrets, shard));
+            .map(|shard| swarm_side(&rules, secrets, shard));
         let (ways, owners) = (ways.clone(), owners.clone());
         let metrics = Arc::new(WorkerMetrics::default());
         workers.push(Worker {
@@ -157,21 +152,9 @@ fn lanes(settings: &Settings, bell: Arc<dyn Bell>) -> (Ways, Inbox) {
     lanes_to(bell, senders * share(settings.placement.shards(), own), own)
 }
 
-fn swarm_side(settings: &Settings, secrets: &Secrets, shard: usize) -> SwarmSide {
-    let shards = settings.placement.shards() as u64;
-    let announce = &settings.announce;
-    let of_this_shard = ShardSettings {
-        interval: announce.interval,
-        interval_jitter_percent: announce.interval_jitter_percent,
-        peer_lifetime: announce.peer_lifetime,
-        completed_retention: announce.completed_retention,
-        max_peers: settings.limits.peers.div_ceil(shards),
-        max_idle_swarms: settings.limits.idle_swarms.div_ceil(shards),
-    };
+fn swarm_side(rules: &Rules, secrets: &Secrets, shard: usize) -> SwarmSide {
     let seed = secrets.seed.wrapping_add(shard as u64);
-    let sweep_period = (announce.peer_lifetime / 8).clamp(1, LONGEST_SWEEP);
-    let sweep_period = Duration::from_secs(u64::from(sweep_period));
-    SwarmSide::new(shard, Shard::new(of_this_shard, secrets.table_key, seed), sweep_period)
+    SwarmSide::new(shard, Shard::new(rules.shard, secrets.table_key, seed), rules.sweep_period)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use onrush_net::{Socket, affinity};
 use crate::clock::Clock;
 use crate::lanes::Ways;
 use crate::metrics::{Summary, WorkerMetrics};
+use crate::orders::Orders;
 use crate::settings::Settings;
 use crate::worker::Worker;
 
@@ -37,6 +38,7 @@ pub struct Running {
     names: Vec<String>,
     metrics: Vec<Arc<WorkerMetrics>>,
     ways: Arc<[Ways]>,
+    orders: Orders,
     stop: Arc<AtomicBool>,
     deaths: Receiver<Death>,
     threads: Vec<JoinHandle<()>>,
@@ -54,7 +56,9 @@ impl Running {
     ) -> io::Result<Self> {
         let (tell, deaths) = unbounded();
         let ways = workers.first().map_or_else(|| Arc::from([]), |worker| worker.ways.clone());
+        let owners = workers.first().map_or_else(|| Arc::from([]), |w| w.owners.clone());
         let mut running = Self {
+            orders: Orders::new(&ways, owners),
             addresses,
             names: (0..workers.len()).map(|n| settings.placement.worker_name(n)).collect(),
             metrics: workers.iter().map(|worker| worker.metrics.clone()).collect(),
@@ -100,6 +104,11 @@ impl Running {
     /// All counters together.
     pub fn summary(&self) -> Summary {
         Summary::of(self.metrics.iter().map(AsRef::as_ref))
+    }
+
+    /// The ways that orders take to the workers.
+    pub fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// Workers that have died. The tracker is incomplete from the first one on.

@@ -1,18 +1,25 @@
 //! The main thread once the workers run: hears signals and deaths, watches once a second, reports.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, select, tick};
+use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 use log::Level;
 use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
+use crate::access::AccessList;
+use crate::chores::purge::Purge;
+use crate::config::Problems;
 use crate::exporter::Totals;
 use crate::metrics::{Summary, WorkerMetrics};
+use crate::orders::Chore;
 use crate::process::logging::WarningLimit;
 use crate::process::signals::Wish;
 use crate::relief::{Change, Relief};
+use crate::reload::{Fresh, Reload, Settled};
+use crate::rules::Rules;
 use crate::running::Death;
 use crate::settings::Settings;
 use crate::start::Tracker;
@@ -31,17 +38,32 @@ pub enum End {
 }
 
 /// Watches a tracker until it is asked to stop or a worker dies.
-pub fn watch(tracker: &mut Tracker, settings: &Settings, wishes: &Receiver<Wish>) -> End {
+pub fn watch(
+    tracker: &mut Tracker,
+    mut settings: Settings,
+    mut reload: Reload,
+    wishes: &Receiver<Wish>,
+) -> End {
     let seconds = tick(Duration::from_secs(1));
-    let mut watch = Watch::new(settings, tracker.running.workers().count(), Instant::now());
+    let mut watch = Watch::new(&settings, tracker.running.workers().count(), Instant::now());
+    let (tell, purged) = unbounded();
     loop {
         select! {
             recv(wishes) -> wish => match wish {
-                Ok(Wish::Reload) => log::info!(
-                    "SIGHUP: the configuration is read at start only; restart to apply a change"
-                ),
+                Ok(Wish::Reload) => reload.begin(),
                 Ok(Wish::User) => log::info!("SIGUSR1: nothing is tied to this signal"),
                 Ok(Wish::Stop) | Err(_) => return End::Asked,
+            },
+            recv(reload.read()) -> read => {
+                reload.taken();
+                if let Ok(read) = read {
+                    settings = apply(read, settings, tracker, &mut watch, &tell);
+                }
+            }
+            recv(purged) -> forgotten => match forgotten {
+                Ok(0) | Err(_) => {}
+                Ok(1) => log::info!("forgot 1 swarm that is no longer permitted"),
+                Ok(swarms) => log::info!("forgot {swarms} swarms that are no longer permitted"),
             },
             recv(tracker.running.deaths()) -> death => {
                 let unknown = || Death { name: "worker".into(), cause: "unknown".into() };
@@ -50,7 +72,7 @@ pub fn watch(tracker: &mut Tracker, settings: &Settings, wishes: &Receiver<Wish>
             recv(seconds) -> _ => {
                 let workers: Vec<_> = tracker.running.workers().collect();
                 let steering = tracker.steering.as_mut();
-                let mut steer = steering.map(|steering| |change| apply(steering, change));
+                let mut steer = steering.map(|steering| |change| turn(steering, change));
                 let steer = steer.as_mut().map(|steer| steer as Steer<'_>);
                 for (level, text) in watch.second(&workers, Instant::now(), steer) {
                     log::log!(level, "{text}");
@@ -60,10 +82,60 @@ pub fn watch(tracker: &mut Tracker, settings: &Settings, wishes: &Receiver<Wish>
     }
 }
 
+/// Puts into force what was read, or says what is wrong with it. Returns the settings in force.
+fn apply(
+    read: Result<Fresh, Problems>,
+    running: Settings,
+    tracker: &Tracker,
+    watch: &mut Watch,
+    purged: &Sender<u64>,
+) -> Settings {
+    let fresh = match read {
+        Ok(fresh) => fresh,
+        Err(problems) => {
+            log::error!("the configuration is wrong, and what was in force stays:\n{problems}");
+            return running;
+        }
+    };
+    let Settled { settings, changed, restart } = Settled::new(&running, fresh.settings);
+    log::set_max_level(settings.log.level);
+    watch.follow(&settings);
+    let orders = tracker.running.orders();
+    let rules = Arc::new(Rules::new(&settings, fresh.access.clone()));
+    if let Err(deaf) = orders.follow(&rules) {
+        log::error!("{deaf}: it goes by the former configuration");
+    }
+    for notice in &fresh.notices {
+        log::warn!("{notice}");
+    }
+    match changed.as_slice() {
+        [] => log::info!("the configuration was read again: nothing has changed"),
+        keys => log::info!("the configuration was read again; changed: {}", keys.join(", ")),
+    }
+    if !restart.is_empty() {
+        log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
+    }
+    if settings.access != running.access {
+        purge(&fresh.access, tracker, purged);
+    }
+    settings
+}
+
+/// Has every shard forget what the list does not permit.
+fn purge(access: &Arc<AccessList>, tracker: &Tracker, purged: &Sender<u64>) {
+    if access.is_open() {
+        return;
+    }
+    let chore = |_| Box::new(Purge::new(access.clone(), purged.clone())) as Box<dyn Chore>;
+    if let Err(deaf) = tracker.running.orders().every_shard(chore) {
+        log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
+    }
+}
+
 /// Changes the steering; the kernel may refuse.
 type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
 
-fn apply(steering: &mut Steering, change: Change) -> io::Result<()> {
+fn turn(steering: &mut Steering, change: Change) -> io::Result<()> {
     match change {
         Change::Withdraw(worker) => steering.withdraw(worker as u16),
         Change::Restore(worker) => steering.restore(worker as u16),
@@ -99,6 +171,12 @@ impl Watch {
             relief: Relief::new(settings.placement.socket_sides()),
             lines: Vec::new(),
         }
+    }
+
+    /// Goes by other settings from now on.
+    fn follow(&mut self, settings: &Settings) {
+        self.limit.follow(settings.limits.warnings_per_minute);
+        self.totals_every = settings.log.totals_every;
     }
 
     /// To be called once a second with all workers, always in the same order. Returns what is to
@@ -345,11 +423,11 @@ mod tests {
         let function = Function { offset: 16, multipliers: [1; 5], min_len: 36, buckets: 2 };
         let (mut steering, notices) = Steering::attach(function, &group);
         assert!(notices.is_empty(), "{notices:?}");
-        apply(&mut steering, Change::Withdraw(1)).unwrap();
+        turn(&mut steering, Change::Withdraw(1)).unwrap();
         assert_eq!(steering.withdrawn(), [1]);
-        apply(&mut steering, Change::Restore(0)).unwrap();
+        turn(&mut steering, Change::Restore(0)).unwrap();
         assert_eq!(steering.withdrawn(), [1]);
-        apply(&mut steering, Change::Restore(1)).unwrap();
+        turn(&mut steering, Change::Restore(1)).unwrap();
         assert_eq!(steering.withdrawn(), [0; 0]);
     }
 }

@@ -23,6 +23,7 @@ pub use swarm_side::SwarmSide;
 use crate::clock::Now;
 use crate::lanes::{Inbox, Ways};
 use crate::metrics::WorkerMetrics;
+use crate::orders::Order;
 
 /// Parcels that a worker serves for others in one turn at most, so that its own socket is looked
 /// at again soon.
@@ -56,6 +57,9 @@ impl<S: Socket> Worker<S> {
     /// When the socket has become unusable.
     pub fn turn(&mut self, now: Now) -> io::Result<bool> {
         let mut busy = false;
+        while let Some(order) = self.inbox.order() {
+            self.obey(order);
+        }
         if let Some(socket_side) = &mut self.socket_side {
             busy |= socket_side.receive(now, &self.metrics)?;
             busy |= dispatch(
@@ -70,6 +74,7 @@ impl<S: Socket> Worker<S> {
         if let Some(swarm_side) = &mut self.swarm_side {
             busy |= serve_lanes(swarm_side, &self.inbox, &self.ways, now);
             busy |= swarm_side.keep_up(now, &self.metrics);
+            busy |= swarm_side.do_chores(now);
         }
         if let Some(socket_side) = &mut self.socket_side {
             while let Some(parcel) = self.inbox.home() {
@@ -81,6 +86,26 @@ impl<S: Socket> Worker<S> {
         }
         self.metrics.turns.add(1);
         Ok(busy)
+    }
+
+    /// Does as it is told, or takes it on for later.
+    #[cold]
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Rules(rules) => {
+                if let Some(socket_side) = &mut self.socket_side {
+                    socket_side.follow(&rules);
+                }
+                if let Some(swarm_side) = &mut self.swarm_side {
+                    swarm_side.follow(&rules);
+                }
+            }
+            Order::Chore(chore) => {
+                if let Some(swarm_side) = &mut self.swarm_side {
+                    swarm_side.take_on(chore);
+                }
+            }
+        }
     }
 
     /// Sleeps until there may be something to do, for `timeout` at most.

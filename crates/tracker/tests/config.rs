@@ -63,7 +63,7 @@ onrush.toml:2:1: `announce.intervall`: unknown key
     | ^^^^^^^^^
   help: did you mean `interval`?
 
-1 problem in the configuration; nothing was started.
+1 problem in the configuration; nothing of it is in force.
 "
     );
 }
@@ -79,7 +79,7 @@ onrush.toml:4:18: `announce.max_peers_v4`: found 2000, expected an integer from 
     |                  ^^^^^
   help: the default is 200
 
-1 problem in the configuration; nothing was started.
+1 problem in the configuration; nothing of it is in force.
 "
     );
 }
@@ -128,7 +128,7 @@ onrush.toml:7:9: `log.level`: found \"inof\", expected one of \"off\", \"error\"
     |         ^^^^^^
   help: did you mean \"info\"?
 
-5 problems in the configuration; nothing was started.
+5 problems in the configuration; nothing of it is in force.
 "
     );
 }
@@ -156,7 +156,7 @@ onrush.toml:5:8: syntax: unclosed table, expected `]`
     |        ^
   help: this is no TOML yet (https://toml.io); keys are checked once it is
 
-3 problems in the configuration; nothing was started.
+3 problems in the configuration; nothing of it is in force.
 "
     );
     let twice = problems("[scrape]\nmax_hashes = 1\nmax_hashes = 2\n");
@@ -443,7 +443,7 @@ fn flags_override_the_file_and_are_named_in_problems() {
     assert_eq!(
         wrong.to_string(),
         "--listen: `listen`: 0.0.0.0:6969 stands twice in the list\n\n\
-         1 problem in the configuration; nothing was started.\n"
+         1 problem in the configuration; nothing of it is in force.\n"
     );
     let wrong = with("", &["--placement", "split", "--workers", "1"], &host(4)).unwrap_err();
     assert!(wrong.to_string().starts_with("--workers: `workers.total`: found 1"), "{wrong}");

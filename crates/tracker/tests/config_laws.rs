@@ -242,7 +242,7 @@ fn is_table(name: &str) -> bool {
 
 fn every_problem_can_be_shown(text: &str) {
     let Err(problems) = resolve(text) else { return };
-    assert!(problems.to_string().ends_with("nothing was started.\n"));
+    assert!(problems.to_string().ends_with("nothing of it is in force.\n"));
     for problem in problems.iter() {
         let shown = problem.to_string();
         assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");

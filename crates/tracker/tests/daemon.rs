@@ -14,6 +14,8 @@ mod configuration;
 mod death;
 #[path = "daemon/logs.rs"]
 mod logs;
+#[path = "daemon/reload.rs"]
+mod reload;
 #[path = "daemon/signals.rs"]
 mod signals;
 #[path = "daemon/start.rs"]

@@ -158,7 +158,7 @@ impl fmt::Display for Problems {
         if self.total > SHOWN {
             write!(f, ", {SHOWN} of them are shown")?;
         }
-        writeln!(f, "; nothing was started.")
+        writeln!(f, "; nothing of it is in force.")
     }
 }
 

@@ -21,6 +21,7 @@ use crossbeam_utils::CachePadded;
 use onrush_net::Return;
 use onrush_swarm::ShardBatch;
 
+use crate::orders::Order;
 use crate::scrape_join::Place;
 use sleeper::{Bell, Sleeper};
 
@@ -38,19 +39,30 @@ pub struct Contents {
     pub home: usize,
 }
 
+/// Orders that wait for a worker at most. It takes them all in each turn, so that more than a few
+/// wait only where it stands still.
+const ORDERS_ROOM: usize = 1024;
+
 /// The way to one worker's inbox. Clones lead to the same one.
-#[derive(Clone)]
-pub struct Lane {
-    sender: Sender<Parcel>,
+pub struct Lane<T = Parcel> {
+    sender: Sender<T>,
     sleeper: Arc<CachePadded<Sleeper>>,
     bell: Arc<dyn Bell>,
 }
 
-impl Lane {
+// A derived one would ask that what is sent can be cloned.
+impl<T> Clone for Lane<T> {
+    fn clone(&self) -> Self {
+        let Self { sender, sleeper, bell } = self;
+        Self { sender: sender.clone(), sleeper: sleeper.clone(), bell: bell.clone() }
+    }
+}
+
+impl<T> Lane<T> {
     /// Sends a parcel and wakes the worker if it sleeps; hands the parcel back when the lane is
     /// full, or its worker gone.
     #[inline]
-    pub fn try_send(&self, parcel: Parcel) -> Result<(), Parcel> {
+    pub fn try_send(&self, parcel: T) -> Result<(), T> {
         self.sender.try_send(parcel).map_err(|error| match error {
             TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
         })?;
@@ -70,10 +82,17 @@ impl Lane {
 pub struct Inbox {
     work: Receiver<Parcel>,
     home: Receiver<Parcel>,
+    orders: Receiver<Order>,
     sleeper: Arc<CachePadded<Sleeper>>,
 }
 
 impl Inbox {
+    /// The next thing that the control side wants done.
+    #[inline]
+    pub fn order(&self) -> Option<Order> {
+        self.orders.try_recv().ok()
+    }
+
     /// The next parcel to be served.
     #[inline]
     pub fn work(&self) -> Option<Parcel> {
@@ -86,20 +105,23 @@ impl Inbox {
         self.home.try_recv().ok()
     }
 
-    /// Sleeps by `wait` unless a parcel is here; from the first line on, whoever sends one
-    /// rings.
+    /// Sleeps by `wait` unless a parcel or an order is here; from the first line on, whoever sends
+    /// one rings.
     pub fn sleep(&self, wait: impl FnOnce()) {
-        self.sleeper.sleep(|| !self.work.is_empty() || !self.home.is_empty(), wait);
+        let has_mail = || !self.work.is_empty() || !self.home.is_empty() || !self.orders.is_empty();
+        self.sleeper.sleep(has_mail, wait);
     }
 }
 
-/// Both ways to one worker: with work, and home with what it sent out.
+/// The ways to one worker: with work, home with what it sent out, and with orders.
 #[derive(Clone)]
 pub struct Ways {
     /// Parcels that it is to serve.
     pub work: Lane,
     /// Its own parcels, served.
     pub home: Lane,
+    /// What the control side wants done.
+    pub orders: Lane<Order>,
 }
 
 /// The lanes to a worker that is woken by `bell`: at most `work_room` parcels wait to be served,
@@ -108,9 +130,11 @@ pub fn lanes_to(bell: Arc<dyn Bell>, work_room: usize, own_parcels: usize) -> (W
     let sleeper = Arc::new(CachePadded::new(Sleeper::new()));
     let (work_sender, work) = bounded(work_room.max(1));
     let (home_sender, home) = bounded(own_parcels.max(1));
+    let (orders_sender, orders) = bounded(ORDERS_ROOM);
     let lane = |sender| Lane { sender, sleeper: sleeper.clone(), bell: bell.clone() };
-    let ways = Ways { work: lane(work_sender), home: lane(home_sender) };
-    (ways, Inbox { work, home, sleeper })
+    let orders_lane = Lane { sender: orders_sender, sleeper: sleeper.clone(), bell: bell.clone() };
+    let ways = Ways { work: lane(work_sender), home: lane(home_sender), orders: orders_lane };
+    (ways, Inbox { work, home, orders, sleeper })
 }
 
 #[cfg(test)]

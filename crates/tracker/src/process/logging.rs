@@ -11,10 +11,11 @@ use simple_logger::SimpleLogger;
 /// Starts logging to standard error; colours only for a terminal. A second call changes nothing.
 pub fn start(level: LevelFilter) {
     let logger = SimpleLogger::new()
-        .with_level(level)
+        // What is shown is up to the `log` crate's own level, which may change.
+        .with_level(LevelFilter::Trace)
         .with_utc_timestamps()
         .with_colors(std::io::stderr().is_terminal());
-    log::set_max_level(logger.max_level());
+    log::set_max_level(level);
     // Fails only when a logger is there already (tests start several trackers).
     let _ = log::set_boxed_logger(Box::new(Lossy(logger)));
 }
@@ -68,6 +69,11 @@ impl WarningLimit {
     /// At most `per_minute` warnings of each kind.
     pub fn new(per_minute: u32) -> Self {
         Self { per_minute, kinds: HashMap::new() }
+    }
+
+    /// Shows up to so many of each kind from now on.
+    pub fn follow(&mut self, per_minute: u32) {
+        self.per_minute = per_minute;
     }
 
     /// Whether a warning of this kind may be shown at `now`.

@@ -14,6 +14,7 @@ use crate::clock::Now;
 use crate::intake::{Intake, MAX_ERROR_TEXT, Refusal, Verdict};
 use crate::lanes::Parcel;
 use crate::metrics::WorkerMetrics;
+use crate::rules::Rules;
 use crate::scrape_join::ScrapeJoin;
 use crate::settings::Settings;
 use crate::sorter::Sorter;
@@ -59,6 +60,12 @@ impl<S: Socket> SocketSide<S> {
             max_hashes: settings.scrape.max_hashes,
             asked_drops: None,
         }
+    }
+
+    /// Goes by other rules from the next datagram on.
+    pub fn follow(&mut self, rules: &Rules) {
+        self.intake.follow(rules);
+        self.max_hashes = rules.max_hashes;
     }
 
     /// Receives one batch of datagrams and sorts what is in it.

@@ -1,11 +1,14 @@
 //! The swarm side of a worker: one shard, and its upkeep in small steps.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use onrush_swarm::{Moment, Shard};
 
 use crate::clock::Now;
 use crate::metrics::WorkerMetrics;
+use crate::orders::Chore;
+use crate::rules::Rules;
 
 /// Entries looked at in one piece while expired peers are searched.
 const SWEEP_PIECE: usize = 256;
@@ -35,6 +38,8 @@ pub struct SwarmSide {
     /// What to do in a turn of this second, in entries.
     sweep_step: usize,
     last: Option<Moment>,
+    /// One is done after the other: a shard has room for one walk.
+    chores: VecDeque<Box<dyn Chore>>,
 }
 
 impl SwarmSide {
@@ -48,7 +53,30 @@ impl SwarmSide {
             sweep_debt: 0,
             sweep_step: SWEEP_PIECE,
             last: None,
+            chores: VecDeque::new(),
         }
+    }
+
+    /// Goes by other rules from the next request on.
+    pub fn follow(&mut self, rules: &Rules) {
+        self.shard.follow(rules.shard);
+        self.sweep_period = rules.sweep_period;
+        // What is due in a second follows the period.
+        self.sweep_rate = 0;
+    }
+
+    /// Takes on a chore, to be done after those that are waiting already.
+    pub fn take_on(&mut self, chore: Box<dyn Chore>) {
+        self.chores.push_back(chore);
+    }
+
+    /// A step of the first chore. Returns whether there is more to do.
+    pub fn do_chores(&mut self, now: Now) -> bool {
+        let Some(chore) = self.chores.front_mut() else { return false };
+        if !chore.step(&mut self.shard, now) {
+            self.chores.pop_front();
+        }
+        !self.chores.is_empty()
     }
 
     /// A step of expiry, and once a second the gauges. Returns whether the next step is due

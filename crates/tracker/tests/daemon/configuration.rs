@@ -12,7 +12,7 @@ fn a_wrong_file_ends_it_with_2_before_anything_is_started() {
     let place = format!("{}:2:3: `announce.intervall`: unknown key", path.display());
     assert!(ended.log[0].contains(&place), "{}", ended.text());
     assert!(ended.text().contains("did you mean `interval`?"), "{}", ended.text());
-    assert!(ended.text().contains("nothing was started"), "{}", ended.text());
+    assert!(ended.text().contains("nothing of it is in force"), "{}", ended.text());
     assert_eq!(ended.output, "");
 }
 

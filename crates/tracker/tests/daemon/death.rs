@@ -15,6 +15,7 @@ use onrush::args::Args;
 use onrush::config::Config;
 use onrush::connection::Keys;
 use onrush::placement::{Secrets, assemble};
+use onrush::reload::Reload;
 use onrush::running::{Death, Running};
 use onrush::settings::{Host, Settings};
 use onrush::supervise::{End, watch};
@@ -60,7 +61,7 @@ fn the_watch_ends_with_the_death() {
         }
         wisher
     });
-    let end = watch(&mut tracker, &settings, &wishes);
+    let end = watch(&mut tracker, settings, nothing_to_read(), &wishes);
     drop(over);
     patience.join().unwrap();
     assert_eq!(end, End::Died(death("worker-1", "it panicked: a bug on receive 3")));
@@ -77,11 +78,16 @@ fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     for wish in [Wish::Reload, Wish::User, Wish::Stop, Wish::Reload] {
         wisher.send(wish).unwrap();
     }
-    assert_eq!(watch(&mut tracker, &settings, &wishes), End::Asked);
+    assert_eq!(watch(&mut tracker, settings, nothing_to_read(), &wishes), End::Asked);
     assert_eq!(wishes.len(), 1, "what comes behind the wish to stop is not heard");
     assert_eq!(alive.load(Ordering::SeqCst), 2);
     tracker.stop();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+/// A configuration without a file.
+fn nothing_to_read() -> Reload {
+    Reload::new(Args::default(), Host::default())
 }
 
 fn death(name: &str, cause: &str) -> Death {

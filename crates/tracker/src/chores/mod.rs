@@ -1,0 +1,3 @@
+//! Work over whole shards, done in steps between turns (see [`crate::orders::Chore`]).
+
+pub mod purge;

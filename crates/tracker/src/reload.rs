@@ -1,0 +1,201 @@
+//! Reading the configuration again while the tracker runs (SIGHUP): all of what may change changes at
+//! once, or, where something is wrong with the file, nothing does.
+
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::access::AccessList;
+use crate::args::Args;
+use crate::config::Problems;
+use crate::settings::{Host, Notice, Settings};
+
+/// What was read, and how it compares with what is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// What is to be in force: what was read, but for what needs a restart.
+    pub settings: Settings,
+    /// Keys whose values change now.
+    pub changed: Vec<&'static str>,
+    /// Keys whose new values need a restart; the old ones stay in force.
+    pub restart: Vec<&'static str>,
+}
+
+/// Compares each of these keys; returns those that differ.
+macro_rules! differing {
+    ($running:ident, $read:ident: $($key:literal => $($part:ident).+),* $(,)?) => {{
+        let mut keys = Vec::new();
+        $(if $running.$($part).+ != $read.$($part).+ { keys.push($key); })*
+        keys
+    }};
+}
+
+/// Puts the running values of these keys back; returns those that differed.
+macro_rules! kept {
+    ($running:ident, $read:ident: $($key:literal => $($part:ident).+),* $(,)?) => {{
+        let mut keys = Vec::new();
+        $(if $running.$($part).+ != $read.$($part).+ {
+            keys.push($key);
+            $read.$($part).+ = $running.$($part).+.clone();
+        })*
+        keys
+    }};
+}
+
+impl Settled {
+    /// What becomes of `running` settings when the configuration says `read`.
+    pub fn new(running: &Settings, mut read: Settings) -> Self {
+        let restart = kept!(running, read:
+            "listen" => listen,
+            "state_dir" => state_dir,
+            "user" => user,
+            "group" => group,
+            "workers" => placement,
+            "workers.pin" => pin,
+            "workers.spin" => spin,
+            "socket.receive_buffer" => socket.receive_buffer,
+            "socket.send_buffer" => socket.send_buffer,
+            "socket.batch" => socket.batch,
+            "socket.steering" => socket.steering,
+            "connection.validity" => connection.validity,
+            "connection.key_file" => connection.key_file,
+            "limits.peers" => limits.peers,
+            "limits.idle_swarms" => limits.idle_swarms,
+            "limits.batches_in_flight" => limits.batches_in_flight,
+            "limits.batch_requests" => limits.batch_requests,
+            "limits.scrapes_in_flight" => limits.scrapes_in_flight,
+        );
+        let changed = differing!(running, read:
+            "announce.interval" => announce.interval,
+            "announce.interval_jitter_percent" => announce.interval_jitter_percent,
+            "announce.default_peers" => announce.default_peers,
+            "announce.max_peers_v4" => announce.max_peers_v4,
+            "announce.max_peers_v6" => announce.max_peers_v6,
+            "announce.peer_lifetime" => announce.peer_lifetime,
+            "announce.completed_retention" => announce.completed_retention,
+            "scrape.max_hashes" => scrape.max_hashes,
+            "access" => access,
+            "access.refuse_bogons" => refuse_bogons,
+            "limits.warnings_per_minute" => limits.warnings_per_minute,
+            "log.level" => log.level,
+            "log.totals_every" => log.totals_every,
+            "log.addresses" => log.addresses,
+        );
+        Self { settings: read, changed, restart }
+    }
+}
+
+/// A configuration that was read and is right.
+#[derive(Debug)]
+pub struct Fresh {
+    /// What it means here.
+    pub settings: Settings,
+    /// What the operator should know of it.
+    pub notices: Vec<Notice>,
+    /// The list that it leads to.
+    pub access: Arc<AccessList>,
+}
+
+/// Reads the configuration on a thread of its own, as lists of millions take seconds, while whoever watches
+/// the workers goes on watching them.
+pub struct Reload {
+    args: Args,
+    host: Host,
+    tell: Sender<Result<Fresh, Problems>>,
+    read: Receiver<Result<Fresh, Problems>>,
+    reading: bool,
+    again: bool,
+}
+
+impl Reload {
+    /// For a tracker that was started with these flags on this host.
+    pub fn new(args: Args, host: Host) -> Self {
+        let (tell, read) = unbounded();
+        Self { args, host, tell, read, reading: false, again: false }
+    }
+
+    /// Begins to read; where that is going on already, it is done once more afterwards, as the file may
+    /// have changed since.
+    pub fn begin(&mut self) {
+        if self.reading {
+            self.again = true;
+            return;
+        }
+        let (args, host, tell) = (self.args.clone(), self.host.clone(), self.tell.clone());
+        let read = move || {
+            let fresh = args.settings(&host).map(|(settings, notices)| {
+                let access = Arc::new(AccessList::new(&settings.access));
+                Fresh { settings, notices, access }
+            });
+            // The receiver goes only with the process.
+            let _ = tell.send(fresh);
+        };
+        match thread::Builder::new().name("reload".into()).spawn(read) {
+            Ok(_) => self.reading = true,
+            Err(error) => log::error!("the configuration is not read again: no thread: {error}"),
+        }
+    }
+
+    /// Where what was read arrives. Whoever takes it calls [`taken`](Self::taken).
+    pub fn read(&self) -> &Receiver<Result<Fresh, Problems>> {
+        &self.read
+    }
+
+    /// What was read has been taken: it may begin again.
+    pub fn taken(&mut self) {
+        self.reading = false;
+        if std::mem::take(&mut self.again) {
+            self.begin();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn settings(text: &str) -> Settings {
+        let host = Host { vcpus: vec![0, 1], ..Host::default() };
+        Settings::resolve(Config::parse("test.toml", text), &Args::default(), &host).unwrap().0
+    }
+
+    #[test]
+    fn what_was_not_touched_does_not_change() {
+        let settled = Settled::new(&settings(""), settings(""));
+        assert_eq!(settled.settings, settings(""));
+        assert!(settled.changed.is_empty() && settled.restart.is_empty());
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_named_and_stays() {
+        let running = settings("[announce]\ninterval = 900\n");
+        let read = settings(
+            "listen = [\":7000\"]\n[workers]\ntotal = 2\nspin = 5\n[announce]\ninterval = 600\n\
+             [limits]\npeers = 5000\n[log]\nlevel = \"debug\"\n",
+        );
+        let settled = Settled::new(&running, read);
+        assert_eq!(settled.restart, ["listen", "workers.spin", "limits.peers"]);
+        let changed = ["announce.interval", "announce.peer_lifetime", "log.level"];
+        assert_eq!(settled.changed, changed);
+        assert_eq!(settled.settings.listen, running.listen);
+        assert_eq!(settled.settings.limits, running.limits);
+        assert_eq!(settled.settings.announce.interval, 600);
+    }
+
+    /// Whoever adds a key decides here what a reload makes of it.
+    #[test]
+    fn every_key_is_in_one_of_the_lists() {
+        let source = include_str!("reload.rs").split("#[cfg(test)]").next().unwrap();
+        for (table, key) in crate::config::keys::all() {
+            let path = key.path(table);
+            let whole = ["workers", "access"].contains(&table.name);
+            let named = source.contains(&format!("\"{path}\" =>"));
+            assert!(
+                named || whole && source.contains(&format!("\"{}\" =>", table.name)),
+                "{path} is neither kept nor changed by a reload"
+            );
+        }
+    }
+}

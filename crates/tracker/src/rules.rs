@@ -1,0 +1,57 @@
+//! What may change while workers run: each has a copy of its own, and gets a new one whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onrush_swarm::ShardSettings;
+
+use crate::access::AccessList;
+use crate::settings::{AnnounceSettings, Settings};
+
+/// Seconds in which every peer is looked at for expiry, at the longest.
+const LONGEST_SWEEP: u32 = 120;
+
+/// The rules that workers go by.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What an announce gets.
+    pub announce: AnnounceSettings,
+    /// Info hashes answered per scrape at most.
+    pub max_hashes: usize,
+    /// Which swarms are served.
+    pub access: Arc<AccessList>,
+    /// Whether sources that cannot be peers on the internet are refused.
+    pub refuse_bogons: bool,
+    /// Whether per-packet log lines may name who sent the packet.
+    pub log_addresses: bool,
+    /// What each shard goes by.
+    pub shard: ShardSettings,
+    /// In which every peer is to be looked at once.
+    pub sweep_period: Duration,
+}
+
+impl Rules {
+    /// What `settings` say, with the list that they lead to.
+    pub fn new(settings: &Settings, access: Arc<AccessList>) -> Self {
+        let announce = settings.announce.clone();
+        let shards = settings.placement.shards() as u64;
+        let sweep_period = (announce.peer_lifetime / 8).clamp(1, LONGEST_SWEEP);
+        let shard = ShardSettings {
+            interval: announce.interval,
+            interval_jitter_percent: announce.interval_jitter_percent,
+            peer_lifetime: announce.peer_lifetime,
+            completed_retention: announce.completed_retention,
+            max_peers: settings.limits.peers.div_ceil(shards),
+            max_idle_swarms: settings.limits.idle_swarms.div_ceil(shards),
+        };
+        Self {
+            announce,
+            max_hashes: settings.scrape.max_hashes,
+            access,
+            refuse_bogons: settings.refuse_bogons,
+            log_addresses: settings.log.addresses,
+            shard,
+            sweep_period: Duration::from_secs(u64::from(sweep_period)),
+        }
+    }
+}

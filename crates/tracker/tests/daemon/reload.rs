@@ -1,0 +1,136 @@
+//! SIGHUP: the configuration is read again, and holds from then on or changes nothing.
+
+use std::fs;
+
+use onrush_proto::ScrapeCounts;
+
+use crate::client::{Client, fresh_hash, leecher, seeder};
+use crate::process::{Daemon, Launch, free_address};
+
+const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
+
+/// A daemon with this configuration, after `LISTEN`, in either placement.
+fn daemons(config: &str) -> impl Iterator<Item = Daemon> {
+    ["colocated", "split"].into_iter().map(move |placement| {
+        let flags = ["--workers", "3", "--placement", placement];
+        Launch::new(&flags).config(&format!("{LISTEN}{config}")).start()
+    })
+}
+
+/// Writes this into the daemon's configuration, after `LISTEN`, and sends HUP.
+fn reload(daemon: &Daemon, config: &str) {
+    fs::write(daemon.home().join("onrush.toml"), format!("{LISTEN}{config}")).unwrap();
+    daemon.signal("HUP");
+}
+
+#[test]
+fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let (kept, denied) = (fresh_hash(), fresh_hash());
+        for hash in [kept, denied] {
+            client.announce(hash, seeder(4_001));
+        }
+        let hex: String = denied.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hex}\"]\n");
+        reload(&daemon, &deny);
+        daemon.line("read again; changed: access");
+        let told = client.announce_in_vain(denied, leecher(4_002));
+        assert_eq!(told, "info hash is not allowed on this tracker");
+        let one = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
+        let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
+        assert_eq!(client.scrape(&[kept, denied]), [one, none]);
+        daemon.line("forgot 1 swarm");
+
+        // Served again, it is a new swarm.
+        reload(&daemon, "");
+        daemon.line("read again; changed: access");
+        assert_eq!(client.scrape(&[kept, denied]), [one, none]);
+        assert_eq!(client.announce(denied, leecher(4_002)).peers, []);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn what_announces_get_changes_at_once_and_peers_stay() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let hash = fresh_hash();
+        (4_001..4_005).for_each(|port| drop(client.announce(hash, seeder(port))));
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 4);
+        reload(&daemon, "[announce]\nmax_peers_v4 = 2\ndefault_peers = 2\n");
+        daemon.line("changed: announce.default_peers, announce.max_peers_v4");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 2);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn what_needs_a_restart_is_named_and_stays() {
+    for mut daemon in daemons("") {
+        let address = daemon.serving()[0];
+        reload(&daemon, "[limits]\npeers = 5000\n[socket]\nbatch = 64\n[log]\ntotals_every = 0\n");
+        daemon.line("read again; changed: log.totals_every");
+        daemon.line("stay in force until a restart for: socket.batch, limits.peers");
+        Client::new(address).converse();
+        reload(&daemon, "");
+        daemon.line("read again; changed: log.totals_every");
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_wrong_file_changes_nothing_and_is_told_with_its_place() {
+    for mut daemon in daemons("[announce]\nmax_peers_v4 = 1\ndefault_peers = 1\n") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let hash = fresh_hash();
+        (4_001..4_004).for_each(|port| drop(client.announce(hash, seeder(port))));
+        reload(&daemon, "[announce]\nmax_peers_v4 = 9\nintervall = 900\n");
+        daemon.line("the configuration is wrong, and what was in force stays");
+        daemon.line("onrush.toml:4:1: `announce.intervall`: unknown key");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
+        fs::remove_file(daemon.home().join("onrush.toml")).unwrap();
+        daemon.signal("HUP");
+        daemon.line("the file cannot be read");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
+        reload(&daemon, "");
+        daemon.line("read again; changed: announce.default_peers, announce.max_peers_v4");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 3);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn the_level_of_the_log_changes() {
+    let address = free_address();
+    let config = |level| format!("listen = [\"{address}\"]\n[log]\nlevel = \"{level}\"\n");
+    let mut daemon = Launch::new(&[]).config(&config("warn")).start();
+    Client::new(address).await_tracker();
+    fs::write(daemon.home().join("onrush.toml"), config("info")).unwrap();
+    daemon.signal("HUP");
+    daemon.line("read again; changed: log.level");
+    daemon.stop();
+}
+
+/// Whoever reloads in a hurry gets the last state of the file.
+#[test]
+fn many_reloads_end_with_the_last_file() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let hash = fresh_hash();
+        (4_001..4_008).for_each(|port| drop(client.announce(hash, seeder(port))));
+        for most in 1..=6 {
+            let config = format!("[announce]\nmax_peers_v4 = {most}\ndefault_peers = {most}\n");
+            reload(&daemon, &config);
+        }
+        let deadline = std::time::Instant::now() + crate::process::PATIENCE;
+        while client.announce(hash, leecher(4_009)).peers.len() != 6 {
+            assert!(std::time::Instant::now() < deadline, "the last file is not in force");
+        }
+        daemon.stop();
+    }
+}
