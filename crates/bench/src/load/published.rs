@@ -45,7 +45,7 @@ impl Published {
         &self.program
     }
 
-    /// Seconds that a run takes for this dose: it looks at the clock every [`STEP`] seconds only.
+    /// Seconds that a run takes for this dose: it looks at the clock every five seconds only.
     pub fn seconds(dose: &Dose) -> u64 {
         ((dose.seconds + dose.warmup).ceil().max(1.0) as u64).next_multiple_of(STEP)
     }
