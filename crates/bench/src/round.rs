@@ -65,6 +65,10 @@ impl Ring<'_> {
         let launch = contender.launch(found, &case.variant, &stage)?;
         let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;
         tracker.wait_until_answering(address, PATIENCE, self.stop)?;
+        if let Some(whitelist) = &whitelist {
+            wait_until_listed(address, whitelist)
+                .with_context(|| format!("{name} and its whitelist; {}", tracker.said()))?;
+        }
         let measured = self.loads(&load, &tracker);
         // That the tracker is gone says more than what its load made of that.
         if let Some(status) = tracker.ended()? {
@@ -106,6 +110,17 @@ impl Ring<'_> {
         fs::set_permissions(&half, fs::Permissions::from_mode(0o644))?;
         fs::rename(&half, &file)?;
         Ok(file)
+    }
+}
+
+/// Waits until the last info hash of the list is served: a tracker answers connects while it still
+/// reads, and all that it refused meanwhile would count as wrong.
+fn wait_until_listed(address: SocketAddr, whitelist: &Path) -> anyhow::Result<()> {
+    let list = fs::read_to_string(whitelist)?;
+    let last = list.lines().next_back().context("the whitelist is empty")?;
+    match onrush_load::probe::serves(address, last, PATIENCE)? {
+        true => Ok(()),
+        false => bail!("{last}, the last of it, was not served within {} s", PATIENCE.as_secs()),
     }
 }
 

@@ -23,10 +23,20 @@ pub use target::TargetArgs;
 pub use verify::VerifyArgs;
 
 use crate::generator::Pace;
+use crate::plan::Profile;
 use crate::report::search::Purpose;
 use crate::run::Course;
 
+const EXAMPLES: &str = "\
+Examples:
+  onrush-load                                      as fast as replies come, ten seconds, 127.0.0.1:6969
+  onrush-load -t [::1]:6969 --rate 5000 --poisson  as from many clients, 5,000 requests a second
+  onrush-load --find-max --tracker-pid 4711        the highest rate within 0.1 % loss and 10 ms at p99
+  onrush-load verify tracker.example.org:6969      does it keep to BEP 15?";
+
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
+///
+/// Without options it keeps 256 requests under way for ten seconds (a closed loop).
 ///
 /// Exit status: 0 all replies were right, 1 some were wrong, 2 the arguments or this host are not
 /// fit for it, 3 nobody answers, 4 more was lost than --max-loss allows, or --find-max found no
@@ -36,7 +46,8 @@ use crate::run::Course;
     name = "onrush-load",
     version = crate::version(),
     max_term_width = 100,
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    after_help = EXAMPLES
 )]
 pub struct Args {
     /// Something else than load.
@@ -77,6 +88,24 @@ impl Args {
     pub fn check(&self) -> Result<(), String> {
         self.target.check()?;
         self.pace.check(self.bounds.find_max)
+    }
+
+    /// What fits no mix.
+    ///
+    /// # Errors
+    /// A closed loop of nothing but what is met with silence: no reply would ever make it send the next.
+    pub fn check_mix(&self, profile: &Profile) -> Result<(), String> {
+        let mix = &profile.mix;
+        let answered = mix.connect + mix.announce + mix.scrape;
+        if matches!(self.pace.pace(), Pace::InFlight(_)) && !self.bounds.find_max && answered <= 0.0
+        {
+            return Err(
+                "nothing in this mix is ever answered, and a closed loop sends when replies \
+                        come: give a --rate"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     /// What the workers do.
@@ -124,7 +153,6 @@ fn number(text: &str, what: &str, fits: impl Fn(f64) -> bool) -> Result<f64, Str
 mod tests {
     use super::*;
     use crate::generator::pace::{Arrivals, Schedule, Segment};
-    use crate::plan::Profile;
 
     fn args(line: &str) -> Result<Args, String> {
         let words = std::iter::once("onrush-load").chain(line.split_whitespace());
@@ -222,6 +250,19 @@ mod tests {
             let error = args(line).unwrap().mix.profile().unwrap_err();
             assert!(error.contains(named), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn a_closed_loop_waits_for_something() {
+        let junk = "--set mix.connect=0 --set mix.announce=0 --set mix.scrape=0 --set mix.junk=1";
+        let check = |line: &str| {
+            let args = args(line).unwrap();
+            args.check_mix(&args.mix.profile().unwrap())
+        };
+        assert!(check(junk).unwrap_err().contains("give a --rate"));
+        assert_eq!(check(&format!("{junk} --rate 100")), Ok(()));
+        assert_eq!(check(&format!("{junk} --set mix.scrape=1")), Ok(()));
+        assert_eq!(check(""), Ok(()));
     }
 
     #[test]

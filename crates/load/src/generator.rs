@@ -493,13 +493,21 @@ impl<'p> Talk<'p> {
         }
     }
 
+    /// Requests that may be sent before too many are under way.
+    #[inline]
+    fn room(&self) -> usize {
+        self.in_flight.saturating_sub(self.flight.len()).min(self.flight.room())
+    }
+
     /// Writes the next burst; false when nothing is to be sent now.
     #[inline]
     fn fill(&mut self, now: Nanos) -> bool {
         self.packets.clear();
         self.due.clear();
-        let count = self.wanted(now).min(self.flight.room());
+        let (wanted, room) = (self.wanted(now), self.room());
+        let count = wanted.min(room);
         if count == 0 {
+            self.tally.no_room += u64::from(wanted > 0);
             return false;
         }
         // A route that has no id yet, and has asked for one, has nothing to say.
@@ -659,7 +667,7 @@ impl<'p> Talk<'p> {
                 self.close();
                 return Next::Done;
             }
-            if due && self.flight.room() > 0 {
+            if due && self.room() > 0 {
                 return Next::Again;
             }
             return Next::Wait(Duration::from_nanos(LONGEST_WAIT / 4));
@@ -669,7 +677,7 @@ impl<'p> Talk<'p> {
         }
         let until = match &self.timetable {
             None => LONGEST_WAIT,
-            Some(timetable) if self.flight.room() > 0 => timetable.next().saturating_sub(now),
+            Some(timetable) if self.room() > 0 => timetable.next().saturating_sub(now),
             Some(_) => WAIT_SLACK * 2,
         };
         match until.min(self.window.end - now).min(LONGEST_WAIT) {

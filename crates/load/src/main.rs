@@ -66,7 +66,11 @@ fn main() -> ExitCode {
             NOBODY.into()
         }
         Ok(Outcome::Measured(report)) => match show(&args, &report) {
-            Ok(()) if report.right_replies() + report.wrong_replies() == 0 => {
+            // A tracker that meets nothing but junk with silence is right to do so.
+            Ok(())
+                if report.answerable() > 0
+                    && report.right_replies() + report.wrong_replies() == 0 =>
+            {
                 eprintln!("onrush-load: no reply came within the measured time");
                 NOBODY.into()
             }
@@ -117,13 +121,15 @@ fn show_both(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> a
 
 /// Whether a bound was not kept; says so.
 fn beyond(args: &Args, report: &Report) -> bool {
-    let lost = args.bounds.max_loss.filter(|most| report.loss_percent > *most);
+    let lost = args.bounds.max_loss.filter(|most| report.missed_percent() > *most);
     let nothing = report.search.as_ref().is_some_and(|search| search.found.is_none());
     if nothing {
         eprintln!("onrush-load: no rate was found and confirmed within the bounds");
     } else if let Some(most) = lost {
-        let loss = report.loss_percent;
-        eprintln!("onrush-load: {loss:.3} % of requests were lost, more than --max-loss {most} %");
+        let loss = report.missed_percent();
+        eprintln!(
+            "onrush-load: {loss:.3} % of requests were lost or never sent, more than --max-loss {most} %"
+        );
     }
     nothing || lost.is_some()
 }
@@ -160,6 +166,7 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
         bail!("{reason}");
     }
     let profile = args.mix.profile().map_err(anyhow::Error::msg)?;
+    args.check_mix(&profile).map_err(anyhow::Error::msg)?;
     // Before anybody is asked: a tracker that does not answer is not the first thing to mend.
     usable(args)?;
     writable(args)?;

@@ -1,12 +1,19 @@
-//! Whether anybody answers at all, before any load is made: one connect, repeated a few times.
+//! Whether anybody answers at all, before any load is made: one connect, repeated a few times; and
+//! whether a tracker that serves listed swarms only has come to a certain one.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use onrush_proto::connect::REQUEST_LEN;
-use onrush_proto::{Connect, Family, Response, TransactionId};
+use onrush_proto::options::Options;
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, TransactionId,
+    announce,
+};
 
+/// After which a refused swarm is asked for again.
+const AGAIN: Duration = Duration::from_millis(50);
 /// How often a connect is repeated.
 const TRIES: u32 = 5;
 
@@ -33,6 +40,64 @@ pub fn probe(
     source: Option<IpAddr>,
     patience: Duration,
 ) -> Result<IpAddr, Dead> {
+    let (socket, _) = connect(target, source, patience)?;
+    Ok(socket.local_addr().map_err(Dead::Unreachable)?.ip())
+}
+
+/// Whether `target` serves the swarm of this info hash before `patience` is over: announces a peer again
+/// and again, and once it was taken, that it stops, so that nothing of it stays.
+///
+/// # Errors
+/// When it answers no connect, or the text is no info hash.
+pub fn serves(target: SocketAddr, info_hash: &str, patience: Duration) -> io::Result<bool> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+    let info_hash: InfoHash = info_hash.parse().map_err(invalid)?;
+    let end = Instant::now() + patience;
+    let (socket, connection_id) =
+        connect(target, None, patience).map_err(|dead| io::Error::other(dead.advice(target)))?;
+    let family = if target.is_ipv4() { Family::V4 } else { Family::V6 };
+    let mut announce = Announce {
+        connection_id,
+        transaction_id: TransactionId(0x7365_7276),
+        info_hash,
+        peer_id: PeerId(*b"-OL0000-is it there?"),
+        downloaded: 0,
+        left: 0,
+        uploaded: 0,
+        event: Event::Started,
+        ip: 0,
+        key: 0,
+        num_want: 0,
+        port: 9,
+        options: Options(&[]),
+    };
+    let mut request = [0; announce::REQUEST_LEN];
+    announce.write(&mut request);
+    while Instant::now() < end {
+        match socket.send(&request).and_then(|_| answer(&socket, AGAIN)) {
+            // What is no announce response, as an error or a reply cut short, is a refusal.
+            Ok(reply) if matches!(Response::parse(&reply, family), Ok(Response::Announce(..))) => {
+                announce.event = Event::Stopped;
+                announce.write(&mut request);
+                socket
+                    .send(&request)
+                    .and_then(|_| answer(&socket, end.saturating_duration_since(Instant::now())))?;
+                return Ok(true);
+            }
+            Ok(_) => std::thread::sleep(AGAIN),
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// A socket that `target` has given a connection id to.
+fn connect(
+    target: SocketAddr,
+    source: Option<IpAddr>,
+    patience: Duration,
+) -> Result<(UdpSocket, ConnectionId), Dead> {
     let source = source.unwrap_or(match target {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -40,7 +105,6 @@ pub fn probe(
     let family = if target.is_ipv4() { Family::V4 } else { Family::V6 };
     let socket = UdpSocket::bind((source, 0)).map_err(Dead::Unreachable)?;
     socket.connect(target).map_err(Dead::Unreachable)?;
-    let local = socket.local_addr().map_err(Dead::Unreachable)?.ip();
     let transaction_id = TransactionId(0x6F6E_7273);
     let mut request = [0; REQUEST_LEN];
     Connect { transaction_id }.write(&mut request);
@@ -50,7 +114,7 @@ pub fn probe(
         match socket.send(&request).and_then(|_| answer(&socket, patience / TRIES)) {
             Ok(reply) => match Response::parse(&reply, family) {
                 Ok(Response::Connect(response)) if response.transaction_id == transaction_id => {
-                    return Ok(local);
+                    return Ok((socket, response.connection_id));
                 }
                 _ => dead = Dead::Babbling,
             },
@@ -145,6 +209,38 @@ mod tests {
         let found = probe(target, Some(source), Duration::from_secs(5)).unwrap();
         thread.join().unwrap();
         assert_eq!(found, source);
+    }
+
+    /// A tracker that refuses its first announces, as one does that still reads its list.
+    #[test]
+    fn a_swarm_is_waited_for() {
+        let tracker = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let target = tracker.local_addr().unwrap();
+        tracker.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let thread = std::thread::spawn(move || {
+            let (mut request, mut announces) = ([0; 256], 0);
+            while announces < 4 {
+                let (len, client) = tracker.recv_from(&mut request).unwrap();
+                let mut reply = vec![0; if len == REQUEST_LEN { RESPONSE_LEN } else { 20 }];
+                reply[4..8].copy_from_slice(&request[12..16]);
+                if len > REQUEST_LEN {
+                    announces += 1;
+                    reply[3] = 1;
+                    assert_eq!(request[16..36], [0xAB; 20]);
+                    assert_eq!(request[83], if announces < 4 { 2 } else { 3 }, "the event");
+                    if announces < 3 {
+                        reply.truncate(8);
+                    }
+                }
+                tracker.send_to(&reply, client).unwrap();
+            }
+        });
+        let hash = "ab".repeat(20);
+        assert!(serves(target, &hash, Duration::from_secs(5)).unwrap());
+        thread.join().unwrap();
+        assert!(serves(target, "ab", PATIENCE).is_err(), "no info hash");
+        let dead = serves(target, &hash, PATIENCE).unwrap_err().to_string();
+        assert!(dead.contains("nobody listens"), "{dead}");
     }
 
     #[test]

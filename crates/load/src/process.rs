@@ -32,6 +32,8 @@ pub struct Process {
     drops: u64,
     /// Of these, told.
     told: u64,
+    /// When.
+    told_at: Instant,
     /// Not looked for drops before this.
     rest_until: Instant,
     line: String,
@@ -68,6 +70,7 @@ impl Process {
             searched: now,
             drops: 0,
             told: 0,
+            told_at: now,
             rest_until: now,
             line: String::new(),
         };
@@ -93,11 +96,11 @@ impl Process {
         let time = (now.cpu - self.before.cpu).total();
         self.before = now;
         let cpu_percent = if passed > 0.0 { time / passed * 100.0 } else { 0.0 };
-        Ok(ProcessSample {
-            cpu_percent,
-            rss: Memory::of(self.pid)?.rss,
-            drops: self.recent_drops(),
-        })
+        let rss = Memory::of(self.pid)?.rss;
+        let told_at = self.told_at;
+        let drops = self.recent_drops();
+        let drops_seconds = (self.told_at - told_at).as_secs_f64();
+        Ok(ProcessSample { cpu_percent, rss, drops, drops_seconds })
     }
 
     /// Datagrams dropped since the observation began, looked at now; none when the sockets cannot
@@ -129,6 +132,7 @@ impl Process {
         self.rest_until = begin + cost * SHARE;
         let recent = self.drops - self.told;
         self.told = self.drops;
+        self.told_at = begin;
         self.seen.then_some(recent)
     }
 

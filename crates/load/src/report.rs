@@ -3,6 +3,7 @@
 mod curve;
 mod html;
 pub mod search;
+mod steps;
 mod table;
 
 pub use curve::CurvePoint;
@@ -37,7 +38,8 @@ pub struct Report {
     pub seconds: f64,
     /// Right replies per second, arrived within the window.
     pub rate: f64,
-    /// Datagrams sent within the window, per second.
+    /// Requests due within the window and sent, per second of it. Where a tracker is too slow for an open loop some of
+    /// them left up to the timeout after it.
     pub sent_rate: f64,
     /// Megabits per second of replies, payload only.
     pub reply_megabits: f64,
@@ -61,6 +63,10 @@ pub struct Report {
     pub not_sent: u64,
     /// Open loop: requests that were due but not sent, as too many were under way.
     pub unsent: u64,
+    /// Open loop: times that a burst had to wait, as too many requests were under way. What was sent late
+    /// or not at all is then for want of replies.
+    #[serde(default)]
+    pub no_room: u64,
     /// Open loop: from when a request should have been sent to when it was. This is the load
     /// tester's own part of the latency.
     #[serde(default)]
@@ -284,6 +290,7 @@ impl Report {
             peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
             not_sent: around.not_sent,
             unsent: tally.unsent,
+            no_room: tally.no_room,
             behind: Latency::of(&tally.behind),
             dropped_here: around.dropped_here,
             send_calls: tally.sent.calls,
@@ -343,6 +350,13 @@ impl Report {
         kinds.map(|kind| kind.requests).sum()
     }
 
+    /// Given up or never sent although it was due, in percent of what was due.
+    pub fn missed_percent(&self) -> f64 {
+        let unsent = self.unsent as f64;
+        let (sent, lost) = (self.answerable() as f64, self.loss_percent / 100.0);
+        ratio((lost * sent + unsent) * 100.0, sent + unsent)
+    }
+
     /// Adds what makes these figures doubtful.
     fn warn(&mut self) {
         let closed = matches!(self.setup.pace, Pace::InFlight(_));
@@ -372,7 +386,7 @@ impl Report {
             ));
         }
         let (behind, p99) = (self.behind.p99, self.latency.p99);
-        if behind > 1000.0 && behind > p99 / 4.0 {
+        if behind > 1000.0 && behind > p99 / 4.0 && self.no_room == 0 {
             self.warnings.push(format!(
                 "the load tester sent {behind:.0} us late at p99, which is part of the latency \
                  of {p99:.0} us: give it a vCPU of its own (--pin) or more --workers"
@@ -380,9 +394,14 @@ impl Report {
         }
         if self.unsent > 0 {
             self.warnings.push(format!(
-                "{} requests were due but never sent, as too many were under way: the tracker is \
-                 slower than --rate, or allow more with --in-flight",
-                self.unsent
+                "{} requests were due but never sent: {}",
+                self.unsent,
+                match self.no_room {
+                    0 => "the load tester fell behind; give it more --workers and vCPUs",
+                    _ =>
+                        "too many were under way; the tracker is slower than the rate, or allow \
+                          more with --in-flight",
+                }
             ));
         }
     }

@@ -259,7 +259,7 @@ fn wait(
             span.cut();
         }
         while let Some(sample) = recorder.next(nanos(now)) {
-            let sample = watched.complete(sample, course);
+            let sample = watched.complete(sample, course, span.end());
             live.show(now, &sample);
             series.push(sample);
         }
@@ -278,19 +278,21 @@ fn wait(
     }
     let now = nanos(span.epoch.elapsed());
     while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
-        series.push(watched.complete(sample, course));
+        series.push(watched.complete(sample, course, span.end()));
     }
     live.finish();
     harvest.sort_by_key(|harvest| harvest.worker);
     Ok((harvest, series, watched.tracker()))
 }
 
-/// What the run does within an interval with its middle at `time` seconds.
-fn phase(course: &Course, time: f64) -> &'static str {
-    match time {
-        _ if time < course.warmup.as_secs_f64() => "warm-up",
-        _ if time < (course.warmup + course.duration).as_secs_f64() => "measure",
-        _ => "drain",
+/// What the run does `time` seconds after its begin, when it is measured until `end`.
+fn phase(course: &Course, time: f64, end: f64) -> String {
+    let measured = time - course.warmup.as_secs_f64();
+    match &course.pace {
+        _ if measured < 0.0 => "warm-up".into(),
+        _ if time >= end => "drain".into(),
+        Pace::Open(schedule) if schedule.segments.len() > 1 => schedule.step(measured),
+        _ => "measure".into(),
     }
 }
 
@@ -320,13 +322,13 @@ impl Watched {
     }
 
     /// A process that has ended is no longer looked at: the window's edges tell of it.
-    fn complete(&mut self, sample: Sample, course: &Course) -> Sample {
+    fn complete(&mut self, sample: Sample, course: &Course, end: Nanos) -> Sample {
         let tracker = self.tracker.as_mut().and_then(|process| process.sample().ok());
         let before = std::mem::replace(&mut self.own, Self::own());
         let own_cpu_percent = before.zip(self.own).map(|((then, before), (now, own))| {
             (own - before).total() / (now - then).as_secs_f64().max(1e-9) * 100.0
         });
-        let phase = phase(course, sample.time - sample.seconds / 2.0).into();
+        let phase = phase(course, sample.time - sample.seconds / 2.0, end as f64 / 1e9);
         Sample { phase, tracker, own_cpu_percent, ..sample }
     }
 }

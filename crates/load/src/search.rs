@@ -54,7 +54,8 @@ pub fn search(
     let found = confirmed.or_else(|| seeker.unconfirmed(failed));
     let search = Search {
         bounds: aim.bounds,
-        resolution_percent: aim.resolution * 100.0,
+        // Without the last digits of what cannot be written in binary.
+        resolution_percent: (aim.resolution * 1e8).round() / 1e6,
         found,
         confirmed: confirmed.is_some(),
         limit: failed.map(|(_, verdict)| verdict),

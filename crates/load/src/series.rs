@@ -28,7 +28,8 @@ pub struct Sample {
     pub time: f64,
     /// Its length in seconds.
     pub seconds: f64,
-    /// What the run was doing at its end: `warm-up`, `measure`, `drain`, or a step's name.
+    /// What the run was doing in its middle: `warm-up`, `measure` (of several steps the one, like
+    /// `step 2: 5,000 per second`), or `drain`.
     pub phase: String,
     /// Requests sent.
     pub sent: u64,
@@ -56,6 +57,9 @@ pub struct ProcessSample {
     /// Datagrams that the kernel dropped because the process's sockets were full; none where the
     /// sockets cannot be looked at, or were not within this interval.
     pub drops: Option<u64>,
+    /// Seconds in which these were dropped: more than the interval where intervals before it were left out.
+    #[serde(default)]
+    pub drops_seconds: f64,
 }
 
 impl Sample {

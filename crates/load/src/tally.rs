@@ -47,6 +47,8 @@ pub struct Tally {
     /// Open loop: requests that were due within the window and not sent, as too many were under
     /// way.
     pub unsent: u64,
+    /// Open loop: times that a burst had to wait, as too many requests were under way.
+    pub no_room: u64,
 }
 
 /// Counts of one kind of request.
@@ -111,6 +113,7 @@ impl Default for Tally {
             batches: 0,
             behind: histogram(),
             unsent: 0,
+            no_room: 0,
         }
     }
 }
@@ -169,6 +172,7 @@ impl Tally {
         self.batches += other.batches;
         self.behind.add(&other.behind).expect("all histograms have the same bounds");
         self.unsent += other.unsent;
+        self.no_room += other.no_room;
     }
 
     /// Replies with findings that count as wrong; with `strict` those that BEP 15 leaves open

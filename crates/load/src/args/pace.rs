@@ -22,8 +22,9 @@ const DURATION: Duration = Duration::from_secs(10);
 #[derive(Args, Debug)]
 #[command(next_help_heading = "How fast and how long")]
 pub struct PaceArgs {
-    /// Closed loop: keep so many requests under way per worker [default: 256]. With --rate: the
-    /// most that may be under way.
+    /// Closed loop: keep so many requests under way per worker [default: 256]. Open loop (--rate, --ramp,
+    /// --steps, --find-max): the most that may be under way per worker, beyond which requests wait
+    /// [default: what the rate brings within the timeout, and a quarter more].
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub in_flight: Option<u32>,
 

@@ -89,6 +89,20 @@ impl Schedule {
         self.segments.iter().map(|segment| segment.seconds).sum()
     }
 
+    /// What it is `time` seconds after its begin, like `step 2: 5,000 per second`.
+    pub fn step(&self, time: f64) -> String {
+        let mut end = 0.0;
+        let at = self.segments.iter().position(|segment| {
+            end += segment.seconds;
+            time < end
+        });
+        let at = at.unwrap_or(self.segments.len() - 1);
+        let Segment { from, to, .. } = self.segments[at];
+        let from_there =
+            if from == to { String::new() } else { format!("{} to ", per_second(from)) };
+        format!("step {}: {from_there}{} per second", at + 1, per_second(to))
+    }
+
     /// The highest rate, per second.
     pub fn peak(&self) -> f64 {
         self.segments.iter().map(|segment| segment.from.max(segment.to)).fold(0.0, f64::max)

@@ -248,7 +248,12 @@ mod tests {
 
     #[test]
     fn everything_that_matters_is_in_it() {
-        let tracker = ProcessSample { cpu_percent: 97.5, rss: 123_400_000, drops: Some(5) };
+        let tracker = ProcessSample {
+            cpu_percent: 97.5,
+            rss: 123_400_000,
+            drops: Some(5),
+            drops_seconds: 1.0,
+        };
         let rows = rows(&picture(Some(tracker)), 80);
         for (row, parts) in [
             (0, &["measure", "6 s left"][..]),

@@ -3,6 +3,7 @@
 use askama::Template;
 
 use super::search::{Round, Search};
+use super::steps::{Step, steps};
 use super::table::count;
 use super::{CpuReport, CurvePoint, Report};
 use crate::chart::{Axis, Line, Lines, Span, Unit, lines};
@@ -20,6 +21,8 @@ struct Page<'a> {
     /// What a search was for and found; and its rounds.
     searched: String,
     rounds: Vec<[String; 7]>,
+    /// What came of each step of the load, where it has several.
+    steps: Vec<[String; 6]>,
     facts: Vec<(&'static str, String)>,
     machine: Vec<(String, String)>,
 }
@@ -43,6 +46,7 @@ impl Report {
             plots: plots(self),
             searched: self.search.as_ref().map(Search::headline).unwrap_or_default(),
             rounds: rounds(self),
+            steps: steps(self).iter().map(Step::row).collect(),
             facts: facts(self),
             machine: machine(self),
         };
@@ -53,6 +57,7 @@ impl Report {
 fn verdict(report: &Report) -> Verdict {
     let (right, wrong) = (report.right_replies(), report.wrong_replies());
     let text = match (right, wrong) {
+        (0, 0) if report.answerable() == 0 => "Nothing was asked that a reply is due to.".into(),
         (0, 0) => "No reply came.".into(),
         (_, 0) => format!("All {} replies were right.", count(right as f64)),
         _ => format!(
@@ -61,7 +66,7 @@ fn verdict(report: &Report) -> Verdict {
             count((right + wrong) as f64)
         ),
     };
-    Verdict { right: wrong == 0 && right > 0, text }
+    Verdict { right: wrong == 0 && (right > 0 || report.answerable() == 0), text }
 }
 
 fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
@@ -216,7 +221,13 @@ fn drops(report: &Report) -> String {
         report,
         "Datagrams that the kernel dropped before the tracker",
         Axis::linear("per second"),
-        &[("dropped", &|s| Some(s.tracker?.drops? as f64 / s.seconds))],
+        &[("dropped", &|s| {
+            let tracker = s.tracker?;
+            // Reports from before this field was there have it as 0.
+            let seconds =
+                if tracker.drops_seconds > 0.0 { tracker.drops_seconds } else { s.seconds };
+            Some(tracker.drops? as f64 / seconds)
+        })],
     )
 }
 

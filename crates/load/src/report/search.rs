@@ -94,7 +94,7 @@ const UNSENT: f64 = 0.001;
 impl Bounds {
     /// Whether a round kept them, and in words why not.
     pub fn judge(&self, report: &Report) -> (Verdict, String) {
-        let Report { loss_percent, unsent, dropped_here, not_sent, .. } = *report;
+        let Report { loss_percent, unsent, dropped_here, not_sent, no_room, .. } = *report;
         let lost = loss_percent > self.loss_percent;
         // What was lost here does not excuse what the tracker lost beside it.
         let own = (dropped_here + not_sent) as f64 * 100.0;
@@ -107,9 +107,13 @@ impl Bounds {
         if !(lost || slow || unsent_much) {
             return (Verdict::Held, String::new());
         }
-        let own = if unsent_much {
+        // Where too many were under way it was replies that were missing, not the sender.
+        let own = if unsent_much && no_room > 0 {
+            let why = "were due and never sent, as too many replies were missing";
+            return (Verdict::Lost, format!("{unsent} requests {why}"));
+        } else if unsent_much {
             format!("{unsent} requests were due and never sent")
-        } else if behind > self.p99_ms * BEHIND {
+        } else if behind > self.p99_ms * BEHIND && no_room == 0 {
             format!("it sent {behind:.1} ms late at p99")
         } else if lost && !lost_anyway && not_sent > dropped_here {
             format!("the kernel did not take {not_sent} requests")
@@ -165,8 +169,12 @@ impl Round {
     pub fn line(&self) -> String {
         let purpose = self.purpose.name();
         let verdict = if self.held() { "held".into() } else { format!("failed: {}", self.why) };
+        let wrong = match self.wrong {
+            0 => String::new(),
+            wrong => format!("  WRONG {wrong}"),
+        };
         format!(
-            "{purpose:<8}{:>12}/s{:>12} replies/s  loss {:>7.3} %  p99 {:>8.0} us  {verdict}",
+            "{purpose:<8}{:>12}/s{:>12} replies/s  loss {:>7.3} %  p99 {:>8.0} us  {verdict}{wrong}",
             count(self.rate),
             count(self.replies_rate),
             self.loss_percent,

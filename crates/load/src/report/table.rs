@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::steps::steps;
 use super::{CpuReport, Findings, KindReport, Latency, Report};
 
 /// The whole table; ends with a line feed.
@@ -10,6 +11,9 @@ pub(super) fn table(report: &Report) -> String {
     head(&mut out, report);
     kinds(&mut out, report);
     figures(&mut out, report);
+    for step in steps(report) {
+        line(&mut out, format_args!("{}", step.line()));
+    }
     findings(&mut out, "wrong replies", &report.wrong);
     findings(&mut out, "left open by BEP 15, and done differently", &report.differs);
     if let Some(search) = &report.search {

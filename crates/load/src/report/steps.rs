@@ -1,0 +1,118 @@
+//! What came of each step of a schedule: the samples of one step taken together.
+
+use super::{Report, count};
+use crate::series::Sample;
+
+/// One step of an open loop.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Step {
+    /// As its samples call it.
+    pub(super) name: String,
+    /// Seconds of it that were measured.
+    pub(super) seconds: f64,
+    /// Requests sent per second.
+    pub(super) sent_rate: f64,
+    /// Right replies per second.
+    pub(super) rate: f64,
+    /// Given up, in percent of what was answered or given up.
+    pub(super) loss_percent: f64,
+    /// The highest 99th percentile of its samples, in microseconds: percentiles cannot be added up.
+    pub(super) p99: f64,
+}
+
+/// The steps in their order; none where the load has only one.
+pub(super) fn steps(report: &Report) -> Vec<Step> {
+    let measured = || report.series.iter().filter(|sample| sample.phase.starts_with("step "));
+    let mut names: Vec<&str> = measured().map(|sample| sample.phase.as_str()).collect();
+    names.dedup();
+    let step = |name: &str| {
+        let samples: Vec<&Sample> = measured().filter(|sample| sample.phase == name).collect();
+        let sum = |of: fn(&Sample) -> u64| samples.iter().map(|s| of(s)).sum::<u64>() as f64;
+        let seconds = samples.iter().map(|sample| sample.seconds).sum::<f64>();
+        let all = sum(|s| s.right) + sum(|s| s.wrong) + sum(|s| s.lost);
+        Step {
+            name: name.to_owned(),
+            seconds,
+            sent_rate: sum(|s| s.sent) / seconds.max(1e-9),
+            rate: sum(|s| s.right) / seconds.max(1e-9),
+            loss_percent: if all > 0.0 { sum(|s| s.lost) * 100.0 / all } else { 0.0 },
+            p99: samples.iter().map(|sample| sample.latency.p99).fold(0.0, f64::max),
+        }
+    };
+    names.into_iter().map(step).collect()
+}
+
+impl Step {
+    /// In one line.
+    pub(super) fn line(&self) -> String {
+        format!(
+            "{:<34}{:>12} sent/s{:>12} replies/s  loss {:>7.3} %  p99 up to {:.0} us",
+            self.name,
+            count(self.sent_rate),
+            count(self.rate),
+            self.loss_percent,
+            self.p99,
+        )
+    }
+
+    /// Cells of a row.
+    pub(super) fn row(&self) -> [String; 6] {
+        [
+            self.name.clone(),
+            format!("{:.1} s", self.seconds),
+            count(self.sent_rate),
+            count(self.rate),
+            format!("{:.3} %", self.loss_percent),
+            crate::chart::Unit::Micros.label(self.p99),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Latency;
+
+    fn sample(phase: &str, right: u64, lost: u64, p99: f64) -> Sample {
+        let latency = Latency { p99, ..Latency::default() };
+        let phase = phase.into();
+        Sample {
+            phase,
+            seconds: 0.5,
+            sent: right + lost,
+            right,
+            lost,
+            latency,
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn samples_of_one_step_are_taken_together() {
+        let mut report = super::super::tests::example();
+        report.series = vec![
+            sample("warm-up", 900, 0, 9e9),
+            sample("step 1: 1,000 per second", 500, 0, 100.0),
+            sample("step 1: 1,000 per second", 400, 100, 300.0),
+            sample("step 2: 2,000 per second", 1000, 0, 200.0),
+            sample("drain", 0, 70, 9e9),
+        ];
+        let steps = steps(&report);
+        assert_eq!(steps.len(), 2);
+        let Step { seconds, sent_rate, rate, loss_percent, p99, .. } = &steps[0];
+        assert_eq!((*seconds, *sent_rate, *rate), (1.0, 1000.0, 900.0));
+        assert_eq!((*loss_percent, *p99), (10.0, 300.0));
+        assert_eq!((steps[1].rate, steps[1].loss_percent), (2000.0, 0.0));
+        let shown = report.to_table();
+        assert!(shown.contains("step 2: 2,000 per second"), "{shown}");
+        assert!(report.to_html().contains("step 1: 1,000 per second"));
+    }
+
+    #[test]
+    fn a_load_of_one_rate_has_no_steps() {
+        let mut report = super::super::tests::example();
+        report.series = vec![sample("measure", 10, 0, 1.0)];
+        assert_eq!(steps(&report), []);
+        assert!(!report.to_table().contains("step 1"));
+    }
+}
