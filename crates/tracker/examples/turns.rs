@@ -66,7 +66,8 @@ fn main() {
         .into_iter()
         .map(|sockets| Backend::new(sockets, options).expect("descriptors are left"))
         .collect();
-    let access = Arc::new(AccessList::new(&settings.access));
+    let access =
+        Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
     let mut workers = assemble(&settings, &secrets(1), sockets, access);
     let worker = &mut workers[0];
 

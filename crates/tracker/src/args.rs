@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 
+use crate::access::AccessList;
 use crate::config::keys::MAX_WORKERS;
 use crate::config::{
-    Config, Field, Item, Level, ListenAt, Origin, Problems, Shape, Words, print_config,
+    Config, Field, Item, Level, ListenAt, Origin, Problem, Problems, Shape, Words, print_config,
 };
-use crate::settings::{Host, Notice, Settings};
+use crate::settings::{Access, Host, Notice, Settings};
 
 const ABOUT: &str = "A UDP BitTorrent tracker.";
 
@@ -104,7 +105,12 @@ impl Args {
         }
         let (settings, notices) = self.settings(host)?;
         if self.check_config {
-            return Ok(Task::Show(self.check_report(&settings, &notices, host)));
+            let listed = AccessList::load(&settings.access, settings.limits.list_entries)
+                .map_err(|error| {
+                    Problems::one(Problem::on_host("access.file", error.to_string(), None))
+                })?
+                .len();
+            return Ok(Task::Show(self.check_report(&settings, listed, &notices, host)));
         }
         Ok(Task::Serve(Box::new(settings), notices))
     }
@@ -166,12 +172,21 @@ impl Args {
         ))]
     }
 
-    fn check_report(&self, settings: &Settings, notices: &[Notice], host: &Host) -> String {
+    fn check_report(
+        &self,
+        settings: &Settings,
+        listed: usize,
+        notices: &[Notice],
+        host: &Host,
+    ) -> String {
         let what = match &self.config {
             Some(path) => format!("{} is right.", path.display()),
             None => "The defaults, as no --config is given.".to_owned(),
         };
         let mut report = format!("{what} On this host it means:\n\n{}", settings.summary(host));
+        if settings.access != Access::Open {
+            report.push_str(&format!("  list      {listed} info hashes in all\n"));
+        }
         for notice in notices {
             report.push_str(&format!("\nNote: {notice}\n"));
         }

@@ -8,7 +8,6 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::access::AccessList;
 use crate::args::Args;
-use crate::config::Problems;
 use crate::settings::{Host, Notice, Settings};
 
 /// What was read, and how it compares with what is in force.
@@ -78,6 +77,7 @@ impl Settled {
             "access" => access,
             "access.refuse_bogons" => refuse_bogons,
             "limits.warnings_per_minute" => limits.warnings_per_minute,
+            "limits.list_entries" => limits.list_entries,
             "log.level" => log.level,
             "log.totals_every" => log.totals_every,
             "log.addresses" => log.addresses,
@@ -102,8 +102,8 @@ pub struct Fresh {
 pub struct Reload {
     args: Args,
     host: Host,
-    tell: Sender<Result<Fresh, Problems>>,
-    read: Receiver<Result<Fresh, Problems>>,
+    tell: Sender<Result<Fresh, String>>,
+    read: Receiver<Result<Fresh, String>>,
     reading: bool,
     again: bool,
 }
@@ -124,12 +124,8 @@ impl Reload {
         }
         let (args, host, tell) = (self.args.clone(), self.host.clone(), self.tell.clone());
         let read = move || {
-            let fresh = args.settings(&host).map(|(settings, notices)| {
-                let access = Arc::new(AccessList::new(&settings.access));
-                Fresh { settings, notices, access }
-            });
             // The receiver goes only with the process.
-            let _ = tell.send(fresh);
+            let _ = tell.send(fresh(&args, &host));
         };
         match thread::Builder::new().name("reload".into()).spawn(read) {
             Ok(_) => self.reading = true,
@@ -137,8 +133,9 @@ impl Reload {
         }
     }
 
-    /// Where what was read arrives. Whoever takes it calls [`taken`](Self::taken).
-    pub fn read(&self) -> &Receiver<Result<Fresh, Problems>> {
+    /// Where what was read arrives, or what is wrong with it. Whoever takes it calls
+    /// [`taken`](Self::taken).
+    pub fn read(&self) -> &Receiver<Result<Fresh, String>> {
         &self.read
     }
 
@@ -149,6 +146,13 @@ impl Reload {
             self.begin();
         }
     }
+}
+
+fn fresh(args: &Args, host: &Host) -> Result<Fresh, String> {
+    let (settings, notices) = args.settings(host).map_err(|problems| problems.to_string())?;
+    let access = AccessList::load(&settings.access, settings.limits.list_entries)
+        .map_err(|error| error.to_string())?;
+    Ok(Fresh { settings, notices, access: Arc::new(access) })
 }
 
 #[cfg(test)]

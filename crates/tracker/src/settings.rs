@@ -149,6 +149,8 @@ pub struct Limits {
     pub scrapes_in_flight: usize,
     /// Warnings of one kind per minute.
     pub warnings_per_minute: u32,
+    /// Info hashes in the file of a list.
+    pub list_entries: usize,
 }
 
 /// Which info hashes are served.
@@ -157,9 +159,18 @@ pub enum Access {
     /// Any.
     Open,
     /// Only these.
-    Allow(Vec<InfoHash>),
+    Allow(Listed),
     /// Any but these.
-    Deny(Vec<InfoHash>),
+    Deny(Listed),
+}
+
+/// What a list has, and where the rest of it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Of the configuration itself; each once, in order.
+    pub hashes: Vec<InfoHash>,
+    /// A file with more of them.
+    pub file: Option<PathBuf>,
 }
 
 /// What is logged.

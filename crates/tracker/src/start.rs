@@ -11,6 +11,7 @@ use onrush_swarm::ShardMap;
 use thiserror::Error;
 
 use crate::access::AccessList;
+use crate::access::list_file::ListError;
 use crate::placement::{Secrets, assemble, shard_map};
 use crate::process::lock::StateLock;
 use crate::process::user;
@@ -29,6 +30,8 @@ pub struct Tracker {
     pub steering: Option<Steering>,
     /// What went less well than asked for, in sentences with the remedy.
     pub warnings: Vec<String>,
+    /// The list of info hashes that is in force.
+    pub access: Arc<AccessList>,
     /// Held until the end; `None` without a state directory.
     pub lock: Option<StateLock>,
 }
@@ -45,6 +48,9 @@ pub enum StartError {
     /// What should have outlived the last process.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The list of info hashes.
+    #[error(transparent)]
+    List(#[from] ListError),
     /// Polling of the sockets.
     #[error(
         "cannot set up polling: {0}\n  raise the limit of open files: LimitNOFILE= in the unit, or `ulimit -n`"
@@ -89,11 +95,11 @@ impl Tracker {
             .map(|sockets| mio::Backend::new(sockets, options))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Poll)?;
-        let access = Arc::new(AccessList::new(&settings.access));
-        let workers = assemble(settings, &secrets, sockets, access);
+        let access = Arc::new(AccessList::load(&settings.access, settings.limits.list_entries)?);
+        let workers = assemble(settings, &secrets, sockets, access.clone());
         let running =
             Running::launch(settings, group.addresses, workers).map_err(StartError::Threads)?;
-        Ok(Self { running, steering, warnings, lock: state.lock })
+        Ok(Self { running, steering, warnings, access, lock: state.lock })
     }
 
     /// Stops the workers, then gives the state directory back.

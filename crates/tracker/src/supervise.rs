@@ -11,7 +11,6 @@ use onrush_swarm::Moment;
 
 use crate::access::AccessList;
 use crate::chores::purge::Purge;
-use crate::config::Problems;
 use crate::exporter::Totals;
 use crate::metrics::{Summary, WorkerMetrics};
 use crate::orders::Chore;
@@ -84,9 +83,9 @@ pub fn watch(
 
 /// Puts into force what was read, or says what is wrong with it. Returns the settings in force.
 fn apply(
-    read: Result<Fresh, Problems>,
+    read: Result<Fresh, String>,
     running: Settings,
-    tracker: &Tracker,
+    tracker: &mut Tracker,
     watch: &mut Watch,
     purged: &Sender<u64>,
 ) -> Settings {
@@ -97,7 +96,12 @@ fn apply(
             return running;
         }
     };
-    let Settled { settings, changed, restart } = Settled::new(&running, fresh.settings);
+    let Settled { settings, mut changed, restart } = Settled::new(&running, fresh.settings);
+    let other_list = *fresh.access != *tracker.access;
+    if other_list && !changed.contains(&"access") {
+        changed.push("access.file");
+    }
+    tracker.access = fresh.access.clone();
     log::set_max_level(settings.log.level);
     watch.follow(&settings);
     let orders = tracker.running.orders();
@@ -115,7 +119,7 @@ fn apply(
     if !restart.is_empty() {
         log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
     }
-    if settings.access != running.access {
+    if other_list {
         purge(&fresh.access, tracker, purged);
     }
     settings

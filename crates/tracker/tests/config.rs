@@ -622,6 +622,7 @@ fn defaults() -> Settings {
             batch_requests: 128,
             scrapes_in_flight: 1024,
             warnings_per_minute: 10,
+            list_entries: 20_000_000,
         },
         access: Access::Open,
         refuse_bogons: false,

@@ -199,6 +199,7 @@ fn changed(table: &Table, key: &Key) -> String {
         "announce.interval" => "[announce]\ninterval = 600".to_owned(),
         "announce.peer_lifetime" => "[announce]\npeer_lifetime = 4000".to_owned(),
         "access.mode" => format!("[access]\nmode = \"allow\"\n{hashes}"),
+        "access.file" => "[access]\nmode = \"deny\"\nfile = \"/list\"\n".to_owned(),
         "access.info_hashes" => format!("[access]\nmode = \"deny\"\n{hashes}"),
         "limits.peers" => "[limits]\npeers = 12345".to_owned(),
         "log.level" => "[log]\nlevel = \"debug\"".to_owned(),

@@ -133,7 +133,8 @@ impl Tracker {
         let options = mio::Options { batch: CAPACITY, ..mio::Options::default() };
         let backend = |sockets| mio::Backend::new(sockets, options).unwrap();
         let sockets = group.workers.into_iter().map(backend).collect();
-        let access = Arc::new(AccessList::new(&settings.access));
+        let access =
+            Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
         let mut rng = SmallRng::seed_from_u64(5);
         let hashes: Vec<_> = (0..=SWARMS).map(|_| InfoHash(rng.random())).collect();
         Self {

@@ -98,9 +98,12 @@ pub(crate) const HINTS: &[(&str, &str)] = &[
         "address",
         "addresses and ports are written as `listen = [\":6969\"]`, at the top of the file",
     ),
-    ("allow", "write `mode = \"allow\"` and `info_hashes = [...]` in [access]"),
+    ("allow", "write `mode = \"allow\"` and `info_hashes = [...]` or `file = \"...\"` in [access]"),
     ("bind", "addresses and ports are written as `listen = [\":6969\"]`, at the top of the file"),
-    ("blacklist", "write `mode = \"deny\"` and `info_hashes = [...]` in [access]"),
+    (
+        "blacklist",
+        "write `mode = \"deny\"` and `info_hashes = [...]` or `file = \"...\"` in [access]",
+    ),
     ("deny", "write `mode = \"deny\"` and `info_hashes = [...]` in [access]"),
     ("log_level", "write `level = \"info\"` in [log]"),
     ("max_peers", "write `max_peers_v4` and `max_peers_v6` in [announce], or `peers` in [limits]"),
@@ -111,7 +114,10 @@ pub(crate) const HINTS: &[(&str, &str)] = &[
     ("socket_workers", "write `socket` in [workers]"),
     ("swarm_workers", "write `swarm` in [workers]"),
     ("threads", "write `total` in [workers]"),
-    ("whitelist", "write `mode = \"allow\"` and `info_hashes = [...]` in [access]"),
+    (
+        "whitelist",
+        "write `mode = \"allow\"` and `info_hashes = [...]` or `file = \"...\"` in [access]",
+    ),
 ];
 
 /// The file. The first table is the one without a name.
@@ -387,6 +393,20 @@ const ACCESS: &[Key] = &[
         ..key("info_hashes", Standard::Is("[]"), |w| &mut w.info_hashes)
     },
     Key {
+        doc: "A file with more of the list: an info hash a line, 40 hexadecimal digits or 32 base32 \
+              characters; what follows a # is a comment. Read at start and again with SIGHUP, as the \
+              user that the tracker has become. A line that is none refuses the whole file.",
+        limit: "limits.list_entries says how long it may be.",
+        ..key(
+            "file",
+            Standard::Absent {
+                means: "the list is what stands in info_hashes",
+                example: "\"/etc/onrush/denied.txt\"",
+            },
+            |w| &mut w.access_file,
+        )
+    },
+    Key {
         doc: "Whether to refuse clients whose address cannot be one on the internet (private, \
               loopback, multicast, reserved). Right for a public host; wrong for a laptop or a LAN.",
         ..key("refuse_bogons", Standard::Is("false"), |w| &mut w.refuse_bogons)
@@ -454,6 +474,13 @@ const LIMITS: &[Key] = &[
         doc: "Warnings of one kind in a minute.",
         limit: "Beyond, they are only counted, and their number is logged.",
         ..key("warnings_per_minute", Standard::Is("10"), |w| &mut w.warnings_per_minute)
+    },
+    Key {
+        unit: "info hashes",
+        range: Some(1..=500_000_000),
+        doc: "Info hashes that the file of a list may have.",
+        limit: "One takes 23 to 25 bytes, twice while a list is read again. A longer file is refused.",
+        ..key("list_entries", Standard::Is("20_000_000"), |w| &mut w.list_entries)
     },
 ];
 

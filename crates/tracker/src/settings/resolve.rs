@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::summary::bytes;
 use super::{
-    Access, AnnounceSettings, ConnectionSettings, Host, Limits, Listen, LogSettings, Notice,
-    Placement, ScrapeSettings, Settings, SocketSettings,
+    Access, AnnounceSettings, ConnectionSettings, Host, Limits, Listed, Listen, LogSettings,
+    Notice, Placement, ScrapeSettings, Settings, SocketSettings,
 };
 use crate::args::Args;
 use crate::config::{AccessMode, Config, Findings, Origin, Problem, Problems, Written};
@@ -159,6 +159,7 @@ impl<'a> Resolution<'a> {
             batch_requests: written.batch_requests.value,
             scrapes_in_flight: written.scrapes_in_flight.value,
             warnings_per_minute: written.warnings_per_minute.value,
+            list_entries: written.list_entries.value,
         }
     }
 
@@ -204,34 +205,36 @@ impl<'a> Resolution<'a> {
             let what = format!("{twice} entries of access.info_hashes stand there more than once");
             self.notices.push(Notice::new(what));
         }
-        let broken = mode.origin == Origin::Broken || list.origin == Origin::Broken;
+        let file = &written.access_file;
+        let has_file = file.value.is_some();
+        let broken = [&mode.origin, &list.origin, &file.origin].contains(&&Origin::Broken);
         match mode.value {
-            AccessMode::Open if !hashes.is_empty() && !broken => {
+            AccessMode::Open if (!hashes.is_empty() || has_file) && !broken => {
                 let what = "there is a list, but `mode` is \"open\", which has no use for one";
                 let help = "say `mode = \"allow\"` or `mode = \"deny\"`, or take the list out";
-                self.problem(
-                    &list.origin,
-                    "access.info_hashes",
-                    what.to_owned(),
-                    Some(help.to_owned()),
-                );
+                let (origin, key) = match has_file {
+                    true => (&file.origin, "access.file"),
+                    false => (&list.origin, "access.info_hashes"),
+                };
+                self.problem(origin, key, what.to_owned(), Some(help.to_owned()));
             }
-            AccessMode::Allow if hashes.is_empty() && !broken => {
+            AccessMode::Allow if hashes.is_empty() && !has_file && !broken => {
                 let what = "nothing would be served: \"allow\" goes with a list, and it is empty";
-                let help = "give the info hashes to serve in `info_hashes`";
+                let help = "give the info hashes to serve in `info_hashes`, or a `file` of them";
                 self.problem(&mode.origin, "access.mode", what.to_owned(), Some(help.to_owned()));
             }
-            AccessMode::Deny if hashes.is_empty() && !broken => {
+            AccessMode::Deny if hashes.is_empty() && !has_file && !broken => {
                 self.notices.push(Notice::new(
                     "access.mode is \"deny\" with an empty list: everything is served".to_owned(),
                 ));
             }
             _ => {}
         }
+        let listed = Listed { hashes, file: file.value.clone() };
         match mode.value {
             AccessMode::Open => Access::Open,
-            AccessMode::Allow => Access::Allow(hashes),
-            AccessMode::Deny => Access::Deny(hashes),
+            AccessMode::Allow => Access::Allow(listed),
+            AccessMode::Deny => Access::Deny(listed),
         }
     }
 

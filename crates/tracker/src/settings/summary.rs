@@ -1,6 +1,6 @@
 //! The settings for people: what `--check-config` shows, and what a log may begin with.
 
-use super::{Access, Host, Placement, Settings};
+use super::{Access, Host, Listed, Placement, Settings};
 
 impl Settings {
     /// A few lines that say what these settings are on `host`: where it listens, with how many
@@ -61,10 +61,18 @@ impl Settings {
     }
 
     fn access_line(&self) -> String {
+        let of = |listed: &Listed| {
+            let inline = listed.hashes.len();
+            match &listed.file {
+                None => format!("{inline} info hashes"),
+                Some(file) if inline == 0 => format!("those of {}", file.display()),
+                Some(file) => format!("those of {} and {inline} more", file.display()),
+            }
+        };
         let list = match &self.access {
             Access::Open => "every info hash".to_owned(),
-            Access::Allow(hashes) => format!("only {} info hashes", hashes.len()),
-            Access::Deny(hashes) => format!("every info hash but {}", hashes.len()),
+            Access::Allow(listed) => format!("only {}", of(listed)),
+            Access::Deny(listed) => format!("every info hash but {}", of(listed)),
         };
         let bogons = if self.refuse_bogons { "refused" } else { "served" };
         format!("{list}; addresses that are not of the internet are {bogons}")

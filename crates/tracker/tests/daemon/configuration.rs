@@ -39,6 +39,23 @@ fn check_config_says_what_a_file_means_and_starts_nothing() {
 }
 
 #[test]
+fn a_list_that_cannot_be_used_is_told_by_check_config_and_keeps_it_from_starting() {
+    let list = tempfile::NamedTempFile::new().unwrap();
+    let path = list.path().display().to_string();
+    let config = format!("[access]\nmode = \"allow\"\nfile = {path:?}\n");
+    let launch = |flags: &[&str]| Launch::new(flags).config(&config).start().end();
+    std::fs::write(&list, "ab".repeat(20)).unwrap();
+    let checked = launch(&["--check-config"]);
+    assert!(checked.output.contains("list      1 info hashes in all"), "{}", checked.output);
+    std::fs::write(&list, "ab\n").unwrap();
+    let (checked, started) = (launch(&["--check-config"]), launch(&["--listen", "127.0.0.1:0"]));
+    assert_eq!((checked.code, started.code), (Some(2), Some(1)), "{}", started.text());
+    for ended in [checked, started] {
+        assert!(ended.text().contains(&format!("{path}:1: \"ab\" has 2")), "{}", ended.text());
+    }
+}
+
+#[test]
 fn check_config_ends_with_2_on_a_wrong_file() {
     let launch = Launch::new(&["--check-config"]).config("[log]\nlevel = \"loud\"\n");
     let ended = launch.start().end();

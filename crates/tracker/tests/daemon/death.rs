@@ -51,7 +51,13 @@ fn a_wait_that_fails_is_a_death_too() {
 #[test]
 fn the_watch_ends_with_the_death() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Panic]);
-    let mut tracker = Tracker { running, steering: None, warnings: Vec::new(), lock: None };
+    let mut tracker = Tracker {
+        running,
+        steering: None,
+        warnings: Vec::new(),
+        access: Arc::new(AccessList::Open),
+        lock: None,
+    };
     let (wisher, wishes) = unbounded();
     let (over, watched) = channel::<()>();
     // Who waits in vain for a death is asked to stop in the end.
@@ -73,7 +79,13 @@ fn the_watch_ends_with_the_death() {
 #[test]
 fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Fine]);
-    let mut tracker = Tracker { running, steering: None, warnings: Vec::new(), lock: None };
+    let mut tracker = Tracker {
+        running,
+        steering: None,
+        warnings: Vec::new(),
+        access: Arc::new(AccessList::Open),
+        lock: None,
+    };
     let (wisher, wishes) = unbounded();
     for wish in [Wish::Reload, Wish::User, Wish::Stop, Wish::Reload] {
         wisher.send(wish).unwrap();
@@ -115,7 +127,8 @@ fn launched(placement: &str, fates: &[Fate]) -> (Settings, Running, Arc<AtomicUs
     let alive = Arc::new(AtomicUsize::new(0));
     let sockets = fates.iter().map(|fate| Doomed::new(*fate, &alive)).collect();
     let secrets = Secrets::random(Keys::random());
-    let access = Arc::new(AccessList::new(&settings.access));
+    let access =
+        Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
     let workers = assemble(&settings, &secrets, sockets, access);
     let running = Running::launch(&settings, Vec::new(), workers).unwrap();
     (settings, running, alive)

@@ -52,6 +52,43 @@ fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
     }
 }
 
+/// The file may change while the configuration does not.
+#[test]
+fn a_list_in_a_file_is_read_again_or_stays_as_it_was() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let (first, second) = (fresh_hash(), fresh_hash());
+        for hash in [first, second] {
+            client.announce(hash, seeder(4_001));
+        }
+        let file = daemon.home().join("denied.txt");
+        fs::write(&file, format!("# denied\n{first}  # by letter of today\n")).unwrap();
+        let deny = format!("[access]\nmode = \"deny\"\nfile = {file:?}\n");
+        reload(&daemon, &deny);
+        daemon.line("changed: access");
+        daemon.line("forgot 1 swarm");
+        client.announce_in_vain(first, leecher(4_002));
+        client.announce(second, leecher(4_002));
+
+        fs::write(&file, format!("{first}\n{second}\n")).unwrap();
+        daemon.signal("HUP");
+        daemon.line("changed: access.file");
+        daemon.line("forgot 1 swarm");
+        client.announce_in_vain(second, leecher(4_002));
+
+        fs::write(&file, format!("{second}\nnonsense\n")).unwrap();
+        daemon.signal("HUP");
+        daemon.line("denied.txt:2: \"nonsense\" has 8 characters");
+        client.announce_in_vain(first, leecher(4_002));
+        fs::remove_file(&file).unwrap();
+        daemon.signal("HUP");
+        daemon.line("the list cannot be read");
+        client.announce_in_vain(first, leecher(4_002));
+        daemon.stop();
+    }
+}
+
 #[test]
 fn what_announces_get_changes_at_once_and_peers_stay() {
     for mut daemon in daemons("") {

@@ -87,7 +87,8 @@ impl<S: Socket> World<S> {
         let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
         let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
         let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
-        let access = Arc::new(AccessList::new(&settings.access));
+        let access =
+            Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
         Self { workers: assemble(settings, secrets, sockets, access) }
     }
 

@@ -1,61 +1,6 @@
-//! Which info hashes are served, and which sources cannot be peers on the internet.
+//! Sources that cannot be peers on the internet.
 
-use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use onrush_proto::InfoHash;
-
-use crate::settings::Access;
-
-/// The info hashes that are served. Read by every worker, changed by none.
-///
-/// The set hashes with a random key (the standard library's SipHash-1-3), as what is looked up
-/// is chosen by strangers.
-#[derive(Debug)]
-pub enum AccessList {
-    /// Any.
-    Open,
-    /// Only these.
-    Allow(HashSet<InfoHash>),
-    /// Any but these.
-    Deny(HashSet<InfoHash>),
-}
-
-impl AccessList {
-    /// The list that the settings describe.
-    pub fn new(access: &Access) -> Self {
-        match access {
-            Access::Open => Self::Open,
-            Access::Allow(hashes) => Self::Allow(hashes.iter().copied().collect()),
-            Access::Deny(hashes) => Self::Deny(hashes.iter().copied().collect()),
-        }
-    }
-
-    /// Whether all info hashes are served.
-    #[inline]
-    pub fn is_open(&self) -> bool {
-        matches!(self, Self::Open)
-    }
-
-    /// Whether announces to this swarm are served and scrapes of it told the truth.
-    #[inline]
-    pub fn permits(&self, info_hash: InfoHash) -> bool {
-        match self {
-            Self::Open => true,
-            // A copy, so that where nothing is looked up an info hash may stay in registers.
-            _ => self.looks_up(info_hash),
-        }
-    }
-
-    #[inline(never)]
-    fn looks_up(&self, info_hash: InfoHash) -> bool {
-        match self {
-            Self::Open => true,
-            Self::Allow(hashes) => hashes.contains(&info_hash),
-            Self::Deny(hashes) => !hashes.contains(&info_hash),
-        }
-    }
-}
 
 /// Whether an address cannot belong to a peer on the internet: private, shared, loopback,
 /// link-local, documentation, benchmarking, multicast or reserved space (RFC 6890 and the IANA
@@ -91,18 +36,6 @@ pub(crate) fn is_bogon_v6(ip: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_permit_what_they_say() {
-        let (listed, other) = (InfoHash([1; 20]), InfoHash([2; 20]));
-        let permits = |access: &Access| {
-            let list = AccessList::new(access);
-            (list.permits(listed), list.permits(other))
-        };
-        assert_eq!(permits(&Access::Open), (true, true));
-        assert_eq!(permits(&Access::Allow(vec![listed])), (true, false));
-        assert_eq!(permits(&Access::Deny(vec![listed])), (false, true));
-    }
 
     #[test]
     fn bogons_are_known_at_their_edges() {

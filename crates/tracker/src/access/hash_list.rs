@@ -1,0 +1,227 @@
+//! A list of info hashes that may have millions of entries: sorted, with an index by their first bits, and
+//! a filter in front that answers for most of those that are not in it from one cache line.
+//!
+//! | part | bytes per hash |
+//! |---|---|
+//! | the hashes, sorted, each once | 20 |
+//! | where those with the same first bits begin: an entry of 4 bytes for two to four hashes | 1 to 2 |
+//! | the filter, 12 to 24 bits per hash | 1.5 to 3 |
+//!
+//! The filter is a Bloom filter in blocks of a cache line (Putze, Sanders and Singler, "Cache-, hash- and
+//! space-efficient Bloom filters", 2007): all bits of a hash are in one block, and at 12 bits per hash it sends one
+//! in some 150 strangers on to the sorted list. It is hashed with a random key, as info hashes are chosen by strangers. Whoever lists
+//! many with the same first bits makes a look-up longer, but no longer than a binary search over all.
+
+use onrush_proto::InfoHash;
+
+/// Hashes that share an entry of the index, on average, are two at least and less than twice as many.
+const PER_BUCKET: usize = 2;
+/// Hashes to a block of the filter: 512 bits for 42 are 12 bits each.
+const PER_BLOCK: usize = 42;
+/// Bits that a hash sets in its block.
+const BITS: u32 = 6;
+
+/// Info hashes, each once.
+#[derive(Clone, Debug)]
+pub struct HashList {
+    hashes: Box<[[u8; 20]]>,
+    /// Where the hashes with these first bits begin, and behind the last of them the end of all.
+    starts: Box<[u32]>,
+    /// How many bits are shifted out of the first 64 of a hash to leave those that the index goes by.
+    shift: u32,
+    filter: Filter,
+}
+
+impl HashList {
+    /// Of these, in any order; those that stand there several times count once.
+    ///
+    /// # Panics
+    /// When there are 2^32 or more.
+    pub fn new(mut hashes: Vec<[u8; 20]>) -> Self {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let hashes = hashes.into_boxed_slice();
+        let len = u32::try_from(hashes.len()).expect("fewer than 2^32 info hashes");
+        // At least one bit: a shift by all 64 is none.
+        let buckets = (hashes.len() / PER_BUCKET / 2 + 1).next_power_of_two().max(2);
+        let shift = 64 - buckets.trailing_zeros();
+        let mut starts = Vec::with_capacity(buckets + 1);
+        let mut at = 0;
+        for bucket in 0..buckets {
+            while at < hashes.len() && first_bits(&hashes[at], shift) < bucket {
+                at += 1;
+            }
+            starts.push(at as u32);
+        }
+        starts.push(len);
+        let filter = Filter::new(&hashes);
+        Self { hashes, starts: starts.into_boxed_slice(), shift, filter }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Whether this one is listed.
+    #[inline]
+    pub fn contains(&self, info_hash: &InfoHash) -> bool {
+        self.filter.may_contain(&info_hash.0) && self.is_listed(&info_hash.0)
+    }
+
+    #[inline(never)]
+    fn is_listed(&self, hash: &[u8; 20]) -> bool {
+        let bucket = first_bits(hash, self.shift);
+        let (start, end) = (self.starts[bucket] as usize, self.starts[bucket + 1] as usize);
+        self.hashes[start..end].binary_search(hash).is_ok()
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.hashes) + size_of_val(&*self.starts) + size_of_val(&*self.filter.blocks)
+    }
+}
+
+/// Two lists are the same when they list the same.
+impl PartialEq for HashList {
+    fn eq(&self, other: &Self) -> bool {
+        self.hashes == other.hashes
+    }
+}
+
+impl Eq for HashList {}
+
+#[inline]
+fn first_bits(hash: &[u8; 20], shift: u32) -> usize {
+    let (first, _) = hash.split_first_chunk().expect("20 bytes are more than 8");
+    (u64::from_be_bytes(*first) >> shift) as usize
+}
+
+/// A cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Block([u64; 8]);
+
+/// Says no to most of what is not listed, and never to what is.
+#[derive(Clone, Debug)]
+struct Filter {
+    blocks: Box<[Block]>,
+    /// One for each 32 bits of a hash, random.
+    keys: [u64; 5],
+}
+
+impl Filter {
+    fn new(hashes: &[[u8; 20]]) -> Self {
+        let blocks = vec![Block([0; 8]); hashes.len() / PER_BLOCK + 1].into_boxed_slice();
+        let mut filter = Self { blocks, keys: rand::random() };
+        for hash in hashes {
+            let (block, mut bits) = filter.place(hash);
+            for _ in 0..BITS {
+                filter.blocks[block].0[bits as usize >> 6 & 7] |= 1 << (bits & 63);
+                bits >>= 9;
+            }
+        }
+        filter
+    }
+
+    #[inline]
+    fn may_contain(&self, hash: &[u8; 20]) -> bool {
+        let (block, mut bits) = self.place(hash);
+        let block = &self.blocks[block].0;
+        let mut missing = 0;
+        // All of them, without a branch on each: they are in one cache line.
+        for _ in 0..BITS {
+            missing |= !block[bits as usize >> 6 & 7] >> (bits & 63) & 1;
+            bits >>= 9;
+        }
+        missing == 0
+    }
+
+    /// The block of a hash, and its bits there, nine to each.
+    #[inline]
+    fn place(&self, hash: &[u8; 20]) -> (usize, u64) {
+        let (words, _) = hash.as_chunks::<4>();
+        let mut sum = 0u64;
+        for (word, key) in words.iter().zip(self.keys) {
+            sum = sum.wrapping_add(u64::from(u32::from_le_bytes(*word)).wrapping_mul(key | 1));
+        }
+        // The low bits of a sum of products depend on the low bits of its words only: stirred twice.
+        sum = (sum ^ sum >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let block = ((sum >> 32) * self.blocks.len() as u64) >> 32;
+        let bits = (sum ^ sum >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (block as usize, bits ^ bits >> 32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+    use rand::SeedableRng as _;
+    use rand::rngs::SmallRng;
+
+    use super::*;
+
+    proptest! {
+        /// Against a set, with hashes that have much in common.
+        #[test]
+        fn it_contains_what_was_put_in(
+            few in proptest::collection::vec(proptest::array::uniform3(0u8..4), 0..300),
+            asked in proptest::collection::vec(proptest::array::uniform3(0u8..4), 50),
+        ) {
+            let hash = |seed: &[u8; 3]| {
+                let mut hash = [0; 20];
+                (hash[0], hash[7], hash[19]) = (seed[0] << 6, seed[1], seed[2]);
+                hash
+            };
+            let set: HashSet<_> = few.iter().map(hash).collect();
+            let list = HashList::new(few.iter().map(hash).collect());
+            prop_assert_eq!(list.len(), set.len());
+            prop_assert_eq!(list.is_empty(), set.is_empty());
+            for seed in asked.iter().chain(&few) {
+                let hash = hash(seed);
+                prop_assert_eq!(list.contains(&InfoHash(hash)), set.contains(&hash));
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_is_compact_and_its_filter_stops_most() {
+        let mut rng = SmallRng::seed_from_u64(5);
+        for len in [1, 1_000, 100_000, 131_072, 140_000] {
+            let list = HashList::new((0..len).map(|_| rng.random()).collect());
+            let per_hash = list.bytes() as f64 / list.len() as f64;
+            assert!(len == 1 || per_hash < 26.0, "{len}: {per_hash} bytes per hash");
+            let passed = (0..100_000).filter(|_| list.filter.may_contain(&rng.random())).count();
+            assert!(passed < 1_500, "{len}: {passed} of 100,000 strangers pass the filter");
+            let hashes = list.hashes.clone();
+            assert!(hashes.iter().all(|hash| list.contains(&InfoHash(*hash))));
+        }
+    }
+
+    #[test]
+    fn hashes_that_count_up_pass_no_more_often() {
+        let hash = |n: u32| {
+            let mut hash = [0xAA; 20];
+            hash[16..].copy_from_slice(&n.to_be_bytes());
+            hash
+        };
+        let list = HashList::new((0..100_000).map(hash).collect());
+        let passed = (1..=100_000).filter(|n| list.filter.may_contain(&hash(1 << 24 | n))).count();
+        assert!(passed < 3_000, "{passed} of 100,000 strangers pass the filter");
+        assert!((0..100_000).all(|n| list.contains(&InfoHash(hash(n)))));
+    }
+
+    #[test]
+    fn lists_are_the_same_when_they_list_the_same() {
+        let (one, two) = ([1; 20], [2; 20]);
+        assert_eq!(HashList::new(vec![one, two, one]), HashList::new(vec![two, one]));
+        assert_ne!(HashList::new(vec![one]), HashList::new(vec![two]));
+    }
+}

@@ -1,0 +1,115 @@
+//! Which info hashes are served, and which sources cannot be peers on the internet.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`hash_list`] | millions of info hashes, compact and quick to look up |
+//! | [`list_file`] | files of info hashes, line by line |
+//! | [`bogon`] | addresses that cannot be peers on the internet |
+
+pub mod bogon;
+pub mod hash_list;
+pub mod list_file;
+
+use onrush_proto::InfoHash;
+
+pub use bogon::is_bogon;
+pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
+
+use crate::settings::{Access, Listed};
+use hash_list::HashList;
+use list_file::ListError;
+
+/// The info hashes that are served. Read by every worker, changed by none.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AccessList {
+    /// Any.
+    Open,
+    /// Only these.
+    Allow(HashList),
+    /// Any but these.
+    Deny(HashList),
+}
+
+impl AccessList {
+    /// The list that the settings describe, with the file that they name, which may have `most`
+    /// entries.
+    ///
+    /// # Errors
+    /// [`ListError`], when the file cannot be read or something in it is no info hash. No part of it
+    /// is then used.
+    pub fn load(access: &Access, most: usize) -> Result<Self, ListError> {
+        Ok(match access {
+            Access::Open => Self::Open,
+            Access::Allow(listed) => Self::Allow(hashes(listed, most)?),
+            Access::Deny(listed) => Self::Deny(hashes(listed, most)?),
+        })
+    }
+
+    /// How many info hashes are listed.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Open => 0,
+            Self::Allow(hashes) | Self::Deny(hashes) => hashes.len(),
+        }
+    }
+
+    /// Whether none is listed.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether all info hashes are served.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    /// Whether announces to this swarm are served and scrapes of it told the truth.
+    #[inline]
+    pub fn permits(&self, info_hash: InfoHash) -> bool {
+        match self {
+            Self::Open => true,
+            // A copy, so that where nothing is looked up an info hash may stay in registers.
+            _ => self.looks_up(info_hash),
+        }
+    }
+
+    #[inline(never)]
+    fn looks_up(&self, info_hash: InfoHash) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Allow(hashes) => hashes.contains(&info_hash),
+            Self::Deny(hashes) => !hashes.contains(&info_hash),
+        }
+    }
+}
+
+fn hashes(listed: &Listed, most: usize) -> Result<HashList, ListError> {
+    let mut hashes = match &listed.file {
+        Some(file) => list_file::read(file, most)?,
+        None => Vec::new(),
+    };
+    hashes.extend(listed.hashes.iter().map(|hash| hash.0));
+    Ok(HashList::new(hashes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_permit_what_they_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("list");
+        std::fs::write(&file, "03".repeat(20)).unwrap();
+        let (inline, in_file, other) = (InfoHash([1; 20]), InfoHash([3; 20]), InfoHash([2; 20]));
+        let permits = |access: &Access| {
+            let list = AccessList::load(access, 10).unwrap();
+            [inline, in_file, other].map(|hash| list.permits(hash))
+        };
+        let listed = Listed { hashes: vec![inline], file: Some(file) };
+        assert_eq!(permits(&Access::Open), [true; 3]);
+        assert_eq!(permits(&Access::Allow(listed.clone())), [true, true, false]);
+        assert_eq!(permits(&Access::Deny(listed)), [false, false, true]);
+    }
+}
