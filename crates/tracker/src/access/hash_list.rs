@@ -1,25 +1,23 @@
 //! A list of info hashes that may have millions of entries: sorted, with an index by their first bits, and
-//! a filter in front that answers for most of those that are not in it from one cache line.
+//! a filter in front that answers for most of those that are not in it from one word.
 //!
 //! | part | bytes per hash |
 //! |---|---|
 //! | the hashes, sorted, each once | 20 |
 //! | where those with the same first bits begin: an entry of 4 bytes for two to four hashes | 1 to 2 |
-//! | the filter, 12 to 24 bits per hash | 1.5 to 3 |
+//! | the filter, 16 bits per hash | 2 |
 //!
-//! The filter is a Bloom filter in blocks of a cache line (Putze, Sanders and Singler, "Cache-, hash- and
-//! space-efficient Bloom filters", 2007): all bits of a hash are in one block, and at 12 bits per hash it sends one
-//! in some 150 strangers on to the sorted list. It is hashed with a random key, as info hashes are chosen by strangers. Whoever lists
+//! The filter is a Bloom filter in blocks (Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
+//! filters", 2007) of a word: the four bits of a hash are in one, so a look-up is one read, and it sends some 2 % of
+//! strangers on to the sorted list. It is hashed with a random key, as info hashes are chosen by strangers. Whoever lists
 //! many with the same first bits makes a look-up longer, but no longer than a binary search over all.
 
 use onrush_proto::InfoHash;
 
 /// Hashes that share an entry of the index, on average, are two at least and less than twice as many.
 const PER_BUCKET: usize = 2;
-/// Hashes to a block of the filter: 512 bits for 42 are 12 bits each.
-const PER_BLOCK: usize = 42;
-/// Bits that a hash sets in its block.
-const BITS: u32 = 6;
+/// Hashes to a word of the filter: 16 bits for each.
+const PER_WORD: usize = 4;
 
 /// Info hashes, each once.
 #[derive(Clone, Debug)]
@@ -83,7 +81,7 @@ impl HashList {
 
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.hashes) + size_of_val(&*self.starts) + size_of_val(&*self.filter.blocks)
+        size_of_val(&*self.hashes) + size_of_val(&*self.starts) + size_of_val(&*self.filter.words)
     }
 }
 
@@ -102,59 +100,46 @@ fn first_bits(hash: &[u8; 20], shift: u32) -> usize {
     (u64::from_be_bytes(*first) >> shift) as usize
 }
 
-/// A cache line.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Block([u64; 8]);
-
 /// Says no to most of what is not listed, and never to what is.
 #[derive(Clone, Debug)]
 struct Filter {
-    blocks: Box<[Block]>,
+    words: Box<[u64]>,
+    offset: u64,
     /// One for each 32 bits of a hash, random.
     keys: [u64; 5],
 }
 
 impl Filter {
     fn new(hashes: &[[u8; 20]]) -> Self {
-        let blocks = vec![Block([0; 8]); hashes.len() / PER_BLOCK + 1].into_boxed_slice();
-        let mut filter = Self { blocks, keys: rand::random() };
+        let words = vec![0; hashes.len() / PER_WORD + 1].into_boxed_slice();
+        let mut filter = Self { words, offset: rand::random(), keys: rand::random() };
         for hash in hashes {
-            let (block, mut bits) = filter.place(hash);
-            for _ in 0..BITS {
-                filter.blocks[block].0[bits as usize >> 6 & 7] |= 1 << (bits & 63);
-                bits >>= 9;
-            }
+            let (word, bits) = filter.place(hash);
+            filter.words[word] |= bits;
         }
         filter
     }
 
     #[inline]
     fn may_contain(&self, hash: &[u8; 20]) -> bool {
-        let (block, mut bits) = self.place(hash);
-        let block = &self.blocks[block].0;
-        let mut missing = 0;
-        // All of them, without a branch on each: they are in one cache line.
-        for _ in 0..BITS {
-            missing |= !block[bits as usize >> 6 & 7] >> (bits & 63) & 1;
-            bits >>= 9;
-        }
-        missing == 0
+        let (word, bits) = self.place(hash);
+        self.words[word] & bits == bits
     }
 
-    /// The block of a hash, and its bits there, nine to each.
+    /// The word of a hash, and its bits there. The 33 highest bits of the sum are uniform and independent for any two
+    /// hashes (Lemire and Kaser, "Strongly universal string hashing is fast", 2014, theorem 1): they pick the word.
     #[inline]
     fn place(&self, hash: &[u8; 20]) -> (usize, u64) {
         let (words, _) = hash.as_chunks::<4>();
-        let mut sum = 0u64;
+        let mut sum = self.offset;
         for (word, key) in words.iter().zip(self.keys) {
-            sum = sum.wrapping_add(u64::from(u32::from_le_bytes(*word)).wrapping_mul(key | 1));
+            sum = sum.wrapping_add(u64::from(u32::from_le_bytes(*word)).wrapping_mul(key));
         }
-        // The low bits of a sum of products depend on the low bits of its words only: stirred twice.
-        sum = (sum ^ sum >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let block = ((sum >> 32) * self.blocks.len() as u64) >> 32;
-        let bits = (sum ^ sum >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (block as usize, bits ^ bits >> 32)
+        let word = ((sum >> 32) * self.words.len() as u64) >> 32;
+        // Of the word's own bits others: those of the sum stirred once.
+        let stirred = (sum ^ sum >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let bit = |n: u32| 1u64 << (stirred >> (64 - 6 * n) & 63);
+        (word as usize, bit(1) | bit(2) | bit(3) | bit(4))
     }
 }
 
@@ -199,7 +184,7 @@ mod tests {
             let per_hash = list.bytes() as f64 / list.len() as f64;
             assert!(len == 1 || per_hash < 26.0, "{len}: {per_hash} bytes per hash");
             let passed = (0..100_000).filter(|_| list.filter.may_contain(&rng.random())).count();
-            assert!(passed < 1_500, "{len}: {passed} of 100,000 strangers pass the filter");
+            assert!(passed < 3_500, "{len}: {passed} of 100,000 strangers pass the filter");
             let hashes = list.hashes.clone();
             assert!(hashes.iter().all(|hash| list.contains(&InfoHash(*hash))));
         }
@@ -214,7 +199,7 @@ mod tests {
         };
         let list = HashList::new((0..100_000).map(hash).collect());
         let passed = (1..=100_000).filter(|n| list.filter.may_contain(&hash(1 << 24 | n))).count();
-        assert!(passed < 3_000, "{passed} of 100,000 strangers pass the filter");
+        assert!(passed < 3_500, "{passed} of 100,000 strangers pass the filter");
         assert!((0..100_000).all(|n| list.contains(&InfoHash(hash(n)))));
     }
 
