@@ -507,7 +507,7 @@ impl<'p> Talk<'p> {
         let (wanted, room) = (self.wanted(now), self.room());
         let count = wanted.min(room);
         if count == 0 {
-            self.tally.no_room += u64::from(wanted > 0);
+            self.tally.no_room += u64::from(wanted > 0 && now >= self.window.start);
             return false;
         }
         // A route that has no id yet, and has asked for one, has nothing to say.

@@ -104,19 +104,23 @@ fn verify(args: &VerifyArgs) -> ExitCode {
 
 /// Text for people; JSON where it is asked for.
 fn show_both(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> anyhow::Result<()> {
+    // Not by println!, which panics where a reader has gone or a disk is full.
+    let say = |text: &str| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the report")
+    };
     match json {
-        None => print!("{text}"),
+        None => say(text),
         Some(path) if path.as_os_str() == "-" => {
-            eprint!("{text}");
-            println!("{}", to_json());
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            say(&(to_json() + "\n"))
         }
         Some(path) => {
-            print!("{text}");
-            std::fs::write(path, to_json() + "\n")
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            let written = std::fs::write(path, to_json() + "\n")
+                .with_context(|| format!("cannot write {}", path.display()));
+            say(text).and(written)
         }
     }
-    Ok(())
 }
 
 /// Whether a bound was not kept; says so.
@@ -334,7 +338,8 @@ fn writable(args: &Args) -> anyhow::Result<()> {
         if path.exists() && !path.is_file() && !path.is_dir() {
             continue;
         }
-        let new = !path.exists();
+        // A link that leads nowhere yet is somebody's, too.
+        let new = path.symlink_metadata().is_err();
         std::fs::OpenOptions::new()
             .write(true)
             .create(true)

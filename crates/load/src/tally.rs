@@ -47,7 +47,7 @@ pub struct Tally {
     /// Open loop: requests that were due within the window and not sent, as too many were under
     /// way.
     pub unsent: u64,
-    /// Open loop: times that a burst had to wait, as too many requests were under way.
+    /// Open loop: times since the window began that a burst had to wait, as too many requests were under way.
     pub no_room: u64,
 }
 

@@ -12,7 +12,7 @@
 //! | [`worker`] | one turn: receive, sort, serve, send |
 //! | [`intake`], [`connection`], [`access`] | the checks at the door, each refusal with a name |
 //! | [`sorter`], [`lanes`], [`scrape_join`] | one batch per shard; its way there and back; answers that meet again |
-//! | [`rules`], [`orders`], [`chores`], [`reload`] | what may change while workers run, and how they are told |
+//! | [`rules`], [`orders`], [`chores`], [`reload`], [`enforce`] | what may change while workers run, and how they are told |
 //! | [`relief`] | when not to steer to a worker |
 //! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
@@ -32,6 +32,7 @@ pub mod chores;
 pub mod clock;
 pub mod config;
 pub mod connection;
+pub mod enforce;
 pub mod exporter;
 pub mod intake;
 pub mod lanes;

@@ -120,8 +120,10 @@ impl Reload {
     pub fn begin(&mut self) {
         if self.reading {
             self.again = true;
+            log::info!("SIGHUP: the configuration is still being read, and will be once more then");
             return;
         }
+        log::info!("SIGHUP: reading the configuration again");
         let (args, host, tell) = (self.args.clone(), self.host.clone(), self.tell.clone());
         let read = move || {
             // The receiver goes only with the process.

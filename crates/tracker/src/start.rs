@@ -79,6 +79,9 @@ impl Tracker {
                     .to_owned(),
             );
         }
+        // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
+        let access = Arc::new(AccessList::load(&settings.access, settings.limits.list_entries)?);
+        warnings.extend(access.warning().map(str::to_owned));
         let mut group = bind_group(settings)?;
         if settings.user.is_some() {
             user::drop_capabilities();
@@ -95,7 +98,6 @@ impl Tracker {
             .map(|sockets| mio::Backend::new(sockets, options))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Poll)?;
-        let access = Arc::new(AccessList::load(&settings.access, settings.limits.list_entries)?);
         let workers = assemble(settings, &secrets, sockets, access.clone());
         let running =
             Running::launch(settings, group.addresses, workers).map_err(StartError::Threads)?;

@@ -4,16 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
+use crossbeam_channel::{Receiver, select, tick};
 use log::Level;
 use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
-use crate::access::AccessList;
-use crate::chores::purge::Purge;
+use crate::enforce::Enforcement;
 use crate::exporter::Totals;
 use crate::metrics::{Summary, WorkerMetrics};
-use crate::orders::Chore;
 use crate::process::logging::WarningLimit;
 use crate::process::signals::Wish;
 use crate::relief::{Change, Relief};
@@ -45,7 +43,7 @@ pub fn watch(
 ) -> End {
     let seconds = tick(Duration::from_secs(1));
     let mut watch = Watch::new(&settings, tracker.running.workers().count(), Instant::now());
-    let (tell, purged) = unbounded();
+    let mut enforcement = Enforcement::new();
     loop {
         select! {
             recv(wishes) -> wish => match wish {
@@ -56,10 +54,10 @@ pub fn watch(
             recv(reload.read()) -> read => {
                 reload.taken();
                 if let Ok(read) = read {
-                    settings = apply(read, settings, tracker, &mut watch, &tell);
+                    settings = apply(read, settings, tracker, &mut watch, &mut enforcement);
                 }
             }
-            recv(purged) -> forgotten => match forgotten {
+            recv(enforcement.told()) -> forgotten => match forgotten {
                 Ok(0) | Err(_) => {}
                 Ok(1) => log::info!("forgot 1 swarm that is no longer permitted"),
                 Ok(swarms) => log::info!("forgot {swarms} swarms that are no longer permitted"),
@@ -69,6 +67,9 @@ pub fn watch(
                 return End::Died(death.unwrap_or_else(|_| unknown()));
             }
             recv(seconds) -> _ => {
+                if let Err(deaf) = enforcement.second(tracker.running.orders(), Instant::now()) {
+                    log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
+                }
                 let workers: Vec<_> = tracker.running.workers().collect();
                 let steering = tracker.steering.as_mut();
                 let mut steer = steering.map(|steering| |change| turn(steering, change));
@@ -87,7 +88,7 @@ fn apply(
     running: Settings,
     tracker: &mut Tracker,
     watch: &mut Watch,
-    purged: &Sender<u64>,
+    enforcement: &mut Enforcement,
 ) -> Settings {
     let fresh = match read {
         Ok(fresh) => fresh,
@@ -97,15 +98,17 @@ fn apply(
         }
     };
     let Settled { settings, mut changed, restart } = Settled::new(&running, fresh.settings);
-    let other_list = *fresh.access != *tracker.access;
-    if other_list && !changed.contains(&"access") {
-        changed.push("access.file");
+    let former = tracker.access.clone();
+    if *fresh.access != *former {
+        tracker.access = fresh.access;
+        if !changed.contains(&"access") {
+            changed.push("access.file");
+        }
     }
-    tracker.access = fresh.access.clone();
     log::set_max_level(settings.log.level);
     watch.follow(&settings);
     let orders = tracker.running.orders();
-    let rules = Arc::new(Rules::new(&settings, fresh.access.clone()));
+    let rules = Arc::new(Rules::new(&settings, tracker.access.clone()));
     if let Err(deaf) = orders.follow(&rules) {
         log::error!("{deaf}: it goes by the former configuration");
     }
@@ -119,21 +122,12 @@ fn apply(
     if !restart.is_empty() {
         log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
     }
-    if other_list {
-        purge(&fresh.access, tracker, purged);
+    if let Some(warning) = tracker.access.warning() {
+        log::warn!("{warning}");
     }
+    // After every reload, also of the same list: whatever went wrong with the last time is mended so.
+    enforcement.begin(&tracker.access, former, Instant::now());
     settings
-}
-
-/// Has every shard forget what the list does not permit.
-fn purge(access: &Arc<AccessList>, tracker: &Tracker, purged: &Sender<u64>) {
-    if access.is_open() {
-        return;
-    }
-    let chore = |_| Box::new(Purge::new(access.clone(), purged.clone())) as Box<dyn Chore>;
-    if let Err(deaf) = tracker.running.orders().every_shard(chore) {
-        log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
-    }
 }
 
 /// Changes the steering; the kernel may refuse.

@@ -78,6 +78,8 @@ impl Contender for Opentracker {
         }
         let file = stage.directory.join("opentracker.conf");
         fs::write(&file, config(variant, stage))?;
+        // Nobody has to read it, whatever the umask is.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
         let arguments = vec!["-f".into(), file.display().to_string()];
         // Root's would change its user by itself, and so lose what ends it with the bench.
         Ok(Launch { program, arguments, environment: Vec::new(), unprivileged: true })

@@ -97,7 +97,8 @@ impl Bounds {
         let Report { loss_percent, unsent, dropped_here, not_sent, no_room, .. } = *report;
         let lost = loss_percent > self.loss_percent;
         // What was lost here does not excuse what the tracker lost beside it.
-        let own = (dropped_here + not_sent) as f64 * 100.0;
+        let lost_here = dropped_here + not_sent;
+        let own = lost_here as f64 * 100.0;
         let lost_anyway =
             loss_percent - own / report.answerable().max(1) as f64 > self.loss_percent;
         let slow = report.latency.p99 > self.p99_ms * 1e3;
@@ -108,7 +109,8 @@ impl Bounds {
             return (Verdict::Held, String::new());
         }
         // Where too many were under way it was replies that were missing, not the sender.
-        let own = if unsent_much && no_room > 0 {
+        let lost_there = loss_percent / 100.0 * report.answerable() as f64 + unsent as f64;
+        let own = if unsent_much && no_room > 0 && (lost_here as f64) < lost_there / 2.0 {
             let why = "were due and never sent, as too many replies were missing";
             return (Verdict::Lost, format!("{unsent} requests {why}"));
         } else if unsent_much {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use data_encoding::{BASE32_NOPAD_NOCASE, HEXLOWER_PERMISSIVE};
@@ -11,8 +11,12 @@ use thiserror::Error;
 
 /// Bad lines that are told one by one.
 const SHOWN: usize = 10;
-/// Bytes of a line that is a hash and has a comment, on average, at most.
-const BYTES_PER_ENTRY: u64 = 256;
+/// Bytes of a line at most, with its comment.
+const MAX_LINE: u64 = 4096;
+/// Bytes of a line with a hash in hexadecimal and nothing else.
+const BYTES_PER_LINE: u64 = 41;
+/// After so many bad lines the rest is not looked at: it is another file that was meant.
+const MOST_BAD: usize = 10_000;
 
 /// Why a file is not used. Nothing of it is.
 #[derive(Debug, Error)]
@@ -27,14 +31,23 @@ pub enum ListError {
     },
     /// It is longer than is allowed.
     #[error(
-        "{}: the list has more than {most} info hashes, or very long comments: raise \
-         limits.list_entries", path.display()
+        "{}: the list has more than {most} info hashes: raise limits.list_entries",
+        path.display()
     )]
     Long {
         /// The file.
         path: PathBuf,
         /// How many there may be.
         most: usize,
+    },
+    /// Nothing is in it, and nothing but what is in it would be served.
+    #[error(
+        "{}: the list is empty, and with access.mode \"allow\" nothing would be served: was the file cut \
+         short? To serve everything, say mode = \"open\"", path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
     },
     /// Some lines are no info hashes.
     #[error("{}", Shown(path, lines, *total))]
@@ -58,9 +71,10 @@ impl fmt::Display for Shown<'_> {
             writeln!(f, "{}:{line}: {what}", path.display())?;
         }
         let more = if *total > lines.len() { ", the first of them are shown" } else { "" };
+        let least = if *total == MOST_BAD { "at least " } else { "" };
         write!(
             f,
-            "{total} lines of the list are no info hashes{more}; a line is 40 hexadecimal digits or \
+            "{least}{total} lines of the list are no info hashes{more}; a line is 40 hexadecimal digits or \
              32 base32 characters, and what follows a # is a comment"
         )
     }
@@ -72,32 +86,74 @@ impl fmt::Display for Shown<'_> {
 /// [`ListError`].
 pub fn read(path: &Path, most: usize) -> Result<Vec<[u8; 20]>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
-    let longest = (most as u64).saturating_mul(BYTES_PER_ENTRY).max(1 << 16);
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(longest + 1).read_to_end(&mut text).map_err(unreadable)?;
-    let long = || ListError::Long { path: path.to_owned(), most };
-    if text.len() as u64 > longest {
-        return Err(long());
+    let facts = std::fs::metadata(path).map_err(unreadable)?;
+    if !facts.is_file() {
+        // Reading from a pipe or a device may never end.
+        let error = io::Error::other("it is no regular file");
+        return Err(unreadable(error));
     }
-    let mut hashes = Vec::with_capacity(text.len() / 41);
-    let (mut bad, mut total) = (Vec::new(), 0);
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        match entry(line) {
+    let mut lines =
+        Lines { reader: BufReader::with_capacity(1 << 16, File::open(path).map_err(unreadable)?) };
+    let likely = (facts.len() / BYTES_PER_LINE) as usize + 1;
+    let mut hashes = Vec::with_capacity(likely.min(most));
+    let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
+    while let Some(whole) = lines.next(&mut line).map_err(unreadable)? {
+        number += 1;
+        let found = match whole {
+            true => entry(&line),
+            false => Err(format!("is longer than {MAX_LINE} bytes")),
+        };
+        match found {
+            Ok(Some(_)) if hashes.len() == most => {
+                return Err(ListError::Long { path: path.to_owned(), most });
+            }
             Ok(Some(hash)) => hashes.push(hash),
             Ok(None) => {}
             Err(what) => {
                 total += 1;
                 if bad.len() < SHOWN {
-                    bad.push((number + 1, what));
+                    bad.push((number, what));
                 }
             }
         }
+        if total == MOST_BAD {
+            break;
+        }
     }
     match total {
-        0 if hashes.len() > most => Err(long()),
         0 => Ok(hashes),
         _ => Err(ListError::Lines { path: path.to_owned(), lines: bad, total }),
+    }
+}
+
+/// A file line by line, however long they are.
+struct Lines {
+    reader: BufReader<File>,
+}
+
+impl Lines {
+    /// The next line, with its end; whether it is whole, or nothing where there is none. Of one that is too long
+    /// the rest is passed over.
+    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+        line.clear();
+        let mut part = self.reader.by_ref().take(MAX_LINE);
+        if part.read_until(b'\n', line)? == 0 {
+            return Ok(None);
+        }
+        let whole = line.len() < MAX_LINE as usize || line.ends_with(b"\n");
+        let mut ended = whole;
+        while !ended {
+            let (used, found) = match self.reader.fill_buf()? {
+                [] => (0, true),
+                more => match more.iter().position(|byte| *byte == b'\n') {
+                    Some(at) => (at + 1, true),
+                    None => (more.len(), false),
+                },
+            };
+            self.reader.consume(used);
+            ended = found;
+        }
+        Ok(Some(whole))
     }
 }
 
@@ -169,8 +225,15 @@ mod tests {
         let three = format!("{}\n", "a".repeat(40)).repeat(3);
         assert!(list(&three, 3).is_ok());
         assert!(list(&three, 2).unwrap_err().contains("more than 2 info hashes"));
-        let comments = "#".repeat(100_000);
-        assert!(list(&comments, 2).unwrap_err().contains("very long comments"));
+        let hash = "a".repeat(40);
+        let fits = format!("{hash} #{}\n{hash}", "x".repeat(MAX_LINE as usize - 43));
+        assert_eq!(list(&fits, 2).unwrap().len(), 2);
+        let long = format!("{hash}\n{hash} #{}\n{hash}", "x".repeat(200_000));
+        let error = list(&long, 9).unwrap_err();
+        assert!(error.contains("LIST:2: is longer than 4096 bytes\n1 lines"), "{error}");
+        assert!(list(&"?\n".repeat(50_000), 9).unwrap_err().contains("at least 10000 lines"));
+        let pipe = read(Path::new("/dev/null"), 1).unwrap_err().to_string();
+        assert!(pipe.contains("it is no regular file"), "{pipe}");
         let error = read(Path::new("/nowhere/list"), 1).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/list: the list cannot be read: No such"), "{error}");
     }

@@ -35,14 +35,25 @@ impl AccessList {
     /// entries.
     ///
     /// # Errors
-    /// [`ListError`], when the file cannot be read or something in it is no info hash. No part of it
-    /// is then used.
+    /// [`ListError`], when the file cannot be read, something in it is no info hash, or nothing would be
+    /// served. No part of it is then used.
     pub fn load(access: &Access, most: usize) -> Result<Self, ListError> {
         Ok(match access {
             Access::Open => Self::Open,
-            Access::Allow(listed) => Self::Allow(hashes(listed, most)?),
+            Access::Allow(listed) => match (hashes(listed, most)?, &listed.file) {
+                (hashes, Some(file)) if hashes.is_empty() => {
+                    return Err(ListError::Empty { path: file.clone() });
+                }
+                (hashes, _) => Self::Allow(hashes),
+            },
             Access::Deny(listed) => Self::Deny(hashes(listed, most)?),
         })
+    }
+
+    /// What is odd about it.
+    pub fn warning(&self) -> Option<&'static str> {
+        matches!(self, Self::Deny(hashes) if hashes.is_empty())
+            .then_some("access.mode is \"deny\" and the list is empty: everything is served")
     }
 
     /// How many info hashes are listed.
@@ -111,5 +122,17 @@ mod tests {
         assert_eq!(permits(&Access::Open), [true; 3]);
         assert_eq!(permits(&Access::Allow(listed.clone())), [true, true, false]);
         assert_eq!(permits(&Access::Deny(listed)), [false, false, true]);
+    }
+
+    /// A file that something has emptied must not end all service.
+    #[test]
+    fn an_allow_list_of_nothing_is_refused_and_a_deny_list_of_nothing_warned_of() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let listed = Listed { hashes: Vec::new(), file: Some(file.path().to_owned()) };
+        let error = AccessList::load(&Access::Allow(listed.clone()), 10).unwrap_err().to_string();
+        assert!(error.contains("nothing would be served"), "{error}");
+        let open = AccessList::load(&Access::Deny(listed), 10).unwrap();
+        assert!(open.permits(InfoHash([1; 20])) && open.warning().is_some());
+        assert_eq!(AccessList::Open.warning(), None);
     }
 }

@@ -2,6 +2,7 @@
 //! stored too, not only for who asks next.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
 use onrush_swarm::{Fate, Shard};
@@ -17,20 +18,25 @@ const STEP: usize = 128;
 /// A purge of one shard.
 pub struct Purge {
     access: Arc<AccessList>,
+    superseded: Arc<AtomicBool>,
     begun: bool,
     forgotten: u64,
     tell: Sender<u64>,
 }
 
 impl Purge {
-    /// Forgets what `access` does not permit, then tells how many swarms these were.
-    pub fn new(access: Arc<AccessList>, tell: Sender<u64>) -> Self {
-        Self { access, begun: false, forgotten: 0, tell }
+    /// Forgets what `access` does not permit, then tells how many swarms these were. Ends without a word
+    /// once it is `superseded`: another list is in force by then.
+    pub fn new(access: Arc<AccessList>, superseded: Arc<AtomicBool>, tell: Sender<u64>) -> Self {
+        Self { access, superseded, begun: false, forgotten: 0, tell }
     }
 }
 
 impl Chore for Purge {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
+        if self.superseded.load(Ordering::Relaxed) {
+            return false;
+        }
         if !self.begun {
             self.begun = true;
             shard.begin_walk();
@@ -48,5 +54,80 @@ impl Chore for Purge {
             let _ = self.tell.send(self.forgotten);
         }
         more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use crossbeam_channel::unbounded;
+    use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
+    use onrush_swarm::{Announce, Moment, ShardBatch, ShardSettings};
+
+    use super::*;
+    use crate::settings::{Access, Listed};
+
+    const NOW: Now = Now { moment: Moment(5), unix: 5 };
+
+    /// A shard with so many swarms of one peer.
+    fn shard(swarms: u32) -> Shard {
+        let settings = ShardSettings {
+            interval: 1800,
+            interval_jitter_percent: 5,
+            peer_lifetime: 3600,
+            completed_retention: 0,
+            max_peers: 10_000,
+            max_idle_swarms: 0,
+        };
+        let mut shard = Shard::new(settings, [1; 16], 1);
+        for number in 0..swarms {
+            let announce = Announce {
+                info_hash: hash(number),
+                endpoint: Endpoint::v4(Ipv4Addr::new(192, 0, 2, 1), 6881),
+                event: Event::Started,
+                seeder: false,
+                want: 0,
+                transaction_id: TransactionId(number),
+            };
+            let mut batch = ShardBatch::<(), ()>::new(1, 1, 64);
+            batch.push_announce(announce, ()).unwrap();
+            shard.serve(&mut batch, NOW.moment);
+        }
+        shard
+    }
+
+    fn hash(number: u32) -> InfoHash {
+        let mut hash = [7; 20];
+        hash[..4].copy_from_slice(&number.to_be_bytes());
+        InfoHash(hash)
+    }
+
+    fn denied(numbers: impl Iterator<Item = u32>) -> Arc<AccessList> {
+        let listed = Listed { hashes: numbers.map(hash).collect(), file: None };
+        Arc::new(AccessList::load(&Access::Deny(listed), 0).unwrap())
+    }
+
+    #[test]
+    fn it_takes_several_steps_and_tells_how_many_went() {
+        let mut shard = shard(1_000);
+        let (tell, told) = unbounded();
+        let mut purge = Purge::new(denied((0..1_000).step_by(4)), Arc::default(), tell);
+        let steps = 1 + std::iter::from_fn(|| purge.step(&mut shard, NOW).then_some(())).count();
+        assert_eq!(steps, 1_000usize.div_ceil(STEP));
+        assert_eq!((told.try_recv(), shard.totals().swarms), (Ok(250), 750));
+    }
+
+    #[test]
+    fn one_that_is_superseded_forgets_no_more() {
+        let mut shard = shard(1_000);
+        let (tell, told) = unbounded();
+        let superseded = Arc::new(AtomicBool::new(false));
+        let mut purge = Purge::new(denied(0..1_000), superseded.clone(), tell);
+        assert!(purge.step(&mut shard, NOW));
+        superseded.store(true, Ordering::Relaxed);
+        assert!(!purge.step(&mut shard, NOW));
+        assert_eq!(shard.totals().swarms as usize, 1_000 - STEP);
+        assert!(told.is_empty());
     }
 }

@@ -479,7 +479,8 @@ const LIMITS: &[Key] = &[
         unit: "info hashes",
         range: Some(1..=500_000_000),
         doc: "Info hashes that the file of a list may have.",
-        limit: "One takes 23 to 25 bytes, twice while a list is read again. A longer file is refused.",
+        limit: "One takes 23 to 24 bytes, and 20 more while it is read; while a list is read again there \
+                are two. A longer file is refused.",
         ..key("list_entries", Standard::Is("20_000_000"), |w| &mut w.list_entries)
     },
 ];

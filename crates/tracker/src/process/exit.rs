@@ -45,6 +45,8 @@ impl Exit {
         match served {
             Ok(End::Asked) => Self::good(),
             Ok(End::Died(death)) => Self::failed(format!("{} died: {}", death.name, death.cause)),
+            // A part of the configuration.
+            Err(StartError::List(error)) => Self::wrong(format!("{error}\nnothing was started.\n")),
             Err(error) => Self::failed(error),
         }
     }

@@ -1,0 +1,70 @@
+//! Making a list of info hashes hold for what is stored too: after a list has come into force, every shard
+//! forgets what it does not permit.
+//!
+//! Not at once: an announce that was let in by the former list may still be on its way to its shard. Workers take
+//! several turns a second, so after [`DELAY`] there is none. And not to the end: a list that is replaced again ends
+//! the work for the one before it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::access::AccessList;
+use crate::chores::purge::Purge;
+use crate::orders::{Chore, Deaf, Orders};
+
+/// How long after a list came into force the shards are looked through.
+const DELAY: Duration = Duration::from_secs(2);
+
+/// The main thread's part in it.
+pub struct Enforcement {
+    tell: Sender<u64>,
+    told: Receiver<u64>,
+    /// Ends the purge that is under way.
+    superseded: Arc<AtomicBool>,
+    due: Option<(Instant, Arc<AccessList>)>,
+    /// Kept until no worker has them any more: freeing millions of hashes takes its time, and a worker has none.
+    retired: Vec<Arc<AccessList>>,
+}
+
+impl Enforcement {
+    /// Of the list that a tracker starts with, which needs none.
+    pub fn new() -> Self {
+        let (tell, told) = unbounded();
+        Self { tell, told, superseded: Arc::default(), due: None, retired: Vec::new() }
+    }
+
+    /// Workers follow `list` from now on; `former` is what was in force.
+    pub fn begin(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
+        self.superseded.store(true, Ordering::Relaxed);
+        self.superseded = Arc::default();
+        self.due = (!list.is_open()).then(|| (now + DELAY, list.clone()));
+        self.retired.push(former);
+    }
+
+    /// To be called once a second: has the shards looked through when it is time.
+    ///
+    /// # Errors
+    /// [`Deaf`], when a worker takes no orders.
+    pub fn second(&mut self, orders: &Orders, now: Instant) -> Result<(), Deaf> {
+        self.retired.retain(|list| Arc::strong_count(list) > 1);
+        let Some((_, list)) = self.due.take_if(|(due, _)| now >= *due) else { return Ok(()) };
+        orders.every_shard(|_| {
+            let purge = Purge::new(list.clone(), self.superseded.clone(), self.tell.clone());
+            Box::new(purge) as Box<dyn Chore>
+        })
+    }
+
+    /// How many swarms a shard has forgotten, from each that is through.
+    pub fn told(&self) -> &Receiver<u64> {
+        &self.told
+    }
+}
+
+impl Default for Enforcement {
+    fn default() -> Self {
+        Self::new()
+    }
+}
