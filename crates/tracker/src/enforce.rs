@@ -2,7 +2,7 @@
 //! forgets what it does not permit.
 //!
 //! Not at once: an announce that was let in by the former list may still be on its way to its shard. Workers take
-//! several turns a second, so after [`DELAY`] there is none. And not to the end: a list that is replaced again ends
+//! several turns a second, so two seconds later there is none. And not to the end: a list that is replaced again ends
 //! the work for the one before it.
 
 use std::sync::Arc;
