@@ -193,10 +193,7 @@ impl Shard {
                 let age = u32::from(tick.since(stamp.seen())) * TICK;
                 peers.push(PeerView { endpoint, seeder: stamp.seeder(), age });
             });
-            let idle_for = match swarm.peers {
-                Peers::Idle(idle) => Some(now.since(idle.since)),
-                _ => None,
-            };
+            let idle_for = swarm.idle_for(now);
             SwarmView { info_hash: swarm.info_hash, completed: swarm.completed, idle_for, peers }
         })
     }

@@ -4,6 +4,7 @@ use onrush_proto::scrape::COUNTS_LEN;
 use onrush_proto::{InfoHash, ScrapeCounts};
 
 use crate::peers::{Counts, Peers};
+use crate::time::Moment;
 
 /// An entry of the store.
 #[derive(Debug)]
@@ -17,6 +18,14 @@ pub(crate) struct Swarm {
 const _: () = assert!(size_of::<Swarm>() == 48);
 
 impl Swarm {
+    /// Seconds since its last peer left, where it has none.
+    pub(crate) fn idle_for(&self, now: Moment) -> Option<u32> {
+        match self.peers {
+            Peers::Idle(idle) => Some(now.since(idle.since)),
+            _ => None,
+        }
+    }
+
     /// What a scrape says of it, in wire form (BEP 15, "Scrape"; BEP 48).
     #[inline]
     pub(crate) fn scrape(&self) -> [u8; COUNTS_LEN] {

@@ -6,7 +6,7 @@
 
 use onrush_proto::InfoHash;
 
-use crate::peers::{Counts, Peers};
+use crate::peers::Counts;
 use crate::shard::Shard;
 use crate::time::Moment;
 
@@ -48,10 +48,7 @@ impl Shard {
             let Some(place) = self.store.walk_on() else { return false };
             let swarm = self.store.get(place);
             let Counts { seeders, leechers } = swarm.peers.counts();
-            let idle_for = match swarm.peers {
-                Peers::Idle(idle) => Some(now.since(idle.since)),
-                _ => None,
-            };
+            let idle_for = swarm.idle_for(now);
             let (info_hash, completed) = (swarm.info_hash, swarm.completed);
             let met = Met { info_hash, completed, seeders, leechers, idle_for };
             if meet(&met) == Fate::Goes {

@@ -41,7 +41,10 @@ impl Enforcement {
         self.superseded.store(true, Ordering::Relaxed);
         self.superseded = Arc::default();
         self.due = (!list.is_open()).then(|| (now + DELAY, list.clone()));
-        self.retired.push(former);
+        // After a reload of the same list it is in force still, and must stand here once only, when it goes.
+        if !Arc::ptr_eq(list, &former) {
+            self.retired.push(former);
+        }
     }
 
     /// To be called once a second: has the shards looked through when it is time.
@@ -66,5 +69,32 @@ impl Enforcement {
 impl Default for Enforcement {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Access, Listed};
+
+    /// Of nothing, but not open.
+    fn list() -> Arc<AccessList> {
+        let listed = Listed { hashes: Vec::new(), file: None };
+        Arc::new(AccessList::load(&Access::Deny(listed), 0).unwrap())
+    }
+
+    #[test]
+    fn a_list_is_freed_when_it_was_replaced_however_often_it_was_read_again() {
+        let orders = Orders::new(&[], Arc::from([]));
+        let mut enforcement = Enforcement::new();
+        let now = Instant::now();
+        let (first, second) = (list(), list());
+        for _ in 0..3 {
+            enforcement.begin(&first, first.clone(), now);
+        }
+        let gone = Arc::downgrade(&first);
+        enforcement.begin(&second, first, now);
+        enforcement.second(&orders, now).unwrap();
+        assert_eq!(gone.strong_count(), 0);
     }
 }

@@ -51,13 +51,7 @@ fn a_wait_that_fails_is_a_death_too() {
 #[test]
 fn the_watch_ends_with_the_death() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Panic]);
-    let mut tracker = Tracker {
-        running,
-        steering: None,
-        warnings: Vec::new(),
-        access: Arc::new(AccessList::Open),
-        lock: None,
-    };
+    let mut tracker = tracker(running);
     let (wisher, wishes) = unbounded();
     let (over, watched) = channel::<()>();
     // Who waits in vain for a death is asked to stop in the end.
@@ -79,13 +73,7 @@ fn the_watch_ends_with_the_death() {
 #[test]
 fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Fine]);
-    let mut tracker = Tracker {
-        running,
-        steering: None,
-        warnings: Vec::new(),
-        access: Arc::new(AccessList::Open),
-        lock: None,
-    };
+    let mut tracker = tracker(running);
     let (wisher, wishes) = unbounded();
     for wish in [Wish::Reload, Wish::User, Wish::Stop, Wish::Reload] {
         wisher.send(wish).unwrap();
@@ -95,6 +83,12 @@ fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     assert_eq!(alive.load(Ordering::SeqCst), 2);
     tracker.stop();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+/// A tracker of these workers and nothing else.
+fn tracker(running: Running) -> Tracker {
+    let access = Arc::new(AccessList::Open);
+    Tracker { running, steering: None, warnings: Vec::new(), access, lock: None }
 }
 
 /// A configuration without a file.
