@@ -6,6 +6,7 @@
 //! | [`shard`] | [`Shard`]: serve a batch |
 //! | [`sweep`] | forgetting what has expired, in steps |
 //! | [`walk`] | meeting every swarm once, in pieces |
+//! | [`restore`] | putting back what a walk has shown |
 //! | [`shard_id`] | which shard an info hash belongs to |
 //! | [`batch`] | [`ShardBatch`]: requests on their way in, replies on their way out |
 //! | [`totals`] | [`Totals`]: what a shard holds and has done |
@@ -22,6 +23,7 @@ pub mod batch;
 mod index;
 mod keys;
 mod peers;
+pub mod restore;
 mod sample;
 pub mod shard;
 pub mod shard_id;
@@ -34,9 +36,10 @@ pub mod totals;
 pub mod walk;
 
 pub use batch::{Announce, Full, ShardBatch};
+pub use restore::{Departure, Restored};
 pub use shard::{PeerView, Shard, ShardSettings, SwarmView};
 pub use shard_id::ShardMap;
 pub use sweep::Swept;
 pub use time::Moment;
 pub use totals::Totals;
-pub use walk::{Fate, Met};
+pub use walk::{Fate, Met, Visitor};

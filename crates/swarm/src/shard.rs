@@ -8,6 +8,7 @@ use onrush_proto::{Endpoint, Event, InfoHash};
 use crate::batch::{Announce, ShardBatch};
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, head};
+use crate::restore::Departures;
 use crate::sample::Dice;
 use crate::store::{Likely, Store};
 use crate::swarm::Swarm;
@@ -52,6 +53,8 @@ pub struct Shard {
     pub(crate) totals: Totals,
     pub(crate) cursor: Cursor,
     dice: Dice,
+    /// Who has stopped, while that is written down.
+    pub(crate) departures: Option<Departures>,
 }
 
 fn assert_in_range(settings: &ShardSettings) {
@@ -103,6 +106,7 @@ impl Shard {
             totals: Totals::default(),
             cursor: Cursor::default(),
             dice,
+            departures: None,
         }
     }
 
@@ -320,6 +324,9 @@ impl Shard {
         };
         let counts = swarm.peers.counts();
         self.totals.left(endpoint.family(), seeder);
+        if let Some(departures) = &mut self.departures {
+            departures.note(swarm.info_hash, *endpoint, swarm.completed, now);
+        }
         if counts == Counts::default() {
             self.emptied(place, now);
         }

@@ -8,7 +8,7 @@ use onrush_proto::InfoHash;
 
 use crate::index::Index;
 use crate::keys::Keys;
-use crate::peers::Peers;
+use crate::peers::{Due, Peers};
 use crate::steps::Steps;
 use crate::swarm::Swarm;
 use crate::time::Moment;
@@ -53,15 +53,28 @@ pub(crate) struct Store {
     removals: u32,
     /// Places below this one have not been met yet by the walk that is under way; 0 without one.
     unmet: u32,
+    /// The swarm that this walk has met in part; [`NOWHERE`] without one. It is not among the unmet.
+    halfway: u32,
+    /// Which of its peers are next.
+    due: Due,
 }
 
 impl Store {
     /// For at most `swarms`.
     pub(crate) fn new(keys: Keys, swarms: u64) -> Self {
         let index = Index::new(swarms);
-        let (oldest, newest) = (NOWHERE, NOWHERE);
-        let swarms = Steps::default();
-        Self { keys, swarms, index, oldest, newest, idle: 0, removals: 0, unmet: 0 }
+        Self {
+            keys,
+            swarms: Steps::default(),
+            index,
+            oldest: NOWHERE,
+            newest: NOWHERE,
+            idle: 0,
+            removals: 0,
+            unmet: 0,
+            halfway: NOWHERE,
+            due: Due::FIRST,
+        }
     }
 
     /// How many there are, those without peers included.
@@ -149,17 +162,26 @@ impl Store {
     /// Begins a walk over all swarms that are there now, or begins it again.
     pub(crate) fn begin_walk(&mut self) {
         self.unmet = self.swarms.len() as u32;
+        self.halfway = NOWHERE;
     }
 
-    /// The next swarm of the walk, if one is left.
-    pub(crate) fn walk_on(&mut self) -> Option<u32> {
+    /// The next swarm of the walk, if one is left, and which of its peers are due.
+    pub(crate) fn walk_on(&mut self) -> Option<(u32, Due)> {
+        if self.halfway != NOWHERE {
+            return Some((std::mem::replace(&mut self.halfway, NOWHERE), self.due));
+        }
         self.unmet = self.unmet.checked_sub(1)?;
-        Some(self.unmet)
+        Some((self.unmet, Due::FIRST))
+    }
+
+    /// The walk goes on with the rest of this swarm.
+    pub(crate) fn halfway(&mut self, place: u32, due: Due) {
+        (self.halfway, self.due) = (place, due);
     }
 
     /// Whether the walk has met them all.
     pub(crate) fn walk_is_over(&self) -> bool {
-        self.unmet == 0
+        self.unmet == 0 && self.halfway == NOWHERE
     }
 
     /// Removes a swarm; the last one moves into its place. A walk that is under way meets each of
@@ -169,6 +191,9 @@ impl Store {
         self.removals = self.removals.wrapping_add(1);
         self.rouse(place);
         self.index.remove(self.hash_at(place), place);
+        if self.halfway == place {
+            self.halfway = NOWHERE;
+        }
         let mut hole = place;
         if place < self.unmet {
             self.unmet -= 1;
@@ -188,6 +213,9 @@ impl Store {
     /// A swarm is at another place now: the index has to know, and its neighbours in the queue.
     fn moved(&mut self, from: u32, to: u32) {
         self.index.moved(self.hash_at(to), from, to);
+        if self.halfway == from {
+            self.halfway = to;
+        }
         if let Peers::Idle(idle) = self.get(to).peers {
             self.link(idle.older, idle.newer, to, to);
         }
@@ -199,6 +227,14 @@ impl Store {
         self.get_mut(place).peers = Peers::Idle(Idle { since, older, newer: NOWHERE });
         self.link(older, NOWHERE, place, place);
         self.idle += 1;
+    }
+
+    /// When the swarm that is the last in the queue lost its last peer.
+    pub(crate) fn newest_idle(&self) -> Option<Moment> {
+        match self.swarms.checked(self.newest as usize)?.peers {
+            Peers::Idle(idle) => Some(idle.since),
+            _ => None,
+        }
     }
 
     /// Takes a swarm out of the queue if it is in it: it is to get a peer, or to go.

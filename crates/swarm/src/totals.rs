@@ -73,7 +73,7 @@ impl Totals {
         *seeders += u64::from(seeder);
     }
 
-    fn turned(&mut self, family: Family, was_seeder: bool, is_seeder: bool) {
+    pub(crate) fn turned(&mut self, family: Family, was_seeder: bool, is_seeder: bool) {
         let (_, seeders) = self.family(family);
         *seeders = *seeders - u64::from(was_seeder) + u64::from(is_seeder);
     }

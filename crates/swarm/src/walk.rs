@@ -1,12 +1,15 @@
-//! A walk over all swarms of a shard, in pieces: for whoever needs to see every swarm while requests
-//! go on being served between the pieces.
+//! A walk over all swarms of a shard, in pieces: for whoever needs to see every swarm, or every peer, while
+//! requests go on being served between the pieces.
 //!
 //! A walk meets each swarm that is there from its beginning to its end exactly once, whatever comes and goes
-//! meanwhile. Swarms that come after it began are not met; those that go before their turn neither.
+//! meanwhile. Swarms that come after it began are not met; those that go before their turn neither. Large
+//! swarms are met with their peers in several pieces: each peer that is there from the walk's beginning to
+//! its end is in exactly one of these, also when it announces again or changes what it is meanwhile; who comes or
+//! goes may be met or not.
 
-use onrush_proto::InfoHash;
+use onrush_proto::{Endpoint, InfoHash};
 
-use crate::peers::Counts;
+use crate::peers::{Counts, Due, TICK, Tick};
 use crate::shard::Shard;
 use crate::time::Moment;
 
@@ -34,6 +37,17 @@ pub enum Fate {
     Goes,
 }
 
+/// Who is shown swarms with their peers.
+pub trait Visitor {
+    /// A swarm, or the next piece of one that has many peers: `goes_on` tells that it was shown before.
+    /// Its counts are of the whole swarm.
+    fn swarm(&mut self, swarm: &Met, goes_on: bool);
+
+    /// A peer of the swarm that was shown last, seen so many seconds ago, to within 4. In each piece
+    /// those of IPv4 come first.
+    fn peer(&mut self, endpoint: &Endpoint, seeder: bool, age: u32);
+}
+
 impl Shard {
     /// Begins a walk over the swarms that are there now. There is one walk at a time: one that is under
     /// way is over.
@@ -45,17 +59,53 @@ impl Shard {
     /// swarms go, as long as these have peers.
     pub fn walk(&mut self, now: Moment, swarms: usize, mut meet: impl FnMut(&Met) -> Fate) -> bool {
         for _ in 0..swarms {
-            let Some(place) = self.store.walk_on() else { return false };
-            let swarm = self.store.get(place);
-            let Counts { seeders, leechers } = swarm.peers.counts();
-            let idle_for = swarm.idle_for(now);
-            let (info_hash, completed) = (swarm.info_hash, swarm.completed);
-            let met = Met { info_hash, completed, seeders, leechers, idle_for };
-            if meet(&met) == Fate::Goes {
+            let Some((place, _)) = self.store.walk_on() else { return false };
+            if meet(&self.met(place, now)) == Fate::Goes {
                 self.forget_at(place);
             }
         }
         !self.store.walk_is_over()
+    }
+
+    /// Shows more swarms with their peers, up to `budget` swarms and peers together, but always something:
+    /// at most the rest of a short list (128 peers) or of a few chunks of a long one more. Returns whether there
+    /// are more.
+    pub fn walk_with_peers(
+        &mut self,
+        now: Moment,
+        budget: usize,
+        visitor: &mut impl Visitor,
+    ) -> bool {
+        let tick = Tick::of(now);
+        let mut left = budget.max(1);
+        while left > 0 {
+            let Some((place, due)) = self.store.walk_on() else { return false };
+            visitor.swarm(&self.met(place, now), due != Due::FIRST);
+            let mut peers = 0;
+            let (swarm, keys) = self.store.with_keys(place);
+            let next = swarm.peers.meet_on(due, left, keys, &mut |endpoint, stamp| {
+                peers += 1;
+                let age = u32::from(tick.since(stamp.seen())) * TICK;
+                visitor.peer(&endpoint, stamp.seeder(), age);
+            });
+            match next {
+                // The budget is used up.
+                Some(due) => {
+                    self.store.halfway(place, due);
+                    break;
+                }
+                None => left = left.saturating_sub(1 + peers),
+            }
+        }
+        !self.store.walk_is_over()
+    }
+
+    fn met(&self, place: u32, now: Moment) -> Met {
+        let swarm = self.store.get(place);
+        let Counts { seeders, leechers } = swarm.peers.counts();
+        let idle_for = swarm.idle_for(now);
+        let (info_hash, completed) = (swarm.info_hash, swarm.completed);
+        Met { info_hash, completed, seeders, leechers, idle_for }
     }
 }
 

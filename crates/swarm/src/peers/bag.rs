@@ -13,6 +13,7 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 
+use super::order::{Run, backwards};
 use super::scan::position;
 use super::{Expiry, Place, Stamp};
 use crate::keys::Keys;
@@ -198,6 +199,42 @@ impl<const N: usize> Bag<N> {
         }
     }
 
+    /// The run of hashes that share a chunk with the one that is due at `due`; all of them where there
+    /// is nobody.
+    pub(super) fn run_at(&self, due: u64) -> Run {
+        if self.chunks.len() == 0 {
+            return Run::of_chunk(0, 0);
+        }
+        let chunk = self.chunk_of(backwards(due));
+        let chunks = self.chunks.len();
+        let all = chunks.next_power_of_two();
+        // Told apart by one bit less where the chunk that is to be split off is not there yet.
+        let whole = chunk < all / 2 && chunk + all / 2 >= chunks;
+        Run::of_chunk(chunk, all.ilog2() - u32::from(whole))
+    }
+
+    /// Calls `f` with each peer of a run that lies in one chunk. Returns how many were looked at.
+    pub(super) fn each_of(
+        &self,
+        run: Run,
+        keys: &Keys,
+        f: &mut dyn FnMut(&[u8; N], Stamp),
+    ) -> usize {
+        if self.len == 0 {
+            return 0;
+        }
+        let number = self.chunk_of(backwards(run.first));
+        let all = self.run_at(run.first) == run;
+        let len = self.chunks.get(number).len();
+        for slot in 0..len {
+            let (row, stamp) = self.peer(number, slot);
+            if all || run.has(backwards(keys.row(&row))) {
+                f(&row, stamp);
+            }
+        }
+        len
+    }
+
     /// Panics when something is not where it must be.
     pub(super) fn check(&self, keys: &Keys) {
         let lengths: Vec<_> = self.chunks.iter().map(Chunk::len).collect();
@@ -213,6 +250,13 @@ impl<const N: usize> Bag<N> {
             assert!((0..chunk.len()).all(belongs));
         }
         assert_eq!(blocks, self.blocks.len(), "no block is without an owner");
+        let mut due = Some(0);
+        while let Some(at) = due.filter(|_| !lengths.is_empty()) {
+            let run = self.run_at(at);
+            assert_eq!(run.first, at, "runs follow one another");
+            assert_eq!(self.chunk_of(backwards(run.last)), self.chunk_of(backwards(at)));
+            due = run.last.checked_add(1);
+        }
     }
 
     /// A place of which every endpoint, but for the one at `own`, has the same chance: places

@@ -233,6 +233,12 @@ impl Shape {
         }
     }
 
+    /// A peer's stamp, if it is there.
+    pub(super) fn stamp_of(&self, block: &[u8], endpoint: &Endpoint) -> Option<Stamp> {
+        let at = self.find(block, endpoint)?;
+        Some(self.stamp(block, endpoint.family(), at))
+    }
+
     /// Panics when the block is not as it must be.
     pub(super) fn check(&self, block: &[u8]) {
         assert!((2..=FEW_MAX).contains(&self.len()), "{} peers in a block", self.len());

@@ -5,6 +5,7 @@ use onrush_proto::{Endpoint, Family};
 use rand::rngs::SmallRng;
 
 use super::bag::Bag;
+use super::order::{Due, Run};
 use super::{Announcer, Counts, Expiry, Found, Gone, Kind, Stamp, Wanted, is_hidden};
 use crate::keys::Keys;
 use crate::sample::{self, Draw};
@@ -151,6 +152,31 @@ impl Many {
         }
     }
 
+    /// The next piece of a walk: calls `f` with some peers that are due. Returns how many were looked
+    /// at, and where to go on, if not done.
+    pub(super) fn meet_on(
+        &self,
+        due: Due,
+        keys: &Keys,
+        f: &mut dyn FnMut(Endpoint, Stamp),
+    ) -> (usize, Option<Due>) {
+        let (looked_at, next) = if due.family == Family::V4 as u8 {
+            self.v4.meet_on(due.from, keys, &mut |row, stamp| f(Endpoint::V4(*row), stamp))
+        } else {
+            self.v6.meet_on(due.from, keys, &mut |row, stamp| f(Endpoint::V6(*row), stamp))
+        };
+        let next = next.map(|from| Due { from, ..due }).or(due.next_family());
+        (looked_at, next)
+    }
+
+    /// A peer's stamp, if it is there.
+    pub(super) fn stamp(&self, endpoint: &Endpoint, keys: &Keys) -> Option<Stamp> {
+        match endpoint {
+            Endpoint::V4(row) => self.v4.stamp(row, keys),
+            Endpoint::V6(row) => self.v6.stamp(row, keys),
+        }
+    }
+
     /// Panics when something is not where it must be.
     pub(super) fn check(&self, keys: &Keys) {
         [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden]
@@ -171,6 +197,26 @@ impl Many {
 }
 
 impl<const N: usize> Group<N> {
+    /// Of all kinds at once, as a peer may change its kind meanwhile: as many as fit the smallest chunk.
+    fn meet_on(
+        &self,
+        from: u64,
+        keys: &Keys,
+        f: &mut dyn FnMut(&[u8; N], Stamp),
+    ) -> (usize, Option<u64>) {
+        let bags = [&self.seeders, &self.leechers, &self.hidden];
+        let last = bags.map(|bag| bag.run_at(from).last).into_iter().min().unwrap_or(u64::MAX);
+        let run = Run { first: from, last };
+        let looked_at = bags.map(|bag| bag.each_of(run, keys, f)).into_iter().sum();
+        (looked_at, last.checked_add(1))
+    }
+
+    fn stamp(&self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
+        let hash = keys.row(row);
+        let bags = [&self.seeders, &self.leechers, &self.hidden];
+        bags.into_iter().find_map(|bag| bag.find(hash, row).map(|place| bag.stamp(place)))
+    }
+
     fn insert(&mut self, row: &[u8; N], stamp: Stamp, keys: &Keys) {
         let bag = match Kind::of(row, stamp.seeder()) {
             Kind::Seeder => &mut self.seeders,

@@ -13,6 +13,7 @@ mod bag;
 mod few;
 mod inline;
 mod many;
+mod order;
 mod scan;
 mod stamp;
 
@@ -27,6 +28,7 @@ use crate::store::Idle;
 
 pub(crate) use few::Shape;
 pub(crate) use many::{Many, Spot};
+pub(crate) use order::Due;
 pub(crate) use stamp::{Expiry, Stamp, TICK, Tick};
 
 /// Peers beyond which a single block is looked through no more.
@@ -205,7 +207,7 @@ impl Peers {
 
     /// An announcer is there, or comes, as a seeder or not.
     #[inline]
-    fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
+    pub(crate) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
         let stamp = Stamp::new(announcer.seen, announcer.seeder);
         loop {
             match self {
@@ -359,6 +361,52 @@ impl Peers {
             Self::Inline6 { row } => f(Endpoint::V6(*inline::endpoint(row)), inline::stamp(row)),
             Self::Few { shape, block } => shape.each(block, f),
             Self::Many(many) => many.each(f),
+        }
+    }
+
+    /// The next piece of a walk: calls `f` with peers that are due, IPv4 before IPv6, until `budget` were
+    /// looked at or a chunk of each kind more. Where to go on, if not done.
+    pub(crate) fn meet_on(
+        &self,
+        mut due: Due,
+        budget: usize,
+        keys: &Keys,
+        f: &mut dyn FnMut(Endpoint, Stamp),
+    ) -> Option<Due> {
+        let Self::Many(many) = self else {
+            match due {
+                Due::FIRST => self.each(f),
+                // It had another form when the walk came to it.
+                due => self.each(&mut |endpoint, stamp| {
+                    if Due::of(&endpoint, keys) >= due {
+                        f(endpoint, stamp);
+                    }
+                }),
+            }
+            return None;
+        };
+        let mut left = budget.max(1);
+        while left > 0 {
+            let (looked_at, next) = many.meet_on(due, keys, f);
+            due = next?;
+            left = left.saturating_sub(looked_at.max(1));
+        }
+        Some(due)
+    }
+
+    /// A peer's stamp, if it is there.
+    pub(crate) fn stamp(&self, endpoint: &Endpoint, keys: &Keys) -> Option<Stamp> {
+        match (self, endpoint) {
+            (Self::Inline4 { len, rows }, Endpoint::V4(row)) => {
+                let rows = &rows[..usize::from(*len)];
+                inline::find(rows, row).map(|at| inline::stamp(&rows[at]))
+            }
+            (Self::Inline6 { row }, Endpoint::V6(sought)) => {
+                inline::find(std::slice::from_ref(row), sought).map(|_| inline::stamp(row))
+            }
+            (Self::Few { shape, block }, _) => shape.stamp_of(block, endpoint),
+            (Self::Many(many), _) => many.stamp(endpoint, keys),
+            _ => None,
         }
     }
 

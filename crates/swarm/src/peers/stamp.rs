@@ -17,6 +17,11 @@ impl Tick {
         Self((moment.0 / TICK) as u16 % TICKS)
     }
 
+    /// The time that many seconds ago, at most 36 hours.
+    pub(crate) fn ago(self, seconds: u32) -> Self {
+        Self(self.0.wrapping_sub((seconds / TICK) as u16) % TICKS)
+    }
+
     /// Ticks from an earlier time to this one, if it was less than 36 hours ago.
     #[inline]
     pub(crate) fn since(self, earlier: Self) -> u16 {

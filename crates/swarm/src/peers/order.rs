@@ -1,0 +1,82 @@
+//! The order in which a walk meets the peers of a swarm: by family, and within it by the keyed hash of the
+//! endpoint, read backwards bit by bit.
+//!
+//! That order is a peer's own, whatever list it is in at the moment and in whatever form the swarm is
+//! kept: a peer that stays keeps its place while others come and go, lists change their form and chunks
+//! are split or joined. And a chunk of a [`Bag`](super::bag::Bag) has the peers whose hashes agree in their lowest bits,
+//! so read backwards it is a run of them without gaps.
+
+use onrush_proto::{Endpoint, Family};
+
+use crate::keys::Keys;
+
+/// How far a walk has come: every peer that is due before this was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Due {
+    pub(super) family: u8,
+    pub(super) from: u64,
+}
+
+impl Due {
+    /// Nobody was met.
+    pub(crate) const FIRST: Self = Self { family: Family::V4 as u8, from: 0 };
+
+    /// When a peer is due.
+    pub(super) fn of(endpoint: &Endpoint, keys: &Keys) -> Self {
+        let hash = match endpoint {
+            Endpoint::V4(row) => keys.row(row),
+            Endpoint::V6(row) => keys.row(row),
+        };
+        Self { family: endpoint.family() as u8, from: backwards(hash) }
+    }
+
+    /// The first of the family behind this one, if there is one.
+    pub(super) fn next_family(self) -> Option<Self> {
+        (self.family == Family::V4 as u8).then_some(Self { family: Family::V6 as u8, from: 0 })
+    }
+}
+
+/// A hash as this order reads it.
+#[inline]
+pub(super) fn backwards(hash: u64) -> u64 {
+    hash.reverse_bits()
+}
+
+/// A run of hashes read backwards: from the first up to the last, which is part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl Run {
+    /// Of all hashes whose lowest `bits` bits are those of `chunk`.
+    pub(super) fn of_chunk(chunk: usize, bits: u32) -> Self {
+        let first = backwards(chunk as u64);
+        Self { first, last: first | u64::MAX.checked_shr(bits).unwrap_or(0) }
+    }
+
+    pub(super) fn has(&self, place: u64) -> bool {
+        (self.first..=self.last).contains(&place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_runs_one_after_the_other() {
+        assert_eq!(Run::of_chunk(0, 0), Run { first: 0, last: u64::MAX });
+        for bits in 1..6 {
+            let mut runs: Vec<_> = (0..1 << bits).map(|chunk| Run::of_chunk(chunk, bits)).collect();
+            runs.sort_unstable_by_key(|run| run.first);
+            assert_eq!((runs[0].first, runs[runs.len() - 1].last), (0, u64::MAX));
+            assert!(runs.windows(2).all(|pair| pair[0].last + 1 == pair[1].first));
+            for hash in [0x1234_5678_9ABC_DEF0u64, 77, u64::MAX, 1 << 63] {
+                let chunk = (hash & ((1 << bits) - 1)) as usize;
+                assert!(Run::of_chunk(chunk, bits).has(backwards(hash)));
+            }
+        }
+    }
+}
