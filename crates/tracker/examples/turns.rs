@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use nix::time::{ClockId, clock_gettime};
-use onrush::access::AccessList;
+use onrush::access::Lists;
 use onrush::clock::Now;
 use onrush::placement::assemble;
 use onrush::worker::Worker;
@@ -66,9 +66,8 @@ fn main() {
         .into_iter()
         .map(|sockets| Backend::new(sockets, options).expect("descriptors are left"))
         .collect();
-    let access =
-        Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
-    let mut workers = assemble(&settings, &secrets(1), sockets, access);
+    let lists = Lists::load(&settings).unwrap();
+    let mut workers = assemble(&settings, &secrets(1), sockets, &lists);
     let worker = &mut workers[0];
 
     let filled = Instant::now();

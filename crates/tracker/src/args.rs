@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 
-use crate::access::AccessList;
+use crate::access::Lists;
 use crate::config::keys::MAX_WORKERS;
 use crate::config::{
     Config, Field, Item, Level, ListenAt, Origin, Problem, Problems, Shape, Words, print_config,
@@ -105,12 +105,10 @@ impl Args {
         }
         let (settings, notices) = self.settings(host)?;
         if self.check_config {
-            let listed = AccessList::load(&settings.access, settings.limits.list_entries)
-                .map_err(|error| {
-                    Problems::one(Problem::on_host("access.file", error.to_string(), None))
-                })?
-                .len();
-            return Ok(Task::Show(self.check_report(&settings, listed, &notices, host)));
+            let lists = Lists::load(&settings).map_err(|error| {
+                Problems::one(Problem::on_host("access", error.to_string(), None))
+            })?;
+            return Ok(Task::Show(self.check_report(&settings, &lists, &notices, host)));
         }
         Ok(Task::Serve(Box::new(settings), notices))
     }
@@ -175,7 +173,7 @@ impl Args {
     fn check_report(
         &self,
         settings: &Settings,
-        listed: usize,
+        lists: &Lists,
         notices: &[Notice],
         host: &Host,
     ) -> String {
@@ -185,7 +183,12 @@ impl Args {
         };
         let mut report = format!("{what} On this host it means:\n\n{}", settings.summary(host));
         if settings.access != Access::Open {
+            let listed = lists.access.len();
             report.push_str(&format!("  list      {listed} info hashes in all\n"));
+        }
+        if !lists.blocked.is_empty() {
+            let ranges = lists.blocked.len();
+            report.push_str(&format!("  blocked   {ranges} ranges of addresses in all\n"));
         }
         for notice in notices {
             report.push_str(&format!("\nNote: {notice}\n"));

@@ -32,6 +32,8 @@ use std::path::{Path, PathBuf};
 
 use onrush_proto::InfoHash;
 
+use crate::access::blocks::Block;
+
 pub use listen::{InvalidListen, ListenAt};
 pub use print::print_config;
 pub use problem::{Problem, Problems};
@@ -133,6 +135,8 @@ pub(crate) struct Written {
     pub(crate) access_mode: Field<AccessMode>,
     pub(crate) info_hashes: Field<Vec<Item<InfoHash>>>,
     pub(crate) access_file: Field<Option<PathBuf>>,
+    pub(crate) blocked: Field<Vec<Item<Block>>>,
+    pub(crate) blocked_file: Field<Option<PathBuf>>,
     pub(crate) refuse_bogons: Field<bool>,
     pub(crate) log_level: Field<Level>,
     pub(crate) totals_every: Field<u32>,

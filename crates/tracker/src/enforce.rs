@@ -5,13 +5,17 @@
 //! several turns a second, so two seconds later there is none. And not to the end: a list that is replaced again ends
 //! the work for the one before it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use onrush_proto::InfoHash;
 
 use crate::access::AccessList;
+use crate::access::listing::Change;
+use crate::chores::forget::Forget;
 use crate::chores::purge::Purge;
 use crate::orders::{Chore, Deaf, Orders};
 
@@ -25,6 +29,8 @@ pub struct Enforcement {
     /// Ends the purge that is under way.
     superseded: Arc<AtomicBool>,
     due: Option<(Instant, Arc<AccessList>)>,
+    /// Single info hashes that are no longer permitted, and when they are to be forgotten.
+    singly: VecDeque<(Instant, Arc<[InfoHash]>)>,
     /// Kept until no worker has them any more: freeing millions of hashes takes its time, and a worker has none.
     retired: Vec<Arc<AccessList>>,
 }
@@ -33,7 +39,14 @@ impl Enforcement {
     /// Of the list that a tracker starts with, which needs none.
     pub fn new() -> Self {
         let (tell, told) = unbounded();
-        Self { tell, told, superseded: Arc::default(), due: None, retired: Vec::new() }
+        Self {
+            tell,
+            told,
+            superseded: Arc::default(),
+            due: None,
+            singly: VecDeque::new(),
+            retired: Vec::new(),
+        }
     }
 
     /// Workers follow `list` from now on; `former` is what was in force.
@@ -43,8 +56,35 @@ impl Enforcement {
         self.due = (!list.is_open()).then(|| (now + DELAY, list.clone()));
         // After a reload of the same list it is in force still, and must stand here once only, when it goes.
         if !Arc::ptr_eq(list, &former) {
-            self.retired.push(former);
+            self.retire(former);
         }
+    }
+
+    /// Workers follow `list` from now on, which is `former` after some changes. Only the swarms that they
+    /// forbid are looked up and forgotten: single ones may be changed every second, and a walk over all swarms
+    /// would never end. Such a walk, where one is waiting, is done by the newer list, and one that is under way
+    /// goes on by the older: it may forget a swarm that was permitted meanwhile, whose peers announce again.
+    pub fn follow(
+        &mut self,
+        list: &Arc<AccessList>,
+        changes: &[Change],
+        former: Arc<AccessList>,
+        now: Instant,
+    ) {
+        if let Some((_, due)) = &mut self.due {
+            *due = list.clone();
+        }
+        let names = changes.iter().map(|change| change.info_hash);
+        let forbidden: Arc<[InfoHash]> = names.filter(|name| !list.permits(*name)).collect();
+        if !forbidden.is_empty() {
+            self.singly.push_back((now + DELAY, forbidden));
+        }
+        self.retire(former);
+    }
+
+    /// No worker gets this list any more. It is freed by the main thread once none has it.
+    pub fn retire(&mut self, list: Arc<AccessList>) {
+        self.retired.push(list);
     }
 
     /// To be called once a second: has the shards looked through when it is time.
@@ -53,6 +93,10 @@ impl Enforcement {
     /// [`Deaf`], when a worker takes no orders.
     pub fn second(&mut self, orders: &Orders, now: Instant) -> Result<(), Deaf> {
         self.retired.retain(|list| Arc::strong_count(list) > 1);
+        while self.singly.front().is_some_and(|(due, _)| now >= *due) {
+            let Some((_, names)) = self.singly.pop_front() else { break };
+            orders.every_shard(|_| Box::new(Forget::new(names.clone(), self.tell.clone())))?;
+        }
         let Some((_, list)) = self.due.take_if(|(due, _)| now >= *due) else { return Ok(()) };
         orders.every_shard(|_| {
             let purge = Purge::new(list.clone(), self.superseded.clone(), self.tell.clone());

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use onrush_proto::connect::{Connect, ConnectResponse};
 use onrush_proto::request::{Malformed, Request};
+use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{ConnectionId, Endpoint, Event, Family, Scrape, TransactionId};
 use onrush_swarm::Announce;
 
+use crate::access::blocks::BlockList;
 use crate::access::{AccessList, is_bogon_v4, is_bogon_v6};
 use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics, event_index};
@@ -34,6 +36,8 @@ pub enum Refusal {
     SourcePort,
     /// Silence: the source cannot be a peer on the internet, and such are refused here.
     Bogon,
+    /// Silence: the source is on the list of those that are not served.
+    Blocked,
     /// Silence: the connection id is not ours, expired, or another address's (BEP 15). An answer
     /// would go to whoever is named as the sender.
     ConnectionId,
@@ -49,12 +53,13 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Short,
         Self::Magic,
         Self::Action,
         Self::SourcePort,
         Self::Bogon,
+        Self::Blocked,
         Self::ConnectionId,
         Self::Port,
         Self::Forbidden,
@@ -70,6 +75,7 @@ impl Refusal {
             Self::Action => "action",
             Self::SourcePort => "source_port",
             Self::Bogon => "bogon",
+            Self::Blocked => "blocked",
             Self::ConnectionId => "connection_id",
             Self::Port => "port",
             Self::Forbidden => "forbidden",
@@ -125,6 +131,7 @@ pub enum Verdict<'a> {
 pub struct Intake {
     ids: ConnectionIds,
     access: Arc<AccessList>,
+    blocked: Arc<BlockList>,
     announce: AnnounceSettings,
     refuse_bogons: bool,
     /// Whether per-packet log lines may name who sent the packet.
@@ -137,6 +144,7 @@ impl Intake {
         Self {
             ids,
             access: rules.access.clone(),
+            blocked: rules.blocked.clone(),
             announce: rules.announce.clone(),
             refuse_bogons: rules.refuse_bogons,
             log_addresses: rules.log_addresses,
@@ -152,6 +160,25 @@ impl Intake {
     #[inline]
     pub fn prepare(&mut self, unix: u64) {
         self.ids.prepare(unix);
+    }
+
+    /// Reads what looking up the info hashes of these datagrams will read, while their cache misses overlap.
+    /// What does not look like an announce or a scrape is passed over.
+    #[inline(never)]
+    pub fn look_ahead<'a>(&self, datagrams: impl Iterator<Item = &'a [u8]>) {
+        let mut names: [&[u8; HASH_LEN]; NAMES_AHEAD] = [&[0; HASH_LEN]; NAMES_AHEAD];
+        let mut len = 0;
+        for datagram in datagrams {
+            for name in names_in(datagram) {
+                names[len] = name;
+                len += 1;
+                if len == NAMES_AHEAD {
+                    self.access.look_ahead(&names);
+                    len = 0;
+                }
+            }
+        }
+        self.access.look_ahead(&names[..len]);
     }
 
     /// Which swarms' scrapes are told the truth.
@@ -218,6 +245,20 @@ impl Intake {
     }
 }
 
+/// Info hashes that are looked ahead for at once.
+const NAMES_AHEAD: usize = 32;
+
+/// The info hashes of what looks like an announce (one) or a scrape.
+fn names_in(datagram: &[u8]) -> &[[u8; HASH_LEN]] {
+    let Some((head, rest)) = datagram.split_at_checked(REQUEST_HEAD_LEN) else { return &[] };
+    let names = rest.as_chunks().0;
+    match head.get(8..12) {
+        Some([0, 0, 0, 1]) => &names[..names.len().min(1)],
+        Some([0, 0, 0, 2]) => names,
+        _ => &[],
+    }
+}
+
 /// Who sent a datagram. The type of the address is the family that the client speaks: an
 /// IPv4-mapped address is an [`Ipv4Addr`] here.
 #[derive(Clone, Copy)]
@@ -232,6 +273,8 @@ trait SourceAddress: Address + Into<IpAddr> {
 
     fn is_bogon(self) -> bool;
 
+    fn is_blocked(self, list: &BlockList) -> bool;
+
     fn endpoint(self, port: u16) -> Endpoint;
 }
 
@@ -241,6 +284,11 @@ impl SourceAddress for Ipv4Addr {
     #[inline]
     fn is_bogon(self) -> bool {
         is_bogon_v4(self)
+    }
+
+    #[inline]
+    fn is_blocked(self, list: &BlockList) -> bool {
+        list.blocks_v4(self)
     }
 
     #[inline]
@@ -255,6 +303,11 @@ impl SourceAddress for Ipv6Addr {
     #[inline]
     fn is_bogon(self) -> bool {
         is_bogon_v6(self)
+    }
+
+    #[inline]
+    fn is_blocked(self, list: &BlockList) -> bool {
+        list.blocks_v6(self)
     }
 
     #[inline]
@@ -283,6 +336,9 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
         }
         if self.intake.refuse_bogons && self.from.ip.is_bogon() {
             return self.silence(Refusal::Bogon);
+        }
+        if self.from.ip.is_blocked(&self.intake.blocked) {
+            return self.silence(Refusal::Blocked);
         }
         match Request::parse(self.datagram) {
             Ok(Request::Connect(connect)) => self.connect(connect),

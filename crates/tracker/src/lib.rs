@@ -16,6 +16,7 @@
 //! | [`relief`] | when not to steer to a worker |
 //! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
+//! | [`overview`] | what the main thread shows to others |
 //! | [`version`] | which build this is |
 
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@ pub mod intake;
 pub mod lanes;
 pub mod metrics;
 pub mod orders;
+pub mod overview;
 pub mod placement;
 pub mod process;
 pub mod relief;

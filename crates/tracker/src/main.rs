@@ -12,7 +12,7 @@ use onrush::process::exit::Exit;
 use onrush::process::{greeting, logging, signals};
 use onrush::reload::Reload;
 use onrush::settings::{Host, Notice, Settings};
-use onrush::supervise::{End, watch};
+use onrush::supervise::{End, Supervisor};
 use onrush::{StartError, Tracker};
 use onrush_net::affinity;
 
@@ -39,7 +39,7 @@ fn serve(settings: Settings, notices: &[Notice], reload: Reload) -> Result<End, 
     logging::start(settings.log.level);
     // Before anything is started: a signal that comes early must not kill what is half there.
     let wishes = signals::listen().map_err(StartError::Threads)?;
-    let mut tracker = Tracker::start(&settings)?;
+    let tracker = Tracker::start(&settings)?;
     for notice in notices {
         log::warn!("{notice}");
     }
@@ -49,7 +49,9 @@ fn serve(settings: Settings, notices: &[Notice], reload: Reload) -> Result<End, 
     for line in greeting::lines(&settings, &tracker) {
         log::info!("{line}");
     }
-    let end = watch(&mut tracker, settings, reload, &wishes);
+    let mut supervisor = Supervisor::new(tracker, settings, reload);
+    let end = supervisor.run(&wishes);
+    let tracker = supervisor.into_tracker();
     if end == End::Asked {
         let summary = tracker.stop();
         log::info!(

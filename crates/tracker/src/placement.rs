@@ -6,7 +6,7 @@ use crossbeam_utils::sync::Parker;
 use onrush_net::Socket;
 use onrush_swarm::{Shard, ShardMap};
 
-use crate::access::AccessList;
+use crate::access::Lists;
 use crate::connection::{ConnectionIds, Keys};
 use crate::intake::Intake;
 use crate::lanes::sleeper::{Bell, SocketBell};
@@ -95,7 +95,7 @@ pub fn assemble<S: Socket>(
     settings: &Settings,
     secrets: &Secrets,
     sockets: Vec<S>,
-    access: Arc<AccessList>,
+    lists: &Lists,
 ) -> Vec<Worker<S>> {
     let placement = settings.placement;
     assert_eq!(
@@ -104,7 +104,7 @@ pub fn assemble<S: Socket>(
         "one socket for each worker with a socket side"
     );
     let map = shard_map(settings, secrets);
-    let rules = Rules::new(settings, access);
+    let rules = Rules::new(settings, lists);
     let ids = ConnectionIds::new(&secrets.keys, settings.connection.validity);
     let intake = Intake::new(&rules, ids);
     let parkers: Vec<Parker> = (0..placement.workers()).map(|_| Parker::new()).collect();

@@ -1,4 +1,4 @@
-//! Reading the configuration again while the tracker runs (SIGHUP): all of what may change changes at
+//! Reading the configuration again while the tracker runs (SIGHUP, or when asked over HTTP): all of what may change changes at
 //! once, or, where something is wrong with the file, nothing does.
 
 use std::sync::Arc;
@@ -6,9 +6,12 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::access::AccessList;
+use crate::access::Lists;
+use crate::access::journal::Journal;
+use crate::access::listing::Listing;
 use crate::args::Args;
 use crate::settings::{Host, Notice, Settings};
+use crate::supervise::ask::{Answer, Reloaded};
 
 /// What was read, and how it compares with what is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +78,7 @@ impl Settled {
             "announce.completed_retention" => announce.completed_retention,
             "scrape.max_hashes" => scrape.max_hashes,
             "access" => access,
+            "access.blocked" => blocked,
             "access.refuse_bogons" => refuse_bogons,
             "limits.warnings_per_minute" => limits.warnings_per_minute,
             "limits.list_entries" => limits.list_entries,
@@ -93,8 +97,8 @@ pub struct Fresh {
     pub settings: Settings,
     /// What the operator should know of it.
     pub notices: Vec<Notice>,
-    /// The list that it leads to.
-    pub access: Arc<AccessList>,
+    /// The lists that it leads to, with the changes that the journal has.
+    pub lists: Lists,
 }
 
 /// Reads the configuration on a thread of its own, as lists of millions take seconds, while whoever watches
@@ -106,33 +110,60 @@ pub struct Reload {
     read: Receiver<Result<Fresh, String>>,
     reading: bool,
     again: bool,
+    /// Who is told of what is being read, and who of the time after.
+    waiting: Vec<Answer<Told>>,
+    later: Vec<Answer<Told>>,
 }
+
+/// What becomes of a reload: what it led to, or what is wrong with the configuration.
+pub type Told = Result<Reloaded, String>;
 
 impl Reload {
     /// For a tracker that was started with these flags on this host.
     pub fn new(args: Args, host: Host) -> Self {
         let (tell, read) = unbounded();
-        Self { args, host, tell, read, reading: false, again: false }
+        Self {
+            args,
+            host,
+            tell,
+            read,
+            reading: false,
+            again: false,
+            waiting: Vec::new(),
+            later: Vec::new(),
+        }
     }
 
-    /// Begins to read; where that is going on already, it is done once more afterwards, as the file may
-    /// have changed since.
-    pub fn begin(&mut self) {
+    /// Begins to read, as `who` asked for, and lets `answer` know what comes of it; where that is going on
+    /// already, it is done once more afterwards, as the file may have changed since.
+    pub fn begin(&mut self, who: &str, journal: Option<&Journal>, answer: Option<Answer<Told>>) {
         if self.reading {
             self.again = true;
-            log::info!("SIGHUP: the configuration is still being read, and will be once more then");
+            self.later.extend(answer);
+            log::info!("{who}: the configuration is still being read, and will be once more then");
             return;
         }
-        log::info!("SIGHUP: reading the configuration again");
+        log::info!("{who}: reading the configuration again");
+        self.waiting.extend(answer);
         let (args, host, tell) = (self.args.clone(), self.host.clone(), self.tell.clone());
+        let journal = journal.cloned();
         let read = move || {
             // The receiver goes only with the process.
-            let _ = tell.send(fresh(&args, &host));
+            let _ = tell.send(fresh(&args, &host, journal.as_ref()));
         };
         match thread::Builder::new().name("reload".into()).spawn(read) {
             Ok(_) => self.reading = true,
-            Err(error) => log::error!("the configuration is not read again: no thread: {error}"),
+            Err(error) => {
+                let why = format!("the configuration is not read again: no thread: {error}");
+                log::error!("{why}");
+                self.waiting.drain(..).for_each(|answer| answer.tell(Err(why.clone())));
+            }
         }
+    }
+
+    /// Whether the configuration is being read.
+    pub fn is_reading(&self) -> bool {
+        self.reading
     }
 
     /// Where what was read arrives, or what is wrong with it. Whoever takes it calls
@@ -141,20 +172,28 @@ impl Reload {
         &self.read
     }
 
-    /// What was read has been taken: it may begin again.
-    pub fn taken(&mut self) {
+    /// What was read has been taken, and this has come of it: it may begin again.
+    pub fn taken(&mut self, told: &Told, journal: Option<&Journal>) {
         self.reading = false;
+        self.waiting.drain(..).for_each(|answer| answer.tell(told.clone()));
         if std::mem::take(&mut self.again) {
-            self.begin();
+            self.waiting = std::mem::take(&mut self.later);
+            self.begin("reload", journal, None);
         }
     }
 }
 
-fn fresh(args: &Args, host: &Host) -> Result<Fresh, String> {
-    let (settings, notices) = args.settings(host).map_err(|problems| problems.to_string())?;
-    let access = AccessList::load(&settings.access, settings.limits.list_entries)
-        .map_err(|error| error.to_string())?;
-    Ok(Fresh { settings, notices, access: Arc::new(access) })
+fn fresh(args: &Args, host: &Host, journal: Option<&Journal>) -> Result<Fresh, String> {
+    let (settings, mut notices) = args.settings(host).map_err(|problems| problems.to_string())?;
+    let mut lists = Lists::load(&settings).map_err(|error| error.to_string())?;
+    if let Some(journal) = journal {
+        let resumed = journal.resume((*lists.access).clone());
+        notices.extend(resumed.warning.map(Notice::new));
+        let list = resumed.list;
+        let ragged = list.listing().is_some_and(Listing::is_ragged);
+        lists.access = Arc::new(if ragged { list.merged() } else { list });
+    }
+    Ok(Fresh { settings, notices, lists })
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use onrush_swarm::ShardSettings;
 
-use crate::access::AccessList;
+use crate::access::blocks::BlockList;
+use crate::access::{AccessList, Lists};
 use crate::settings::{AnnounceSettings, Settings};
 
 /// Seconds in which every peer is looked at for expiry, at the longest.
@@ -20,6 +21,8 @@ pub struct Rules {
     pub max_hashes: usize,
     /// Which swarms are served.
     pub access: Arc<AccessList>,
+    /// Which sources are not.
+    pub blocked: Arc<BlockList>,
     /// Whether sources that cannot be peers on the internet are refused.
     pub refuse_bogons: bool,
     /// Whether per-packet log lines may name who sent the packet.
@@ -31,8 +34,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// What `settings` say, with the list that they lead to.
-    pub fn new(settings: &Settings, access: Arc<AccessList>) -> Self {
+    /// What `settings` say, with the lists that they lead to.
+    pub fn new(settings: &Settings, lists: &Lists) -> Self {
         let announce = settings.announce.clone();
         let shards = settings.placement.shards() as u64;
         let sweep_period = (announce.peer_lifetime / 8).clamp(1, LONGEST_SWEEP);
@@ -47,7 +50,8 @@ impl Rules {
         Self {
             announce,
             max_hashes: settings.scrape.max_hashes,
-            access,
+            access: lists.access.clone(),
+            blocked: lists.blocked.clone(),
             refuse_bogons: settings.refuse_bogons,
             log_addresses: settings.log.addresses,
             shard,

@@ -35,8 +35,7 @@ pub struct Death {
 /// A tracker whose workers run.
 pub struct Running {
     addresses: Vec<SocketAddr>,
-    names: Vec<String>,
-    metrics: Vec<Arc<WorkerMetrics>>,
+    workers: Arc<[(String, Arc<WorkerMetrics>)]>,
     ways: Arc<[Ways]>,
     orders: Orders,
     stop: Arc<AtomicBool>,
@@ -60,8 +59,12 @@ impl Running {
         let mut running = Self {
             orders: Orders::new(&ways, owners),
             addresses,
-            names: (0..workers.len()).map(|n| settings.placement.worker_name(n)).collect(),
-            metrics: workers.iter().map(|worker| worker.metrics.clone()).collect(),
+            workers: workers
+                .iter()
+                .map(|worker| {
+                    (settings.placement.worker_name(worker.index), worker.metrics.clone())
+                })
+                .collect(),
             ways,
             stop: Arc::new(AtomicBool::new(false)),
             deaths,
@@ -69,7 +72,7 @@ impl Running {
         };
         let clock = Clock::start();
         for worker in workers {
-            let name = running.names[worker.index].clone();
+            let name = running.workers[worker.index].0.clone();
             let cpu = settings.pin.as_ref().and_then(|cpus| cpus.get(worker.index).copied());
             let life = Life {
                 worker,
@@ -98,12 +101,17 @@ impl Running {
 
     /// Workers by name, each with its counters.
     pub fn workers(&self) -> impl Iterator<Item = (&str, &WorkerMetrics)> {
-        self.names.iter().map(String::as_str).zip(self.metrics.iter().map(AsRef::as_ref))
+        self.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
+    }
+
+    /// The same, for other threads.
+    pub fn shared_workers(&self) -> Arc<[(String, Arc<WorkerMetrics>)]> {
+        self.workers.clone()
     }
 
     /// All counters together.
     pub fn summary(&self) -> Summary {
-        Summary::of(self.metrics.iter().map(AsRef::as_ref))
+        Summary::of(self.workers.iter().map(|(_, metrics)| metrics.as_ref()))
     }
 
     /// The ways that orders take to the workers.

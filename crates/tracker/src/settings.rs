@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use onrush_proto::InfoHash;
 
+use crate::access::blocks::Block;
+
 pub use host::Host;
 
 /// Everything that a tracker needs to know.
@@ -47,6 +49,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Which info hashes are served.
     pub access: Access,
+    /// Which sources are not served.
+    pub blocked: Blocked,
     /// Whether sources that cannot be peers on the internet are refused.
     pub refuse_bogons: bool,
     /// The user to become after start as root, and its group.
@@ -169,6 +173,15 @@ pub enum Access {
 pub struct Listed {
     /// Of the configuration itself; each once, in order.
     pub hashes: Vec<InfoHash>,
+    /// A file with more of them.
+    pub file: Option<PathBuf>,
+}
+
+/// Which sources are not served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blocked {
+    /// Those of the configuration itself.
+    pub blocks: Vec<Block>,
     /// A file with more of them.
     pub file: Option<PathBuf>,
 }

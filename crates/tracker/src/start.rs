@@ -10,8 +10,10 @@ use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_swarm::ShardMap;
 use thiserror::Error;
 
-use crate::access::AccessList;
+use crate::access::Lists;
+use crate::access::journal::Journal;
 use crate::access::list_file::ListError;
+use crate::access::listing::Listing;
 use crate::placement::{Secrets, assemble, shard_map};
 use crate::process::lock::StateLock;
 use crate::process::user;
@@ -30,8 +32,10 @@ pub struct Tracker {
     pub steering: Option<Steering>,
     /// What went less well than asked for, in sentences with the remedy.
     pub warnings: Vec<String>,
-    /// The list of info hashes that is in force.
-    pub access: Arc<AccessList>,
+    /// The lists that are in force.
+    pub lists: Lists,
+    /// Where changes of the list of info hashes are kept; `None` without a state directory.
+    pub journal: Option<Journal>,
     /// Held until the end; `None` without a state directory.
     pub lock: Option<StateLock>,
 }
@@ -48,7 +52,7 @@ pub enum StartError {
     /// What should have outlived the last process.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The list of info hashes.
+    /// The lists of info hashes and sources.
     #[error(transparent)]
     List(#[from] ListError),
     /// Polling of the sockets.
@@ -80,14 +84,19 @@ impl Tracker {
             );
         }
         // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
-        let access = Arc::new(AccessList::load(&settings.access, settings.limits.list_entries)?);
-        warnings.extend(access.warning().map(str::to_owned));
+        let mut lists = Lists::load(settings)?;
         let mut group = bind_group(settings)?;
         if settings.user.is_some() {
             user::drop_capabilities();
         }
         let state = State::open(settings)?;
         warnings.extend(state.warnings);
+        let journal = settings.state_dir.as_deref().filter(|_| state.lock.is_some());
+        let journal = journal.map(Journal::new);
+        if let Some(journal) = &journal {
+            warnings.extend(resume(&mut lists, journal));
+        }
+        warnings.extend(lists.access.warning().map(str::to_owned));
         let secrets = Secrets::random(state.keys);
         let steering = steer(settings, shard_map(settings, &secrets), &mut group);
         warnings.extend(group.notices.iter().map(Notice::to_string));
@@ -98,10 +107,10 @@ impl Tracker {
             .map(|sockets| mio::Backend::new(sockets, options))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Poll)?;
-        let workers = assemble(settings, &secrets, sockets, access.clone());
+        let workers = assemble(settings, &secrets, sockets, &lists);
         let running =
             Running::launch(settings, group.addresses, workers).map_err(StartError::Threads)?;
-        Ok(Self { running, steering, warnings, access, lock: state.lock })
+        Ok(Self { running, steering, warnings, lists, journal, lock: state.lock })
     }
 
     /// Stops the workers, then gives the state directory back.
@@ -110,6 +119,19 @@ impl Tracker {
         drop(self.lock);
         summary
     }
+}
+
+/// Puts the changes that were made to the list while trackers ran into force again. Returns what is odd.
+fn resume(lists: &mut Lists, journal: &Journal) -> Vec<String> {
+    let resumed = journal.resume((*lists.access).clone());
+    let kept = journal
+        .compact(&resumed)
+        .err()
+        .map(|error| format!("{} cannot be made shorter: {error}", journal.path().display()));
+    let list = resumed.list;
+    let ragged = list.listing().is_some_and(Listing::is_ragged);
+    lists.access = Arc::new(if ragged { list.merged() } else { list });
+    resumed.warning.into_iter().chain(kept).collect()
 }
 
 fn bind_group(settings: &Settings) -> Result<Group, bind::BindError> {

@@ -9,8 +9,8 @@ use onrush::Settings;
 use onrush::args::{Args, Task};
 use onrush::config::{Config, Problems, print_config};
 use onrush::settings::{
-    Access, AnnounceSettings, ConnectionSettings, Host, Limits, Listen, LogSettings, Notice,
-    Placement, ScrapeSettings, SocketSettings,
+    Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listen, LogSettings,
+    Notice, Placement, ScrapeSettings, SocketSettings,
 };
 
 #[test]
@@ -625,6 +625,7 @@ fn defaults() -> Settings {
             list_entries: 20_000_000,
         },
         access: Access::Open,
+        blocked: Blocked::default(),
         refuse_bogons: false,
         user: None,
         group: None,

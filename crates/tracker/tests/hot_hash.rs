@@ -9,9 +9,8 @@ mod world;
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 
-use onrush::access::AccessList;
+use onrush::access::Lists;
 use onrush::placement::{assemble, shard_map};
 use onrush::relief::{Change, Relief};
 use onrush::worker::Worker;
@@ -133,12 +132,11 @@ impl Tracker {
         let options = mio::Options { batch: CAPACITY, ..mio::Options::default() };
         let backend = |sockets| mio::Backend::new(sockets, options).unwrap();
         let sockets = group.workers.into_iter().map(backend).collect();
-        let access =
-            Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
+        let lists = Lists::load(&settings).unwrap();
         let mut rng = SmallRng::seed_from_u64(5);
         let hashes: Vec<_> = (0..=SWARMS).map(|_| InfoHash(rng.random())).collect();
         Self {
-            workers: assemble(&settings, &secrets, sockets, access),
+            workers: assemble(&settings, &secrets, sockets, &lists),
             steering,
             hot_worker: map.shard_of(&hashes[0]),
             address,

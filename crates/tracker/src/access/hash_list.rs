@@ -12,10 +12,14 @@
 //! strangers on to the sorted list. It is hashed with a random key, as info hashes are chosen by strangers. Whoever lists
 //! many with the same first bits makes a look-up longer, but no longer than a binary search over all.
 
+use std::hint::black_box;
+
 use onrush_proto::InfoHash;
 
 /// Hashes that share an entry of the index, on average, are two at least and less than twice as many.
 const PER_BUCKET: usize = 2;
+/// Look-ups whose cache misses are made to overlap.
+const GROUP: usize = 32;
 /// Hashes to a word of the filter: 16 bits for each.
 const PER_WORD: usize = 4;
 
@@ -70,6 +74,38 @@ impl HashList {
     #[inline]
     pub fn contains(&self, info_hash: &InfoHash) -> bool {
         self.filter.may_contain(&info_hash.0) && self.is_listed(&info_hash.0)
+    }
+
+    /// Reads what looking up each of these will read, so that their cache misses overlap: first the filter of
+    /// all, then, for those that it does not send away, where their part of the list begins, and then that part.
+    /// Within a pass no read waits for the one before it. Plain reads do what prefetching would, without
+    /// `unsafe`.
+    pub fn look_ahead(&self, names: &[&[u8; 20]]) {
+        for names in names.chunks(GROUP) {
+            let mut places = [(0, 0); GROUP];
+            for (place, name) in places.iter_mut().zip(names) {
+                *place = self.filter.place(name);
+            }
+            let mut passed = [0u8; GROUP];
+            let mut len = 0;
+            for (at, (word, bits)) in places[..names.len()].iter().enumerate() {
+                passed[len] = at as u8;
+                len += usize::from(self.filter.words[*word] & bits == *bits);
+            }
+            let mut starts = [0u32; GROUP];
+            for (start, at) in starts.iter_mut().zip(&passed[..len]) {
+                *start = self.starts[first_bits(names[usize::from(*at)], self.shift)];
+            }
+            let read = starts[..len].iter().fold(0, |read, start| {
+                read ^ self.hashes.get(*start as usize).map_or(0, |hash| hash[19])
+            });
+            black_box(read);
+        }
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, [u8; 20]> {
+        self.hashes.iter()
     }
 
     #[inline(never)]

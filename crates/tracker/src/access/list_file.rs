@@ -1,5 +1,8 @@
-//! Files of info hashes: one a line, in hexadecimal (40 digits) or base32 (32 characters, as in older magnet
-//! links; RFC 4648, section 6). What follows a `#` is a comment; lines without anything else are skipped.
+//! Files of entries: one a line. What follows a `#` is a comment; lines without anything else are skipped. A
+//! file is used as a whole or not at all.
+//!
+//! Info hashes are written in hexadecimal (40 digits) or base32 (32 characters, as in older magnet links; RFC 4648,
+//! section 6).
 
 use std::fmt;
 use std::fs::File;
@@ -13,10 +16,31 @@ use thiserror::Error;
 const SHOWN: usize = 10;
 /// Bytes of a line at most, with its comment.
 const MAX_LINE: u64 = 4096;
-/// Bytes of a line with a hash in hexadecimal and nothing else.
-const BYTES_PER_LINE: u64 = 41;
 /// After so many bad lines the rest is not looked at: it is another file that was meant.
 const MOST_BAD: usize = 10_000;
+
+/// What stands in the lines of a file.
+pub struct Entries<T> {
+    /// What they are called, several of them.
+    pub name: &'static str,
+    /// What a line has to look like.
+    pub form: &'static str,
+    /// What begins a comment.
+    pub comments: &'static [u8],
+    /// Bytes of a line with an entry and nothing else.
+    pub bytes_per_line: u64,
+    /// Reads an entry, without the blanks around it, or says what is wrong with it.
+    pub parse: fn(&[u8]) -> Result<T, String>,
+}
+
+/// Info hashes.
+pub const INFO_HASHES: Entries<[u8; 20]> = Entries {
+    name: "info hashes",
+    form: "a line is 40 hexadecimal digits or 32 base32 characters, and what follows a # is a comment",
+    comments: b"#",
+    bytes_per_line: 41,
+    parse: info_hash,
+};
 
 /// Why a file is not used. Nothing of it is.
 #[derive(Debug, Error)]
@@ -31,7 +55,7 @@ pub enum ListError {
     },
     /// It is longer than is allowed.
     #[error(
-        "{}: the list has more than {most} info hashes: raise limits.list_entries",
+        "{}: the list has more than {most} {name}: raise limits.list_entries",
         path.display()
     )]
     Long {
@@ -39,6 +63,8 @@ pub enum ListError {
         path: PathBuf,
         /// How many there may be.
         most: usize,
+        /// Of what.
+        name: &'static str,
     },
     /// Nothing is in it, and nothing but what is in it would be served.
     #[error(
@@ -49,8 +75,8 @@ pub enum ListError {
         /// The file.
         path: PathBuf,
     },
-    /// Some lines are no info hashes.
-    #[error("{}", Shown(path, lines, *total))]
+    /// Some lines are no entries.
+    #[error("{}", Shown { path, lines, total: *total, name, form })]
     Lines {
         /// The file.
         path: PathBuf,
@@ -58,33 +84,39 @@ pub enum ListError {
         lines: Vec<(usize, String)>,
         /// How many there are.
         total: usize,
+        /// What they should be.
+        name: &'static str,
+        /// What such a line looks like.
+        form: &'static str,
     },
 }
 
 /// Bad lines as people read them.
-struct Shown<'a>(&'a Path, &'a [(usize, String)], usize);
+struct Shown<'a> {
+    path: &'a Path,
+    lines: &'a [(usize, String)],
+    total: usize,
+    name: &'a str,
+    form: &'a str,
+}
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(path, lines, total) = self;
+        let Self { path, lines, total, name, form } = self;
         for (line, what) in *lines {
             writeln!(f, "{}:{line}: {what}", path.display())?;
         }
         let more = if *total > lines.len() { ", the first of them are shown" } else { "" };
         let least = if *total == MOST_BAD { "at least " } else { "" };
-        write!(
-            f,
-            "{least}{total} lines of the list are no info hashes{more}; a line is 40 hexadecimal digits or \
-             32 base32 characters, and what follows a # is a comment"
-        )
+        write!(f, "{least}{total} lines of the list are no {name}{more}; {form}")
     }
 }
 
-/// Reads a file with `most` info hashes at most.
+/// Reads a file with `most` entries at most.
 ///
 /// # Errors
 /// [`ListError`].
-pub fn read(path: &Path, most: usize) -> Result<Vec<[u8; 20]>, ListError> {
+pub fn read<T>(path: &Path, most: usize, entries: &Entries<T>) -> Result<Vec<T>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
     let facts = std::fs::metadata(path).map_err(unreadable)?;
     if !facts.is_file() {
@@ -94,22 +126,22 @@ pub fn read(path: &Path, most: usize) -> Result<Vec<[u8; 20]>, ListError> {
     }
     let mut lines =
         Lines { reader: BufReader::with_capacity(1 << 16, File::open(path).map_err(unreadable)?) };
-    let likely = (facts.len() / BYTES_PER_LINE) as usize + 1;
-    let mut hashes = Vec::with_capacity(likely.min(most));
+    let likely = (facts.len() / entries.bytes_per_line) as usize + 1;
+    let mut found = Vec::with_capacity(likely.min(most));
     let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
     while let Some(whole) = lines.next(&mut line).map_err(unreadable)? {
         number += 1;
-        let found = match whole {
-            true => entry(&line),
-            false => Err(format!("is longer than {MAX_LINE} bytes")),
+        let entry = match whole {
+            true => entries.on(&line).transpose(),
+            false => Some(Err(format!("is longer than {MAX_LINE} bytes"))),
         };
-        match found {
-            Ok(Some(_)) if hashes.len() == most => {
-                return Err(ListError::Long { path: path.to_owned(), most });
+        match entry {
+            Some(Ok(_)) if found.len() == most => {
+                return Err(ListError::Long { path: path.to_owned(), most, name: entries.name });
             }
-            Ok(Some(hash)) => hashes.push(hash),
-            Ok(None) => {}
-            Err(what) => {
+            Some(Ok(entry)) => found.push(entry),
+            None => {}
+            Some(Err(what)) => {
                 total += 1;
                 if bad.len() < SHOWN {
                     bad.push((number, what));
@@ -121,8 +153,11 @@ pub fn read(path: &Path, most: usize) -> Result<Vec<[u8; 20]>, ListError> {
         }
     }
     match total {
-        0 => Ok(hashes),
-        _ => Err(ListError::Lines { path: path.to_owned(), lines: bad, total }),
+        0 => Ok(found),
+        _ => {
+            let Entries { name, form, .. } = *entries;
+            Err(ListError::Lines { path: path.to_owned(), lines: bad, total, name, form })
+        }
     }
 }
 
@@ -157,22 +192,26 @@ impl Lines {
     }
 }
 
-/// What a line lists; nothing where it is empty or only a comment.
-fn entry(line: &[u8]) -> Result<Option<[u8; 20]>, String> {
-    let end = line.iter().position(|byte| *byte == b'#').unwrap_or(line.len());
-    let word = line[..end].trim_ascii();
+impl<T> Entries<T> {
+    /// What a line lists; nothing where it is empty or only a comment.
+    fn on(&self, line: &[u8]) -> Result<Option<T>, String> {
+        let end = line.iter().position(|byte| self.comments.contains(byte)).unwrap_or(line.len());
+        match line[..end].trim_ascii() {
+            [] => Ok(None),
+            word => (self.parse)(word).map(Some),
+        }
+    }
+}
+
+fn info_hash(word: &[u8]) -> Result<[u8; 20], String> {
     let encoding = match word.len() {
-        0 => return Ok(None),
         40 => &HEXLOWER_PERMISSIVE,
         32 => &BASE32_NOPAD_NOCASE,
-        _ => {
-            let shown: String = String::from_utf8_lossy(word).chars().take(50).collect();
-            return Err(format!("{shown:?} has {} characters, not 40 or 32", word.len()));
-        }
+        len => return Err(format!("{:?} has {len} characters, not 40 or 32", beginning(word))),
     };
     let mut hash = [0; 20];
     match encoding.decode_mut(word, &mut hash) {
-        Ok(_) => Ok(Some(hash)),
+        Ok(_) => Ok(hash),
         Err(error) => {
             let at = error.error.position;
             let kind = if word.len() == 40 { "hexadecimal" } else { "base32" };
@@ -180,6 +219,11 @@ fn entry(line: &[u8]) -> Result<Option<[u8; 20]>, String> {
             Err(format!("character {} is {character:?}, which is not {kind}", at + 1))
         }
     }
+}
+
+/// So much of a bad entry as a message has room for.
+pub(super) fn beginning(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).chars().take(50).collect()
 }
 
 #[cfg(test)]
@@ -191,7 +235,7 @@ mod tests {
         let path = directory.path().join("list");
         std::fs::write(&path, text).unwrap();
         let place = path.display().to_string();
-        read(&path, most).map_err(|error| error.to_string().replace(&place, "LIST"))
+        read(&path, most, &INFO_HASHES).map_err(|error| error.to_string().replace(&place, "LIST"))
     }
 
     #[test]
@@ -232,9 +276,9 @@ mod tests {
         let error = list(&long, 9).unwrap_err();
         assert!(error.contains("LIST:2: is longer than 4096 bytes\n1 lines"), "{error}");
         assert!(list(&"?\n".repeat(50_000), 9).unwrap_err().contains("at least 10000 lines"));
-        let pipe = read(Path::new("/dev/null"), 1).unwrap_err().to_string();
+        let pipe = read(Path::new("/dev/null"), 1, &INFO_HASHES).unwrap_err().to_string();
         assert!(pipe.contains("it is no regular file"), "{pipe}");
-        let error = read(Path::new("/nowhere/list"), 1).unwrap_err().to_string();
+        let error = read(Path::new("/nowhere/list"), 1, &INFO_HASHES).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/list: the list cannot be read: No such"), "{error}");
     }
 }

@@ -1,33 +1,76 @@
-//! Which info hashes are served, and which sources cannot be peers on the internet.
+//! Which info hashes are served, and which sources are not.
 //!
 //! | room | what is in it |
 //! |---|---|
 //! | [`hash_list`] | millions of info hashes, compact and quick to look up |
+//! | [`listing`] | such a list, and what was added and removed since it was read |
 //! | [`list_file`] | files of info hashes, line by line |
+//! | [`journal`] | what was added and removed, over restarts |
+//! | [`blocks`] | sources that are not served, by blocks of addresses |
 //! | [`bogon`] | addresses that cannot be peers on the internet |
 
+pub mod blocks;
 pub mod bogon;
 pub mod hash_list;
+pub mod journal;
 pub mod list_file;
+pub mod listing;
+
+use std::sync::Arc;
 
 use onrush_proto::InfoHash;
 
 pub use bogon::is_bogon;
 pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 
-use crate::settings::{Access, Listed};
+use crate::settings::{Access, Blocked, Listed, Settings};
+use blocks::{BLOCKS, BlockList};
 use hash_list::HashList;
-use list_file::ListError;
+use journal::Kind;
+use list_file::{INFO_HASHES, ListError};
+use listing::{Change, Listing};
+
+/// All lists that are in force. Read by every worker, changed by none; cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lists {
+    /// Which info hashes are served.
+    pub access: Arc<AccessList>,
+    /// Which sources are not.
+    pub blocked: Arc<BlockList>,
+}
+
+impl Lists {
+    /// Of no restrictions.
+    pub fn open() -> Self {
+        Self { access: Arc::new(AccessList::Open), blocked: Arc::default() }
+    }
+
+    /// The lists that the settings describe, with the files that they name.
+    ///
+    /// # Errors
+    /// [`ListError`], when a file cannot be read, something in it is no entry, or nothing would be served. No
+    /// part of any list is then used.
+    pub fn load(settings: &Settings) -> Result<Self, ListError> {
+        let most = settings.limits.list_entries;
+        let Blocked { blocks, file } = &settings.blocked;
+        let mut blocks = blocks.clone();
+        if let Some(file) = file {
+            blocks.extend(list_file::read(file, most, &BLOCKS)?);
+        }
+        let access = AccessList::load(&settings.access, most)?;
+        Ok(Self { access: Arc::new(access), blocked: Arc::new(BlockList::new(blocks)) })
+    }
+}
 
 /// The info hashes that are served. Read by every worker, changed by none.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessList {
     /// Any.
     Open,
     /// Only these.
-    Allow(HashList),
+    Allow(Listing),
     /// Any but these.
-    Deny(HashList),
+    Deny(Listing),
 }
 
 impl AccessList {
@@ -44,9 +87,9 @@ impl AccessList {
                 (hashes, Some(file)) if hashes.is_empty() => {
                     return Err(ListError::Empty { path: file.clone() });
                 }
-                (hashes, _) => Self::Allow(hashes),
+                (hashes, _) => Self::Allow(Listing::new(hashes)),
             },
-            Access::Deny(listed) => Self::Deny(hashes(listed, most)?),
+            Access::Deny(listed) => Self::Deny(Listing::new(hashes(listed, most)?)),
         })
     }
 
@@ -56,12 +99,44 @@ impl AccessList {
             .then_some("access.mode is \"deny\" and the list is empty: everything is served")
     }
 
+    /// The list, where there is one.
+    pub fn listing(&self) -> Option<&Listing> {
+        match self {
+            Self::Open => None,
+            Self::Allow(listing) | Self::Deny(listing) => Some(listing),
+        }
+    }
+
+    /// Of which kind the list is, where there is one.
+    pub fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::Open => None,
+            Self::Allow(_) => Some(Kind::Allow),
+            Self::Deny(_) => Some(Kind::Deny),
+        }
+    }
+
+    /// This list after `changes`, of which later ones count; where there is none, none.
+    pub fn with(&self, changes: &[Change]) -> Self {
+        self.map(|listing| listing.with(changes))
+    }
+
+    /// The same list in one piece. Takes as long as the list is long.
+    pub fn merged(&self) -> Self {
+        self.map(Listing::merged)
+    }
+
+    fn map(&self, change: impl FnOnce(&Listing) -> Listing) -> Self {
+        match self {
+            Self::Open => Self::Open,
+            Self::Allow(listing) => Self::Allow(change(listing)),
+            Self::Deny(listing) => Self::Deny(change(listing)),
+        }
+    }
+
     /// How many info hashes are listed.
     pub fn len(&self) -> usize {
-        match self {
-            Self::Open => 0,
-            Self::Allow(hashes) | Self::Deny(hashes) => hashes.len(),
-        }
+        self.listing().map_or(0, Listing::len)
     }
 
     /// Whether none is listed.
@@ -85,6 +160,13 @@ impl AccessList {
         }
     }
 
+    /// Reads what looking up each of these will read, with the cache misses side by side.
+    pub fn look_ahead(&self, names: &[&[u8; 20]]) {
+        if let Some(listing) = self.listing() {
+            listing.look_ahead(names);
+        }
+    }
+
     #[inline(never)]
     fn looks_up(&self, info_hash: InfoHash) -> bool {
         match self {
@@ -97,7 +179,7 @@ impl AccessList {
 
 fn hashes(listed: &Listed, most: usize) -> Result<HashList, ListError> {
     let mut hashes = match &listed.file {
-        Some(file) => list_file::read(file, most)?,
+        Some(file) => list_file::read(file, most, &INFO_HASHES)?,
         None => Vec::new(),
     };
     hashes.extend(listed.hashes.iter().map(|hash| hash.0));

@@ -1,3 +1,4 @@
 //! Work over whole shards, done in steps between turns (see [`crate::orders::Chore`]).
 
+pub mod forget;
 pub mod purge;

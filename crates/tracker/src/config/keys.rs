@@ -407,6 +407,25 @@ const ACCESS: &[Key] = &[
         )
     },
     Key {
+        range: Some(0..=100_000),
+        doc: "Sources that are not served: addresses, blocks like \"192.0.2.0/24\" or \
+              \"2001:db8::/32\", and ranges like \"192.0.2.1-192.0.2.9\". They are met with silence.",
+        ..key("blocked", Standard::Is("[]"), |w| &mut w.blocked)
+    },
+    Key {
+        doc: "A file with more of them, one a line; what follows a # or a ; is a comment. Read at start \
+              and again with SIGHUP. A line that is none refuses the whole file.",
+        limit: "limits.list_entries says how long it may be.",
+        ..key(
+            "blocked_file",
+            Standard::Absent {
+                means: "what stands in blocked is not served",
+                example: "\"/etc/onrush/blocked.txt\"",
+            },
+            |w| &mut w.blocked_file,
+        )
+    },
+    Key {
         doc: "Whether to refuse clients whose address cannot be one on the internet (private, \
               loopback, multicast, reserved). Right for a public host; wrong for a laptop or a LAN.",
         ..key("refuse_bogons", Standard::Is("false"), |w| &mut w.refuse_bogons)
@@ -476,10 +495,10 @@ const LIMITS: &[Key] = &[
         ..key("warnings_per_minute", Standard::Is("10"), |w| &mut w.warnings_per_minute)
     },
     Key {
-        unit: "info hashes",
+        unit: "entries",
         range: Some(1..=500_000_000),
-        doc: "Info hashes that the file of a list may have.",
-        limit: "One takes 23 to 24 bytes, and 20 more while it is read; while a list is read again there \
+        doc: "Entries that the file of a list may have.",
+        limit: "An info hash takes 23 to 24 bytes, and 20 more while it is read; while a list is read again there \
                 are two. A longer file is refused.",
         ..key("list_entries", Standard::Is("20_000_000"), |w| &mut w.list_entries)
     },

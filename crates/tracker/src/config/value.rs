@@ -10,6 +10,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::keys::Key;
 use super::{Field, Item, ListenAt, Origin};
+use crate::access::blocks::Block;
 
 /// A type that is written as one of a few words.
 pub trait Words: Copy + PartialEq + 'static {
@@ -281,6 +282,22 @@ impl Value for Vec<Item<InfoHash>> {
                 DeValue::String(text) => {
                     text.parse().map_err(|error| wrong.help(format!("{error}")))
                 }
+                _ => Err(wrong),
+            }
+        })
+    }
+}
+
+impl Value for Vec<Item<Block>> {
+    fn expects(key: &Key) -> String {
+        format!("a list of addresses, blocks and ranges, {} of them", span_of(&key.range))
+    }
+
+    fn read(key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Self, Vec<Wrong>> {
+        list(key, value, |entry| {
+            let wrong = Wrong::new(entry);
+            match entry.get_ref() {
+                DeValue::String(text) => text.parse().map_err(|error: String| wrong.help(error)),
                 _ => Err(wrong),
             }
         })

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::summary::bytes;
 use super::{
-    Access, AnnounceSettings, ConnectionSettings, Host, Limits, Listed, Listen, LogSettings,
-    Notice, Placement, ScrapeSettings, Settings, SocketSettings,
+    Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listed, Listen,
+    LogSettings, Notice, Placement, ScrapeSettings, Settings, SocketSettings,
 };
 use crate::args::Args;
 use crate::config::{AccessMode, Config, Findings, Origin, Problem, Problems, Written};
@@ -79,6 +79,10 @@ impl<'a> Resolution<'a> {
             },
             limits: self.limits(placement),
             access: self.access(),
+            blocked: Blocked {
+                blocks: written.blocked.value.iter().map(|item| item.value).collect(),
+                file: written.blocked_file.value.clone(),
+            },
             refuse_bogons: written.refuse_bogons.value,
             user: written.user.value.clone(),
             group: written.group.value.clone(),

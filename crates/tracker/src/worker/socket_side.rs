@@ -79,6 +79,9 @@ impl<S: Socket> SocketSide<S> {
         }
         metrics.receives.add(1);
         self.intake.prepare(now.unix);
+        if !self.intake.access().is_open() {
+            self.intake.look_ahead(received.iter().map(|(datagram, _)| datagram));
+        }
         for (datagram, slot) in received.iter() {
             match self.intake.judge(datagram, &slot.source, now.unix, metrics) {
                 Verdict::Connect(response) => self.answers.connect(&response, &slot.reply_to),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use crossbeam_channel::unbounded;
-use onrush::access::AccessList;
+use onrush::access::Lists;
 use onrush::args::Args;
 use onrush::config::Config;
 use onrush::connection::Keys;
@@ -18,7 +18,7 @@ use onrush::placement::{Secrets, assemble};
 use onrush::reload::Reload;
 use onrush::running::{Death, Running};
 use onrush::settings::{Host, Settings};
-use onrush::supervise::{End, watch};
+use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Wish};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 
@@ -51,7 +51,7 @@ fn a_wait_that_fails_is_a_death_too() {
 #[test]
 fn the_watch_ends_with_the_death() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Panic]);
-    let mut tracker = tracker(running);
+    let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
     let (wisher, wishes) = unbounded();
     let (over, watched) = channel::<()>();
     // Who waits in vain for a death is asked to stop in the end.
@@ -61,34 +61,34 @@ fn the_watch_ends_with_the_death() {
         }
         wisher
     });
-    let end = watch(&mut tracker, settings, nothing_to_read(), &wishes);
+    let end = supervisor.run(&wishes);
     drop(over);
     patience.join().unwrap();
     assert_eq!(end, End::Died(death("worker-1", "it panicked: a bug on receive 3")));
     // The daemon drops a tracker that is not whole; its workers end with it.
-    drop(tracker);
+    drop(supervisor.into_tracker());
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
 #[test]
 fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Fine]);
-    let mut tracker = tracker(running);
+    let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
     let (wisher, wishes) = unbounded();
     for wish in [Wish::Reload, Wish::User, Wish::Stop, Wish::Reload] {
         wisher.send(wish).unwrap();
     }
-    assert_eq!(watch(&mut tracker, settings, nothing_to_read(), &wishes), End::Asked);
+    assert_eq!(supervisor.run(&wishes), End::Asked);
     assert_eq!(wishes.len(), 1, "what comes behind the wish to stop is not heard");
     assert_eq!(alive.load(Ordering::SeqCst), 2);
-    tracker.stop();
+    supervisor.into_tracker().stop();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
 /// A tracker of these workers and nothing else.
 fn tracker(running: Running) -> Tracker {
-    let access = Arc::new(AccessList::Open);
-    Tracker { running, steering: None, warnings: Vec::new(), access, lock: None }
+    let lists = Lists::open();
+    Tracker { running, steering: None, warnings: Vec::new(), lists, journal: None, lock: None }
 }
 
 /// A configuration without a file.
@@ -121,9 +121,8 @@ fn launched(placement: &str, fates: &[Fate]) -> (Settings, Running, Arc<AtomicUs
     let alive = Arc::new(AtomicUsize::new(0));
     let sockets = fates.iter().map(|fate| Doomed::new(*fate, &alive)).collect();
     let secrets = Secrets::random(Keys::random());
-    let access =
-        Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
-    let workers = assemble(&settings, &secrets, sockets, access);
+    let lists = Lists::load(&settings).unwrap();
+    let workers = assemble(&settings, &secrets, sockets, &lists);
     let running = Running::launch(&settings, Vec::new(), workers).unwrap();
     (settings, running, alive)
 }

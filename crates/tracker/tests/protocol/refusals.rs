@@ -118,15 +118,45 @@ fn private_sources_can_be_refused() {
     });
 }
 
+/// A source that is blocked, by an address or a block of either family, is met with silence; its neighbours
+/// are served, also over a socket of the other family.
+#[test]
+fn blocked_sources_are_met_with_silence() {
+    let blocked = ["9.9.9.1", "9.9.8.255", "2a01:4f8::5"];
+    let served = ["9.9.9.0", "9.9.7.255", "2a01:4f9::1"];
+    let table = "[access]\nblocked = [\"9.9.9.1\", \"9.9.8.0/24\", \"2a01:4f8::/32\"]";
+    let own = ["9.9.10.1", "2a01:500::1"];
+    let addresses: Vec<_> =
+        blocked.iter().chain(&served).chain(&own).map(|source| alone(source)).collect();
+    alone_on_a_network(&addresses, || {
+        for plan in Plan::both() {
+            let plan = plan.listen("\"9.9.10.1:0\", \"[2a01:500::1]:0\"");
+            let tracker = plan.tables(table).start();
+            for source in blocked {
+                assert_is_met_with_silence(&tracker, source, 1, Refusal::Blocked);
+            }
+            for source in served {
+                let reply = tracker.client(source).announce(&Ask::leecher(hash(1), 5000));
+                assert!(reply.interval > 0, "{source} is served");
+            }
+        }
+    });
+}
+
 /// Whatever this source sends is met with silence, and counted as a bogon.
 fn assert_is_refused(tracker: &Served, source: &str, id: u64) {
+    assert_is_met_with_silence(tracker, source, id, Refusal::Bogon);
+}
+
+/// Whatever this source sends is met with silence, and counted for this reason.
+fn assert_is_met_with_silence(tracker: &Served, source: &str, id: u64, reason: Refusal) {
     let client = tracker.stranger(source);
     let before = tracker.refused(client.family());
     client.send(&connect(transaction()));
     client.send(&Ask::leecher(hash(1), 5000).bytes(id, transaction()));
     client.send(&scrape(id, transaction(), &[hash(1)]));
     let mut expected = before;
-    expected[Refusal::Bogon as usize] += 3;
+    expected[reason as usize] += 3;
     tracker.until("all three are counted", || tracker.refused(client.family()) == expected);
     tracker.until_all_have_turned();
     assert!(client.has_heard_nothing(), "{source}");

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use onrush::access::AccessList;
+use onrush::access::Lists;
 use onrush::args::Args;
 use onrush::clock::Now;
 use onrush::config::Config;
@@ -87,9 +87,8 @@ impl<S: Socket> World<S> {
         let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
         let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
         let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
-        let access =
-            Arc::new(AccessList::load(&settings.access, settings.limits.list_entries).unwrap());
-        Self { workers: assemble(settings, secrets, sockets, access) }
+        let lists = Lists::load(settings).unwrap();
+        Self { workers: assemble(settings, secrets, sockets, &lists) }
     }
 
     /// Lets every worker take turns until none has anything left to do.

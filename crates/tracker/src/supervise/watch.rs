@@ -1,139 +1,27 @@
-//! The main thread once the workers run: hears signals and deaths, watches once a second, reports.
+//! What the main thread sees of the workers, second by second: who stands still, what was dropped, who is to
+//! be relieved, and the totals.
 
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, select, tick};
 use log::Level;
 use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
-use crate::enforce::Enforcement;
 use crate::exporter::Totals;
 use crate::metrics::{Summary, WorkerMetrics};
 use crate::process::logging::WarningLimit;
-use crate::process::signals::Wish;
 use crate::relief::{Change, Relief};
-use crate::reload::{Fresh, Reload, Settled};
-use crate::rules::Rules;
-use crate::running::Death;
 use crate::settings::Settings;
-use crate::start::Tracker;
 
 /// Seconds without a turn after which a worker is reported as standing still. Workers wake several
 /// times a second even when there is nothing to do.
 const STANDSTILL: u32 = 5;
 
-/// Why the tracker ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It was asked to.
-    Asked,
-    /// A worker died.
-    Died(Death),
-}
-
-/// Watches a tracker until it is asked to stop or a worker dies.
-pub fn watch(
-    tracker: &mut Tracker,
-    mut settings: Settings,
-    mut reload: Reload,
-    wishes: &Receiver<Wish>,
-) -> End {
-    let seconds = tick(Duration::from_secs(1));
-    let mut watch = Watch::new(&settings, tracker.running.workers().count(), Instant::now());
-    let mut enforcement = Enforcement::new();
-    loop {
-        select! {
-            recv(wishes) -> wish => match wish {
-                Ok(Wish::Reload) => reload.begin(),
-                Ok(Wish::User) => log::info!("SIGUSR1: nothing is tied to this signal"),
-                Ok(Wish::Stop) | Err(_) => return End::Asked,
-            },
-            recv(reload.read()) -> read => {
-                reload.taken();
-                if let Ok(read) = read {
-                    settings = apply(read, settings, tracker, &mut watch, &mut enforcement);
-                }
-            }
-            recv(enforcement.told()) -> forgotten => match forgotten {
-                Ok(0) | Err(_) => {}
-                Ok(1) => log::info!("forgot 1 swarm that is no longer permitted"),
-                Ok(swarms) => log::info!("forgot {swarms} swarms that are no longer permitted"),
-            },
-            recv(tracker.running.deaths()) -> death => {
-                let unknown = || Death { name: "worker".into(), cause: "unknown".into() };
-                return End::Died(death.unwrap_or_else(|_| unknown()));
-            }
-            recv(seconds) -> _ => {
-                if let Err(deaf) = enforcement.second(tracker.running.orders(), Instant::now()) {
-                    log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
-                }
-                let workers: Vec<_> = tracker.running.workers().collect();
-                let steering = tracker.steering.as_mut();
-                let mut steer = steering.map(|steering| |change| turn(steering, change));
-                let steer = steer.as_mut().map(|steer| steer as Steer<'_>);
-                for (level, text) in watch.second(&workers, Instant::now(), steer) {
-                    log::log!(level, "{text}");
-                }
-            }
-        }
-    }
-}
-
-/// Puts into force what was read, or says what is wrong with it. Returns the settings in force.
-fn apply(
-    read: Result<Fresh, String>,
-    running: Settings,
-    tracker: &mut Tracker,
-    watch: &mut Watch,
-    enforcement: &mut Enforcement,
-) -> Settings {
-    let fresh = match read {
-        Ok(fresh) => fresh,
-        Err(problems) => {
-            log::error!("the configuration is wrong, and what was in force stays:\n{problems}");
-            return running;
-        }
-    };
-    let Settled { settings, mut changed, restart } = Settled::new(&running, fresh.settings);
-    let former = tracker.access.clone();
-    if *fresh.access != *former {
-        tracker.access = fresh.access;
-        if !changed.contains(&"access") {
-            changed.push("access.file");
-        }
-    }
-    log::set_max_level(settings.log.level);
-    watch.follow(&settings);
-    let orders = tracker.running.orders();
-    let rules = Arc::new(Rules::new(&settings, tracker.access.clone()));
-    if let Err(deaf) = orders.follow(&rules) {
-        log::error!("{deaf}: it goes by the former configuration");
-    }
-    for notice in &fresh.notices {
-        log::warn!("{notice}");
-    }
-    match changed.as_slice() {
-        [] => log::info!("the configuration was read again: nothing has changed"),
-        keys => log::info!("the configuration was read again; changed: {}", keys.join(", ")),
-    }
-    if !restart.is_empty() {
-        log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
-    }
-    if let Some(warning) = tracker.access.warning() {
-        log::warn!("{warning}");
-    }
-    // After every reload, also of the same list: whatever went wrong with the last time is mended so.
-    enforcement.begin(&tracker.access, former, Instant::now());
-    settings
-}
-
 /// Changes the steering; the kernel may refuse.
-type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
+pub(super) type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
 
-fn turn(steering: &mut Steering, change: Change) -> io::Result<()> {
+pub(super) fn turn(steering: &mut Steering, change: Change) -> io::Result<()> {
     match change {
         Change::Withdraw(worker) => steering.withdraw(worker as u16),
         Change::Restore(worker) => steering.restore(worker as u16),
@@ -142,7 +30,7 @@ fn turn(steering: &mut Steering, change: Change) -> io::Result<()> {
 
 /// What the main thread remembers from second to second. What it decides follows from counters
 /// and times alone.
-struct Watch {
+pub(super) struct Watch {
     start: Instant,
     limit: WarningLimit,
     totals: Totals,
@@ -157,7 +45,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(settings: &Settings, workers: usize, now: Instant) -> Self {
+    pub(super) fn new(settings: &Settings, workers: usize, now: Instant) -> Self {
         Self {
             start: now,
             limit: WarningLimit::new(settings.limits.warnings_per_minute),
@@ -172,14 +60,14 @@ impl Watch {
     }
 
     /// Goes by other settings from now on.
-    fn follow(&mut self, settings: &Settings) {
+    pub(super) fn follow(&mut self, settings: &Settings) {
         self.limit.follow(settings.limits.warnings_per_minute);
         self.totals_every = settings.log.totals_every;
     }
 
     /// To be called once a second with all workers, always in the same order. Returns what is to
     /// be logged. `steer` is `None` where nothing is steered.
-    fn second(
+    pub(super) fn second(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
         now: Instant,

@@ -1,0 +1,293 @@
+//! Sources that are not served: blocks of addresses, in CIDR notation or as ranges, some or hundreds of
+//! thousands of them. Kept as ranges that neither touch nor overlap, in order, so that a look-up is one search
+//! among those that begin with the same bits.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+use super::list_file::{Entries, beginning};
+
+/// Blocks of one line each.
+pub const BLOCKS: Entries<Block> = Entries {
+    name: "address blocks",
+    form: "a line is an address, a block like 192.0.2.0/24 or 2001:db8::/32, or a range like \
+           192.0.2.1-192.0.2.9, and what follows a # or a ; is a comment",
+    comments: b"#;",
+    bytes_per_line: 16,
+    parse: |word| {
+        let text =
+            std::str::from_utf8(word).map_err(|_| format!("{:?} is no text", beginning(word)))?;
+        text.parse()
+    },
+};
+
+/// Addresses from the first to the last, of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// IPv4.
+    V4(Ipv4Addr, Ipv4Addr),
+    /// IPv6.
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
+impl FromStr for Block {
+    type Err = String;
+
+    /// An address, a CIDR block (the bits behind the prefix must be zero: otherwise it is not clear what was
+    /// meant), or two addresses with a hyphen between them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let none = || format!("{:?} is no address block", beginning(text.as_bytes()));
+        if let Some((first, last)) = text.split_once('-') {
+            let (first, last) = (first.trim().parse(), last.trim().parse());
+            return match (first.map_err(|_| none())?, last.map_err(|_| none())?) {
+                (IpAddr::V4(first), IpAddr::V4(last)) if first <= last => Ok(Self::V4(first, last)),
+                (IpAddr::V6(first), IpAddr::V6(last)) if first <= last => Ok(Self::V6(first, last)),
+                (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => {
+                    Err(format!("{text:?} ends before it begins"))
+                }
+                _ => Err(format!("{text:?} begins in one address family and ends in the other")),
+            };
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(match address {
+                IpAddr::V4(address) => Self::V4(address, address),
+                IpAddr::V6(address) => Self::V6(address, address),
+            });
+        }
+        let net: IpNet = text.parse().map_err(|_| none())?;
+        if net.addr() != net.network() {
+            let (exact, prefix) = (net.trunc(), net.prefix_len());
+            return Err(format!(
+                "{text:?} has bits behind its prefix of {prefix}: {exact} or a longer prefix?"
+            ));
+        }
+        Ok(match net {
+            IpNet::V4(net) => Self::V4(net.network(), net.broadcast()),
+            IpNet::V6(net) => Self::V6(net.network(), net.broadcast()),
+        })
+    }
+}
+
+/// The sources that are not served. Read by every worker, changed by none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockList {
+    v4: Ranges<u32>,
+    v6: Ranges<u128>,
+}
+
+impl BlockList {
+    /// Of these, in any order; they may overlap. A block of IPv4-mapped addresses is one of IPv4.
+    pub fn new(blocks: impl IntoIterator<Item = Block>) -> Self {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for block in blocks {
+            match block {
+                Block::V4(first, last) => v4.push((first.into(), last.into())),
+                Block::V6(first, last) => match (first.to_ipv4_mapped(), last.to_ipv4_mapped()) {
+                    (Some(first), Some(last)) => v4.push((first.into(), last.into())),
+                    _ => v6.push((first.into(), last.into())),
+                },
+            }
+        }
+        Self { v4: Ranges::new(v4), v6: Ranges::new(v6) }
+    }
+
+    /// Whether nobody is blocked.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.v4.firsts.is_empty() && self.v6.firsts.is_empty()
+    }
+
+    /// How many ranges are left of the blocks, joined where they touch.
+    pub fn len(&self) -> usize {
+        self.v4.firsts.len() + self.v6.firsts.len()
+    }
+
+    /// Whether this source is blocked.
+    #[inline]
+    pub fn blocks_v4(&self, ip: Ipv4Addr) -> bool {
+        !self.v4.firsts.is_empty() && self.v4.contain(ip.into())
+    }
+
+    /// Whether this source is blocked; an IPv4-mapped one goes to [`blocks_v4`](Self::blocks_v4).
+    #[inline]
+    pub fn blocks_v6(&self, ip: Ipv6Addr) -> bool {
+        !self.v6.firsts.is_empty() && self.v6.contain(ip.into())
+    }
+}
+
+/// An address as a number.
+trait Number: Copy + Ord + Default {
+    /// The next one, if there is.
+    fn next(self) -> Option<Self>;
+
+    /// Its first `BITS` bits.
+    fn bucket(self) -> usize;
+}
+
+/// Bits that the index goes by.
+const BITS: u32 = 16;
+
+impl Number for u32 {
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+
+    #[inline]
+    fn bucket(self) -> usize {
+        (self >> (32 - BITS)) as usize
+    }
+}
+
+impl Number for u128 {
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+
+    #[inline]
+    fn bucket(self) -> usize {
+        (self >> (128 - BITS)) as usize
+    }
+}
+
+/// Ranges in order, with gaps between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Ranges<N> {
+    firsts: Box<[N]>,
+    lasts: Box<[N]>,
+    /// How many ranges begin before each bucket. Empty where there are too few to be worth it.
+    before: Box<[u32]>,
+}
+
+/// Ranges from which on an index of 256 KiB pays.
+const WORTH_AN_INDEX: usize = 1024;
+
+impl<N: Number> Ranges<N> {
+    fn new(mut ranges: Vec<(N, N)>) -> Self {
+        ranges.sort_unstable();
+        let mut joined: Vec<(N, N)> = Vec::with_capacity(ranges.len());
+        for (first, last) in ranges {
+            match joined.last_mut() {
+                Some((_, end)) if end.next().is_none_or(|next| first <= next) => {
+                    *end = (*end).max(last);
+                }
+                _ => joined.push((first, last)),
+            }
+        }
+        let (firsts, lasts): (Vec<N>, Vec<N>) = joined.into_iter().unzip();
+        let mut before = Vec::new();
+        if firsts.len() >= WORTH_AN_INDEX {
+            let mut at = 0;
+            for bucket in 0..=1usize << BITS {
+                while firsts.get(at).is_some_and(|first| first.bucket() < bucket) {
+                    at += 1;
+                }
+                before.push(at as u32);
+            }
+        }
+        Self { firsts: firsts.into(), lasts: lasts.into(), before: before.into() }
+    }
+
+    #[inline]
+    fn contain(&self, number: N) -> bool {
+        // The range that begins last at or before the number is the only one that can have it.
+        let (from, to) = match self.before.get(number.bucket()..) {
+            Some([from, to, ..]) => (*from as usize, *to as usize),
+            _ => (0, self.firsts.len()),
+        };
+        let after = from + self.firsts[from..to].partition_point(|first| *first <= number);
+        after.checked_sub(1).is_some_and(|at| number <= self.lasts[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(text: &str) -> Result<Block, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn blocks_are_addresses_prefixes_and_ranges() {
+        let v4 = |first: &str, last: &str| Block::V4(first.parse().unwrap(), last.parse().unwrap());
+        let v6 = |first: &str, last: &str| Block::V6(first.parse().unwrap(), last.parse().unwrap());
+        assert_eq!(block("192.0.2.7"), Ok(v4("192.0.2.7", "192.0.2.7")));
+        assert_eq!(block("192.0.2.0/24"), Ok(v4("192.0.2.0", "192.0.2.255")));
+        assert_eq!(block("0.0.0.0/0"), Ok(v4("0.0.0.0", "255.255.255.255")));
+        assert_eq!(block("192.0.2.9 - 192.0.3.1"), Ok(v4("192.0.2.9", "192.0.3.1")));
+        assert_eq!(block("2001:db8::1"), Ok(v6("2001:db8::1", "2001:db8::1")));
+        let last = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff";
+        assert_eq!(block("2001:db8::/32"), Ok(v6("2001:db8::", last)));
+        for (text, said) in [
+            ("nonsense", "\"nonsense\" is no address block"),
+            ("192.0.2.0/33", "is no address block"),
+            ("192.0.2.256", "is no address block"),
+            ("192.0.2.1/24", "has bits behind its prefix of 24: 192.0.2.0/24 or a longer prefix?"),
+            ("192.0.2.9-192.0.2.1", "ends before it begins"),
+            ("192.0.2.9-::1", "begins in one address family and ends in the other"),
+            ("192.0.2.9-", "is no address block"),
+        ] {
+            let error = block(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn lists_may_have_comments_of_either_sort() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("drop.txt");
+        std::fs::write(&path, "; a list\n192.0.2.0/24 ; SBL1\n\n2001:db8::/32 # why\n").unwrap();
+        let blocks = super::super::list_file::read(&path, 2, &BLOCKS).unwrap();
+        let list = BlockList::new(blocks);
+        assert!(list.blocks_v4("192.0.2.200".parse().unwrap()));
+        assert!(!list.blocks_v4("192.0.3.0".parse().unwrap()));
+        assert!(list.blocks_v6("2001:db8:1::".parse().unwrap()));
+        assert!(!list.blocks_v6("2001:db9::".parse().unwrap()));
+        std::fs::write(&path, "192.0.2.1/24\n").unwrap();
+        let error = super::super::list_file::read(&path, 2, &BLOCKS).unwrap_err().to_string();
+        assert!(error.contains("drop.txt:1: \"192.0.2.1/24\" has bits behind"), "{error}");
+        assert!(error.contains("no address blocks; a line is an address, a block like"), "{error}");
+    }
+
+    #[test]
+    fn mapped_blocks_are_blocks_of_ipv4() {
+        let list = BlockList::new([block("::ffff:192.0.2.0/120").unwrap()]);
+        assert!(list.blocks_v4("192.0.2.9".parse().unwrap()));
+        assert_eq!(list.len(), 1);
+        assert!(BlockList::default().is_empty() && !list.is_empty());
+    }
+
+    proptest! {
+        /// Against the blocks one by one, where they overlap and touch, with an index and without.
+        #[test]
+        fn a_source_is_blocked_by_any_of_the_blocks(
+            ranges in proptest::collection::vec((any::<u32>(), 0u32..1 << 18), 0..60),
+            many: bool,
+            asked in proptest::collection::vec(any::<u32>(), 40),
+        ) {
+            let mut ranges: Vec<(u32, u32)> =
+                ranges.iter().map(|(first, len)| (*first, first.saturating_add(*len))).collect();
+            if many {
+                // Every other address of a block, so that nothing is joined.
+                ranges.extend((0..2 * WORTH_AN_INDEX as u32).map(|n| 0x0505_0000 + 2 * n).map(|n| (n, n)));
+            }
+            let wide = |n: u32| u128::from(n) << 96 | 7;
+            let list = BlockList::new(ranges.iter().flat_map(|(first, last)| {
+                let v6 = (wide(*first).into(), wide(*last).into());
+                [Block::V4((*first).into(), (*last).into()), Block::V6(v6.0, v6.1)]
+            }));
+            let edges = ranges.iter().flat_map(|(first, last)| {
+                [first.wrapping_sub(1), *first, *last, last.wrapping_add(1)]
+            });
+            for number in asked.iter().copied().chain(edges.take(4_000)) {
+                let blocked = ranges.iter().any(|(first, last)| (first..=last).contains(&&number));
+                prop_assert_eq!(list.blocks_v4(number.into()), blocked, "{}", Ipv4Addr::from(number));
+                prop_assert_eq!(list.blocks_v6(wide(number).into()), blocked);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The main thread once the workers run: hears signals, deaths and what others ask for, watches once a
+//! second, reports.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`ask`] | what other threads may ask for |
+//! | `lists` | what is put on the list and taken off it meanwhile |
+//! | `reloading` | the configuration that was read again comes into force |
+//! | `watch` | what is to be said and done, second by second |
+
+pub mod ask;
+mod lists;
+mod reloading;
+mod watch;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded, select, tick};
+
+use crate::enforce::Enforcement;
+use crate::overview::{InForce, Overview, Phase};
+use crate::process::signals::Wish;
+use crate::reload::Reload;
+use crate::running::Death;
+use crate::settings::Settings;
+use crate::start::Tracker;
+use ask::Ask;
+use lists::Changes;
+use watch::{Steer, Watch, turn};
+
+/// Things that others have asked for and that wait for the main thread at most. It is quick with all of
+/// them.
+const ASKS_ROOM: usize = 64;
+
+/// Why the tracker ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was asked to.
+    Asked,
+    /// A worker died.
+    Died(Death),
+}
+
+/// Whoever watches over a running tracker.
+pub struct Supervisor {
+    tracker: Tracker,
+    settings: Arc<Settings>,
+    reload: Reload,
+    watch: Watch,
+    enforcement: Enforcement,
+    changes: Changes,
+    asks: Receiver<Ask>,
+    overview: Overview,
+}
+
+impl Supervisor {
+    /// Of a tracker that was started with these settings.
+    pub fn new(tracker: Tracker, settings: Settings, reload: Reload) -> Self {
+        let (sender, asks) = bounded(ASKS_ROOM);
+        let running = &tracker.running;
+        let watch = Watch::new(&settings, running.workers().count(), Instant::now());
+        let settings = Arc::new(settings);
+        let in_force = InForce {
+            settings: settings.clone(),
+            lists: tracker.lists.clone(),
+            phase: Phase::Serving,
+        };
+        let (orders, addresses) = (running.orders().clone(), running.addresses());
+        let overview = Overview::new(running.shared_workers(), orders, addresses, in_force, sender);
+        let (enforcement, changes) = (Enforcement::new(), Changes::new());
+        Self { tracker, settings, reload, watch, enforcement, changes, asks, overview }
+    }
+
+    /// What others may see of it.
+    pub fn overview(&self) -> &Overview {
+        &self.overview
+    }
+
+    /// The tracker, once nobody watches it any more.
+    pub fn into_tracker(self) -> Tracker {
+        self.tracker
+    }
+
+    /// Watches until the tracker is asked to stop or a worker dies.
+    pub fn run(&mut self, wishes: &Receiver<Wish>) -> End {
+        let seconds = tick(Duration::from_secs(1));
+        let end = loop {
+            select! {
+                recv(wishes) -> wish => match wish {
+                    Ok(Wish::Reload) => self.reload_for("SIGHUP", None),
+                    Ok(Wish::User) => log::info!("SIGUSR1: nothing is tied to this signal"),
+                    Ok(Wish::Stop) | Err(_) => break End::Asked,
+                },
+                recv(self.asks) -> ask => if let Ok(ask) = ask { self.obey(ask) },
+                recv(self.reload.read()) -> read => if let Ok(read) = read { self.reloaded(read) },
+                recv(self.changes.merged()) -> list => if let Ok(list) = list { self.list_merged(&list) },
+                recv(self.enforcement.told()) -> forgotten => match forgotten {
+                    Ok(0) | Err(_) => {}
+                    Ok(1) => log::info!("forgot 1 swarm that is no longer permitted"),
+                    Ok(swarms) => log::info!("forgot {swarms} swarms that are no longer permitted"),
+                },
+                recv(self.tracker.running.deaths()) -> death => {
+                    let unknown = || Death { name: "worker".into(), cause: "unknown".into() };
+                    break End::Died(death.unwrap_or_else(|_| unknown()));
+                }
+                recv(seconds) -> _ => self.second(Instant::now()),
+            }
+        };
+        self.overview.change(|shown| shown.phase = Phase::Stopping);
+        end
+    }
+
+    /// Does what another thread asked for.
+    fn obey(&mut self, ask: Ask) {
+        match ask {
+            Ask::Reload(answer) => self.reload_for("reload", Some(answer)),
+            Ask::ChangeList(changes, answer) => answer.tell(self.change_list(&changes)),
+        }
+    }
+
+    /// What is due once a second.
+    fn second(&mut self, now: Instant) {
+        let Self { tracker, watch, enforcement, .. } = self;
+        if let Err(deaf) = enforcement.second(tracker.running.orders(), now) {
+            log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
+        }
+        let workers: Vec<_> = tracker.running.workers().collect();
+        let steering = tracker.steering.as_mut();
+        let mut steer = steering.map(|steering| |change| turn(steering, change));
+        let steer = steer.as_mut().map(|steer| steer as Steer<'_>);
+        for (level, text) in watch.second(&workers, now, steer) {
+            log::log!(level, "{text}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The configuration that was read again comes into force, or the log and whoever asked are told why not.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Supervisor;
+use super::ask::{Answer, Reloaded};
+use crate::access::{AccessList, Lists};
+use crate::reload::{Fresh, Settled, Told};
+use crate::rules::Rules;
+
+impl Supervisor {
+    /// The configuration was read: puts it into force or says what is wrong with it.
+    pub(super) fn reloaded(&mut self, read: Result<Fresh, String>) {
+        let result = match read {
+            Ok(fresh) => Ok(self.apply(fresh)),
+            Err(problems) => {
+                log::error!("the configuration is wrong, and what was in force stays:\n{problems}");
+                Err(problems)
+            }
+        };
+        self.reload.taken(&result, self.tracker.journal.as_ref());
+    }
+
+    /// Begins to read the configuration again.
+    pub(super) fn reload_for(&mut self, who: &str, answer: Option<Answer<Told>>) {
+        self.reload.begin(who, self.tracker.journal.as_ref(), answer);
+    }
+
+    /// Puts what was read into force.
+    fn apply(&mut self, fresh: Fresh) -> Reloaded {
+        let Settled { settings, mut changed, restart } =
+            Settled::new(&self.settings, fresh.settings);
+        let settings = Arc::new(settings);
+        let former = self.take_over(fresh.lists, &mut changed);
+        log::set_max_level(settings.log.level);
+        self.watch.follow(&settings);
+        self.settings = settings.clone();
+        self.announce_rules();
+        let mut notices: Vec<String> = fresh.notices.iter().map(ToString::to_string).collect();
+        notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
+        say(&notices, &changed, &restart);
+        // After every reload, also of the same list: whatever went wrong with the last time is mended so.
+        self.enforcement.begin(&self.tracker.lists.access, former, Instant::now());
+        Reloaded { changed, restart, notices }
+    }
+
+    /// Puts lists that were read into force, and what was changed meanwhile. Returns the former one of info
+    /// hashes.
+    fn take_over(&mut self, read: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
+        let lists = &mut self.tracker.lists;
+        let former = lists.access.clone();
+        let meanwhile = self.changes.end_reading();
+        let access = match meanwhile.as_slice() {
+            [] => read.access,
+            changes => Arc::new(read.access.with(changes)),
+        };
+        if *access != *former {
+            lists.access = access;
+            if !changed.contains(&"access") {
+                changed.push("access.file");
+            }
+        }
+        if read.blocked != lists.blocked {
+            lists.blocked = read.blocked;
+            if !changed.contains(&"access.blocked") {
+                changed.push("access.blocked_file");
+            }
+        }
+        former
+    }
+
+    /// Workers and whoever looks on go by what is in force now.
+    pub(super) fn announce_rules(&self) {
+        let lists = &self.tracker.lists;
+        let rules = Arc::new(Rules::new(&self.settings, lists));
+        if let Err(deaf) = self.tracker.running.orders().follow(&rules) {
+            log::error!("{deaf}: it goes by the former configuration");
+        }
+        self.overview.change(|shown| {
+            shown.settings = self.settings.clone();
+            shown.lists = lists.clone();
+        });
+    }
+}
+
+fn say(notices: &[String], changed: &[&str], restart: &[&str]) {
+    for notice in notices {
+        log::warn!("{notice}");
+    }
+    match changed {
+        [] => log::info!("the configuration was read again: nothing has changed"),
+        keys => log::info!("the configuration was read again; changed: {}", keys.join(", ")),
+    }
+    if !restart.is_empty() {
+        log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
+    }
+}
