@@ -1,4 +1,5 @@
-//! The one place that opens sockets, and what the kernel made of their options.
+//! The one place that opens sockets, and what the kernel made of their options. Those that somebody
+//! else has opened come in by [`adopt`](crate::adopt).
 //!
 //! A daemon binds a *group*: for each address one socket per worker, joined by SO_REUSEPORT, bound
 //! in worker order and all before anything is served, since the kernel numbers the sockets of a
@@ -128,6 +129,14 @@ pub enum BindError {
 }
 
 impl BoundSocket {
+    /// A server's socket that somebody else has bound.
+    pub(crate) fn of(socket: UdpSocket) -> io::Result<Self> {
+        let address = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        set_fragments(socket.as_fd(), address, false);
+        Ok(Self { socket, address, tells_local: address.ip().is_unspecified() })
+    }
+
     /// The address that it is bound to, with its port.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -337,7 +346,7 @@ fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
 }
 
 /// Sets what can be set after binding, and looks what became of it.
-fn settle(socket: &BoundSocket, buffers: Buffers) -> Result<Vec<Notice>, BindError> {
+pub(crate) fn settle(socket: &BoundSocket, buffers: Buffers) -> Result<Vec<Notice>, BindError> {
     let mut notices = Vec::new();
     if socket.tells_local
         && let Err(cause) = tell_local(socket)

@@ -24,6 +24,7 @@
 //! |---|---|
 //! | [`socket`] | the contract as types |
 //! | [`bind`] | the one place that opens sockets, and what the kernel made of their options |
+//! | [`adopt`] | sockets that somebody else has bound |
 //! | [`notice`] | what went less well than asked for, with its remedy |
 //! | [`steering`] | which socket of a group gets a datagram (classic BPF) |
 //! | [`affinity`] | which vCPUs there are, pinning to one |
@@ -32,6 +33,7 @@
 //! | [`memory`] | a network inside the process: loss, delay and reordering from a seed |
 #![warn(unsafe_op_in_unsafe_fn)]
 
+pub mod adopt;
 pub mod affinity;
 pub mod bind;
 pub mod counters;

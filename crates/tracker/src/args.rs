@@ -4,14 +4,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::Parser;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand};
 
 use crate::access::Lists;
 use crate::config::keys::MAX_WORKERS;
 use crate::config::{
     Config, Field, Item, Level, ListenAt, Origin, Problem, Problems, Shape, Words, print_config,
 };
+use crate::doctor::Doctor;
 use crate::settings::{Access, Host, Notice, Settings};
 
 const ABOUT: &str = "A UDP BitTorrent tracker.";
@@ -29,6 +30,7 @@ Examples:
   onrush --print-config > onrush.toml            every key with its text and default
   onrush --config onrush.toml --check-config     what a file means on this host, or what is wrong
   onrush --config onrush.toml --log-level debug  a flag overrides the file
+  onrush doctor                                  what on this host will hurt, and how to mend it
 
 Every key of the configuration file is explained by --print-config; nothing has to be configured.
 
@@ -42,7 +44,7 @@ Exit codes:
 
 /// The flags. Each overrides its key in the file.
 #[derive(Clone, Debug, Default, Parser)]
-#[command(name = "onrush", version = crate::version::version(), about = ABOUT, long_about = LONG_ABOUT, after_long_help = AFTER_HELP)]
+#[command(name = "onrush", args_conflicts_with_subcommands = true, version = crate::version::version(), about = ABOUT, long_about = LONG_ABOUT, after_long_help = AFTER_HELP)]
 pub struct Args {
     /// Read this configuration file (TOML; see --print-config)
     #[arg(long, value_name = "FILE")]
@@ -83,6 +85,17 @@ pub struct Args {
     /// Say what file and flags mean on this host, or what is wrong with them, and exit
     #[arg(long)]
     pub check_config: bool,
+
+    /// Something else than serving.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What else the program can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Look what on this host will hurt the tracker, and how to mend it
+    Doctor(Doctor),
 }
 
 /// What the command line asks for.

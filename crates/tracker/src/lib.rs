@@ -14,7 +14,8 @@
 //! | [`sorter`], [`lanes`], [`scrape_join`] | one batch per shard; its way there and back; answers that meet again |
 //! | [`rules`], [`orders`], [`chores`], [`reload`], [`enforce`] | what may change while workers run, and how they are told |
 //! | [`relief`] | when not to steer to a worker |
-//! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging |
+//! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging, the service manager |
+//! | [`doctor`] | what on this host will hurt |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 //! | [`overview`] | what the main thread shows to others |
 //! | [`version`] | which build this is |
@@ -33,6 +34,7 @@ pub mod chores;
 pub mod clock;
 pub mod config;
 pub mod connection;
+pub mod doctor;
 pub mod enforce;
 pub mod exporter;
 pub mod intake;

@@ -7,20 +7,30 @@ mod allocator;
 use std::process::ExitCode;
 
 use clap::Parser;
-use onrush::args::{Args, Task, show};
+use onrush::args::{Args, Command, Task, show};
+use onrush::doctor;
 use onrush::process::exit::Exit;
-use onrush::process::{greeting, logging, signals};
+use onrush::process::{activation, greeting, logging, signals};
 use onrush::reload::Reload;
-use onrush::settings::{Host, Notice, Settings};
+use onrush::settings::{Host, Notice, Passed, Settings};
 use onrush::supervise::{End, Supervisor};
 use onrush::{StartError, Tracker};
-use onrush_net::affinity;
+use onrush_net::{adopt::Adopted, affinity};
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    match &args.command {
+        Some(Command::Doctor(doctor)) => return doctor::run(doctor).say(),
+        None => {}
+    }
+    let passed = match activation::take() {
+        Err(error) => return Exit::failed(error).say(),
+        Ok(passed) => passed,
+    };
     // Without an answer nothing is pinned, and there is one worker.
     let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
-    let host = Host::here(vcpus);
+    let mut host = Host::here(vcpus);
+    host.passed = passed.as_ref().map(Passed::of);
     let exit = match args.task(&host) {
         Err(problems) => Exit::wrong(problems),
         Ok(Task::Show(text)) => match show(&text) {
@@ -28,23 +38,33 @@ fn main() -> ExitCode {
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
         Ok(Task::Serve(settings, notices)) => {
-            Exit::after(serve(*settings, &notices, Reload::new(args, host)))
+            let ailments = doctor::short_version(&settings, &host);
+            Exit::after(serve(*settings, passed, &notices, ailments, Reload::new(args, host)))
         }
     };
     exit.say()
 }
 
 /// Runs a tracker from start to end.
-fn serve(settings: Settings, notices: &[Notice], reload: Reload) -> Result<End, StartError> {
+fn serve(
+    settings: Settings,
+    passed: Option<Adopted>,
+    notices: &[Notice],
+    ailments: Option<String>,
+    reload: Reload,
+) -> Result<End, StartError> {
     logging::start(settings.log.level);
     // Before anything is started: a signal that comes early must not kill what is half there.
     let wishes = signals::listen().map_err(StartError::Threads)?;
-    let tracker = Tracker::start(&settings)?;
+    let tracker = Tracker::start_on(&settings, passed)?;
     for notice in notices {
         log::warn!("{notice}");
     }
     for warning in &tracker.warnings {
         log::warn!("{warning}");
+    }
+    if let Some(ailments) = ailments {
+        log::warn!("{ailments}");
     }
     for line in greeting::lines(&settings, &tracker) {
         log::info!("{line}");

@@ -23,13 +23,16 @@ use onrush_proto::InfoHash;
 
 use crate::access::blocks::Block;
 
-pub use host::Host;
+pub use host::{Host, Passed};
+pub(crate) use resolve::BYTES_PER_PEER;
 
 /// Everything that a tracker needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Where to listen. Never empty, no address twice.
     pub listen: Vec<Listen>,
+    /// Whether these are the addresses of sockets that a service manager has opened.
+    pub sockets_passed: bool,
     /// How many workers of which kind.
     pub placement: Placement,
     /// The vCPU of each worker in the order socket workers (or colocated workers), swarm

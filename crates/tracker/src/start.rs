@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Address, Buffers, Group};
 use onrush_net::steering::{Function, Steering};
 use onrush_net::{mio, notice::Notice};
@@ -68,11 +69,19 @@ pub enum StartError {
 }
 
 impl Tracker {
-    /// Starts a tracker.
+    /// Starts a tracker on sockets of its own.
     ///
     /// # Errors
     /// [`StartError`]; nothing of a tracker that did not start stays behind.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        Self::start_on(settings, None)
+    }
+
+    /// Starts a tracker, on these sockets where there are any. The settings have to be for as many workers.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_on(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
         let mut warnings = Vec::new();
         if let Some(name) = &settings.user {
             user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
@@ -85,7 +94,10 @@ impl Tracker {
         }
         // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
         let mut lists = Lists::load(settings)?;
-        let mut group = bind_group(settings)?;
+        let mut group = match passed {
+            Some(sockets) => sockets.into_group(buffers(settings))?,
+            None => bind_group(settings)?,
+        };
         if settings.user.is_some() {
             user::drop_capabilities();
         }
@@ -142,13 +154,14 @@ fn bind_group(settings: &Settings) -> Result<Group, bind::BindError> {
         .collect();
     let options = bind::Options {
         workers: settings.placement.socket_sides(),
-        buffers: Buffers {
-            receive: settings.socket.receive_buffer,
-            send: settings.socket.send_buffer,
-        },
+        buffers: buffers(settings),
         probe: true,
     };
     bind::bind_group(&addresses, &options)
+}
+
+fn buffers(settings: &Settings) -> Buffers {
+    Buffers { receive: settings.socket.receive_buffer, send: settings.socket.send_buffer }
 }
 
 /// Has the kernel bring announces and scrapes to the worker that owns their (first) info hash.

@@ -12,10 +12,14 @@ mod process;
 mod configuration;
 #[path = "daemon/death.rs"]
 mod death;
+#[path = "daemon/doctor.rs"]
+mod doctor;
 #[path = "daemon/logs.rs"]
 mod logs;
 #[path = "daemon/reload.rs"]
 mod reload;
+#[path = "daemon/service.rs"]
+mod service;
 #[path = "daemon/signals.rs"]
 mod signals;
 #[path = "daemon/start.rs"]

@@ -12,8 +12,9 @@ pub fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
     let steered = tracker.steering.as_ref().is_some_and(|s| s.addresses().next().is_some());
     let steering =
         if steered { "; the kernel steers announces to their shard's worker" } else { "" };
+    let by = if settings.sockets_passed { " (sockets by systemd)" } else { "" };
     let mut lines = vec![
-        format!("onrush {} serves {}", env!("CARGO_PKG_VERSION"), addresses.join(" and ")),
+        format!("onrush {} serves {}{by}", env!("CARGO_PKG_VERSION"), addresses.join(" and ")),
         format!("workers: {}{steering}", settings.workers_line()),
         format!("announces: {}", settings.announce_line()),
         format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),

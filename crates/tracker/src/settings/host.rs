@@ -3,7 +3,10 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use onrush_net::adopt::Adopted;
 
 /// What settings depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,12 +19,30 @@ pub struct Host {
     pub cpu_quota: Option<usize>,
     /// Bytes of memory that the process may take: the host's, or less by its cgroup.
     pub memory: Option<u64>,
+    /// The sockets that a service manager has opened; `None` where the tracker opens its own.
+    pub passed: Option<Passed>,
     /// `$STATE_DIRECTORY`: set by systemd, several directories with `:` between (systemd.exec(5)).
     pub state_directory: Option<OsString>,
     /// `$XDG_STATE_HOME` (XDG base directory specification).
     pub xdg_state_home: Option<OsString>,
     /// `$HOME`.
     pub home: Option<OsString>,
+}
+
+/// Sockets that a service manager has opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Their addresses, each once.
+    pub addresses: Vec<SocketAddr>,
+    /// Sockets of each address, at least 1.
+    pub each: usize,
+}
+
+impl Passed {
+    /// What there is to know of them.
+    pub fn of(sockets: &Adopted) -> Self {
+        Self { addresses: sockets.addresses(), each: sockets.workers() }
+    }
 }
 
 impl Host {
@@ -45,6 +66,7 @@ impl Host {
                 .filter_map(|text| cpu_quota(&text))
                 .min(),
             memory: granted.chain(installed).min(),
+            passed: None,
             state_directory: env::var_os("STATE_DIRECTORY"),
             xdg_state_home: env::var_os("XDG_STATE_HOME"),
             home: env::var_os("HOME"),

@@ -1,6 +1,7 @@
 //! From what is written to what is meant: the flags over the file, the host under both. Finds
 //! what contradicts itself, and reports it together with what was wrong with single keys.
 
+mod passed;
 mod workers;
 
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use crate::config::{AccessMode, Config, Findings, Origin, Problem, Problems, Wri
 /// Memory that a peer takes at most, on average: one alone in its swarm, with its share of the
 /// tables, 58 to 61 bytes as measured (crates/swarm/examples/memory.rs). The text of
 /// `limits.peers` follows it.
-pub(super) const BYTES_PER_PEER: u64 = 64;
+pub(crate) const BYTES_PER_PEER: u64 = 64;
 
 /// Peers in all, where memory allows and nobody says otherwise.
 const PEERS: u64 = 20_000_000;
@@ -58,10 +59,12 @@ impl<'a> Resolution<'a> {
     fn settings(&mut self) -> Settings {
         let written = self.written();
         let placement = self.placement();
+        let placement = self.by_sockets(placement);
         let pin = self.pin(placement);
         self.identity();
         Settings {
             listen: self.listen(),
+            sockets_passed: self.host.passed.is_some(),
             placement,
             spin: self.spin(placement, pin.is_some()),
             pin,
@@ -108,7 +111,7 @@ impl<'a> Resolution<'a> {
                 listen.push(Listen { address, optional });
             }
         }
-        listen
+        self.passed_instead(listen)
     }
 
     fn announce(&mut self) -> AnnounceSettings {

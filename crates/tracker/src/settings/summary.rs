@@ -23,7 +23,8 @@ impl Settings {
             let missing = if listen.optional { " (unless the host lacks IPv6)" } else { "" };
             format!("{}{missing}", listen.address)
         };
-        self.listen.iter().map(show).collect::<Vec<_>>().join(", ")
+        let by = if self.sockets_passed { " (sockets by systemd)" } else { "" };
+        self.listen.iter().map(show).collect::<Vec<_>>().join(", ") + by
     }
 
     /// How many workers of which kind, on which vCPUs.

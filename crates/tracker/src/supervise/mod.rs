@@ -20,6 +20,7 @@ use crossbeam_channel::{Receiver, bounded, select, tick};
 
 use crate::enforce::Enforcement;
 use crate::overview::{InForce, Overview, Phase};
+use crate::process::service::{self, Lifeline};
 use crate::process::signals::Wish;
 use crate::reload::Reload;
 use crate::running::Death;
@@ -52,6 +53,7 @@ pub struct Supervisor {
     changes: Changes,
     asks: Receiver<Ask>,
     overview: Overview,
+    lifeline: Lifeline,
 }
 
 impl Supervisor {
@@ -69,7 +71,8 @@ impl Supervisor {
         let (orders, addresses) = (running.orders().clone(), running.addresses());
         let overview = Overview::new(running.shared_workers(), orders, addresses, in_force, sender);
         let (enforcement, changes) = (Enforcement::new(), Changes::new());
-        Self { tracker, settings, reload, watch, enforcement, changes, asks, overview }
+        let lifeline = Lifeline::new(tracker.running.addresses(), Instant::now());
+        Self { tracker, settings, reload, watch, enforcement, changes, asks, overview, lifeline }
     }
 
     /// What others may see of it.
@@ -85,6 +88,7 @@ impl Supervisor {
     /// Watches until the tracker is asked to stop or a worker dies.
     pub fn run(&mut self, wishes: &Receiver<Wish>) -> End {
         let seconds = tick(Duration::from_secs(1));
+        self.lifeline.ready();
         let end = loop {
             select! {
                 recv(wishes) -> wish => match wish {
@@ -107,6 +111,7 @@ impl Supervisor {
                 recv(seconds) -> _ => self.second(Instant::now()),
             }
         };
+        service::stopping("stopping");
         self.overview.change(|shown| shown.phase = Phase::Stopping);
         end
     }
@@ -121,11 +126,12 @@ impl Supervisor {
 
     /// What is due once a second.
     fn second(&mut self, now: Instant) {
-        let Self { tracker, watch, enforcement, .. } = self;
+        let Self { tracker, watch, enforcement, lifeline, .. } = self;
         if let Err(deaf) = enforcement.second(tracker.running.orders(), now) {
             log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
         }
         let workers: Vec<_> = tracker.running.workers().collect();
+        lifeline.second(&workers, now);
         let steering = tracker.steering.as_mut();
         let mut steer = steering.map(|steering| |change| turn(steering, change));
         let steer = steer.as_mut().map(|steer| steer as Steer<'_>);

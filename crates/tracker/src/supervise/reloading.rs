@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::Supervisor;
 use super::ask::{Answer, Reloaded};
 use crate::access::{AccessList, Lists};
+use crate::process::service;
 use crate::reload::{Fresh, Settled, Told};
 use crate::rules::Rules;
 
@@ -19,11 +20,13 @@ impl Supervisor {
                 Err(problems)
             }
         };
+        self.lifeline.ready();
         self.reload.taken(&result, self.tracker.journal.as_ref());
     }
 
     /// Begins to read the configuration again.
     pub(super) fn reload_for(&mut self, who: &str, answer: Option<Answer<Told>>) {
+        service::reloading();
         self.reload.begin(who, self.tracker.journal.as_ref(), answer);
     }
 

@@ -50,7 +50,23 @@ impl Launch {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
         command.args(flags).env("HOME", home.path()).stdin(Stdio::null());
         command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
+        command.env_remove("NOTIFY_SOCKET");
         Self { command, home }
+    }
+
+    /// By another program, which is given the daemon's command line behind these words.
+    pub(crate) fn under(mut self, program: &[&str]) -> Self {
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null());
+        self.command = command;
+        self
     }
 
     /// With this in its environment.
@@ -67,6 +83,12 @@ impl Launch {
     /// With one more flag and its value.
     pub(crate) fn flag(mut self, flag: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.arg(flag).arg(value);
+        self
+    }
+
+    /// With one more flag that takes no value.
+    pub(crate) fn one(mut self, flag: &str) -> Self {
+        self.command.arg(flag);
         self
     }
 

@@ -175,7 +175,7 @@ impl Resolution<'_> {
 }
 
 /// A number of things: `1 vCPU`, `2 vCPUs`.
-fn counted(number: usize, thing: &str) -> String {
+pub(super) fn counted(number: usize, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
 }

@@ -1,0 +1,260 @@
+//! Sockets that somebody else has bound: a service manager, or the process before this one. What
+//! [`bind`](crate::bind) makes sure of when it opens sockets is looked for here, as it cannot be
+//! mended on a bound socket.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use socket2::SockRef;
+
+use crate::bind::{BindError, BoundSocket, Buffers, Group, settle};
+
+/// Bound sockets, of each address as many as of any other.
+#[derive(Debug)]
+pub struct Adopted {
+    /// By address, in the order in which each was first met; the sockets of one address in the
+    /// order in which they came, which steering takes for that in which they were bound.
+    groups: Vec<(SocketAddr, Vec<UdpSocket>)>,
+}
+
+/// Why sockets cannot be served from. Displays with what would be right.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// There are none.
+    #[error("no socket was passed: one for each address and worker is needed")]
+    Nothing,
+    /// Addresses that differ in their number of sockets.
+    #[error(
+        "{address} has {sockets} of the sockets that were passed and {other} has {others}: each \
+         address needs as many as there are workers, so repeat the ListenDatagram= lines of all \
+         addresses equally often"
+    )]
+    Uneven {
+        /// An address.
+        address: SocketAddr,
+        /// Its sockets.
+        sockets: usize,
+        /// The first address.
+        other: SocketAddr,
+        /// Its sockets.
+        others: usize,
+    },
+    /// Several sockets of which the kernel would only ever use one.
+    #[error(
+        "{sockets} sockets were passed for {address}, but not as a group (SO_REUSEPORT): all \
+         datagrams would reach one of them. Say ReusePort=yes in the socket unit, or pass one \
+         socket for each address"
+    )]
+    NoGroup {
+        /// The address.
+        address: SocketAddr,
+        /// Its sockets.
+        sockets: usize,
+    },
+    /// An IPv6 socket that takes IPv4 datagrams too.
+    #[error(
+        "the socket for {address} takes IPv4 as well, and each family needs sockets of its own: \
+         say BindIPv6Only=ipv6-only in the socket unit, and list 0.0.0.0:{port} beside it",
+        port = address.port()
+    )]
+    BothFamilies {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A socket without a port.
+    #[error("a socket that was passed is not bound to a port: {address}")]
+    Unbound {
+        /// What it says of itself.
+        address: SocketAddr,
+    },
+    /// The system refuses to tell.
+    #[error("{step} of a socket that was passed: {cause}")]
+    System {
+        /// What was being done.
+        step: &'static str,
+        /// What the system said.
+        cause: io::Error,
+    },
+}
+
+impl Adopted {
+    /// Looks whether these sockets can be served from.
+    ///
+    /// # Errors
+    /// [`AdoptError`]: what would be right is part of its text.
+    pub fn new(sockets: Vec<UdpSocket>) -> Result<Self, AdoptError> {
+        let mut groups: Vec<(SocketAddr, Vec<UdpSocket>)> = Vec::new();
+        for socket in sockets {
+            let address = socket.local_addr().map_err(at("ask for the address"))?;
+            if address.port() == 0 {
+                return Err(AdoptError::Unbound { address });
+            }
+            if takes_both_families(&socket, address).map_err(at("ask for IPV6_V6ONLY"))? {
+                return Err(AdoptError::BothFamilies { address });
+            }
+            match groups.iter_mut().find(|(known, _)| *known == address) {
+                Some((_, sockets)) => sockets.push(socket),
+                None => groups.push((address, vec![socket])),
+            }
+        }
+        let Some((other, first)) = groups.first() else { return Err(AdoptError::Nothing) };
+        for (address, sockets) in &groups {
+            let (address, other, others) = (*address, *other, first.len());
+            if sockets.len() != others {
+                return Err(AdoptError::Uneven { address, sockets: sockets.len(), other, others });
+            }
+        }
+        for (address, sockets) in groups.iter().filter(|_| first.len() > 1) {
+            for socket in sockets {
+                let shared = SockRef::from(socket).reuse_port();
+                if !shared.map_err(at("ask for SO_REUSEPORT"))? {
+                    return Err(AdoptError::NoGroup { address: *address, sockets: first.len() });
+                }
+            }
+        }
+        Ok(Self { groups })
+    }
+
+    /// The addresses, each once.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.groups.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// Sockets of each address: how many workers can have one.
+    pub fn workers(&self) -> usize {
+        self.groups[0].1.len()
+    }
+
+    /// Makes a group of them. A buffer that is larger already than what is asked for stays.
+    ///
+    /// # Errors
+    /// When an option cannot be set.
+    pub fn into_group(self, buffers: Buffers) -> Result<Group, BindError> {
+        let mut group =
+            Group { workers: Vec::new(), addresses: self.addresses(), notices: Vec::new() };
+        group.workers.resize_with(self.workers(), Vec::new);
+        for (address, sockets) in self.groups {
+            for (number, socket) in sockets.into_iter().enumerate() {
+                let failed = |step| move |cause| BindError::System { address, step, cause };
+                let socket =
+                    BoundSocket::of(socket).map_err(failed("make a socket nonblocking"))?;
+                let has = socket.buffers().map_err(failed("ask for a buffer's size"))?;
+                let mut made = settle(&socket, missing(has, buffers))?;
+                // What holds for one socket of an address holds for all.
+                if number == 0 {
+                    group.notices.append(&mut made);
+                }
+                group.workers[number].push(socket);
+            }
+        }
+        Ok(group)
+    }
+}
+
+/// Of `asked` what is more than there is; the rest is 0, which asks for nothing. The kernel counts
+/// twice what it was asked for.
+fn missing(has: Buffers, asked: Buffers) -> Buffers {
+    let more = |has: usize, asked: usize| if has / 2 >= asked { 0 } else { asked };
+    Buffers { receive: more(has.receive, asked.receive), send: more(has.send, asked.send) }
+}
+
+/// A wildcard IPv6 socket is also an IPv4 one unless told otherwise before it was bound.
+fn takes_both_families(socket: &UdpSocket, address: SocketAddr) -> io::Result<bool> {
+    match address.ip() {
+        IpAddr::V6(ip) if ip.is_unspecified() => Ok(!SockRef::from(socket).only_v6()?),
+        IpAddr::V6(ip) => Ok(ip.to_ipv4_mapped().is_some()),
+        IpAddr::V4(_) => Ok(false),
+    }
+}
+
+fn at(step: &'static str) -> impl Fn(io::Error) -> AdoptError {
+    move |cause| AdoptError::System { step, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Socket, Type};
+
+    fn bound(address: &str, group: bool, only_v6: bool) -> UdpSocket {
+        let address: SocketAddr = address.parse().unwrap();
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None).unwrap();
+        // As systemd does, so that the second one of an address can be bound at all.
+        socket.set_reuse_address(true).unwrap();
+        socket.set_reuse_port(group).unwrap();
+        if address.is_ipv6() {
+            socket.set_only_v6(only_v6).unwrap();
+        }
+        socket.bind(&address.into()).unwrap();
+        socket.into()
+    }
+
+    /// So many sockets at one free port.
+    fn several(ip: &str, number: usize, group: bool) -> Vec<UdpSocket> {
+        let first = bound(&format!("{ip}:0"), group, true);
+        let address = first.local_addr().unwrap().to_string();
+        let rest = (1..number).map(|_| bound(&address, group, true));
+        std::iter::once(first).chain(rest).collect()
+    }
+
+    fn refusal(sockets: Vec<UdpSocket>) -> String {
+        Adopted::new(sockets).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn sockets_go_to_workers_by_address_and_in_their_order() {
+        let (mut v4, v6) = (several("127.0.0.1", 2, true), several("[::1]", 2, true));
+        let expected = [v4[0].local_addr().unwrap(), v6[0].local_addr().unwrap()];
+        // What tells one from the other.
+        for (size, socket) in [(70_000, &v4[0]), (90_000, &v4[1])] {
+            SockRef::from(socket).set_recv_buffer_size(size).unwrap();
+        }
+        let last = v4.pop().unwrap();
+        let sockets: Vec<_> = v4.into_iter().chain(v6).chain([last]).collect();
+        let adopted = Adopted::new(sockets).unwrap();
+        assert_eq!((adopted.addresses(), adopted.workers()), (expected.to_vec(), 2));
+        let group = adopted.into_group(Buffers::default()).unwrap();
+        assert_eq!(group.addresses, expected);
+        for (worker, size) in group.workers.iter().zip([140_000, 180_000]) {
+            assert_eq!(worker.iter().map(BoundSocket::address).collect::<Vec<_>>(), expected);
+            assert_eq!(worker[0].buffers().unwrap().receive, size);
+            let error = worker[0].as_udp().recv(&mut [0; 8]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_raised_and_never_lowered() {
+        let socket = bound("127.0.0.1:0", true, true);
+        SockRef::from(&socket).set_recv_buffer_size(80_000).unwrap();
+        SockRef::from(&socket).set_send_buffer_size(20_000).unwrap();
+        let asked = Buffers { receive: 40_000, send: 60_000 };
+        let group = Adopted::new(vec![socket]).unwrap().into_group(asked).unwrap();
+        let buffers = group.workers[0][0].buffers().unwrap();
+        assert_eq!(buffers, Buffers { receive: 160_000, send: 120_000 });
+    }
+
+    #[test]
+    fn a_wildcard_tells_which_address_was_asked_and_another_does_not() {
+        let sockets = vec![bound("0.0.0.0:0", true, true), bound("127.0.0.1:0", true, true)];
+        let group = Adopted::new(sockets).unwrap().into_group(Buffers::default()).unwrap();
+        let tells: Vec<_> = group.workers[0].iter().map(BoundSocket::tells_local).collect();
+        assert_eq!(tells, [true, false]);
+    }
+
+    #[test]
+    fn what_cannot_be_served_from_is_refused_with_what_would_be_right() {
+        assert!(refusal(Vec::new()).contains("one for each address and worker"));
+        let mut uneven = several("127.0.0.1", 2, true);
+        uneven.extend(several("[::1]", 1, true));
+        let text = refusal(uneven);
+        assert!(text.contains("has 1 of") && text.contains("has 2: each address needs"), "{text}");
+        let text = refusal(several("127.0.0.1", 2, false));
+        assert!(text.contains("2 sockets") && text.contains("ReusePort=yes"), "{text}");
+        let text = refusal(vec![bound("[::]:0", true, false)]);
+        assert!(text.contains("BindIPv6Only=ipv6-only"), "{text}");
+        Adopted::new(vec![bound("[::]:0", true, true)]).unwrap();
+        Adopted::new(several("127.0.0.1", 1, false)).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! Network cards: on which vCPUs packets arrive.
+
+use super::facts::Card;
+use super::{Facts, Finding};
+
+const NAME: &str = "cards";
+
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+    facts.cards.iter().map(|card| of(card, facts.asked.vcpus)).collect()
+}
+
+fn of(card: &Card, vcpus: u64) -> Finding {
+    let Card { name, queues, rps_queues, interrupts } = card;
+    let first = interrupts.first();
+    let all_on_one = interrupts.len() > 1
+        && first.is_some_and(|cpus| cpus.len() == 1)
+        && interrupts.iter().all(|i| Some(i) == first);
+    if all_on_one && vcpus > 1 {
+        let cpu = first.map_or(0, |cpus| cpus[0]);
+        let what = format!(
+            "all {} interrupts of {name} reach vCPU {cpu} alone, which will be full while others wait",
+            interrupts.len()
+        );
+        return Finding::problem(NAME, what)
+            .fix("systemctl start irqbalance")
+            .keep("systemctl enable irqbalance, or /proc/irq/N/smp_affinity_list at each start");
+    }
+    if *queues > 1 && *rps_queues > 0 {
+        let what = format!(
+            "{name} has {queues} queues, and RPS moves packets of {rps_queues} of them once more: a third \
+             more CPU time for each, measured"
+        );
+        return Finding::note(NAME, what).fix(format!(
+            "for q in /sys/class/net/{name}/queues/rx-*; do echo 0 > $q/rps_cpus; done"
+        ));
+    }
+    if *queues == 1 && *rps_queues == 0 && vcpus > 1 {
+        let what = format!(
+            "{name} has one queue, so one vCPU takes in all packets for {vcpus}: it is the first to be full"
+        );
+        return Finding::note(NAME, what).fix(format!(
+            "ethtool -L {name} combined {vcpus}, or where it has no more: echo {} > \
+             /sys/class/net/{name}/queues/rx-0/rps_cpus",
+            mask(vcpus)
+        ));
+    }
+    Finding::ok(NAME, format!("{name} spreads packets over {queues} queues"))
+}
+
+/// The first `vcpus` of them as the kernel writes sets: words of 32 bits, the highest first.
+fn mask(vcpus: u64) -> String {
+    let words = vcpus.div_ceil(32).max(1);
+    let word = |index: u64| {
+        let bits = vcpus.saturating_sub(32 * index).min(32);
+        format!("{:x}", (1u64 << bits) - 1)
+    };
+    (0..words).rev().map(word).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Severity;
+    use super::*;
+
+    fn card(queues: u64, rps_queues: u64, interrupts: &[&[usize]]) -> Card {
+        let interrupts = interrupts.iter().map(|cpus| cpus.to_vec()).collect();
+        Card { name: "eth0".into(), queues, rps_queues, interrupts }
+    }
+
+    #[test]
+    fn interrupts_that_all_reach_one_vcpu_are_a_problem() {
+        let finding = of(&card(4, 0, &[&[0], &[0], &[0], &[0]]), 4);
+        assert_eq!(finding.severity, Severity::Problem);
+        assert!(finding.what.contains("vCPU 0 alone"), "{}", finding.what);
+        assert_eq!(of(&card(4, 0, &[&[0], &[1]]), 4).severity, Severity::Ok);
+        assert_eq!(of(&card(4, 0, &[&[0, 1], &[0, 1]]), 4).severity, Severity::Ok);
+        assert_eq!(of(&card(1, 0, &[&[0], &[0]]), 1).severity, Severity::Ok);
+    }
+
+    #[test]
+    fn queues_and_rps_are_weighed_against_each_other() {
+        assert_eq!(of(&card(4, 4, &[]), 4).severity, Severity::Note);
+        let single = of(&card(1, 0, &[]), 40);
+        assert_eq!(single.severity, Severity::Note);
+        assert!(single.fix.unwrap().contains("echo ff,ffffffff >"));
+        assert_eq!(of(&card(1, 1, &[]), 4).severity, Severity::Ok);
+        assert_eq!(
+            (mask(1), mask(32), mask(64)),
+            ("1".into(), "ffffffff".into(), "ffffffff,ffffffff".into())
+        );
+    }
+}

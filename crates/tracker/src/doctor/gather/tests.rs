@@ -1,0 +1,181 @@
+//! Hosts made of files in a temporary directory.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::args::Args;
+use crate::config::Config;
+use crate::doctor::{Severity, checks};
+
+/// A host of a few files.
+struct Made(TempDir);
+
+impl Made {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let made = Self(tempfile::tempdir().unwrap());
+        files.iter().for_each(|(path, text)| made.file(path, text));
+        made
+    }
+
+    fn file(&self, path: &str, text: &str) {
+        let path = self.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn facts(&self) -> Facts {
+        self.facts_with(&|_| Err("there are no tools".to_owned()))
+    }
+
+    fn facts_with(&self, tool: Tool<'_>) -> Facts {
+        let host = Host { vcpus: vec![0, 1], memory: Some(8 << 30), ..Host::default() };
+        let config = Config::parse("test.toml", "[limits]\npeers = 1000000\n");
+        let (settings, _) = Settings::resolve(config, &Args::default(), &host).unwrap();
+        Facts::gather(self.path(), &settings, &host, tool)
+    }
+}
+
+fn found(facts: &Facts, name: &str) -> Option<Severity> {
+    checks(facts).iter().find(|finding| finding.name == name).map(|finding| finding.severity)
+}
+
+#[test]
+fn a_host_without_files_is_not_seen() {
+    let facts = Made::new(&[]).facts();
+    assert!(facts.nothing_seen());
+    let facts = Made::new(&[("proc/sys/net/core/rmem_max", "212992\n")]).facts();
+    assert!(!facts.nothing_seen());
+    assert_eq!(found(&facts, "rmem_max"), Some(Severity::Problem));
+}
+
+#[test]
+fn numbers_are_read_from_where_the_kernel_writes_them() {
+    let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                  Max open files            1024                 524288               files     \n\
+                  Max locked memory         unlimited            unlimited            bytes     \n";
+    let facts = Made::new(&[
+        ("proc/sys/net/core/netdev_max_backlog", "1000\n"),
+        ("proc/net/softnet_stat", "0000a1b2 00000000 0\n0000ffff 0000001f 0\n"),
+        ("proc/self/limits", limits),
+        ("proc/self/status", "Name:\tonrush\nUid:\t0\t0\t0\t0\nSeccomp:\t2\n"),
+        ("proc/sys/kernel/io_uring_disabled", "0\n"),
+        ("proc/meminfo", "MemTotal: 100 kB\nSwapTotal:   2048 kB\nSwapFree:  1024 kB\n"),
+        ("proc/sys/net/ipv4/ip_early_demux", "1\n"),
+        ("proc/sys/net/ipv4/udp_early_demux", "1\n"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
+        ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n"),
+    ])
+    .facts();
+    assert_eq!((facts.backlog, facts.backlog_drops), (Some(1000), Some(31)));
+    assert_eq!((facts.files, facts.locked_bytes), (Some(1024), None));
+    assert_eq!((facts.root, facts.filtered), (Some(true), Some(true)));
+    assert_eq!(facts.swap, Some((2 << 20, 1 << 20)));
+    assert_eq!(facts.early_demux, Some(true));
+    assert_eq!(facts.huge_pages.as_deref(), Some("madvise"));
+    assert_eq!(facts.governors, ["powersave", "performance"]);
+    for (name, expected) in [
+        ("backlog", Severity::Problem),
+        ("clock", Severity::Problem),
+        ("governor", Severity::Problem),
+        ("swap", Severity::Note),
+        ("user", Severity::Note),
+        ("files", Severity::Ok),
+        ("memory", Severity::Ok),
+        ("huge_pages", Severity::Ok),
+        ("port", Severity::Ok),
+        ("conntrack", Severity::Ok),
+    ] {
+        assert_eq!(found(&facts, name), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn drops_of_both_families_are_added_up() {
+    let snmp = "Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors \
+                SndbufErrors\nUdp: 1000 1 2 900 5 7\nUdpLite: InDatagrams\nUdpLite: 9\n";
+    let snmp6 =
+        "Udp6InDatagrams 500\nUdp6RcvbufErrors 50\nUdp6SndbufErrors 0\nUdpLite6InDatagrams 3\n";
+    let facts = Made::new(&[("proc/net/snmp", snmp), ("proc/net/snmp6", snmp6)]).facts();
+    let expected = Udp { received: 1500, receive_drops: 55, send_drops: 7 };
+    assert_eq!(facts.udp, Some(expected));
+    assert_eq!(found(&facts, "drops"), Some(Severity::Note));
+}
+
+#[test]
+fn the_firewall_is_asked_when_something_is_tracked() {
+    let made = Made::new(&[
+        ("proc/sys/net/netfilter/nf_conntrack_max", "65536\n"),
+        ("proc/sys/net/netfilter/nf_conntrack_count", "12\n"),
+    ]);
+    let facts = made.facts();
+    assert_eq!(found(&facts, "conntrack"), Some(Severity::Note));
+    assert_eq!(facts.unseen, ["the firewall's rules: there are no tools"]);
+    let nft = |rules: &'static str| {
+        let tool = move |command: &[&str]| match command[0] {
+            "nft" => Ok(rules.to_owned()),
+            _ => Err("no such tool".to_owned()),
+        };
+        found(&made.facts_with(&tool), "conntrack")
+    };
+    assert_eq!(nft("table inet onrush { udp dport 6969 notrack }"), Some(Severity::Ok));
+    assert_eq!(nft("table inet filter { }"), Some(Severity::Problem));
+}
+
+#[test]
+fn cards_are_those_with_a_device_that_are_up() {
+    let made = Made::new(&[
+        ("sys/class/net/lo/operstate", "unknown\n"),
+        ("sys/class/net/eth1/operstate", "down\n"),
+        ("sys/class/net/eth1/device/vendor", "x"),
+        ("sys/class/net/eth0/operstate", "up\n"),
+        ("sys/class/net/eth0/queues/rx-0/rps_cpus", "00000000,00000000\n"),
+        ("sys/class/net/eth0/queues/rx-1/rps_cpus", "00000000,00000003\n"),
+        ("sys/class/net/eth0/queues/tx-0/xps_cpus", "1\n"),
+        ("sys/class/net/eth0/device/msi_irqs/40", "msix"),
+        ("sys/class/net/eth0/device/msi_irqs/41", "msix"),
+        ("proc/irq/40/effective_affinity_list", "1\n"),
+        ("proc/irq/41/effective_affinity_list", "0-2,5\n"),
+    ]);
+    let expected = Card {
+        name: "eth0".into(),
+        queues: 2,
+        rps_queues: 1,
+        interrupts: vec![vec![1], vec![0, 1, 2, 5]],
+    };
+    assert_eq!(made.facts().cards, [expected]);
+}
+
+#[test]
+fn whoever_has_the_port_is_named() {
+    // Port 6969 is 1B39; the tenth field is the inode.
+    let udp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n \
+               7: 00000000:1B39 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 4711 2 0 0\n";
+    let made = Made::new(&[("proc/net/udp", udp), ("proc/77/comm", "opentracker\n")]);
+    let hidden = made.facts();
+    assert_eq!(hidden.holders, [Holder { port: 6969, process: None }]);
+    fs::create_dir_all(made.path().join("proc/77/fd")).unwrap();
+    symlink("socket:[4711]", made.path().join("proc/77/fd/5")).unwrap();
+    let facts = made.facts();
+    assert_eq!(facts.holders, [Holder { port: 6969, process: Some((77, "opentracker".into())) }]);
+    assert_eq!(found(&facts, "port"), Some(Severity::Problem));
+}
+
+#[test]
+fn this_host_can_be_looked_at() {
+    let host = Host::here(vec![0]);
+    let (settings, _) = Settings::resolve(Config::default(), &Args::default(), &host).unwrap();
+    let facts = Facts::gather(Path::new("/"), &settings, &host, &tool);
+    assert!(!facts.nothing_seen());
+    assert!(facts.files.is_some() && facts.udp.is_some() && facts.root.is_some(), "{facts:?}");
+    assert!(checks(&facts).len() >= 10);
+}

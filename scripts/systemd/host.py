@@ -1,0 +1,164 @@
+"""A host for services: systemd as process 1 of namespaces of its own, on a copy of this machine's files
+that goes away with it (an overlay in memory), with a network that has a loopback interface alone.
+
+Nothing of this machine is changed, and nothing of it is started: of its units only the journal is left.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+PATIENCE = 60  # seconds that anything may take
+
+# Runs in the new namespaces, as their process 1, and becomes systemd.
+INIT = r"""
+set -e
+mount --make-rprivate /
+mount -t tmpfs -o size=2g tmpfs "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+root="$1/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$root"
+mount -t proc proc "$root/proc"
+mount -t sysfs sysfs "$root/sys"
+mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
+mount -t tmpfs tmpfs "$root/run"
+mount -t tmpfs tmpfs "$root/tmp"
+mount --rbind /dev "$root/dev"
+ip link set lo up
+# Units of this machine are none of the test's business.
+units="$root/usr/lib/systemd/system"
+for wants in "$root"/etc/systemd/system/*.wants "$units"/*.wants; do rm -rf "$wants"; done
+rm -f "$root"/etc/systemd/system/*.service "$root"/etc/systemd/system/*.socket
+rm -rf "$root/var/log/journal"
+mkdir -p "$units/sysinit.target.wants"
+for unit in systemd-journald.service systemd-journald.socket; do
+  ln -s "../$unit" "$units/sysinit.target.wants/$unit"
+done
+printf '%s\n' '[Unit]' 'Requires=basic.target' 'After=basic.target' >"$units/onrush-test.target"
+mkdir "$root/old"
+cd "$root"
+pivot_root . old
+umount -l /old
+rmdir /old
+exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+  /lib/systemd/systemd --system --unit=onrush-test.target --log-target=journal --show-status=no
+"""
+
+
+class Host:
+    """One booted host; a context that ends it."""
+
+    def __enter__(self):
+        self.place = tempfile.mkdtemp(prefix="onrush-host-")
+        self.log = os.path.join(self.place, "boot.log")
+        mount = os.path.join(self.place, "root")
+        os.mkdir(mount)
+        with open(self.log, "wb") as log:
+            command = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--cgroup", "--uts", "--ipc", "--net"]
+            self.boot = subprocess.Popen(
+                command + ["bash", "-c", INIT, "init", mount], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        try:
+            self.until("systemd runs", self._running)
+        except BaseException:
+            with open(self.log) as log:
+                print(log.read())
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.boot.kill()
+        self.boot.wait()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def _running(self):
+        if self.boot.poll() is not None:
+            raise AssertionError("systemd could not be booted in namespaces (needs root, overlayfs and cgroup2)")
+        with open(f"/proc/{self.boot.pid}/task/{self.boot.pid}/children") as children:
+            first = children.read().split()
+        if not first:
+            return False
+        self.pid = int(first[0])
+        state = self.run("systemctl", "is-active", "onrush-test.target", check=False)
+        return state.stdout.strip() == "active"
+
+    def run(self, *command, check=True, input=None):
+        """Runs a command on the host."""
+        enter = ["nsenter", "-t", str(self.pid), "-m", "-p", "-n", "-u", "-i", "-C", "--root", "--wd"]
+        done = subprocess.run(
+            enter + list(command), input=input, capture_output=True, text=True, timeout=5 * PATIENCE,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{' '.join(command)} ended in {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def path(self, path):
+        """A file of the host, as seen from here."""
+        return f"/proc/{self.pid}/root{path}"
+
+    def write(self, path, text, mode=0o644):
+        """Writes a file of the host."""
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        with open(self.path(path), "w") as file:
+            file.write(text)
+        os.chmod(self.path(path), mode)
+
+    def put(self, source, path, mode=0o755):
+        """Copies a file to the host."""
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        shutil.copyfile(source, self.path(path))
+        os.chmod(self.path(path), mode)
+
+    def remove(self, path):
+        """Removes a file or directory of the host, if it is there."""
+        self.run("rm", "-rf", path)
+
+    def drop_in(self, unit, text):
+        """Changes a unit as an operator does; an empty text takes the change back."""
+        path = f"/etc/systemd/system/{unit}.d/test.conf"
+        if text:
+            self.write(path, text)
+        else:
+            self.remove(os.path.dirname(path))
+        self.run("systemctl", "daemon-reload")
+
+    def show(self, unit, key):
+        """A property of a unit."""
+        return self.run("systemctl", "show", "--value", "-p", key, unit).stdout.strip()
+
+    def journal(self, unit, since):
+        """What a unit has said since (seconds since the epoch)."""
+        return self.run("journalctl", "-u", unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
+
+    def main_pid(self, unit):
+        """The number of a unit's main process, as seen from here."""
+        inside = self.show(unit, "MainPID")
+        cgroup = "/sys/fs/cgroup" + self.show(unit, "ControlGroup") + "/cgroup.procs"
+        # Read from here, the kernel writes the numbers as this side knows them.
+        with open(self.path(cgroup)) as procs:
+            for pid in procs.read().split():
+                with open(f"/proc/{pid}/status") as status:
+                    numbers = next(line for line in status if line.startswith("NSpid:")).split()[1:]
+                if numbers[-1] == inside:
+                    return int(pid)
+        raise AssertionError(f"no process {inside} in {cgroup}")
+
+    def until(self, what, condition):
+        """Waits until a condition holds; what it gives."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = condition()
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {PATIENCE} s in vain: {what}")
+            time.sleep(0.05)
+
+    def kill(self, pid, number=signal.SIGKILL):
+        """Sends a signal to a process of the host, by its number here."""
+        os.kill(pid, number)

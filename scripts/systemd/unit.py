@@ -1,0 +1,303 @@
+"""The units under the real systemd, in their own sandbox: see scripts/unit-test."""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from checks import run
+from host import Host
+from tracker import CLIENT, demand
+
+PTRACE_INTERRUPT, PTRACE_SEIZE = 0x4207, 0x4206
+VCPUS = len(os.sched_getaffinity(0))
+
+
+def threads(pid, field):
+    """Threads of a process by name, each with a field of its status."""
+    found = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status") as status:
+            lines = dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
+        found[lines["Name"]] = (int(task), lines.get(field, "").strip())
+    return found
+
+
+def workers(pid, field="Cpus_allowed_list"):
+    return {name: value for name, value in threads(pid, field).items() if re.fullmatch(r"worker-\d+", name)}
+
+
+class Case:
+    """A host on which the unit is installed as the package does it."""
+
+    def __init__(self, host, binary, config):
+        self.host = host
+        host.put(binary, "/usr/bin/onrush")
+        for unit in ["onrush.service", "onrush.socket"]:
+            host.put(f"{config}/{unit}", f"/usr/lib/systemd/system/{unit}", 0o644)
+        host.put(f"{config}/onrush.toml", "/etc/onrush/onrush.toml", 0o644)
+        host.put(f"{config}/onrush.sysusers", "/usr/lib/sysusers.d/onrush.conf", 0o644)
+        host.run("systemd-sysusers", "/usr/lib/sysusers.d/onrush.conf")
+        host.run("systemctl", "daemon-reload")
+
+    def start(self):
+        """Starts it anew; the number of its process, and when it was started."""
+        self.host.run("systemctl", "reset-failed", "onrush.service", check=False)
+        since = time.time()
+        started = self.host.run("systemctl", "restart", "onrush.service", check=False)
+        assert started.returncode == 0, started.stderr + self.host.journal("onrush", since)
+        return self.host.main_pid("onrush.service"), since
+
+    def stop(self):
+        self.host.run("systemctl", "stop", "onrush.socket", "onrush.service", check=False)
+
+    # ---- what is looked at -------------------------------------------------------------------
+
+    def the_units_are_right_for_systemd(self):
+        units = ["/usr/lib/systemd/system/onrush.service", "/usr/lib/systemd/system/onrush.socket"]
+        verified = self.host.run("systemd-analyze", "verify", "--man=no", *units)
+        assert verified.stdout + verified.stderr == "", verified.stdout + verified.stderr
+
+    def its_exposure_is_small(self):
+        # Ends in an error above the threshold: 20 is 2.0.
+        self.host.run("systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager",
+                      "/usr/lib/systemd/system/onrush.service")
+        # The measure measures.
+        lax = self.host.run("sh", "-c", "sed 's/^ProtectSystem=.*//; s/^SystemCallFilter=.*//' "
+                            "/usr/lib/systemd/system/onrush.service >/run/onrush.service; "
+                            "systemd-analyze security --offline=yes --threshold=20 --no-pager /run/onrush.service",
+                            check=False)
+        assert lax.returncode != 0, lax.stdout
+
+    def it_is_started_when_it_serves_and_says_how_it_is(self):
+        self.start()
+        demand(self.host)
+        assert self.host.show("onrush", "ActiveState") == "active"
+        status = self.host.until("a live status", lambda: re.search(
+            r"serves .*: .* peers in .* swarms", self.host.show("onrush", "StatusText")))
+        assert status
+
+    def it_runs_without_privilege(self):
+        pid, _ = self.start()
+        uid = self.host.run("id", "-u", "onrush").stdout.strip()
+        for name, (_, uids) in threads(pid, "Uid").items():
+            assert set(uids.split()) == {uid}, (name, uids)
+        for field, expected in [("NoNewPrivs", "1"), ("Seccomp", "2"), ("CapBnd", "0" * 16), ("CapEff", "0" * 16)]:
+            for name, (_, value) in threads(pid, field).items():
+                assert value == expected, (field, name, value)
+        for path in ["/etc/onrush/x", "/usr/x", "/var/x"]:
+            try:
+                open(f"/proc/{pid}/root{path}", "w").close()
+            except OSError as error:
+                assert error.errno == 30, error  # EROFS, even for root
+            else:
+                raise AssertionError(f"{path} can be written")
+
+    def workers_are_pinned_under_the_filter(self):
+        pid, _ = self.start()
+        pinned = workers(pid)
+        assert len(pinned) == VCPUS, pinned
+        assert all(re.fullmatch(r"\d+", cpus) for _, cpus in pinned.values()), pinned
+
+    def a_filter_that_denies_pinning_is_noticed(self):
+        """That the test above can fail, and that the log tells of what is denied."""
+        self.host.drop_in("onrush.service", "[Service]\nSystemCallFilter=~sched_setaffinity\n")
+        try:
+            pid, since = self.start()
+            demand(self.host)
+            assert not any(re.fullmatch(r"\d+", cpus) for _, cpus in workers(pid).values()) or VCPUS == 1
+            journal = self.host.journal("onrush", since)
+            assert "the worker runs unpinned" in journal, journal
+        finally:
+            self.host.drop_in("onrush.service", "")
+
+    def buffers_are_as_asked_for(self):
+        _, since = self.start()
+        limit = int(self.host.run("cat", "/proc/sys/net/core/rmem_max").stdout)
+        expected = 2 * min(4194304, limit)
+        found = re.findall(r"rb(\d+)", self.host.run("ss", "-Hulnm", "sport = :6969").stdout)
+        assert found == [str(expected)] * 2 * VCPUS, (found, expected)
+        told = "receive buffers of" in self.host.journal("onrush", since)
+        assert told == (limit < 4194304), self.host.journal("onrush", since)
+
+    def its_key_is_in_the_state_directory(self):
+        self.start()
+        listed = self.host.run("stat", "-c", "%a %U %n", "/var/lib/onrush", "/var/lib/onrush/connection.key").stdout
+        assert listed == "700 onrush /var/lib/onrush\n600 onrush /var/lib/onrush/connection.key\n", listed
+        key = self.host.run("cat", "/var/lib/onrush/connection.key").stdout
+        _, since = self.start()
+        assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
+        assert "will not survive" not in self.host.journal("onrush", since)
+
+    def the_doctor_sees_the_host_under_the_filter(self):
+        """By a unit with the same sandbox, of which it is the command."""
+        with open(self.host.path("/usr/lib/systemd/system/onrush.service")) as file:
+            text = file.read()
+        text = re.sub(r"(?m)^(Type|NotifyAccess|WatchdogSec|Restart\w*|ExecReload)=.*\n", "", text)
+        text = re.sub(r"(?m)^ExecStart=.*$", "Type=oneshot\nSuccessExitStatus=1\nExecStart=/usr/bin/onrush doctor --json", text)
+        self.host.write("/run/systemd/system/onrush-doctor.service", text)
+        self.host.run("systemctl", "daemon-reload")
+        pid, _ = self.start()
+        since = time.time()
+        self.host.run("systemctl", "start", "onrush-doctor.service")
+        journal = self.host.journal("onrush-doctor", since)
+        report = json.loads(journal[journal.index("{"):journal.rindex("}") + 1])
+        found = {finding["name"]: finding for finding in report["findings"]}
+        for name in ["rmem_max", "wmem_max", "early_demux", "drops", "conntrack", "port", "files", "quota", "io_uring", "user"]:
+            assert name in found, (name, found)
+        limit = int(self.host.run("cat", "/proc/sys/net/core/rmem_max").stdout)
+        assert (found["rmem_max"]["severity"] == "problem") == (limit < 4194304), found["rmem_max"]
+        assert "a system-call filter is on" in found["io_uring"]["what"], found["io_uring"]
+        # The process of the same user is seen through ProtectProc=invisible.
+        assert "served by onrush" in found["port"]["what"], found["port"]
+
+    def a_reload_is_followed(self):
+        pid, since = self.start()
+        config = "/etc/onrush/onrush.toml"
+        with open(self.host.path(config)) as file:
+            before = file.read()
+        try:
+            self.host.write(config, before.replace("interval = 1800", "interval = 900"))
+            self.host.run("systemctl", "reload", "onrush")
+            self.host.until("the reload in the log", lambda: "changed: announce.interval" in self.host.journal("onrush", since))
+            self.host.until("the end of the reload", lambda: self.host.show("onrush", "ActiveState") == "active")
+            assert self.host.main_pid("onrush.service") == pid
+            # The manager would end what said RELOADING=1 and never READY=1.
+            demand(self.host)
+        finally:
+            self.host.write(config, before)
+
+    def it_comes_back_when_it_is_killed(self):
+        pid, _ = self.start()
+        self.host.kill(pid)
+        self.host.until("another process", lambda: self.host.show("onrush", "NRestarts") == "1")
+        self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
+        demand(self.host)
+
+    def a_wrong_configuration_is_not_tried_again(self):
+        self.stop()
+        self.host.drop_in("onrush.service", "[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config /nowhere\n")
+        try:
+            self.host.run("systemctl", "reset-failed", "onrush.service", check=False)
+            started = self.host.run("systemctl", "start", "onrush.service", check=False)
+            assert started.returncode != 0
+            self.host.until("it has failed", lambda: self.host.show("onrush", "ActiveState") == "failed")
+            assert self.host.show("onrush", "NRestarts") == "0"
+            assert self.host.show("onrush", "ExecMainStatus") == "2"
+        finally:
+            self.host.drop_in("onrush.service", "")
+
+    def a_worker_that_hangs_starves_the_watchdog(self):
+        """A debugger stops one thread; the main thread and all others go on."""
+        self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=3s\n")
+        try:
+            pid, since = self.start()
+            # Longer than the watchdog waits: while all workers turn it is fed.
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
+                demand(self.host, addresses=["127.0.0.1"])
+            assert self.host.show("onrush", "NRestarts") == "0"
+            task = workers(pid)["worker-0"][0]
+            libc = ctypes.CDLL(None, use_errno=True)
+            for request in [PTRACE_SEIZE, PTRACE_INTERRUPT]:
+                assert libc.ptrace(request, task, None, None) == 0, os.strerror(ctypes.get_errno())
+
+            def restarted():
+                # Who is stopped by us ends for us.
+                try:
+                    os.waitpid(task, os.WNOHANG | 0x40000000)
+                except ChildProcessError:
+                    pass
+                return self.host.show("onrush", "NRestarts") == "1"
+
+            self.host.until("the manager starts it anew", restarted)
+            journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
+            assert "Watchdog timeout" in journal, journal
+            self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
+            demand(self.host)
+        finally:
+            self.host.drop_in("onrush.service", "")
+
+    def sockets_of_systemd_are_served_from(self):
+        """Two of each address, by repeated lines: systemd opens each, and they are a group."""
+        lines = "ListenDatagram=0.0.0.0:6969\nListenDatagram=[::]:6969\n" * 2
+        self.host.drop_in("onrush.socket", f"[Socket]\nListenDatagram=\n{lines}")
+        self.host.drop_in("onrush.service", "[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config /etc/onrush/onrush.toml --workers 2\n")
+        self.stop()
+        since = time.time()
+        try:
+            self.host.run("systemctl", "start", "onrush.socket")
+            # The first datagram starts the service, and waits in its socket meanwhile.
+            first = self.host.run("python3", "-c", CLIENT, "127.0.0.1", "6969", "20")
+            assert first.stdout == "ok\n"
+            journal = self.host.journal("onrush", since)
+            assert "serves udp://0.0.0.0:6969 and udp://[::]:6969 (sockets by systemd)" in journal, journal
+            assert "workers: 2 colocated" in journal and "the kernel steers" in journal, journal
+            assert "is not followed" not in journal, journal
+            demand(self.host)
+            sockets = self.host.run("ss", "-Hulnm", "sport = :6969").stdout
+            # ReceiveBuffer=4M may go beyond rmem_max, and stays.
+            assert re.findall(r"rb(\d+)", sockets) == [str(2 * 4194304)] * 4, sockets
+            # They outlive the service: what comes meanwhile is answered afterwards.
+            self.host.run("systemctl", "restart", "onrush.service")
+            demand(self.host)
+        finally:
+            self.stop()
+            self.host.drop_in("onrush.service", "")
+            self.host.drop_in("onrush.socket", "")
+
+    def one_socket_for_an_address_is_one_worker(self):
+        self.stop()
+        try:
+            self.host.run("systemctl", "start", "onrush.socket")
+            _, since = self.start()
+            demand(self.host)
+            journal = self.host.journal("onrush", since)
+            assert "workers: 1 colocated" in journal, journal
+            assert VCPUS == 1 or f"there are sockets for 1 of {VCPUS} workers" in journal, journal
+        finally:
+            self.stop()
+
+    def sockets_that_are_no_group_are_refused(self):
+        self.stop()
+        lines = "ListenDatagram=127.0.0.1:6969\n" * 2
+        self.host.drop_in("onrush.socket", f"[Socket]\nReusePort=no\nListenDatagram=\n{lines}")
+        try:
+            since = time.time()
+            self.host.run("systemctl", "start", "onrush.socket")
+            started = self.host.run("systemctl", "start", "onrush.service", check=False)
+            assert started.returncode != 0
+            journal = self.host.journal("onrush", since)
+            assert "Say ReusePort=yes in the socket unit" in journal, journal
+        finally:
+            self.stop()
+            self.host.drop_in("onrush.socket", "")
+            self.host.run("systemctl", "reset-failed", "onrush.service", "onrush.socket", check=False)
+
+    def a_low_port_takes_the_two_lines_of_the_comment(self):
+        self.host.drop_in("onrush.service", "[Service]\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n"
+                          "AmbientCapabilities=CAP_NET_BIND_SERVICE\nExecStart=\nExecStart=/usr/bin/onrush --listen :80\n")
+        try:
+            self.start()
+            demand(self.host, port=80)
+        finally:
+            self.stop()
+            self.host.drop_in("onrush.service", "")
+
+    def it_stops_when_asked(self):
+        _, since = self.start()
+        self.stop()
+        assert self.host.show("onrush", "ActiveState") == "inactive"
+        assert self.host.show("onrush", "Result") == "success"
+        assert "stopped: " in self.host.journal("onrush", since)
+
+
+if __name__ == "__main__":
+    with Host() as booted:
+        failed = run(Case(booted, *sys.argv[1:]))
+    sys.exit(failed)
