@@ -125,6 +125,8 @@ pub(crate) struct Written {
     pub(crate) max_hashes: Field<usize>,
     pub(crate) validity: Field<u32>,
     pub(crate) key_file: Field<Option<PathBuf>>,
+    pub(crate) drop_share: Field<u32>,
+    pub(crate) longest_interval: Field<Option<u32>>,
     pub(crate) peers: Field<Option<u64>>,
     pub(crate) idle_swarms: Field<u64>,
     pub(crate) batches_in_flight: Field<Option<usize>>,

@@ -15,6 +15,7 @@ use crate::access::blocks::BlockList;
 use crate::access::{AccessList, is_bogon_v4, is_bogon_v6};
 use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics, event_index};
+use crate::overload::shedding::Shedding;
 use crate::rules::Rules;
 use crate::settings::AnnounceSettings;
 
@@ -47,13 +48,15 @@ pub enum Refusal {
     Forbidden,
     /// Error: a scrape without a whole info hash.
     NoHash,
+    /// Silence: a connect of a source that has not proven itself, while there is more to do than the host can.
+    Shed,
     /// Silence: no batch was free, or the shard's lane was full. The client asks again.
     Busy,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Short,
         Self::Magic,
         Self::Action,
@@ -64,6 +67,7 @@ impl Refusal {
         Self::Port,
         Self::Forbidden,
         Self::NoHash,
+        Self::Shed,
         Self::Busy,
     ];
 
@@ -80,6 +84,7 @@ impl Refusal {
             Self::Port => "port",
             Self::Forbidden => "forbidden",
             Self::NoHash => "no_hash",
+            Self::Shed => "shed",
             Self::Busy => "busy",
         }
     }
@@ -134,6 +139,7 @@ pub struct Intake {
     blocked: Arc<BlockList>,
     announce: AnnounceSettings,
     refuse_bogons: bool,
+    shedding: Option<Shedding>,
     /// Whether per-packet log lines may name who sent the packet.
     log_addresses: bool,
 }
@@ -147,6 +153,7 @@ impl Intake {
             blocked: rules.blocked.clone(),
             announce: rules.announce.clone(),
             refuse_bogons: rules.refuse_bogons,
+            shedding: rules.shedding.clone(),
             log_addresses: rules.log_addresses,
         }
     }
@@ -275,6 +282,10 @@ trait SourceAddress: Address + Into<IpAddr> {
 
     fn is_blocked(self, list: &BlockList) -> bool;
 
+    /// What is taken for one source: an IPv4 address, or an IPv6 network of 64 bits, of which somebody may
+    /// have all addresses.
+    fn network(self) -> u64;
+
     fn endpoint(self, port: u16) -> Endpoint;
 }
 
@@ -289,6 +300,11 @@ impl SourceAddress for Ipv4Addr {
     #[inline]
     fn is_blocked(self, list: &BlockList) -> bool {
         list.blocks_v4(self)
+    }
+
+    #[inline]
+    fn network(self) -> u64 {
+        self.to_bits().into()
     }
 
     #[inline]
@@ -308,6 +324,11 @@ impl SourceAddress for Ipv6Addr {
     #[inline]
     fn is_blocked(self, list: &BlockList) -> bool {
         list.blocks_v6(self)
+    }
+
+    #[inline]
+    fn network(self) -> u64 {
+        (self.to_bits() >> 64) as u64
     }
 
     #[inline]
@@ -364,11 +385,22 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
 
     #[inline]
     fn accepts(self, id: ConnectionId) -> bool {
-        self.intake.ids.accepts(id, self.from.ip, self.unix)
+        let good = self.intake.ids.accepts(id, self.from.ip, self.unix);
+        if let Some(shedding) = &self.intake.shedding
+            && good
+        {
+            shedding.has_proven(self.from.ip.network());
+        }
+        good
     }
 
     #[inline]
     fn connect(self, connect: Connect) -> Verdict<'d> {
+        if let Some(shedding) = &self.intake.shedding
+            && !shedding.admits(self.from.ip.network(), self.unix)
+        {
+            return self.silence(Refusal::Shed);
+        }
         self.incoming.connects.add(1);
         if log::log_enabled!(log::Level::Trace) {
             log::trace!("connect from {}", self.name());

@@ -13,9 +13,9 @@
 //! | [`intake`], [`connection`], [`access`] | the checks at the door, each refusal with a name |
 //! | [`sorter`], [`lanes`], [`scrape_join`] | one batch per shard; its way there and back; answers that meet again |
 //! | [`rules`], [`orders`], [`chores`], [`reload`], [`enforce`] | what may change while workers run, and how they are told |
-//! | [`relief`] | when not to steer to a worker |
 //! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging, the service manager |
 //! | [`doctor`] | what on this host will hurt |
+//! | [`relief`], [`overload`] | when not to steer to a worker; what to do when there is too much to do |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 //! | [`overview`] | what the main thread shows to others |
 //! | [`version`] | which build this is |
@@ -41,6 +41,7 @@ pub mod intake;
 pub mod lanes;
 pub mod metrics;
 pub mod orders;
+pub mod overload;
 pub mod overview;
 pub mod placement;
 pub mod process;

@@ -10,6 +10,7 @@ use crossbeam_channel::{Sender, TrySendError};
 use crate::access::Lists;
 use crate::metrics::{Summary, WorkerMetrics};
 use crate::orders::Orders;
+use crate::overload::Pressure;
 use crate::settings::Settings;
 use crate::supervise::ask::Ask;
 
@@ -33,6 +34,8 @@ pub struct InForce {
     pub lists: Lists,
     /// How far the tracker is.
     pub phase: Phase,
+    /// How hard it is pressed.
+    pub pressure: Pressure,
 }
 
 /// How far a tracker is.

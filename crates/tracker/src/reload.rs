@@ -76,6 +76,8 @@ impl Settled {
             "announce.max_peers_v6" => announce.max_peers_v6,
             "announce.peer_lifetime" => announce.peer_lifetime,
             "announce.completed_retention" => announce.completed_retention,
+            "overload.drop_share" => overload.drop_share,
+            "overload.longest_interval" => overload.longest_interval,
             "scrape.max_hashes" => scrape.max_hashes,
             "access" => access,
             "access.blocked" => blocked,
@@ -222,7 +224,12 @@ mod tests {
         );
         let settled = Settled::new(&running, read);
         assert_eq!(settled.restart, ["listen", "workers.spin", "limits.peers"]);
-        let changed = ["announce.interval", "announce.peer_lifetime", "log.level"];
+        let changed = [
+            "announce.interval",
+            "announce.peer_lifetime",
+            "overload.longest_interval",
+            "log.level",
+        ];
         assert_eq!(settled.changed, changed);
         assert_eq!(settled.settings.listen, running.listen);
         assert_eq!(settled.settings.limits, running.limits);

@@ -7,6 +7,7 @@ use onrush_swarm::ShardSettings;
 
 use crate::access::blocks::BlockList;
 use crate::access::{AccessList, Lists};
+use crate::overload::shedding::Shedding;
 use crate::settings::{AnnounceSettings, Settings};
 
 /// Seconds in which every peer is looked at for expiry, at the longest.
@@ -31,6 +32,12 @@ pub struct Rules {
     pub shard: ShardSettings,
     /// In which every peer is to be looked at once.
     pub sweep_period: Duration,
+    /// Whose connects are answered under pressure; everybody's without.
+    pub shedding: Option<Shedding>,
+}
+
+fn sweep_period(peer_lifetime: u32) -> Duration {
+    Duration::from_secs(u64::from((peer_lifetime / 8).clamp(1, LONGEST_SWEEP)))
 }
 
 impl Rules {
@@ -38,7 +45,6 @@ impl Rules {
     pub fn new(settings: &Settings, lists: &Lists) -> Self {
         let announce = settings.announce.clone();
         let shards = settings.placement.shards() as u64;
-        let sweep_period = (announce.peer_lifetime / 8).clamp(1, LONGEST_SWEEP);
         let shard = ShardSettings {
             interval: announce.interval,
             interval_jitter_percent: announce.interval_jitter_percent,
@@ -55,7 +61,21 @@ impl Rules {
             refuse_bogons: settings.refuse_bogons,
             log_addresses: settings.log.addresses,
             shard,
-            sweep_period: Duration::from_secs(u64::from(sweep_period)),
+            sweep_period: sweep_period(settings.announce.peer_lifetime),
+            shedding: None,
         }
+    }
+
+    /// Clients are told to wait for so many seconds.
+    pub(crate) fn wait_for(&mut self, interval: u32) {
+        self.announce.interval = interval;
+        self.shard.interval = interval;
+    }
+
+    /// Peers are remembered for so many seconds after they announced.
+    pub(crate) fn live_for(&mut self, lifetime: u32) {
+        self.announce.peer_lifetime = lifetime;
+        self.shard.peer_lifetime = lifetime;
+        self.sweep_period = sweep_period(lifetime);
     }
 }

@@ -48,6 +48,8 @@ pub struct Settings {
     pub scrape: ScrapeSettings,
     /// How connection ids are made and how long they live.
     pub connection: ConnectionSettings,
+    /// What happens when there is too much to do.
+    pub overload: OverloadSettings,
     /// What there may be at most.
     pub limits: Limits,
     /// Which info hashes are served.
@@ -139,6 +141,15 @@ pub struct ConnectionSettings {
     pub validity: u32,
     /// The key file; `None` for `connection.key` in the state directory.
     pub key_file: Option<PathBuf>,
+}
+
+/// What happens when there is too much to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverloadSettings {
+    /// The percentage of datagrams that may be dropped before the tracker eases the load; 0 never minds.
+    pub drop_share: u32,
+    /// Seconds that clients are told to wait under the hardest pressure; not below the interval.
+    pub longest_interval: u32,
 }
 
 /// What there may be at most.

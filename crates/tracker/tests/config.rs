@@ -10,7 +10,7 @@ use onrush::args::{Args, Task};
 use onrush::config::{Config, Problems, print_config};
 use onrush::settings::{
     Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listen, LogSettings,
-    Notice, Placement, ScrapeSettings, SocketSettings,
+    Notice, OverloadSettings, Placement, ScrapeSettings, SocketSettings,
 };
 
 #[test]
@@ -615,6 +615,7 @@ fn defaults() -> Settings {
         },
         scrape: ScrapeSettings { max_hashes: 74 },
         connection: ConnectionSettings { validity: 120, key_file: None },
+        overload: OverloadSettings { drop_share: 5, longest_interval: 3600 },
         limits: Limits {
             peers: 20_000_000,
             idle_swarms: 1_000_000,

@@ -14,8 +14,12 @@ mod configuration;
 mod death;
 #[path = "daemon/doctor.rs"]
 mod doctor;
+#[path = "daemon/live_lists.rs"]
+mod live_lists;
 #[path = "daemon/logs.rs"]
 mod logs;
+#[path = "daemon/overload.rs"]
+mod overload;
 #[path = "daemon/reload.rs"]
 mod reload;
 #[path = "daemon/service.rs"]

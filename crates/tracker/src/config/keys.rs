@@ -138,6 +138,11 @@ pub static TABLES: &[Table] = &[
         keys: CONNECTION,
     },
     Table { name: "access", doc: "Who and what is served.", keys: ACCESS },
+    Table {
+        name: "overload",
+        doc: "What happens when there is more to do than the host can.",
+        keys: OVERLOAD,
+    },
     Table { name: "limits", doc: "What there may be at most.", keys: LIMITS },
     Table { name: "log", doc: "What is written to standard error.", keys: LOG },
 ];
@@ -429,6 +434,29 @@ const ACCESS: &[Key] = &[
         doc: "Whether to refuse clients whose address cannot be one on the internet (private, \
               loopback, multicast, reserved). Right for a public host; wrong for a laptop or a LAN.",
         ..key("refuse_bogons", Standard::Is("false"), |w| &mut w.refuse_bogons)
+    },
+];
+
+const OVERLOAD: &[Key] = &[
+    Key {
+        unit: "percent",
+        range: Some(0..=100),
+        doc: "The share of datagrams that the kernel may drop. Beyond it, step by step, clients are told \
+              to come back later, and connects of sources that have not shown a good id since then are \
+              answered in a part of the time only, so that the announces of those who have one get through.",
+        limit: "0 never minds. When hardly any is dropped, it goes back step by step.",
+        ..key("drop_share", Standard::Is("5"), |w| &mut w.drop_share)
+    },
+    Key {
+        unit: "seconds",
+        range: Some(60..=43_200),
+        doc: "The interval under the hardest pressure, which takes eight steps. Peers are then remembered \
+              for longer in the same proportion.",
+        ..key(
+            "longest_interval",
+            Standard::Absent { means: "twice announce.interval, 43200 at most", example: "3600" },
+            |w| &mut w.longest_interval,
+        )
     },
 ];
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::summary::bytes;
 use super::{
     Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listed, Listen,
-    LogSettings, Notice, Placement, ScrapeSettings, Settings, SocketSettings,
+    LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, Settings, SocketSettings,
 };
 use crate::args::Args;
 use crate::config::{AccessMode, Config, Findings, Origin, Problem, Problems, Written};
@@ -23,6 +23,8 @@ pub(crate) const BYTES_PER_PEER: u64 = 64;
 /// Peers in all, where memory allows and nobody says otherwise.
 const PEERS: u64 = 20_000_000;
 
+/// The longest interval that can be configured, in seconds.
+const LONGEST_INTERVAL: u32 = 43_200;
 /// The longest lifetime of a peer, in seconds.
 const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
@@ -80,6 +82,7 @@ impl<'a> Resolution<'a> {
                 validity: written.validity.value,
                 key_file: written.key_file.value.clone(),
             },
+            overload: self.overload(),
             limits: self.limits(placement),
             access: self.access(),
             blocked: Blocked {
@@ -154,6 +157,27 @@ impl<'a> Resolution<'a> {
             max_peers_v6: written.max_peers_v6.value,
             peer_lifetime,
             completed_retention: written.completed_retention.value,
+        }
+    }
+
+    fn overload(&mut self) -> OverloadSettings {
+        let written = self.written();
+        let (interval, longest) = (&written.interval, &written.longest_interval);
+        let sure = interval.origin != Origin::Broken && longest.origin != Origin::Broken;
+        if let Some(seconds) = longest.value
+            && seconds < interval.value
+            && sure
+        {
+            let what = format!("{seconds} seconds, but the interval is {}", interval.value);
+            let help = "under pressure clients are told to wait longer, not shorter: twice the interval is \
+                        taken when this key is absent";
+            self.problem(&longest.origin, "overload.longest_interval", what, Some(help.to_owned()));
+        }
+        OverloadSettings {
+            drop_share: written.drop_share.value,
+            longest_interval: longest
+                .value
+                .unwrap_or_else(|| interval.value.saturating_mul(2).min(LONGEST_INTERVAL)),
         }
     }
 

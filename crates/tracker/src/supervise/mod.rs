@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded, select, tick};
 
 use crate::enforce::Enforcement;
+use crate::metrics::Summary;
+use crate::overload::{Overload, Pressure};
 use crate::overview::{InForce, Overview, Phase};
 use crate::process::service::{self, Lifeline};
 use crate::process::signals::Wish;
@@ -50,6 +52,7 @@ pub struct Supervisor {
     reload: Reload,
     watch: Watch,
     enforcement: Enforcement,
+    overload: Overload,
     changes: Changes,
     asks: Receiver<Ask>,
     overview: Overview,
@@ -67,12 +70,25 @@ impl Supervisor {
             settings: settings.clone(),
             lists: tracker.lists.clone(),
             phase: Phase::Serving,
+            pressure: Pressure { step: 0, interval: settings.announce.interval },
         };
         let (orders, addresses) = (running.orders().clone(), running.addresses());
         let overview = Overview::new(running.shared_workers(), orders, addresses, in_force, sender);
         let (enforcement, changes) = (Enforcement::new(), Changes::new());
         let lifeline = Lifeline::new(tracker.running.addresses(), Instant::now());
-        Self { tracker, settings, reload, watch, enforcement, changes, asks, overview, lifeline }
+        let overload = Overload::new(Instant::now());
+        Self {
+            tracker,
+            settings,
+            reload,
+            watch,
+            enforcement,
+            overload,
+            changes,
+            asks,
+            overview,
+            lifeline,
+        }
     }
 
     /// What others may see of it.
@@ -138,5 +154,23 @@ impl Supervisor {
         for (level, text) in watch.second(&workers, now, steer) {
             log::log!(level, "{text}");
         }
+        self.look_for_overload(now);
+    }
+
+    /// Eases the load where too much is dropped, and puts an end to that.
+    fn look_for_overload(&mut self, now: Instant) {
+        let Summary { datagrams, kernel_drops, .. } = self.tracker.running.summary();
+        let settings = (&self.settings.overload, &self.settings.announce);
+        let (anew, what) = self.overload.second(settings, datagrams, kernel_drops, now);
+        if let Some(what) = what {
+            log::warn!("{what}");
+        }
+        if anew {
+            self.announce_rules();
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.overload.pressure(&self.settings.overload, &self.settings.announce)
     }
 }

@@ -76,13 +76,16 @@ impl Supervisor {
     /// Workers and whoever looks on go by what is in force now.
     pub(super) fn announce_rules(&self) {
         let lists = &self.tracker.lists;
-        let rules = Arc::new(Rules::new(&self.settings, lists));
+        let mut rules = Rules::new(&self.settings, lists);
+        self.overload.press(&self.settings.overload, &mut rules);
+        let rules = Arc::new(rules);
         if let Err(deaf) = self.tracker.running.orders().follow(&rules) {
             log::error!("{deaf}: it goes by the former configuration");
         }
         self.overview.change(|shown| {
             shown.settings = self.settings.clone();
             shown.lists = lists.clone();
+            shown.pressure = self.pressure();
         });
     }
 }

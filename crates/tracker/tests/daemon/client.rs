@@ -116,6 +116,15 @@ impl Client {
         })
     }
 
+    /// Announces, and returns how long it is to wait, in seconds.
+    pub(crate) fn interval(&self, info_hash: InfoHash, ask: Ask) -> u32 {
+        let (bytes, transaction_id) = self.announcement(info_hash, ask);
+        self.exchange(&bytes, transaction_id, |response| match response {
+            Response::Announce(head, _) => head.interval,
+            other => panic!("to an announce: {other:?}"),
+        })
+    }
+
     /// Announces and takes an error for an answer.
     pub(crate) fn announce_in_vain(&self, info_hash: InfoHash, ask: Ask) -> String {
         let (bytes, transaction_id) = self.announcement(info_hash, ask);

@@ -151,8 +151,8 @@ fn every_datagram_is_in_a_counter() {
             let by_reason = |refusal: Refusal| refused[refusal as usize];
             assert_eq!(
                 Refusal::ALL.map(by_reason),
-                [2, 1, 1, 0, 0, 0, 2, 1, 0, 1, 0],
-                "short, magic, action, source port, bogon, blocked, id, port, forbidden, no hash, busy"
+                [2, 1, 1, 0, 0, 0, 2, 1, 0, 1, 0, 0],
+                "short, magic, action, source port, bogon, blocked, id, port, forbidden, no hash, shed, busy"
             );
             let bytes: usize = 16 + requests.iter().map(Vec::len).sum::<usize>();
             assert_eq!(counted(|c| c.bytes.get()), bytes as u64);
