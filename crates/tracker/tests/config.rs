@@ -595,6 +595,7 @@ fn defaults() -> Settings {
     let port = |address: &str, optional| Listen { address: address.parse().unwrap(), optional };
     Settings {
         listen: vec![port("0.0.0.0:6969", false), port("[::]:6969", true)],
+        sockets_passed: false,
         placement: Placement::Colocated { workers: 4 },
         pin: Some(vec![0, 1, 2, 3]),
         spin: Duration::ZERO,
