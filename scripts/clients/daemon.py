@@ -24,7 +24,7 @@ def binary():
     say("building the release daemon")
     if not shutil.which("cargo"):
         raise Failure("no cargo to build the daemon with, and ONRUSH names none")
-    command = ["cargo", "build", "--release", "--quiet", "--package", "onrush", "--bin", "onrush"]
+    command = ["bash", "-c", ". scripts/lib/build.sh && release_build --quiet"]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         raise Failure("the daemon does not build")
     path = TARGET / "release" / "onrush"

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::Parker;
-use onrush::lanes::sleeper::{Bell, Sleeper, SocketBell};
+use onrush::lanes::bell::{Bell, SocketBell};
+use onrush::lanes::sleeper::Sleeper;
 use onrush::lanes::{Contents, Inbox, Lane, Parcel, lanes_to};
 use onrush_net::bind::{Buffers, bind_client};
 use onrush_net::mio::{self, Backend};

@@ -9,7 +9,7 @@ use onrush_swarm::{Shard, ShardMap};
 use crate::access::Lists;
 use crate::connection::{ConnectionIds, Keys};
 use crate::intake::Intake;
-use crate::lanes::sleeper::{Bell, SocketBell};
+use crate::lanes::bell::{Bell, SocketBell};
 use crate::lanes::{Inbox, Ways, lanes_to};
 use crate::metrics::WorkerMetrics;
 use crate::rules::Rules;

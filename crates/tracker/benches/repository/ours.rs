@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::sync::Parker;
 use nix::time::{ClockId, clock_gettime};
-use onrush::lanes::sleeper::Bell;
+use onrush::lanes::bell::Bell;
 use onrush::lanes::{Inbox, Parcel, Ways, lanes_to};
 use onrush::sorter::Sorter;
 use onrush_net::Return;

@@ -12,6 +12,7 @@
 //! the sender, and the way home has room for every batch that its owner has. A worker that has
 //! nothing to do sleeps; see [`sleeper`] for how nobody sleeps through a message.
 
+pub mod bell;
 pub mod sleeper;
 
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use onrush_swarm::ShardBatch;
 
 use crate::orders::Order;
 use crate::scrape_join::Place;
-use sleeper::{Bell, Sleeper};
+use bell::Bell;
+use sleeper::Sleeper;
 
 /// A batch on its way to its shard or back. Boxed, so that a channel moves eight bytes.
 pub type Parcel = Box<Contents>;

@@ -7,35 +7,13 @@
 //! worker that is busy is never rung.
 //!
 //! The test below runs every interleaving, and every stale read that the memory model allows, under
-//! loom: `RUSTFLAGS="--cfg loom" cargo test -p onrush --release lanes::sleeper`.
+//! loom. It is built as a crate of its own (crates/tracker/model), so this file needs nothing of the others.
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
-
-/// Ends a worker's wait from another thread. A ring before the wait makes it return at once.
-pub trait Bell: Send + Sync {
-    /// Rings.
-    fn ring(&self);
-}
-
-impl Bell for crossbeam_utils::sync::Unparker {
-    fn ring(&self) {
-        self.unpark();
-    }
-}
-
-/// A bell that wakes a worker through its socket.
-#[derive(Debug)]
-pub struct SocketBell<W>(pub W);
-
-impl<W: onrush_net::Waker> Bell for SocketBell<W> {
-    fn ring(&self) {
-        self.0.wake();
-    }
-}
 
 /// The flag of one worker.
 #[derive(Debug)]
