@@ -11,7 +11,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -168,6 +168,21 @@ impl BoundSocket {
         Ok(Buffers { receive: socket.recv_buffer_size()?, send: socket.send_buffer_size()? })
     }
 
+    /// A socket that was bound elsewhere, by a server of this kind: its options are as that one set
+    /// them.
+    ///
+    /// # Errors
+    /// When it is no UDP socket that is bound to an address of IPv4 or IPv6.
+    pub fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
+        let socket = Socket::from(descriptor);
+        let address = socket.local_addr()?.as_socket().filter(|address| address.port() != 0);
+        let (Type::DGRAM, Some(address)) = (socket.r#type()?, address) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no UDP socket that is bound"));
+        };
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: socket.into(), address, tells_local: address.ip().is_unspecified() })
+    }
+
     /// A second descriptor of the same kernel socket. It keeps the socket, and with it its number
     /// in its group, over a worker's restart.
     ///
@@ -226,6 +241,27 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
         }
     }
     Ok(Group { workers, addresses: wanted, notices })
+}
+
+/// A group whose sockets were bound by another process: for each worker one per address, in the same order
+/// for all. Asks for the buffers anew.
+///
+/// # Errors
+/// When a buffer cannot be set.
+pub fn adopt_group(workers: Vec<Vec<BoundSocket>>, buffers: Buffers) -> Result<Group, BindError> {
+    let mut notices = Vec::new();
+    for (number, sockets) in workers.iter().enumerate() {
+        for socket in sockets {
+            let mut made = settle(socket, buffers)?;
+            if number == 0 {
+                notices.append(&mut made);
+            }
+        }
+    }
+    let addresses = workers
+        .first()
+        .map_or_else(Vec::new, |sockets| sockets.iter().map(BoundSocket::address).collect());
+    Ok(Group { workers, addresses, notices })
 }
 
 /// Binds one plain socket to `source` for a client: its port is usually 0, its address one of the

@@ -25,6 +25,7 @@
 //! | [`socket`] | the contract as types |
 //! | [`bind`] | the one place that opens sockets, and what the kernel made of their options |
 //! | [`adopt`] | sockets that somebody else has bound |
+//! | [`handover`] | descriptors from one process to another |
 //! | [`notice`] | what went less well than asked for, with its remedy |
 //! | [`steering`] | which socket of a group gets a datagram (classic BPF) |
 //! | [`affinity`] | which vCPUs there are, pinning to one |
@@ -37,6 +38,7 @@ pub mod adopt;
 pub mod affinity;
 pub mod bind;
 pub mod counters;
+pub mod handover;
 pub mod memory;
 pub mod mio;
 mod name;

@@ -337,7 +337,8 @@ proptest! {
         }
     }
 
-    /// The dump, what came since and who left since make the same again: how a shard is taken over.
+    /// The dump, what came since and who left since make the same again: how a shard is taken over. Of sightings
+    /// in the same unit of time the later one is made to count by taking the earlier for older.
     #[test]
     fn a_dump_with_what_came_since_is_the_whole(
         seed: u64, before in steps(), during in steps(), budget in 1usize..200,
@@ -360,22 +361,23 @@ proptest! {
         dump.now = now;
         while old.walk_with_peers(Moment(now), budget, &mut dump) {}
         for ((met, peers), shown) in dump.pieces.iter().zip(&dump.shown) {
-            let aged = peers.iter().map(|peer| PeerView { age: peer.age + now - shown, ..*peer });
+            let aged = peers.iter().map(|peer| PeerView { age: peer.age + now - shown + 32, ..*peer });
             new.restore(met.info_hash, met.completed, aged, Moment(now));
         }
         for gone in old.departures() {
-            let age = now - gone.at.0;
+            let age = now - gone.at.0 + 8;
             new.depart(&gone.info_hash, &gone.endpoint, gone.completed, age, Moment(now));
         }
         for (met, peers) in &walk_all(&mut old, now, 1_000).pieces {
             // What is younger than the dump, with a tick to spare.
-            let young = peers.iter().copied().filter(|peer| peer.age <= now - began + 4);
+            let young = peers.iter().filter(|peer| peer.age <= now - began + 4);
+            let young = young.map(|peer| PeerView { age: peer.age + 16, ..*peer });
             new.restore(met.info_hash, met.completed, young, Moment(now));
         }
         new.check();
         // What is about to expire may have done so on one side.
         let fresh = |shard: &Shard| -> BTreeMap<Peer, bool> {
-            let peers = there(shard, now).into_iter().filter(|(_, view)| view.age + 8 <= LIFETIME);
+            let peers = there(shard, now).into_iter().filter(|(_, view)| view.age + 40 <= LIFETIME);
             peers.map(|(peer, view)| (peer, view.seeder)).collect()
         };
         prop_assert_eq!(fresh(&new), fresh(&old));

@@ -78,6 +78,13 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", value_parser = words::<Level>())]
     pub log_level: Option<Level>,
 
+    /// Take over from the onrush that runs with the same state directory, without a gap
+    ///
+    /// It hands over its sockets and peers while it serves, and ends; when anything is amiss it serves
+    /// on. Addresses and the number of workers with sockets stay as they are.
+    #[arg(long, conflicts_with = "check_config")]
+    pub upgrade: bool,
+
     /// Write every key with its text and default, and exit
     #[arg(long, exclusive = true)]
     pub print_config: bool,

@@ -14,6 +14,9 @@ pub struct Now {
     pub unix: u64,
 }
 
+/// What the monotonic clock begins with: 12 days, so that there are moments for what happened before.
+const FIRST: Moment = Moment(1 << 20);
+
 /// The clock of a running tracker; all of its workers share one start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -28,7 +31,7 @@ impl Clock {
 
     /// What time it is. A wall clock before 1970 counts as 1970.
     pub fn now(&self) -> Now {
-        let moment = Moment(self.start.elapsed().as_secs() as u32);
+        let moment = FIRST.after(self.start.elapsed().as_secs() as u32);
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Now { moment, unix }
     }

@@ -140,6 +140,8 @@ pub(crate) struct Written {
     pub(crate) blocked: Field<Vec<Item<Block>>>,
     pub(crate) blocked_file: Field<Option<PathBuf>>,
     pub(crate) refuse_bogons: Field<bool>,
+    pub(crate) snapshot_enabled: Field<bool>,
+    pub(crate) snapshot_every: Field<u32>,
     pub(crate) log_level: Field<Level>,
     pub(crate) totals_every: Field<u32>,
     pub(crate) log_addresses: Field<bool>,

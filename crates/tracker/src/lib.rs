@@ -16,6 +16,8 @@
 //! | [`state`], [`process`] | what outlives the process; lock, user, signals, logging, the service manager |
 //! | [`doctor`] | what on this host will hurt |
 //! | [`relief`], [`overload`] | when not to steer to a worker; what to do when there is too much to do |
+//! | [`snapshot`] | the peers in a file, over restarts |
+//! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 //! | [`overview`] | what the main thread shows to others |
 //! | [`version`] | which build this is |
@@ -51,10 +53,12 @@ pub mod rules;
 pub mod running;
 pub mod scrape_join;
 pub mod settings;
+pub mod snapshot;
 pub mod sorter;
 pub mod start;
 pub mod state;
 pub mod supervise;
+pub mod upgrade;
 pub mod version;
 pub mod worker;
 

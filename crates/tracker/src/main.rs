@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         },
         Ok(Task::Serve(settings, notices)) => {
             let ailments = doctor::short_version(&settings, &host);
-            Exit::after(serve(*settings, passed, &notices, ailments, Reload::new(args, host)))
+            Exit::after(serve(*settings, passed, &notices, ailments, args, host))
         }
     };
     exit.say()
@@ -51,12 +51,16 @@ fn serve(
     passed: Option<Adopted>,
     notices: &[Notice],
     ailments: Option<String>,
-    reload: Reload,
+    args: Args,
+    host: Host,
 ) -> Result<End, StartError> {
     logging::start(settings.log.level);
     // Before anything is started: a signal that comes early must not kill what is half there.
     let wishes = signals::listen().map_err(StartError::Threads)?;
-    let tracker = Tracker::start_on(&settings, passed)?;
+    let tracker = match args.upgrade {
+        true => Tracker::take_over(&settings)?,
+        false => Tracker::start_on(&settings, passed)?,
+    };
     for notice in notices {
         log::warn!("{notice}");
     }
@@ -69,10 +73,12 @@ fn serve(
     for line in greeting::lines(&settings, &tracker) {
         log::info!("{line}");
     }
-    let mut supervisor = Supervisor::new(tracker, settings, reload);
+    let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args, host));
     let end = supervisor.run(&wishes);
     let tracker = supervisor.into_tracker();
-    if end == End::Asked {
+    if end == End::Given {
+        tracker.hand_over();
+    } else if end == End::Asked {
         let summary = tracker.stop();
         log::info!(
             "stopped: {} datagrams in, {} out, {} refused",

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crossbeam_channel::Sender;
 use onrush_swarm::Shard;
 use thiserror::Error;
 
@@ -15,6 +16,10 @@ use crate::rules::Rules;
 pub enum Order {
     /// From the next datagram on these rules hold. All of them change at once.
     Rules(Arc<Rules>),
+    /// Receive nothing more, and tell once everything that was received is answered.
+    Hold(Sender<()>),
+    /// Receive again.
+    Resume,
     /// Work over the whole shard. A worker without a shard drops it.
     Chore(Box<dyn Chore>),
 }
@@ -60,9 +65,29 @@ impl Orders {
     /// # Errors
     /// [`Deaf`], naming the first worker that did not take it.
     pub fn follow(&self, rules: &Arc<Rules>) -> Result<(), Deaf> {
+        self.every_worker(|| Order::Rules(rules.clone()))
+    }
+
+    /// Has every worker with sockets receive nothing more. Each tells once it has answered what it has.
+    ///
+    /// # Errors
+    /// [`Deaf`], naming the first worker that did not take it.
+    pub fn hold(&self, tell: &Sender<()>) -> Result<(), Deaf> {
+        self.every_worker(|| Order::Hold(tell.clone()))
+    }
+
+    /// Has every worker receive again.
+    ///
+    /// # Errors
+    /// [`Deaf`], naming the first worker that did not take it; the others have.
+    pub fn resume(&self) -> Result<(), Deaf> {
+        self.every_worker(|| Order::Resume)
+    }
+
+    fn every_worker(&self, order: impl Fn() -> Order) -> Result<(), Deaf> {
         let mut result = Ok(());
         for (worker, lane) in self.lanes.iter().enumerate() {
-            if lane.try_send(Order::Rules(rules.clone())).is_err() {
+            if lane.try_send(order()).is_err() {
                 result = result.and(Err(Deaf(worker)));
             }
         }

@@ -67,6 +67,7 @@ impl Settled {
             "limits.batches_in_flight" => limits.batches_in_flight,
             "limits.batch_requests" => limits.batch_requests,
             "limits.scrapes_in_flight" => limits.scrapes_in_flight,
+            "snapshot.enabled" => snapshot.enabled,
         );
         let changed = differing!(running, read:
             "announce.interval" => announce.interval,
@@ -84,6 +85,7 @@ impl Settled {
             "access.refuse_bogons" => refuse_bogons,
             "limits.warnings_per_minute" => limits.warnings_per_minute,
             "limits.list_entries" => limits.list_entries,
+            "snapshot.every" => snapshot.every,
             "log.level" => log.level,
             "log.totals_every" => log.totals_every,
             "log.addresses" => log.addresses,

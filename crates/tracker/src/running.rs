@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush_net::{Socket, affinity};
+use onrush_swarm::Shard;
 
 use crate::clock::Clock;
 use crate::lanes::Ways;
@@ -40,7 +41,7 @@ pub struct Running {
     orders: Orders,
     stop: Arc<AtomicBool>,
     deaths: Receiver<Death>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<Option<Shard>>>,
 }
 
 impl Running {
@@ -52,6 +53,7 @@ impl Running {
         settings: &Settings,
         addresses: Vec<SocketAddr>,
         workers: Vec<Worker<S>>,
+        clock: Clock,
     ) -> io::Result<Self> {
         let (tell, deaths) = unbounded();
         let ways = workers.first().map_or_else(|| Arc::from([]), |worker| worker.ways.clone());
@@ -70,7 +72,6 @@ impl Running {
             deaths,
             threads: Vec::with_capacity(workers.len()),
         };
-        let clock = Clock::start();
         for worker in workers {
             let name = running.workers[worker.index].0.clone();
             let cpu = settings.pin.as_ref().and_then(|cpus| cpus.get(worker.index).copied());
@@ -130,15 +131,19 @@ impl Running {
         self.summary()
     }
 
-    fn end(&mut self) {
+    /// As [`stop`](Self::stop), and leaves the shards.
+    pub fn stop_and_keep(mut self) -> (Summary, Vec<Shard>) {
+        let shards = self.end();
+        (self.summary(), shards)
+    }
+
+    fn end(&mut self) -> Vec<Shard> {
         self.stop.store(true, Ordering::Release);
         for ways in self.ways.iter() {
             ways.work.ring();
         }
-        for thread in self.threads.drain(..) {
-            // What a worker dies of is told by its `Death`.
-            let _ = thread.join();
-        }
+        // What a worker dies of is told by its `Death`.
+        self.threads.drain(..).filter_map(|thread| thread.join().ok().flatten()).collect()
     }
 }
 
@@ -159,7 +164,8 @@ struct Life<S: Socket> {
 }
 
 impl<S: Socket> Life<S> {
-    fn live(mut self) {
+    /// Leaves its shard, if it has one and did not die.
+    fn live(mut self) -> Option<Shard> {
         if let Some(cpu) = self.cpu
             && let Err(error) = affinity::pin_current_thread(cpu)
         {
@@ -169,11 +175,12 @@ impl<S: Socket> Life<S> {
         let tell = self.tell.clone();
         // Nothing of the worker is used after a panic: the process ends.
         let cause = match catch_unwind(AssertUnwindSafe(|| self.take_turns())) {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return self.worker.swarm_side.take().map(|side| side.shard),
             Ok(Err(error)) => format!("its socket failed: {error}"),
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
         };
         let _ = tell.send(Death { name, cause });
+        None
     }
 
     fn take_turns(&mut self) -> io::Result<()> {

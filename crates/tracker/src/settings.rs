@@ -64,6 +64,8 @@ pub struct Settings {
     pub group: Option<String>,
     /// Where the key is kept; `None` keeps it in memory.
     pub state_dir: Option<PathBuf>,
+    /// When peers are written to the state directory.
+    pub snapshot: SnapshotSettings,
     /// What is logged.
     pub log: LogSettings,
 }
@@ -198,6 +200,15 @@ pub struct Blocked {
     pub blocks: Vec<Block>,
     /// A file with more of them.
     pub file: Option<PathBuf>,
+}
+
+/// When peers are written to the state directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// Whether they are at all.
+    pub enabled: bool,
+    /// How often, beside at the end; zero for only then.
+    pub every: Duration,
 }
 
 /// What is logged.

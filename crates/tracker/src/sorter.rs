@@ -134,6 +134,11 @@ impl Sorter {
         self.pool.push(parcel);
     }
 
+    /// Whether no batch is open or under way.
+    pub fn is_at_rest(&self) -> bool {
+        self.shards.iter().all(|desk| desk.held == 0)
+    }
+
     /// Batches that are not in use.
     #[cfg(test)]
     fn in_stock(&self) -> usize {

@@ -1,10 +1,12 @@
 //! From settings to a running tracker. The order matters: user, sockets, state, workers.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use crossbeam_channel::{Receiver, bounded, never};
 use onrush_net::adopt::Adopted;
-use onrush_net::bind::{self, Address, Buffers, Group};
+use onrush_net::bind::{self, Address, BoundSocket, Buffers, Group};
 use onrush_net::steering::{Function, Steering};
 use onrush_net::{mio, notice::Notice};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
@@ -15,12 +17,19 @@ use crate::access::Lists;
 use crate::access::journal::Journal;
 use crate::access::list_file::ListError;
 use crate::access::listing::Listing;
+use crate::clock::Clock;
 use crate::placement::{Secrets, assemble, shard_map};
 use crate::process::lock::StateLock;
-use crate::process::user;
+use crate::process::{service, user};
 use crate::running::Running;
 use crate::settings::{Placement, Settings};
+use crate::snapshot::{self, schedule::Snapshots};
 use crate::state::{State, StateError};
+use crate::upgrade::give::{Given, Giver};
+use crate::upgrade::take::{TakeError, Taker};
+use crate::upgrade::words::Offer;
+use crate::upgrade::{self, delta};
+use crate::version::version;
 
 /// Where the info hash is in announces, and the first one in scrapes.
 const INFO_HASH_OFFSET: usize = REQUEST_HEAD_LEN;
@@ -39,6 +48,14 @@ pub struct Tracker {
     pub journal: Option<Journal>,
     /// Held until the end; `None` without a state directory.
     pub lock: Option<StateLock>,
+    /// What its workers read the time from.
+    pub clock: Clock,
+    /// When its peers are written down.
+    pub snapshots: Snapshots,
+    /// Tells when another process has got its sockets.
+    pub given: Receiver<Given>,
+    /// The process that has got its sockets.
+    pub taken_by: Option<Given>,
 }
 
 /// Why a tracker cannot start. Each says what to do.
@@ -56,6 +73,9 @@ pub enum StartError {
     /// The lists of info hashes and sources.
     #[error(transparent)]
     List(#[from] ListError),
+    /// The tracker to take over from.
+    #[error(transparent)]
+    Take(#[from] TakeError),
     /// Polling of the sockets.
     #[error(
         "cannot set up polling: {0}\n  raise the limit of open files: LimitNOFILE= in the unit, or `ulimit -n`"
@@ -82,6 +102,22 @@ impl Tracker {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_on(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
+        Self::begin(settings, passed, false)
+    }
+
+    /// Starts a tracker with the sockets and peers of the one that runs.
+    ///
+    /// # Errors
+    /// [`StartError`]; the one that runs serves on.
+    pub fn take_over(settings: &Settings) -> Result<Self, StartError> {
+        Self::begin(settings, None, true)
+    }
+
+    fn begin(
+        settings: &Settings,
+        passed: Option<Adopted>,
+        takes_over: bool,
+    ) -> Result<Self, StartError> {
         let mut warnings = Vec::new();
         if let Some(name) = &settings.user {
             user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
@@ -94,14 +130,17 @@ impl Tracker {
         }
         // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
         let mut lists = Lists::load(settings)?;
-        let mut group = match passed {
-            Some(sockets) => sockets.into_group(buffers(settings))?,
-            None => bind_group(settings)?,
+        let mut taker = takes_over.then(|| Taker::ask(settings)).transpose()?;
+        let mut group = match (&mut taker, passed) {
+            (Some(taker), _) => bind::adopt_group(taker.sockets(), buffers(settings))?,
+            (None, Some(sockets)) => sockets.into_group(buffers(settings))?,
+            (None, None) => bind_group(settings)?,
         };
         if settings.user.is_some() {
             user::drop_capabilities();
         }
-        let state = State::open(settings)?;
+        let lock = taker.as_mut().and_then(Taker::lock).transpose()?;
+        let state = State::with_lock(settings, lock)?;
         warnings.extend(state.warnings);
         let journal = settings.state_dir.as_deref().filter(|_| state.lock.is_some());
         let journal = journal.map(Journal::new);
@@ -109,25 +148,123 @@ impl Tracker {
             warnings.extend(resume(&mut lists, journal));
         }
         warnings.extend(lists.access.warning().map(str::to_owned));
-        let secrets = Secrets::random(state.keys);
-        let steering = steer(settings, shard_map(settings, &secrets), &mut group);
-        warnings.extend(group.notices.iter().map(Notice::to_string));
+        let mut secrets = Secrets::random(state.keys);
+        if let Some(taker) = &taker {
+            // The kernel's program stays right while both are there.
+            secrets.shard_key = taker.offer.shard_key;
+        }
+        let copies = copies(&group).map_err(StartError::Poll)?;
         let options = mio::Options { batch: settings.socket.batch, ..mio::Options::default() };
-        let sockets = group
-            .workers
+        let sockets = std::mem::replace(&mut group.workers, copies)
             .into_iter()
             .map(|sockets| mio::Backend::new(sockets, options))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Poll)?;
-        let workers = assemble(settings, &secrets, sockets, &lists);
-        let running =
-            Running::launch(settings, group.addresses, workers).map_err(StartError::Threads)?;
-        Ok(Self { running, steering, warnings, lists, journal, lock: state.lock })
+        let mut workers = assemble(settings, &secrets, sockets, &lists);
+        let (clock, map) = (Clock::start(), shard_map(settings, &secrets));
+        let path = snapshot_path(settings, state.lock.is_some());
+        let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
+        let shards: Vec<_> = sides.map(|side| &mut side.shard).collect();
+        match (&taker, &path) {
+            (Some(taker), _) => taker.take_all(shards, map, &lists.access, clock.now())?,
+            (None, Some(path)) => {
+                warnings.extend(snapshot::load::at_start(
+                    path,
+                    shards,
+                    map,
+                    &lists.access,
+                    clock.now(),
+                ));
+            }
+            (None, None) => {}
+        }
+        let steering = steer(settings, map, &mut group);
+        warnings.extend(group.notices.iter().map(Notice::to_string));
+        let running = Running::launch(settings, group.addresses.clone(), workers, clock)
+            .map_err(StartError::Threads)?;
+        let mut tracker = Self {
+            running,
+            steering,
+            warnings,
+            lists,
+            journal,
+            lock: state.lock,
+            clock,
+            snapshots: Snapshots::new(path, settings.snapshot.every),
+            given: never(),
+            taken_by: None,
+        };
+        tracker.follow_up(taker, map);
+        tracker.open_door(settings, group, secrets.shard_key);
+        Ok(tracker)
     }
 
-    /// Stops the workers, then gives the state directory back.
-    pub fn stop(self) -> crate::metrics::Summary {
-        let summary = self.running.stop();
+    /// Where it has taken over: what came after the dump, and the lock's name.
+    fn follow_up(&mut self, taker: Option<Taker>, map: ShardMap) {
+        let Some(taker) = taker else { return };
+        if let Some(lock) = &mut self.lock {
+            lock.sign();
+        }
+        let (orders, access) = (self.running.orders().clone(), self.lists.access.clone());
+        if let Err(error) = delta::receive(taker.stream, orders, map, access, self.clock) {
+            self.warnings
+                .push(format!("what came after the dump is not taken: no thread: {error}"));
+        }
+    }
+
+    /// Waits for whoever is to take over from here one day.
+    fn open_door(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
+        let (Some(lock), Some(directory)) = (&self.lock, &settings.state_dir) else { return };
+        let (tell, given) = bounded(1);
+        let offer = Offer {
+            version: version().to_owned(),
+            process: std::process::id(),
+            workers: group.workers.len(),
+            addresses: group.addresses,
+            shard_key,
+        };
+        let path = upgrade::take::socket_path(directory);
+        let opened = lock.share().and_then(|lock| {
+            let (orders, clock) = (self.running.orders().clone(), self.clock);
+            Giver { offer, sockets: group.workers, lock, orders, clock, tell }.wait_at(&path)
+        });
+        match opened {
+            Ok(()) => self.given = given,
+            Err(error) => self.warnings.push(format!(
+                "no upgrade without a gap will be possible: cannot listen at {}: {error}",
+                path.display()
+            )),
+        }
+    }
+
+    /// Stops the workers, whose sockets another process has by now, and sends it what it has not.
+    pub fn hand_over(mut self) -> crate::metrics::Summary {
+        let (summary, shards) = self.running.stop_and_keep();
+        self.snapshots.report();
+        if let Some(given) = &self.taken_by {
+            service::follow(given.process as u32);
+            match delta::send(given, shards, self.clock.now()) {
+                Ok(rest) => log::info!(
+                    "process {} has taken over; the rest was {} peers",
+                    given.process,
+                    rest.v4 + rest.v6
+                ),
+                Err(error) => log::warn!(
+                    "process {} has taken over, but not heard all of the rest: {error}",
+                    given.process
+                ),
+            }
+        }
+        if let Some(lock) = self.lock.take() {
+            lock.leave();
+        }
+        summary
+    }
+
+    /// Stops the workers, writes the peers down, then gives the state directory back.
+    pub fn stop(mut self) -> crate::metrics::Summary {
+        let (summary, shards) = self.running.stop_and_keep();
+        self.snapshots.finish(shards, self.clock);
         drop(self.lock);
         summary
     }
@@ -146,6 +283,24 @@ fn resume(lists: &mut Lists, journal: &Journal) -> Vec<String> {
     resumed.warning.into_iter().chain(kept).collect()
 }
 
+/// Where the peers are written down, if they are to be and can be.
+fn snapshot_path(settings: &Settings, writable: bool) -> Option<PathBuf> {
+    let directory =
+        settings.state_dir.as_ref().filter(|_| writable && settings.snapshot.enabled)?;
+    Some(directory.join(snapshot::FILE))
+}
+
+fn buffers(settings: &Settings) -> Buffers {
+    Buffers { receive: settings.socket.receive_buffer, send: settings.socket.send_buffer }
+}
+
+/// Second descriptors of all sockets of a group.
+fn copies(group: &Group) -> io::Result<Vec<Vec<BoundSocket>>> {
+    let of_worker =
+        |sockets: &Vec<BoundSocket>| sockets.iter().map(BoundSocket::try_clone).collect();
+    group.workers.iter().map(of_worker).collect()
+}
+
 fn bind_group(settings: &Settings) -> Result<Group, bind::BindError> {
     let addresses: Vec<Address> = settings
         .listen
@@ -158,10 +313,6 @@ fn bind_group(settings: &Settings) -> Result<Group, bind::BindError> {
         probe: true,
     };
     bind::bind_group(&addresses, &options)
-}
-
-fn buffers(settings: &Settings) -> Buffers {
-    Buffers { receive: settings.socket.receive_buffer, send: settings.socket.send_buffer }
 }
 
 /// Has the kernel bring announces and scrapes to the worker that owns their (first) info hash.

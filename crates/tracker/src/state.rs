@@ -43,8 +43,16 @@ impl State {
     /// [`StateError`], when going on would do harm: two trackers on one directory, or a key file
     /// that would have to be overwritten.
     pub fn open(settings: &Settings) -> Result<Self, StateError> {
-        let mut state = Self { keys: Keys::random(), warnings: Vec::new(), lock: None };
-        if let Some(directory) = &settings.state_dir {
+        Self::with_lock(settings, None)
+    }
+
+    /// The same, where the lock is held already.
+    ///
+    /// # Errors
+    /// [`StateError`], as above.
+    pub fn with_lock(settings: &Settings, lock: Option<StateLock>) -> Result<Self, StateError> {
+        let mut state = Self { keys: Keys::random(), warnings: Vec::new(), lock };
+        if let Some(directory) = settings.state_dir.as_ref().filter(|_| state.lock.is_none()) {
             state.enter(directory)?;
         }
         if let Some(path) = &settings.connection.key_file {
@@ -101,7 +109,8 @@ impl State {
 
 fn in_memory(why: &str) -> String {
     format!(
-        "{why}: connection ids will not survive a restart; name a writable directory with --state-dir"
+        "{why}: connection ids and peers will not survive a restart; name a writable directory with \
+         --state-dir"
     )
 }
 

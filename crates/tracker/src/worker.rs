@@ -100,6 +100,16 @@ impl<S: Socket> Worker<S> {
                     swarm_side.follow(&rules);
                 }
             }
+            Order::Hold(tell) => {
+                if let Some(socket_side) = &mut self.socket_side {
+                    socket_side.hold(tell);
+                }
+            }
+            Order::Resume => {
+                if let Some(socket_side) = &mut self.socket_side {
+                    socket_side.resume();
+                }
+            }
             Order::Chore(chore) => {
                 if let Some(swarm_side) = &mut self.swarm_side {
                     swarm_side.take_on(chore);

@@ -10,7 +10,7 @@ use onrush::args::{Args, Task};
 use onrush::config::{Config, Problems, print_config};
 use onrush::settings::{
     Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listen, LogSettings,
-    Notice, OverloadSettings, Placement, ScrapeSettings, SocketSettings,
+    Notice, OverloadSettings, Placement, ScrapeSettings, SnapshotSettings, SocketSettings,
 };
 
 #[test]
@@ -632,6 +632,7 @@ fn defaults() -> Settings {
         user: None,
         group: None,
         state_dir: Some("/home/op/.local/state/onrush".into()),
+        snapshot: SnapshotSettings { enabled: true, every: Duration::from_secs(600) },
         log: LogSettings {
             level: log::LevelFilter::Info,
             totals_every: Duration::from_secs(60),

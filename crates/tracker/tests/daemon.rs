@@ -26,9 +26,13 @@ mod reload;
 mod service;
 #[path = "daemon/signals.rs"]
 mod signals;
+#[path = "daemon/snapshot.rs"]
+mod snapshot;
 #[path = "daemon/start.rs"]
 mod start;
 #[path = "daemon/state.rs"]
 mod state;
+#[path = "daemon/upgrade.rs"]
+mod upgrade;
 #[path = "daemon/user.rs"]
 mod user;

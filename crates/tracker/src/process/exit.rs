@@ -43,7 +43,7 @@ impl Exit {
     /// After serving, or after trying to.
     pub fn after(served: Result<End, StartError>) -> Self {
         match served {
-            Ok(End::Asked) => Self::good(),
+            Ok(End::Asked | End::Given) => Self::good(),
             Ok(End::Died(death)) => Self::failed(format!("{} died: {}", death.name, death.cause)),
             // A part of the configuration.
             Err(StartError::List(error)) => Self::wrong(format!("{error}\nnothing was started.\n")),

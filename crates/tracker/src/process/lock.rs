@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use thiserror::Error;
 /// Holds the lock until dropped.
 #[derive(Debug)]
 pub struct StateLock {
-    _file: Flock<File>,
+    file: Flock<File>,
 }
 
 /// Why the lock cannot be had.
@@ -40,6 +41,42 @@ pub enum LockError {
 }
 
 impl StateLock {
+    /// A second descriptor of the lock: whoever has it holds the lock too, also in another process.
+    ///
+    /// # Errors
+    /// When this process has no descriptors left.
+    pub fn share(&self) -> std::io::Result<OwnedFd> {
+        self.file.as_fd().try_clone_to_owned()
+    }
+
+    /// The lock that another process has shared. Both hold it until both let go of it.
+    ///
+    /// # Errors
+    /// When it is not what was shared.
+    pub fn adopt(descriptor: OwnedFd) -> std::io::Result<Self> {
+        match Flock::lock(File::from(descriptor), FlockArg::LockExclusiveNonblock) {
+            Ok(file) => Ok(Self { file }),
+            Err((_, errno)) => Err(errno.into()),
+        }
+    }
+
+    /// Writes down that this process holds it.
+    pub fn sign(&mut self) {
+        // The number only tells others who holds the lock: a full disk takes neither the
+        // lock nor the key beside it away.
+        let file = &mut *self.file;
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+    }
+
+    /// Lets go of it in this process only, where it is shared with another.
+    pub fn leave(self) {
+        // Dropping it would unlock it for all who share it; the process's end does not.
+        std::mem::forget(self);
+    }
+
     /// Takes the lock of a state directory.
     ///
     /// # Errors
@@ -56,14 +93,10 @@ impl StateLock {
             .open(&path)
             .map_err(failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut file) => {
-                // The number only tells others who holds the lock: a full disk takes neither the
-                // lock nor the key beside it away.
-                let _ = file
-                    .set_len(0)
-                    .and_then(|()| file.rewind())
-                    .and_then(|()| writeln!(file, "{}", std::process::id()));
-                Ok(Self { _file: file })
+            Ok(file) => {
+                let mut lock = Self { file };
+                lock.sign();
+                Ok(lock)
             }
             Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
                 let mut holder = String::new();

@@ -39,6 +39,11 @@ pub fn stopping(status: &str) {
     notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
+/// Another process is the one to watch over from here on.
+pub fn follow(process: u32) {
+    notify(&[NotifyState::MainPid(process)]);
+}
+
 /// A line for people, shown by `systemctl status`.
 pub fn status(status: &str) {
     notify(&[NotifyState::Status(status)]);

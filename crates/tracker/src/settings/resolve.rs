@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::summary::bytes;
 use super::{
     Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listed, Listen,
-    LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, Settings, SocketSettings,
+    LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, Settings, SnapshotSettings,
+    SocketSettings,
 };
 use crate::args::Args;
 use crate::config::{AccessMode, Config, Findings, Origin, Problem, Problems, Written};
@@ -93,6 +94,10 @@ impl<'a> Resolution<'a> {
             user: written.user.value.clone(),
             group: written.group.value.clone(),
             state_dir: written.state_dir.value.clone().or_else(|| self.host.state_dir()),
+            snapshot: SnapshotSettings {
+                enabled: written.snapshot_enabled.value,
+                every: Duration::from_secs(u64::from(written.snapshot_every.value)),
+            },
             log: LogSettings {
                 level: written.log_level.value.0,
                 totals_every: Duration::from_secs(u64::from(written.totals_every.value)),

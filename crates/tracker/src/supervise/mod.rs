@@ -16,7 +16,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, select, tick};
+use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
 use crate::enforce::Enforcement;
 use crate::metrics::Summary;
@@ -43,6 +43,8 @@ pub enum End {
     Asked,
     /// A worker died.
     Died(Death),
+    /// Another process has its sockets.
+    Given,
 }
 
 /// Whoever watches over a running tracker.
@@ -112,6 +114,14 @@ impl Supervisor {
                     Ok(Wish::User) => log::info!("SIGUSR1: nothing is tied to this signal"),
                     Ok(Wish::Stop) | Err(_) => break End::Asked,
                 },
+                recv(self.tracker.given) -> given => match given {
+                    Ok(given) => {
+                        self.tracker.taken_by = Some(given);
+                        break End::Given;
+                    }
+                    // Whoever would tell is gone.
+                    Err(_) => self.tracker.given = never(),
+                },
                 recv(self.asks) -> ask => if let Ok(ask) = ask { self.obey(ask) },
                 recv(self.reload.read()) -> read => if let Ok(read) = read { self.reloaded(read) },
                 recv(self.changes.merged()) -> list => if let Ok(list) = list { self.list_merged(&list) },
@@ -127,7 +137,9 @@ impl Supervisor {
                 recv(seconds) -> _ => self.second(Instant::now()),
             }
         };
-        service::stopping("stopping");
+        if end != End::Given {
+            service::stopping("stopping");
+        }
         self.overview.change(|shown| shown.phase = Phase::Stopping);
         end
     }
@@ -146,7 +158,9 @@ impl Supervisor {
         if let Err(deaf) = enforcement.second(tracker.running.orders(), now) {
             log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
         }
-        let workers: Vec<_> = tracker.running.workers().collect();
+        let Tracker { running, snapshots, clock, .. } = tracker;
+        snapshots.second(running.orders(), *clock, now);
+        let workers: Vec<_> = running.workers().collect();
         lifeline.second(&workers, now);
         let steering = tracker.steering.as_mut();
         let mut steer = steering.map(|steering| |change| turn(steering, change));

@@ -38,6 +38,7 @@ impl Supervisor {
         let former = self.take_over(fresh.lists, &mut changed);
         log::set_max_level(settings.log.level);
         self.watch.follow(&settings);
+        self.tracker.snapshots.follow(settings.snapshot.every);
         self.settings = settings.clone();
         self.announce_rules();
         let mut notices: Vec<String> = fresh.notices.iter().map(ToString::to_string).collect();

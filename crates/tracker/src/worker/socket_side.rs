@@ -5,6 +5,7 @@ use std::io;
 use std::slice;
 use std::time::Duration;
 
+use crossbeam_channel::Sender;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
 use onrush_proto::{Family, InfoHash, Scrape, TransactionId, error};
@@ -35,6 +36,17 @@ pub struct SocketSide<S> {
     max_hashes: usize,
     /// When the kernel was last asked what it dropped.
     asked_drops: Option<Moment>,
+    rest: Rest,
+}
+
+/// Whether anything is received.
+enum Rest {
+    /// It is.
+    Busy,
+    /// It is not, and this is told once everything is answered.
+    Wanted(Sender<()>),
+    /// It is not, and nothing is left to be answered.
+    Told,
 }
 
 impl<S: Socket> SocketSide<S> {
@@ -59,6 +71,7 @@ impl<S: Socket> SocketSide<S> {
             batch: settings.socket.batch,
             max_hashes: settings.scrape.max_hashes,
             asked_drops: None,
+            rest: Rest::Busy,
         }
     }
 
@@ -68,11 +81,24 @@ impl<S: Socket> SocketSide<S> {
         self.max_hashes = rules.max_hashes;
     }
 
+    /// Receives nothing more, and tells once all that was received is answered.
+    pub fn hold(&mut self, tell: Sender<()>) {
+        self.rest = Rest::Wanted(tell);
+    }
+
+    /// Receives again.
+    pub fn resume(&mut self) {
+        self.rest = Rest::Busy;
+    }
+
     /// Receives one batch of datagrams and sorts what is in it.
     ///
     /// # Errors
     /// When the socket has become unusable.
     pub fn receive(&mut self, now: Now, metrics: &WorkerMetrics) -> io::Result<bool> {
+        if !matches!(self.rest, Rest::Busy) {
+            return Ok(false);
+        }
         let received = self.socket.receive(self.batch)?;
         if received.is_empty() {
             return Ok(false);
@@ -161,6 +187,13 @@ impl<S: Socket> SocketSide<S> {
 
     /// Once a second: asks the kernel what it dropped.
     pub fn keep_up(&mut self, now: Now, metrics: &WorkerMetrics) {
+        if let Rest::Wanted(tell) = &self.rest
+            && self.sorter.is_at_rest()
+        {
+            // Nobody may be waiting any more.
+            let _ = tell.try_send(());
+            self.rest = Rest::Told;
+        }
         if self.asked_drops != Some(now.moment) {
             self.asked_drops = Some(now.moment);
             metrics.kernel_drops.set(self.socket.dropped());

@@ -157,6 +157,29 @@ impl Client {
         (bytes, transaction_id)
     }
 
+    /// Announces itself to each of these swarms at once, and once: how many answers come within `patience`.
+    pub(crate) fn burst(&self, hashes: &[InfoHash], ask: Ask, patience: Duration) -> usize {
+        let mut waiting: Vec<TransactionId> = Vec::new();
+        for hash in hashes {
+            let (bytes, transaction_id) = self.announcement(*hash, ask);
+            self.send(&bytes);
+            waiting.push(transaction_id);
+        }
+        let deadline = Instant::now() + patience;
+        let mut buffer = [0; 2048];
+        while !waiting.is_empty() && Instant::now() < deadline {
+            let Ok((len, _)) = self.socket.recv_from(&mut buffer) else { continue };
+            let family = Family::of(self.tracker.ip());
+            match Response::parse(&buffer[..len], family).unwrap() {
+                response @ Response::Announce(..) => {
+                    waiting.retain(|it| *it != response.transaction_id());
+                }
+                other => panic!("to an announce: {other:?}"),
+            }
+        }
+        hashes.len() - waiting.len()
+    }
+
     /// Scrapes with the last connection id.
     pub(crate) fn scrape(&self, hashes: &[InfoHash]) -> Vec<ScrapeCounts> {
         let transaction_id = TransactionId(rand::random());

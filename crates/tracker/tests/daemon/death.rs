@@ -9,15 +9,17 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{never, unbounded};
 use onrush::access::Lists;
 use onrush::args::Args;
+use onrush::clock::Clock;
 use onrush::config::Config;
 use onrush::connection::Keys;
 use onrush::placement::{Secrets, assemble};
 use onrush::reload::Reload;
 use onrush::running::{Death, Running};
 use onrush::settings::{Host, Settings};
+use onrush::snapshot::schedule::Snapshots;
 use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Wish};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
@@ -87,8 +89,19 @@ fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
 
 /// A tracker of these workers and nothing else.
 fn tracker(running: Running) -> Tracker {
-    let lists = Lists::open();
-    Tracker { running, steering: None, warnings: Vec::new(), lists, journal: None, lock: None }
+    let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::none());
+    Tracker {
+        running,
+        steering: None,
+        warnings: Vec::new(),
+        lists,
+        journal: None,
+        lock: None,
+        clock,
+        snapshots,
+        given: never(),
+        taken_by: None,
+    }
 }
 
 /// A configuration without a file.
@@ -123,7 +136,7 @@ fn launched(placement: &str, fates: &[Fate]) -> (Settings, Running, Arc<AtomicUs
     let secrets = Secrets::random(Keys::random());
     let lists = Lists::load(&settings).unwrap();
     let workers = assemble(&settings, &secrets, sockets, &lists);
-    let running = Running::launch(&settings, Vec::new(), workers).unwrap();
+    let running = Running::launch(&settings, Vec::new(), workers, Clock::start()).unwrap();
     (settings, running, alive)
 }
 

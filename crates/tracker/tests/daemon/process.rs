@@ -125,6 +125,12 @@ impl Launch {
         self.start_with_log_to(Stdio::piped())
     }
 
+    /// Starts it with these flags as well.
+    pub(crate) fn start_with(mut self, flags: &[&str]) -> Daemon {
+        self.command.args(flags);
+        self.start()
+    }
+
     /// Starts it where its log cannot be written.
     pub(crate) fn start_with_a_full_disk(self) -> Daemon {
         let full = File::options().write(true).open("/dev/full").unwrap();

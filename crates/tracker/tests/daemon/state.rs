@@ -125,7 +125,7 @@ fn started_with(directory: &Path) -> Daemon {
 
 fn warns_and_serves(launch: Launch, directory: &Path) {
     let mut daemon = launch.start();
-    let warning = daemon.line("connection ids will not survive a restart");
+    let warning = daemon.line("connection ids and peers will not survive a restart");
     assert!(warning.contains(" WARN ") && warning.contains("--state-dir"), "{warning}");
     assert!(warning.contains(&directory.display().to_string()), "{warning}");
     for address in daemon.serving() {

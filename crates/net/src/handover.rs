@@ -1,0 +1,131 @@
+//! Descriptors from one process to another, over a Unix socket (unix(7), SCM_RIGHTS): how a running server's
+//! sockets get to the one that follows it, with all that is queued in them.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// Descriptors in one message at most; the kernel takes 253 (SCM_MAX_FD).
+pub const MOST: usize = 128;
+
+const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST));
+
+/// Sends descriptors, with one byte to carry them.
+///
+/// # Errors
+/// When the other side is gone, or this process has too many descriptors under way.
+///
+/// # Panics
+/// When there are more than [`MOST`].
+pub fn send(stream: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    assert!(descriptors.len() <= MOST, "{} descriptors in one message", descriptors.len());
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(descriptors)), "there is room");
+    }
+    let sent = sendmsg(stream, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)?;
+    if sent == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Receives what one [`send`] sent.
+///
+/// # Errors
+/// When the other side is gone, or this process has no room for so many descriptors.
+pub fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if received.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
+        return Err(io::Error::other(
+            "not all descriptors arrived: the limit of open files is too low (`ulimit -n`)",
+        ));
+    }
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    Ok(descriptors)
+}
+
+/// The process and user at the other end of a Unix socket, as they were when it was connected.
+///
+/// # Errors
+/// Only if it is no Unix socket.
+pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
+    let credentials = rustix::net::sockopt::socket_peercred(stream)?;
+    Ok(Peer { process: credentials.pid.as_raw_pid(), user: credentials.uid.as_raw() })
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process's number.
+    pub process: i32,
+    /// Its user's.
+    pub user: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bind::BoundSocket;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::thread;
+
+    #[test]
+    fn a_socket_goes_over_with_what_is_queued_in_it() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.send_to(b"before", address).unwrap();
+        send(&here, &[server.as_fd(), client.as_fd()]).unwrap();
+        send(&here, &[]).unwrap();
+        let mut got = receive(&there).unwrap();
+        assert_eq!((got.len(), receive(&there).unwrap().len()), (2, 0));
+        drop(server);
+        client.send_to(b"after", address).unwrap();
+        let socket = BoundSocket::adopt(got.remove(0)).unwrap();
+        assert_eq!((socket.address(), socket.tells_local()), (address, false));
+        let mut bytes = [0; 16];
+        for expected in [&b"before"[..], b"after"] {
+            let len = socket.as_udp().recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..len], expected);
+        }
+        drop(here);
+        assert_eq!(receive(&there).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn many_go_over() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let sent = thread::spawn(move || {
+            let descriptors = vec![here.as_fd(); MOST];
+            send(&here, &descriptors).unwrap();
+        });
+        assert_eq!(receive(&there).unwrap().len(), MOST);
+        sent.join().unwrap();
+        assert_eq!(peer(&there).unwrap().process, std::process::id() as i32);
+    }
+
+    #[test]
+    fn what_is_no_udp_socket_is_refused() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        assert!(BoundSocket::adopt(here.into()).is_err());
+    }
+}

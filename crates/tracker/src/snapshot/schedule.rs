@@ -1,0 +1,167 @@
+//! When a snapshot is written: every so often while workers run, and once they have stopped.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use onrush_swarm::Shard;
+
+use super::encode::Encoder;
+use super::format::Tally;
+use super::write::{Draft, Writer};
+use crate::chores::dump::{Dump, Part};
+use crate::clock::{Clock, Now};
+use crate::orders::Orders;
+use crate::process::service::Patience;
+
+/// Swarms and peers that are shown in one go once nobody waits for replies.
+const PIECE: usize = 4096;
+
+/// A snapshot that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What is in it.
+    pub tally: Tally,
+    /// Its length.
+    pub bytes: u64,
+    /// How long that took.
+    pub took: Duration,
+}
+
+impl std::fmt::Display for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tally { records, v4, v6 } = self.tally;
+        let (peers, megabytes) = (v4 + v6, self.bytes as f64 / 1e6);
+        let seconds = self.took.as_secs_f64();
+        write!(f, "{peers} peers in {records} swarms, {megabytes:.1} MB in {seconds:.2} s")
+    }
+}
+
+/// The snapshots of a running tracker.
+#[derive(Debug)]
+pub struct Snapshots {
+    path: Option<PathBuf>,
+    every: Duration,
+    last: Instant,
+    under_way: Option<JoinHandle<io::Result<Written>>>,
+}
+
+impl Snapshots {
+    /// To `path`, if there is one, `every` so often; zero for only at the end.
+    pub fn new(path: Option<PathBuf>, every: Duration) -> Self {
+        Self { path, every, last: Instant::now(), under_way: None }
+    }
+
+    /// None at all.
+    pub fn none() -> Self {
+        Self::new(None, Duration::ZERO)
+    }
+
+    /// Goes by another distance from now on.
+    pub fn follow(&mut self, every: Duration) {
+        self.every = every;
+    }
+
+    /// To be called every second: begins a snapshot when it is time, and reports one that has ended.
+    pub fn second(&mut self, orders: &Orders, clock: Clock, now: Instant) {
+        if self.under_way.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.report();
+        }
+        let due = !self.every.is_zero() && now.duration_since(self.last) >= self.every;
+        if due && self.under_way.is_none() {
+            self.last = now;
+            self.begin(orders, clock);
+        }
+    }
+
+    /// Begins a snapshot of shards that are being served from, if none is under way.
+    pub fn begin(&mut self, orders: &Orders, clock: Clock) {
+        let Some(path) = self.path.clone().filter(|_| self.under_way.is_none()) else { return };
+        let (shards, parts) = match Dump::of_all(orders, false) {
+            Ok(parts) => (orders.shards(), parts),
+            Err(deaf) => return log::warn!("no snapshot: {deaf}"),
+        };
+        let write = move || write_parts(&path, &parts, shards, clock);
+        match thread::Builder::new().name("snapshot".into()).spawn(write) {
+            Ok(thread) => self.under_way = Some(thread),
+            Err(error) => log::warn!("no snapshot: no thread: {error}"),
+        }
+    }
+
+    /// Waits for the one that is under way. While workers run it may take as long as their walk.
+    pub fn report(&mut self) {
+        let Some(thread) = self.under_way.take() else { return };
+        match thread.join() {
+            Ok(Ok(written)) => log::info!("snapshot: {written}"),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {
+                log::debug!("a snapshot was given up: {error}");
+            }
+            Ok(Err(error)) => log::warn!("no snapshot, the former one stays: {error}"),
+            Err(_) => log::warn!("no snapshot, the former one stays: its thread panicked"),
+        }
+    }
+
+    /// Writes the last one, from the shards of workers that have stopped.
+    pub fn finish(&mut self, shards: Vec<Shard>, clock: Clock) {
+        self.report();
+        let Some(path) = &self.path else { return };
+        match write_all(path, shards, clock.now()) {
+            Ok(written) => log::info!("snapshot: {written}"),
+            Err(error) => log::error!(
+                "the peers are lost, but for what the former snapshot has: {}: {error}",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Writes what dumps send.
+fn write_parts(
+    path: &Path,
+    parts: &Receiver<Part>,
+    shards: usize,
+    clock: Clock,
+) -> io::Result<Written> {
+    let began = Instant::now();
+    let mut writer = Writer::begin(Draft::begin(path, 0o600)?, clock.now().unix)?;
+    let mut done = 0;
+    while done < shards {
+        match parts.recv() {
+            Ok(Part::Block(block)) => writer.block(&block)?,
+            Ok(Part::Done) => done += 1,
+            Err(_) => return Err(io::Error::new(io::ErrorKind::Interrupted, "a worker has ended")),
+        }
+    }
+    let (draft, tally) = writer.end(clock.now().unix)?;
+    Ok(Written { tally, bytes: draft.finish()?, took: began.elapsed() })
+}
+
+/// Writes shards that nobody else uses.
+///
+/// # Errors
+/// When it cannot be written; what was there stays.
+pub fn write_all(path: &Path, shards: Vec<Shard>, now: Now) -> io::Result<Written> {
+    let began = Instant::now();
+    let mut writer = Writer::begin(Draft::begin(path, 0o600)?, now.unix)?;
+    let mut patience = Patience::new();
+    for mut shard in shards {
+        let mut encoder = Encoder::new();
+        shard.begin_walk();
+        loop {
+            patience.step(Instant::now());
+            let more = shard.walk_with_peers(now.moment, PIECE, &mut encoder);
+            if let Some(block) = encoder.block(now.unix, !more) {
+                writer.block(&block)?;
+            }
+            if !more {
+                break;
+            }
+        }
+        // The process is about to end: its memory goes at once then.
+        std::mem::forget(shard);
+    }
+    let (draft, tally) = writer.end(now.unix)?;
+    Ok(Written { tally, bytes: draft.finish()?, took: began.elapsed() })
+}

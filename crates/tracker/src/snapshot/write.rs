@@ -1,0 +1,112 @@
+//! Writing a file that is whole or not there: beside its place, then renamed into it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::encode::Block;
+use super::format::{self, Tally};
+
+/// A file that is not in its place yet. One that is dropped before it is there goes.
+#[derive(Debug)]
+pub struct Draft {
+    file: Option<BufWriter<File>>,
+    beside: PathBuf,
+    place: PathBuf,
+}
+
+impl Draft {
+    /// Begins a file for `place` with these permissions.
+    ///
+    /// # Errors
+    /// When nothing can be written beside it.
+    pub fn begin(place: &Path, mode: u32) -> io::Result<Self> {
+        let mut name = place.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let beside = place.with_file_name(name);
+        // Of a process that was killed. It is made anew rather than written over, so that no link is followed.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+        let file = Some(BufWriter::with_capacity(256 << 10, file));
+        Ok(Self { file, beside, place: place.to_owned() })
+    }
+
+    /// Puts it in its place, once all of it is on the disk. Returns its length.
+    ///
+    /// # Errors
+    /// When it cannot be written; what was in its place stays.
+    pub fn finish(mut self) -> io::Result<u64> {
+        let file = self.file.take().expect("it is finished once");
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        let len = file.metadata()?.len();
+        fs::rename(&self.beside, &self.place)?;
+        self.beside = PathBuf::new();
+        // The name too has to be on the disk.
+        if let Some(directory) = self.place.parent() {
+            File::open(if directory == Path::new("") { Path::new(".") } else { directory })?
+                .sync_all()?;
+        }
+        Ok(len)
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.as_mut().expect("it is not finished").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().expect("it is not finished").flush()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.beside != Path::new("") {
+            let _ = fs::remove_file(&self.beside);
+        }
+    }
+}
+
+/// Writes blocks as a snapshot.
+#[derive(Debug)]
+pub struct Writer<W> {
+    to: W,
+    tally: Tally,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn begin(mut to: W, unix: u64) -> io::Result<Self> {
+        to.write_all(&format::head(unix))?;
+        Ok(Self { to, tally: Tally::default() })
+    }
+
+    /// Writes a block.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn block(&mut self, block: &Block) -> io::Result<()> {
+        self.to.write_all(&block.bytes)?;
+        self.tally += block.tally;
+        Ok(())
+    }
+
+    /// Ends it; what is in it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn end(mut self, unix: u64) -> io::Result<(W, Tally)> {
+        self.to.write_all(&format::end(self.tally, unix))?;
+        self.to.flush()?;
+        Ok((self.to, self.tally))
+    }
+}

@@ -1,0 +1,113 @@
+//! What the two processes of an upgrade say to each other: JSON behind its length, on a Unix socket.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of this conversation. Another one is not understood.
+pub const PROTOCOL: u32 = 1;
+
+/// Bytes of a word at most.
+const LONGEST: usize = 1 << 20;
+
+/// What is said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// New: may I follow you?
+    Ask {
+        /// Which conversation this is.
+        protocol: u32,
+        /// Which build it is.
+        version: String,
+    },
+    /// Old: this is what there is.
+    Offer(Offer),
+    /// Old: no, and why not.
+    Refusal(String),
+    /// New: let me have the peers.
+    Go,
+    /// New: I have them.
+    Ready,
+    /// Old: the sockets are yours.
+    Yours,
+    /// New: they are mine.
+    Mine,
+}
+
+/// What an old process has to give.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Which build it is.
+    pub version: String,
+    /// Its process id.
+    pub process: u32,
+    /// Workers with sockets.
+    pub workers: usize,
+    /// The addresses that each of them has.
+    pub addresses: Vec<SocketAddr>,
+    /// The multipliers by which the kernel steers.
+    pub shard_key: [u32; 5],
+}
+
+/// Says something.
+///
+/// # Errors
+/// When the other side is gone.
+pub fn say(mut stream: &UnixStream, word: &Word) -> io::Result<()> {
+    let text = serde_json::to_vec(word).map_err(io::Error::other)?;
+    let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(&text);
+    stream.write_all(&bytes)
+}
+
+/// Hears the next thing that is said. Reads not a byte more.
+///
+/// # Errors
+/// When the other side is gone, or says nothing that is known.
+pub fn hear(mut stream: &UnixStream) -> io::Result<Word> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_be_bytes(len) as usize;
+    if len > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a word that is too long"));
+    }
+    let mut text = vec![0; len];
+    stream.read_exact(&mut text)?;
+    serde_json::from_slice(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// What is wrong with a word that was not expected.
+pub fn unexpected(word: &Word) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it said {word:?} out of turn"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let offer = Offer {
+            version: "0.1.0".into(),
+            process: 77,
+            workers: 3,
+            addresses: vec!["127.0.0.1:6969".parse().unwrap(), "[::1]:6969".parse().unwrap()],
+            shard_key: [1, 2, 3, 4, u32::MAX],
+        };
+        let words = [
+            Word::Ask { protocol: PROTOCOL, version: "x".into() },
+            Word::Offer(offer),
+            Word::Refusal("no".into()),
+            Word::Go,
+            Word::Mine,
+        ];
+        words.iter().for_each(|word| say(&here, word).unwrap());
+        (&here).write_all(b"\0\0\0\x03").and_then(|()| (&here).write_all(b"\"?\"")).unwrap();
+        (&here).write_all(&u32::MAX.to_be_bytes()).unwrap();
+        words.iter().for_each(|word| assert_eq!(hear(&there).unwrap(), *word));
+        assert!(hear(&there).is_err() && hear(&there).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! Any bytes as a snapshot: no panic, and what is taken for one is loaded. The checksums of what comes are made
+//! right first, or nothing would ever get behind them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onrush::access::AccessList;
+use onrush::clock::Now;
+use onrush::snapshot::format::{self, BLOCK_HEAD_LEN, Records, Tally};
+use onrush::snapshot::load::{from_stream, verify};
+use onrush_swarm::{Moment, Shard, ShardMap, ShardSettings};
+
+const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
+
+/// A whole snapshot around these records.
+fn around(records: &[u8]) -> (Vec<u8>, bool) {
+    let mut file = format::head(NOW.unix).to_vec();
+    let mut block = vec![0; BLOCK_HEAD_LEN];
+    block.extend_from_slice(records);
+    format::close_block(&mut block, NOW.unix - 100);
+    file.extend_from_slice(&block);
+    let tally = Records::new(records).tally();
+    file.extend_from_slice(&format::end(tally.unwrap_or_default(), NOW.unix));
+    (file, tally.is_ok())
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = verify(bytes);
+    if bytes.len() > format::MAX_BLOCK {
+        return;
+    }
+    let (file, right) = around(bytes);
+    assert_eq!(verify(file.as_slice()).is_ok(), right);
+    let settings = ShardSettings {
+        interval: 1800,
+        interval_jitter_percent: 5,
+        peer_lifetime: 3600,
+        completed_retention: 86_400,
+        max_peers: 1_000,
+        max_idle_swarms: 10,
+    };
+    let mut shard = Shard::new(settings, [7; 16], 1);
+    let map = ShardMap::new([1; 5], 1);
+    let loaded = from_stream(file.as_slice(), vec![&mut shard], map, &AccessList::Open, NOW, 0);
+    shard.check();
+    if let Ok(loaded) = loaded {
+        let Tally { v4, v6, .. } = verify(file.as_slice()).expect("it was loaded");
+        let peers = loaded.peers;
+        assert_eq!(peers.stored + peers.expired + peers.full, v4 + v6);
+    }
+});
