@@ -1,0 +1,115 @@
+"""The package on a host of Debian, from installation to purge: see scripts/package-test."""
+
+import os
+import re
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "systemd"))
+sys.path.insert(0, HERE)
+
+from checks import run
+from host import Host
+from tracker import asks, demand
+
+
+class Package:
+    """One package on one host; the checks go through its life in order."""
+
+    def __init__(self, host, deb):
+        self.host = host
+        host.put(deb, "/onrush.deb", 0o644)
+        # What was installed on the machine itself, by hand or by this package.
+        for path in ["/usr/bin/onrush", "/usr/local/bin/onrush", "/etc/onrush", "/var/lib/onrush"]:
+            host.remove(path)
+        # Images of machines often forbid packages to start services; and manual pages are indexed for a while.
+        for path in ["/usr/sbin/policy-rc.d", "/var/lib/man-db/auto-update"]:
+            host.remove(path)
+
+    def active(self):
+        return self.host.show("onrush", "ActiveState") == "active"
+
+    def it_is_installed_and_serves(self):
+        since = time.time()
+        self.host.run("dpkg", "-i", "/onrush.deb")
+        assert self.active(), self.host.journal("onrush", since)
+        assert self.host.run("systemctl", "is-enabled", "onrush").stdout.strip() == "enabled"
+        # The socket unit is there for who wants it.
+        assert self.host.run("systemctl", "is-enabled", "onrush.socket", check=False).stdout.strip() == "disabled"
+        demand(self.host)
+        # By the command line of the unit.
+        pid = self.host.main_pid("onrush.service")
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            command = file.read().split(b"\0")
+        assert command[:3] == [b"/usr/bin/onrush", b"--config", b"/etc/onrush/onrush.toml"], command
+
+    def its_units_are_right_as_installed(self):
+        verified = self.host.run("systemd-analyze", "verify", "--man=no", "onrush.service", "onrush.socket")
+        assert verified.stdout + verified.stderr == "", verified.stdout + verified.stderr
+
+    def its_files_are_where_they_belong(self):
+        listed = self.host.run("dpkg", "-L", "onrush").stdout.splitlines()
+        for path in [
+            "/usr/share/man/man1/onrush.1.gz", "/usr/share/man/man1/onrush-doctor.1.gz",
+            "/usr/share/bash-completion/completions/onrush", "/usr/share/zsh/vendor-completions/_onrush",
+            "/usr/share/fish/vendor_completions.d/onrush.fish", "/usr/share/doc/onrush/copyright",
+            "/usr/share/doc/onrush/OPERATING.md", "/usr/lib/sysctl.d/60-onrush.conf",
+        ]:
+            assert any(name in listed for name in [path, path + ".gz"]), f"{path} is not in {listed}"
+        assert any(re.match(r"/usr/share/doc/onrush/changelog", name) for name in listed), listed
+        page = self.host.run("zcat", "/usr/share/man/man1/onrush.1.gz").stdout
+        assert "check" in page and ".TH" in page, page[:500]
+        assert "onrush" in self.host.run("bash", "-c",
+            "source /usr/share/bash-completion/completions/onrush; complete -p onrush").stdout
+        assert self.host.run("dpkg-query", "-W", "-f", "${Conffiles}", "onrush").stdout.split()[0] == "/etc/onrush/onrush.toml"
+
+    def an_upgrade_keeps_what_the_operator_changed(self):
+        config = "/etc/onrush/onrush.toml"
+        with open(self.host.path(config)) as file:
+            text = file.read().replace("interval = 1800", "interval = 1200")
+        self.host.write(config, text)
+        before = self.host.main_pid("onrush.service")
+        key = self.host.run("cat", "/var/lib/onrush/connection.key").stdout
+        self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
+        with open(self.host.path(config)) as file:
+            assert file.read() == text
+        assert self.active() and self.host.main_pid("onrush.service") != before
+        assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
+        demand(self.host)
+
+    def a_service_that_was_disabled_stays_so(self):
+        self.host.run("systemctl", "disable", "onrush")
+        self.host.run("dpkg", "-i", "--force-confold", "/onrush.deb")
+        assert self.host.run("systemctl", "is-enabled", "onrush", check=False).stdout.strip() == "disabled"
+
+    def removal_stops_it_and_leaves_what_is_the_operators(self):
+        self.host.run("dpkg", "-r", "onrush")
+        assert not self.active()
+        assert not asks(self.host, "127.0.0.1", 6969, attempts=1)
+        for path in ["/etc/onrush/onrush.toml", "/var/lib/onrush/connection.key"]:
+            assert os.path.exists(self.host.path(path)), path
+        assert not os.path.exists(self.host.path("/usr/bin/onrush"))
+
+    def it_can_be_installed_again(self):
+        self.host.run("dpkg", "-i", "--force-confold", "/onrush.deb")
+        # It was disabled, and is not started behind the operator's back.
+        assert not self.active()
+        assert self.host.run("systemctl", "is-enabled", "onrush.socket", check=False).stdout.strip() == "disabled"
+        self.host.run("systemctl", "enable", "--now", "onrush")
+        assert self.active()
+        demand(self.host)
+
+    def a_purge_leaves_nothing(self):
+        self.host.run("dpkg", "-P", "onrush")
+        for path in ["/etc/onrush", "/var/lib/onrush", "/usr/share/doc/onrush", "/usr/lib/systemd/system/onrush.service",
+                     "/etc/systemd/system/multi-user.target.wants/onrush.service", "/etc/systemd/system/onrush.service",
+                     "/usr/lib/sysctl.d/60-onrush.conf"]:
+            assert not os.path.lexists(self.host.path(path)), path
+        assert self.host.run("dpkg", "-l", "onrush", check=False).returncode != 0
+
+
+if __name__ == "__main__":
+    with Host() as booted:
+        failed = run(Package(booted, sys.argv[1]))
+    sys.exit(failed)

@@ -1,0 +1,124 @@
+"""The Dockerfile's image without a container engine: its files in a directory, its command in there by chroot,
+as its user, in a network of its own. See scripts/package-test.
+
+What the file says is taken from it: the directories that are made, the environment, the user, entry and command.
+"""
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "systemd"))
+
+from checks import run
+from tracker import CLIENT
+
+PATIENCE = 30
+
+
+class Image:
+    """The image that the Dockerfile makes of a binary."""
+
+    def __init__(self, binary, place):
+        self.binary, self.root = binary, place
+        with open("Dockerfile") as file:
+            text = re.sub(r"\\\n", " ", file.read())
+        self.lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+        build, last = text.split("\nFROM scratch\n")
+        self.last = last
+        for directory in re.search(r"mkdir -p ([^&]*)", build).group(1).split():
+            os.makedirs(place + directory.removeprefix("/image"))
+        copied = re.findall(r"cp (\S+) /image(\S+)", build)
+        assert len(copied) == 2, copied
+        for source, destination in copied:
+            name = os.path.basename(source) if destination.endswith("/") else ""
+            shutil.copy(binary if source == "target/release/onrush" else source, place + destination + name)
+        owner = re.search(r"--chown=(\d+):(\d+)", last)
+        for directory, names, files in os.walk(place):
+            for name in [".", *names, *files]:
+                os.chown(os.path.join(directory, name), int(owner.group(1)), int(owner.group(2)))
+        os.chmod(place, 0o755)
+        # What every engine adds to an image, and a static binary asks for random numbers.
+        os.mkdir(place + "/dev")
+        for name, minor in [("null", 3), ("random", 8), ("urandom", 9)]:
+            os.mknod(f"{place}/dev/{name}", 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+            os.chmod(f"{place}/dev/{name}", 0o666)
+
+    def the_file_is_right_for_the_linter(self):
+        linted = subprocess.run([os.environ["HADOLINT"], "Dockerfile"], capture_output=True, text=True)
+        assert linted.returncode == 0, linted.stdout + linted.stderr
+        # The linter lints.
+        wrong = subprocess.run([os.environ["HADOLINT"], "-"], input="FROM debian\nRUN cd / && sudo ls\n",
+                               capture_output=True, text=True)
+        assert wrong.returncode != 0 and "DL3004" in wrong.stdout, wrong.stdout
+
+    def the_binary_needs_nothing_beside_it(self):
+        with open(self.binary, "rb") as file:
+            assert file.read(4) == b"\x7fELF"
+        headers = subprocess.run(["readelf", "-lW", self.binary], capture_output=True, text=True, check=True).stdout
+        assert "INTERP" not in headers, headers
+        needed = subprocess.run(["readelf", "-dW", self.binary], capture_output=True, text=True, check=True).stdout
+        assert "NEEDED" not in needed, needed
+
+    def it_serves_as_its_user_in_its_own_root(self):
+        user = re.search(r"^USER (\d+:\d+)$", self.last, re.M).group(1)
+        environment = dict(re.findall(r"^ENV (\w+)=(\S+)$", self.last, re.M))
+        entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", self.last, re.M).group(1))
+        command = entry + json.loads(re.search(r"^CMD (.*)$", self.last, re.M).group(1))
+        with tempfile.TemporaryFile("w+") as log:
+            # chroot changes the root, then the user, as an engine does.
+            process = subprocess.Popen(
+                ["unshare", "--net", "--kill-child", "--fork", "sh", "-c",
+                 'ip link set lo up && exec chroot --userspec="$1" "$2" "$3" "$4" "$5"',
+                 "sh", user, self.root, *command],
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )
+            try:
+                assert len(command) == 3, command
+                pid = self._until(lambda: self._child(process.pid))
+                for address in ["127.0.0.1", "::1"]:
+                    asked = subprocess.run(
+                        ["nsenter", "-t", str(pid), "--net", "python3", "-c", CLIENT, address, "6969", "20"],
+                        capture_output=True, text=True,
+                    )
+                    log.seek(0)
+                    assert asked.stdout == "ok\n", asked.stdout + asked.stderr + log.read()
+                with open(f"/proc/{pid}/status") as status:
+                    assert re.search(r"^Uid:\t65534\t65534\t65534\t65534$", status.read(), re.M)
+                assert os.readlink(f"/proc/{pid}/root") == self.root
+                assert os.path.exists(self.root + "/var/lib/onrush/connection.key")
+                os.kill(pid, 15)
+                assert process.wait(PATIENCE) == 0, log.read()
+            finally:
+                process.kill()
+                process.wait()
+
+    def it_shows_its_help_without_a_file(self):
+        shown = subprocess.run(["chroot", "--userspec=65534:65534", self.root, "/onrush", "--print-config"],
+                               capture_output=True, text=True, check=True)
+        assert "listen = [\":6969\"]" in shown.stdout
+
+    def _child(self, parent):
+        with open(f"/proc/{parent}/task/{parent}/children") as children:
+            found = children.read().split()
+        return int(found[0]) if found else None
+
+    def _until(self, condition):
+        deadline = time.monotonic() + PATIENCE
+        while not (found := condition()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="onrush-image-") as directory:
+        failed = run(Image(sys.argv[1], directory))
+    sys.exit(failed)
