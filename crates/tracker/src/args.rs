@@ -35,7 +35,7 @@ Examples:
 Every key of the configuration file is explained by --print-config; nothing has to be configured.
 
 Signals: TERM and INT stop it. HUP reads the file again: what may change changes at once, what needs
-a restart is named in the log, and a file that is wrong changes nothing. USR1 is noted in the log.
+a restart is named in the log, and a file that is wrong changes nothing. USR1 writes the full scrape to export.file.
 
 Exit codes:
   0  stopped as asked, or the configuration is right

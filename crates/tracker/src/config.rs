@@ -142,6 +142,8 @@ pub(crate) struct Written {
     pub(crate) refuse_bogons: Field<bool>,
     pub(crate) snapshot_enabled: Field<bool>,
     pub(crate) snapshot_every: Field<u32>,
+    pub(crate) export_file: Field<Option<PathBuf>>,
+    pub(crate) export_every: Field<u32>,
     pub(crate) log_level: Field<Level>,
     pub(crate) totals_every: Field<u32>,
     pub(crate) log_addresses: Field<bool>,

@@ -17,6 +17,7 @@
 //! | [`doctor`] | what on this host will hurt |
 //! | [`relief`], [`overload`] | when not to steer to a worker; what to do when there is too much to do |
 //! | [`snapshot`] | the peers in a file, over restarts |
+//! | [`export`] | the full scrape in a file |
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 //! | [`overview`] | what the main thread shows to others |
@@ -38,6 +39,7 @@ pub mod config;
 pub mod connection;
 pub mod doctor;
 pub mod enforce;
+pub mod export;
 pub mod exporter;
 pub mod intake;
 pub mod lanes;

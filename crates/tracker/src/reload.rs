@@ -86,6 +86,8 @@ impl Settled {
             "limits.warnings_per_minute" => limits.warnings_per_minute,
             "limits.list_entries" => limits.list_entries,
             "snapshot.every" => snapshot.every,
+            "export.file" => export.file,
+            "export.every" => export.every,
             "log.level" => log.level,
             "log.totals_every" => log.totals_every,
             "log.addresses" => log.addresses,

@@ -66,6 +66,8 @@ pub struct Settings {
     pub state_dir: Option<PathBuf>,
     /// When peers are written to the state directory.
     pub snapshot: SnapshotSettings,
+    /// Where the full scrape goes.
+    pub export: ExportSettings,
     /// What is logged.
     pub log: LogSettings,
 }
@@ -208,6 +210,15 @@ pub struct SnapshotSettings {
     /// Whether they are at all.
     pub enabled: bool,
     /// How often, beside at the end; zero for only then.
+    pub every: Duration,
+}
+
+/// Where the full scrape goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportSettings {
+    /// The file; its name is one that says what is to be in it.
+    pub file: Option<PathBuf>,
+    /// How often it is written; zero for only when it is asked for.
     pub every: Duration,
 }
 

@@ -9,8 +9,9 @@ use onrush::Settings;
 use onrush::args::{Args, Task};
 use onrush::config::{Config, Problems, print_config};
 use onrush::settings::{
-    Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listen, LogSettings,
-    Notice, OverloadSettings, Placement, ScrapeSettings, SnapshotSettings, SocketSettings,
+    Access, AnnounceSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listen,
+    LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, SnapshotSettings,
+    SocketSettings,
 };
 
 #[test]
@@ -632,6 +633,7 @@ fn defaults() -> Settings {
         user: None,
         group: None,
         state_dir: Some("/home/op/.local/state/onrush".into()),
+        export: ExportSettings { file: None, every: Duration::from_secs(3600) },
         snapshot: SnapshotSettings { enabled: true, every: Duration::from_secs(600) },
         log: LogSettings {
             level: log::LevelFilter::Info,

@@ -14,6 +14,8 @@ mod configuration;
 mod death;
 #[path = "daemon/doctor.rs"]
 mod doctor;
+#[path = "daemon/export.rs"]
+mod export;
 #[path = "daemon/live_lists.rs"]
 mod live_lists;
 #[path = "daemon/logs.rs"]

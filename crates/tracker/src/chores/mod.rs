@@ -3,3 +3,4 @@
 pub mod dump;
 pub mod forget;
 pub mod purge;
+pub mod tally;

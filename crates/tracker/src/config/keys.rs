@@ -149,6 +149,11 @@ pub static TABLES: &[Table] = &[
         doc: "The peers in a file of the state directory, from which the next start goes on.",
         keys: SNAPSHOT,
     },
+    Table {
+        name: "export",
+        doc: "The full scrape in a file: every swarm with its seeders, leechers and completed downloads.",
+        keys: EXPORT,
+    },
     Table { name: "log", doc: "What is written to standard error.", keys: LOG },
 ];
 
@@ -550,6 +555,29 @@ const SNAPSHOT: &[Key] = &[
               asked to; 0 for only at the end. It takes some 0.2 us of a worker's time for each swarm, in small steps \
               between requests, and some 16 to 24 bytes of disk for each IPv4 peer.",
         ..key("every", Standard::Is("600"), |w| &mut w.snapshot_every)
+    },
+];
+
+const EXPORT: &[Key] = &[
+    Key {
+        doc: "The file, written beside and renamed. Its name says what is in it: .txt for a line per swarm (info \
+              hash in hexadecimal, seeders, leechers, completed), .bencode or .benc for what a full scrape over \
+              HTTP gives (BEP 48), and .gz or .zst behind that for gzip or zstd.",
+        limit: "While it is written every swarm takes 32 bytes.",
+        ..key(
+            "file",
+            Standard::Absent {
+                means: "nothing is exported",
+                example: "\"/var/lib/onrush/scrape.txt.gz\"",
+            },
+            |w| &mut w.export_file,
+        )
+    },
+    Key {
+        unit: "seconds",
+        range: Some(0..=604_800),
+        doc: "How often; 0 for only when it is asked for (SIGUSR1).",
+        ..key("every", Standard::Is("3600"), |w| &mut w.export_every)
     },
 ];
 

@@ -14,7 +14,7 @@ pub enum Wish {
     Stop,
     /// HUP: read the configuration again.
     Reload,
-    /// USR1: do what operators expect of it (nothing yet).
+    /// USR1: write the full scrape to its file.
     User,
 }
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use super::summary::bytes;
 use super::{
-    Access, AnnounceSettings, Blocked, ConnectionSettings, Host, Limits, Listed, Listen,
-    LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, Settings, SnapshotSettings,
-    SocketSettings,
+    Access, AnnounceSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listed,
+    Listen, LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, Settings,
+    SnapshotSettings, SocketSettings,
 };
 use crate::args::Args;
 use crate::config::{AccessMode, Config, Findings, Origin, Problem, Problems, Written};
+use crate::export::format::{NAMES, of_name};
 
 /// Memory that a peer takes at most, on average: one alone in its swarm, with its share of the
 /// tables, 58 to 61 bytes as measured (crates/swarm/examples/memory.rs). The text of
@@ -98,6 +99,7 @@ impl<'a> Resolution<'a> {
                 enabled: written.snapshot_enabled.value,
                 every: Duration::from_secs(u64::from(written.snapshot_every.value)),
             },
+            export: self.export(),
             log: LogSettings {
                 level: written.log_level.value.0,
                 totals_every: Duration::from_secs(u64::from(written.totals_every.value)),
@@ -272,6 +274,20 @@ impl<'a> Resolution<'a> {
             AccessMode::Allow => Access::Allow(listed),
             AccessMode::Deny => Access::Deny(listed),
         }
+    }
+
+    fn export(&mut self) -> ExportSettings {
+        let written = self.written();
+        let file = &written.export_file;
+        if let Some(path) = file.value.as_deref()
+            && of_name(path).is_none()
+        {
+            let what = format!("{} does not say what is to be in it", path.display());
+            let help = Some(format!("its name ends with {NAMES}"));
+            self.problem(&file.origin, "export.file", what, help);
+        }
+        let every = Duration::from_secs(u64::from(written.export_every.value));
+        ExportSettings { file: file.value.clone(), every }
     }
 
     fn identity(&mut self) {

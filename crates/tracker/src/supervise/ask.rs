@@ -8,12 +8,15 @@ use thiserror::Error;
 
 use crate::access::journal::Kind;
 use crate::access::listing::Change;
+use crate::export::schedule::Exported;
 
 /// Something that is asked for. Whoever asks is told when it is done, or why not.
 #[derive(Debug)]
 pub enum Ask {
     /// Read the configuration again.
     Reload(Answer<Result<Reloaded, String>>),
+    /// Write the full scrape to its file.
+    Export(Answer<Result<Exported, String>>),
     /// Put these info hashes on the list and take these off it, of which later ones count.
     ChangeList(Vec<Change>, Answer<Result<ListChanged, NotChanged>>),
 }

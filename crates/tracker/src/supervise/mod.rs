@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
 use crate::enforce::Enforcement;
+use crate::export::schedule::{Exports, Told};
 use crate::metrics::Summary;
 use crate::overload::{Overload, Pressure};
 use crate::overview::{InForce, Overview, Phase};
@@ -56,6 +57,7 @@ pub struct Supervisor {
     enforcement: Enforcement,
     overload: Overload,
     changes: Changes,
+    exports: Exports,
     asks: Receiver<Ask>,
     overview: Overview,
     lifeline: Lifeline,
@@ -87,6 +89,7 @@ impl Supervisor {
             enforcement,
             overload,
             changes,
+            exports: Exports::default(),
             asks,
             overview,
             lifeline,
@@ -111,7 +114,7 @@ impl Supervisor {
             select! {
                 recv(wishes) -> wish => match wish {
                     Ok(Wish::Reload) => self.reload_for("SIGHUP", None),
-                    Ok(Wish::User) => log::info!("SIGUSR1: nothing is tied to this signal"),
+                    Ok(Wish::User) => self.export(None),
                     Ok(Wish::Stop) | Err(_) => break End::Asked,
                 },
                 recv(self.tracker.given) -> given => match given {
@@ -148,16 +151,24 @@ impl Supervisor {
     fn obey(&mut self, ask: Ask) {
         match ask {
             Ask::Reload(answer) => self.reload_for("reload", Some(answer)),
+            Ask::Export(answer) => self.export(Some(answer)),
             Ask::ChangeList(changes, answer) => answer.tell(self.change_list(&changes)),
         }
     }
 
+    /// Writes the full scrape to its file.
+    fn export(&mut self, answer: Option<Told>) {
+        let orders = self.tracker.running.orders();
+        self.exports.begin(&self.settings.export, orders, answer);
+    }
+
     /// What is due once a second.
     fn second(&mut self, now: Instant) {
-        let Self { tracker, watch, enforcement, lifeline, .. } = self;
+        let Self { tracker, watch, enforcement, lifeline, exports, settings, .. } = self;
         if let Err(deaf) = enforcement.second(tracker.running.orders(), now) {
             log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
         }
+        exports.second(&settings.export, tracker.running.orders(), now);
         let Tracker { running, snapshots, clock, .. } = tracker;
         snapshots.second(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();

@@ -33,7 +33,7 @@ fn hup_and_usr1_do_no_harm() {
     daemon.signal("HUP");
     daemon.line("the configuration was read again: nothing has changed");
     daemon.signal("USR1");
-    daemon.line("SIGUSR1: ");
+    daemon.line("no export: ");
     daemon.signals(&["HUP", "USR1"], 200);
     for address in addresses {
         Client::new(address).converse();
