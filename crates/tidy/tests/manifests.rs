@@ -88,7 +88,9 @@ fn every_dependency_has_a_reason_and_a_user() {
 
 /// The manifest of each crate, by the name of its directory.
 fn manifests() -> Vec<(String, Table)> {
-    let paths = files("crates", "Cargo.toml");
+    // A manifest further below is of a workspace of its own.
+    let mut paths = files("crates", "Cargo.toml");
+    paths.retain(|path| path.split('/').count() == 3);
     assert!(paths.len() >= 5, "only {} crates found", paths.len());
     paths
         .iter()
