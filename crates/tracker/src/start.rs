@@ -118,16 +118,7 @@ impl Tracker {
         passed: Option<Adopted>,
         takes_over: bool,
     ) -> Result<Self, StartError> {
-        let mut warnings = Vec::new();
-        if let Some(name) = &settings.user {
-            user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
-        } else if user::is_root() {
-            warnings.push(
-                "running as root, with more power than a tracker needs: name a user to become as \
-                 `user` in the configuration"
-                    .to_owned(),
-            );
-        }
+        let mut warnings: Vec<String> = become_user(settings)?.into_iter().collect();
         // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
         let mut lists = Lists::load(settings)?;
         let mut taker = takes_over.then(|| Taker::ask(settings)).transpose()?;
@@ -153,28 +144,18 @@ impl Tracker {
             // The kernel's program stays right while both are there.
             secrets.shard_key = taker.offer.shard_key;
         }
-        let copies = copies(&group).map_err(StartError::Poll)?;
-        let options = mio::Options { batch: settings.socket.batch, ..mio::Options::default() };
-        let sockets = std::mem::replace(&mut group.workers, copies)
-            .into_iter()
-            .map(|sockets| mio::Backend::new(sockets, options))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(StartError::Poll)?;
+        let sockets = backends(settings, &mut group).map_err(StartError::Poll)?;
         let mut workers = assemble(settings, &secrets, sockets, &lists);
         let (clock, map) = (Clock::start(), shard_map(settings, &secrets));
         let path = snapshot_path(settings, state.lock.is_some());
         let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
         let shards: Vec<_> = sides.map(|side| &mut side.shard).collect();
+        let now = clock.now();
         match (&taker, &path) {
-            (Some(taker), _) => taker.take_all(shards, map, &lists.access, clock.now())?,
+            (Some(taker), _) => taker.take_all(shards, map, &lists.access, now)?,
             (None, Some(path)) => {
-                warnings.extend(snapshot::load::at_start(
-                    path,
-                    shards,
-                    map,
-                    &lists.access,
-                    clock.now(),
-                ));
+                let loaded = snapshot::load::at_start(path, shards, map, &lists.access, now);
+                warnings.extend(loaded);
             }
             (None, None) => {}
         }
@@ -292,6 +273,27 @@ fn snapshot_path(settings: &Settings, writable: bool) -> Option<PathBuf> {
 
 fn buffers(settings: &Settings) -> Buffers {
     Buffers { receive: settings.socket.receive_buffer, send: settings.socket.send_buffer }
+}
+
+/// Becomes the user that is asked for. Returns what is odd about whoever runs this.
+fn become_user(settings: &Settings) -> Result<Option<String>, user::UserError> {
+    if let Some(name) = &settings.user {
+        user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
+        return Ok(None);
+    }
+    Ok(user::is_root().then(|| {
+        "running as root, with more power than a tracker needs: name a user to become as `user` in \
+         the configuration"
+            .to_owned()
+    }))
+}
+
+/// Makes a backend of each worker's sockets; copies of these stay in the group.
+fn backends(settings: &Settings, group: &mut Group) -> io::Result<Vec<mio::Backend>> {
+    let copies = copies(group)?;
+    let options = mio::Options { batch: settings.socket.batch, ..mio::Options::default() };
+    let sockets = std::mem::replace(&mut group.workers, copies).into_iter();
+    sockets.map(|sockets| mio::Backend::new(sockets, options)).collect()
 }
 
 /// Second descriptors of all sockets of a group.
