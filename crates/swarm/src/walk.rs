@@ -100,6 +100,11 @@ impl Shard {
         !self.store.walk_is_over()
     }
 
+    /// Meets one swarm by its name; `None` when it is not known.
+    pub fn meet(&self, info_hash: &InfoHash, now: Moment) -> Option<Met> {
+        self.store.find(info_hash).map(|place| self.met(place, now))
+    }
+
     fn met(&self, place: u32, now: Moment) -> Met {
         let swarm = self.store.get(place);
         let Counts { seeders, leechers } = swarm.peers.counts();
@@ -168,6 +173,17 @@ mod tests {
             2 => (1usize..12).prop_map(Step::Walk),
         ];
         proptest::collection::vec(step, 1..200)
+    }
+
+    #[test]
+    fn one_that_is_known_is_met_by_name() {
+        let mut shard = shard();
+        serve(&mut shard, 1, Event::Started);
+        serve(&mut shard, 1, Event::Completed);
+        let met = shard.meet(&hash(1), Moment(20)).unwrap();
+        assert_eq!((met.info_hash, met.seeders, met.leechers), (hash(1), 1, 0));
+        assert_eq!(met.idle_for, None);
+        assert_eq!(shard.meet(&hash(2), Moment(20)), None);
     }
 
     proptest! {

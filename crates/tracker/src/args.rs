@@ -10,8 +10,10 @@ use clap::{Parser, Subcommand};
 use crate::access::Lists;
 use crate::config::keys::MAX_WORKERS;
 use crate::config::{
-    Config, Field, Item, Level, ListenAt, Origin, Problem, Problems, Shape, Words, print_config,
+    Config, Field, HttpAt, Item, Level, ListenAt, Origin, Problem, Problems, Shape, Words,
+    print_config,
 };
+use crate::ctl::Ctl;
 use crate::doctor::Doctor;
 use crate::settings::{Access, Host, Notice, Settings};
 
@@ -31,6 +33,7 @@ Examples:
   onrush --config onrush.toml --check-config     what a file means on this host, or what is wrong
   onrush --config onrush.toml --log-level debug  a flag overrides the file
   onrush doctor                                  what on this host will hurt, and how to mend it
+  onrush ctl health                              ask or tell a running tracker (onrush ctl --help)
 
 Every key of the configuration file is explained by --print-config; nothing has to be configured.
 
@@ -74,6 +77,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR", value_parser = directory())]
     pub state_dir: Option<PathBuf>,
 
+    /// Serve metrics, health and the admin API here over HTTP, or `off` [default: 127.0.0.1:6970]
+    #[arg(long, value_name = "ADDR")]
+    pub http: Option<HttpAt>,
+
     /// Write lines of this level and graver ones [default: info]
     #[arg(long, value_name = "LEVEL", value_parser = words::<Level>())]
     pub log_level: Option<Level>,
@@ -103,6 +110,8 @@ pub struct Args {
 pub enum Command {
     /// Look what on this host will hurt the tracker, and how to mend it
     Doctor(Doctor),
+    /// Ask or tell a running tracker, over its HTTP side
+    Ctl(Ctl),
 }
 
 /// What the command line asks for.
@@ -155,6 +164,9 @@ impl Args {
         }
         if let Some(directory) = &self.state_dir {
             written.state_dir = Field::flag(Some(directory.clone()), "--state-dir");
+        }
+        if let Some(http) = self.http {
+            written.http_listen = Field::flag(Some(http), "--http");
         }
         if let Some(level) = self.log_level {
             written.log_level = Field::flag(level, "--log-level");

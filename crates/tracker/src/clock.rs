@@ -1,6 +1,6 @@
 //! The one place that reads time. A worker asks once per turn and passes the answer down.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use onrush_swarm::Moment;
 
@@ -31,8 +31,14 @@ impl Clock {
 
     /// What time it is. A wall clock before 1970 counts as 1970.
     pub fn now(&self) -> Now {
-        let moment = FIRST.after(self.start.elapsed().as_secs() as u32);
+        self.read().0
+    }
+
+    /// What time it is, and how long ago the clock was started, for whoever measures.
+    pub fn read(&self) -> (Now, Duration) {
+        let since = self.start.elapsed();
+        let moment = FIRST.after(since.as_secs() as u32);
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Now { moment, unix }
+        (Now { moment, unix }, since)
     }
 }

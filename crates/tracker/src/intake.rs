@@ -8,11 +8,12 @@ use std::sync::Arc;
 use onrush_proto::connect::{Connect, ConnectResponse};
 use onrush_proto::request::{Malformed, Request};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
-use onrush_proto::{ConnectionId, Endpoint, Event, Family, Scrape, TransactionId};
+use onrush_proto::{ConnectionId, Endpoint, Event, Family, PeerId, Scrape, TransactionId};
 use onrush_swarm::Announce;
 
 use crate::access::blocks::BlockList;
 use crate::access::{AccessList, is_bogon_v4, is_bogon_v6};
+use crate::clients;
 use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics, event_index};
 use crate::overload::shedding::Shedding;
@@ -422,6 +423,9 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
         if announce.port == UNCONNECTABLE_PORT {
             self.incoming.unconnectable.add(1);
         }
+        if self.incoming.announces.get() % clients::SAMPLE == 1 {
+            self.sample(announce.peer_id);
+        }
         let announce = Announce {
             info_hash: announce.info_hash,
             endpoint: self.from.ip.endpoint(announce.port),
@@ -434,6 +438,12 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
             self.log_announce(announce);
         }
         Verdict::Announce(announce)
+    }
+
+    /// Counts the software of one announce among many.
+    #[cold]
+    fn sample(self, peer_id: PeerId) {
+        self.incoming.clients.0[clients::index_of(&peer_id)].add(1);
     }
 
     #[inline]

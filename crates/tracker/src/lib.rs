@@ -10,6 +10,7 @@
 //! | [`running`], [`supervise`] | workers on their threads; watching them until the end |
 //! | [`placement`] | which workers there are, and the lanes between them |
 //! | [`worker`] | one turn: receive, sort, serve, send |
+//! | [`clients`] | which software announces, by the prefix of its peer ids |
 //! | [`intake`], [`connection`], [`access`] | the checks at the door, each refusal with a name |
 //! | [`sorter`], [`lanes`], [`scrape_join`] | one batch per shard; its way there and back; answers that meet again |
 //! | [`rules`], [`orders`], [`chores`], [`reload`], [`enforce`] | what may change while workers run, and how they are told |
@@ -19,6 +20,8 @@
 //! | [`snapshot`] | the peers in a file, over restarts |
 //! | [`export`] | the full scrape in a file |
 //! | [`upgrade`] | a new process takes over sockets and peers |
+//! | [`http`] | control and observation over HTTP |
+//! | [`ctl`] | a running tracker asked and told from the command line |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 //! | [`overview`] | what the main thread shows to others |
 //! | [`version`] | which build this is |
@@ -34,13 +37,16 @@ compile_error!(
 pub mod access;
 pub mod args;
 pub mod chores;
+pub mod clients;
 pub mod clock;
 pub mod config;
 pub mod connection;
+pub mod ctl;
 pub mod doctor;
 pub mod enforce;
 pub mod export;
 pub mod exporter;
+pub mod http;
 pub mod intake;
 pub mod lanes;
 pub mod metrics;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use onrush::args::{Args, Command, Task, show};
+use onrush::ctl;
 use onrush::doctor;
 use onrush::process::exit::Exit;
 use onrush::process::{activation, greeting, logging, signals};
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match &args.command {
         Some(Command::Doctor(doctor)) => return doctor::run(doctor).say(),
+        Some(Command::Ctl(ctl)) => return ctl::run(ctl).say(),
         None => {}
     }
     let passed = match activation::take() {
@@ -70,10 +72,11 @@ fn serve(
     if let Some(ailments) = ailments {
         log::warn!("{ailments}");
     }
-    for line in greeting::lines(&settings, &tracker) {
+    let greeting = greeting::lines(&settings, &tracker);
+    let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args, host));
+    for line in greeting {
         log::info!("{line}");
     }
-    let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args, host));
     let end = supervisor.run(&wishes);
     let tracker = supervisor.into_tracker();
     if end == End::Given {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use onrush_proto::{Event, Family};
 use onrush_swarm::Totals;
 
+use crate::clients;
 use crate::intake::Refusal;
 
 /// A number that one thread writes and others read. Without a locked instruction: two writers
@@ -53,6 +54,49 @@ impl<T> ByFamily<T> {
     }
 }
 
+/// How often values of each size were seen: classes that double, the first up to 2^`SHIFT`, the last without
+/// an end.
+#[derive(Debug)]
+pub struct Histogram<const SHIFT: u32, const CLASSES: usize> {
+    classes: [Counter; CLASSES],
+    sum: Counter,
+}
+
+impl<const SHIFT: u32, const CLASSES: usize> Histogram<SHIFT, CLASSES> {
+    /// Counts a value; only the owner may.
+    #[inline]
+    pub fn observe(&self, value: u64) {
+        let bits = u64::BITS - value.saturating_sub(1).leading_zeros();
+        let class = (bits.saturating_sub(SHIFT) as usize).min(CLASSES - 1);
+        self.classes[class].add(1);
+        self.sum.add(value);
+    }
+
+    /// All values together.
+    pub fn sum(&self) -> u64 {
+        self.sum.get()
+    }
+
+    /// Each class: the greatest value in it (the last has none) and how many there were.
+    pub fn classes(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
+        let last = CLASSES - 1;
+        let most = move |class| (class < last).then(|| 1u64 << (SHIFT as usize + class));
+        self.classes.iter().enumerate().map(move |(class, count)| (most(class), count.get()))
+    }
+}
+
+impl<const SHIFT: u32, const CLASSES: usize> Default for Histogram<SHIFT, CLASSES> {
+    fn default() -> Self {
+        Self { classes: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
+    }
+}
+
+/// Nanoseconds of turns: up to 1 us, 2 us, ... 1.07 s, and beyond.
+pub type TurnTimes = Histogram<10, 22>;
+
+/// Datagrams in a batch: 1, 2, 4, ... 1024, which is the most that there may be.
+pub type BatchSizes = Histogram<0, 12>;
+
 /// What came in over one family.
 #[derive(Debug, Default)]
 pub struct Incoming {
@@ -73,6 +117,18 @@ pub struct Incoming {
     pub events: [Counter; EVENTS.len()],
     /// Announces of peers that cannot accept connections (port 1).
     pub unconnectable: Counter,
+    /// Announces by the client's software, one looked at in [`clients::SAMPLE`].
+    pub clients: ClientCounts,
+}
+
+/// A counter for each kind of software in [`clients::NAMES`].
+#[derive(Debug)]
+pub struct ClientCounts(pub [Counter; clients::NAMES.len()]);
+
+impl Default for ClientCounts {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
 }
 
 /// The events in the order of their counters.
@@ -102,8 +158,12 @@ pub struct WorkerMetrics {
     pub send_calls: Counter,
     /// Datagrams dropped by the kernel before they could be received.
     pub kernel_drops: Counter,
-    /// Batches received that held at least one datagram.
-    pub receives: Counter,
+    /// Batches received, by the datagrams in them; empty ones do not count.
+    pub receives: BatchSizes,
+    /// Bytes of the receive buffers of its sockets, as the kernel counts them; set before it starts.
+    pub receive_buffer: Counter,
+    /// The same of the send buffers.
+    pub send_buffer: Counter,
     /// Requests sent over a lane to another worker although this one has a shard: steering works
     /// when there are few.
     pub foreign: Counter,
@@ -113,6 +173,8 @@ pub struct WorkerMetrics {
     pub lane_full: Counter,
     /// Turns taken: a worker that stands still stops counting.
     pub turns: Counter,
+    /// How long the turns took that had something to do.
+    pub turn_times: TurnTimes,
     /// This worker's shard, if it has one.
     pub shard: ShardGauges,
 }
@@ -129,14 +191,24 @@ pub struct ShardGauges {
     pub peers_v4: Counter,
     /// Peers over IPv6.
     pub peers_v6: Counter,
-    /// Seeders among them.
-    pub seeders: Counter,
+    /// Seeders among the peers over IPv4.
+    pub seeders_v4: Counter,
+    /// Seeders among the peers over IPv6.
+    pub seeders_v6: Counter,
     /// Peers that have completed.
     pub completed: Counter,
     /// Announcers not stored because the shard is full.
     pub refused_full: Counter,
     /// Peers forgotten because they did not announce again.
     pub expired: Counter,
+    /// Swarms without peers that were forgotten before their time, for want of room.
+    pub idle_evicted: Counter,
+    /// Entries that were looked at for expiry.
+    pub swept: Counter,
+    /// Times that all of them were.
+    pub sweep_passes: Counter,
+    /// Entries that should have been looked at by now and were not yet.
+    pub sweep_debt: Counter,
 }
 
 impl ShardGauges {
@@ -146,10 +218,12 @@ impl ShardGauges {
         self.idle_swarms.set(totals.idle_swarms);
         self.peers_v4.set(totals.peers_v4);
         self.peers_v6.set(totals.peers_v6);
-        self.seeders.set(totals.seeders());
+        self.seeders_v4.set(totals.seeders_v4);
+        self.seeders_v6.set(totals.seeders_v6);
         self.completed.set(totals.completed);
         self.refused_full.set(totals.refused_full);
         self.expired.set(totals.expired);
+        self.idle_evicted.set(totals.idle_evicted);
     }
 }
 
@@ -248,7 +322,7 @@ impl AddAssign<&WorkerMetrics> for Summary {
         self.idle_swarms += worker.shard.idle_swarms.get();
         self.peers_v4 += worker.shard.peers_v4.get();
         self.peers_v6 += worker.shard.peers_v6.get();
-        self.seeders += worker.shard.seeders.get();
+        self.seeders += worker.shard.seeders_v4.get() + worker.shard.seeders_v6.get();
         self.completed += worker.shard.completed.get();
         self.refused_full += worker.shard.refused_full.get();
         self.expired += worker.shard.expired.get();
@@ -258,5 +332,37 @@ impl AddAssign<&WorkerMetrics> for Summary {
 fn add_each<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
     for (sum, counter) in sums.iter_mut().zip(counters) {
         *sum += counter.get();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_in_the_class_that_ends_at_or_above_it() {
+        let sizes = BatchSizes::default();
+        for value in [1, 2, 3, 4, 5, 128, 1_000, 1_024] {
+            sizes.observe(value);
+        }
+        let counts: Vec<(Option<u64>, u64)> =
+            sizes.classes().filter(|(_, count)| *count > 0).collect();
+        let some = |most, count| (Some(most), count);
+        assert_eq!(
+            counts,
+            [some(1, 1), some(2, 1), some(4, 2), some(8, 1), some(128, 1), some(1_024, 2)]
+        );
+        assert_eq!(sizes.sum(), 2_167);
+    }
+
+    #[test]
+    fn what_is_longer_than_all_classes_is_in_the_last() {
+        let times = TurnTimes::default();
+        for nanoseconds in [0, 1_024, 1_025, 1 << 30, (1 << 30) + 1, u64::MAX >> 1] {
+            times.observe(nanoseconds);
+        }
+        let counts: Vec<(Option<u64>, u64)> = times.classes().collect();
+        assert_eq!((counts[0], counts[1]), ((Some(1_024), 2), (Some(2_048), 1)));
+        assert_eq!((counts[20], counts[21]), ((Some(1 << 30), 1), (None, 2)));
     }
 }

@@ -71,6 +71,11 @@ impl Overview {
         self.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
     }
 
+    /// The same as a whole, to be kept: to share each of them would touch its worker's line of the cache.
+    pub fn shared_workers(&self) -> Arc<[(String, Arc<WorkerMetrics>)]> {
+        self.workers.clone()
+    }
+
     /// All counters together.
     pub fn summary(&self) -> Summary {
         Summary::of(self.workers.iter().map(|(_, metrics)| metrics.as_ref()))

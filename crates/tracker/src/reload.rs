@@ -10,6 +10,7 @@ use crate::access::Lists;
 use crate::access::journal::Journal;
 use crate::access::listing::Listing;
 use crate::args::Args;
+use crate::http::Token;
 use crate::settings::{Host, Notice, Settings};
 use crate::supervise::ask::{Answer, Reloaded};
 
@@ -68,6 +69,10 @@ impl Settled {
             "limits.batch_requests" => limits.batch_requests,
             "limits.scrapes_in_flight" => limits.scrapes_in_flight,
             "snapshot.enabled" => snapshot.enabled,
+            "http.listen" => http.listen,
+            "http.connections" => http.connections,
+            "http.max_body" => http.max_body,
+            "http.timeout" => http.timeout,
         );
         let changed = differing!(running, read:
             "announce.interval" => announce.interval,
@@ -88,6 +93,8 @@ impl Settled {
             "snapshot.every" => snapshot.every,
             "export.file" => export.file,
             "export.every" => export.every,
+            "http.token_file" => http.token_file,
+            "http.publish_lists" => http.publish_lists,
             "log.level" => log.level,
             "log.totals_every" => log.totals_every,
             "log.addresses" => log.addresses,
@@ -105,6 +112,8 @@ pub struct Fresh {
     pub notices: Vec<Notice>,
     /// The lists that it leads to, with the changes that the journal has.
     pub lists: Lists,
+    /// The token of the admin API.
+    pub token: Option<Token>,
 }
 
 /// Reads the configuration on a thread of its own, as lists of millions take seconds, while whoever watches
@@ -191,6 +200,8 @@ impl Reload {
 
 fn fresh(args: &Args, host: &Host, journal: Option<&Journal>) -> Result<Fresh, String> {
     let (settings, mut notices) = args.settings(host).map_err(|problems| problems.to_string())?;
+    let token =
+        Token::load(settings.http.token_file.as_deref()).map_err(|error| error.to_string())?;
     let mut lists = Lists::load(&settings).map_err(|error| error.to_string())?;
     if let Some(journal) = journal {
         let resumed = journal.resume((*lists.access).clone());
@@ -199,7 +210,7 @@ fn fresh(args: &Args, host: &Host, journal: Option<&Journal>) -> Result<Fresh, S
         let ragged = list.listing().is_some_and(Listing::is_ragged);
         lists.access = Arc::new(if ragged { list.merged() } else { list });
     }
-    Ok(Fresh { settings, notices, lists })
+    Ok(Fresh { settings, notices, lists, token })
 }
 
 #[cfg(test)]

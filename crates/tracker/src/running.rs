@@ -110,6 +110,11 @@ impl Running {
         self.workers.clone()
     }
 
+    /// The ways that lead to the workers.
+    pub fn ways(&self) -> &Arc<[Ways]> {
+        &self.ways
+    }
+
     /// All counters together.
     pub fn summary(&self) -> Summary {
         Summary::of(self.workers.iter().map(|(_, metrics)| metrics.as_ref()))
@@ -185,8 +190,16 @@ impl<S: Socket> Life<S> {
 
     fn take_turns(&mut self) -> io::Result<()> {
         let mut idle = Idle { spin: self.spin, since: None };
+        // When the last turn began, if it had something to do: it took until the next one begins.
+        let mut began = None;
         while !self.stop.load(Ordering::Acquire) {
-            if self.worker.turn(self.clock.now())? {
+            let (now, since_start) = self.clock.read();
+            if let Some(began) = began.take() {
+                let took = since_start.saturating_sub(began).as_nanos() as u64;
+                self.worker.metrics.turn_times.observe(took);
+            }
+            if self.worker.turn(now)? {
+                began = Some(since_start);
                 idle.over();
             } else if idle.is_short() {
                 std::hint::spin_loop();

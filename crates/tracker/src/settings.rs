@@ -68,6 +68,8 @@ pub struct Settings {
     pub snapshot: SnapshotSettings,
     /// Where the full scrape goes.
     pub export: ExportSettings,
+    /// Control and observation over HTTP.
+    pub http: HttpSettings,
     /// What is logged.
     pub log: LogSettings,
 }
@@ -77,8 +79,8 @@ pub struct Settings {
 pub struct Listen {
     /// Address and port.
     pub address: SocketAddr,
-    /// Whether the tracker may go on without it when the host lacks the address family (true for
-    /// the default `[::]`, false for what somebody asked for by name).
+    /// Whether the tracker may go on without it when the host lacks the address family, or of HTTP when it
+    /// is taken (true for the default, false for what somebody asked for by name).
     pub optional: bool,
 }
 
@@ -220,6 +222,24 @@ pub struct ExportSettings {
     pub file: Option<PathBuf>,
     /// How often it is written; zero for only when it is asked for.
     pub every: Duration,
+}
+
+/// Control and observation over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// Where to listen; `None` is nowhere. Optional where nobody named it: the tracker then goes on without
+    /// HTTP when the address is taken.
+    pub listen: Option<Listen>,
+    /// The file with the token of the admin API; `None` refuses everybody.
+    pub token_file: Option<PathBuf>,
+    /// Whether the list of info hashes is for everybody to read.
+    pub publish_lists: bool,
+    /// Connections at once.
+    pub connections: usize,
+    /// Bytes of a request's body at most.
+    pub max_body: usize,
+    /// For sending a request, making its answer, and reading that.
+    pub timeout: Duration,
 }
 
 /// What is logged.

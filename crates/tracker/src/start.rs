@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, bounded, never};
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Address, BoundSocket, Buffers, Group};
 use onrush_net::steering::{Function, Steering};
-use onrush_net::{mio, notice::Notice};
+use onrush_net::{Socket, mio, notice::Notice};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_swarm::ShardMap;
 use thiserror::Error;
@@ -18,11 +18,12 @@ use crate::access::journal::Journal;
 use crate::access::list_file::ListError;
 use crate::access::listing::Listing;
 use crate::clock::Clock;
+use crate::http::{self, HttpError, Token, TokenError};
 use crate::placement::{Secrets, assemble, shard_map};
 use crate::process::lock::StateLock;
 use crate::process::{service, user};
 use crate::running::Running;
-use crate::settings::{Placement, Settings};
+use crate::settings::{HttpSettings, Placement, Settings};
 use crate::snapshot::{self, schedule::Snapshots};
 use crate::state::{State, StateError};
 use crate::upgrade::give::{Given, Giver};
@@ -30,6 +31,7 @@ use crate::upgrade::take::{TakeError, Taker};
 use crate::upgrade::words::Offer;
 use crate::upgrade::{self, delta};
 use crate::version::version;
+use crate::worker::Worker;
 
 /// Where the info hash is in announces, and the first one in scrapes.
 const INFO_HASH_OFFSET: usize = REQUEST_HEAD_LEN;
@@ -56,6 +58,10 @@ pub struct Tracker {
     pub given: Receiver<Given>,
     /// The process that has got its sockets.
     pub taken_by: Option<Given>,
+    /// Which shard owns an info hash.
+    pub map: ShardMap,
+    /// Control and observation over HTTP, unless it is off.
+    pub http: Option<http::Server>,
 }
 
 /// Why a tracker cannot start. Each says what to do.
@@ -76,6 +82,12 @@ pub enum StartError {
     /// The tracker to take over from.
     #[error(transparent)]
     Take(#[from] TakeError),
+    /// Control and observation over HTTP.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The token of the admin API.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// Polling of the sockets.
     #[error(
         "cannot set up polling: {0}\n  raise the limit of open files: LimitNOFILE= in the unit, or `ulimit -n`"
@@ -119,14 +131,12 @@ impl Tracker {
         takes_over: bool,
     ) -> Result<Self, StartError> {
         let mut warnings: Vec<String> = become_user(settings)?.into_iter().collect();
+        // First of all, so that it tells that the tracker is starting while lists and state are read.
+        let http = start_http(&settings.http, takes_over, &mut warnings)?;
         // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
         let mut lists = Lists::load(settings)?;
         let mut taker = takes_over.then(|| Taker::ask(settings)).transpose()?;
-        let mut group = match (&mut taker, passed) {
-            (Some(taker), _) => bind::adopt_group(taker.sockets(), buffers(settings))?,
-            (None, Some(sockets)) => sockets.into_group(buffers(settings))?,
-            (None, None) => bind_group(settings)?,
-        };
+        let mut group = group_of(settings, taker.as_mut(), passed)?;
         if settings.user.is_some() {
             user::drop_capabilities();
         }
@@ -144,8 +154,10 @@ impl Tracker {
             // The kernel's program stays right while both are there.
             secrets.shard_key = taker.offer.shard_key;
         }
+        let got: Vec<Buffers> = group.workers.iter().map(|sockets| in_all(sockets)).collect();
         let sockets = backends(settings, &mut group).map_err(StartError::Poll)?;
         let mut workers = assemble(settings, &secrets, sockets, &lists);
+        show_buffers(&workers, &got);
         let (clock, map) = (Clock::start(), shard_map(settings, &secrets));
         let path = snapshot_path(settings, state.lock.is_some());
         let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
@@ -174,6 +186,8 @@ impl Tracker {
             snapshots: Snapshots::new(path, settings.snapshot.every),
             given: never(),
             taken_by: None,
+            map,
+            http,
         };
         tracker.follow_up(taker, map);
         tracker.open_door(settings, group, secrets.shard_key);
@@ -244,10 +258,62 @@ impl Tracker {
 
     /// Stops the workers, writes the peers down, then gives the state directory back.
     pub fn stop(mut self) -> crate::metrics::Summary {
+        if let Some(http) = &self.http {
+            http.stopping();
+        }
         let (summary, shards) = self.running.stop_and_keep();
         self.snapshots.finish(shards, self.clock);
         drop(self.lock);
         summary
+    }
+}
+
+/// The sockets of the tracker that is taken over, those that were passed, or new ones.
+fn group_of(
+    settings: &Settings,
+    taker: Option<&mut Taker>,
+    passed: Option<Adopted>,
+) -> Result<Group, StartError> {
+    Ok(match (taker, passed) {
+        (Some(taker), _) => bind::adopt_group(taker.sockets(), buffers(settings))?,
+        (None, Some(sockets)) => sockets.into_group(buffers(settings))?,
+        (None, None) => bind_group(settings)?,
+    })
+}
+
+/// As the user that reads the token again later. Where a tracker takes over, the other one has the address until
+/// it has gone.
+fn start_http(
+    settings: &HttpSettings,
+    takes_over: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Option<http::Server>, StartError> {
+    let Some(listen) = settings.listen else { return Ok(None) };
+    let token = Token::load(settings.token_file.as_deref())?;
+    warnings.extend(Token::warning(settings.token_file.as_deref()));
+    let bound = match takes_over {
+        true => Some(http::server::bind_later(listen.address)),
+        false => http::server::bind(listen, warnings)?,
+    };
+    let Some(bound) = bound else { return Ok(None) };
+    Ok(Some(http::Server::start(bound, settings, token)?))
+}
+
+/// What a worker's sockets have got, together; zero for what the kernel does not tell.
+fn in_all(sockets: &[BoundSocket]) -> Buffers {
+    let mut sum = Buffers::default();
+    for buffers in sockets.iter().filter_map(|socket| socket.buffers().ok()) {
+        sum.receive += buffers.receive;
+        sum.send += buffers.send;
+    }
+    sum
+}
+
+/// Lets the counters of each worker tell what its sockets have got.
+fn show_buffers<S: Socket>(workers: &[Worker<S>], got: &[Buffers]) {
+    for (worker, got) in workers.iter().zip(got) {
+        worker.metrics.receive_buffer.set(got.receive as u64);
+        worker.metrics.send_buffer.set(got.send as u64);
     }
 }
 

@@ -9,9 +9,9 @@ use onrush::Settings;
 use onrush::args::{Args, Task};
 use onrush::config::{Config, Problems, print_config};
 use onrush::settings::{
-    Access, AnnounceSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listen,
-    LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, SnapshotSettings,
-    SocketSettings,
+    Access, AnnounceSettings, Blocked, ConnectionSettings, ExportSettings, Host, HttpSettings,
+    Limits, Listen, LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings,
+    SnapshotSettings, SocketSettings,
 };
 
 #[test]
@@ -286,7 +286,7 @@ const WRONG_KINDS: &[(&str, &str, &str)] = &[
     ("[access]\ninfo_hashes = [\"abc\"]", "found \"abc\"", "40 hexadecimal digits, this has 3"),
     ("[log.extra]\nlevel = 1", "`log.extra`: unknown key", "the keys in [log] are `level`"),
     ("[log]\nscrape = 1", "`log.scrape`: unknown key", "[scrape] is a table of its own"),
-    ("[http]", "`http`: unknown table", "the tables are [workers], [socket]"),
+    ("[web]", "`web`: unknown table", "the tables are [workers], [socket]"),
 ];
 
 #[test]
@@ -511,6 +511,7 @@ FILE is right. On this host it means:
   limits    20000000 peers (about 1.3 GB if all are alone in their swarms)
   access    every info hash; addresses that are not of the internet are served
   state     /home/op/.local/state/onrush
+  http      http://127.0.0.1:6970: metrics, health, statistics; no admin API (give http.token_file)
 
 Note: workers.pin names more vCPUs than there are workers: 0 stays unused
 "
@@ -635,6 +636,14 @@ fn defaults() -> Settings {
         state_dir: Some("/home/op/.local/state/onrush".into()),
         export: ExportSettings { file: None, every: Duration::from_secs(3600) },
         snapshot: SnapshotSettings { enabled: true, every: Duration::from_secs(600) },
+        http: HttpSettings {
+            listen: Some(port("127.0.0.1:6970", true)),
+            token_file: None,
+            publish_lists: false,
+            connections: 64,
+            max_body: 1 << 20,
+            timeout: Duration::from_secs(10),
+        },
         log: LogSettings {
             level: log::LevelFilter::Info,
             totals_every: Duration::from_secs(60),

@@ -10,12 +10,16 @@ mod process;
 
 #[path = "daemon/configuration.rs"]
 mod configuration;
+#[path = "daemon/ctl.rs"]
+mod ctl;
 #[path = "daemon/death.rs"]
 mod death;
 #[path = "daemon/doctor.rs"]
 mod doctor;
 #[path = "daemon/export.rs"]
 mod export;
+#[path = "daemon/http.rs"]
+mod http;
 #[path = "daemon/live_lists.rs"]
 mod live_lists;
 #[path = "daemon/logs.rs"]

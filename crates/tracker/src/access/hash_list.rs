@@ -108,6 +108,11 @@ impl HashList {
         self.hashes.iter()
     }
 
+    /// Those from this one on, in order.
+    pub fn iter_from(&self, first: &[u8; 20]) -> std::slice::Iter<'_, [u8; 20]> {
+        self.hashes[self.hashes.partition_point(|hash| hash < first)..].iter()
+    }
+
     #[inline(never)]
     fn is_listed(&self, hash: &[u8; 20]) -> bool {
         let bucket = first_bits(hash, self.shift);

@@ -10,6 +10,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use data_encoding::{BASE32_NOPAD_NOCASE, HEXLOWER_PERMISSIVE};
+use onrush_proto::InfoHash;
 use thiserror::Error;
 
 /// Bad lines that are told one by one.
@@ -201,6 +202,16 @@ impl<T> Entries<T> {
             word => (self.parse)(word).map(Some),
         }
     }
+}
+
+/// One info hash, in hexadecimal or base32.
+///
+/// # Errors
+/// What is wrong with it, and what would be right.
+pub fn parse_info_hash(text: &str) -> Result<InfoHash, String> {
+    info_hash(text.trim().as_bytes())
+        .map(InfoHash)
+        .map_err(|what| format!("{what}; write 40 hexadecimal digits or 32 base32 characters"))
 }
 
 fn info_hash(word: &[u8]) -> Result<[u8; 20], String> {

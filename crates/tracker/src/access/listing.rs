@@ -115,10 +115,15 @@ impl Listing {
 
     /// All that are listed, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8; 20]> {
-        let mut added = self.added.iter().peekable();
+        self.iter_from([0; 20])
+    }
+
+    /// Those from this one on, in order.
+    pub fn iter_from(&self, first: [u8; 20]) -> impl Iterator<Item = &[u8; 20]> {
+        let mut added = self.added.iter_from(&first).peekable();
         let mut kept = self
             .base
-            .iter()
+            .iter_from(&first)
             .filter(|hash| self.removed.is_empty() || !self.removed.contains(&InfoHash(**hash)))
             .peekable();
         std::iter::from_fn(move || match (kept.peek(), added.peek()) {

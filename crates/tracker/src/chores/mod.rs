@@ -1,6 +1,11 @@
 //! Work over whole shards, done in steps between turns (see [`crate::orders::Chore`]).
+//!
+//! What a chore finds goes into a channel that nobody waits at: whoever asked looks there from time to time, so
+//! that a worker neither takes a lock nor wakes anybody.
 
 pub mod dump;
 pub mod forget;
+pub mod look_up;
 pub mod purge;
 pub mod tally;
+pub mod top;

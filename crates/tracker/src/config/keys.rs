@@ -150,6 +150,12 @@ pub static TABLES: &[Table] = &[
         keys: SNAPSHOT,
     },
     Table {
+        name: "http",
+        doc: "Control and observation over HTTP, for people and programs of the operator: metrics, health, \
+              statistics, the admin API. On a thread of its own, out of the workers' way.",
+        keys: HTTP,
+    },
+    Table {
         name: "export",
         doc: "The full scrape in a file: every swarm with its seeders, leechers and completed downloads.",
         keys: EXPORT,
@@ -578,6 +584,62 @@ const EXPORT: &[Key] = &[
         range: Some(0..=604_800),
         doc: "How often; 0 for only when it is asked for (SIGUSR1).",
         ..key("every", Standard::Is("3600"), |w| &mut w.export_every)
+    },
+];
+
+const HTTP: &[Key] = &[
+    Key {
+        doc: "Where to listen (TCP). An address that is named is required: without it the tracker does not \
+              start. Beyond loopback put a proxy with TLS in front: what is said here is not encrypted. \
+              \"off\" switches it off. Flag: --http.",
+        ..key(
+            "listen",
+            Standard::Absent {
+                means: "127.0.0.1:6970; where that is taken, a warning, and no HTTP",
+                example: "\"127.0.0.1:6970\"",
+            },
+            |w| &mut w.http_listen,
+        )
+    },
+    Key {
+        doc: "The file with the token of the admin API (/api/v1): 16 characters or more in one line, for no \
+              other eyes (chmod 600). Who sends it as `Authorization: Bearer TOKEN` may reload, change lists \
+              and look at swarms. Read at start and again with SIGHUP, as the user that the tracker has \
+              become. `head -c24 /dev/urandom | base64` makes one.",
+        ..key(
+            "token_file",
+            Standard::Absent {
+                means: "the admin API refuses everybody",
+                example: "\"/etc/onrush/admin.token\"",
+            },
+            |w| &mut w.http_token_file,
+        )
+    },
+    Key {
+        doc: "Whether anybody who can reach this address may read the list of info hashes in force, at \
+              /lists: some operators publish what they deny.",
+        ..key("publish_lists", Standard::Is("false"), |w| &mut w.http_publish_lists)
+    },
+    Key {
+        unit: "connections",
+        range: Some(1..=4096),
+        doc: "Connections at once.",
+        limit: "Who comes then is told to try again (503) and hung up on.",
+        ..key("connections", Standard::Is("64"), |w| &mut w.http_connections)
+    },
+    Key {
+        unit: "bytes",
+        range: Some(1_024..=64 << 20),
+        doc: "The body of a request at most.",
+        limit: "A longer one is refused (413).",
+        ..key("max_body", Standard::Is("1_048_576"), |w| &mut w.http_max_body)
+    },
+    Key {
+        unit: "seconds",
+        range: Some(1..=300),
+        doc: "How long a client may take to send a request, an answer to be made, and a client to read it.",
+        limit: "Then the connection is closed.",
+        ..key("timeout", Standard::Is("10"), |w| &mut w.http_timeout)
     },
 ];
 

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
 use super::keys::Key;
-use super::{Field, Item, ListenAt, Origin};
+use super::{Field, HttpAt, Item, ListenAt, Origin};
 use crate::access::blocks::Block;
 
 /// A type that is written as one of a few words.
@@ -264,6 +264,23 @@ impl Value for Vec<Item<ListenAt>> {
                 _ => Err(wrong),
             }
         })
+    }
+}
+
+impl Value for HttpAt {
+    fn expects(_: &Key) -> String {
+        "an address with a port, in quotes, or \"off\"".to_owned()
+    }
+
+    fn read(_: &Key, value: &Spanned<DeValue<'_>>) -> Result<Self, Vec<Wrong>> {
+        let wrong = Wrong::new(value);
+        let read = match value.get_ref() {
+            DeValue::String(text) => text.parse().map_err(|error| wrong.help(format!("{error}"))),
+            DeValue::Boolean(false) => Err(wrong.help("write \"off\"")),
+            DeValue::Integer(port) => Err(wrong.help(format!("write it as \"127.0.0.1:{port}\""))),
+            _ => Err(wrong),
+        };
+        read.map_err(|wrong| vec![wrong])
     }
 }
 

@@ -74,6 +74,11 @@ impl<T> Lane<T> {
         Ok(())
     }
 
+    /// How many wait in it, and how many may.
+    pub fn depth(&self) -> (usize, usize) {
+        (self.sender.len(), self.sender.capacity().unwrap_or(usize::MAX))
+    }
+
     /// Rings for a reason other than a parcel: the process is about to stop.
     pub fn ring(&self) {
         self.bell.ring();

@@ -45,8 +45,11 @@ impl Exit {
         match served {
             Ok(End::Asked | End::Given) => Self::good(),
             Ok(End::Died(death)) => Self::failed(format!("{} died: {}", death.name, death.cause)),
-            // A part of the configuration.
+            // Parts of the configuration.
             Err(StartError::List(error)) => Self::wrong(format!("{error}\nnothing was started.\n")),
+            Err(StartError::Token(error)) => {
+                Self::wrong(format!("{error}\nnothing was started.\n"))
+            }
             Err(error) => Self::failed(error),
         }
     }

@@ -4,17 +4,17 @@
 mod passed;
 mod workers;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::summary::bytes;
 use super::{
-    Access, AnnounceSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listed,
-    Listen, LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings, Settings,
-    SnapshotSettings, SocketSettings,
+    Access, AnnounceSettings, Blocked, ConnectionSettings, ExportSettings, Host, HttpSettings,
+    Limits, Listed, Listen, LogSettings, Notice, OverloadSettings, Placement, ScrapeSettings,
+    Settings, SnapshotSettings, SocketSettings,
 };
 use crate::args::Args;
-use crate::config::{AccessMode, Config, Findings, Origin, Problem, Problems, Written};
+use crate::config::{AccessMode, Config, Findings, HttpAt, Origin, Problem, Problems, Written};
 use crate::export::format::{NAMES, of_name};
 
 /// Memory that a peer takes at most, on average: one alone in its swarm, with its share of the
@@ -29,6 +29,9 @@ const PEERS: u64 = 20_000_000;
 const LONGEST_INTERVAL: u32 = 43_200;
 /// The longest lifetime of a peer, in seconds.
 const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
+
+/// Where HTTP listens when nobody says otherwise.
+const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6970);
 
 impl Settings {
     /// Settles what a configuration and flags mean on a host.
@@ -100,6 +103,7 @@ impl<'a> Resolution<'a> {
                 every: Duration::from_secs(u64::from(written.snapshot_every.value)),
             },
             export: self.export(),
+            http: self.http(),
             log: LogSettings {
                 level: written.log_level.value.0,
                 totals_every: Duration::from_secs(u64::from(written.totals_every.value)),
@@ -288,6 +292,33 @@ impl<'a> Resolution<'a> {
         }
         let every = Duration::from_secs(u64::from(written.export_every.value));
         ExportSettings { file: file.value.clone(), every }
+    }
+
+    fn http(&mut self) -> HttpSettings {
+        let written = self.written();
+        let listen = match written.http_listen.value {
+            Some(HttpAt::Off) => None,
+            Some(HttpAt::Address(address)) => Some(Listen { address, optional: false }),
+            None => Some(Listen { address: HTTP, optional: true }),
+        };
+        let token_file = written.http_token_file.value.clone();
+        if let (Some(Listen { address, .. }), Some(_)) = (listen, &token_file)
+            && !address.ip().to_canonical().is_loopback()
+        {
+            self.notices.push(Notice::new(format!(
+                "the admin API listens on {address}, beyond this host, and its token passes unencrypted: let \
+                 a proxy with TLS in front, and http.listen = \"127.0.0.1:{}\"",
+                address.port()
+            )));
+        }
+        HttpSettings {
+            listen,
+            token_file,
+            publish_lists: written.http_publish_lists.value,
+            connections: written.http_connections.value,
+            max_body: written.http_max_body.value,
+            timeout: Duration::from_secs(u64::from(written.http_timeout.value)),
+        }
     }
 
     fn identity(&mut self) {

@@ -14,6 +14,7 @@ impl Settings {
             ("limits", self.limits_line()),
             ("access", self.access_line()),
             ("state", self.state_line()),
+            ("http", self.http_line()),
         ];
         lines.iter().map(|(name, text)| format!("  {name:<9} {text}\n")).collect()
     }
@@ -77,6 +78,15 @@ impl Settings {
         };
         let bogons = if self.refuse_bogons { "refused" } else { "served" };
         format!("{list}; addresses that are not of the internet are {bogons}")
+    }
+
+    fn http_line(&self) -> String {
+        let Some(listen) = self.http.listen else { return "off".to_owned() };
+        let admin = match &self.http.token_file {
+            Some(file) => format!("admin API with the token in {}", file.display()),
+            None => "no admin API (give http.token_file)".to_owned(),
+        };
+        format!("http://{}: metrics, health, statistics; {admin}", listen.address)
     }
 
     /// Where the state is kept.

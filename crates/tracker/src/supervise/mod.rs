@@ -20,6 +20,7 @@ use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
 use crate::enforce::Enforcement;
 use crate::export::schedule::{Exports, Told};
+use crate::http::source::Source;
 use crate::metrics::Summary;
 use crate::overload::{Overload, Pressure};
 use crate::overview::{InForce, Overview, Phase};
@@ -78,6 +79,9 @@ impl Supervisor {
         };
         let (orders, addresses) = (running.orders().clone(), running.addresses());
         let overview = Overview::new(running.shared_workers(), orders, addresses, in_force, sender);
+        if let Some(http) = &tracker.http {
+            http.serve(Source::new(overview.clone(), running.ways().clone(), tracker.map));
+        }
         let (enforcement, changes) = (Enforcement::new(), Changes::new());
         let lifeline = Lifeline::new(tracker.running.addresses(), Instant::now());
         let overload = Overload::new(Instant::now());
@@ -144,6 +148,9 @@ impl Supervisor {
             service::stopping("stopping");
         }
         self.overview.change(|shown| shown.phase = Phase::Stopping);
+        if let Some(http) = &self.tracker.http {
+            http.stopping();
+        }
         end
     }
 

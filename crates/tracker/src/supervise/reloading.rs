@@ -41,6 +41,9 @@ impl Supervisor {
         self.tracker.snapshots.follow(settings.snapshot.every);
         self.settings = settings.clone();
         self.announce_rules();
+        if let Some(http) = &self.tracker.http {
+            http.follow(fresh.token);
+        }
         let mut notices: Vec<String> = fresh.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
         say(&notices, &changed, &restart);

@@ -103,7 +103,7 @@ impl<S: Socket> SocketSide<S> {
         if received.is_empty() {
             return Ok(false);
         }
-        metrics.receives.add(1);
+        metrics.receives.observe(received.len() as u64);
         self.intake.prepare(now.unix);
         if !self.intake.access().is_open() {
             self.intake.look_ahead(received.iter().map(|(datagram, _)| datagram));

@@ -37,6 +37,9 @@ pub struct SwarmSide {
     sweep_debt: usize,
     /// What to do in a turn of this second, in entries.
     sweep_step: usize,
+    /// Entries looked at, and passes over all of them, since the start.
+    swept: u64,
+    sweep_passes: u64,
     last: Option<Moment>,
     /// One is done after the other: a shard has room for one walk.
     chores: VecDeque<Box<dyn Chore>>,
@@ -52,6 +55,8 @@ impl SwarmSide {
             sweep_rate: 0,
             sweep_debt: 0,
             sweep_step: SWEEP_PIECE,
+            swept: 0,
+            sweep_passes: 0,
             last: None,
             chores: VecDeque::new(),
         }
@@ -92,6 +97,9 @@ impl SwarmSide {
             self.sweep_step =
                 self.sweep_debt.div_ceil(TURNS_PER_SECOND).clamp(SWEEP_PIECE, LONGEST_SWEEP_STEP);
             metrics.shard.set(&self.shard.totals());
+            metrics.shard.swept.set(self.swept);
+            metrics.shard.sweep_passes.set(self.sweep_passes);
+            metrics.shard.sweep_debt.set(self.sweep_debt as u64);
         }
         let mut done = 0;
         while self.sweep_debt > 0 && done < self.sweep_step {
@@ -106,6 +114,8 @@ impl SwarmSide {
         let swept = self.shard.sweep(now, self.sweep_debt.min(SWEEP_PIECE));
         let forgotten = before.saturating_sub(swarms(&self.shard)) as usize;
         let looked_at = swept.looked_at.max(1);
+        self.swept += swept.looked_at as u64;
+        self.sweep_passes += u64::from(swept.pass_finished);
         if swept.pass_finished {
             // A worker that was away for long owes one pass, not several.
             (self.sweep_debt, self.sweep_rate) = (0, 0);

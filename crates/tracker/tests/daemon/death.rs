@@ -23,6 +23,7 @@ use onrush::snapshot::schedule::Snapshots;
 use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Wish};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
+use onrush_swarm::ShardMap;
 
 use crate::process::PATIENCE;
 
@@ -96,6 +97,8 @@ fn tracker(running: Running) -> Tracker {
         warnings: Vec::new(),
         lists,
         journal: None,
+        map: ShardMap::new([1; 5], 1),
+        http: None,
         lock: None,
         clock,
         snapshots,

@@ -41,6 +41,7 @@ pub(crate) fn need_root(why: &str) {
 pub(crate) struct Launch {
     command: Command,
     home: TempDir,
+    http: &'static str,
 }
 
 impl Launch {
@@ -51,7 +52,14 @@ impl Launch {
         command.args(flags).env("HOME", home.path()).stdin(Stdio::null());
         command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
         command.env_remove("NOTIFY_SOCKET");
-        Self { command, home }
+        Self { command, home, http: "off" }
+    }
+
+    /// With its HTTP side at a free port: [`Daemon::http`] tells which. Others have none, as daemons of many
+    /// tests would take each other's port.
+    pub(crate) fn http(mut self) -> Self {
+        self.http = "127.0.0.1:0";
+        self
     }
 
     /// By another program, which is given the daemon's command line behind these words.
@@ -138,6 +146,10 @@ impl Launch {
     }
 
     fn start_with_log_to(mut self, log: Stdio) -> Daemon {
+        let alone = ["--print-config", "--http", "ctl", "doctor"];
+        if !self.command.get_args().any(|flag| alone.iter().any(|alone| flag == *alone)) {
+            self.command.args(["--http", self.http]);
+        }
         let mut child = self.command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let (sender, lines) = channel();
         read_lines(child.stdout.take().unwrap(), sender.clone(), Line::Output);
@@ -201,6 +213,12 @@ impl Daemon {
         self.line(" ready: ");
         let addresses = line.split("udp://").skip(1);
         addresses.map(|text| text.split(' ').next().unwrap().parse().unwrap()).collect()
+    }
+
+    /// Where its HTTP side listens, once it [serves](Self::serving).
+    pub(crate) fn http(&self) -> SocketAddr {
+        let of = |line: &String| Some(line.split_once("http://")?.1.split(' ').next()?.to_owned());
+        self.log.iter().find_map(of).expect("the log tells it").parse().unwrap()
     }
 
     /// Waits for a line of the log with `part` in it, behind the last one waited for.

@@ -1,0 +1,113 @@
+//! `onrush ctl`: a running tracker asked and told over its HTTP side, from the command line.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`command`] | what can be asked, as flags |
+//! | [`client`] | one request and its answer |
+//! | [`show`] | answers for people |
+
+pub mod client;
+pub mod command;
+pub mod show;
+
+use serde::de::DeserializeOwned;
+
+pub use client::{Client, Failure};
+pub use command::Ctl;
+use command::{Action, By, List};
+
+use crate::args::show as write;
+use crate::http::routes::{Health, Ready};
+use crate::process::exit::Exit;
+
+/// Does what was asked for, up to the end of the process.
+pub fn run(ctl: &Ctl) -> Exit {
+    let asked = ctl.client().and_then(|client| ask(ctl, &client));
+    let (text, good) = match asked {
+        Ok(answer) => answer,
+        Err(Failure::Wrong(problems)) => return Exit::wrong(problems),
+        Err(failure) => return Exit::failed(failure),
+    };
+    match write(&text) {
+        Ok(()) if good => Exit::good(),
+        Ok(()) => Exit { code: crate::process::exit::FAILED, text: String::new() },
+        Err(error) => Exit::failed(format!("cannot write: {error}")),
+    }
+}
+
+/// What is to be written, and whether all is well.
+fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), Failure> {
+    let asking = Asking { json: ctl.json, client };
+    match &ctl.action {
+        Action::Health => asking.health(),
+        Action::Stats => asking.get("/stats.json", show::stats),
+        Action::Metrics => client.get("/metrics").map(|answer| (answer.text, true)),
+        Action::Reload => asking.answer(client.post("/api/v1/reload", "")?, show::reload),
+        Action::List(List::Show { info_hash: None }) => asking.get("/api/v1/list", show::list),
+        Action::List(List::Show { info_hash: Some(hash) }) => {
+            asking.get(&format!("/api/v1/list/{hash}"), show::entry)
+        }
+        Action::List(List::Add { info_hashes }) => {
+            asking.answer(client.post("/api/v1/list", &body(info_hashes))?, show::changed)
+        }
+        Action::List(List::Remove { info_hashes }) => {
+            asking.answer(client.delete("/api/v1/list", &body(info_hashes))?, show::changed)
+        }
+        Action::Swarm { info_hash } => {
+            asking.get(&format!("/api/v1/swarm/{info_hash}"), show::swarm)
+        }
+        Action::TopSwarms { by, limit } => {
+            let by = match by {
+                By::Peers => "peers",
+                By::Seeders => "seeders",
+                By::Leechers => "leechers",
+                By::Completed => "completed",
+            };
+            asking.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), show::top)
+        }
+    }
+}
+
+/// What is sent to change the list.
+fn body(info_hashes: &[String]) -> String {
+    serde_json::json!({ "info_hashes": info_hashes }).to_string()
+}
+
+/// How answers are to be shown.
+struct Asking<'a> {
+    json: bool,
+    client: &'a Client,
+}
+
+impl Asking<'_> {
+    fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        show: fn(&T) -> String,
+    ) -> Result<(String, bool), Failure> {
+        self.answer(self.client.get(path)?, show)
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        answer: client::Answer,
+        show: fn(&T) -> String,
+    ) -> Result<(String, bool), Failure> {
+        if self.json {
+            return Ok((format!("{}\n", answer.text.trim_end()), true));
+        }
+        Ok((show(&answer.json()?), true))
+    }
+
+    /// Both questions at once: who asks by hand wants to know both. No is an answer here.
+    fn health(&self) -> Result<(String, bool), Failure> {
+        let (health, ready) = (self.client.any("/health")?, self.client.any("/ready")?);
+        let good = health.status == 200 && ready.status == 200;
+        if self.json {
+            let (health, ready) = (health.text.trim_end(), ready.text.trim_end());
+            return Ok((format!("{{\"health\":{health},\"ready\":{ready}}}\n"), good));
+        }
+        let (health, ready): (Health, Ready) = (health.json()?, ready.json()?);
+        Ok((show::health(&health, &ready), good))
+    }
+}
