@@ -16,6 +16,7 @@ use crate::config::{
 use crate::ctl::Ctl;
 use crate::doctor::Doctor;
 use crate::settings::{Access, Host, Notice, Settings};
+use crate::top::Top;
 
 const ABOUT: &str = "A UDP BitTorrent tracker.";
 
@@ -34,6 +35,7 @@ Examples:
   onrush --config onrush.toml --log-level debug  a flag overrides the file
   onrush doctor                                  what on this host will hurt, and how to mend it
   onrush ctl health                              ask or tell a running tracker (onrush ctl --help)
+  onrush top                                     look at a running tracker, second by second
 
 Every key of the configuration file is explained by --print-config; nothing has to be configured.
 
@@ -112,6 +114,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Ask or tell a running tracker, over its HTTP side
     Ctl(Ctl),
+    /// Look at a running tracker in the terminal: rates, swarms, drops, the load of each worker
+    Top(Top),
 }
 
 /// What the command line asks for.

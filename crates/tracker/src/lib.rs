@@ -22,6 +22,7 @@
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`http`] | control and observation over HTTP |
 //! | [`ctl`] | a running tracker asked and told from the command line |
+//! | [`top`] | a running tracker as a live picture in the terminal |
 //! | [`clock`], [`metrics`], [`exporter`] | time, counters, and what people read of them |
 //! | [`overview`] | what the main thread shows to others |
 //! | [`version`] | which build this is |
@@ -66,6 +67,7 @@ pub mod sorter;
 pub mod start;
 pub mod state;
 pub mod supervise;
+pub mod top;
 pub mod upgrade;
 pub mod version;
 pub mod worker;

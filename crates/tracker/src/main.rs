@@ -15,6 +15,7 @@ use onrush::process::{activation, greeting, logging, signals};
 use onrush::reload::Reload;
 use onrush::settings::{Host, Notice, Passed, Settings};
 use onrush::supervise::{End, Supervisor};
+use onrush::top;
 use onrush::{StartError, Tracker};
 use onrush_net::{adopt::Adopted, affinity};
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     match &args.command {
         Some(Command::Doctor(doctor)) => return doctor::run(doctor).say(),
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).say(),
+        Some(Command::Top(top)) => return top::run(top).say(),
         None => {}
     }
     let passed = match activation::take() {

@@ -87,6 +87,11 @@ impl Client {
         Ok(Self { agent, url: url.trim_end_matches('/').to_owned(), token })
     }
 
+    /// Who is asked.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// What is at a path.
     ///
     /// # Errors

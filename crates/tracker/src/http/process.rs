@@ -1,9 +1,11 @@
-//! What the kernel says of this process. Only of `/proc/self`, which is there under every sandbox that a unit
-//! can ask for.
+//! What the kernel says of this process. But for the limit of its memory only of `/proc/self`, which is there under
+//! every sandbox that a unit can ask for.
 
 use std::fs;
 
 use nix::unistd::{SysconfVar, sysconf};
+
+use crate::settings::Host;
 
 /// Memory and CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,6 +20,9 @@ pub struct Process {
     pub open_files: u64,
     /// Threads.
     pub threads: u64,
+    /// Bytes of memory that it may take: the host's, or less by its cgroup. `None` where the kernel's files are
+    /// hidden from it.
+    pub memory_limit: Option<u64>,
 }
 
 impl Process {
@@ -35,6 +40,7 @@ impl Process {
             cpu_seconds: cpu_ticks as f64 / ticks,
             open_files: fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
             threads,
+            memory_limit: Host::here(Vec::new()).memory,
         }
     }
 }

@@ -224,6 +224,9 @@ fn process(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         process.cpu_seconds,
     )?;
     to.gauge("process_resident_memory_bytes", "Memory in use", process.resident as f64)?;
+    if let Some(limit) = process.memory_limit {
+        to.gauge("onrush_memory_limit_bytes", "Memory that the process may take", limit as f64)?;
+    }
     to.gauge("process_virtual_memory_bytes", "Address space in use", process.virtual_size as f64)?;
     to.gauge("process_open_fds", "Open file descriptors", process.open_files as f64)?;
     to.gauge("process_threads", "Threads", process.threads as f64)?;

@@ -236,6 +236,9 @@ pub struct Software {
 pub struct Memory {
     /// Level: bytes in use (RSS).
     pub resident: u64,
+    /// Level: bytes that it may take, of the host or by its cgroup; absent where that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 /// CPU time of the process.
@@ -307,7 +310,10 @@ impl Stats {
             batches: Distribution::of(reading.metrics().map(|worker| &worker.receives), 1.0),
             turns: Distribution::of(reading.metrics().map(|worker| &worker.turn_times), 1e-9),
             clients: Clients::of(reading),
-            memory: Memory { resident: reading.process.resident },
+            memory: Memory {
+                resident: reading.process.resident,
+                limit: reading.process.memory_limit,
+            },
             cpu: Cpu { seconds: reading.process.cpu_seconds },
             limits: Limits {
                 peers: settings.limits.peers,
