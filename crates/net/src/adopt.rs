@@ -154,7 +154,7 @@ impl Adopted {
 
 /// Of `asked` what is more than there is; the rest is 0, which asks for nothing. The kernel counts
 /// twice what it was asked for.
-fn missing(has: Buffers, asked: Buffers) -> Buffers {
+pub(crate) fn missing(has: Buffers, asked: Buffers) -> Buffers {
     let more = |has: usize, asked: usize| if has / 2 >= asked { 0 } else { asked };
     Buffers { receive: more(has.receive, asked.receive), send: more(has.send, asked.send) }
 }

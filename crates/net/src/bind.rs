@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::adopt::missing;
 use crate::notice::{Direction, Notice};
 use crate::sys;
 
@@ -252,7 +253,14 @@ pub fn adopt_group(workers: Vec<Vec<BoundSocket>>, buffers: Buffers) -> Result<G
     let mut notices = Vec::new();
     for (number, sockets) in workers.iter().enumerate() {
         for socket in sockets {
-            let mut made = settle(socket, buffers)?;
+            let failed = |cause| {
+                let (address, step) = (socket.address(), "ask for a buffer's size");
+                BindError::System { address, step, cause }
+            };
+            // Asking for what is there already could make it smaller: whoever bound it may have had the right
+            // to go beyond the kernel's limit.
+            let has = socket.buffers().map_err(failed)?;
+            let mut made = settle(socket, missing(has, buffers))?;
             if number == 0 {
                 notices.append(&mut made);
             }

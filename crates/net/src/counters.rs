@@ -58,6 +58,11 @@ pub(crate) struct Wrapping {
 }
 
 impl Wrapping {
+    /// Counts what comes after the counter has shown `first`.
+    pub(crate) fn since(first: u32) -> Self {
+        Self { last: first, total: 0 }
+    }
+
     /// The count in all, now that the counter shows `now`.
     pub(crate) fn update(&mut self, now: u32) -> u64 {
         self.total += u64::from(now.wrapping_sub(self.last));

@@ -71,7 +71,7 @@ impl Backend {
             readiness: Readiness::new(&sockets)?,
             inbox: Inbox::new(batch, calls, coalesced),
             outbox: Outbox::new(batch, sockets.len(), calls, segmentation),
-            drops: vec![Wrapping::default(); sockets.len()].into(),
+            drops: sockets.iter().map(dropped_so_far).collect::<Vec<_>>().into(),
             sockets,
         })
     }
@@ -90,6 +90,12 @@ impl Backend {
     pub fn joined(&self) -> u64 {
         self.inbox.joined()
     }
+}
+
+/// What a socket has dropped before this backend had it (one that systemd or another process has opened may have
+/// been there for long) is no news.
+fn dropped_so_far(socket: &BoundSocket) -> Wrapping {
+    Wrapping::since(counters::socket_drops(socket.as_fd()).unwrap_or(0))
 }
 
 impl Socket for Backend {

@@ -295,7 +295,10 @@ impl Shard {
     ) -> Counts {
         match place {
             Some(place) => self.leave(place, &announce.endpoint, now),
-            None if announce.event == Event::Stopped => Counts::default(),
+            None if announce.event == Event::Stopped => {
+                self.note_departure(announce.info_hash, &announce.endpoint, 0, now);
+                Counts::default()
+            }
             None => self.found_swarm(announce, may_join, now),
         }
     }
@@ -319,18 +322,31 @@ impl Shard {
     /// A peer says that it stops; what the swarm has without it.
     fn leave(&mut self, place: u32, endpoint: &Endpoint, now: Moment) -> Counts {
         let (swarm, keys) = self.store.with_keys(place);
-        let Some(seeder) = swarm.peers.remove(endpoint, keys) else {
-            return swarm.peers.counts();
-        };
-        let counts = swarm.peers.counts();
+        let removed = swarm.peers.remove(endpoint, keys);
+        let (counts, info_hash, completed) =
+            (swarm.peers.counts(), swarm.info_hash, swarm.completed);
+        // Also of one that is not known here: it may be on its way here from somewhere else.
+        self.note_departure(info_hash, endpoint, completed, now);
+        let Some(seeder) = removed else { return counts };
         self.totals.left(endpoint.family(), seeder);
-        if let Some(departures) = &mut self.departures {
-            departures.note(swarm.info_hash, *endpoint, swarm.completed, now);
-        }
         if counts == Counts::default() {
             self.emptied(place, now);
         }
         counts
+    }
+
+    /// Writes down that a peer has stopped, where that is asked for.
+    #[inline]
+    fn note_departure(
+        &mut self,
+        info_hash: InfoHash,
+        endpoint: &Endpoint,
+        completed: u32,
+        now: Moment,
+    ) {
+        if let Some(departures) = &mut self.departures {
+            departures.note(info_hash, *endpoint, completed, now);
+        }
     }
 
     /// A swarm has lost its last peer. If it has a `completed`, that stays for a while.

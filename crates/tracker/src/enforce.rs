@@ -87,14 +87,17 @@ impl Enforcement {
         self.retired.push(list);
     }
 
-    /// To be called once a second: has the shards looked through when it is time.
+    /// To be called once a second with the list in force: has the shards looked through when it is time.
     ///
     /// # Errors
     /// [`Deaf`], when a worker takes no orders.
-    pub fn second(&mut self, orders: &Orders, now: Instant) -> Result<(), Deaf> {
+    pub fn second(&mut self, list: &AccessList, orders: &Orders, now: Instant) -> Result<(), Deaf> {
         self.retired.retain(|list| Arc::strong_count(list) > 1);
         while self.singly.front().is_some_and(|(due, _)| now >= *due) {
             let Some((_, names)) = self.singly.pop_front() else { break };
+            // What was permitted again meanwhile stays.
+            let names: Arc<[InfoHash]> =
+                names.iter().copied().filter(|name| !list.permits(*name)).collect();
             orders.every_shard(|_| Box::new(Forget::new(names.clone(), self.tell.clone())))?;
         }
         let Some((_, list)) = self.due.take_if(|(due, _)| now >= *due) else { return Ok(()) };
@@ -138,7 +141,7 @@ mod tests {
         }
         let gone = Arc::downgrade(&first);
         enforcement.begin(&second, first, now);
-        enforcement.second(&orders, now).unwrap();
+        enforcement.second(&second, &orders, now).unwrap();
         assert_eq!(gone.strong_count(), 0);
     }
 }

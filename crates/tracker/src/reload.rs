@@ -205,6 +205,9 @@ fn fresh(args: &Args, host: &Host, journal: Option<&Journal>) -> Result<Fresh, S
     let mut lists = Lists::load(&settings).map_err(|error| error.to_string())?;
     if let Some(journal) = journal {
         let resumed = journal.resume((*lists.access).clone());
+        if resumed.unreadable {
+            return Err(resumed.warning.unwrap_or_default());
+        }
         notices.extend(resumed.warning.map(Notice::new));
         let list = resumed.list;
         let ragged = list.listing().is_some_and(Listing::is_ragged);

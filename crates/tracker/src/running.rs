@@ -179,7 +179,10 @@ impl<S: Socket> Life<S> {
         let name = thread::current().name().unwrap_or("worker").to_owned();
         let tell = self.tell.clone();
         // Nothing of the worker is used after a panic: the process ends.
-        let cause = match catch_unwind(AssertUnwindSafe(|| self.take_turns())) {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.take_turns()));
+        // Whoever waits for a chore learns that it will not be done: others may hold the lane open for ever.
+        while self.worker.inbox.order().is_some() {}
+        let cause = match ended {
             Ok(Ok(())) => return self.worker.swarm_side.take().map(|side| side.shard),
             Ok(Err(error)) => format!("its socket failed: {error}"),
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),

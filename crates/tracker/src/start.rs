@@ -198,7 +198,7 @@ impl Tracker {
     fn follow_up(&mut self, taker: Option<Taker>, map: ShardMap) {
         let Some(taker) = taker else { return };
         if let Some(lock) = &mut self.lock {
-            lock.sign();
+            lock.own();
         }
         let (orders, access) = (self.running.orders().clone(), self.lists.access.clone());
         if let Err(error) = delta::receive(taker.stream, orders, map, access, self.clock) {
@@ -260,6 +260,11 @@ impl Tracker {
     pub fn stop(mut self) -> crate::metrics::Summary {
         if let Some(http) = &self.http {
             http.stopping();
+        }
+        // Whoever asks for the end may come at the same moment as another process that has got the sockets.
+        if let Ok(given) = self.given.try_recv() {
+            self.taken_by = Some(given);
+            return self.hand_over();
         }
         let (summary, shards) = self.running.stop_and_keep();
         self.snapshots.finish(shards, self.clock);

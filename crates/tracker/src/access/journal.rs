@@ -63,6 +63,8 @@ pub struct Resumed {
     pub list: AccessList,
     /// What is odd about the journal, in a sentence with the remedy.
     pub warning: Option<String>,
+    /// Whether it could not be read at all.
+    pub unreadable: bool,
     read: Read,
 }
 
@@ -102,24 +104,24 @@ impl Journal {
     /// A list that was just loaded, after all changes that were made to it while trackers ran.
     pub fn resume(&self, list: AccessList) -> Resumed {
         let Some(kind) = list.kind() else {
-            return Resumed { list, warning: None, read: Read::default() };
+            return Resumed { list, warning: None, unreadable: false, read: Read::default() };
         };
         let path = self.path.display();
-        let (read, warning) = match self.read(kind) {
+        let (read, warning, unreadable) = match self.read(kind) {
             Ok(read) => {
                 let lines = read.unreadable;
                 let what = format!("{path}: {lines} lines are no changes of a list, and left out");
-                (read, (lines > 0).then_some(what))
+                (read, (lines > 0).then_some(what), false)
             }
             Err(error) => {
                 let what = format!(
                     "{path} cannot be read: {error}; what was added to the list and removed from it \
                      while the tracker ran is not in force"
                 );
-                (Read::default(), Some(what))
+                (Read::default(), Some(what), true)
             }
         };
-        Resumed { list: list.with(&read.changes), warning, read }
+        Resumed { list: list.with(&read.changes), warning, unreadable, read }
     }
 
     /// Adds changes, on the disk when it returns.

@@ -2,6 +2,7 @@
 //! in two small lists of their own, so that one more of them costs as much as there are changes, not as much as
 //! the list is long.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use onrush_proto::InfoHash;
@@ -93,19 +94,19 @@ impl Listing {
 
     /// The list after these changes, of which later ones count. Takes as long as there are changes in all.
     pub fn with(&self, changes: &[Change]) -> Self {
-        let mut added: Vec<[u8; 20]> = self.added.iter().copied().collect();
-        let mut removed: Vec<[u8; 20]> = self.removed.iter().copied().collect();
+        let mut added: HashSet<[u8; 20]> = self.added.iter().copied().collect();
+        let mut removed: HashSet<[u8; 20]> = self.removed.iter().copied().collect();
         for (hash, listed) in last_of_each(changes) {
             let in_base = self.base.contains(&InfoHash(hash));
             match (listed, in_base) {
-                (true, false) => added.push(hash),
-                (false, true) => removed.push(hash),
-                (true, true) => removed.retain(|gone| *gone != hash),
-                (false, false) => added.retain(|new| *new != hash),
-            }
+                (true, false) => added.insert(hash),
+                (false, true) => removed.insert(hash),
+                (true, true) => removed.remove(&hash),
+                (false, false) => added.remove(&hash),
+            };
         }
-        let (added, removed) = (HashList::new(added), HashList::new(removed));
-        Self { base: self.base.clone(), added, removed }
+        let list = |hashes: HashSet<_>| HashList::new(hashes.into_iter().collect());
+        Self { base: self.base.clone(), added: list(added), removed: list(removed) }
     }
 
     /// The same list in one piece. Takes as long as the list is long.

@@ -95,8 +95,16 @@ impl AccessList {
 
     /// What is odd about it.
     pub fn warning(&self) -> Option<&'static str> {
-        matches!(self, Self::Deny(hashes) if hashes.is_empty())
-            .then_some("access.mode is \"deny\" and the list is empty: everything is served")
+        match self {
+            Self::Deny(list) if list.is_empty() => {
+                Some("access.mode is \"deny\" and the list is empty: everything is served")
+            }
+            Self::Allow(list) if list.is_empty() => Some(
+                "access.mode is \"allow\" and the list is empty, as changes to it took the last entries off: \
+                 nothing is served",
+            ),
+            _ => None,
+        }
     }
 
     /// The list, where there is one.

@@ -15,14 +15,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::rules::Rules;
-use crate::settings::{AnnounceSettings, OverloadSettings};
+use crate::settings::{AnnounceSettings, OverloadSettings, Settings};
 use policy::{Change, Policy, STEPS};
 use shedding::{Known, Shedding};
 
 /// The longest that a peer can be remembered, seconds.
 const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
-/// How often sources have to prove themselves again.
-const GENERATION: Duration = Duration::from_secs(1800);
+/// In how many parts of the time new sources are answered at least: with a quarter of it, three of four clients
+/// get through by the fourth time that they ask, within two minutes.
+const LEAST_OPEN: u32 = 2;
 
 /// The main thread's part in it.
 #[derive(Debug)]
@@ -54,24 +55,25 @@ impl Overload {
     /// whether rules have to be made anew, and what to say.
     pub fn second(
         &mut self,
-        settings: (&OverloadSettings, &AnnounceSettings),
+        settings: &Settings,
         received: u64,
         dropped: u64,
         now: Instant,
     ) -> (bool, Option<String>) {
-        let (overload, announce) = settings;
+        let Settings { overload, announce, .. } = settings;
+        let peers = settings.limits.peers;
         let before = self.pressure(overload, announce);
         let change = self.policy.second(overload.drop_share, received, dropped);
         let after = self.pressure(overload, announce);
         let ended = self.held.take_if(|(until, _)| now >= *until).is_some();
         match change {
             None => {
-                self.renew(now);
+                self.renew(after.interval, now);
                 (ended, None)
             }
             Some(Change::Harder(share)) => {
                 if self.known.is_none() {
-                    (self.known, self.generation_at) = (Some(Arc::default()), now);
+                    (self.known, self.generation_at) = (Some(Arc::new(Known::new(peers))), now);
                 }
                 let what = format!(
                     "overload: {share} % of the datagrams of the last seconds were dropped; the interval is \
@@ -120,17 +122,19 @@ impl Overload {
 
     /// Peers that were told to come back after `interval` are remembered for as long, though others are told
     /// of a shorter one from now on.
-    fn hold(&mut self, announce: &AnnounceSettings, interval: u32, now: Instant) {
+    pub fn hold(&mut self, announce: &AnnounceSettings, interval: u32, now: Instant) {
         let longest = u64::from(interval) * u64::from(100 + announce.interval_jitter_percent) / 100;
         let (until, lifetime) = (now + Duration::from_secs(longest), lifetime(announce, interval));
         let (held_until, held) = self.held.unwrap_or((now, 0));
         self.held = Some((until.max(held_until), lifetime.max(held)));
     }
 
-    /// Forgets sources that have not proven themselves for a while.
-    fn renew(&mut self, now: Instant) {
+    /// Forgets sources that have not proven themselves for longer than they are told to wait, and sooner where
+    /// there are so many that strangers would be taken for them.
+    fn renew(&mut self, interval: u32, now: Instant) {
+        let generation = Duration::from_secs(u64::from(interval) * 5 / 4);
         if let Some(known) = &self.known
-            && now.duration_since(self.generation_at) >= GENERATION
+            && (now.duration_since(self.generation_at) >= generation || known.is_crowded())
         {
             known.renew();
             self.generation_at = now;
@@ -140,7 +144,7 @@ impl Overload {
 
 /// In how many parts of the time connects of new sources are answered.
 fn open(step: u32) -> u32 {
-    (STEPS - step).max(1)
+    (STEPS - step).max(LEAST_OPEN)
 }
 
 /// How long peers are remembered that are told to wait for `interval`: longer than configured by as much as the
@@ -157,7 +161,7 @@ mod tests {
     use crate::access::Lists;
     use crate::args::Args;
     use crate::config::Config;
-    use crate::settings::{Host, Settings};
+    use crate::settings::Host;
 
     /// A tracker's main thread, with a clock and counters that the test moves.
     struct Pressed {
@@ -185,8 +189,8 @@ mod tests {
                 self.now += Duration::from_secs(1);
                 self.dropped += 100 * percent;
                 self.received += 100 * (100 - percent);
-                let settings = (&self.settings.overload, &self.settings.announce);
-                let second = self.overload.second(settings, self.received, self.dropped, self.now);
+                let second =
+                    self.overload.second(&self.settings, self.received, self.dropped, self.now);
                 self.said.extend(second.1);
             }
         }
@@ -215,7 +219,7 @@ mod tests {
         pressed.seconds(100, 90);
         let rules = pressed.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
-        assert_eq!(rules.shedding.as_ref().map(Shedding::open), Some(1));
+        assert_eq!(rules.shedding.as_ref().map(Shedding::open), Some(2));
         assert_eq!(pressed.said.len(), 8, "a line for each step");
     }
 

@@ -13,7 +13,10 @@ use thiserror::Error;
 /// Holds the lock until dropped.
 #[derive(Debug)]
 pub struct StateLock {
-    file: Flock<File>,
+    /// Always there until it is dropped.
+    file: Option<Flock<File>>,
+    /// Whether another process holds it too, and goes on holding it where this one fails.
+    borrowed: bool,
 }
 
 /// Why the lock cannot be had.
@@ -46,7 +49,7 @@ impl StateLock {
     /// # Errors
     /// When this process has no descriptors left.
     pub fn share(&self) -> std::io::Result<OwnedFd> {
-        self.file.as_fd().try_clone_to_owned()
+        self.file().as_fd().try_clone_to_owned()
     }
 
     /// The lock that another process has shared. Both hold it until both let go of it.
@@ -55,16 +58,22 @@ impl StateLock {
     /// When it is not what was shared.
     pub fn adopt(descriptor: OwnedFd) -> std::io::Result<Self> {
         match Flock::lock(File::from(descriptor), FlockArg::LockExclusiveNonblock) {
-            Ok(file) => Ok(Self { file }),
+            Ok(file) => Ok(Self { file: Some(file), borrowed: true }),
             Err((_, errno)) => Err(errno.into()),
         }
     }
 
+    /// The other process has let go, or will: from now on the lock ends with this one. Writes that down.
+    pub fn own(&mut self) {
+        self.borrowed = false;
+        self.sign();
+    }
+
     /// Writes down that this process holds it.
-    pub fn sign(&mut self) {
+    fn sign(&mut self) {
         // The number only tells others who holds the lock: a full disk takes neither the
         // lock nor the key beside it away.
-        let file = &mut *self.file;
+        let Some(file) = &mut self.file else { return };
         let _ = file
             .set_len(0)
             .and_then(|()| file.rewind())
@@ -72,9 +81,12 @@ impl StateLock {
     }
 
     /// Lets go of it in this process only, where it is shared with another.
-    pub fn leave(self) {
-        // Dropping it would unlock it for all who share it; the process's end does not.
-        std::mem::forget(self);
+    pub fn leave(mut self) {
+        self.borrowed = true;
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("it is there until it is dropped")
     }
 
     /// Takes the lock of a state directory.
@@ -94,7 +106,7 @@ impl StateLock {
             .map_err(failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => {
-                let mut lock = Self { file };
+                let mut lock = Self { file: Some(file), borrowed: false };
                 lock.sign();
                 Ok(lock)
             }
@@ -113,9 +125,32 @@ impl StateLock {
     }
 }
 
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        if self.borrowed {
+            // Unlocking would unlock it for all who share it (flock(2)); the process's end does not.
+            std::mem::forget(self.file.take());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_adopted_it_and_fails_does_not_unlock_it_for_the_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateLock::take(directory.path()).unwrap();
+        drop(StateLock::adopt(first.share().unwrap()).unwrap());
+        assert!(StateLock::take(directory.path()).is_err(), "the first one holds it still");
+        let mut second = StateLock::adopt(first.share().unwrap()).unwrap();
+        second.own();
+        first.leave();
+        assert!(StateLock::take(directory.path()).is_err(), "the second one holds it");
+        drop(second);
+        StateLock::take(directory.path()).unwrap();
+    }
 
     #[test]
     fn the_second_is_told_who_is_first_and_may_follow_when_it_is_gone() {

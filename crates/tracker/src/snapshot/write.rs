@@ -22,14 +22,11 @@ impl Draft {
     /// # Errors
     /// When nothing can be written beside it.
     pub fn begin(place: &Path, mode: u32) -> io::Result<Self> {
+        // Of its own process: in an upgrade there are two that write.
         let mut name = place.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
+        name.push(format!(".{}.new", std::process::id()));
         let beside = place.with_file_name(name);
-        // Of a process that was killed. It is made anew rather than written over, so that no link is followed.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_orphans(place);
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
         let file = Some(BufWriter::with_capacity(256 << 10, file));
         Ok(Self { file, beside, place: place.to_owned() })
@@ -52,6 +49,23 @@ impl Draft {
                 .sync_all()?;
         }
         Ok(len)
+    }
+}
+
+/// Removes drafts for this place whose processes were killed, and an own one that was left.
+fn remove_orphans(place: &Path) {
+    let (Some(directory), Some(name)) = (place.parent(), place.file_name()) else { return };
+    let directory = if directory == Path::new("") { Path::new(".") } else { directory };
+    let prefix = format!("{}.", name.to_string_lossy());
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let file = file.to_string_lossy();
+        let process = file.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(".new"));
+        let Some(Ok(process)) = process.map(str::parse::<u32>) else { continue };
+        let lives = Path::new("/proc").join(process.to_string()).exists();
+        if process == std::process::id() || !lives {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

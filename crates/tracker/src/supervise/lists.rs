@@ -9,12 +9,14 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use super::Supervisor;
 use super::ask::{ListChanged, NotChanged};
 use crate::access::AccessList;
+use crate::access::journal::Kind;
 use crate::access::listing::{Change, Listing};
 
 /// What the main thread keeps of changes that others have to learn of yet.
 pub(super) struct Changes {
-    /// Made while a reload reads the list: it may have read the journal already.
-    while_reading: Vec<Change>,
+    /// Made since a reload began to read the list, which may have read the journal already; without a journal,
+    /// all that were made. Each to the list of a kind: "add" to the other means the opposite.
+    unread: Vec<(Kind, Change)>,
     /// Made while a list is being merged.
     while_merging: Vec<Change>,
     /// The list that is being merged.
@@ -26,13 +28,21 @@ pub(super) struct Changes {
 impl Changes {
     pub(super) fn new() -> Self {
         let (tell, merged) = unbounded();
-        let (while_reading, while_merging) = (Vec::new(), Vec::new());
-        Self { while_reading, while_merging, merging: None, tell, merged }
+        let (unread, while_merging) = (Vec::new(), Vec::new());
+        Self { unread, while_merging, merging: None, tell, merged }
     }
 
-    /// A list was read. Returns what was changed since that began.
-    pub(super) fn end_reading(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.while_reading)
+    /// What a list of this kind that was just read does not know of.
+    pub(super) fn unread(&self, kind: Option<Kind>) -> Vec<Change> {
+        let of_kind = self.unread.iter().filter(|(of, _)| Some(*of) == kind);
+        of_kind.map(|(_, change)| *change).collect()
+    }
+
+    /// A reload is over, whatever came of it: the next one finds all changes in the journal, if there is one.
+    pub(super) fn end_reading(&mut self, has_journal: bool) {
+        if has_journal {
+            self.unread.clear();
+        }
     }
 
     /// Where lists arrive that were merged.
@@ -40,9 +50,9 @@ impl Changes {
         &self.merged
     }
 
-    fn record(&mut self, changes: &[Change], reading: bool) {
-        if reading {
-            self.while_reading.extend_from_slice(changes);
+    fn record(&mut self, kind: Kind, changes: &[Change], keep: bool) {
+        if keep {
+            self.unread.extend(changes.iter().map(|change| (kind, *change)));
         }
         if self.merging.is_some() {
             self.while_merging.extend_from_slice(changes);
@@ -93,7 +103,8 @@ impl Supervisor {
                 error: error.to_string(),
             })?;
         }
-        self.changes.record(changes, self.reload.is_reading());
+        let keep = self.reload.is_reading() || self.tracker.journal.is_none();
+        self.changes.record(kind, changes, keep);
         let list = Arc::new(list);
         let changed = ListChanged {
             kind,

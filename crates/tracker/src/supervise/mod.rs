@@ -172,7 +172,8 @@ impl Supervisor {
     /// What is due once a second.
     fn second(&mut self, now: Instant) {
         let Self { tracker, watch, enforcement, lifeline, exports, settings, .. } = self;
-        if let Err(deaf) = enforcement.second(tracker.running.orders(), now) {
+        if let Err(deaf) = enforcement.second(&tracker.lists.access, tracker.running.orders(), now)
+        {
             log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
         }
         exports.second(&settings.export, tracker.running.orders(), now);
@@ -192,8 +193,7 @@ impl Supervisor {
     /// Eases the load where too much is dropped, and puts an end to that.
     fn look_for_overload(&mut self, now: Instant) {
         let Summary { datagrams, kernel_drops, .. } = self.tracker.running.summary();
-        let settings = (&self.settings.overload, &self.settings.announce);
-        let (anew, what) = self.overload.second(settings, datagrams, kernel_drops, now);
+        let (anew, what) = self.overload.second(&self.settings, datagrams, kernel_drops, now);
         if let Some(what) = what {
             log::warn!("{what}");
         }

@@ -20,6 +20,7 @@ impl Supervisor {
                 Err(problems)
             }
         };
+        self.changes.end_reading(self.tracker.journal.is_some());
         self.lifeline.ready();
         self.reload.taken(&result, self.tracker.journal.as_ref());
     }
@@ -35,11 +36,15 @@ impl Supervisor {
         let Settled { settings, mut changed, restart } =
             Settled::new(&self.settings, fresh.settings);
         let settings = Arc::new(settings);
+        let (former_announce, told) = (self.settings.announce.clone(), self.pressure().interval);
         let former = self.take_over(fresh.lists, &mut changed);
         log::set_max_level(settings.log.level);
         self.watch.follow(&settings);
         self.tracker.snapshots.follow(settings.snapshot.every);
         self.settings = settings.clone();
+        if self.pressure().interval < told {
+            self.overload.hold(&former_announce, told, Instant::now());
+        }
         self.announce_rules();
         if let Some(http) = &self.tracker.http {
             http.follow(fresh.token);
@@ -57,7 +62,7 @@ impl Supervisor {
     fn take_over(&mut self, read: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
-        let meanwhile = self.changes.end_reading();
+        let meanwhile = self.changes.unread(read.access.kind());
         let access = match meanwhile.as_slice() {
             [] => read.access,
             changes => Arc::new(read.access.with(changes)),
