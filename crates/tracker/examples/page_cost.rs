@@ -35,8 +35,8 @@ fn main() {
         "workers", "/metrics us", "bytes", "/stats.json us", "bytes"
     );
     for workers in numbers {
-        let metrics: Arc<[Arc<WorkerMetrics>]> =
-            (0..workers).map(|_| Arc::new(counted())).collect();
+        let metrics: Workers =
+            (0..workers).map(|n| (format!("worker-{n}"), Arc::new(counted()))).collect();
         let text = cost(|| prometheus::write(reading(&metrics), Format::Text));
         let json =
             cost(|| serde_json::to_string(&Stats::of(&reading(&metrics))).expect("plain values"));
