@@ -96,11 +96,9 @@ export function contrasts() {
     if (text === '') continue;
     const svg = element.closest('svg');
     const style = getComputedStyle(element);
-    // A plot brings its own ground: its first rectangle, and what is shaded on it.
-    const grounds = svg
-      ? ['rect', 'rect[fill="#EEF0F4"]'].map((name) => svg.querySelector(name)).filter(Boolean)
-          .map((rect) => getComputedStyle(rect).fill)
-      : [behind(element)];
+    // A plot of a report brings its own ground: its first rectangle, and what is shaded on it.
+    const rects = ['rect', 'rect[fill="#EEF0F4"]'].map((name) => svg?.querySelector(name)).filter(Boolean);
+    const grounds = rects.length ? rects.map((rect) => getComputedStyle(rect).fill) : [behind(element)];
     const color = luminance(svg ? style.fill : style.color);
     const lowest = Math.min(...grounds.map((ground) => ratio(color, luminance(ground))));
     texts.push({ text: text.slice(0, 40), ratio: lowest });

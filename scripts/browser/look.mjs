@@ -56,7 +56,7 @@ export async function look(browser, file, report, pictures) {
   return found;
 }
 
-function listen(page) {
+export function listen(page) {
   const [errors, asked] = [[], []];
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) errors.push(message.text());
@@ -117,7 +117,7 @@ function shown({ frame, lines }) {
   return wrong;
 }
 
-function legible({ back, texts }, scheme) {
+export function legible({ back, texts }, scheme) {
   const wrong = texts.filter((text) => !(text.ratio >= LEGIBLE));
   const said = wrong.map(({ text, ratio }) => `"${text}" has contrast ${ratio.toFixed(2)}`);
   if (texts.length < 40) said.push(`only ${texts.length} texts are seen`);
@@ -127,7 +127,7 @@ function legible({ back, texts }, scheme) {
 }
 
 // With `all`, inner parts may not need it either: paper does not scroll.
-async function sideways(page, all = false) {
+export async function sideways(page, all = false) {
   return page.evaluate((all) => {
     const root = document.documentElement;
     const wrong = [];

@@ -9,6 +9,7 @@
 //! | [`routes`] | which path is answered by what; `/health`, `/ready` |
 //! | [`reading`] | one look at everything that is shown |
 //! | [`stats`], [`prometheus`] | the look as JSON, and for Prometheus |
+//! | [`page`] | `/`: all of it for people
 //! | [`lists`] | `/lists`: what is denied, for who wants it known |
 //! | [`admin`] | the admin API: reload, lists, swarms |
 //! | [`token`] | the admin API's token |
@@ -20,6 +21,7 @@
 pub mod admin;
 pub mod lists;
 pub mod openapi;
+pub mod page;
 pub mod problem;
 pub mod process;
 pub mod prometheus;

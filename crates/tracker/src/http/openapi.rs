@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{admin, lists, routes};
+use super::{admin, lists, page, routes};
 
 /// The document.
 #[derive(OpenApi)]
@@ -14,6 +14,7 @@ use super::{admin, lists, routes};
                        `error` that says what would be right."
     ),
     paths(
+        page::page,
         routes::health,
         routes::ready,
         routes::metrics,

@@ -19,12 +19,13 @@ use super::prometheus::{self, Format};
 use super::shared::Shared;
 use super::stage::Stage;
 use super::stats::Stats;
-use super::{admin, lists};
+use super::{admin, lists, page};
 use crate::settings::HttpSettings;
 
 /// All routes.
 pub(super) fn router(shared: Arc<Shared>, settings: &HttpSettings) -> Router {
     Router::new()
+        .route("/", get(page::page))
         .route("/health", get(health))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
@@ -124,7 +125,7 @@ pub(super) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
 async fn nothing_here() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
-        "there is nothing at this path: /openapi.json describes /health, /ready, /metrics, /stats.json, /lists \
+        "there is nothing at this path: / is for people; /openapi.json describes /health, /ready, /metrics, /stats.json, /lists \
          and the admin API under /api/v1",
     )
 }

@@ -1,0 +1,50 @@
+// Numbers as people read them, and rates from two readings.
+const NBSP = '\u00a0';
+const three = (n) => (n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(2));
+function scaled(n, step, units) {
+  let at = 0;
+  // What would be rounded to a whole step belongs to the next unit.
+  while (n >= step - 0.5 && at < units.length - 1) { n /= step; at += 1; }
+  return (at === 0 ? (n < 10 && n % 1 ? n.toFixed(1) : n.toFixed(0)) : three(n)) + (units[at] ? NBSP + units[at] : '');
+}
+const count = (n) => scaled(n, 1000, ['', 'k', 'M', 'G', 'T']);
+const bytes = (n) => scaled(n, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']);
+const bits = (n) => scaled(n * 8, 1000, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']);
+const exact = (n) => n.toLocaleString('en-US');
+const percent = (part) => {
+  const p = part * 100;
+  return (p === 0 || p >= 10 ? p.toFixed(0) : p < 0.1 ? '<0.1' : p.toFixed(1)) + NBSP + '%';
+};
+function span(seconds) {
+  const s = Math.floor(seconds);
+  const [d, h, m] = [Math.floor(s / 86400), Math.floor(s / 3600) % 24, Math.floor(s / 60) % 60];
+  const parts = d ? [[d, 'd'], [h, 'h']] : h ? [[h, 'h'], [m, 'min']] : m ? [[m, 'min'], [s % 60, 's']] : [[s, 's']];
+  return parts.filter(([n], at) => n || at === 0).map(([n, unit]) => n + NBSP + unit).join(' ');
+}
+const short = (seconds) => (seconds < 1e-3 ? three(seconds * 1e6) + NBSP + 'µs' : three(seconds * 1e3) + NBSP + 'ms');
+const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+// Refusals that say nothing about the request: there was too much to do.
+const PUT_OFF = ['shed', 'busy'];
+const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !PUT_OFF.includes(name));
+
+// What is drawn over time: counts whose differences are rates.
+function counts(stats) {
+  const all = stats.totals;
+  return {
+    replies: all.replies,
+    announces: all.announces,
+    connects: all.connects,
+    scrapes: all.scrapes,
+    refused: sum(refusals(stats).map(([, n]) => n)),
+    kernel: all.kernel_drops,
+    unsent: all.replies_blocked + all.replies_failed,
+    shed: all.refused.shed ?? 0,
+    busy: all.refused.busy ?? 0,
+  };
+}
+// Whether the second is of the same process, so that differences mean something. Counters that went backwards
+// are those of another process, whatever else it says.
+function continues(before, after) {
+  const [a, b] = [counts(before), counts(after)];
+  return before.pid === after.pid && after.uptime >= before.uptime && Object.keys(a).every((name) => b[name] >= a[name]);
+}

@@ -1,0 +1,83 @@
+// Asks every two seconds while somebody looks; less often, and saying so, while nobody answers.
+const EVERY = 2000, LATER = [2000, 4000, 8000, 10000], PATIENCE = 5000;
+const rates = new Chart(by('rates'), [['replies', 'Replies', 'line0'], ['announces', 'Announces', 'line1'], ['connects', 'Connects', 'line2'], ['scrapes', 'Scrapes', 'line3'], ['refused', 'Refused', 'line4']], by('rates-key'));
+const lost = new Chart(by('lost'), LOSSES.map(([name, label, style]) => [name, label, style]));
+let before = null, failures = 0, since = 0, timer = 0, asking = false, retryAt = 0, restarted = false;
+
+function state(level, mark, text) {
+  const element = by('state');
+  // Said aloud by screen readers, so only when it changes.
+  put(element, `${mark} ${text}`);
+  element.dataset.level = level;
+}
+function judge(stats) {
+  const stuck = stats.workers.filter((worker) => worker.still_for >= 5).map((worker) => worker.name);
+  if (stuck.length) return state('bad', '✕', `Stuck: ${stuck.join(', ')}`);
+  if (stats.stage !== 'serving') return state('warn', '◌', stats.stage === 'stopping' ? 'Stopping' : 'Starting');
+  if (stats.overload.step) return state('warn', '▲', 'Serving under pressure');
+  return state('good', '●', 'Serving');
+}
+function take(stats) {
+  failures = 0;
+  document.body.classList.remove('stale');
+  const seconds = before ? stats.time - before.time : 0;
+  const same = before && continues(before, stats);
+  restarted = (restarted || (before && !same)) && stats.uptime < 120;
+  put(by('says'), restarted ? `The tracker was restarted ${span(stats.uptime)} ago: counts start anew.` : NBSP);
+  // Two readings at once make no rate; what was long ago makes one that is none of now.
+  const old = same && seconds > 0.2 && seconds < 12 ? before : null;
+  const [a, b] = [counts(stats), old && counts(old)];
+  const perSecond = b && Object.fromEntries(Object.keys(a).map((name) => [name, (a[name] - b[name]) / seconds]));
+  if (before) for (const chart of [rates, lost]) chart.add(stats.time, perSecond);
+  showTiles(stats, old, seconds);
+  showFamilies(stats, old, seconds);
+  showCounted(stats, old, seconds);
+  showWorkers(stats, old, seconds);
+  showClients(stats);
+  showLimits(stats);
+  showFacts(stats);
+  judge(stats);
+  document.title = perSecond ? `${count((stats.totals.datagrams - old.totals.datagrams) / seconds)}/s · onrush` : 'onrush';
+  before = stats;
+}
+function fail(starting) {
+  if (failures === 0) {
+    since = Date.now();
+    for (const chart of [rates, lost]) if (chart.points.length) chart.add(chart.points.at(-1).time, null);
+  }
+  failures += 1;
+  document.body.classList.add('stale');
+  state(starting ? 'warn' : 'bad', starting ? '◌' : '✕', starting ? 'Starting' : 'Not reachable');
+  document.title = 'not reachable · onrush';
+  return LATER[Math.min(failures, LATER.length) - 1];
+}
+function wait(milliseconds) {
+  clearTimeout(timer);
+  retryAt = Date.now() + milliseconds;
+  if (!document.hidden) timer = setTimeout(ask, milliseconds);
+}
+async function ask() {
+  if (asking || document.hidden) return;
+  asking = true;
+  let next = EVERY;
+  try {
+    const answer = await fetch('stats.json', { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE) });
+    if (answer.ok) take(await answer.json());
+    else next = fail(answer.status === 503);
+  } catch {
+    next = fail(false);
+  }
+  asking = false;
+  wait(next);
+}
+setInterval(() => {
+  if (!failures || document.hidden) return;
+  const soon = Math.max(0, Math.ceil((retryAt - Date.now()) / 1000));
+  put(by('says'), `No answer for ${span((Date.now() - since) / 1000)}; what is shown is from before. ${asking ? 'Asking now.' : `Asking again in ${soon} s.`}`);
+}, 1000);
+document.addEventListener('visibilitychange', () => { if (document.hidden) clearTimeout(timer); else ask(); });
+
+// The first reading came with the page, so that nothing has to move when it arrives.
+const first = JSON.parse(by('first').textContent);
+if (first) take(first);
+wait(first ? 1000 : 0);

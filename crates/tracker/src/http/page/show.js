@@ -1,0 +1,197 @@
+// From a reading to what is on the page. Rows are made once and then only get other numbers, so that nothing moves.
+const by = (id) => document.getElementById(id);
+function put(element, text, title) {
+  if (element.textContent !== text) element.textContent = text;
+  if (title !== undefined && element.title !== title) element.title = title;
+}
+function make(name, className, text) {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+// The row of this name, with so many cells; made where there is none yet.
+function row(body, name, label, classes) {
+  let found = body.querySelector(`tr[data-name="${CSS.escape(name)}"]`);
+  if (!found) {
+    found = make('tr');
+    found.dataset.name = name;
+    const head = make('th', '', label);
+    head.scope = 'row';
+    found.append(head, ...classes.map((className) => make('td', className)));
+    body.append(found);
+  }
+  return [found, ...found.querySelectorAll(':scope > td')];
+}
+function bar(place, part) {
+  let found = place.querySelector('.bar');
+  if (!found) {
+    found = make('span', 'bar');
+    found.setAttribute('aria-hidden', 'true');
+    found.append(make('span'));
+    place.append(found);
+  }
+  found.firstChild.style.width = `${Math.min(100, part * 100).toFixed(1)}%`;
+}
+const rate = (now, before, seconds) => (before === undefined ? null : (now - before) / seconds);
+const said = (n) => (n === null ? '–' : count(n));
+
+const REASONS = {
+  connection_id: 'connection id wrong or expired', forbidden: 'info hash forbidden', blocked: 'source blocked',
+  bogon: 'source not of the internet', short: 'too short', magic: 'connect without the magic number',
+  action: 'unknown action', source_port: 'from port 0', port: 'announces port 0', no_hash: 'scrape without info hash',
+};
+const LOSSES = [
+  ['kernel', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
+  ['unsent', 'replies not sent', 'line3', 'Send buffers were full, or the kernel refused: raise socket.send_buffer'],
+  ['busy', 'no room at the moment', 'line2', 'No batch was free or a lane was full; clients ask again'],
+  ['shed', 'connects shed under pressure', 'line4', 'New sources, while there is more to do than the host can'],
+];
+function counted(body, name, label, now, before, seconds) {
+  const [line, a, b] = row(by(body), name, label, ['', '']);
+  put(a, said(rate(now, before, seconds)));
+  put(b, count(now), exact(now));
+  line.classList.toggle('none', now === 0);
+  return line;
+}
+function showTiles(stats, before, seconds) {
+  const { totals } = stats;
+  const per = (of) => (before ? rate(of(totals), of(before.totals), seconds) : null);
+  const tile = (name, text, sub, title) => { put(by(`t-${name}`), text, title); put(by(`t-${name}-sub`), sub); };
+  const speed = (n) => (n === null ? '–' : count(n) + '/s');
+  const flow = (n, way) => (n === null ? NBSP : `${bits(n)} ${way}`);
+  tile('requests', speed(per((t) => t.datagrams)), flow(per((t) => t.bytes_in), 'in'), `${exact(totals.datagrams)} since start`);
+  tile('replies', speed(per((t) => t.replies)), flow(per((t) => t.bytes_out), 'out'), `${exact(totals.replies)} since start`);
+  tile('peers', count(totals.peers), `${count(totals.seeders)} seeders`, exact(totals.peers));
+  tile('swarms', count(totals.swarms), `${count(totals.idle_swarms)} idle`, exact(totals.swarms));
+  const lost = LOSSES.map(([name]) => counts(stats)[name]);
+  const earlier = before && LOSSES.map(([name]) => counts(before)[name]);
+  tile('lost', before ? speed(rate(sum(lost), sum(earlier), seconds)) : '–', `${count(sum(lost))} since start`, exact(sum(lost)));
+  tile('memory', bytes(stats.memory.resident), before ? `CPU ${percent(rate(stats.cpu.seconds, before.cpu.seconds, seconds))} of a core` : NBSP, `${exact(stats.memory.resident)} bytes in use`);
+}
+function showFamilies(stats, before, seconds) {
+  const families = [['ipv4', stats.families.ipv4], ['ipv6', stats.families.ipv6], ['all', stats.totals]];
+  const old = before && { ...before.families, all: before.totals };
+  const line = (name, label, of) => {
+    const [, ...cells] = row(by('families'), name, label, ['', '', '']);
+    families.forEach(([family, data], n) => put(cells[n], ...of(data, old?.[family])));
+  };
+  const level = (key) => (data) => [count(data[key]), exact(data[key])];
+  const speed = (key) => (data, old) => [said(rate(data[key], old?.[key], seconds)), `${exact(data[key])} since start`];
+  line('peers', 'Peers', level('peers'));
+  line('seeders', 'Seeders', level('seeders'));
+  line('leechers', 'Leechers', level('leechers'));
+  line('share', 'Share of peers', (data) => [stats.totals.peers ? percent(data.peers / stats.totals.peers) : '–', '']);
+  line('announces', 'Announces a second', speed('announces'));
+  line('partial', 'of them partial seeds', (data, old) => [said(rate(data.events.paused, old?.events.paused, seconds)), `${exact(data.events.paused)} since start`]);
+  line('scrapes', 'Scrapes a second', speed('scrapes'));
+  line('completed', 'Downloads completed', (data) => [count(data.events.completed), `${exact(data.events.completed)} announced since start`]);
+}
+function showCounted(stats, before, seconds) {
+  const order = (name) => (Object.keys(REASONS).indexOf(name) + 1 || 99);
+  for (const [name, now] of refusals(stats).sort(([a], [b]) => order(a) - order(b))) {
+    counted('refused', name, REASONS[name] ?? name, now, before?.totals.refused[name], seconds);
+  }
+  const [now, old] = [counts(stats), before && counts(before)];
+  for (const [name, label, style, title] of LOSSES) {
+    const line = counted('losses', name, label, now[name], old?.[name], seconds);
+    if (!line.title) { line.title = title; line.firstChild.prepend(sample(style)); }
+  }
+  const { step, interval } = stats.overload;
+  put(by('pressure'), step ? `▲ pressure ${step} of 8: clients wait ${span(interval)}` : `no pressure: clients wait ${span(interval)}`);
+}
+function showWorkers(stats, before, seconds) {
+  const old = Object.fromEntries((before?.workers ?? []).map((worker) => [worker.name, worker]));
+  for (const worker of stats.workers) {
+    const was = old[worker.name];
+    const [line, load, requests, replies, turn, lost, peers, waiting] = row(by('workers'), worker.name, worker.name, ['load', '', 'more', 'more', 'more', 'more', 'more']);
+    if (!load.firstChild) { load.append(make('span', 'both')); load.firstChild.append(make('span'), make('span')); }
+    const stuck = worker.still_for >= 5;
+    const busy = was ? Math.min(1, rate(worker.busy_seconds, was.busy_seconds, seconds)) : 0;
+    bar(load.firstChild.firstChild, busy);
+    put(load.firstChild.lastChild, stuck ? '✕ stuck' : was ? percent(busy) : '–');
+    const per = (of) => said(was ? rate(of(worker), of(was), seconds) : null);
+    put(requests, per((w) => w.datagrams), `${exact(worker.datagrams)} since start`);
+    put(replies, per((w) => w.replies), `${exact(worker.replies)} since start`);
+    const turns = was ? worker.busy_turns - was.busy_turns : 0;
+    put(turn, turns ? short((worker.busy_seconds - was.busy_seconds) / turns) : '–');
+    put(lost, per((w) => w.kernel_drops + w.replies_dropped), `${exact(worker.kernel_drops + worker.replies_dropped)} since start`);
+    put(peers, worker.swarm_side ? count(worker.peers) : '–', `${exact(worker.peers)} peers in ${exact(worker.swarms)} swarms`);
+    put(waiting, worker.lane_room ? `${worker.lane_waiting} of ${worker.lane_room}` : '–');
+    line.title = [worker.socket_side && 'has sockets', worker.swarm_side && 'owns swarms'].filter(Boolean).join(', ');
+  }
+  for (const line of [...by('workers').children]) {
+    if (!stats.workers.some(({ name }) => name === line.dataset.name)) line.remove();
+  }
+}
+const SHOWN_CLIENTS = 8;
+function showClients({ clients }) {
+  const each = clients.software.map(({ name, ipv4, ipv6 }) => [name, ipv4 + ipv6]);
+  const known = each.filter(([name]) => name !== 'other');
+  const rest = sum(known.slice(SHOWN_CLIENTS).map(([, n]) => n)) + sum(each.filter(([name]) => name === 'other').map(([, n]) => n));
+  const all = sum(each.map(([, n]) => n));
+  const lines = known.slice(0, SHOWN_CLIENTS);
+  if (rest) lines.push(['all others', rest]);
+  if (!lines.length) lines.push(['none seen yet', 0]);
+  const body = by('clients');
+  while (body.children.length > lines.length) body.lastChild.remove();
+  lines.forEach(([name, n], at) => {
+    const [line, share, drawn] = row(body, String(at), '', ['share', '']);
+    put(line.firstChild, name);
+    put(share, all ? percent(n / all) : '–', `${exact(n)} of ${exact(all)}`);
+    bar(drawn, all ? n / all : 0);
+  });
+  put(by('sample'), `one announce in ${clients.sample} looked at`);
+}
+function showLimits(stats) {
+  const { limits, totals, list, http, workers } = stats;
+  const room = (name, label, now, most) => {
+    let value = by(`l-${name}`);
+    if (!value) {
+      value = make('dd');
+      value.id = `l-${name}`;
+      by('limits').append(make('dt', '', label), value, make('dd', 'bar'));
+      value.nextSibling.append(make('span'));
+      value.nextSibling.setAttribute('aria-hidden', 'true');
+    }
+    const part = most ? now / most : 0;
+    put(value, `${part >= 0.9 ? '▲ ' : ''}${count(now)} of ${count(most)} (${percent(part)})`, `${exact(now)} of ${exact(most)}`);
+    value.nextSibling.firstChild.style.width = `${Math.min(100, part * 100).toFixed(2)}%`;
+  };
+  room('peers', 'Peers stored', totals.peers, limits.peers);
+  room('idle', 'Swarms without peers', totals.idle_swarms, limits.idle_swarms);
+  room('list', 'Listed info hashes', list.entries, limits.list_entries);
+  room('http', 'HTTP connections', http.connections, limits.http_connections);
+  room('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_room)));
+}
+const MODES = { open: 'every info hash is served', allow: 'only listed info hashes are served', deny: 'all but listed info hashes are served' };
+function showFacts(stats) {
+  const fact = (name, label, text, title) => {
+    let value = by(`f-${name}`);
+    if (!value) {
+      value = make('dd');
+      value.id = `f-${name}`;
+      by('facts').append(make('dt', '', label), value);
+    }
+    put(value, text, title);
+  };
+  const { list } = stats;
+  fact('addresses', 'Addresses', stats.addresses.map((address) => `udp://${address}`).join('  '));
+  fact('started', 'Started', `${new Date(stats.started * 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`);
+  fact('uptime', 'Up for', span(stats.uptime), `${exact(Math.floor(stats.uptime))} seconds`);
+  fact('process', 'Process', `${stats.pid}, ${stats.placement}, ${stats.workers.length} worker${stats.workers.length === 1 ? '' : 's'}`);
+  fact('access', 'Info hashes', MODES[list.mode] ?? list.mode);
+  fact('list', 'Listed', `${count(list.entries)} info hash${list.entries === 1 ? '' : 'es'}`, exact(list.entries));
+  if (list.published && !by('lists')) {
+    const link = make('a', '', 'see the list');
+    Object.assign(link, { id: 'lists', href: 'lists' });
+    const place = make('dd');
+    place.append(link);
+    by('facts').append(make('dt', '', 'Published'), place);
+  }
+  if (!list.published && by('lists')) { by('lists').parentNode.previousSibling.remove(); by('lists').parentNode.remove(); }
+  fact('blocked', 'Blocked sources', `${count(list.blocked_sources)} range${list.blocked_sources === 1 ? '' : 's'}`, exact(list.blocked_sources));
+  fact('expired', 'Peers forgotten', `${count(stats.totals.expired)} as they did not come back`, exact(stats.totals.expired));
+  fact('full', 'Not stored', `${count(stats.totals.not_stored)} peers for want of room`, exact(stats.totals.not_stored));
+  put(by('version'), `version ${stats.version} · up for ${span(stats.uptime)} · ${stats.addresses.map((address) => `udp://${address}`).join(' · ')}`);
+}

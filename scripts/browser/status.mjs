@@ -1,0 +1,250 @@
+// The tracker's status page in a browser: that it shows what the tracker counts, while load runs, while nobody
+// answers and after a restart. Then breaks it, and counts whether that was noticed. Called by
+// scripts/browser-test with its directory and that of the programs; ports 25121 and 25122 of 127.0.0.1 are used.
+
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
+
+import { contrasts } from './inside.mjs';
+import { legible, listen, sideways } from './look.mjs';
+import { end, load, stop, tracker, until } from './tracker.mjs';
+
+const place = resolve(process.argv[2]);
+const { chromium } = createRequire(join(place, 'main.js'))('playwright-core');
+const at = {
+  bin: resolve(process.argv[3]),
+  place,
+  state: join(place, 'state'),
+  config: join(place, 'status.toml'),
+  udp: '127.0.0.1:25121',
+  http: '127.0.0.1:25122',
+};
+const base = `http://${at.http}`;
+const DENIED = '0123456789abcdef0123456789abcdef01234567';
+// What the browser says of its own accord where nobody answers.
+const REFUSED = /Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET)|EMPTY_RESPONSE)|status of 503/;
+
+// A text that is no number, or one below nothing; the minutes of a chart have another sign.
+const NONE = /NaN|undefined|Infinity|null|(^|\s)-\d[^\s]*/m;
+
+let passed = 0;
+let failed = 0;
+function check(name, wrong) {
+  const why = [wrong].flat().filter(Boolean).join('; ');
+  if (why === '') passed += 1;
+  else failed += 1;
+  console.log(why === '' ? `ok     ${name}` : `FAILED ${name}: ${why}`);
+}
+
+const text = (page, id) => page.locator(`#${id}`).innerText();
+const stats = async () => (await fetch(`${base}/stats.json`)).json();
+const answers = () => fetch(`${base}/ready`).then((answer) => answer.ok, () => false);
+
+// Layout shifts from the first paint on, and nothing else, are told by the browser itself.
+function watchShifts() {
+  window.shifts = { sum: 0, who: [] };
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      window.shifts.sum += entry.value;
+      window.shifts.who.push(...entry.sources.map(({ node }) => node?.id || node?.nodeName));
+    }
+  }).observe({ type: 'layout-shift', buffered: true });
+}
+
+async function open(browser, change) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  context.setDefaultTimeout(10_000);
+  const page = await context.newPage();
+  const heard = listen(page);
+  await page.addInitScript(watchShifts);
+  if (change) {
+    await page.route(`${base}/`, async (route) => {
+      const answer = await route.fetch();
+      const before = await answer.text();
+      const body = change(before);
+      if (body === before) throw new Error('the page has nothing to break so');
+      await route.fulfill({ response: answer, body });
+    });
+  }
+  const answer = await page.goto(`${base}/`, { waitUntil: 'load' });
+  return { context, page, answer, ...heard };
+}
+
+// A picture of the whole page is made in a higher window: what moves by that is none of the page's doing.
+async function picture(page, name) {
+  const before = await page.evaluate(() => window.shifts);
+  await page.screenshot({ path: join(place, `status-${name}.png`), fullPage: true });
+  await page.evaluate(async (before) => {
+    for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame);
+    window.shifts = before;
+  }, before);
+}
+
+// What holds at any time: a list of [check, what is wrong].
+async function look({ page, errors, asked }, pictures) {
+  const found = [];
+  const shoot = (name) => pictures && picture(page, name);
+  // Two readings, of which the second came by itself.
+  const counted = await until(async () => /^[\d.]+.*\/s$/.test(await text(page, 't-requests')), 8);
+  found.push(['rates are shown', counted ? '' : `requests are ${await text(page, 't-requests')}`]);
+  const said = await page.locator('main').innerText();
+  found.push(['no number is none', said.match(NONE)?.[0]]);
+  const paths = await page.locator('#rates path').count();
+  found.push(['the chart has its five lines', paths === 5 ? '' : `${paths} lines`]);
+  const shifts = await page.evaluate(() => window.shifts);
+  found.push(['nothing moves', shifts.sum < 0.01 ? '' : `shifts of ${shifts.sum}: ${shifts.who}`]);
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme: scheme });
+    found.push([`legible: ${scheme}`, legible(await page.evaluate(contrasts), scheme)]);
+    await shoot(scheme);
+  }
+  await page.emulateMedia({ colorScheme: 'light' });
+  for (const width of [1280, 800, 360]) {
+    await page.setViewportSize({ width, height: 900 });
+    found.push([`${width} pixels: no scrolling to the side`, await sideways(page)]);
+    found.push([`${width} pixels: no cell is cut off`, await page.evaluate(() =>
+      [...document.querySelectorAll('th, td, dd, dt')]
+        .filter((cell) => cell.offsetParent && cell.scrollWidth > cell.clientWidth + 1 && !cell.querySelector('.unseen'))
+        .map((cell) => `"${cell.textContent.trim()}"`))]);
+  }
+  await shoot('phone');
+  await page.setViewportSize({ width: 720, height: 1000 });
+  await page.emulateMedia({ media: 'print' });
+  found.push(['print: no scrolling to the side', await sideways(page)]);
+  await page.emulateMedia({ media: 'screen' });
+  await page.setViewportSize({ width: 1280, height: 900 });
+  found.push(['no errors', errors]);
+  const known = [`${base}/`, `${base}/stats.json`];
+  found.push(['asks nobody else', asked.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
+  return found.map(([name, wrong]) => [name, [wrong].flat().filter(Boolean).join('; ')]);
+}
+
+async function head({ page, answer }) {
+  const policy = answer.headers()['content-security-policy'] ?? '';
+  check('a policy that lets nothing in', policy.startsWith("default-src 'none'") ? '' : `it is: ${policy}`);
+  check('kept out of caches', answer.headers()['cache-control'] === 'no-store' ? '' : 'no Cache-Control: no-store');
+  const { version } = await stats();
+  const told = await text(page, 'version');
+  check('version and address', told.includes(version) && told.includes(at.udp) ? '' : `it says: ${told}`);
+  check('it serves', (await text(page, 'state')).includes('Serving') ? '' : await text(page, 'state'));
+}
+
+// Numbers follow the tracker's own.
+async function underLoad({ page }) {
+  const running = load(at, 12);
+  const seen = new Set();
+  const look = async () => `${await text(page, 't-requests')}, ${await page.locator('#t-requests').getAttribute('title')}`;
+  await until(async () => { seen.add(await look()); return seen.size >= 4; }, 15);
+  const busily = [...seen].some((said) => /^[\d.]+\u00a0k\/s/.test(said));
+  check('numbers change while load runs', seen.size >= 4 && busily ? '' : `only ${[...seen].join('; ')}`);
+  await picture(page, 'load');
+  const busy = await page.locator('#workers .both > span:last-child').allInnerTexts();
+  check('workers have work', busy.some((share) => /[1-9]/.test(share)) ? '' : `loads are ${busy}`);
+  const status = await running.over;
+  check('the load was answered rightly', status === 0 ? '' : `onrush-load ended in ${status}`);
+  for (const name of ['peers', 'swarms']) {
+    // What a worker stores is told up to a second later: both sides are asked until they agree.
+    const told = async () => [(await stats()).totals[name].toLocaleString('en-US'), await page.locator(`#t-${name}`).getAttribute('title')];
+    const same = await until(async () => { const [want, shown] = await told(); return want === shown && want !== '0'; }, 10);
+    check(`${name} are those of the tracker`, same ? '' : `not the same: ${await told()}`);
+  }
+  const points = await page.evaluate(() => document.querySelectorAll('#rates path')[1].getAttribute('d').split('L').length);
+  check('the chart has a line of announces', points >= 4 ? '' : `${points} points`);
+  const clients = await page.locator('#clients tr').allInnerTexts();
+  check('software of clients', clients.some((line) => line.includes('qBittorrent')) ? '' : `${clients}`);
+}
+
+// Nobody looks: nobody asks.
+async function hidden({ page, asked }) {
+  const hide = (hidden) => page.evaluate((hidden) => {
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event('visibilitychange'));
+  }, hidden);
+  await hide(true);
+  await page.waitForTimeout(500); // What was under way.
+  const before = asked.length;
+  await page.waitForTimeout(5000);
+  check('a hidden page asks nothing', asked.length === before ? '' : `${asked.length - before} requests`);
+  await hide(false);
+  check('it asks again once it is seen', (await until(() => asked.length > before, 2)) ? '' : 'no request in 2 s');
+}
+
+async function restart({ page, errors }, running) {
+  const before = errors.length;
+  await stop(running);
+  const lost = await until(async () => (await text(page, 'state')).includes('Not reachable'), 15);
+  check('it says that nobody answers', lost ? '' : await text(page, 'state'));
+  const waits = await until(async () => /No answer for \d.*Asking (again in \d+ s|now)/.test((await text(page, 'says')).replace(/\u00a0/g, ' ')), 5);
+  check('it says when it asks again', waits ? '' : await text(page, 'says'));
+  await picture(page, 'lost');
+  check('legible while nobody answers', legible(await page.evaluate(contrasts), 'light'));
+  writeFileSync(at.config, `[access]\nmode = "deny"\nfile = "${join(place, 'deny.txt')}"\n[http]\npublish_lists = true\n`);
+  const again = tracker({ ...at });
+  check('the tracker starts again', (await until(answers)) ? '' : 'it does not answer');
+  const back = await until(async () => (await text(page, 'state')).includes('Serving'), 25);
+  check('it goes on by itself', back ? '' : await text(page, 'state'));
+  check('it says that it was a restart', (await text(page, 'says')).includes('restarted') ? '' : await text(page, 'says'));
+  const rate = await until(async () => /^\d/.test(await text(page, 't-requests')), 10);
+  const said = await page.locator('main').innerText();
+  check('counts that went backwards make no rates', rate ? said.match(NONE)?.[0] : 'there are no rates');
+  const other = errors.slice(before).filter((error) => !REFUSED.test(error));
+  check('no other errors in between', other);
+  errors.length = 0;
+  check('the size of the list', (await text(page, 'f-list')).startsWith('1') ? '' : await text(page, 'f-list'));
+  const list = await page.locator('#lists').evaluate((link) => fetch(link.href).then((answer) => answer.text()));
+  check('the published list is linked', list.includes(DENIED) ? '' : list.slice(0, 100));
+  return again;
+}
+
+const script = (text) => (page) => page.replace("'use strict';", `'use strict';${text};`);
+const style = (text) => (page) => page.replace('</style>', `${text}</style>`);
+const breakages = [
+  ['a page that stays light in the dark', 'legible: dark', (page) => page.replace('prefers-color-scheme: dark', 'prefers-color-scheme: none')],
+  ['faint text on a light page', 'legible: light', style(':root { --faint: #bbb; }')],
+  ['something wider than a phone', '360 pixels: no scrolling', style('section { min-width: 40rem; }')],
+  ['cells too narrow', '1280 pixels: no cell', style('td { font-size: 2.5rem; }')],
+  ['a page without its first reading', 'nothing moves', (page) => page.replace(/(id="first">)[^<]*/, '$1null').replace('wait(first ? 1000 : 0)', 'wait(700)')],
+  ['a script that is not of this answer', 'no errors', (page) => page.replace('</body>', '<script>1</script></body>')],
+  ['a picture from elsewhere', 'no errors', (page) => page.replace('</main>', '<img src="http://127.0.0.1:9/x.png" alt=""></main>')],
+  ['a page that asks once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
+  ['rates by nothing', 'no number is none', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
+  ['asking somebody else', 'asks nobody else', script("fetch('lists')")],
+];
+
+rmSync(at.state, { recursive: true, force: true });
+mkdirSync(at.state);
+writeFileSync(join(place, 'deny.txt'), `${DENIED}\n`);
+writeFileSync(at.config, '');
+// Root may not use the browser's sandbox; the page is ours.
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-gpu'],
+});
+try {
+  const running = tracker(at);
+  if (!(await until(answers))) throw new Error(`the tracker does not answer: see ${place}/onrush-status.log`);
+  const whole = await open(browser);
+  await head(whole);
+  await underLoad(whole);
+  const found = await look(whole, true);
+  for (const [name, why] of found) check(name, why);
+  await hidden(whole);
+  await restart(whole, running);
+  await whole.context.close();
+
+  // A check that cannot fail says nothing, and neither does one that always fails.
+  const wrong = found.filter(([, why]) => why !== '').map(([name]) => name);
+  for (const [name, noticed, change] of breakages) {
+    const broken = await open(browser, change);
+    const failing = (await look(broken)).filter(([name, why]) => why !== '' && !wrong.includes(name)).map(([name]) => name);
+    await broken.context.close();
+    const right = failing.some((name) => name.startsWith(noticed));
+    check(`noticed: ${name}`, right ? '' : `"${noticed}" should have failed, but only: ${failing.join('; ')}`);
+  }
+} finally {
+  await browser.close();
+  await end();
+}
+console.log(`${passed} passed, ${failed} failed`);
+process.exitCode = failed === 0 ? 0 : 1;

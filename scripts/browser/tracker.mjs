@@ -1,0 +1,48 @@
+// A tracker and load for it, as processes of this test. All that were started are ended by `end`.
+
+import { spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+
+const started = new Set();
+
+function run(program, args, log) {
+  const file = openSync(log, 'a');
+  const child = spawn(program, args, { stdio: ['ignore', file, file] });
+  closeSync(file);
+  child.over = new Promise((done) => {
+    child.on('exit', (code, signal) => { started.delete(child); done(code ?? signal); });
+    child.on('error', (error) => { started.delete(child); done(String(error)); });
+  });
+  started.add(child);
+  return child;
+}
+
+// Waits for what becomes true; the last answer where it does not.
+export async function until(ask, seconds = 20) {
+  const end = Date.now() + seconds * 1000;
+  for (;;) {
+    const answer = await ask();
+    if (answer || Date.now() > end) return answer;
+    await new Promise((next) => setTimeout(next, 100));
+  }
+}
+
+export function tracker({ bin, place, state, config, udp, http }) {
+  const args = ['--config', config, '--listen', udp, '--http', http, '--state-dir', state];
+  return run(join(bin, 'onrush'), args, join(place, 'onrush-status.log'));
+}
+
+export function load({ bin, place, udp }, seconds) {
+  const args = ['--target', udp, '--rate', '1500', '--duration', String(seconds), '--seed', '1', '--swarms', '1000', '--quiet'];
+  return run(join(bin, 'onrush-load'), args, join(place, 'load-status.log'));
+}
+
+export async function stop(child) {
+  child.kill('SIGTERM');
+  return child.over;
+}
+
+export async function end() {
+  await Promise.all([...started].map(stop));
+}
