@@ -38,6 +38,8 @@ mod snapshot;
 mod start;
 #[path = "daemon/state.rs"]
 mod state;
+#[path = "daemon/top.rs"]
+mod top;
 #[path = "daemon/upgrade.rs"]
 mod upgrade;
 #[path = "daemon/user.rs"]
