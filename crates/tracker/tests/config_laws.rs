@@ -200,6 +200,8 @@ fn changed(table: &Table, key: &Key) -> String {
         "announce.peer_lifetime" => "[announce]\npeer_lifetime = 4000".to_owned(),
         "access.mode" => format!("[access]\nmode = \"allow\"\n{hashes}"),
         "access.file" => "[access]\nmode = \"deny\"\nfile = \"/list\"\n".to_owned(),
+        "access.blocked" => "[access]\nblocked = [\"192.0.2.0/24\"]\n".to_owned(),
+        "overload.longest_interval" => "[overload]\nlongest_interval = 5400\n".to_owned(),
         "access.info_hashes" => format!("[access]\nmode = \"deny\"\n{hashes}"),
         "limits.peers" => "[limits]\npeers = 12345".to_owned(),
         "log.level" => "[log]\nlevel = \"debug\"".to_owned(),
@@ -221,6 +223,7 @@ fn beside(table: &Table, key: &Key) -> &'static str {
     match key.path(table).as_str() {
         "announce.interval" | "announce.interval_jitter_percent" => "peer_lifetime = 65536\n",
         "announce.peer_lifetime" => "interval = 60\ninterval_jitter_percent = 0\n",
+        "overload.longest_interval" => "[announce]\ninterval = 60\n",
         "limits.batches_in_flight" => "[workers]\ntotal = 1\n",
         "workers.socket" | "workers.swarm" => "placement = \"split\"\ntotal = 1024\n",
         _ => "",

@@ -89,6 +89,16 @@ impl Watched {
         told.recv_timeout(PATIENCE).unwrap()
     }
 
+    /// Waits until so many swarms are there.
+    fn until_swarms(&self, swarms: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.overview.summary().swarms != swarms {
+            let now = self.overview.summary().swarms;
+            assert!(Instant::now() < deadline, "{now} swarms, not {swarms}");
+            thread::yield_now();
+        }
+    }
+
     fn stop(self) {
         self.wisher.send(Wish::Stop).unwrap();
         self.main.join().unwrap();
@@ -120,15 +130,13 @@ fn what_is_denied_is_refused_and_forgotten_at_once() {
         for hash in [kept, denied] {
             client.announce(hash, seeder(4_001));
         }
+        // Gauges are up to a second behind.
+        tracker.until_swarms(2);
         let changed = tracker.change(&[(denied, true), (fresh_hash(), false)]).unwrap();
         assert_eq!((changed.listed, changed.changed, changed.lasting), (1, 1, true));
         assert_eq!(client.announce_in_vain(denied, leecher(4_002)), REFUSED);
         assert_eq!(client.scrape(&[kept, denied]), [ONE, NONE]);
-        let deadline = Instant::now() + PATIENCE;
-        while tracker.overview.summary().swarms != 1 {
-            assert!(Instant::now() < deadline, "the denied swarm is still there");
-            thread::yield_now();
-        }
+        tracker.until_swarms(1);
         let changed = tracker.change(&[(denied, false)]).unwrap();
         assert_eq!((changed.listed, changed.changed), (0, 1));
         assert_eq!(client.announce(denied, leecher(4_002)).peers, [], "it is a new swarm");
