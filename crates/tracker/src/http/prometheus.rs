@@ -283,7 +283,7 @@ fn requests(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     )
 }
 
-fn own<'a>((name, value): (&'static str, &'a str)) -> (&'static str, String) {
+fn own((name, value): (&'static str, &str)) -> (&'static str, String) {
     (name, value.to_owned())
 }
 

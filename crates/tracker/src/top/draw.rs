@@ -138,12 +138,15 @@ fn columns<const N: usize>(widths: [usize; N], cells: [String; N]) -> String {
     widths.iter().zip(&cells).map(|(width, cell)| format!("{cell:>width$}")).collect()
 }
 
+/// Where the numbers of a family stand.
+type OfFamily = fn(&Stats) -> &FamilyStats;
+
 /// Requests and peers, by family.
 fn traffic(page: &mut Page<'_>, pair: Pair<'_>) {
     let heads =
         ["connect/s", "announce/s", "scrape/s", "refused/s", "peers", "seeders", "leechers"];
     page.line(vec![name(""), faint(columns(FAMILY, heads.map(String::from)))]);
-    let all: [(&str, fn(&Stats) -> &FamilyStats); 3] = [
+    let all: [(&str, OfFamily); 3] = [
         ("IPv4", |stats| &stats.families.ipv4),
         ("IPv6", |stats| &stats.families.ipv6),
         ("both", |stats| &stats.totals.traffic),
