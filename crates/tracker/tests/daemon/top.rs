@@ -78,7 +78,7 @@ fn on_a_terminal_it_lives_until_a_key_and_leaves_it_as_it_was() {
     });
     let deadline = Instant::now() + PATIENCE;
     let mut shown = String::new();
-    let mut wait_for = |shown: &mut String, text: &str| {
+    let wait_for = |shown: &mut String, text: &str| {
         while !shown.contains(text) {
             let left = deadline.saturating_duration_since(Instant::now());
             let piece = pieces.recv_timeout(left);
