@@ -2,7 +2,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`format`] | what such a file looks like, by its name |
+//! | [`mod@format`] | what such a file looks like, by its name |
 //! | [`schedule`] | when it is written, and by whom |
 //!
 //! The chore that walks over a shard is [`chores::tally`](crate::chores::tally).

@@ -3,7 +3,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`format`] | bytes and what they mean |
+//! | [`mod@format`] | bytes and what they mean |
 //! | [`encode`] | from a walk over a shard to blocks |
 //! | [`write`](mod@write) | from blocks to a file that is whole or not there |
 //! | [`load`] | from a file to shards, and what becomes of one that is damaged |
