@@ -1,7 +1,7 @@
 # Sourced by every script that runs release programs: all of them share one build. Cargo builds dependencies again
 # when it is asked for other packages or other kinds of targets, as these want other features of them.
 
-# release_build [FLAG...]: builds every program, and the example that instructions are counted with.
+# release_build [FLAG...]: builds every program.
 release_build() {
-  cargo build --release --locked --workspace --bins --example instructions "$@"
+  cargo build --release --locked --workspace --bins "$@"
 }
