@@ -90,10 +90,10 @@ impl Loop<'_> {
                 self.list.look_ahead(&names[..batch.len()]);
             }
             for at in 0..batch.len() {
-                // Which hash comes next depends on the answer (never, but the processor cannot know), so that
-                // no two look-ups overlap.
-                let hash = batch[at + (before & 2)];
-                before = usize::from(black_box(look_up(black_box(hash))));
+                // Which hash comes next depends on the answer (it never changes that, but neither compiler nor
+                // processor can know), so that no two look-ups overlap.
+                let hash = *black_box(&batch[at + (before & 2)]);
+                before = black_box(usize::from(look_up(hash)));
             }
         }
         black_box(before);

@@ -44,11 +44,16 @@ impl Listing {
     /// Whether this one is listed.
     #[inline]
     pub fn contains(&self, info_hash: &InfoHash) -> bool {
-        let in_base = self.base.contains(info_hash);
-        if !self.has_changes() {
-            return in_base;
+        match self.has_changes() {
+            true => self.contains_now(info_hash),
+            false => self.base.contains(info_hash),
         }
-        match in_base {
+    }
+
+    /// With the changes. Apart, so that without any a look-up in one list is all there is.
+    #[inline(never)]
+    fn contains_now(&self, info_hash: &InfoHash) -> bool {
+        match self.base.contains(info_hash) {
             true => !self.removed.contains(info_hash),
             false => self.added.contains(info_hash),
         }
