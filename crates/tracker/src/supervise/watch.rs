@@ -17,6 +17,9 @@ use crate::settings::Settings;
 /// Seconds without a turn after which a worker is reported as standing still. Workers wake several
 /// times a second even when there is nothing to do.
 const STANDSTILL: u32 = 5;
+/// The seconds in which the watch is called are never quite as long as each other: what is due within this
+/// is due now, and not a second later.
+const NEARLY: Duration = Duration::from_millis(500);
 
 /// Changes the steering; the kernel may refuse.
 pub(super) type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
@@ -80,7 +83,7 @@ impl Watch {
             self.relieve(workers, now, steer);
         }
         let elapsed = now.duration_since(self.totals_at);
-        if !self.totals_every.is_zero() && elapsed >= self.totals_every {
+        if !self.totals_every.is_zero() && elapsed + NEARLY >= self.totals_every {
             self.totals_at = now;
             self.lines.push((Level::Info, self.totals.line(summary, elapsed)));
         }
@@ -298,6 +301,19 @@ mod tests {
         }
         let mut silent = Tracked::new("[log]\ntotals_every = 0\n");
         assert!((0..200).all(|_| silent.second(&[0, 1]).is_empty()));
+    }
+
+    /// A second that was looked at late makes the next one shorter.
+    #[test]
+    fn totals_come_though_a_second_was_short() {
+        let mut tracked = Tracked::new("[log]\ntotals_every = 1\n");
+        for milliseconds in [1030, 970, 1000, 999, 1001] {
+            // The second itself is added to it.
+            tracked.now =
+                tracked.now + Duration::from_millis(milliseconds) - Duration::from_secs(1);
+            let lines = tracked.second(&[0, 1]);
+            assert_eq!(lines.len(), 1, "after {milliseconds} ms: {lines:?}");
+        }
     }
 
     /// Down to the kernel's own program.

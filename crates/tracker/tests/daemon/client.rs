@@ -79,6 +79,11 @@ impl Client {
         self.socket.local_addr().unwrap()
     }
 
+    /// Whom it asks.
+    pub(crate) fn tracker(&self) -> SocketAddr {
+        self.tracker
+    }
+
     /// Sends bytes and expects nothing.
     pub(crate) fn send(&self, bytes: &[u8]) {
         self.socket.send_to(bytes, self.tracker).unwrap();

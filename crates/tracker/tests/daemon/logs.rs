@@ -1,11 +1,12 @@
 //! What is logged, at which level, and what never is.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use onrush_proto::{ConnectionId, InfoHash};
 
 use crate::client::{Ask, Client, fresh_hash, leecher, seeder};
-use crate::process::{Daemon, Launch, free_address};
+use crate::process::{Daemon, Launch, PATIENCE, free_address};
 
 /// An address that is nobody's but a test's client's.
 const SOURCE: &str = "127.83.21.9";
@@ -132,11 +133,15 @@ fn a_log_that_cannot_be_written_does_not_end_it() {
 
 /// Makes the kernel drop datagrams: nobody takes them while the process is stopped.
 fn overrun(daemon: &Daemon, client: &Client) {
-    daemon.signal("STOP");
-    for _ in 0..1_000 {
-        client.send(&[0; 500]);
-    }
-    daemon.signal("CONT");
+    let port = client.tracker().port();
+    let before = daemon.dropped_at(port);
+    daemon.while_stopped(|| {
+        let deadline = Instant::now() + PATIENCE;
+        while daemon.dropped_at(port) == before {
+            assert!(Instant::now() < deadline, "the kernel drops nothing");
+            (0..1_000).for_each(|_| client.send(&[0; 500]));
+        }
+    });
 }
 
 /// The log, at trace, of everything that clients can do, and where they did it from.

@@ -256,6 +256,32 @@ impl Daemon {
         assert!(status.success(), "{script}");
     }
 
+    /// Does something while none of its threads runs, all of it in between.
+    pub(crate) fn while_stopped(&self, what: impl FnOnce()) {
+        self.signal("STOP");
+        // A signal that was sent has not come in yet: each thread stops when it is given a vCPU, and
+        // a CONT that is faster than that takes the STOP back.
+        let deadline = Instant::now() + PATIENCE;
+        while self.threads("State").iter().any(|(_, state)| state != "T (stopped)") {
+            assert!(Instant::now() < deadline, "it does not stop: {:?}", self.threads("State"));
+            thread::yield_now();
+        }
+        what();
+        self.signal("CONT");
+    }
+
+    /// Datagrams that the kernel dropped at its sockets of this IPv4 port, by the kernel's own table.
+    pub(crate) fn dropped_at(&self, port: u16) -> u64 {
+        let table = fs::read_to_string(format!("/proc/{}/net/udp", self.pid())).unwrap();
+        let end = format!(":{port:04X}");
+        let of = |line: &str| {
+            let mut columns = line.split_whitespace();
+            let local = columns.nth(1)?.ends_with(&end);
+            local.then(|| columns.last()?.parse::<u64>().ok()).flatten()
+        };
+        table.lines().filter_map(of).sum()
+    }
+
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Ended {
         let deadline = Instant::now() + PATIENCE;
