@@ -39,7 +39,7 @@ pub use batch::{Announce, Full, ShardBatch};
 pub use restore::{Departure, Restored};
 pub use shard::{PeerView, Shard, ShardSettings, SwarmView};
 pub use shard_id::ShardMap;
-pub use sweep::Swept;
+pub use sweep::{SwarmsByFamily, Swept};
 pub use time::Moment;
 pub use totals::Totals;
 pub use walk::{Fate, Met, Visitor};

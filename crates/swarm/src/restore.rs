@@ -21,6 +21,10 @@ pub struct Restored {
     pub expired: u64,
     /// There is no room for them.
     pub full: u64,
+    /// Where all of them were too old and the swarm is not there: the seconds since the last of them would have
+    /// been forgotten. Such a swarm may be kept for its `completed` by [`Shard::restore_idle`], when its turn
+    /// comes. A sum has none.
+    pub idle_for: Option<u32>,
 }
 
 impl std::ops::AddAssign for Restored {
@@ -69,8 +73,8 @@ impl Shard {
     /// Puts a swarm back, or a piece of one, with the peers whose lifetime is not over. Takes some 0.2 us and as much
     /// again for each peer beyond the second.
     ///
-    /// A swarm whose peers are all too old is there for its `completed`, as if the last of them had
-    /// been forgotten in its time.
+    /// A swarm whose peers are all too old is not there: [`Restored::idle_for`] tells for how long it would have
+    /// been without any.
     pub fn restore(
         &mut self,
         info_hash: InfoHash,
@@ -103,8 +107,7 @@ impl Shard {
                 swarm.completed = swarm.completed.max(completed);
             }
             None if youngest < u32::MAX && restored.full == 0 => {
-                let idle_for = youngest.saturating_sub(self.settings.peer_lifetime);
-                self.restore_idle(info_hash, completed, idle_for, now);
+                restored.idle_for = Some(youngest.saturating_sub(self.settings.peer_lifetime));
             }
             None => {}
         }

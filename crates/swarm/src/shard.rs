@@ -12,7 +12,7 @@ use crate::restore::Departures;
 use crate::sample::Dice;
 use crate::store::{Likely, Store};
 use crate::swarm::Swarm;
-use crate::sweep::Cursor;
+use crate::sweep::{Cursor, SwarmsByFamily};
 use crate::time::Moment;
 use crate::totals::Totals;
 
@@ -52,6 +52,7 @@ pub struct Shard {
     pub(crate) store: Store,
     pub(crate) totals: Totals,
     pub(crate) cursor: Cursor,
+    pub(crate) by_family: SwarmsByFamily,
     dice: Dice,
     /// Who has stopped, while that is written down.
     pub(crate) departures: Option<Departures>,
@@ -105,6 +106,7 @@ impl Shard {
             store: Store::new(Keys::new(key), swarms),
             totals: Totals::default(),
             cursor: Cursor::default(),
+            by_family: SwarmsByFamily::default(),
             dice,
             departures: None,
         }
@@ -166,6 +168,12 @@ impl Shard {
     pub fn totals(&self) -> Totals {
         let idle = self.store.idle();
         Totals { swarms: (self.store.len() - idle) as u64, idle_swarms: idle as u64, ..self.totals }
+    }
+
+    /// Swarms that have peers of each family, as the last whole pass of [`sweep`](Self::sweep) met them:
+    /// zero before the first. To keep these numbers up to date would cost every announce.
+    pub fn swarms_by_family(&self) -> SwarmsByFamily {
+        self.by_family
     }
 
     /// Forgets a swarm with all of its peers and its `completed`; false when it is not known.

@@ -36,6 +36,17 @@ pub(crate) struct Cursor {
     left: usize,
     /// Where in the next of them, if it is a large one.
     spot: Spot,
+    /// Those met so far that have peers of each family.
+    met: SwarmsByFamily,
+}
+
+/// Swarms that have peers of each family; those with peers of both are in both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SwarmsByFamily {
+    /// Swarms with IPv4 peers.
+    pub v4: u64,
+    /// Swarms with IPv6 peers.
+    pub v6: u64,
 }
 
 /// Tables that are looked at in one go.
@@ -78,7 +89,10 @@ impl Shard {
             } else {
                 self.sweep_next(now, expiry, budget, &mut swept);
             }
-            swept.pass_finished |= self.cursor.is_at_the_end();
+            if self.cursor.is_at_the_end() {
+                swept.pass_finished = true;
+                self.by_family = self.cursor.met;
+            }
         }
         swept
     }
@@ -112,7 +126,8 @@ impl Shard {
         if self.cursor.left > self.store.len() {
             // Where the pass had come to is gone, and nothing it has met took that place: the
             // next swarm is to be met from its beginning.
-            self.cursor = Cursor { left: self.store.len(), ..Cursor::default() };
+            self.cursor =
+                Cursor { left: self.store.len(), met: self.cursor.met, ..Cursor::default() };
         }
         let Some(at) = self.cursor.left.checked_sub(1) else { return };
         let place = at as u32;
@@ -138,6 +153,8 @@ impl Shard {
             _ => {
                 if !emptied {
                     peers.narrow();
+                    self.cursor.met.v4 += u64::from(peers.has(Family::V4));
+                    self.cursor.met.v6 += u64::from(peers.has(Family::V6));
                 }
                 self.cursor.left = at;
                 self.cursor.spot = Spot::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{AnnounceHead, Endpoint, Event, InfoHash, ScrapeCounts, TransactionId};
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
-use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
+use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings, SwarmsByFamily};
 
 const SETTINGS: ShardSettings = ShardSettings {
     interval: 1_800,
@@ -320,6 +320,35 @@ fn small_sweeps_get_around_in_time() {
     let (_, totals) = pass(start.after(2_408));
     assert_eq!((totals.expired, totals.peers()), (40_000, 0));
     tracker.shard.check();
+}
+
+/// Whichever form a swarm's peers are kept in, and whatever goes meanwhile.
+#[test]
+fn a_pass_counts_the_swarms_of_each_family() {
+    let mut tracker = Tracker::new(ShardSettings { max_peers: 100_000, ..SETTINGS });
+    let other = |n: u16| {
+        let mut endpoint = [0x20; 18];
+        endpoint[14..16].copy_from_slice(&n.to_be_bytes());
+        Endpoint::V6(endpoint)
+    };
+    // One peer, two, a block of them, and many: of IPv4, of IPv6 and of both.
+    for (number, peers) in [1, 2, 30, 600].into_iter().enumerate() {
+        let first = 1 + 3 * number as u8;
+        for peer in 0..peers {
+            tracker.leecher(first, v4(peer, 80));
+            tracker.leecher(first + 1, other(peer));
+            tracker.leecher(first + 2, v4(peer, 80));
+            tracker.leecher(first + 2, other(peer));
+        }
+    }
+    assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily::default());
+    for budget in [usize::MAX, 7] {
+        while !tracker.shard.sweep(Moment(1_000), budget).pass_finished {}
+        assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily { v4: 8, v6: 8 });
+    }
+    while !tracker.shard.sweep(Moment(100_000), 7).pass_finished {}
+    while !tracker.shard.sweep(Moment(100_000), 7).pass_finished {}
+    assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily::default());
 }
 
 /// A pass that stands in the middle of a large swarm when that swarm goes begins the next one at

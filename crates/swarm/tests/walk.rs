@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_swarm::{
-    Announce, Met, Moment, PeerView, Shard, ShardBatch, ShardSettings, SwarmView, Visitor,
+    Announce, Met, Moment, PeerView, Restored, Shard, ShardBatch, ShardSettings, SwarmView, Visitor,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -272,8 +272,7 @@ proptest! {
             other.restore_idle(met.info_hash, met.completed, idle_for, Moment(start));
         }
         for (met, peers) in busy {
-            let restored =
-                other.restore(met.info_hash, met.completed, peers.iter().map(aged), Moment(start));
+            let restored = restore(&mut other, met, peers.iter().map(aged), start);
             prop_assert_eq!(restored.full, 0);
             stored += restored.stored;
             expired += restored.expired;
@@ -319,7 +318,7 @@ proptest! {
             for (met, peers) in &shown.pieces {
                 let aged =
                     peers.iter().map(|peer| PeerView { age: peer.age + (later - now) / 4 * 4, ..*peer });
-                old.restore(met.info_hash, met.completed, aged, Moment(later));
+                restore(&mut old, met, aged, later);
             }
         }
         old.check();
@@ -362,7 +361,7 @@ proptest! {
         while old.walk_with_peers(Moment(now), budget, &mut dump) {}
         for ((met, peers), shown) in dump.pieces.iter().zip(&dump.shown) {
             let aged = peers.iter().map(|peer| PeerView { age: peer.age + now - shown + 32, ..*peer });
-            new.restore(met.info_hash, met.completed, aged, Moment(now));
+            restore(&mut new, met, aged, now);
         }
         for gone in old.departures() {
             let age = now - gone.at.0 + 8;
@@ -372,7 +371,7 @@ proptest! {
             // What is younger than the dump, with a tick to spare.
             let young = peers.iter().filter(|peer| peer.age <= now - began + 4);
             let young = young.map(|peer| PeerView { age: peer.age + 16, ..*peer });
-            new.restore(met.info_hash, met.completed, young, Moment(now));
+            restore(&mut new, met, young, now);
         }
         new.check();
         // What is about to expire may have done so on one side.
@@ -391,6 +390,20 @@ proptest! {
     }
 }
 
+/// Puts a swarm back, or a piece of one; one whose peers are all too old at once for its `completed`.
+fn restore(
+    shard: &mut Shard,
+    met: &Met,
+    peers: impl Iterator<Item = PeerView>,
+    now: u32,
+) -> Restored {
+    let restored = shard.restore(met.info_hash, met.completed, peers, Moment(now));
+    if let Some(idle_for) = restored.idle_for {
+        shard.restore_idle(met.info_hash, met.completed, idle_for, Moment(now));
+    }
+    restored
+}
+
 #[test]
 fn what_does_not_fit_is_told_and_left_out() {
     let settings = ShardSettings {
@@ -407,7 +420,9 @@ fn what_does_not_fit_is_told_and_left_out() {
     assert_eq!((restored.stored, restored.full, restored.expired), (10, 3, 0));
     let one = |age| [PeerView { endpoint: endpoint(1), seeder: true, age }].into_iter();
     assert_eq!(shard.restore(hash(2), 5, one(0), Moment(9)).full, 1);
-    assert_eq!(shard.restore(hash(3), 5, one(LIFETIME + 100), Moment(9)).expired, 1);
+    let old = shard.restore(hash(3), 5, one(LIFETIME + 100), Moment(9));
+    assert_eq!((old.expired, old.idle_for), (1, Some(100)));
+    assert!(shard.restore_idle(hash(3), 5, 100, Moment(9)));
     assert!(shard.restore_idle(hash(4), 1, 0, Moment(9)));
     assert!(!shard.restore_idle(hash(5), 1, 0, Moment(9)), "no room");
     assert!(!shard.restore_idle(hash(6), 0, 0, Moment(9)), "nothing to keep");

@@ -298,7 +298,7 @@ impl Shape {
 
     /// Peers of a family.
     #[inline]
-    fn of(&self, family: Family) -> usize {
+    pub(super) fn of(&self, family: Family) -> usize {
         self.kinds[family as usize].iter().map(|&number| usize::from(number)).sum()
     }
 

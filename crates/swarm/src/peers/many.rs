@@ -46,6 +46,14 @@ impl Many {
         self.counts
     }
 
+    /// Whether there are any of this family.
+    pub(super) fn has(&self, family: Family) -> bool {
+        match family {
+            Family::V4 => !self.v4.is_empty(),
+            Family::V6 => !self.v6.is_empty(),
+        }
+    }
+
     /// Adds a peer that is not there.
     pub(super) fn insert(&mut self, endpoint: &Endpoint, stamp: Stamp, keys: &Keys) {
         match endpoint {
@@ -197,6 +205,10 @@ impl Many {
 }
 
 impl<const N: usize> Group<N> {
+    fn is_empty(&self) -> bool {
+        [&self.seeders, &self.leechers, &self.hidden].iter().all(|bag| bag.len() == 0)
+    }
+
     /// Of all kinds at once, as a peer may change its kind meanwhile: as many as fit the smallest chunk.
     fn meet_on(
         &self,

@@ -161,6 +161,17 @@ impl Peers {
         }
     }
 
+    /// Whether there are any of this family.
+    pub(crate) fn has(&self, family: Family) -> bool {
+        match self {
+            Self::Idle(_) => false,
+            Self::Inline4 { len, .. } => *len > 0 && family == Family::V4,
+            Self::Inline6 { .. } => family == Family::V6,
+            Self::Few { shape, .. } => shape.of(family) > 0,
+            Self::Many(many) => many.has(family),
+        }
+    }
+
     /// Whether there are none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -19,6 +19,8 @@ use crate::access::AccessList;
 use crate::clock::Now;
 use crate::process::service::Patience;
 
+/// Files that could not be used and are kept at most.
+const MOST_ASIDE: usize = 3;
 /// Blocks that wait for a shard at most.
 const WAITING: usize = 8;
 
@@ -35,6 +37,15 @@ pub enum LoadError {
         path: PathBuf,
         /// What the system said.
         cause: io::Error,
+    },
+    /// It was good when it was read for the first time, and could not be read again. What came before is in
+    /// the shards.
+    #[error("{path}: {cause}")]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// What has happened.
+        cause: ReadError,
     },
     /// It is not what was written.
     #[error("{path}: {damage}")]
@@ -172,7 +183,7 @@ pub struct Filling<'a> {
     now: Now,
     /// Seconds by which peers are taken for older than they are said to be.
     older: u32,
-    /// Those without peers, with the seconds for which they have had none: they go in oldest first.
+    /// Those without peers, or with such alone whose lifetime is over, with the seconds for which they have had none: they go in oldest first.
     idle: Vec<(u32, u32, InfoHash)>,
     loaded: Loaded,
 }
@@ -209,8 +220,10 @@ impl<'a> Filling<'a> {
                 }
                 Peers::Rows(v4, v6) => {
                     let peers = views(v4, v6, since.saturating_add(self.older));
-                    self.loaded.peers +=
-                        self.shard.restore(info_hash, completed, peers, self.now.moment);
+                    let restored = self.shard.restore(info_hash, completed, peers, self.now.moment);
+                    self.loaded.peers += restored;
+                    let idle = restored.idle_for.map(|idle_for| (idle_for, completed, info_hash));
+                    self.idle.extend(idle);
                 }
             }
         }
@@ -251,7 +264,7 @@ pub fn views<'a>(
 /// Loads a snapshot into all shards of `map`, in order, each on a thread of its own.
 ///
 /// # Errors
-/// [`LoadError`]: the shards are as they were.
+/// [`LoadError`]: the shards are as they were, but for [`LoadError::Lost`].
 pub fn load(
     path: &Path,
     shards: Vec<&mut Shard>,
@@ -270,12 +283,13 @@ pub fn load(
     let mut file = open().map_err(|error| failed(error.into()))?;
     verify(BufReader::with_capacity(256 << 10, &file)).map_err(failed)?;
     file.rewind().map_err(|error| failed(error.into()))?;
-    let blocks = Blocks::begin(BufReader::with_capacity(256 << 10, &file)).map_err(failed)?;
+    let lost = |cause| LoadError::Lost { path: path.to_owned(), cause };
+    let blocks = Blocks::begin(BufReader::with_capacity(256 << 10, &file)).map_err(lost)?;
     let age = now.unix.saturating_sub(blocks.unix);
     let fillings = shards.into_iter().enumerate();
     let fillings =
         fillings.map(|(number, shard)| Filling::new(shard, number, map, access, now)).collect();
-    let loaded = fill(blocks, fillings).map_err(failed)?;
+    let loaded = fill(blocks, fillings).map_err(lost)?;
     Ok(Loaded { age, ..loaded })
 }
 
@@ -344,7 +358,26 @@ pub fn set_aside(path: &Path, unix: u64) -> io::Result<PathBuf> {
     name.push(format!(".damaged-{unix}"));
     let aside = path.with_file_name(name);
     fs::rename(path, &aside)?;
+    // Without these things are as well as with them.
+    let _ = forget_older(path);
     Ok(aside)
+}
+
+/// Removes all but the youngest few that were set aside: a snapshot may be large, and who starts again and again
+/// must not fill the disk.
+fn forget_older(path: &Path) -> io::Result<()> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let begins = format!("{}.damaged-", name.to_string_lossy());
+    let mut aside = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let time = name.to_str().and_then(|name| name.strip_prefix(&begins)?.parse::<u64>().ok());
+        aside.extend(time.map(|time| (time, entry.path())));
+    }
+    aside.sort_unstable();
+    let many = aside.len().saturating_sub(MOST_ASIDE);
+    aside.iter().take(many).try_for_each(|(_, path)| fs::remove_file(path))
 }
 
 /// Loads what the last process has left, and says in the log how that went. Returns what the operator should
@@ -363,6 +396,10 @@ pub fn at_start(
             return None;
         }
         Err(LoadError::Absent) => return None,
+        // It was whole a moment ago: the disk may be about to fail, the file is not to blame.
+        Err(error @ LoadError::Lost { .. }) => {
+            return Some(format!("only some of the peers from before are back: {error}"));
+        }
         Err(error) => error,
     };
     Some(match set_aside(path, now.unix) {
@@ -376,7 +413,7 @@ pub fn at_start(
 
 impl std::fmt::Display for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Restored { stored, expired, full } = self.peers;
+        let Restored { stored, expired, full, .. } = self.peers;
         write!(f, "{stored} peers of {} s ago are back", self.age)?;
         if expired > 0 {
             write!(f, ", {expired} were too old")?;

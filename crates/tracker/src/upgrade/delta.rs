@@ -252,7 +252,11 @@ impl Chore for Merge {
                         Peers::Rows(v4, v6) => {
                             taken += v4.len() + v6.len();
                             let peers = views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
-                            shard.restore(record.info_hash, record.completed, peers, now);
+                            let (name, completed) = (record.info_hash, record.completed);
+                            let restored = shard.restore(name, completed, peers, now);
+                            if let Some(idle_for) = restored.idle_for {
+                                shard.restore_idle(name, completed, idle_for, now);
+                            }
                         }
                     }
                 }
