@@ -32,6 +32,12 @@ pub enum Order {
 pub trait Chore: Send {
     /// Does a step, which takes some 10 us and at most 0.2 ms. Returns whether there is more to do.
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool;
+
+    /// Whether it cannot go on before somebody else has done something, so that there is no hurry with the next
+    /// step.
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// Why an order was not given.

@@ -28,6 +28,8 @@ use crate::orders::Order;
 /// Parcels that a worker serves for others in one turn at most, so that its own socket is looked
 /// at again soon.
 const PARCELS_PER_TURN: usize = 16;
+/// How long a worker that has nothing to do sleeps while a chore of its waits for somebody else.
+const CHORE_WAITS: Duration = Duration::from_millis(1);
 
 /// A worker. Everything in it belongs to one thread; it meets others only through lanes and
 /// counters.
@@ -123,6 +125,8 @@ impl<S: Socket> Worker<S> {
     /// # Errors
     /// When the socket has become unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let waits = self.swarm_side.as_ref().is_some_and(SwarmSide::waits);
+        let timeout = if waits { timeout.min(CHORE_WAITS) } else { timeout };
         let mut result = Ok(());
         let (socket_side, parker) = (&mut self.socket_side, &self.parker);
         self.inbox.sleep(|| match socket_side {

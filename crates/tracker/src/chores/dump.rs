@@ -84,6 +84,10 @@ enum Sent {
 }
 
 impl Chore for Dump {
+    fn waits(&self) -> bool {
+        self.waits_since.is_some()
+    }
+
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         match self.sent(now) {
             Sent::All if self.over => return false,

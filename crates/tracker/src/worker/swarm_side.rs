@@ -75,13 +75,18 @@ impl SwarmSide {
         self.chores.push_back(chore);
     }
 
-    /// A step of the first chore. Returns whether there is more to do.
+    /// A step of the first chore. Returns whether the next step is due already.
     pub fn do_chores(&mut self, now: Now) -> bool {
         let Some(chore) = self.chores.front_mut() else { return false };
         if !chore.step(&mut self.shard, now) {
             self.chores.pop_front();
         }
-        !self.chores.is_empty()
+        !self.chores.is_empty() && !self.waits()
+    }
+
+    /// Whether the first chore waits for somebody else.
+    pub fn waits(&self) -> bool {
+        self.chores.front().is_some_and(|chore| chore.waits())
     }
 
     /// A step of expiry, and once a second the gauges. Returns whether the next step is due
@@ -96,7 +101,7 @@ impl SwarmSide {
             self.sweep_debt = self.sweep_debt.saturating_add(due);
             self.sweep_step =
                 self.sweep_debt.div_ceil(TURNS_PER_SECOND).clamp(SWEEP_PIECE, LONGEST_SWEEP_STEP);
-            metrics.shard.set(&self.shard.totals());
+            metrics.shard.set(&self.shard.totals(), self.shard.swarms_by_family());
             metrics.shard.swept.set(self.swept);
             metrics.shard.sweep_passes.set(self.sweep_passes);
             metrics.shard.sweep_debt.set(self.sweep_debt as u64);
