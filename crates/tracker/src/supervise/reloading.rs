@@ -21,14 +21,22 @@ impl Supervisor {
             }
         };
         self.changes.end_reading(self.tracker.journal.is_some());
-        self.lifeline.ready();
         self.reload.taken(&result, self.tracker.journal.as_ref());
+        self.ready_unless_reading();
+    }
+
+    /// Where it is read once more already, the manager hears of the end of that.
+    fn ready_unless_reading(&self) {
+        if !self.reload.is_reading() {
+            self.lifeline.ready();
+        }
     }
 
     /// Begins to read the configuration again.
     pub(super) fn reload_for(&mut self, who: &str, answer: Option<Answer<Told>>) {
         service::reloading();
         self.reload.begin(who, self.tracker.journal.as_ref(), answer);
+        self.ready_unless_reading();
     }
 
     /// Puts what was read into force.

@@ -53,6 +53,19 @@ impl Ear {
         }
         panic!("no {line} in {others:?}");
     }
+
+    /// Which of these words the next message has that has any.
+    fn next_of<'w>(&self, words: &[&'w str]) -> &'w str {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let message = self.heard().unwrap_or_default();
+            if let Some(word) = words.iter().find(|word| message.lines().any(|line| line == **word))
+            {
+                return word;
+            }
+        }
+        panic!("none of {words:?}");
+    }
 }
 
 #[test]
@@ -98,6 +111,37 @@ fn a_reload_begins_and_ends_whatever_comes_of_it() {
         ear.next("READY=1");
     }
     daemon.stop();
+}
+
+/// One that comes while the file is still read is part of the same reload: its end is told once.
+#[test]
+fn reloads_that_overlap_end_once() {
+    let ear = Ear::new();
+    let list = tempfile::NamedTempFile::new().unwrap();
+    let hashes: String = (0..100_000).map(|n| format!("{n:040x}\n")).collect();
+    std::fs::write(list.path(), hashes).unwrap();
+    let config = format!("[access]\nmode = \"deny\"\nfile = {:?}\n", list.path());
+    let mut daemon = ear.launch(Launch::on_loopback().config(&config)).start();
+    daemon.serving();
+    ear.next("READY=1");
+    let mut said = Vec::new();
+    let mut hear_until = |what| loop {
+        let word = ear.next_of(&["RELOADING=1", "READY=1", "STOPPING=1"]);
+        said.push(word);
+        if word == what {
+            return;
+        }
+    };
+    for _ in 0..3 {
+        daemon.signal("HUP");
+        hear_until("RELOADING=1");
+    }
+    hear_until("READY=1");
+    daemon.signal("TERM");
+    hear_until("STOPPING=1");
+    assert!(said.windows(2).all(|two| two != ["READY=1"; 2]), "{said:?}");
+    assert!(said.ends_with(&["READY=1", "STOPPING=1"]), "{said:?}");
+    daemon.end();
 }
 
 #[test]
