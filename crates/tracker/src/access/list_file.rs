@@ -125,10 +125,33 @@ pub fn read<T>(path: &Path, most: usize, entries: &Entries<T>) -> Result<Vec<T>,
         let error = io::Error::other("it is no regular file");
         return Err(unreadable(error));
     }
-    let mut lines =
-        Lines { reader: BufReader::with_capacity(1 << 16, File::open(path).map_err(unreadable)?) };
+    let file = File::open(path).map_err(unreadable)?;
     let likely = (facts.len() / entries.bytes_per_line) as usize + 1;
-    let mut found = Vec::with_capacity(likely.min(most));
+    let found = Vec::with_capacity(likely.min(most));
+    read_all(file, path, most, entries, found)
+}
+
+/// Reads what somebody gives who is waited for, as in a pipe; errors call it `name`.
+///
+/// # Errors
+/// [`ListError`].
+pub fn read_stream<T>(
+    from: impl io::Read,
+    name: &Path,
+    entries: &Entries<T>,
+) -> Result<Vec<T>, ListError> {
+    read_all(from, name, usize::MAX, entries, Vec::new())
+}
+
+fn read_all<T>(
+    from: impl io::Read,
+    path: &Path,
+    most: usize,
+    entries: &Entries<T>,
+    mut found: Vec<T>,
+) -> Result<Vec<T>, ListError> {
+    let unreadable = |error| ListError::Read { path: path.to_owned(), error };
+    let mut lines = Lines { reader: BufReader::with_capacity(1 << 16, from) };
     let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
     while let Some(whole) = lines.next(&mut line).map_err(unreadable)? {
         number += 1;
@@ -163,11 +186,11 @@ pub fn read<T>(path: &Path, most: usize, entries: &Entries<T>) -> Result<Vec<T>,
 }
 
 /// A file line by line, however long they are.
-struct Lines {
-    reader: BufReader<File>,
+struct Lines<R> {
+    reader: BufReader<R>,
 }
 
-impl Lines {
+impl<R: io::Read> Lines<R> {
     /// The next line, with its end; whether it is whole, or nothing where there is none. Of one that is too long
     /// the rest is passed over.
     fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use onrush_proto::InfoHash;
+
 use super::client::{Client, Failure};
+use crate::access::list_file::{INFO_HASHES, read, read_stream};
 use crate::args;
 use crate::http::Token;
 use crate::settings::Host;
@@ -97,17 +100,37 @@ pub enum List {
         info_hash: Option<String>,
     },
     /// Put info hashes on it, at once and for good
-    Add {
-        /// 40 hexadecimal digits or 32 base32 characters
-        #[arg(required = true)]
-        info_hashes: Vec<String>,
-    },
+    Add(Named),
     /// Take info hashes off it, at once and for good
-    Remove {
-        /// 40 hexadecimal digits or 32 base32 characters
-        #[arg(required = true)]
-        info_hashes: Vec<String>,
-    },
+    Remove(Named),
+}
+
+/// Which info hashes are meant.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Named {
+    /// 40 hexadecimal digits or 32 base32 characters
+    #[arg(required_unless_present = "file")]
+    pub info_hashes: Vec<String>,
+    /// Those of a file, one a line, # for comments; - is standard input. They take effect by the thousand, and
+    /// where one cannot be sent, those before it have
+    #[arg(long, value_name = "FILE", conflicts_with = "info_hashes")]
+    pub file: Option<PathBuf>,
+}
+
+impl Named {
+    /// All of them, one by one.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or something in it is no info hash.
+    pub fn all(&self) -> Result<Vec<String>, Failure> {
+        let Some(path) = &self.file else { return Ok(self.info_hashes.clone()) };
+        let read = match path.as_os_str() == "-" {
+            true => read_stream(std::io::stdin().lock(), "standard input".as_ref(), &INFO_HASHES),
+            false => read(path, usize::MAX, &INFO_HASHES),
+        };
+        let hashes = read.map_err(|error| Failure::Wrong(format!("onrush: {error}\n")))?;
+        Ok(hashes.into_iter().map(|hash| InfoHash(hash).to_string()).collect())
+    }
 }
 
 /// What a swarm is large by.

@@ -14,11 +14,15 @@ use serde::de::DeserializeOwned;
 
 pub use client::{Client, Failure};
 pub use command::Ctl;
-use command::{Action, By, List};
+use command::{Action, By, List, Named};
 
 use crate::args::show as write;
+use crate::http::admin::list::Changed;
 use crate::http::routes::{Health, Ready};
 use crate::process::exit::Exit;
+
+/// Info hashes that are sent at once: their length is well under what http.max_body is by default.
+const PIECE: usize = 10_000;
 
 /// Does what was asked for, up to the end of the process.
 pub fn run(ctl: &Ctl) -> Exit {
@@ -47,11 +51,11 @@ fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), Failure> {
         Action::List(List::Show { info_hash: Some(hash) }) => {
             asking.get(&format!("/api/v1/list/{hash}"), show::entry)
         }
-        Action::List(List::Add { info_hashes }) => {
-            asking.answer(client.post("/api/v1/list", &body(info_hashes))?, show::changed)
+        Action::List(List::Add(named)) => {
+            asking.change(named, |body| client.post("/api/v1/list", body))
         }
-        Action::List(List::Remove { info_hashes }) => {
-            asking.answer(client.delete("/api/v1/list", &body(info_hashes))?, show::changed)
+        Action::List(List::Remove(named)) => {
+            asking.change(named, |body| client.delete("/api/v1/list", body))
         }
         Action::Swarm { info_hash } => {
             asking.get(&format!("/api/v1/swarm/{info_hash}"), show::swarm)
@@ -97,6 +101,28 @@ impl Asking<'_> {
             return Ok((format!("{}\n", answer.text.trim_end()), true));
         }
         Ok((show(&answer.json()?), true))
+    }
+
+    /// Sends what is named piece by piece, and says what came of it in all.
+    fn change(
+        &self,
+        named: &Named,
+        send: impl Fn(&str) -> Result<client::Answer, Failure>,
+    ) -> Result<(String, bool), Failure> {
+        let mut sum: Option<Changed> = None;
+        for piece in named.all()?.chunks(PIECE) {
+            let changed: Changed = send(&body(piece))?.json()?;
+            let before = sum.map_or(0, |sum| sum.changed);
+            sum = Some(Changed { changed: changed.changed + before, ..changed });
+        }
+        let Some(sum) = sum else {
+            return Err(Failure::Wrong("onrush: there is no info hash in it\n".to_owned()));
+        };
+        let shown = match self.json {
+            true => serde_json::to_string(&sum).map(|text| text + "\n").unwrap_or_default(),
+            false => show::changed(&sum),
+        };
+        Ok((shown, true))
     }
 
     /// Both questions at once: who asks by hand wants to know both. No is an answer here.

@@ -113,6 +113,23 @@ fn the_list_is_shown_and_changed_and_the_configuration_read_again() {
         (code, text.as_str()),
         (Some(0), "1 changed: the deny list has 0 info hashes now\n")
     );
+    // A file, in more than one piece; and what is wrong in one is named by its line.
+    let file = told.daemon.home().join("more");
+    let names: String = (0..12_345).map(|_| format!("{} # why\n", fresh_hash())).collect();
+    std::fs::write(&file, format!("{names}\n{names}")).unwrap();
+    let path = file.to_str().unwrap();
+    let (code, text, error) = told.ask(&["list", "add", "--file", path]);
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(0), "12345 changed: the deny list has 12345 info hashes now\n"),
+        "{error}"
+    );
+    let (code, json, _) = told.ask(&["--json", "list", "remove", "--file", path]);
+    let changed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(code == Some(0) && changed["changed"] == 12_345 && changed["entries"] == 0, "{json}");
+    std::fs::write(&file, format!("{name}\nno hash\n")).unwrap();
+    let (code, _, error) = told.ask(&["list", "add", "--file", path]);
+    assert!(code == Some(2) && error.contains(":2: "), "{error}");
     let (code, _, error) = told.ask(&["list", "add", "nonsense"]);
     assert!(code == Some(1) && error.contains("\"nonsense\" is no info hash"), "{error}");
 
