@@ -96,6 +96,9 @@ impl<'a> Received<'a> {
     }
 }
 
+/// How IPv4-mapped IPv6 addresses begin.
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF];
+
 /// How to answer a datagram: the peer's address in the kernel's own form, the local address that
 /// was asked (only on wildcard binds), and which of the backend's kernel sockets. Opaque outside
 /// of this crate but for what its methods tell.
@@ -126,6 +129,13 @@ impl Return {
     /// The backend's kernel socket, in the order in which the backend was given them.
     pub fn socket(&self) -> u16 {
         self.socket
+    }
+
+    /// Whether the other side speaks IPv4, be it to a socket of IPv6 (then its address is an IPv4-mapped one, RFC
+    /// 4291, section 2.5.5.2).
+    #[inline]
+    pub fn is_ipv4(&self) -> bool {
+        self.name_len == name::V4_LEN || self.name[8..20] == MAPPED
     }
 
     /// The other side's address.
@@ -179,6 +189,19 @@ mod tests {
             let peer: SocketAddr = peer.parse().unwrap();
             let back = Return::to(peer, 3);
             assert_eq!((back.peer(), back.socket(), back.local()), (peer, 3, None));
+        }
+    }
+
+    #[test]
+    fn mapped_addresses_are_of_ipv4() {
+        for (peer, is_ipv4) in [
+            ("192.0.2.7:6969", true),
+            ("[::ffff:192.0.2.7]:6969", true),
+            ("[2001:db8::7]:80", false),
+            ("[::1]:80", false),
+            ("[::fffe:192.0.2.7]:80", false),
+        ] {
+            assert_eq!(Return::to(peer.parse().unwrap(), 0).is_ipv4(), is_ipv4, "{peer}");
         }
     }
 

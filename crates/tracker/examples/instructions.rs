@@ -3,7 +3,8 @@
 //!
 //! `instructions KIND REQUESTS`: KIND is `connect`, `announce` (30 peers in each reply), `announce-v6`
 //! (the same over IPv6), `scrape` (of ten), `scrape-one`, and `split-announce` for the way over the
-//! lanes. `serve` is the shard's part of an announce alone. `echo-KIND` does what the network and this
+//! lanes. `watched-KIND` is KIND while another thread writes `/metrics` again and again from the worker's counters
+//! (`scripts/bench-observe` counts the threads apart). `serve` is the shard's part of an announce alone. `echo-KIND` does what the network and this
 //! program need for the same datagrams, with nobody between: its cost is to be subtracted.
 
 #![forbid(unsafe_code)]
@@ -11,8 +12,14 @@
 #[path = "../tests/world/mod.rs"]
 mod world;
 
+use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
+use onrush::http::prometheus::{self, Format};
+use onrush::http::reading::Reading;
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
@@ -37,7 +44,7 @@ fn main() {
     };
     let Some((kind, requests)) = parsed else {
         eprintln!(
-            "usage: instructions [echo-|split-]connect|announce|announce-v6|scrape|scrape-one|serve REQUESTS"
+            "usage: instructions [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|serve REQUESTS"
         );
         std::process::exit(2);
     };
@@ -55,6 +62,8 @@ struct Kind {
     split: bool,
     /// Without a tracker.
     echo: bool,
+    /// While somebody looks at the counters.
+    watched: bool,
 }
 
 /// What clients send.
@@ -71,6 +80,8 @@ enum Ask {
 impl Kind {
     fn parse(text: &str) -> Option<Self> {
         let (echo, text) = text.strip_prefix("echo-").map_or((false, text), |rest| (true, rest));
+        let (watched, text) =
+            text.strip_prefix("watched-").map_or((false, text), |rest| (true, rest));
         let (split, text) = text.strip_prefix("split-").map_or((false, text), |rest| (true, rest));
         let (ask, family) = match text {
             "connect" => (Ask::Connect, Family::V4),
@@ -81,7 +92,7 @@ impl Kind {
             "serve" if !split => (Ask::Serve, Family::V4),
             _ => return None,
         };
-        Some(Self { ask, family, split, echo })
+        Some(Self { ask, family, split, echo, watched })
     }
 
     fn tracker(&self) -> SocketAddr {
@@ -131,13 +142,29 @@ fn serve(kind: &Kind, requests: usize) {
         read(&mut clients);
     }
     let packets = packets(kind, kind.ask, &ids);
-    let mut answers = 0;
-    for batch in (0..requests).step_by(BATCH) {
-        send(&mut clients, &packets, batch, BATCH.min(requests - batch));
-        world.settle(at(10));
-        answers += read(&mut clients);
-    }
-    assert_eq!(answers, requests, "every request is answered");
+    let over = AtomicBool::new(false);
+    let named = world.workers.iter().map(|worker| ("worker".to_owned(), worker.metrics.clone()));
+    let watched: Arc<[_]> = named.collect();
+    thread::scope(|scope| {
+        if kind.watched {
+            scope.spawn(|| {
+                // Once at least, also where all is over before this thread begins.
+                while {
+                    let reading = Reading::of(watched.clone(), settings(&text));
+                    black_box(prometheus::write(reading, Format::Text));
+                    !over.load(Ordering::Relaxed)
+                } {}
+            });
+        }
+        let mut answers = 0;
+        for batch in (0..requests).step_by(BATCH) {
+            send(&mut clients, &packets, batch, BATCH.min(requests - batch));
+            world.settle(at(10));
+            answers += read(&mut clients);
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(answers, requests, "every request is answered");
+    });
 }
 
 /// The same datagrams and replies of the same length, with nobody between.

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use onrush::args::Args;
 use onrush::config::Config;
 use onrush::http::prometheus::{self, Format};
-use onrush::http::reading::{Reading, State};
-use onrush::http::stage::Stage;
+use onrush::http::reading::Reading;
 use onrush::http::stats::Stats;
 use onrush::metrics::WorkerMetrics;
 use onrush::settings::{Host, Settings};
@@ -70,26 +69,9 @@ fn counted() -> WorkerMetrics {
 
 fn reading(metrics: &Workers) -> Reading {
     let workers = metrics.len();
-    let config = Config::parse(
-        "page_cost.toml",
-        &format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n"),
-    );
+    let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
+    let config = Config::parse("page_cost.toml", &text);
     let (settings, _) = Settings::resolve(config, &Args::default(), &Host::default())
         .expect("a right configuration");
-    Reading {
-        workers: metrics.clone(),
-        states: vec![State::default(); workers],
-        addresses: Vec::new(),
-        settings: Arc::new(settings),
-        list_mode: "open",
-        list_entries: 0,
-        blocked_sources: 0,
-        pressure: Default::default(),
-        stage: Stage::Serving,
-        time: 1_790_000_000.25,
-        started: 1_780_000_000.5,
-        uptime: Duration::from_secs(10_000_000),
-        process: Default::default(),
-        http: Default::default(),
-    }
+    Reading::of(metrics.clone(), settings)
 }

@@ -1,10 +1,12 @@
 //! What is counted. Each worker has a block of its own, which it alone writes and anybody reads.
 
 use std::ops::AddAssign;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use onrush_proto::{Event, Family};
-use onrush_swarm::Totals;
+use onrush_swarm::{SwarmsByFamily, Totals};
 
 use crate::clients;
 use crate::intake::Refusal;
@@ -117,6 +119,8 @@ pub struct Incoming {
     pub events: [Counter; EVENTS.len()],
     /// Announces of peers that cannot accept connections (port 1).
     pub unconnectable: Counter,
+    /// Replies that were handed to the kernel, whether it took them or not, in the order of [`REPLIES`].
+    pub replies: [Counter; REPLIES.len()],
     /// Announces by the client's software, one looked at in [`clients::SAMPLE`].
     pub clients: ClientCounts,
 }
@@ -134,6 +138,9 @@ impl Default for ClientCounts {
 /// The events in the order of their counters.
 pub const EVENTS: [Event; 5] =
     [Event::None, Event::Completed, Event::Started, Event::Stopped, Event::Paused];
+
+/// Kinds of replies, in the order of their counters: by their action on the wire (BEP 15).
+pub const REPLIES: [&str; 4] = ["connect", "announce", "scrape", "error"];
 
 /// The place of an event in [`EVENTS`].
 #[inline]
@@ -185,6 +192,10 @@ pub struct WorkerMetrics {
 pub struct ShardGauges {
     /// Swarms with peers.
     pub swarms: Counter,
+    /// Swarms with IPv4 peers, as the last pass of expiry met them.
+    pub swarms_v4: Counter,
+    /// Swarms with IPv6 peers, likewise.
+    pub swarms_v6: Counter,
     /// Swarms without peers, kept for their `completed`.
     pub idle_swarms: Counter,
     /// Peers over IPv4.
@@ -213,7 +224,9 @@ pub struct ShardGauges {
 
 impl ShardGauges {
     /// Takes over what a shard says of itself.
-    pub fn set(&self, totals: &Totals) {
+    pub fn set(&self, totals: &Totals, by_family: SwarmsByFamily) {
+        self.swarms_v4.set(by_family.v4);
+        self.swarms_v6.set(by_family.v6);
         self.swarms.set(totals.swarms);
         self.idle_swarms.set(totals.idle_swarms);
         self.peers_v4.set(totals.peers_v4);
@@ -225,6 +238,46 @@ impl ShardGauges {
         self.expired.set(totals.expired);
         self.idle_evicted.set(totals.idle_evicted);
     }
+}
+
+/// How the writing of one kind of file went. The main thread counts, at the end of each.
+#[derive(Debug, Default)]
+pub struct FileWrites {
+    /// Written whole.
+    pub written: Counter,
+    /// Not written, so that the former one stays.
+    pub failed: Counter,
+    /// When the last one was written, in seconds since 1970; 0 before the first.
+    pub last: Counter,
+    /// Its bytes.
+    pub bytes: Counter,
+    /// Milliseconds that it took.
+    pub took: Counter,
+}
+
+impl FileWrites {
+    /// One was written.
+    pub fn wrote(&self, bytes: u64, took: Duration) {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.written.add(1);
+        self.last.set(unix.as_secs());
+        self.bytes.set(bytes);
+        self.took.set(took.as_millis() as u64);
+    }
+
+    /// Seconds that the last one took.
+    pub fn seconds(&self) -> f64 {
+        self.took.get() as f64 / 1e3
+    }
+}
+
+/// The files that a tracker writes now and then. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// The peers.
+    pub snapshot: Arc<FileWrites>,
+    /// The full scrape.
+    pub export: Arc<FileWrites>,
 }
 
 /// A reading of all workers together.

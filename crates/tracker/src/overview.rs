@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use crossbeam_channel::{Sender, TrySendError};
 
 use crate::access::Lists;
-use crate::metrics::{Summary, WorkerMetrics};
+use crate::metrics::{Files, Summary, WorkerMetrics};
 use crate::orders::Orders;
 use crate::overload::Pressure;
 use crate::settings::Settings;
@@ -22,6 +22,7 @@ pub struct Overview {
     addresses: Arc<[SocketAddr]>,
     started: SystemTime,
     in_force: Arc<Mutex<InForce>>,
+    files: Files,
     asks: Sender<Ask>,
 }
 
@@ -54,6 +55,7 @@ impl Overview {
         orders: Orders,
         addresses: &[SocketAddr],
         in_force: InForce,
+        files: Files,
         asks: Sender<Ask>,
     ) -> Self {
         Self {
@@ -62,6 +64,7 @@ impl Overview {
             addresses: addresses.into(),
             started: SystemTime::now(),
             in_force: Arc::new(Mutex::new(in_force)),
+            files,
             asks,
         }
     }
@@ -94,6 +97,11 @@ impl Overview {
     /// When the workers began.
     pub fn started(&self) -> SystemTime {
         self.started
+    }
+
+    /// How the writing of files went.
+    pub fn files(&self) -> &Files {
+        &self.files
     }
 
     /// What is in force at the moment.

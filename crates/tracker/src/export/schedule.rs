@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use crossbeam_channel::{Receiver, bounded};
 
 use super::format::{Packed, of_name, write};
 use crate::chores::tally::{Part, Tally};
+use crate::metrics::FileWrites;
 use crate::orders::Orders;
 use crate::settings::ExportSettings;
 use crate::snapshot::write::Draft;
@@ -47,15 +49,21 @@ pub struct Exports {
     under_way: Option<JoinHandle<io::Result<Exported>>>,
     /// Are told of the one that is under way.
     waiting: Vec<Told>,
+    writes: Arc<FileWrites>,
 }
 
 impl Default for Exports {
     fn default() -> Self {
-        Self { last: Instant::now(), under_way: None, waiting: Vec::new() }
+        Self { last: Instant::now(), under_way: None, waiting: Vec::new(), writes: Arc::default() }
     }
 }
 
 impl Exports {
+    /// How they went.
+    pub fn writes(&self) -> &Arc<FileWrites> {
+        &self.writes
+    }
+
     /// To be called every second: begins an export when it is time, and reports one that has ended.
     pub fn second(&mut self, settings: &ExportSettings, orders: &Orders, now: Instant) {
         if self.under_way.as_ref().is_some_and(JoinHandle::is_finished) {
@@ -103,8 +111,14 @@ impl Exports {
 
     fn ended(&mut self, result: Result<Exported, String>) {
         match &result {
-            Ok(exported) => log::info!("export: {exported}"),
-            Err(why) => log::warn!("no export, the former one stays: {why}"),
+            Ok(exported) => {
+                self.writes.wrote(exported.bytes, exported.took);
+                log::info!("export: {exported}");
+            }
+            Err(why) => {
+                self.writes.failed.add(1);
+                log::warn!("no export, the former one stays: {why}");
+            }
         }
         self.waiting.drain(..).for_each(|answer| answer.tell(result.clone()));
     }

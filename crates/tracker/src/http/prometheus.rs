@@ -15,7 +15,7 @@ use super::reading::{Reading, Worker};
 use super::stats::{EVENT_NAMES, placement_name};
 use crate::clients;
 use crate::intake::Refusal;
-use crate::metrics::{Histogram, Incoming, WorkerMetrics};
+use crate::metrics::{Histogram, Incoming, REPLIES, WorkerMetrics};
 
 /// A format of `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,7 @@ impl Collector for Page {
         workers(&mut to, reading)?;
         lanes(&mut to, reading)?;
         limits(&mut to, reading)?;
+        files(&mut to, reading)?;
         http(&mut to, reading)
     }
 }
@@ -289,6 +290,16 @@ fn own((name, value): (&'static str, &str)) -> (&'static str, String) {
 
 fn replies(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     let each = |of| of_each(socket_sides(reading), of);
+    let kinds = doors(reading).flat_map(|(worker, family, incoming)| {
+        REPLIES.iter().zip(&incoming.replies).map(move |(kind, count)| {
+            ([("kind", *kind), ("family", family), ("worker", worker.name)], count.get())
+        })
+    });
+    to.counters(
+        "onrush_replies",
+        "Replies handed to the kernel, whether it took them or not",
+        kinds,
+    )?;
     to.counters("onrush_sent_datagrams", "Replies that the kernel took", each(|w| w.sent.get()))?;
     to.counters("onrush_sent_bytes", "Their payload", each(|w| w.sent_bytes.get()))?;
     to.counters("onrush_send_calls", "System calls for sending", each(|w| w.send_calls.get()))?;
@@ -361,6 +372,16 @@ fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         states.map(|(state, count)| ([("state", state), ("worker", worker.name)], count))
     });
     to.gauges("onrush_swarms", "Swarms with peers, and without", swarms)?;
+    let by_family = swarm_sides(reading).flat_map(|worker| {
+        let shard = &worker.metrics.shard;
+        let families = [("ipv4", shard.swarms_v4.get()), ("ipv6", shard.swarms_v6.get())];
+        families.map(|(family, count)| ([("family", family), ("worker", worker.name)], count))
+    });
+    to.gauges(
+        "onrush_family_swarms",
+        "Swarms with peers of a family, as the last pass of expiry met them; some are in both",
+        by_family,
+    )?;
     let each = |of| of_each(swarm_sides(reading), of);
     to.counters(
         "onrush_completed_peers",
@@ -474,6 +495,38 @@ fn limits(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         "Ranges of addresses whose requests are refused",
         reading.blocked_sources as f64,
     )
+}
+
+fn files(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
+    let files = [("snapshot", &reading.files.snapshot), ("export", &reading.files.export)];
+    let outcomes = files.into_iter().flat_map(|(file, writes)| {
+        let outcomes = [("written", writes.written.get()), ("failed", writes.failed.get())];
+        outcomes.map(|(outcome, count)| ([("file", file), ("outcome", outcome)], count))
+    });
+    to.counters(
+        "onrush_file_writes",
+        "Files written, or not: then the former one stays",
+        outcomes,
+    )?;
+    // Of a file that was never written there is nothing to tell.
+    let written = files.into_iter().filter(|(_, writes)| writes.last.get() > 0);
+    to.gauges(
+        "onrush_file_last_written_timestamp_seconds",
+        "When a file was last written, since 1970",
+        written.clone().map(|(file, writes)| ([("file", file)], writes.last.get())),
+    )?;
+    to.gauges(
+        "onrush_file_bytes",
+        "Length of the file that was last written",
+        written.clone().map(|(file, writes)| ([("file", file)], writes.bytes.get())),
+    )?;
+    let name = "onrush_file_write_duration_seconds";
+    let help = "Time that the last writing of a file took";
+    let mut family = to.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (file, writes) in written {
+        family.encode_family(&[("file", file)])?.encode_gauge(&writes.seconds())?;
+    }
+    Ok(())
 }
 
 fn http(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {

@@ -9,7 +9,7 @@ use super::process::Process;
 use super::stage::Stage;
 use super::stats::HttpStats;
 use crate::access::AccessList;
-use crate::metrics::WorkerMetrics;
+use crate::metrics::{Files, WorkerMetrics};
 use crate::overload::Pressure;
 use crate::settings::Settings;
 
@@ -40,6 +40,8 @@ pub struct Reading {
     pub started: f64,
     /// Since then.
     pub uptime: Duration,
+    /// What is written to files.
+    pub files: Files,
     /// Memory and CPU time.
     pub process: Process,
     /// The HTTP side itself.
@@ -78,6 +80,27 @@ pub struct Depth {
 }
 
 impl Reading {
+    /// Of these workers alone, without anything around them: for measuring what it costs to show them.
+    pub fn of(workers: Arc<[(String, Arc<WorkerMetrics>)]>, settings: Settings) -> Self {
+        Self {
+            states: vec![State::default(); workers.len()],
+            workers,
+            addresses: Vec::new(),
+            list_mode: mode_of(&AccessList::Open),
+            list_entries: 0,
+            blocked_sources: 0,
+            pressure: Pressure { step: 0, interval: settings.announce.interval },
+            settings: Arc::new(settings),
+            stage: Stage::Serving,
+            time: 1_790_000_000.25,
+            started: 1_780_000_000.5,
+            uptime: Duration::from_secs(10_000_000),
+            files: Files::default(),
+            process: Process::default(),
+            http: HttpStats::default(),
+        }
+    }
+
     /// All workers.
     pub fn workers(&self) -> impl Iterator<Item = Worker<'_>> {
         let workers = self.workers.iter().zip(&self.states).enumerate();

@@ -94,6 +94,7 @@ impl Shared {
             time: unix(SystemTime::now()),
             started: unix(source.overview.started()),
             uptime: source.started.elapsed(),
+            files: source.overview.files().clone(),
             process: Process::here(),
             http: self.http(),
         })
@@ -156,7 +157,7 @@ mod tests {
     use crate::access::Lists;
     use crate::args::Args;
     use crate::config::Config;
-    use crate::metrics::WorkerMetrics;
+    use crate::metrics::{Files, WorkerMetrics};
     use crate::orders::Orders;
     use crate::overview::{Overview, Phase};
     use crate::settings::{Host, Settings};
@@ -179,7 +180,7 @@ mod tests {
             pressure: Default::default(),
         };
         let orders = Orders::new(&[], Arc::from([]));
-        let overview = Overview::new(named, orders, &[], in_force, asks);
+        let overview = Overview::new(named, orders, &[], in_force, Files::default(), asks);
         shared.serve(Source::new(overview, Arc::from([]), ShardMap::new([1; 5], 1)));
         (shared, workers)
     }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::reading::{Reading, Worker};
 use crate::clients;
 use crate::intake::Refusal;
-use crate::metrics::{EVENTS, Histogram, Incoming, WorkerMetrics};
+use crate::metrics::{EVENTS, FileWrites, Histogram, Incoming, REPLIES, WorkerMetrics};
 use crate::settings::Placement;
 
 /// A reading of the whole tracker.
@@ -54,8 +54,48 @@ pub struct Stats {
     pub list: ListState,
     /// Whether there is too much to do.
     pub overload: Overload,
+    /// What is written to files now and then.
+    pub files: Files,
     /// The HTTP side itself.
     pub http: HttpStats,
+}
+
+/// What is written to files now and then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Files {
+    /// The peers.
+    pub snapshot: FileStats,
+    /// The full scrape.
+    pub export: FileStats,
+}
+
+/// One kind of file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FileStats {
+    /// Count: written whole.
+    pub written: u64,
+    /// Count: not written, so that the former one stays.
+    pub failed: u64,
+    /// When the last one was written, seconds since 1970; absent where this process has written none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+impl FileStats {
+    fn of(writes: &FileWrites) -> Self {
+        let last = writes.last.get();
+        Self {
+            written: writes.written.get(),
+            failed: writes.failed.get(),
+            last: (last > 0).then_some(last),
+            bytes: writes.bytes.get(),
+            seconds: writes.seconds(),
+        }
+    }
 }
 
 /// Whether there is too much to do, and what is done about it.
@@ -131,6 +171,11 @@ pub struct FamilyStats {
     pub refused: BTreeMap<String, u64>,
     /// Count: announces by event; `paused` is of partial seeds (BEP 21).
     pub events: BTreeMap<String, u64>,
+    /// Count: replies handed to the kernel, by kind: `connect`, `announce`, `scrape` or `error`.
+    pub answered: BTreeMap<String, u64>,
+    /// Level: swarms with peers of this family, as the last pass of expiry met them. A swarm with peers of
+    /// both is in both, and twice in `totals`.
+    pub family_swarms: u64,
     /// Level: peers.
     pub peers: u64,
     /// Level: seeders among them.
@@ -328,6 +373,10 @@ impl Stats {
                 published: settings.http.publish_lists,
             },
             overload: Overload { step: reading.pressure.step, interval: reading.pressure.interval },
+            files: Files {
+                snapshot: FileStats::of(&reading.files.snapshot),
+                export: FileStats::of(&reading.files.export),
+            },
             http: reading.http,
         }
     }
@@ -399,6 +448,11 @@ impl FamilyStats {
             Family::V4 => (shard.peers_v4.get(), shard.seeders_v4.get()),
             Family::V6 => (shard.peers_v6.get(), shard.seeders_v6.get()),
         };
+        let family_swarms = match family {
+            Family::V4 => shard.swarms_v4.get(),
+            Family::V6 => shard.swarms_v6.get(),
+        };
+        let answered = REPLIES.iter().zip(&incoming.replies);
         let refused = Refusal::ALL.iter().zip(&incoming.refused);
         let events = EVENT_NAMES.iter().zip(&incoming.events);
         Self {
@@ -410,6 +464,8 @@ impl FamilyStats {
             unconnectable: incoming.unconnectable.get(),
             refused: refused.map(|(reason, n)| (reason.name().to_owned(), n.get())).collect(),
             events: events.map(|(name, n)| ((*name).to_owned(), n.get())).collect(),
+            answered: answered.map(|(kind, n)| ((*kind).to_owned(), n.get())).collect(),
+            family_swarms,
             peers,
             seeders,
             // The two are not set in one go: for a moment there may be a seeder too many.
@@ -426,6 +482,8 @@ impl FamilyStats {
         self.unconnectable += other.unconnectable;
         add_each(&mut self.refused, other.refused);
         add_each(&mut self.events, other.events);
+        add_each(&mut self.answered, other.answered);
+        self.family_swarms += other.family_swarms;
         self.peers += other.peers;
         self.seeders += other.seeders;
         self.leechers += other.leechers;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::format::Tally;
 use super::write::{Draft, Writer};
 use crate::chores::dump::{Dump, Part};
 use crate::clock::{Clock, Now};
+use crate::metrics::FileWrites;
 use crate::orders::Orders;
 use crate::process::service::Patience;
 
@@ -46,17 +48,23 @@ pub struct Snapshots {
     every: Duration,
     last: Instant,
     under_way: Option<JoinHandle<io::Result<Written>>>,
+    writes: Arc<FileWrites>,
 }
 
 impl Snapshots {
     /// To `path`, if there is one, `every` so often; zero for only at the end.
     pub fn new(path: Option<PathBuf>, every: Duration) -> Self {
-        Self { path, every, last: Instant::now(), under_way: None }
+        Self { path, every, last: Instant::now(), under_way: None, writes: Arc::default() }
     }
 
     /// None at all.
     pub fn none() -> Self {
         Self::new(None, Duration::ZERO)
+    }
+
+    /// How they went.
+    pub fn writes(&self) -> &Arc<FileWrites> {
+        &self.writes
     }
 
     /// Goes by another distance from now on.
@@ -81,12 +89,12 @@ impl Snapshots {
         let Some(path) = self.path.clone().filter(|_| self.under_way.is_none()) else { return };
         let (shards, parts) = match Dump::of_all(orders, false) {
             Ok(parts) => (orders.shards(), parts),
-            Err(deaf) => return log::warn!("no snapshot: {deaf}"),
+            Err(deaf) => return self.failed(format_args!("{deaf}")),
         };
         let write = move || write_parts(&path, &parts, shards, clock);
         match thread::Builder::new().name("snapshot".into()).spawn(write) {
             Ok(thread) => self.under_way = Some(thread),
-            Err(error) => log::warn!("no snapshot: no thread: {error}"),
+            Err(error) => self.failed(format_args!("no thread: {error}")),
         }
     }
 
@@ -94,13 +102,23 @@ impl Snapshots {
     pub fn report(&mut self) {
         let Some(thread) = self.under_way.take() else { return };
         match thread.join() {
-            Ok(Ok(written)) => log::info!("snapshot: {written}"),
+            Ok(Ok(written)) => self.wrote(&written),
             Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {
                 log::debug!("a snapshot was given up: {error}");
             }
-            Ok(Err(error)) => log::warn!("no snapshot, the former one stays: {error}"),
-            Err(_) => log::warn!("no snapshot, the former one stays: its thread panicked"),
+            Ok(Err(error)) => self.failed(format_args!("{error}")),
+            Err(_) => self.failed(format_args!("its thread panicked")),
         }
+    }
+
+    fn wrote(&self, written: &Written) {
+        self.writes.wrote(written.bytes, written.took);
+        log::info!("snapshot: {written}");
+    }
+
+    fn failed(&self, why: std::fmt::Arguments<'_>) {
+        self.writes.failed.add(1);
+        log::warn!("no snapshot, the former one stays: {why}");
     }
 
     /// Writes the last one, from the shards of workers that have stopped.
@@ -108,7 +126,7 @@ impl Snapshots {
         self.report();
         let Some(path) = &self.path else { return };
         match write_all(path, shards, clock.now()) {
-            Ok(written) => log::info!("snapshot: {written}"),
+            Ok(written) => self.wrote(&written),
             Err(error) => log::error!(
                 "the peers are lost, but for what the former snapshot has: {}: {error}",
                 path.display()

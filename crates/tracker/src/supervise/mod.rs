@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, bounded, never, select, tick};
 use crate::enforce::Enforcement;
 use crate::export::schedule::{Exports, Told};
 use crate::http::source::Source;
-use crate::metrics::Summary;
+use crate::metrics::{Files, Summary};
 use crate::overload::{Overload, Pressure};
 use crate::overview::{InForce, Overview, Phase};
 use crate::process::service::{self, Lifeline};
@@ -78,7 +78,13 @@ impl Supervisor {
             pressure: Pressure { step: 0, interval: settings.announce.interval },
         };
         let (orders, addresses) = (running.orders().clone(), running.addresses());
-        let overview = Overview::new(running.shared_workers(), orders, addresses, in_force, sender);
+        let exports = Exports::default();
+        let files = Files {
+            snapshot: tracker.snapshots.writes().clone(),
+            export: exports.writes().clone(),
+        };
+        let workers = running.shared_workers();
+        let overview = Overview::new(workers, orders, addresses, in_force, files, sender);
         if let Some(http) = &tracker.http {
             http.serve(Source::new(overview.clone(), running.ways().clone(), tracker.map));
         }
@@ -93,7 +99,7 @@ impl Supervisor {
             enforcement,
             overload,
             changes,
-            exports: Exports::default(),
+            exports,
             asks,
             overview,
             lifeline,

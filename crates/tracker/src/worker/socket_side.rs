@@ -14,7 +14,7 @@ use onrush_swarm::{Moment, ShardMap};
 use crate::clock::Now;
 use crate::intake::{Intake, MAX_ERROR_TEXT, Refusal, Verdict};
 use crate::lanes::Parcel;
-use crate::metrics::WorkerMetrics;
+use crate::metrics::{REPLIES, WorkerMetrics};
 use crate::rules::Rules;
 use crate::scrape_join::ScrapeJoin;
 use crate::settings::Settings;
@@ -172,7 +172,17 @@ impl<S: Socket> SocketSide<S> {
             .served
             .iter()
             .flat_map(|parcel| parcel.batch.replies().map(|(bytes, to)| Reply { bytes, to }));
-        let sent = self.socket.send(self.answers.iter().chain(of_shards).chain(self.join.whole()));
+        let replies = self.answers.iter().chain(of_shards).chain(self.join.whole());
+        let mut kinds = [[0; REPLIES.len()]; 2];
+        let sent = self.socket.send(replies.inspect(|reply| {
+            // The action is the first four bytes, of which the last one tells all there are.
+            kinds[usize::from(reply.to.is_ipv4())][usize::from(reply.bytes[3]) % REPLIES.len()] +=
+                1;
+        }));
+        for (incoming, kinds) in [&metrics.incoming.v6, &metrics.incoming.v4].into_iter().zip(kinds)
+        {
+            incoming.replies.iter().zip(kinds).for_each(|(counter, replies)| counter.add(replies));
+        }
         metrics.sent.add(sent.datagrams);
         metrics.sent_bytes.add(sent.bytes);
         metrics.send_blocked.add(sent.blocked);

@@ -145,10 +145,15 @@ fn what_is_shown_agrees_with_what_was_sent() {
             is("onrush_announces_total", &["event=\"started\"", family], announces);
             is("onrush_peers", &["role=\"seeder\"", family], announces - 1.0);
             is("onrush_peers", &["role=\"leecher\"", family], 1.0);
+            is("onrush_replies_total", &["kind=\"connect\"", family], 1.0);
+            is("onrush_replies_total", &["kind=\"announce\"", family], announces);
+            is("onrush_replies_total", &["kind=\"scrape\"", family], 1.0);
+            is("onrush_replies_total", &["kind=\"error\"", family], 0.0);
         }
         is("onrush_sent_datagrams_total", &[], 11.0);
         is("onrush_refused_requests_total", &[], 0.0);
         is("onrush_swarms", &["state=\"active\""], 1.0);
+        is("onrush_file_writes_total", &[], 0.0);
         // Datagrams of batches are all datagrams.
         is("onrush_batch_datagrams_sum", &[], 11.0);
         assert!(sum(&shown, "onrush_turn_duration_seconds_count", &[]) >= 4.0);
@@ -163,6 +168,35 @@ fn what_is_shown_agrees_with_what_was_sent() {
         assert_eq!(stats["stage"], "serving");
         daemon.stop();
     });
+}
+
+/// A disk that is full is seen before the snapshot is needed.
+#[test]
+fn files_that_are_written_or_not_are_counted() {
+    let state = tempfile::tempdir().unwrap();
+    let place = state.path().join("state");
+    std::fs::create_dir(&place).unwrap();
+    let mut daemon = Launch::on_loopback()
+        .flag("--http", "127.0.0.1:0")
+        .flag("--state-dir", &place)
+        .config("[snapshot]\nevery = 1\n")
+        .start();
+    daemon.serving();
+    let http = daemon.http();
+    let writes = |outcome: &str| {
+        let shown = samples(&get(http, "/metrics").body);
+        let outcome = format!("outcome=\"{outcome}\"");
+        sum(&shown, "onrush_file_writes_total", &["file=\"snapshot\"", &outcome])
+    };
+    eventually("a snapshot is written", || writes("written") >= 1.0);
+    let stats = get(http, "/stats.json").json();
+    let snapshot = &stats["files"]["snapshot"];
+    assert!(snapshot["bytes"].as_u64() > Some(0), "{stats:#}");
+    assert!(snapshot["last"].as_f64() > stats["started"].as_f64().map(|at| at - 1.0), "{stats:#}");
+    assert_eq!(stats["files"]["export"]["last"], serde_json::Value::Null);
+    let failed = writes("failed");
+    std::fs::remove_dir_all(&place).unwrap();
+    eventually("a snapshot is not written", || writes("failed") > failed);
 }
 
 #[test]
