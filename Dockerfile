@@ -7,6 +7,9 @@
 # use. Limits of buffers are the host's (`onrush doctor`, run on the host, says which). The state directory has to
 # belong to user 65534. There is no shell for a HEALTHCHECK line of the usual kind: `/onrush ctl health` is one, for
 # whoever runs the container to call, where the HTTP side is on.
+#
+# How this file is checked: no container engine has built or run it. scripts/package-test holds it to a linter (hadolint), links
+# the static binary with the same flag, and runs it with the image's files and user in a chroot.
 
 FROM rust:1-bookworm AS build
 WORKDIR /src

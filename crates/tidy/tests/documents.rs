@@ -152,6 +152,33 @@ fn is_file_name(word: &str) -> bool {
     [".md", ".rs", ".toml", ".json", ".svg"].iter().any(|extension| word.ends_with(extension))
 }
 
+/// README quotes instructions per request; the file that CI compares with is the truth.
+#[test]
+fn counts_in_the_readme_are_those_of_the_baseline() {
+    let quoted = quoted_counts(&text("docs/benchmarks/instructions.toml"));
+    let there = text("README.md").contains(&quoted);
+    let broken = if there { vec![] } else { vec![format!("it should say: {quoted}")] };
+    demand("README.md quotes the counts of docs/benchmarks/instructions.toml", broken);
+}
+
+/// What README has to say by a baseline.
+fn quoted_counts(baseline: &str) -> String {
+    let counts: toml::Table = baseline.parse().expect("the baseline is TOML");
+    let of = |kind: &str| {
+        let count = counts["tracker"][kind].as_integer().expect("a count is a whole number");
+        match (count / 1_000, count % 1_000) {
+            (0, count) => count.to_string(),
+            (thousands, rest) => format!("{thousands},{rest:03}"),
+        }
+    };
+    format!(
+        "a connect takes {} instructions, an announce with 30 peers {}, a scrape of ten {}",
+        of("connect"),
+        of("announce"),
+        of("scrape")
+    )
+}
+
 #[test]
 fn the_rules_bite() {
     assert_eq!(
@@ -163,5 +190,9 @@ fn the_rules_bite() {
     let decisions = ["0001-a.md", "0010-b.md", "0011-c.md"].map(str::to_owned);
     let index = "| [1](0001-a.md) | a |\nsee [10](0010-b.md)\n| [1](0011-c.md) | c |\n";
     assert_eq!(unlisted(&decisions, index), ["0010-b.md", "0011-c.md"]);
+    assert_eq!(
+        quoted_counts("[tracker]\nconnect = 1\nannounce = 1002\nscrape = 30"),
+        "a connect takes 1 instructions, an announce with 30 peers 1,002, a scrape of ten 30"
+    );
     assert!(anchors("# One `two`, three\n").contains("one-two-three"));
 }

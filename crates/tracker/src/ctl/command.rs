@@ -19,9 +19,10 @@ const DEFAULT_URL: &str = "http://127.0.0.1:6970";
 const AFTER_HELP: &str = "\
 Examples:
   onrush ctl health                              does it serve, and does every worker take turns
-  onrush ctl --config /etc/onrush.toml reload    read the configuration again; address and token from the file
+  onrush ctl --config /etc/onrush/onrush.toml reload
+                                                 read the configuration again; address and token from the file
   onrush ctl --token-file admin.token top-swarms --by leechers --limit 5
-  onrush ctl --config /etc/onrush.toml list add 0123456789abcdef0123456789abcdef01234567
+  onrush ctl --config /etc/onrush/onrush.toml list add 0123456789abcdef0123456789abcdef01234567
   onrush ctl --json stats | jq .totals.peers     for programs
   onrush ctl metrics | grep dropped              what Prometheus would read
 
