@@ -84,7 +84,10 @@ impl Enforcement {
 
     /// No worker gets this list any more. It is freed by the main thread once none has it.
     pub fn retire(&mut self, list: Arc<AccessList>) {
-        self.retired.push(list);
+        // Twice here it would never go: each would be held by the other.
+        if !self.retired.iter().any(|other| Arc::ptr_eq(other, &list)) {
+            self.retired.push(list);
+        }
     }
 
     /// To be called once a second with the list in force: has the shards looked through when it is time.
@@ -142,6 +145,19 @@ mod tests {
         let gone = Arc::downgrade(&first);
         enforcement.begin(&second, first, now);
         enforcement.second(&second, &orders, now).unwrap();
+        assert_eq!(gone.strong_count(), 0);
+    }
+
+    /// A merge retires the list that it was made of and the one in force, which are often the same.
+    #[test]
+    fn a_list_that_is_retired_twice_is_freed() {
+        let orders = Orders::new(&[], Arc::from([]));
+        let mut enforcement = Enforcement::new();
+        let (first, second) = (list(), list());
+        let gone = Arc::downgrade(&first);
+        enforcement.retire(first.clone());
+        enforcement.retire(first);
+        enforcement.second(&second, &orders, Instant::now()).unwrap();
         assert_eq!(gone.strong_count(), 0);
     }
 }
