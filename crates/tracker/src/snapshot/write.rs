@@ -2,11 +2,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::encode::Block;
 use super::format::{self, Tally};
+
+/// After so many bytes the disk is waited for, so that whoever watches over the writing of gigabytes sees it go on:
+/// in one go at the end it could take longer than a service manager waits.
+const SYNC_EVERY: usize = 64 << 20;
 
 /// A file that is not in its place yet. One that is dropped before it is there goes.
 #[derive(Debug)]
@@ -14,6 +18,8 @@ pub struct Draft {
     file: Option<BufWriter<File>>,
     beside: PathBuf,
     place: PathBuf,
+    /// Bytes since the disk was last waited for.
+    unsynced: usize,
 }
 
 impl Draft {
@@ -28,8 +34,10 @@ impl Draft {
         let beside = place.with_file_name(name);
         remove_orphans(place);
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+        // Whatever the umask says, which is there for files that nobody has thought of.
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
         let file = Some(BufWriter::with_capacity(256 << 10, file));
-        Ok(Self { file, beside, place: place.to_owned() })
+        Ok(Self { file, beside, place: place.to_owned(), unsynced: 0 })
     }
 
     /// Puts it in its place, once all of it is on the disk. Returns its length.
@@ -43,13 +51,18 @@ impl Draft {
         let len = file.metadata()?.len();
         fs::rename(&self.beside, &self.place)?;
         self.beside = PathBuf::new();
-        // The name too has to be on the disk.
-        if let Some(directory) = self.place.parent() {
-            File::open(if directory == Path::new("") { Path::new(".") } else { directory })?
-                .sync_all()?;
-        }
+        sync_name(&self.place)?;
         Ok(len)
     }
+}
+
+/// Waits until the name of a file that is new there is on the disk, as its content is already.
+///
+/// # Errors
+/// When its directory cannot be written.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    let Some(directory) = path.parent() else { return Ok(()) };
+    File::open(if directory == Path::new("") { Path::new(".") } else { directory })?.sync_all()
 }
 
 /// Removes drafts for this place whose processes were killed, and an own one that was left.
@@ -71,7 +84,14 @@ fn remove_orphans(place: &Path) {
 
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.as_mut().expect("it is not finished").write(bytes)
+        let file = self.file.as_mut().expect("it is not finished");
+        let written = file.write(bytes)?;
+        self.unsynced += written;
+        if self.unsynced >= SYNC_EVERY {
+            self.unsynced = 0;
+            file.get_ref().sync_data()?;
+        }
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {

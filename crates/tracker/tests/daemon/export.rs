@@ -14,7 +14,9 @@ use crate::snapshot::{PLACEMENTS, ask, populate};
 /// A daemon that exports to this file.
 fn exporting(flags: &[&str], file: &Path, every: u32) -> Daemon {
     let config = format!("[export]\nfile = {file:?}\nevery = {every}\n");
-    Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).start()
+    // As the unit has it, and many an administrator.
+    let strict = ["sh", "-c", "umask 077; exec \"$0\" \"$@\""];
+    Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).under(&strict).start()
 }
 
 /// What a program that is on every host of Debian's says of a file.
@@ -53,7 +55,8 @@ fn every_form_has_what_scrapes_say() {
         daemon.signal("USR1");
         let line = daemon.line("export: 24 swarms to ");
         assert!(line.contains(name), "{line}");
-        assert_eq!(mode(&file) & 0o600, 0o600);
+        // Others are to read it, whatever the umask of the service is.
+        assert_eq!(mode(&file), 0o644);
         let bytes = match name.rsplit_once('.').unwrap().1 {
             "gz" => unpacked("gzip", &file),
             "zst" => zstd::decode_all(fs::File::open(&file).unwrap()).unwrap(),

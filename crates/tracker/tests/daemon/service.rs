@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::{Client, fresh_hash, seeder};
 use crate::process::{Daemon, Launch, PATIENCE, free_address};
 
 /// Whoever is told: the other end of NOTIFY_SOCKET.
@@ -111,6 +111,32 @@ fn a_reload_begins_and_ends_whatever_comes_of_it() {
         ear.next("READY=1");
     }
     daemon.stop();
+}
+
+/// Loading and writing peers may take longer than the unit's time-outs allow: that is said before it begins, and it is
+/// ready only with its peers.
+#[test]
+fn a_snapshot_asks_for_time_at_the_start_and_at_the_end() {
+    let state = tempfile::tempdir().unwrap();
+    let launch = || Launch::on_loopback().flag("--state-dir", state.path());
+    let [extend, ready, stopping] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "STOPPING=1"];
+    // What is loaded is read twice, first to see whether it is whole.
+    for start in [&[ready][..], &[extend, extend, ready]] {
+        let ear = Ear::new();
+        let mut daemon = ear.launch(launch()).start();
+        let hear = |words: &[&str]| {
+            words
+                .iter()
+                .for_each(|word| assert_eq!(ear.next_of(&[extend, ready, stopping]), *word));
+        };
+        hear(start);
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        client.announce(fresh_hash(), seeder(4_001));
+        daemon.signal("TERM");
+        hear(&[stopping, extend]);
+        assert_eq!(daemon.end().code, Some(0));
+    }
 }
 
 /// One that comes while the file is still read is part of the same reload: its end is told once.
