@@ -10,9 +10,13 @@
 
 use std::hint::black_box;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use onrush::access::AccessList;
+use onrush::access::blocks::{Block, BlockList};
+use onrush::access::bogon::is_bogon;
+use onrush::access::listing::Change;
 use onrush::settings::{Access, Listed};
 use onrush_proto::InfoHash;
 use rand::rngs::SmallRng;
@@ -45,16 +49,73 @@ fn main() {
         (0..LOOK_UPS).map(|_| hashes[rng.random_range(0..hashes.len())]).collect();
     drop(hashes);
     let mut pollution = vec![1u8; POLLUTION];
-    println!("{:<24}{:>12}{:>12}", "", "cold, ns", "warm, ns");
+    println!("{:<36}{:>12}{:>12}", "", "cold, ns", "warm, ns");
+    let changed = with_changes(&list, &mut rng);
     for (name, asked) in [("strangers", &strangers), ("listed", &known)] {
-        for (how, ahead) in [("in batches", true), ("alone", false)] {
-            let loops = Loop { list: &list, ahead };
+        for (how, ahead, list) in [
+            ("in batches", true, &list),
+            ("alone", false, &list),
+            ("in batches, after changes", true, &changed),
+        ] {
+            let loops = Loop { list, ahead };
             let cold = loops.per_look_up(asked, 5, || pollute(&mut pollution));
             // So few that all that they touch stays in the nearest caches.
             let warm = loops.per_look_up(&asked[..64], 5_000, || {});
-            println!("{:<24}{cold:>12.1}{warm:>12.1}", format!("{name}, {how}"));
+            println!("{:<36}{cold:>12.1}{warm:>12.1}", format!("{name}, {how}"));
         }
     }
+    sources(&mut rng, &mut pollution);
+}
+
+/// The list after a thousand were added and a thousand removed.
+fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
+    let added = (0..1_000).map(|_| Change { info_hash: InfoHash(rng.random()), listed: true });
+    let all = list.listing().expect("a deny list was asked for").iter();
+    let removed = all.step_by((list.len() / 1_000).max(1)).take(1_000);
+    let removed = removed.map(|hash| Change { info_hash: InfoHash(*hash), listed: false });
+    list.with(&added.chain(removed).collect::<Vec<_>>())
+}
+
+/// Look-ups of sources, each waiting for the one before it.
+fn sources(rng: &mut SmallRng, pollution: &mut [u8]) {
+    let asked: Vec<Ipv4Addr> = (0..LOOK_UPS).map(|_| Ipv4Addr::from_bits(rng.random())).collect();
+    println!("{:<36}{:>12}{:>12}", "sources", "cold, ns", "warm, ns");
+    for ranges in [100, 1_000, 200_000] {
+        let blocks = (0..ranges).map(|_| {
+            let first = rng.random::<u32>() & !255;
+            Block::V4(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(first | 255))
+        });
+        let list = BlockList::new(blocks.collect::<Vec<_>>());
+        let name = format!("{} ranges", list.len());
+        row(&name, &asked, pollution, |source| list.blocks_v4(source));
+    }
+    row("bogons", &asked, pollution, |source| is_bogon(source.into()));
+}
+
+fn row(name: &str, asked: &[Ipv4Addr], pollution: &mut [u8], look_up: impl Fn(Ipv4Addr) -> bool) {
+    let per_look_up = |asked: &[Ipv4Addr], times, before: &mut dyn FnMut()| {
+        let (mut with, mut without) = (Duration::MAX, Duration::MAX);
+        for _ in 0..times {
+            before();
+            black_box(asked.iter().map(|source| u64::from(source.to_bits())).sum::<u64>());
+            with = with.min(time(asked, &look_up));
+            without = without.min(time(asked, |source| source.to_bits() == 1));
+        }
+        with.saturating_sub(without).as_nanos() as f64 / asked.len() as f64
+    };
+    let cold = per_look_up(asked, 5, &mut || pollute(pollution));
+    let warm = per_look_up(&asked[..64], 5_000, &mut || {});
+    println!("{name:<36}{cold:>12.1}{warm:>12.1}");
+}
+
+fn time(asked: &[Ipv4Addr], look_up: impl Fn(Ipv4Addr) -> bool) -> Duration {
+    let (start, mut before) = (Instant::now(), 0);
+    for at in 0..asked.len() - 2 {
+        let source = *black_box(&asked[at + (before & 2)]);
+        before = black_box(usize::from(look_up(source)));
+    }
+    black_box(before);
+    start.elapsed()
 }
 
 /// Look-ups one after the other.

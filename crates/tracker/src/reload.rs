@@ -7,8 +7,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::access::Lists;
-use crate::access::journal::Journal;
-use crate::access::listing::Listing;
+use crate::access::journal::{Journal, Resumed};
 use crate::args::Args;
 use crate::http::Token;
 use crate::settings::{Host, Notice, Settings};
@@ -112,6 +111,8 @@ pub struct Fresh {
     pub notices: Vec<Notice>,
     /// The lists that it leads to, with the changes that the journal has.
     pub lists: Lists,
+    /// What the journal was found to say, and the list after that, not merged; `None` without a journal.
+    pub resumed: Option<Resumed>,
     /// The token of the admin API.
     pub token: Option<Token>,
 }
@@ -203,17 +204,15 @@ fn fresh(args: &Args, host: &Host, journal: Option<&Journal>) -> Result<Fresh, S
     let token =
         Token::load(settings.http.token_file.as_deref()).map_err(|error| error.to_string())?;
     let mut lists = Lists::load(&settings).map_err(|error| error.to_string())?;
-    if let Some(journal) = journal {
-        let resumed = journal.resume((*lists.access).clone());
+    let resumed = journal.map(|journal| journal.resume((*lists.access).clone()));
+    if let Some(resumed) = &resumed {
         if resumed.unreadable {
-            return Err(resumed.warning.unwrap_or_default());
+            return Err(resumed.warning.clone().unwrap_or_default());
         }
-        notices.extend(resumed.warning.map(Notice::new));
-        let list = resumed.list;
-        let ragged = list.listing().is_some_and(Listing::is_ragged);
-        lists.access = Arc::new(if ragged { list.merged() } else { list });
+        notices.extend(resumed.warning.clone().map(Notice::new));
+        lists.access = Arc::new(resumed.settled());
     }
-    Ok(Fresh { settings, notices, lists, token })
+    Ok(Fresh { settings, notices, lists, resumed, token })
 }
 
 #[cfg(test)]

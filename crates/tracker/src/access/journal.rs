@@ -4,7 +4,8 @@
 //! One change a line: the mode of the list that it was made to, a sign, and the info hash, as in
 //! `deny + 0123456789abcdef0123456789abcdef01234567`. Later lines count. Lines of the other mode stay for the
 //! day when that mode comes back: "add" means the opposite there. What the list says anyway is dropped when the
-//! tracker starts, and so are lines that are none, with a warning.
+//! tracker starts or has read its list again, so that the list's file decides from then on; and so are lines that
+//! are none, with a warning.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -15,7 +16,8 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use onrush_proto::InfoHash;
 
 use super::AccessList;
-use super::listing::Change;
+use super::listing::{Change, Listing};
+use crate::snapshot::write::sync_name;
 
 /// The file's name in the state directory.
 pub const FILE: &str = "access.changes";
@@ -46,7 +48,7 @@ pub struct Journal {
 }
 
 /// What a journal says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Read {
     /// The changes to the list of the kind that was asked for, in order.
     pub changes: Vec<Change>,
@@ -57,7 +59,7 @@ pub struct Read {
 }
 
 /// A list with what its journal says of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Resumed {
     /// The list, not merged.
     pub list: AccessList,
@@ -66,6 +68,14 @@ pub struct Resumed {
     /// Whether it could not be read at all.
     pub unreadable: bool,
     read: Read,
+}
+
+impl Resumed {
+    /// The list, merged where so much has changed that it is worth it.
+    pub fn settled(&self) -> AccessList {
+        let ragged = self.list.listing().is_some_and(Listing::is_ragged);
+        if ragged { self.list.merged() } else { self.list.clone() }
+    }
 }
 
 impl Journal {
@@ -129,6 +139,7 @@ impl Journal {
     /// # Errors
     /// When they cannot be written. Whatever part of them was is taken back, as far as the disk allows it.
     pub fn append(&self, kind: Kind, changes: &[Change]) -> io::Result<()> {
+        let is_new = !self.path.exists();
         let mut file = open(&self.path)?;
         let before = file.metadata()?.len();
         let text: String = changes.iter().map(|change| line(kind, change)).collect();
@@ -136,6 +147,7 @@ impl Journal {
         let torn = before > 0 && last_byte(&self.path)? != b'\n';
         let text = if torn { format!("\n{text}") } else { text };
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+        let written = written.and_then(|()| if is_new { sync_name(&self.path) } else { Ok(()) });
         if written.is_err() {
             let _ = file.set_len(before);
         }
@@ -166,7 +178,8 @@ impl Journal {
         let mut file = open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_data()?;
-        fs::rename(&beside, &self.path)
+        fs::rename(&beside, &self.path)?;
+        sync_name(&self.path)
     }
 }
 

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use super::Supervisor;
 use super::ask::{ListChanged, NotChanged};
 use crate::access::AccessList;
-use crate::access::journal::Kind;
+use crate::access::journal::{Kind, Resumed};
 use crate::access::listing::{Change, Listing};
 
 /// What the main thread keeps of changes that others have to learn of yet.
@@ -96,9 +96,11 @@ impl Supervisor {
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
             return Err(NotChanged::NothingLeft);
         }
+        // What changes nothing need not be kept, unless the list that is being read says something else.
+        let lasting = if self.reload.is_reading() { changes } else { &news };
         // On the disk first: what was promised must not be forgotten by a restart.
-        if let Some(journal) = &self.tracker.journal {
-            journal.append(kind, changes).map_err(|error| NotChanged::Journal {
+        if let Some(journal) = self.tracker.journal.as_ref().filter(|_| !lasting.is_empty()) {
+            journal.append(kind, lasting).map_err(|error| NotChanged::Journal {
                 path: journal.path().to_owned(),
                 error: error.to_string(),
             })?;
@@ -118,6 +120,18 @@ impl Supervisor {
         self.changes.merge(&list);
         log::info!("the list has changed by {} info hashes and has {} now", news.len(), list.len());
         Ok(changed)
+    }
+
+    /// The file of the list was read: what it says now is taken out of the journal, so that the file decides about
+    /// it from now on. Where something was changed since the journal was read, the next time.
+    pub(super) fn shorten_journal(&self, resumed: Option<&Resumed>) {
+        let (Some(journal), Some(resumed)) = (&self.tracker.journal, resumed) else { return };
+        if !self.changes.unread.is_empty() {
+            return;
+        }
+        if let Err(error) = journal.compact(resumed) {
+            log::warn!("{} cannot be made shorter: {error}", journal.path().display());
+        }
     }
 
     /// A list was merged: it replaces the one that it was made of, unless that has been replaced already.

@@ -14,7 +14,10 @@ impl Supervisor {
     /// The configuration was read: puts it into force or says what is wrong with it.
     pub(super) fn reloaded(&mut self, read: Result<Fresh, String>) {
         let result = match read {
-            Ok(fresh) => Ok(self.apply(fresh)),
+            Ok(fresh) => {
+                self.shorten_journal(fresh.resumed.as_ref());
+                Ok(self.apply(fresh))
+            }
             Err(problems) => {
                 log::error!("the configuration is wrong, and what was in force stays:\n{problems}");
                 Err(problems)

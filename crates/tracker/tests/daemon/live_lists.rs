@@ -174,6 +174,38 @@ fn changes_outlive_a_reload_and_a_restart() {
     });
 }
 
+/// A change holds until the list's file says the same, and from then on the file decides.
+#[test]
+fn once_the_file_says_the_same_the_file_decides() {
+    in_both("mode = \"deny\"\nfile = \"HERE/list\"", |directory, placement| {
+        let (always, added) = (fresh_hash(), fresh_hash());
+        let write = |hashes: &[InfoHash]| {
+            let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
+            fs::write(directory.join("list"), text).unwrap();
+        };
+        let journal = || fs::read_to_string(directory.join("state/access.changes")).unwrap();
+        write(&[always]);
+        let tracker = Watched::start(directory, placement);
+        for _ in 0..3 {
+            tracker.change(&[(added, true), (always, true)]).unwrap();
+        }
+        assert_eq!(journal(), format!("deny + {added}\n"), "what changed nothing is not kept");
+        tracker.reload().unwrap();
+        let client = tracker.client();
+        assert_eq!(client.announce_in_vain(added, leecher(4_002)), REFUSED);
+        write(&[always, added]);
+        assert_eq!(tracker.reload().unwrap().changed, [""; 0]);
+        assert_eq!(
+            (journal().as_str(), client.announce_in_vain(added, leecher(4_002))),
+            ("", REFUSED.into())
+        );
+        write(&[always]);
+        assert_eq!(tracker.reload().unwrap().changed, ["access.file"]);
+        client.announce(added, leecher(4_002));
+        tracker.stop();
+    });
+}
+
 #[test]
 fn what_cannot_be_changed_is_told_and_stays() {
     let open = directory("mode = \"open\"");
