@@ -24,6 +24,7 @@ use onrush_proto::InfoHash;
 use crate::access::blocks::Block;
 
 pub use host::{Host, Passed};
+pub(crate) use host::{granted, thousandths};
 pub(crate) use resolve::BYTES_PER_PEER;
 
 /// Everything that a tracker needs to know.

@@ -375,7 +375,7 @@ fn placement_follows_what_is_given() {
         notices(kinds, &["--workers", "4"], &host(4)),
         ["--workers replaces workers.socket and workers.swarm of onrush.toml"]
     );
-    let quota = Host { cpu_quota: Some(2), ..host(48) };
+    let quota = Host { cpu_quota: Some(2_000), ..host(48) };
     assert_eq!(with("", &[], &quota).unwrap().0.placement, colocated(2));
 }
 
@@ -388,10 +388,12 @@ fn pinning_is_on_when_there_are_enough_vcpus() {
     assert_eq!(pin("[workers]\ntotal = 5", &some), None);
     assert_eq!(pin("[workers]\npin = \"off\"", &some), None);
     assert_eq!(pin("[workers]\ntotal = 3\npin = [7, 6, 2, 3]", &some), Some(vec![7, 6, 2]));
-    let quota = Host { cpu_quota: Some(2), ..some.clone() };
+    let quota = Host { cpu_quota: Some(2_000), ..some.clone() };
     assert_eq!(pin("", &quota), None, "others have the same quota and the same first vCPUs");
     assert_eq!(pin("[workers]\npin = \"on\"", &quota), Some(vec![2, 3]));
-    let roomy = Host { cpu_quota: Some(4), ..some.clone() };
+    let half = Host { cpu_quota: Some(3_500), ..some.clone() };
+    assert_eq!(pin("", &half), None, "half a vCPU is taken away");
+    let roomy = Host { cpu_quota: Some(4_000), ..some.clone() };
     assert_eq!(pin("", &roomy), Some(vec![2, 3, 6, 7]), "a quota that takes nothing away");
     assert_eq!(pin("", &Host::default()), None, "no vCPU is known");
 }

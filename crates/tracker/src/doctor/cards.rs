@@ -12,7 +12,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 fn of(card: &Card, vcpus: u64) -> Finding {
     let Card { name, queues, rps_queues, interrupts } = card;
     let first = interrupts.first();
-    let all_on_one = interrupts.len() > 1
+    // Of a card with one queue all but one are rare.
+    let all_on_one = *queues > 1
+        && interrupts.len() > 1
         && first.is_some_and(|cpus| cpus.len() == 1)
         && interrupts.iter().all(|i| Some(i) == first);
     if all_on_one && vcpus > 1 {
@@ -75,6 +77,8 @@ mod tests {
         assert_eq!(of(&card(4, 0, &[&[0], &[1]]), 4).severity, Severity::Ok);
         assert_eq!(of(&card(4, 0, &[&[0, 1], &[0, 1]]), 4).severity, Severity::Ok);
         assert_eq!(of(&card(1, 0, &[&[0], &[0]]), 1).severity, Severity::Ok);
+        let single = of(&card(1, 0, &[&[0], &[0]]), 4);
+        assert!(single.what.contains("has one queue"), "{}", single.what);
     }
 
     #[test]

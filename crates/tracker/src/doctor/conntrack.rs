@@ -1,6 +1,9 @@
 //! Connection tracking on the tracker's port: a table that a flood fills, and CPU time for nothing.
 
+mod rules;
+
 use super::{Facts, Finding};
+use rules::{Way, leave_out};
 
 const NAME: &str = "conntrack";
 
@@ -10,15 +13,28 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     };
     let (count, max) = (conntrack.count, conntrack.max);
     let ports = facts.ports();
-    let tracked = |rules: &String| ports.iter().any(|port| !leaves_out(rules, *port));
+    let left_out = |way| {
+        let rules = conntrack.rules.as_ref();
+        rules.is_some_and(|rules| ports.iter().all(|port| leave_out(rules, *port, way)))
+    };
     let table = format!("{count} of {max} entries are in use");
-    vec![match &conntrack.rules {
-        Some(rules) if !tracked(rules) => {
+    // The kernel tracks nothing until a rule asks for it.
+    if count == 0 {
+        return vec![Finding::ok(NAME, "connection tracking is loaded and tracks nothing")];
+    }
+    let unread = conntrack.rules.is_none() && count < max / 2;
+    vec![match (left_out(Way::In), left_out(Way::Out)) {
+        (true, true) => {
             Finding::ok(NAME, format!("the port is left out of connection tracking ({table})"))
         }
-        // The kernel tracks nothing until a rule asks for it.
-        _ if count == 0 => Finding::ok(NAME, "connection tracking is loaded and tracks nothing"),
-        None if count < max / 2 => {
+        (true, false) => {
+            let what = format!(
+                "requests are left out of connection tracking, but no rule leaves out replies, each of which \
+                 takes an entry then ({table})"
+            );
+            mend(Finding::problem(NAME, what), &ports)
+        }
+        _ if unread => {
             let what = format!(
                 "connection tracking is at work ({table}), and the firewall's rules cannot be read: is \
                  the port left out of it?"
@@ -30,21 +46,15 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
                 "each client takes an entry of the connection table for 30 s ({table}): about 15 % of \
                  CPU time, and when it is full the kernel drops packets"
             );
-            Finding::problem(NAME, what)
-                .fix(rules_for(&ports))
-                .keep("the same rules in /etc/nftables.conf, which also have to accept the port both ways")
+            mend(Finding::problem(NAME, what), &ports)
         }
     }]
 }
 
-/// Whether a rule takes datagrams to `port` out of tracking: a line that says so, with the port.
-fn leaves_out(rules: &str, port: u16) -> bool {
-    let port = port.to_string();
-    rules.lines().map(str::to_ascii_lowercase).any(|line| {
-        let says_so = line.contains("notrack");
-        let numbers = line.split(|c: char| !c.is_ascii_digit());
-        says_so && numbers.into_iter().any(|number| number == port)
-    })
+fn mend(finding: Finding, ports: &[u16]) -> Finding {
+    finding
+        .fix(rules_for(ports))
+        .keep("the same rules in /etc/nftables.conf, which also have to accept the port both ways")
 }
 
 fn rules_for(ports: &[u16]) -> String {
@@ -86,13 +96,30 @@ mod tests {
 
     #[test]
     fn a_port_that_is_left_out_is_fine() {
-        for rules in ["udp dport 6969 notrack", "-A PREROUTING -p udp --dport 6969 -j CT --notrack"]
-        {
-            assert_eq!(found(10, Some(rules)).severity, Severity::Ok);
+        for rules in [
+            "udp dport 6969 notrack\nudp sport 6969 notrack",
+            "-A PREROUTING -p udp --dport 6969 -j CT --notrack\n-A OUTPUT -p udp --sport 6969 -j CT --notrack",
+            "udp dport { 6969, 6881-6999 } notrack\nudp sport { 6881-6999 } notrack",
+        ] {
+            assert_eq!(found(10, Some(rules)).severity, Severity::Ok, "{rules}");
         }
         assert_eq!(found(10, Some("udp dport 16969 notrack")).severity, Severity::Problem);
         assert_eq!(found(0, None).severity, Severity::Ok, "nothing is tracked");
         assert_eq!(check(&Facts::default())[0].severity, Severity::Ok, "it is not loaded");
+    }
+
+    #[test]
+    fn replies_that_are_tracked_are_a_problem_too() {
+        let finding = found(10, Some("udp dport 6969 notrack"));
+        assert_eq!(finding.severity, Severity::Problem);
+        assert!(finding.what.contains("no rule leaves out replies"), "{}", finding.what);
+    }
+
+    /// What is told as the remedy is understood as one.
+    #[test]
+    fn the_remedy_mends_it() {
+        let fix = found(10, Some("")).fix.unwrap();
+        assert_eq!(found(10, Some(&fix.replace("; ", "\n"))).severity, Severity::Ok, "{fix}");
     }
 
     #[test]

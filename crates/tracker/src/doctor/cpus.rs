@@ -1,6 +1,8 @@
 //! The vCPUs: how fast they run, how much of them there is, how the time is read.
 
-use super::{Facts, Finding};
+use super::facts::Governor;
+use super::{Facts, Finding, Severity};
+use crate::settings::thousandths;
 
 /// Clocks that are read without asking the host or a chip.
 const QUICK_CLOCKS: [&str; 4] =
@@ -12,25 +14,53 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 
 fn governor(facts: &Facts) -> Option<Finding> {
     let name = "governor";
-    let slow = facts.governors.iter().find(|governor| *governor != "performance");
-    Some(match (slow, facts.governors.first()) {
-        (_, None) => return None,
-        (None, Some(_)) => Finding::ok(name, "vCPUs run at full frequency"),
-        (Some(slow), _) => {
+    let worst = facts.governors.iter().max_by_key(|governor| weigh(governor))?;
+    let Governor { name: word, driver, preference } = worst;
+    let mend = |finding: Finding| {
+        finding
+            .fix("cpupower frequency-set -g performance")
+            .keep("GOVERNOR=performance in /etc/default/cpufrequtils, or cpupower.service")
+    };
+    Some(match (weigh(worst), preference) {
+        (Severity::Ok, Some(preference)) if word != "performance" => Finding::ok(
+            name,
+            format!(
+                "the hardware chooses frequencies (\"{word}\" of {driver}), with a preference for \"{preference}\""
+            ),
+        ),
+        (Severity::Ok, _) => Finding::ok(name, "vCPUs run at full frequency"),
+        (Severity::Note, Some(preference)) => {
             let what = format!(
-                "vCPUs are governed by \"{slow}\": at low load they are slow to wake, and a burst meets a \
+                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \"{preference}\": at low \
+                 load vCPUs are slow to wake"
+            );
+            Finding::note(name, what)
+                .fix("cpupower set -b 0, or echo performance > energy_performance_preference of each vCPU")
+                .keep("the same at each start, or GOVERNOR=performance in /etc/default/cpufrequtils")
+        }
+        (severity, _) => {
+            let what = format!(
+                "vCPUs are governed by \"{word}\": at low load they are slow to wake, and a burst meets a \
                  slow vCPU"
             );
-            let finding = if slow == "schedutil" {
-                Finding::note(name, what)
-            } else {
-                Finding::problem(name, what)
-            };
-            finding
-                .fix("cpupower frequency-set -g performance")
-                .keep("GOVERNOR=performance in /etc/default/cpufrequtils, or cpupower.service")
+            mend(Finding::new(name, severity, what))
         }
     })
+}
+
+/// How much a governor hurts. Of drivers whose hardware chooses frequencies by itself, `powersave` is the
+/// name of that choice, and not of the lowest frequency (kernel, admin-guide/pm/intel_pstate, amd-pstate).
+fn weigh(governor: &Governor) -> Severity {
+    let by_itself = ["intel_pstate", "amd-pstate-epp"].contains(&governor.driver.as_str());
+    match (governor.name.as_str(), governor.preference.as_deref()) {
+        ("performance", _) => Severity::Ok,
+        ("powersave", Some("performance" | "balance_performance" | "default")) if by_itself => {
+            Severity::Ok
+        }
+        ("powersave", _) if by_itself => Severity::Note,
+        ("schedutil", _) => Severity::Note,
+        _ => Severity::Problem,
+    }
 }
 
 fn clock(facts: &Facts) -> Option<Finding> {
@@ -51,20 +81,24 @@ fn clock(facts: &Facts) -> Option<Finding> {
 
 fn quota(facts: &Facts) -> Finding {
     let vcpus = facts.asked.vcpus;
-    match facts.asked.quota.filter(|quota| *quota < vcpus) {
+    match facts.asked.quota.filter(|quota| *quota < 1000 * vcpus) {
         None => {
             Finding::ok("quota", format!("all of {vcpus} usable vCPUs may be used all the time"))
         }
         Some(quota) => {
             let what = format!(
-                "a CPU quota grants the time of {quota} of {vcpus} vCPUs: when it is used up all workers \
-                 stand still for the rest of 100 ms, and nothing is pinned"
+                "a CPU quota grants the time of {} of {vcpus} vCPUs: when it is used up all workers stand \
+                 still for the rest of 100 ms, and nothing is pinned",
+                thousandths(quota)
             );
             Finding::problem("quota", what)
                 .fix("systemctl set-property onrush.service CPUQuota=")
                 .keep(format!(
-                    "AllowedCPUs=0-{} in the unit instead, which grants whole vCPUs",
-                    quota - 1
+                    "AllowedCPUs={} in the unit instead, which grants whole vCPUs",
+                    match quota.div_ceil(1000) {
+                        0 | 1 => "0".to_owned(),
+                        whole => format!("0-{}", whole - 1),
+                    }
                 ))
         }
     }
@@ -72,20 +106,51 @@ fn quota(facts: &Facts) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::super::facts::Asked;
     use super::*;
 
+    fn governed(governors: &[(&str, &str, Option<&str>)]) -> Option<Finding> {
+        let of = |&(name, driver, preference): &(&str, &str, Option<&str>)| Governor {
+            name: name.into(),
+            driver: driver.into(),
+            preference: preference.map(str::to_owned),
+        };
+        governor(&Facts { governors: governors.iter().map(of).collect(), ..Facts::default() })
+    }
+
     #[test]
     fn the_slowest_governor_counts() {
-        let of = |governors: &[&str]| {
-            let governors = governors.iter().map(|word| (*word).to_owned()).collect();
-            governor(&Facts { governors, ..Facts::default() }).map(|finding| finding.severity)
+        let of = |names: &[&str]| {
+            let governors: Vec<_> =
+                names.iter().map(|name| (*name, "acpi-cpufreq", None)).collect();
+            governed(&governors).map(|finding| finding.severity)
         };
         assert_eq!(of(&[]), None, "a virtual machine has none");
         assert_eq!(of(&["performance", "performance"]), Some(Severity::Ok));
         assert_eq!(of(&["performance", "powersave"]), Some(Severity::Problem));
+        assert_eq!(of(&["powersave", "performance", "schedutil"]), Some(Severity::Problem));
         assert_eq!(of(&["schedutil"]), Some(Severity::Note));
+    }
+
+    #[test]
+    fn powersave_of_hardware_that_chooses_by_itself_is_no_problem() {
+        for driver in ["intel_pstate", "amd-pstate-epp"] {
+            let of = |preference| governed(&[("powersave", driver, preference)]).unwrap();
+            for good in ["performance", "balance_performance", "default"] {
+                assert_eq!(of(Some(good)).severity, Severity::Ok, "{driver} {good}");
+            }
+            let slow = of(Some("balance_power"));
+            assert_eq!(slow.severity, Severity::Note);
+            assert!(slow.what.contains("prefers \"balance_power\""), "{}", slow.what);
+            assert_eq!(of(None).severity, Severity::Note);
+            assert!(of(Some("default")).what.contains(driver));
+        }
+        let passive = governed(&[("powersave", "intel_cpufreq", Some("performance"))]).unwrap();
+        assert_eq!(passive.severity, Severity::Problem, "there it is the lowest frequency");
+        assert_eq!(
+            governed(&[("performance", "intel_pstate", Some("power"))]).unwrap().severity,
+            Severity::Ok
+        );
     }
 
     #[test]
@@ -104,9 +169,13 @@ mod tests {
             quota(&Facts { asked, ..Facts::default() })
         };
         assert_eq!(of(None).severity, Severity::Ok);
-        assert_eq!(of(Some(4)).severity, Severity::Ok);
-        let finding = of(Some(2));
+        assert_eq!(of(Some(4_000)).severity, Severity::Ok);
+        let finding = of(Some(2_000));
         assert_eq!(finding.severity, Severity::Problem);
-        assert!(finding.keep.unwrap().contains("AllowedCPUs=0-1"));
+        assert!(finding.keep.unwrap().contains("AllowedCPUs=0-1 "));
+        let part = of(Some(3_500));
+        assert_eq!(part.severity, Severity::Problem, "half a vCPU is missing");
+        assert!(part.what.contains("the time of 3.5 of 4 vCPUs"), "{}", part.what);
+        assert!(of(Some(200)).keep.unwrap().contains("AllowedCPUs=0 "));
     }
 }

@@ -26,14 +26,17 @@ pub struct Facts {
     /// Who has the tracker's ports.
     pub holders: Vec<Holder>,
     /// Each vCPU's governor, where frequencies are governed.
-    pub governors: Vec<String>,
+    pub governors: Vec<Governor>,
     /// The clock that the kernel reads.
     pub clock: Option<String>,
-    /// Open files that a process may have, from the limit of this one.
+    /// The tracker that has the port: limits, filter, user, quota and memory are of that process. `None`
+    /// where none runs or it may not be looked at: they are of this process.
+    pub tracker: Option<u32>,
+    /// Open files that the process may have.
     pub files: Option<u64>,
-    /// Bytes that a process may lock, from the limit of this one; `None` also without a limit.
+    /// Bytes that the process may lock; `None` also without a limit.
     pub locked_bytes: Option<u64>,
-    /// Whether a system-call filter is on this process.
+    /// Whether a system-call filter is on the process.
     pub filtered: Option<bool>,
     /// `kernel.io_uring_disabled`.
     pub io_uring_disabled: Option<u64>,
@@ -41,7 +44,7 @@ pub struct Facts {
     pub huge_pages: Option<String>,
     /// Swap, bytes in all and in use.
     pub swap: Option<(u64, u64)>,
-    /// Whether this process is root's.
+    /// Whether the process is root's.
     pub root: Option<bool>,
     /// What could not be seen, with the reason.
     pub unseen: Vec<String>,
@@ -66,10 +69,21 @@ pub struct Asked {
     pub becomes_user: bool,
     /// vCPUs that it may use.
     pub vcpus: u64,
-    /// vCPUs' worth of time that its cgroup grants.
+    /// The time that its cgroup grants, in thousandths of a vCPU's.
     pub quota: Option<u64>,
     /// Memory that it may take, bytes.
     pub memory: Option<u64>,
+}
+
+/// How a vCPU's frequency is governed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Governor {
+    /// The governor's name.
+    pub name: String,
+    /// The driver that it works through.
+    pub driver: String,
+    /// What the hardware was told to prefer, where it chooses frequencies itself.
+    pub preference: Option<String>,
 }
 
 /// UDP counters of the host.

@@ -1,4 +1,12 @@
 //! Where the facts stand: files below a root, and what tools say.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `cards` | network cards and the vCPUs that their packets reach |
+//! | `processes` | who has the ports, and what the tracker's own process may have and do |
+
+mod cards;
+mod processes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +14,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::facts::{Asked, Card, Conntrack, Facts, Holder, Udp};
+use super::facts::{Asked, Conntrack, Facts, Governor, Udp};
 use crate::settings::{BYTES_PER_PEER, Host, Settings};
 
 /// Runs a tool: what it writes, or why that cannot be had.
@@ -29,28 +37,16 @@ pub(super) fn tool(command: &[&str]) -> Result<String, String> {
 }
 
 impl Facts {
-    /// Looks at the files of a host below `root`, and asks `tool`.
-    pub fn gather(
-        root: &Path,
-        settings: &Settings,
-        host: &Host,
-        tool: &dyn Fn(&[&str]) -> Result<String, String>,
-    ) -> Self {
+    /// Looks at the files of a host below `root`, and asks `tool`. Without one it is a quick look: what
+    /// only tools know, and who has the ports (each process's descriptors tell), is left out.
+    pub fn gather(root: &Path, settings: &Settings, host: &Host, tool: Option<Tool<'_>>) -> Self {
         let mut look = Look { root, unseen: Vec::new() };
-        let status = look.text("proc/self/status").unwrap_or_default();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.map(|rest| rest.trim_start_matches(':').trim().to_owned())
-        };
-        let limits = look.text("proc/self/limits").unwrap_or_default();
         let demux = (
             look.number("proc/sys/net/ipv4/ip_early_demux"),
             look.number("proc/sys/net/ipv4/udp_early_demux"),
         );
-        let asked = asked(settings, host);
-        let ports: BTreeSet<u16> = asked.addresses.iter().map(|address| address.port()).collect();
         let mut facts = Self {
-            asked,
+            asked: asked(settings, host),
             rmem_max: look.number("proc/sys/net/core/rmem_max"),
             wmem_max: look.number("proc/sys/net/core/wmem_max"),
             backlog: look.number("proc/sys/net/core/netdev_max_backlog"),
@@ -58,23 +54,23 @@ impl Facts {
             early_demux: demux.1.map(|udp| udp != 0 && demux.0 != Some(0)),
             udp: udp(&mut look),
             conntrack: conntrack(&mut look, tool),
-            cards: cards(&mut look),
-            holders: holders(&mut look, &ports),
+            cards: cards::cards(&mut look),
             governors: governors(&mut look),
             clock: look
                 .text("sys/devices/system/clocksource/clocksource0/current_clocksource")
                 .map(|text| text.trim().to_owned()),
-            files: limit(&limits, "Max open files"),
-            locked_bytes: limit(&limits, "Max locked memory"),
-            filtered: field("Seccomp").map(|mode| mode != "0"),
             io_uring_disabled: look.number("proc/sys/kernel/io_uring_disabled"),
             huge_pages: look
                 .text("sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             swap: look.text("proc/meminfo").and_then(|text| swap(&text)),
-            root: field("Uid").and_then(|ids| Some(ids.split_whitespace().nth(1)? == "0")),
-            unseen: Vec::new(),
+            ..Self::default()
         };
+        if tool.is_some() {
+            let ports: BTreeSet<u16> = facts.asked.addresses.iter().map(|a| a.port()).collect();
+            facts.holders = processes::holders(&mut look, &ports);
+        }
+        processes::limits(&mut look, &mut facts);
         facts.unseen = look.unseen;
         facts
     }
@@ -96,7 +92,7 @@ fn asked(settings: &Settings, host: &Host) -> Asked {
         peer_bytes: settings.limits.peers.saturating_mul(BYTES_PER_PEER),
         becomes_user: settings.user.is_some(),
         vcpus: host.vcpus.len().max(1) as u64,
-        quota: host.cpu_quota.map(|quota| quota as u64),
+        quota: host.cpu_quota,
         memory: host.memory,
     }
 }
@@ -178,12 +174,12 @@ fn udp(look: &mut Look<'_>) -> Option<Udp> {
     })
 }
 
-fn conntrack(look: &mut Look<'_>, tool: Tool<'_>) -> Option<Conntrack> {
+fn conntrack(look: &mut Look<'_>, tool: Option<Tool<'_>>) -> Option<Conntrack> {
     let max = look.number("proc/sys/net/netfilter/nf_conntrack_max")?;
     let count = look.number("proc/sys/net/netfilter/nf_conntrack_count")?;
-    if count == 0 {
+    let Some(tool) = tool.filter(|_| count > 0) else {
         return Some(Conntrack { count, max, rules: None });
-    }
+    };
     let nft = tool(&["nft", "--stateless", "list", "ruleset"]);
     let legacy = ["iptables-save", "ip6tables-save"].map(|name| tool(&[name, "-t", "raw"]));
     let rules: Vec<String> = [nft]
@@ -197,56 +193,19 @@ fn conntrack(look: &mut Look<'_>, tool: Tool<'_>) -> Option<Conntrack> {
     Some(Conntrack { count, max, rules: (!rules.is_empty()).then(|| rules.join("\n")) })
 }
 
-/// Cards that have a device behind them and are up: no bridges, tunnels or loopback.
-fn cards(look: &mut Look<'_>) -> Vec<Card> {
-    let mut cards = Vec::new();
-    for path in look.entries("sys/class/net") {
-        let up = fs::read_to_string(path.join("operstate")).is_ok_and(|text| text.trim() == "up");
-        if !up || !path.join("device").exists() {
-            continue;
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let queues: Vec<PathBuf> = fs::read_dir(path.join("queues"))
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|queue| {
-                queue.file_name().is_some_and(|n| n.to_string_lossy().starts_with("rx-"))
-            })
-            .collect();
-        let rps = |queue: &&PathBuf| {
-            let mask = fs::read_to_string(queue.join("rps_cpus")).unwrap_or_default();
-            mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
-        };
-        let rps_queues = queues.iter().filter(rps).count() as u64;
-        let numbers = fs::read_dir(path.join("device/msi_irqs")).into_iter().flatten();
-        let mut numbers: Vec<u32> =
-            numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-        numbers.sort_unstable();
-        let interrupts = numbers
-            .into_iter()
-            .filter_map(|irq| look.text(&format!("proc/irq/{irq}/effective_affinity_list")))
-            .map(|text| cpu_list(&text))
-            .filter(|cpus| !cpus.is_empty())
-            .collect();
-        cards.push(Card { name, queues: queues.len() as u64, rps_queues, interrupts });
-    }
-    cards
-}
-
-/// `0-2,5` as numbers.
-fn cpu_list(text: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+fn governors(look: &mut Look<'_>) -> Vec<Governor> {
+    let read = |cpu: &Path, file: &str| {
+        let text = fs::read_to_string(cpu.join("cpufreq").join(file)).ok()?;
+        Some(text.trim().to_owned())
     };
-    text.trim().split(',').filter_map(range).flatten().collect()
-}
-
-fn governors(look: &mut Look<'_>) -> Vec<String> {
-    let cpus = look.entries("sys/devices/system/cpu");
-    let governor = |cpu: PathBuf| fs::read_to_string(cpu.join("cpufreq/scaling_governor")).ok();
-    cpus.into_iter().filter_map(governor).map(|text| text.trim().to_owned()).collect()
+    let governor = |cpu: PathBuf| {
+        Some(Governor {
+            name: read(&cpu, "scaling_governor")?,
+            driver: read(&cpu, "scaling_driver").unwrap_or_default(),
+            preference: read(&cpu, "energy_performance_preference"),
+        })
+    };
+    look.entries("sys/devices/system/cpu").into_iter().filter_map(governor).collect()
 }
 
 /// The soft limit, second of the columns that begin behind the name; `None` without a limit.
@@ -263,43 +222,6 @@ fn swap(meminfo: &str) -> Option<(u64, u64)> {
     };
     let all = of("SwapTotal:")?;
     Some((all, all.saturating_sub(of("SwapFree:")?)))
-}
-
-/// Who has sockets at these ports: by their inodes, which processes' descriptors name.
-fn holders(look: &mut Look<'_>, ports: &BTreeSet<u16>) -> Vec<Holder> {
-    let mut inodes: BTreeMap<String, u16> = BTreeMap::new();
-    for file in ["proc/net/udp", "proc/net/udp6"] {
-        let text = look.text(file).unwrap_or_default();
-        for fields in text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()) {
-            let port = fields.get(1).and_then(|local| local.rsplit_once(':'));
-            let port = port.and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
-            if let (Some(port), Some(inode)) =
-                (port.filter(|port| ports.contains(port)), fields.get(9))
-            {
-                inodes.insert(format!("socket:[{inode}]"), port);
-            }
-        }
-    }
-    if inodes.is_empty() {
-        return Vec::new();
-    }
-    let mut holders = Vec::new();
-    let mut known = BTreeSet::new();
-    for process in look.entries("proc") {
-        let pid = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-        let (Some(pid), Ok(files)) = (pid, fs::read_dir(process.join("fd"))) else { continue };
-        let links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
-        let held: BTreeSet<u16> =
-            links.filter_map(|link| inodes.get(link.to_str()?).copied()).collect();
-        for port in held {
-            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            known.insert(port);
-            holders.push(Holder { port, process: Some((pid, name.trim().to_owned())) });
-        }
-    }
-    let hidden: BTreeSet<u16> = inodes.into_values().filter(|port| !known.contains(port)).collect();
-    holders.extend(hidden.into_iter().map(|port| Holder { port, process: None }));
-    holders
 }
 
 #[cfg(test)]

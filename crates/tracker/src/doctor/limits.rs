@@ -16,21 +16,38 @@ fn files(facts: &Facts) -> Option<Finding> {
     let name = "files";
     Some(if limit < needed {
         let what = format!(
-            "{} workers with {addresses} addresses need some {needed} open files, and {limit} are allowed: \
-             the tracker will not start",
-            asked.workers
+            "{} workers with {addresses} addresses need some {needed} open files, and {limit} are allowed \
+             {}: the tracker will not start",
+            asked.workers,
+            to_whom(facts)
         );
         Finding::problem(name, what)
             .fix(format!("ulimit -n {}", needed.next_power_of_two()))
             .keep(format!("LimitNOFILE={} in the unit", needed.next_power_of_two()))
     } else {
-        Finding::ok(name, format!("{limit} open files are allowed, some {needed} are needed"))
+        let what =
+            format!("{limit} open files are allowed {}, some {needed} are needed", to_whom(facts));
+        Finding::ok(name, what)
     })
+}
+
+/// Whose limits they are.
+fn to_whom(facts: &Facts) -> String {
+    match facts.tracker {
+        Some(pid) => format!("to the tracker (process {pid})"),
+        None => "here (a unit has limits of its own, seen while it runs)".to_owned(),
+    }
 }
 
 fn locked(facts: &Facts) -> Option<Finding> {
     facts.locked_bytes.map(|bytes| {
-        let what = format!("{bytes} bytes may be locked in memory; the tracker locks none");
+        let what = format!(
+            "{bytes} bytes may be locked in memory {}; the tracker locks none",
+            match facts.tracker {
+                Some(pid) => format!("by process {pid}"),
+                None => "here".to_owned(),
+            }
+        );
         Finding::ok("memlock", what)
     })
 }
@@ -38,23 +55,31 @@ fn locked(facts: &Facts) -> Option<Finding> {
 /// Nothing here needs it. Who comes from a tracker that does will look for it.
 fn io_uring(facts: &Facts) -> Option<Finding> {
     let filtered = facts.filtered?;
-    let filter = if filtered {
-        "a system-call filter is on this process"
-    } else {
-        "no filter is on this process"
-    };
+    let process =
+        facts.tracker.map_or_else(|| "this process".to_owned(), |pid| format!("process {pid}"));
+    let filter = if filtered { "a system-call filter is on" } else { "no filter is on" };
     let disabled = match facts.io_uring_disabled {
         Some(1 | 2) => ", and the host has io_uring disabled",
         _ => "",
     };
-    Some(Finding::ok("io_uring", format!("the tracker does without io_uring ({filter}{disabled})")))
+    Some(Finding::ok(
+        "io_uring",
+        format!("the tracker does without io_uring ({filter} {process}{disabled})"),
+    ))
 }
 
 fn identity(facts: &Facts) -> Option<Finding> {
     let root = facts.root?;
     let name = "user";
     Some(if root && !facts.asked.becomes_user {
-        let what = "started as this user, root, the tracker has more power than it needs";
+        let what = match facts.tracker {
+            Some(pid) => {
+                format!("process {pid}, the tracker, is root's: it has more power than it needs")
+            }
+            None => {
+                "started as this user, root, the tracker has more power than it needs".to_owned()
+            }
+        };
         Finding::note(name, what)
             .fix("systemctl start onrush, whose unit has a user of its own")
             .keep("`user = \"onrush\"` in the configuration, where it is started otherwise")
@@ -80,6 +105,7 @@ mod tests {
         let finding = of(256);
         assert_eq!(finding.severity, Severity::Problem);
         assert!(finding.what.contains("need some 340 open files, and 256"), "{}", finding.what);
+        assert!(finding.what.contains("a unit has limits of its own"), "{}", finding.what);
         assert_eq!(finding.fix.as_deref(), Some("ulimit -n 512"));
     }
 

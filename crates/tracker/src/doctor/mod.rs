@@ -35,7 +35,8 @@ use crate::settings::{Host, Settings};
 pub use facts::Facts;
 
 const AFTER_HELP: &str = "\
-Run it as root to see everything: who holds the port, and the rules of the firewall. It changes nothing.
+Run it as root to see everything: who holds the port, and the rules of the firewall. Run it while the
+tracker runs to be told of that process's limits instead of this shell's. It changes nothing.
 
 Exit codes:
   0  nothing will hurt
@@ -144,7 +145,7 @@ pub fn run(doctor: &Doctor) -> Exit {
         Ok((settings, _)) => settings,
         Err(problems) => return Exit::wrong(problems),
     };
-    let facts = Facts::gather(&doctor.root, &settings, &host, &gather::tool);
+    let facts = Facts::gather(&doctor.root, &settings, &host, Some(&gather::tool));
     if facts.nothing_seen() {
         let root = doctor.root.display();
         return Exit {
@@ -170,6 +171,6 @@ pub fn run(doctor: &Doctor) -> Exit {
 /// What the start-up log says of this host, if anything will hurt. Asks no tool, and not who holds a
 /// port, as that takes time.
 pub fn short_version(settings: &Settings, host: &Host) -> Option<String> {
-    let facts = Facts::gather(Path::new("/"), settings, host, &|_| Err("not asked".to_owned()));
+    let facts = Facts::gather(Path::new("/"), settings, host, None);
     report::line(&checks(&facts))
 }

@@ -15,8 +15,8 @@ pub struct Host {
     /// one of every core before a core's second thread. None known is taken for one that nothing
     /// can be pinned to.
     pub vcpus: Vec<usize>,
-    /// How many vCPUs' worth of time the cgroup grants, rounded up; `None` without a quota.
-    pub cpu_quota: Option<usize>,
+    /// The time that the cgroup grants, in thousandths of a vCPU's; `None` without a quota.
+    pub cpu_quota: Option<u64>,
     /// Bytes of memory that the process may take: the host's, or less by its cgroup.
     pub memory: Option<u64>,
     /// The sockets that a service manager has opened; `None` where the tracker opens its own.
@@ -49,23 +49,11 @@ impl Host {
     /// This host, for a process whose workers take `vcpus` in this order (see
     /// `onrush_net::affinity::cores_first`). What cannot be found out is left out.
     pub fn here(vcpus: Vec<usize>) -> Self {
-        let groups = cgroups(
-            &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
-            Path::new("/sys/fs/cgroup"),
-        );
-        let installed = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
-        let granted =
-            groups.iter().filter_map(|group| read(group, "memory.max")).filter_map(|text| {
-                text.trim().parse().ok() // "max" is no number, and no limit
-            });
+        let granted = granted(Path::new("/"), "self");
         Self {
             vcpus,
-            cpu_quota: groups
-                .iter()
-                .filter_map(|group| read(group, "cpu.max"))
-                .filter_map(|text| cpu_quota(&text))
-                .min(),
-            memory: granted.chain(installed).min(),
+            cpu_quota: granted.cpu_quota,
+            memory: granted.memory,
             passed: None,
             state_directory: env::var_os("STATE_DIRECTORY"),
             xdg_state_home: env::var_os("XDG_STATE_HOME"),
@@ -73,10 +61,15 @@ impl Host {
         }
     }
 
-    /// vCPUs' worth of time there is, at least 1.
+    /// vCPUs' worth of time there is, at least 1; one of which there is a part counts.
     pub fn vcpu_count(&self) -> usize {
-        let granted = self.cpu_quota.unwrap_or(usize::MAX);
-        self.vcpus.len().min(granted).max(1)
+        let granted = self.cpu_quota.map_or(u64::MAX, |quota| quota.div_ceil(1000));
+        self.vcpus.len().min(usize::try_from(granted).unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// Whether the quota takes away time of the vCPUs that may be used.
+    pub fn is_short_of_time(&self) -> bool {
+        self.cpu_quota.is_some_and(|quota| quota < 1000 * self.vcpus.len() as u64)
     }
 
     /// Where state is kept when nobody says: systemd's directory, else the user's. Relative
@@ -96,6 +89,34 @@ impl Host {
     }
 }
 
+/// What a process may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Granted {
+    /// Thousandths of a vCPU's time; `None` without a quota.
+    pub(crate) cpu_quota: Option<u64>,
+    /// Bytes of memory.
+    pub(crate) memory: Option<u64>,
+}
+
+/// What the process with this number (or `self`) may take, by the files of a host below `root`.
+pub(crate) fn granted(root: &Path, process: &str) -> Granted {
+    let own = fs::read_to_string(root.join("proc").join(process).join("cgroup"));
+    let groups = cgroups(&own.unwrap_or_default(), &root.join("sys/fs/cgroup"));
+    let installed = fs::read_to_string(root.join("proc/meminfo")).ok();
+    // "max" is no number, and no limit.
+    let limits = groups.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
+    Granted {
+        cpu_quota: groups.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
+        memory: limits.chain(installed.and_then(|text| mem_total(&text))).min(),
+    }
+}
+
+/// Thousandths as people write them: `1.5`.
+pub(crate) fn thousandths(number: u64) -> String {
+    let text = format!("{}.{:03}", number / 1000, number % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// The directories of the process's cgroup (version 2) and of those above it: each may limit.
 fn cgroups(proc_self_cgroup: &str, root: &Path) -> Vec<PathBuf> {
     let own = proc_self_cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -110,10 +131,10 @@ fn read(group: &Path, file: &str) -> Option<String> {
 
 /// `cpu.max` is "quota period" in microseconds, or "max period" (kernel, cgroup-v2, "CPU
 /// Interface Files").
-fn cpu_quota(cpu_max: &str) -> Option<usize> {
+fn cpu_quota(cpu_max: &str) -> Option<u64> {
     let (quota, period) = cpu_max.trim().split_once(' ')?;
-    let (quota, period): (usize, usize) = (quota.parse().ok()?, period.parse().ok()?);
-    (period > 0).then(|| quota.div_ceil(period).max(1))
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    (period > 0).then(|| (quota.saturating_mul(1000) / period).max(1))
 }
 
 fn mem_total(meminfo: &str) -> Option<u64> {
@@ -147,18 +168,28 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_counts_as_whole_vcpus() {
+    fn a_quota_counts_as_whole_vcpus_where_workers_are_counted() {
         assert_eq!(cpu_quota("max 100000\n"), None);
-        assert_eq!(cpu_quota("250000 100000\n"), Some(3));
-        assert_eq!(cpu_quota("1000 100000\n"), Some(1));
+        assert_eq!(cpu_quota("250000 100000\n"), Some(2500));
+        assert_eq!(cpu_quota("1000 100000\n"), Some(10));
         assert_eq!(cpu_quota("5 0"), None);
+        assert_eq!([2500, 10, 2000, 333].map(thousandths), ["2.5", "0.01", "2", "0.333"]);
         let host = |vcpus: usize, cpu_quota| {
             Host { vcpus: (0..vcpus).collect(), cpu_quota, ..Host::default() }.vcpu_count()
         };
         assert_eq!(
-            [host(8, None), host(8, Some(3)), host(2, Some(3)), host(0, None)],
-            [8, 3, 2, 1]
+            [
+                host(8, None),
+                host(8, Some(2500)),
+                host(2, Some(2500)),
+                host(8, Some(10)),
+                host(0, None)
+            ],
+            [8, 3, 2, 1, 1]
         );
+        let short =
+            |cpu_quota| Host { vcpus: vec![0, 1], cpu_quota, ..Host::default() }.is_short_of_time();
+        assert_eq!([short(None), short(Some(2000)), short(Some(1500))], [false, false, true]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The settings for people: what `--check-config` shows, and what a log may begin with.
 
+use super::host::thousandths;
 use super::{Access, Host, Listed, Placement, Settings};
 
 impl Settings {
@@ -108,7 +109,7 @@ fn vcpus_line(host: &Host) -> String {
         vcpus => format!("{} usable: {}", vcpus.len(), set(vcpus)),
     };
     match host.cpu_quota {
-        Some(quota) => format!("{usable}, with a quota of {quota}"),
+        Some(quota) => format!("{usable}, with a quota of {}", thousandths(quota)),
         None => usable,
     }
 }

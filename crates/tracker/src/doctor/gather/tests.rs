@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::args::Args;
 use crate::config::Config;
+use crate::doctor::facts::{Asked, Card, Holder};
 use crate::doctor::{Severity, checks};
 
 /// A host of a few files.
@@ -39,7 +40,7 @@ impl Made {
         let host = Host { vcpus: vec![0, 1], memory: Some(8 << 30), ..Host::default() };
         let config = Config::parse("test.toml", "[limits]\npeers = 1000000\n");
         let (settings, _) = Settings::resolve(config, &Args::default(), &host).unwrap();
-        Facts::gather(self.path(), &settings, &host, tool)
+        Facts::gather(self.path(), &settings, &host, Some(tool))
     }
 }
 
@@ -74,6 +75,7 @@ fn numbers_are_read_from_where_the_kernel_writes_them() {
         ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
         ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
         ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n"),
+        ("sys/devices/system/cpu/cpu1/cpufreq/scaling_driver", "acpi-cpufreq\n"),
     ])
     .facts();
     assert_eq!((facts.backlog, facts.backlog_drops), (Some(1000), Some(31)));
@@ -82,7 +84,12 @@ fn numbers_are_read_from_where_the_kernel_writes_them() {
     assert_eq!(facts.swap, Some((2 << 20, 1 << 20)));
     assert_eq!(facts.early_demux, Some(true));
     assert_eq!(facts.huge_pages.as_deref(), Some("madvise"));
-    assert_eq!(facts.governors, ["powersave", "performance"]);
+    let governors: Vec<_> = facts.governors.iter().map(|governor| governor.name.as_str()).collect();
+    assert_eq!(governors, ["powersave", "performance"]);
+    assert_eq!(
+        (facts.governors[1].driver.as_str(), &facts.governors[1].preference),
+        ("acpi-cpufreq", &None)
+    );
     for (name, expected) in [
         ("backlog", Severity::Problem),
         ("clock", Severity::Problem),
@@ -127,7 +134,7 @@ fn the_firewall_is_asked_when_something_is_tracked() {
         };
         found(&made.facts_with(&tool), "conntrack")
     };
-    assert_eq!(nft("table inet onrush { udp dport 6969 notrack }"), Some(Severity::Ok));
+    assert_eq!(nft("udp dport { 6881-6999 } notrack\nudp sport 6969 notrack"), Some(Severity::Ok));
     assert_eq!(nft("table inet filter { }"), Some(Severity::Problem));
 }
 
@@ -156,6 +163,70 @@ fn cards_are_those_with_a_device_that_are_up() {
 }
 
 #[test]
+fn interrupts_of_a_virtio_card_are_at_the_device_on_the_bus() {
+    let made = Made::new(&[
+        ("sys/class/net/eth0/operstate", "up\n"),
+        ("sys/class/net/eth0/queues/rx-0/rps_cpus", "0\n"),
+        ("sys/devices/pci0000:00/0000:00:03.0/virtio0/vendor", "x"),
+        ("sys/devices/pci0000:00/0000:00:03.0/msi_irqs/27", "msix"),
+        ("proc/irq/27/effective_affinity_list", "3\n"),
+    ]);
+    let device = "../../../devices/pci0000:00/0000:00:03.0/virtio0";
+    symlink(device, made.path().join("sys/class/net/eth0/device")).unwrap();
+    assert_eq!(made.facts().cards[0].interrupts, [[3]]);
+}
+
+#[test]
+fn limits_are_of_the_tracker_that_runs() {
+    let udp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n \
+               7: 00000000:1B39 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 4711 2 0 0\n";
+    let made = Made::new(&[
+        ("proc/net/udp", udp),
+        ("proc/meminfo", "MemTotal: 8000000 kB\n"),
+        ("proc/self/limits", "Max open files            1024   4096   files\n"),
+        ("proc/self/status", "Uid:\t0\t0\t0\t0\nSeccomp:\t0\n"),
+        ("proc/77/comm", "onrush\n"),
+        ("proc/77/limits", "Max open files            65536  65536  files\n"),
+        ("proc/77/status", "Uid:\t9\t9\t9\t9\nSeccomp:\t2\nCpus_allowed_list:\t0-3\n"),
+        ("proc/77/cgroup", "0::/system.slice/onrush.service\n"),
+        ("sys/fs/cgroup/system.slice/onrush.service/cpu.max", "150000 100000\n"),
+        ("sys/fs/cgroup/system.slice/memory.max", "1000000\n"),
+    ]);
+    let before = made.facts();
+    assert_eq!((before.tracker, before.files, before.root), (None, Some(1024), Some(true)));
+    assert_eq!((before.asked.vcpus, before.asked.quota), (2, None));
+    fs::create_dir_all(made.path().join("proc/77/fd")).unwrap();
+    symlink("socket:[4711]", made.path().join("proc/77/fd/5")).unwrap();
+    let facts = made.facts();
+    assert_eq!((facts.tracker, facts.files), (Some(77), Some(65_536)));
+    assert_eq!((facts.root, facts.filtered), (Some(false), Some(true)));
+    let Asked { vcpus, quota, memory, .. } = facts.asked;
+    assert_eq!((vcpus, quota, memory), (4, Some(1_500), Some(1_000_000)));
+    let files = checks(&facts).into_iter().find(|finding| finding.name == "files").unwrap();
+    assert!(
+        files.what.contains("65536 open files are allowed to the tracker (process 77)"),
+        "{}",
+        files.what
+    );
+    assert_eq!(found(&facts, "quota"), Some(Severity::Problem));
+}
+
+/// At start no process is looked at and no tool asked.
+#[test]
+fn a_quick_look_passes_over_who_has_the_port() {
+    let udp = "sl local\n 7: 00000000:1B39 00000000:0000 07 0:0 0:0 0 0 0 4711 2 0 0\n";
+    let made = Made::new(&[
+        ("proc/net/udp", udp),
+        ("proc/self/limits", "Max open files 1024 4096 files\n"),
+    ]);
+    assert_eq!(made.facts().holders.len(), 1);
+    let host = Host { vcpus: vec![0], ..Host::default() };
+    let (settings, _) = Settings::resolve(Config::default(), &Args::default(), &host).unwrap();
+    let facts = Facts::gather(made.path(), &settings, &host, None);
+    assert_eq!((facts.holders.len(), facts.files), (0, Some(1024)));
+}
+
+#[test]
 fn whoever_has_the_port_is_named() {
     // Port 6969 is 1B39; the tenth field is the inode.
     let udp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n \
@@ -174,7 +245,7 @@ fn whoever_has_the_port_is_named() {
 fn this_host_can_be_looked_at() {
     let host = Host::here(vec![0]);
     let (settings, _) = Settings::resolve(Config::default(), &Args::default(), &host).unwrap();
-    let facts = Facts::gather(Path::new("/"), &settings, &host, &tool);
+    let facts = Facts::gather(Path::new("/"), &settings, &host, Some(&tool));
     assert!(!facts.nothing_seen());
     assert!(facts.files.is_some() && facts.udp.is_some() && facts.root.is_some(), "{facts:?}");
     assert!(checks(&facts).len() >= 10);

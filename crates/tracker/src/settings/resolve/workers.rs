@@ -121,7 +121,7 @@ impl Resolution<'_> {
             }
             // Under a quota other processes have the same first vCPUs: pinned there, all would
             // queue for them while the rest of the host is idle.
-            Pin::Auto if workers > usable.len() || self.host.vcpu_count() < usable.len() => None,
+            Pin::Auto if workers > usable.len() || self.host.is_short_of_time() => None,
             Pin::Auto | Pin::On => Some(usable[..workers].to_vec()),
         }
     }
