@@ -582,7 +582,7 @@ const EXPORT: &[Key] = &[
     Key {
         unit: "seconds",
         range: Some(0..=604_800),
-        doc: "How often; 0 for only when it is asked for (SIGUSR1).",
+        doc: "How often; 0 for only when it is asked for (SIGUSR1, `onrush ctl export`).",
         ..key("every", Standard::Is("3600"), |w| &mut w.export_every)
     },
 ];

@@ -26,7 +26,7 @@ Examples:
   onrush ctl --json stats | jq .totals.peers     for programs
   onrush ctl metrics | grep dropped              what Prometheus would read
 
-reload, list, swarm and top-swarms need the token of http.token_file; the others need none.
+reload, export, list, swarm and top-swarms need the token of http.token_file; the others need none.
 
 Exit codes:
   0  it was done; for health: all is well
@@ -73,6 +73,8 @@ pub enum Action {
     Metrics,
     /// Have the configuration read again, and say what changed
     Reload,
+    /// Write the full scrape to export.file, and say what was written
+    Export,
     /// Look at the list of info hashes, or change it
     #[command(subcommand)]
     List(List),

@@ -47,6 +47,7 @@ fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), Failure> {
         Action::Stats => asking.get("/stats.json", show::stats),
         Action::Metrics => client.get("/metrics").map(|answer| (answer.text, true)),
         Action::Reload => asking.answer(client.post("/api/v1/reload", "")?, show::reload),
+        Action::Export => asking.answer(client.post("/api/v1/export", "")?, show::export),
         Action::List(List::Show { info_hash: None }) => asking.get("/api/v1/list", show::list),
         Action::List(List::Show { info_hash: Some(hash) }) => {
             asking.get(&format!("/api/v1/list/{hash}"), show::entry)

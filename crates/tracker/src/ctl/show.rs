@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::http::admin::export::Written;
 use crate::http::admin::list::{Changed, Entry};
 use crate::http::admin::reload::Report;
 use crate::http::admin::swarm::Swarm;
@@ -82,6 +83,12 @@ pub fn reload(report: &Report) -> String {
     }
     report.notices.iter().for_each(|notice| text.push_str(&format!("note: {notice}\n")));
     text
+}
+
+/// The full scrape that was written.
+pub fn export(written: &Written) -> String {
+    let Written { path, swarms, bytes, seconds } = written;
+    format!("{swarms} swarms to {path}, {bytes} bytes in {seconds:.2} s\n")
 }
 
 /// Of which kind the list is, and how long.

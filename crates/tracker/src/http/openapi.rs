@@ -22,6 +22,7 @@ use super::{admin, lists, page, routes};
         routes::openapi,
         lists::lists,
         admin::reload::reload,
+        admin::export::export,
         admin::list::state,
         admin::list::entry,
         admin::list::add,

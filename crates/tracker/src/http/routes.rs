@@ -141,8 +141,9 @@ async fn wrong_method() -> Problem {
 async fn in_time(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     shared.request();
     // Routes that wait for others give up by themselves, with a better word.
-    let longest = match request.uri().path().ends_with("/reload") {
-        true => admin::reload::PATIENCE * 2,
+    let path = request.uri().path();
+    let longest = match path.ends_with("/reload") || path.ends_with("/export") {
+        true => admin::AT_LENGTH * 2,
         false => shared.patience * 2,
     };
     let answered = timeout(longest, next.run(request)).await;

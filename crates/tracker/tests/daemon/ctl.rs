@@ -1,5 +1,6 @@
 //! `onrush ctl` against a running daemon: what it says, and its exit codes.
 
+use std::net::SocketAddr;
 use std::process::{Command, Output};
 
 use crate::client::{Client, fresh_hash, leecher};
@@ -14,7 +15,7 @@ fn ctl(flags: &[&str]) -> (Option<i32>, String, String) {
 }
 
 /// A daemon with a token, and the flags that reach it.
-struct Told {
+pub(crate) struct Told {
     daemon: Daemon,
     url: String,
     token: String,
@@ -25,7 +26,7 @@ impl Told {
         Self::start_with("")
     }
 
-    fn start_with(tables: &str) -> Self {
+    pub(crate) fn start_with(tables: &str) -> Self {
         let token = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&token, "of-the-tests-0123456789").unwrap();
         let token = token.keep().unwrap();
@@ -36,7 +37,14 @@ impl Told {
         Self { daemon, url, token: token.display().to_string() }
     }
 
-    fn ask(&self, flags: &[&str]) -> (Option<i32>, String, String) {
+    /// Where it serves: heard already, so it is in its log.
+    pub(crate) fn address(&self) -> SocketAddr {
+        let serves = |line: &&String| line.contains(" serves udp://");
+        let line = self.daemon.log().iter().find(serves).unwrap();
+        line.split("udp://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn ask(&self, flags: &[&str]) -> (Option<i32>, String, String) {
         ctl(&[&["--url", &self.url, "--token-file", &self.token], flags].concat())
     }
 }
@@ -62,11 +70,7 @@ fn a_healthy_tracker_is_told_by_exit_code_and_words() {
 #[test]
 fn swarms_and_statistics_are_shown() {
     let mut told = Told::start();
-    // Heard already: where it serves is in its log.
-    let line =
-        told.daemon.log().iter().find(|line| line.contains(" serves udp://")).unwrap().clone();
-    let address = line.split("udp://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    let mut client = Client::new(address);
+    let mut client = Client::new(told.address());
     client.connect();
     let hash = fresh_hash();
     (0..3).for_each(|port| drop(client.announce(hash, leecher(7_000 + port))));

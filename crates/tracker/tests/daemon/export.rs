@@ -8,6 +8,7 @@ use std::time::Instant;
 use onrush_proto::{InfoHash, ScrapeCounts};
 
 use crate::client::Client;
+use crate::ctl::Told;
 use crate::process::{Daemon, Launch, PATIENCE, mode};
 use crate::snapshot::{PLACEMENTS, ask, populate};
 
@@ -146,4 +147,29 @@ fn what_cannot_be_written_is_told_and_the_tracker_serves_on() {
     let text = exporting(PLACEMENTS[0], Path::new("/tmp/scrape.csv"), 0).end();
     assert_eq!(text.code, Some(2));
     assert!(text.text().contains("its name ends with .txt, .bencode"), "{}", text.text());
+}
+
+#[test]
+fn whoever_asks_for_it_is_told_what_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scrape.txt");
+    let told = Told::start_with(&format!("[export]\nfile = {file:?}\nevery = 0\n"));
+    populate(told.address());
+    assert!(!file.exists(), "it was not asked for");
+    let (code, json, error) = told.ask(&["--json", "export"]);
+    assert_eq!(code, Some(0), "{error}");
+    let written: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().count(), 24);
+    assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()), "{json}");
+    assert_eq!(written["path"], file.display().to_string());
+    assert!(written["seconds"].as_f64().unwrap() > 0.0, "{json}");
+    let (code, said, _) = told.ask(&["export"]);
+    let expected = format!("24 swarms to {}, {} bytes in ", file.display(), text.len());
+    assert!(code == Some(0) && said.starts_with(&expected), "{said}");
+    // A directory that has gone: the answer says so.
+    drop(directory);
+    let (code, _, error) = told.ask(&["export"]);
+    assert!(code == Some(1) && error.contains("the former one stays"), "{error}");
+    assert!(error.contains("scrape.txt"), "{error}");
 }

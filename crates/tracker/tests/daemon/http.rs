@@ -428,6 +428,37 @@ fn where_there_is_no_list_none_is_changed() {
 }
 
 #[test]
+fn an_export_is_for_who_has_the_token_and_takes_a_file() {
+    let (token, config) = with_token("");
+    let file = token.path().join("scrape.bencode");
+    let path = "/api/v1/export";
+    let mut daemon = Launch::on_loopback().http().config(&config).start();
+    daemon.serving();
+    let http = daemon.http();
+    assert_eq!(ask(http, "POST", path, "Content-Length: 0\r\n").status, 401);
+    assert_eq!(admin(http, "GET", path).status, 405);
+    let answer = send(http, "POST", path, "");
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    assert!(answer.error().contains("name a file as export.file"), "{}", answer.error());
+    // What it says is right.
+    let named = format!("{config}[export]\nfile = {file:?}\n");
+    std::fs::write(daemon.home().join("onrush.toml"), named).unwrap();
+    assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 200);
+    let answer = send(http, "POST", path, "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(std::fs::read(&file).unwrap(), b"d5:filesdee");
+    let written = answer.json();
+    assert_eq!((&written["swarms"], &written["bytes"]), (&0.into(), &11.into()), "{written:#}");
+    // Nothing can be renamed onto a directory.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let answer = send(http, "POST", path, "");
+    assert_eq!(answer.status, 500, "{}", answer.body);
+    assert!(answer.error().contains("scrape.bencode"), "{}", answer.error());
+    daemon.stop();
+}
+
+#[test]
 fn a_reload_answers_what_it_has_led_to() {
     let (token, config) = with_token("");
     let mut daemon = Launch::on_loopback().http().config(&config).start();

@@ -1,5 +1,6 @@
 //! The admin API, `/api/v1`: for who has the token of `http.token_file`.
 
+pub mod export;
 pub mod list;
 pub mod reload;
 pub mod swarm;
@@ -8,6 +9,7 @@ pub mod top;
 mod wait;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -20,10 +22,14 @@ use super::problem::Problem;
 use super::shared::Shared;
 use crate::http::source::Source;
 
+/// How long a reload or an export may take: with lists or swarms of millions it is seconds.
+pub(super) const AT_LENGTH: Duration = Duration::from_secs(120);
+
 /// Its routes, all of them behind the token.
 pub(super) fn router(shared: Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/reload", post(reload::reload))
+        .route("/export", post(export::export))
         .route("/list", get(list::state).post(list::add).delete(list::remove))
         .route("/list/{info_hash}", get(list::entry))
         .route("/swarm/{info_hash}", get(swarm::swarm))

@@ -1,7 +1,6 @@
 //! Reading the configuration again, as SIGHUP does, with an answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -10,13 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::serving;
-use super::wait::main_thread;
+use super::wait::at_length;
 use crate::http::problem::Problem;
 use crate::http::shared::Shared;
 use crate::supervise::ask::{Ask, Reloaded};
-
-/// How long a reload may take: lists of millions take seconds.
-pub(in crate::http) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a reload has led to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -51,7 +47,7 @@ pub(in crate::http) async fn reload(
     State(shared): State<Arc<Shared>>,
 ) -> Result<Json<Report>, Problem> {
     let source = serving(&shared)?;
-    match main_thread(source, PATIENCE, Ask::Reload).await? {
+    match at_length(source, Ask::Reload).await? {
         Ok(reloaded) => Ok(Json(reloaded.into())),
         Err(wrong) => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,

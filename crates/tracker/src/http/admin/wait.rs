@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::AT_LENGTH;
 use crate::http::problem::Problem;
 use crate::http::source::Source;
 use crate::supervise::ask::{Answer, Ask};
@@ -54,4 +55,20 @@ pub(super) async fn main_thread<T: Send + 'static>(
         Ok(Err(_)) => Err(unavailable("the tracker is stopping")),
         Err(_) => Err(Problem::late("the main thread")),
     }
+}
+
+/// The same for what takes seconds on a large tracker. What is late may still be done, and the log says so.
+pub(super) async fn at_length<T: Send + 'static>(
+    source: &Source,
+    ask: impl FnOnce(Answer<T>) -> Ask,
+) -> Result<T, Problem> {
+    main_thread(source, AT_LENGTH, ask).await.map_err(|problem| {
+        let late = StatusCode::GATEWAY_TIMEOUT;
+        match problem.status == late.as_u16() {
+            true => {
+                Problem::new(late, "not done in two minutes; it may still be: the log says when")
+            }
+            false => problem,
+        }
+    })
 }
