@@ -89,6 +89,14 @@ impl Client {
         self.socket.send_to(bytes, self.tracker).unwrap();
     }
 
+    /// Whether something has come that was not read yet.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.socket.set_nonblocking(true).unwrap();
+        let came = self.socket.recv_from(&mut [0; 2048]).is_ok();
+        self.socket.set_nonblocking(false).unwrap();
+        came
+    }
+
     /// Gets a connection id.
     pub(crate) fn connect(&mut self) -> ConnectionId {
         let transaction_id = TransactionId(rand::random());

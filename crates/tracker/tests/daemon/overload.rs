@@ -13,6 +13,9 @@ use crate::process::{Launch, PATIENCE};
 
 /// Sources that a flood comes from.
 const SOURCES: u8 = 64;
+/// Sources of either kind that ask once. From the second step on three of four new ones are answered, or fewer: chance
+/// leaves less than one in a million that all of them are, or more than nine in ten.
+const ONCE: u8 = 200;
 
 #[test]
 fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
@@ -27,6 +30,8 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
     client.connect();
     let hash = fresh_hash();
     assert_eq!(client.interval(hash, leecher(4_001)), 1800);
+    // Both kinds have an id from before; one of them will have used it since the pressure began.
+    let (new, proven) = (sources(3, tracker), sources(4, tracker));
 
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -35,23 +40,51 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
             scope.spawn(move || flood(tracker, part, over));
         }
         daemon.line("overload: ");
+        daemon.line("overload: ");
         daemon.line("shed ");
         over.store(true, Ordering::Relaxed);
     });
     // Half a minute passes until anything becomes easier again.
     assert!(client.interval(hash, leecher(4_001)) > 1800);
-    for _ in 0..20 {
-        client.connect();
+    for source in &proven {
+        source.announce(hash, leecher(4_001));
     }
+    // A datagram each, never a second one, and no more under way than there is room for: an announce, which is
+    // answered always, says that the one before it was read.
+    let connect = request();
+    for source in new.iter().zip(&proven).flat_map(|(new, proven)| [new, proven]) {
+        source.send(&connect);
+        client.interval(hash, leecher(4_001));
+    }
+    let answered = |sources: &[Client]| sources.iter().filter(|source| source.has_answer()).count();
+    let (new, proven) = (answered(&new), answered(&proven));
+    let said = format!("of {ONCE} each: {new} new sources and {proven} proven ones were answered");
+    assert_eq!(proven, usize::from(ONCE), "{said}");
+    assert!((1..=usize::from(ONCE) * 9 / 10).contains(&new), "{said}");
     daemon.stop();
+}
+
+/// Sources of a block of their own, each with a connection id.
+fn sources(block: u8, tracker: SocketAddr) -> Vec<Client> {
+    let source = |number| {
+        let mut client = Client::at(IpAddr::V4(Ipv4Addr::new(127, 0, block, number)), tracker);
+        client.connect();
+        client
+    };
+    (1..=ONCE).map(source).collect()
+}
+
+fn request() -> [u8; connect::REQUEST_LEN] {
+    let mut bytes = [0; connect::REQUEST_LEN];
+    Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
+    bytes
 }
 
 /// Connects of many sources, faster than they can be answered.
 fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
     let source = |number: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 1 + part, 1 + number));
     let clients: Vec<Client> = (0..SOURCES).map(|n| Client::at(source(n), tracker)).collect();
-    let mut bytes = [0; connect::REQUEST_LEN];
-    Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
+    let bytes = request();
     // It ends by itself where the test has failed.
     let deadline = Instant::now() + 2 * PATIENCE;
     while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
