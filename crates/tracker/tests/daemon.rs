@@ -20,6 +20,8 @@ mod doctor;
 mod export;
 #[path = "daemon/http.rs"]
 mod http;
+#[path = "daemon/kills.rs"]
+mod kills;
 #[path = "daemon/live_lists.rs"]
 mod live_lists;
 #[path = "daemon/logs.rs"]

@@ -237,6 +237,11 @@ impl Daemon {
         }
     }
 
+    /// Hears what it writes until then, or until it has ended.
+    pub(crate) fn hear_until(&mut self, moment: Instant) {
+        while self.hear(moment).is_ok() {}
+    }
+
     /// The lines of the log so far.
     pub(crate) fn log(&self) -> &[String] {
         &self.log
@@ -299,6 +304,12 @@ impl Daemon {
             log: std::mem::take(&mut self.log),
             output: self.output.join("\n"),
         }
+    }
+
+    /// Kills it at once and waits for its end.
+    pub(crate) fn kill(mut self) -> Ended {
+        self.child.kill().unwrap();
+        self.end()
     }
 
     /// Asks it to stop and waits for its end, which must be a good one.

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use onrush_proto::{InfoHash, ScrapeCounts};
 
@@ -80,7 +79,7 @@ pub(crate) fn populate(address: SocketAddr) -> Vec<InfoHash> {
     hashes
 }
 
-fn set_aside(state: &Path) -> usize {
+pub(crate) fn set_aside(state: &Path) -> usize {
     let files = fs::read_dir(state).unwrap().map(|file| file.unwrap().file_name());
     files.filter(|name| name.to_string_lossy().contains(".damaged-")).count()
 }
@@ -209,40 +208,4 @@ fn peers_that_are_too_old_stay_away() {
     // What was completed is known all the same.
     assert_eq!((said.counts[7].completed, said.counts[23].completed), (2, 4));
     daemon.stop();
-}
-
-/// Whenever it is killed: the next start succeeds, with the peers of some snapshot or none.
-#[test]
-fn the_next_start_succeeds_whenever_it_was_killed() {
-    let state = tempfile::tempdir().unwrap();
-    let every = "[snapshot]\nevery = 1\n";
-    for round in 0..15u64 {
-        let mut daemon = started(state.path(), PLACEMENTS[round as usize % 3], every);
-        let address = daemon.serving()[0];
-        if round < 5 {
-            populate(address);
-        }
-        let began = Instant::now();
-        let moment = Duration::from_millis(rand::random_range(0..1_500));
-        let client = &mut Client::new(address);
-        client.connect();
-        while began.elapsed() < moment {
-            client.announce(fresh_hash(), seeder(4_001));
-        }
-        if round % 3 == 2 {
-            // In the middle of the last one, perhaps.
-            daemon.signal("TERM");
-            let began = Instant::now();
-            while began.elapsed() < Duration::from_millis(rand::random_range(0..20)) {}
-        }
-        daemon.signal("KILL");
-        daemon.end();
-        assert_eq!(set_aside(state.path()), 0, "round {round}: what is there is whole");
-    }
-    let mut daemon = started(state.path(), PLACEMENTS[0], every);
-    Client::new(daemon.serving()[0]).converse();
-    let said = daemon.stop().text();
-    assert!(said.contains(" are back in "), "{said}");
-    let mut names = fs::read_dir(state.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(!names.any(|name| name.to_string_lossy().ends_with(".new")), "drafts are left");
 }
