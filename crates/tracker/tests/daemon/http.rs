@@ -195,7 +195,8 @@ fn files_that_are_written_or_not_are_counted() {
     assert!(snapshot["last"].as_f64() > stats["started"].as_f64().map(|at| at - 1.0), "{stats:#}");
     assert_eq!(stats["files"]["export"]["last"], serde_json::Value::Null);
     let failed = writes("failed");
-    std::fs::remove_dir_all(&place).unwrap();
+    // A draft that is begun meanwhile is in the way once.
+    eventually("the directory goes", || std::fs::remove_dir_all(&place).is_ok());
     eventually("a snapshot is not written", || writes("failed") > failed);
 }
 
