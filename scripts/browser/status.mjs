@@ -1,6 +1,6 @@
 // The tracker's status page in a browser: that it shows what the tracker counts, while load runs, while nobody
 // answers and after a restart. Then breaks it, and counts whether that was noticed. Called by
-// scripts/browser-test with its directory and that of the programs; ports 25121 and 25122 of 127.0.0.1 are used.
+// scripts/browser-test with its directory and that of the programs; ports 25121 (of ::1 too) and 25122 of 127.0.0.1 are used.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -18,6 +18,7 @@ const at = {
   state: join(place, 'state'),
   config: join(place, 'status.toml'),
   udp: '127.0.0.1:25121',
+  udp6: '[::1]:25121',
   http: '127.0.0.1:25122',
 };
 const base = `http://${at.http}`;
@@ -53,7 +54,7 @@ function watchShifts() {
 }
 
 async function open(browser, change) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 1600 } });
   context.setDefaultTimeout(10_000);
   const page = await context.newPage();
   const heard = listen(page);
@@ -81,6 +82,33 @@ async function picture(page, name) {
   }, before);
 }
 
+// Peers by family and swarms over time: the three lines, each with the number that the tracker has at its end.
+async function drawn(page) {
+  let wrong = [];
+  await until(async () => {
+    const { families, totals } = await stats();
+    const wanted = [families.ipv4.peers, families.ipv6.peers, totals.swarms];
+    wrong = await page.evaluate((wanted) => {
+      const shown = [...document.querySelectorAll('#stored-key b')].map((value) => value.textContent);
+      const lines = [...document.querySelectorAll('#stored path')].map((line) => line.getAttribute('d'));
+      const heights = lines.map((line) => Number(line.split(' ').at(-1)));
+      // Where a value of the axis is, and so where every other is: labels stand four pixels below.
+      const ticks = [...document.querySelectorAll('#stored text[text-anchor=end]')].filter((text) => text.previousSibling?.matches('.grid'));
+      const [zero, top] = [ticks[0], ticks.at(-1)].map((text) => Number(text.getAttribute('y')) - 4);
+      const most = Math.max(...wanted), of = (n) => zero - (n / most) * (zero - Math.min(...heights));
+      return [
+        shown.length === 3 && lines.length === 3 ? '' : `${shown.length} numbers, ${lines.length} lines`,
+        ...wanted.map((n, at) => (shown[at] === count(n) ? '' : `${shown[at]} is not ${count(n)}`)),
+        ...lines.map((line, at) => (line.split('L').length >= 2 ? '' : `line ${at} has no length: "${line}"`)),
+        ...wanted.map((n, at) => (Math.abs(heights[at] - of(n)) < 1 ? '' : `line ${at} ends at ${heights[at]}, not at ${of(n)}`)),
+        Math.min(...heights) >= top - 0.1 ? '' : 'a line leaves the chart',
+      ].filter(Boolean);
+    }, wanted);
+    return wrong.length === 0;
+  }, 6);
+  return wrong;
+}
+
 // What holds at any time: a list of [check, what is wrong].
 async function look({ page, errors, asked }, pictures) {
   const found = [];
@@ -92,6 +120,7 @@ async function look({ page, errors, asked }, pictures) {
   found.push(['no number is none', said.match(NONE)?.[0]]);
   const paths = await page.locator('#rates path').count();
   found.push(['the chart has its five lines', paths === 5 ? '' : `${paths} lines`]);
+  found.push(['what is stored is drawn', await drawn(page)]);
   const shifts = await page.evaluate(() => window.shifts);
   found.push(['nothing moves', shifts.sum < 0.01 ? '' : `shifts of ${shifts.sum}: ${shifts.who}`]);
   for (const scheme of ['light', 'dark']) {
@@ -151,6 +180,9 @@ async function underLoad({ page }) {
   }
   const points = await page.evaluate(() => document.querySelectorAll('#rates path')[1].getAttribute('d').split('L').length);
   check('the chart has a line of announces', points >= 4 ? '' : `${points} points`);
+  const grown = await page.locator('#stored path').first().getAttribute('d');
+  const heights = grown.split('L').map((point) => Number(point.split(' ').at(-1)));
+  check('the chart of peers rises while they come', heights.at(-1) < heights[0] - 20 ? '' : grown);
   const clients = await page.locator('#clients tr').allInnerTexts();
   check('software of clients', clients.some((line) => line.includes('qBittorrent')) ? '' : `${clients}`);
 }
@@ -209,6 +241,8 @@ const breakages = [
   ['a picture from elsewhere', 'no errors', (page) => page.replace('</main>', '<img src="http://127.0.0.1:9/x.png" alt=""></main>')],
   ['a page that asks once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
   ['rates by nothing', 'no number is none', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
+  ['a family that is not drawn', 'what is stored is drawn', (page) => page.replace('ipv6: families.ipv6.peers', 'ipv6: 0')],
+  ['peers that are never drawn again', 'what is stored is drawn', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
   ['asking somebody else', 'asks nobody else', script("fetch('lists')")],
 ];
 

@@ -28,13 +28,13 @@ export async function until(ask, seconds = 20) {
   }
 }
 
-export function tracker({ bin, place, state, config, udp, http }) {
-  const args = ['--config', config, '--listen', udp, '--http', http, '--state-dir', state];
+export function tracker({ bin, place, state, config, udp, udp6, http }) {
+  const args = ['--config', config, '--listen', udp, '--listen', udp6, '--http', http, '--state-dir', state];
   return run(join(bin, 'onrush'), args, join(place, 'onrush-status.log'));
 }
 
-export function load({ bin, place, udp }, seconds) {
-  const args = ['--target', udp, '--rate', '1500', '--duration', String(seconds), '--seed', '1', '--swarms', '1000', '--quiet'];
+export function load({ bin, place, udp, udp6 }, seconds) {
+  const args = ['--target', udp, '--target', udp6, '--ipv6', '30', '--rate', '1500', '--duration', String(seconds), '--seed', '1', '--swarms', '1000', '--quiet'];
   return run(join(bin, 'onrush-load'), args, join(place, 'load-status.log'));
 }
 

@@ -34,9 +34,9 @@ class Chart {
     element.addEventListener('pointerleave', () => { this.pointed = null; this.draw(); });
     new ResizeObserver(() => this.draw()).observe(element);
   }
-  // `rates` is null where the line is to be interrupted.
-  add(time, rates) {
-    this.points.push({ time, rates });
+  // `drawn` has a number for each line, and is null where they are to be interrupted.
+  add(time, drawn) {
+    this.points.push({ time, drawn });
     while (this.points[0].time < time - WINDOWS.at(-1) - 10) this.points.shift();
     this.draw();
   }
@@ -46,8 +46,8 @@ class Chart {
     const last = this.points.at(-1)?.time ?? 0;
     const length = WINDOWS.find((window) => last - (this.points[0]?.time ?? last) <= window + 1) ?? WINDOWS.at(-1);
     const left = 46, right = width - 4, top = 10, bottom = height - 22;
-    const seen = this.points.filter((point) => point.rates);
-    const tick = step(Math.max(4, ...seen.flatMap(({ rates }) => this.lines.map(([name]) => rates[name]))));
+    const seen = this.points.filter((point) => point.drawn);
+    const tick = step(Math.max(4, ...seen.flatMap(({ drawn }) => this.lines.map(([name]) => drawn[name]))));
     const x = (time) => right - ((last - time) / length) * (right - left);
     const y = (value) => bottom - (value / (tick * 4)) * (bottom - top);
     const parts = [];
@@ -76,9 +76,9 @@ class Chart {
   }
   path(name, x, y, start) {
     let path = '', before = null;
-    for (const { time, rates } of this.points) {
-      if (!rates || time < start) { before = null; continue; }
-      path += `${before !== null && time - before < GAP ? 'L' : 'M'}${x(time).toFixed(1)} ${y(rates[name]).toFixed(1)}`;
+    for (const { time, drawn } of this.points) {
+      if (!drawn || time < start) { before = null; continue; }
+      path += `${before !== null && time - before < GAP ? 'L' : 'M'}${x(time).toFixed(1)} ${y(drawn[name]).toFixed(1)}`;
       before = time;
     }
     return path;
@@ -86,13 +86,13 @@ class Chart {
   nearest(x) {
     if (this.pointed === null) return undefined;
     const far = (point) => Math.abs(x(point.time) - this.pointed);
-    return this.points.filter((point) => point.rates).sort((a, b) => far(a) - far(b))[0];
+    return this.points.filter((point) => point.drawn).sort((a, b) => far(a) - far(b))[0];
   }
   tell(point, ago) {
-    const now = this.lines.map(([name, label]) => `${label} ${point?.rates ? count(point.rates[name]) : '–'}`);
+    const now = this.lines.map(([name, label]) => `${label} ${point?.drawn ? count(point.drawn[name]) : '–'}`);
     this.element.setAttribute('aria-label', `${this.title}: ${now.join(', ')}`);
     for (const [name, value] of Object.entries(this.values)) {
-      value.textContent = point?.rates ? count(point.rates[name]) : '–';
+      value.textContent = point?.drawn ? count(point.drawn[name]) : '–';
       value.title = ago ? `${ago.toFixed(0)} s ago` : '';
     }
   }

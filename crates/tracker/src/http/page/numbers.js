@@ -27,6 +27,9 @@ const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const PUT_OFF = ['shed', 'busy'];
 const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !PUT_OFF.includes(name));
 
+// What is drawn over time of what is stored.
+const levels = ({ families, totals }) => ({ ipv4: families.ipv4.peers, ipv6: families.ipv6.peers, swarms: totals.swarms });
+
 // What is drawn over time: counts whose differences are rates.
 function counts(stats) {
   const all = stats.totals;

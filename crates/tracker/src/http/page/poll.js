@@ -1,6 +1,7 @@
 // Asks every two seconds while somebody looks; less often, and saying so, while nobody answers.
 const EVERY = 2000, LATER = [2000, 4000, 8000, 10000], PATIENCE = 5000;
 const rates = new Chart(by('rates'), [['replies', 'Replies', 'line0'], ['announces', 'Announces', 'line1'], ['connects', 'Connects', 'line2'], ['scrapes', 'Scrapes', 'line3'], ['refused', 'Refused', 'line4']], by('rates-key'));
+const stored = new Chart(by('stored'), [['ipv4', 'IPv4 peers', 'line1'], ['ipv6', 'IPv6 peers', 'line2'], ['swarms', 'Swarms with peers', 'line3']], by('stored-key'));
 const lost = new Chart(by('lost'), LOSSES.map(([name, label, style]) => [name, label, style]));
 let before = null, failures = 0, since = 0, timer = 0, asking = false, retryAt = 0, restarted = false;
 
@@ -29,6 +30,7 @@ function take(stats) {
   const [a, b] = [counts(stats), old && counts(old)];
   const perSecond = b && Object.fromEntries(Object.keys(a).map((name) => [name, (a[name] - b[name]) / seconds]));
   if (before) for (const chart of [rates, lost]) chart.add(stats.time, perSecond);
+  stored.add(stats.time, levels(stats));
   showTiles(stats, old, seconds);
   showFamilies(stats, old, seconds);
   showCounted(stats, old, seconds);
@@ -43,7 +45,7 @@ function take(stats) {
 function fail(starting) {
   if (failures === 0) {
     since = Date.now();
-    for (const chart of [rates, lost]) if (chart.points.length) chart.add(chart.points.at(-1).time, null);
+    for (const chart of [rates, stored, lost]) if (chart.points.length) chart.add(chart.points.at(-1).time, null);
   }
   failures += 1;
   document.body.classList.add('stale');

@@ -85,6 +85,7 @@ function showFamilies(stats, before, seconds) {
   line('announces', 'Announces a second', speed('announces'));
   line('partial', 'of them partial seeds', (data, old) => [said(rate(data.events.paused, old?.events.paused, seconds)), `${exact(data.events.paused)} since start`]);
   line('scrapes', 'Scrapes a second', speed('scrapes'));
+  line('errors', 'Error replies a second', (data, old) => [said(rate(data.answered.error, old?.answered.error, seconds)), `${exact(data.answered.error)} since start`]);
   line('completed', 'Downloads completed', (data) => [count(data.events.completed), `${exact(data.events.completed)} announced since start`]);
 }
 function showCounted(stats, before, seconds) {
