@@ -12,6 +12,7 @@ import tempfile
 import time
 
 PATIENCE = 60  # seconds that anything may take
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
 # Runs in the new namespaces, as their process 1, and becomes systemd.
 INIT = r"""
@@ -86,12 +87,19 @@ class Host:
         state = self.run("systemctl", "is-active", "onrush-test.target", check=False)
         return state.stdout.strip() == "active"
 
+    def _enter(self, command):
+        return ["nsenter", "-t", str(self.pid), "-m", "-p", "-n", "-u", "-i", "-C", "--root", "--wd", *command]
+
+    def begin(self, *command):
+        """Starts a command on the host, whose output is read at its end."""
+        return subprocess.Popen(
+            self._enter(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+
     def run(self, *command, check=True, input=None):
         """Runs a command on the host."""
-        enter = ["nsenter", "-t", str(self.pid), "-m", "-p", "-n", "-u", "-i", "-C", "--root", "--wd"]
         done = subprocess.run(
-            enter + list(command), input=input, capture_output=True, text=True, timeout=5 * PATIENCE,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
+            self._enter(command), input=input, capture_output=True, text=True, timeout=5 * PATIENCE, env=ENVIRONMENT
         )
         if check and done.returncode != 0:
             raise AssertionError(f"{' '.join(command)} ended in {done.returncode}:\n{done.stdout}{done.stderr}")

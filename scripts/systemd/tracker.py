@@ -1,5 +1,7 @@
 """A client of the tracker on a host: one question by the host's own python, over its own network."""
 
+import time
+
 # Connects, announces a peer, announces another and expects to be told of the first. Prints `ok`.
 CLIENT = r"""
 import os, socket, struct, sys
@@ -36,6 +38,75 @@ assert interval > 0 and seeders == 1 and leechers == 1, reply
 assert struct.pack("!H", 1001) in reply[20:], reply
 print("ok")
 """
+
+# Announces until a file is there, one after the other over each of some sockets; prints how many were sent, and how many
+# of these were answered within ten seconds.
+LOAD = r"""
+import os, selectors, socket, struct, sys, time
+host, port, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+family = socket.AF_INET6 if ":" in host else socket.AF_INET
+sockets, sent, answered = [], 0, 0
+for _ in range(8):
+    udp = socket.socket(family, socket.SOCK_DGRAM)
+    udp.connect((host, port))
+    sockets.append(udp)
+def connect(udp):
+    udp.settimeout(10)
+    udp.send(struct.pack("!QII", 0x41727101980, 0, 7))
+    return udp.recv(64)[8:16]
+ids = [connect(udp) for udp in sockets]
+end = time.monotonic() + 120
+while not os.path.exists(stop) and time.monotonic() < end:
+    for udp, connection in zip(sockets, ids):
+        udp.send(connection + struct.pack("!I", 1) + os.urandom(24) + b"-TR4040-load-load-lo" + struct.pack(
+            "!QQQIIIiH", 0, 1, 0, 0, 0, 7, 1, 4001))
+        sent += 1
+    for udp in sockets:
+        try:
+            answered += udp.recv(4096)[:4] == struct.pack("!I", 1)
+        except TimeoutError:
+            pass
+print(sent, answered)
+"""
+
+# Announces a seeder of a swarm with this name, as so many as asked for; prints how many the swarm has then.
+SEEDERS = r"""
+import os, socket, struct, sys
+port, name, peers = int(sys.argv[1]), bytes.fromhex(sys.argv[2]), int(sys.argv[3])
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.settimeout(5)
+udp.connect(("127.0.0.1", port))
+udp.send(struct.pack("!QII", 0x41727101980, 0, 7))
+connection = udp.recv(64)[8:16]
+for number in range(peers):
+    udp.send(connection + struct.pack("!II", 1, number) + name + os.urandom(20) + struct.pack(
+        "!QQQIIIiH", 0, 0, 0, 0, 0, 7, 0, 2000 + number))
+    udp.recv(4096)
+udp.send(connection + struct.pack("!II", 2, 9) + name)
+print(struct.unpack("!I", udp.recv(64)[8:12])[0])
+"""
+
+
+def seeders(host, name, peers=0, port=6969):
+    """How many seeders a swarm has, once so many are announced."""
+    return int(host.run("python3", "-c", SEEDERS, str(port), name, str(peers)).stdout)
+
+
+class Load:
+    """Announces that run while a block does; `sent` and `answered` afterwards."""
+
+    def __init__(self, host, address="127.0.0.1", port=6969):
+        self.host, self.stop = host, f"/tmp/stop-{time.time()}"
+        self.process = host.begin("python3", "-c", LOAD, address, str(port), self.stop)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.host.write(self.stop, "")
+        said, wrong = self.process.communicate(timeout=150)
+        assert self.process.returncode == 0, wrong
+        self.sent, self.answered = map(int, said.split())
 
 
 def asks(host, address, port, attempts=5):

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from checks import run
 from host import Host
-from tracker import CLIENT, demand
+from tracker import CLIENT, Load, demand, seeders
 
 PTRACE_INTERRUPT, PTRACE_SEIZE = 0x4207, 0x4206
 VCPUS = len(os.sched_getaffinity(0))
@@ -202,26 +202,130 @@ class Case:
             while time.monotonic() < deadline:
                 demand(self.host, addresses=["127.0.0.1"])
             assert self.host.show("onrush", "NRestarts") == "0"
-            task = workers(pid)["worker-0"][0]
-            libc = ctypes.CDLL(None, use_errno=True)
-            for request in [PTRACE_SEIZE, PTRACE_INTERRUPT]:
-                assert libc.ptrace(request, task, None, None) == 0, os.strerror(ctypes.get_errno())
-
-            def restarted():
-                # Who is stopped by us ends for us.
-                try:
-                    os.waitpid(task, os.WNOHANG | 0x40000000)
-                except ChildProcessError:
-                    pass
-                return self.host.show("onrush", "NRestarts") == "1"
-
-            self.host.until("the manager starts it anew", restarted)
-            journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
-            assert "Watchdog timeout" in journal, journal
-            self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
-            demand(self.host)
+            self._hang_a_worker(pid, since)
         finally:
             self.host.drop_in("onrush.service", "")
+
+    def _hang_a_worker(self, pid, since):
+        """The watchdog ends the unit's processes, and systemd starts it anew."""
+        task = workers(pid)["worker-0"][0]
+        libc = ctypes.CDLL(None, use_errno=True)
+        for request in [PTRACE_SEIZE, PTRACE_INTERRUPT]:
+            assert libc.ptrace(request, task, None, None) == 0, os.strerror(ctypes.get_errno())
+
+        def restarted():
+            # Who is stopped by us ends for us.
+            try:
+                os.waitpid(task, os.WNOHANG | 0x40000000)
+            except ChildProcessError:
+                pass
+            return self.host.show("onrush", "NRestarts") == "1"
+
+        self.host.until("the manager starts it anew", restarted)
+        journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
+        assert "Watchdog timeout" in journal, journal
+        self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
+        demand(self.host)
+
+    # ---- another process takes over ------------------------------------------------------------
+
+    def _followed(self, ask):
+        """Has another process take over; its number."""
+        before = self.host.show("onrush", "MainPID")
+        ask()
+        since = time.time()
+        self.host.until("another main process", lambda: self.host.show("onrush", "MainPID") not in [before, "0"])
+        cgroup = "/sys/fs/cgroup" + self.host.show("onrush.service", "ControlGroup") + "/cgroup.procs"
+
+        def alone():
+            with open(self.host.path(cgroup)) as procs:
+                return len(procs.read().split()) == 1
+
+        self.host.until("the old process ends", alone)
+        assert self.host.show("onrush", "ActiveState") == "active"
+        assert self.host.show("onrush", "NRestarts") == "0"
+        journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since - 30:.3f}").stdout
+        # Of a process that is no child of its own systemd would not await the end.
+        assert "not our child" not in journal and "does not belong to" not in journal, journal
+        return self.host.main_pid("onrush.service")
+
+    def _signal(self):
+        self.host.run("systemctl", "kill", "--kill-whom=main", "--signal=SIGUSR2", "onrush")
+
+    def an_upgrade_is_followed_by_systemd_and_loses_nothing(self):
+        config, token = "/etc/onrush/onrush.toml", "/etc/onrush/admin.token"
+        with open(self.host.path(config)) as file:
+            before = file.read()
+        self.host.write(token, "of-the-tests-0123456789")
+        self.host.run("chown", "onrush", token)
+        self.host.write(config, before.replace("# token_file =", "token_file ="))
+        self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=3s\n")
+        try:
+            pid, since = self.start()
+            name = "07" * 20
+            assert seeders(self.host, name, peers=40) == 40
+            with Load(self.host) as load:
+                second = self._followed(self._signal)
+                # Longer than the watchdog waits.
+                deadline = time.monotonic() + 7
+                while time.monotonic() < deadline:
+                    demand(self.host, addresses=["127.0.0.1"])
+                assert self.host.show("onrush", "NRestarts") == "0"
+                assert self.host.show("onrush", "ActiveState") == "active"
+                ctl = ["onrush", "ctl", "--config", config, "upgrade"]
+                third = self._followed(lambda: self.host.run(*ctl))
+            assert len({pid, second, third}) == 3
+            assert load.sent > 1000 and load.sent == load.answered, (load.sent, load.answered)
+            assert seeders(self.host, name) == 40
+            for field, expected in [("NoNewPrivs", "1"), ("Seccomp", "2"), ("CapEff", "0" * 16)]:
+                assert all(value == expected for _, value in threads(third, field).values()), field
+            self.host.until("a live status", lambda: re.search(
+                r"serves .*: .* peers in .* swarms", self.host.show("onrush", "StatusText")))
+            # Who has taken over is watched over, too.
+            self._hang_a_worker(third, since)
+        finally:
+            self.host.drop_in("onrush.service", "")
+            self.host.write(config, before)
+
+    def a_stop_waits_for_the_process_that_has_taken_over(self):
+        self.start()
+        name = "08" * 20
+        assert seeders(self.host, name, peers=30) == 30
+        pid = self._followed(self._signal)
+        since = time.time()
+        self.host.run("systemctl", "stop", "onrush.service")
+        assert not os.path.exists(f"/proc/{pid}")
+        assert self.host.show("onrush", "Result") == "success"
+        journal = self.host.journal("onrush", since)
+        assert "snapshot: " in journal and "stopped: " in journal, journal
+        self.start()
+        assert seeders(self.host, name) == 30
+
+    def the_end_of_a_process_that_has_taken_over_is_noticed(self):
+        self.start()
+        pid = self._followed(self._signal)
+        self.host.kill(pid)
+        self.host.until("another process", lambda: self.host.show("onrush", "NRestarts") == "1")
+        self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
+        demand(self.host)
+
+    def a_successor_that_fails_leaves_the_unit_as_it_is(self):
+        pid, since = self.start()
+        config = "/etc/onrush/onrush.toml"
+        with open(self.host.path(config)) as file:
+            before = file.read()
+        try:
+            self.host.write(config, before + "\nnonsense\n")
+            self._signal()
+            said = "this one serves on: it ended with exit code 2"
+            self.host.until("the failure in the log", lambda: said in self.host.journal("onrush", since))
+            assert self.host.main_pid("onrush.service") == pid
+            assert self.host.show("onrush", "ActiveState") == "active"
+            demand(self.host)
+        finally:
+            self.host.write(config, before)
+        self._followed(self._signal)
+        demand(self.host)
 
     def sockets_of_systemd_are_served_from(self):
         """Two of each address, by repeated lines: systemd opens each, and they are a group."""
@@ -243,6 +347,15 @@ class Case:
             sockets = self.host.run("ss", "-Hulnm", "sport = :6969").stdout
             # ReceiveBuffer=4M may go beyond rmem_max, and stays.
             assert re.findall(r"rb(\d+)", sockets) == [str(2 * 4194304)] * 4, sockets
+            # They go over to a process that follows, which goes by them like the one before.
+            since = time.time()
+            with Load(self.host) as load:
+                self._followed(self._signal)
+            assert load.sent == load.answered, (load.sent, load.answered)
+            journal = self.host.journal("onrush", since)
+            assert "serves udp://0.0.0.0:6969 and udp://[::]:6969 (sockets by systemd)" in journal, journal
+            assert "workers: 2 colocated" in journal, journal
+            demand(self.host)
             # They outlive the service: what comes meanwhile is answered afterwards.
             self.host.run("systemctl", "restart", "onrush.service")
             demand(self.host)

@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::adopt::missing;
 use crate::notice::{Direction, Notice};
 use crate::sys;
 
@@ -62,7 +61,8 @@ pub struct BoundSocket {
 /// A group's sockets.
 #[derive(Debug)]
 pub struct Group {
-    /// For each worker its sockets, one per entry of `addresses` and in that order.
+    /// For each worker its sockets, by address in the order of `addresses`: one of each, unless the group was made
+    /// for [another number of workers](crate::regroup).
     pub workers: Vec<Vec<BoundSocket>>,
     /// The addresses that are bound, with the ports that they got.
     pub addresses: Vec<SocketAddr>,
@@ -244,32 +244,27 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     Ok(Group { workers, addresses: wanted, notices })
 }
 
-/// A group whose sockets were bound by another process: for each worker one per address, in the same order
-/// for all. Asks for the buffers anew.
-///
-/// # Errors
-/// When a buffer cannot be set.
-pub fn adopt_group(workers: Vec<Vec<BoundSocket>>, buffers: Buffers) -> Result<Group, BindError> {
-    let mut notices = Vec::new();
-    for (number, sockets) in workers.iter().enumerate() {
-        for socket in sockets {
-            let failed = |cause| {
-                let (address, step) = (socket.address(), "ask for a buffer's size");
-                BindError::System { address, step, cause }
-            };
-            // Asking for what is there already could make it smaller: whoever bound it may have had the right
-            // to go beyond the kernel's limit.
-            let has = socket.buffers().map_err(failed)?;
-            let mut made = settle(socket, missing(has, buffers))?;
-            if number == 0 {
-                notices.append(&mut made);
-            }
-        }
+impl Group {
+    /// The sockets of one address, in the order of their group: number `i` is read by worker `i % workers`.
+    pub fn of(&self, address: SocketAddr) -> Vec<&BoundSocket> {
+        let own = |sockets: &'_ Vec<BoundSocket>| -> Vec<usize> {
+            (0..sockets.len()).filter(|number| sockets[*number].address == address).collect()
+        };
+        let numbers: Vec<Vec<usize>> = self.workers.iter().map(own).collect();
+        let most = numbers.iter().map(Vec::len).max().unwrap_or(0);
+        let round = |round: usize| {
+            let workers = self.workers.iter().zip(&numbers);
+            workers.filter_map(move |(sockets, own)| own.get(round).map(|number| &sockets[*number]))
+        };
+        (0..most).flat_map(round).collect()
     }
-    let addresses = workers
-        .first()
-        .map_or_else(Vec::new, |sockets| sockets.iter().map(BoundSocket::address).collect());
-    Ok(Group { workers, addresses, notices })
+}
+
+/// A server's socket that is to be bound to `address`, beside others of its group, and is not yet.
+pub(crate) fn open_unbound(address: SocketAddr) -> Result<BoundSocket, BindError> {
+    let socket = prepare(address, Sharing::Group).map_err(|e| e.into_error(address))?;
+    let tells_local = address.ip().is_unspecified();
+    Ok(BoundSocket { socket: socket.into(), address, tells_local })
 }
 
 /// Binds one plain socket to `source` for a client: its port is usually 0, its address one of the
@@ -350,8 +345,8 @@ fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
     open(address, Sharing::Alone).map(drop)
 }
 
-/// Opens and binds a socket.
-fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
+/// Opens a socket, with all that has to be set before it is bound.
+fn prepare(address: SocketAddr, sharing: Sharing) -> Result<Socket, Failure> {
     let at = |step| move |cause| Failure::new(step, cause);
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
         .map_err(at("open a socket"))?;
@@ -365,6 +360,13 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
     if sharing == Sharing::Group {
         socket.set_reuse_port(true).map_err(at("set SO_REUSEPORT"))?;
     }
+    Ok(socket)
+}
+
+/// Opens and binds a socket.
+fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
+    let at = |step| move |cause| Failure::new(step, cause);
+    let socket = prepare(address, sharing)?;
     socket.bind(&address.into()).map_err(at("bind"))?;
     let socket = UdpSocket::from(socket);
     let bound = socket.local_addr().map_err(at("ask for the bound address"))?;

@@ -43,6 +43,7 @@ pub mod memory;
 pub mod mio;
 mod name;
 pub mod notice;
+pub mod regroup;
 pub mod socket;
 pub mod steering;
 mod sys;

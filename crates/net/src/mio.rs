@@ -6,6 +6,7 @@ mod outbox;
 mod readiness;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -111,6 +112,18 @@ impl Socket for Backend {
             return Ok(());
         }
         self.readiness.wait(&self.sockets, timeout)
+    }
+
+    fn rest(&mut self, timeout: Duration) -> io::Result<()> {
+        self.readiness.rest(timeout)
+    }
+
+    fn narrow(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
+        for (number, socket) in self.sockets.iter().enumerate() {
+            if !keep(socket.address()) {
+                self.readiness.pass_over(number);
+            }
+        }
     }
 
     fn receive(&mut self, limit: usize) -> io::Result<Received<'_>> {

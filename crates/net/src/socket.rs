@@ -20,6 +20,21 @@ pub trait Socket {
     /// Only what makes the socket unusable; an interrupted call is a spurious return.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
+    /// Blocks until the waker was rung or `timeout` has passed, whatever is waiting: for who receives nothing.
+    /// A backend without it returns as soon as something is there to be received.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    fn rest(&mut self, timeout: Duration) -> io::Result<()> {
+        self.wait(timeout)
+    }
+
+    /// Receives only from the kernel sockets at addresses for which `keep` holds, from now on. A backend that has
+    /// no kernel sockets goes on with all that it has.
+    fn narrow(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
+        let _ = keep;
+    }
+
     /// Receives at most `limit` datagrams, and no more than the backend's own batch size.
     ///
     /// # Errors

@@ -74,12 +74,14 @@ impl Steering {
     /// `min_len`.
     pub fn attach(function: Function, group: &Group) -> (Self, Vec<Notice>) {
         assert!(function.buckets > 0, "a function has at least one bucket");
+        // Each address has at least as many sockets.
         assert!(usize::from(function.buckets) <= group.workers.len(), "a bucket is a socket");
         assert!(function.min_len >= function.offset + 4 * WORDS as u32, "the key must be inside");
         let mut steering = Self { function, withdrawn: Vec::new(), groups: Vec::new() };
         let mut notices = Vec::new();
         // A program belongs to the group, whichever of its sockets it is attached through.
-        for socket in &group.workers[0] {
+        for &address in &group.addresses {
+            let Some(socket) = group.of(address).first().copied() else { continue };
             let attached = kernel::attach(socket, &function, &[]).and_then(|()| socket.try_clone());
             match attached {
                 Ok(socket) => steering.groups.push(socket),

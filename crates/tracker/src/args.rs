@@ -40,7 +40,8 @@ Examples:
 Every key of the configuration file is explained by --print-config; nothing has to be configured.
 
 Signals: TERM and INT stop it. HUP reads the file again: what may change changes at once, what needs
-a restart is named in the log, and a file that is wrong changes nothing. USR1 writes the full scrape to export.file.
+an upgrade or a restart is named in the log, and a file that is wrong changes nothing. USR1 writes the full
+scrape to export.file. USR2 starts this program anew, which takes over without a gap (like onrush ctl upgrade).
 
 Exit codes:
   0  stopped as asked, or the configuration is right
@@ -90,7 +91,7 @@ pub struct Args {
     /// Take over from the onrush that runs with the same state directory, without a gap
     ///
     /// It hands over its sockets and peers while it serves, and ends; when anything is amiss it serves
-    /// on. Addresses and the number of workers with sockets stay as they are.
+    /// on. Under a service manager have the running one start it: `onrush ctl upgrade`.
     #[arg(long, conflicts_with = "check_config")]
     pub upgrade: bool,
 

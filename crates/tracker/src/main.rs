@@ -16,15 +16,20 @@ use onrush::reload::Reload;
 use onrush::settings::{Host, Notice, Passed, Settings};
 use onrush::supervise::{End, Supervisor};
 use onrush::top;
+use onrush::upgrade::successor::{self, Program};
+use onrush::upgrade::take::look;
 use onrush::{StartError, Tracker};
 use onrush_net::{adopt::Adopted, affinity};
 
 fn main() -> ExitCode {
+    // Before the file may be replaced.
+    let program = Program::here();
     let args = Args::parse();
     match &args.command {
         Some(Command::Doctor(doctor)) => return doctor::run(doctor).say(),
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).say(),
         Some(Command::Top(top)) => return top::run(top).say(),
+        None if args.upgrade && successor::is_guard() => return successor::guard().say(),
         None => {}
     }
     let passed = match activation::take() {
@@ -34,7 +39,7 @@ fn main() -> ExitCode {
     // Without an answer nothing is pinned, and there is one worker.
     let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
     let mut host = Host::here(vcpus);
-    host.passed = passed.as_ref().map(Passed::of);
+    host.passed = passed.as_ref().map(Passed::of).or_else(|| passed_before(&args, &host));
     let exit = match args.task(&host) {
         Err(problems) => Exit::wrong(problems),
         Ok(Task::Show(text)) => match show(&text) {
@@ -43,21 +48,36 @@ fn main() -> ExitCode {
         },
         Ok(Task::Serve(settings, notices)) => {
             let ailments = doctor::short_version(&settings, &host);
-            Exit::after(serve(*settings, passed, &notices, ailments, args, host))
+            let start = Start { passed, args, host, program };
+            Exit::after(serve(*settings, start, &notices, ailments))
         }
     };
     exit.say()
 }
 
+/// What a service manager has passed to the process that this one takes over from. What is wrong with the
+/// configuration is told later.
+fn passed_before(args: &Args, host: &Host) -> Option<Passed> {
+    let (settings, _) = args.upgrade.then(|| args.settings(host))?.ok()?;
+    look(&settings)
+}
+
+/// How this process was started, and on what.
+struct Start {
+    passed: Option<Adopted>,
+    args: Args,
+    host: Host,
+    program: Program,
+}
+
 /// Runs a tracker from start to end.
 fn serve(
     settings: Settings,
-    passed: Option<Adopted>,
+    start: Start,
     notices: &[Notice],
     ailments: Option<String>,
-    args: Args,
-    host: Host,
 ) -> Result<End, StartError> {
+    let Start { passed, args, host, program } = start;
     logging::start(settings.log.level);
     // Before anything is started: a signal that comes early must not kill what is half there.
     let wishes = signals::listen().map_err(StartError::Threads)?;
@@ -75,25 +95,26 @@ fn serve(
         log::warn!("{ailments}");
     }
     let greeting = greeting::lines(&settings, &tracker);
-    let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args, host));
+    let supervisor = Supervisor::new(tracker, settings, Reload::new(args, host));
+    let mut supervisor = supervisor.followed_by(program);
     for line in greeting {
         log::info!("{line}");
     }
     let end = supervisor.run(&wishes);
     let tracker = supervisor.into_tracker();
-    if end == End::Given {
-        tracker.hand_over();
-    } else if end == End::Asked {
-        let summary = tracker.stop();
-        log::info!(
-            "stopped: {} datagrams in, {} out, {} refused",
-            summary.datagrams,
-            summary.sent,
-            summary.refused_in_all(),
-        );
-    } else {
+    match &end {
+        End::Given(given) => drop(tracker.hand_over(given)),
+        End::Asked => {
+            let summary = tracker.stop();
+            log::info!(
+                "stopped: {} datagrams in, {} out, {} refused",
+                summary.datagrams,
+                summary.sent,
+                summary.refused_in_all(),
+            );
+        }
         // Who is left may be stuck for the same reason; the end of the process does not wait.
-        std::mem::forget(tracker);
+        End::Died(_) => std::mem::forget(tracker),
     }
     Ok(end)
 }

@@ -2,6 +2,7 @@
 //! shard. Orders come down a lane of their own, so that a worker shares no lock with whoever gives
 //! them; it looks at the lane once a turn.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
@@ -18,6 +19,8 @@ pub enum Order {
     Rules(Arc<Rules>),
     /// Receive nothing more, and tell once everything that was received is answered.
     Hold(Sender<()>),
+    /// Receive what is left at these addresses and nothing else, and tell once everything is answered.
+    Finish(Arc<[SocketAddr]>, Sender<()>),
     /// Receive again.
     Resume,
     /// Work over the whole shard. A worker without a shard drops it.
@@ -80,6 +83,14 @@ impl Orders {
     /// [`Deaf`], naming the first worker that did not take it.
     pub fn hold(&self, tell: &Sender<()>) -> Result<(), Deaf> {
         self.every_worker(|| Order::Hold(tell.clone()))
+    }
+
+    /// Has every worker with sockets answer what is left at these addresses. Each tells once it has.
+    ///
+    /// # Errors
+    /// [`Deaf`], naming the first worker that did not take it.
+    pub fn finish(&self, left: &Arc<[SocketAddr]>, tell: &Sender<()>) -> Result<(), Deaf> {
+        self.every_worker(|| Order::Finish(left.clone(), tell.clone()))
     }
 
     /// Has every worker receive again.

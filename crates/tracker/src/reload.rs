@@ -13,6 +13,10 @@ use crate::http::Token;
 use crate::settings::{Host, Notice, Settings};
 use crate::supervise::ask::{Answer, Reloaded};
 
+/// Keys that an upgrade does not change either: a new process finds the old one by its state directory, and is of its
+/// user.
+pub const ONLY_A_RESTART: [&str; 3] = ["state_dir", "user", "group"];
+
 /// What was read, and how it compares with what is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {

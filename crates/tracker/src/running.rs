@@ -1,6 +1,7 @@
 //! Workers on their threads: started together, watched, stopped together.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use onrush_net::{Socket, affinity};
 use onrush_swarm::Shard;
 
@@ -41,11 +42,13 @@ pub struct Running {
     orders: Orders,
     stop: Arc<AtomicBool>,
     deaths: Receiver<Death>,
+    /// While it is there no worker takes a turn.
+    gate: Option<Sender<Infallible>>,
     threads: Vec<JoinHandle<Option<Shard>>>,
 }
 
 impl Running {
-    /// Gives each worker a thread of its name, on its vCPU.
+    /// Gives each worker a thread of its name, on its vCPU, and lets all of them begin.
     ///
     /// # Errors
     /// When a thread cannot be started; those that were are stopped again.
@@ -55,6 +58,22 @@ impl Running {
         workers: Vec<Worker<S>>,
         clock: Clock,
     ) -> io::Result<Self> {
+        let mut running = Self::prepare(settings, addresses, workers, clock)?;
+        running.begin();
+        Ok(running)
+    }
+
+    /// The same, but the workers wait for [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn prepare<S: Socket + Send + 'static>(
+        settings: &Settings,
+        addresses: Vec<SocketAddr>,
+        workers: Vec<Worker<S>>,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let (gate, opened) = bounded(0);
         let (tell, deaths) = unbounded();
         let ways = workers.first().map_or_else(|| Arc::from([]), |worker| worker.ways.clone());
         let owners = workers.first().map_or_else(|| Arc::from([]), |w| w.owners.clone());
@@ -70,6 +89,7 @@ impl Running {
             ways,
             stop: Arc::new(AtomicBool::new(false)),
             deaths,
+            gate: Some(gate),
             threads: Vec::with_capacity(workers.len()),
         };
         for worker in workers {
@@ -80,6 +100,7 @@ impl Running {
                 clock,
                 cpu,
                 spin: settings.spin,
+                opened: opened.clone(),
                 stop: running.stop.clone(),
                 tell: tell.clone(),
             };
@@ -93,6 +114,11 @@ impl Running {
             }
         }
         Ok(running)
+    }
+
+    /// Lets the workers begin.
+    pub fn begin(&mut self) {
+        self.gate = None;
     }
 
     /// The addresses that are served, with the ports that the kernel picked where 0 was asked.
@@ -144,6 +170,7 @@ impl Running {
 
     fn end(&mut self) -> Vec<Shard> {
         self.stop.store(true, Ordering::Release);
+        self.gate = None;
         for ways in self.ways.iter() {
             ways.work.ring();
         }
@@ -164,6 +191,8 @@ struct Life<S: Socket> {
     clock: Clock,
     cpu: Option<usize>,
     spin: Duration,
+    /// Ends when turns may be taken.
+    opened: Receiver<Infallible>,
     stop: Arc<AtomicBool>,
     tell: Sender<Death>,
 }
@@ -176,6 +205,8 @@ impl<S: Socket> Life<S> {
         {
             log::warn!("{error}; the worker runs unpinned");
         }
+        // Nothing is ever sent: the gate is there, or it has gone.
+        let _ = self.opened.recv();
         let name = thread::current().name().unwrap_or("worker").to_owned();
         let tell = self.tell.clone();
         // Nothing of the worker is used after a panic: the process ends.

@@ -3,30 +3,35 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
-use crossbeam_channel::{Receiver, bounded, never};
+use crossbeam_channel::{Receiver, never, unbounded};
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Address, BoundSocket, Buffers, Group};
+use onrush_net::regroup::{Late, regroup};
 use onrush_net::steering::{Function, Steering};
 use onrush_net::{Socket, mio, notice::Notice};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_swarm::ShardMap;
 use thiserror::Error;
 
-use crate::access::Lists;
 use crate::access::journal::Journal;
 use crate::access::list_file::ListError;
 use crate::access::listing::Listing;
+use crate::access::{AccessList, Lists};
 use crate::clock::Clock;
 use crate::http::{self, HttpError, Token, TokenError};
+use crate::overload::kept::Kept;
+use crate::overload::{Overload, Promise};
 use crate::placement::{Secrets, assemble, shard_map};
 use crate::process::lock::StateLock;
-use crate::process::{service, user};
+use crate::process::user;
+use crate::rules::Rules;
 use crate::running::Running;
 use crate::settings::{HttpSettings, Placement, Settings};
 use crate::snapshot::{self, schedule::Snapshots};
 use crate::state::{State, StateError};
-use crate::upgrade::give::{Given, Giver};
+use crate::upgrade::give::{Given, Giver, Step};
 use crate::upgrade::take::{TakeError, Taker};
 use crate::upgrade::words::Offer;
 use crate::upgrade::{self, delta};
@@ -54,10 +59,14 @@ pub struct Tracker {
     pub clock: Clock,
     /// When its peers are written down.
     pub snapshots: Snapshots,
-    /// Tells when another process has got its sockets.
-    pub given: Receiver<Given>,
-    /// The process that has got its sockets.
-    pub taken_by: Option<Given>,
+    /// Tells how far another process is that takes over.
+    pub upgrade: Receiver<Step>,
+    /// What clients were told by the process before this one, and has to be kept.
+    pub promise: Option<Promise>,
+    /// Where that is written down for the process after this one; `None` without a state directory.
+    pub kept: Option<Kept>,
+    /// The list that the peers were loaded by, where it is not the one in force.
+    pub former: Option<Arc<AccessList>>,
     /// Which shard owns an info hash.
     pub map: ShardMap,
     /// Control and observation over HTTP, unless it is off.
@@ -136,7 +145,7 @@ impl Tracker {
         // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
         let mut lists = Lists::load(settings)?;
         let mut taker = takes_over.then(|| Taker::ask(settings)).transpose()?;
-        let mut group = group_of(settings, taker.as_mut(), passed)?;
+        let (mut group, late) = group_of(settings, taker.as_mut(), passed)?;
         if settings.user.is_some() {
             user::drop_capabilities();
         }
@@ -145,8 +154,10 @@ impl Tracker {
         warnings.extend(state.warnings);
         let journal = settings.state_dir.as_deref().filter(|_| state.lock.is_some());
         let journal = journal.map(Journal::new);
+        let known = journal.as_ref().map_or(0, Journal::length);
         if let Some(journal) = &journal {
-            warnings.extend(resume(&mut lists, journal));
+            // The process that runs may still write to it.
+            warnings.extend(resume(&mut lists, journal, !takes_over));
         }
         warnings.extend(lists.access.warning().map(str::to_owned));
         let mut secrets = Secrets::random(state.keys);
@@ -159,72 +170,129 @@ impl Tracker {
         let mut workers = assemble(settings, &secrets, sockets, &lists);
         show_buffers(&workers, &got);
         let (clock, map) = (Clock::start(), shard_map(settings, &secrets));
+        let kept = settings.state_dir.as_deref().filter(|_| state.lock.is_some()).map(Kept::new);
+        let promise = match &taker {
+            Some(taker) => taker.offer.promise,
+            None => kept.as_ref().and_then(|kept| kept.read(clock.now().unix)),
+        };
+        if let Some(promise) = promise {
+            let rules = under(promise, settings, &lists);
+            let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
+            sides.for_each(|side| side.follow(&rules));
+        }
         let path = snapshot_path(settings, state.lock.is_some());
         let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
         let shards: Vec<_> = sides.map(|side| &mut side.shard).collect();
         let now = clock.now();
         match (&taker, &path) {
-            (Some(taker), _) => taker.take_all(shards, map, &lists.access, now)?,
+            (Some(taker), _) => taker.load(shards, map, &lists.access, now)?,
             (None, Some(path)) => {
                 let loaded = snapshot::load::at_start(path, shards, map, &lists.access, now);
                 warnings.extend(loaded);
             }
             (None, None) => {}
         }
-        let steering = steer(settings, map, &mut group);
-        warnings.extend(group.notices.iter().map(Notice::to_string));
-        let running = Running::launch(settings, group.addresses.clone(), workers, clock)
+        let running = Running::prepare(settings, group.addresses.clone(), workers, clock)
             .map_err(StartError::Threads)?;
         let mut tracker = Self {
             running,
-            steering,
+            steering: None,
             warnings,
             lists,
             journal,
             lock: state.lock,
             clock,
             snapshots: Snapshots::new(path, settings.snapshot.every),
-            given: never(),
-            taken_by: None,
+            upgrade: never(),
+            promise,
+            kept,
+            former: None,
             map,
             http,
         };
-        tracker.follow_up(taker, map);
+        if let Some(taker) = taker {
+            tracker.take_from(taker, late, settings, known)?;
+        }
+        tracker.steering = steer(settings, map, &mut group);
+        tracker.running.begin();
+        tracker.warnings.extend(group.notices.iter().map(Notice::to_string));
         tracker.open_door(settings, group, secrets.shard_key);
         Ok(tracker)
     }
 
-    /// Where it has taken over: what came after the dump, and the lock's name.
-    fn follow_up(&mut self, taker: Option<Taker>, map: ShardMap) {
-        let Some(taker) = taker else { return };
+    /// Takes the sockets of the process that runs, whose peers are here already. From `Yours` to `Mine` nobody serves:
+    /// between the two is only what cannot be done before.
+    fn take_from(
+        &mut self,
+        taker: Taker,
+        late: Late,
+        settings: &Settings,
+        known: u64,
+    ) -> Result<(), StartError> {
+        let stream = taker.stream.try_clone().map_err(TakeError::Broken)?;
+        let orders = self.running.orders().clone();
+        let rest =
+            delta::receive(stream, orders, self.map, self.clock).map_err(StartError::Threads)?;
+        self.promise = taker.ready()?;
+        self.catch_up(settings, known);
+        late.bind().map_err(TakeError::Broken)?;
+        taker.take()?;
         if let Some(lock) = &mut self.lock {
             lock.own();
         }
-        let (orders, access) = (self.running.orders().clone(), self.lists.access.clone());
-        if let Err(error) = delta::receive(taker.stream, orders, map, access, self.clock) {
-            self.warnings
-                .push(format!("what came after the dump is not taken: no thread: {error}"));
+        // It waits for this, and for nothing else.
+        let _ = rest.send(self.lists.access.clone());
+        Ok(())
+    }
+
+    /// The list may have been changed since it was read here, up to the moment in which the sockets were offered.
+    fn catch_up(&mut self, settings: &Settings, known: u64) {
+        let (Some(journal), Some(kind)) = (&self.journal, self.lists.access.kind()) else { return };
+        let changes = match journal.since(kind, known) {
+            Ok(changes) if changes.is_empty() => return,
+            Ok(changes) => changes,
+            Err(error) => {
+                let path = journal.path().display();
+                let what = format!(
+                    "{path} cannot be read again: {error}; what was changed during the upgrade comes into \
+                     force with the next reload"
+                );
+                return self.warnings.push(what);
+            }
+        };
+        let former = self.lists.access.clone();
+        self.lists.access = Arc::new(former.with(&changes));
+        let rules = Arc::new(Rules::new(settings, &self.lists));
+        // Nobody takes turns yet, and the lanes are empty.
+        if let Err(deaf) = self.running.orders().follow(&rules) {
+            self.warnings.push(format!("{deaf}: it goes by the list as it was before the upgrade"));
         }
+        self.former = Some(former);
     }
 
     /// Waits for whoever is to take over from here one day.
     fn open_door(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         let (Some(lock), Some(directory)) = (&self.lock, &settings.state_dir) else { return };
-        let (tell, given) = bounded(1);
+        let (tell, upgrade) = unbounded();
+        let workers = group.workers.len();
+        let kept = group.into_kept();
         let offer = Offer {
             version: version().to_owned(),
             process: std::process::id(),
-            workers: group.workers.len(),
-            addresses: group.addresses,
+            addresses: kept.iter().map(|kept| kept.address).collect(),
+            sockets: kept.iter().map(|kept| kept.sockets.len()).collect(),
+            passed: settings.sockets_passed,
             shard_key,
+            promise: None,
         };
+        let sockets = kept.into_iter().map(|kept| kept.sockets).collect();
         let path = upgrade::take::socket_path(directory);
         let opened = lock.share().and_then(|lock| {
             let (orders, clock) = (self.running.orders().clone(), self.clock);
-            Giver { offer, sockets: group.workers, lock, orders, clock, tell }.wait_at(&path)
+            Giver { offer, sockets, workers, lock, orders, clock, tell }.wait_at(&path)
         });
         match opened {
-            Ok(()) => self.given = given,
+            Ok(()) => self.upgrade = upgrade,
             Err(error) => self.warnings.push(format!(
                 "no upgrade without a gap will be possible: cannot listen at {}: {error}",
                 path.display()
@@ -233,22 +301,21 @@ impl Tracker {
     }
 
     /// Stops the workers, whose sockets another process has by now, and sends it what it has not.
-    pub fn hand_over(mut self) -> crate::metrics::Summary {
+    pub fn hand_over(mut self, given: &Given) -> crate::metrics::Summary {
+        // Its address is free for the other one from here on.
+        drop(self.http.take());
         let (summary, shards) = self.running.stop_and_keep();
         self.snapshots.report();
-        if let Some(given) = &self.taken_by {
-            service::follow(given.process as u32);
-            match delta::send(given, shards, self.clock.now()) {
-                Ok(rest) => log::info!(
-                    "process {} has taken over; the rest was {} peers",
-                    given.process,
-                    rest.v4 + rest.v6
-                ),
-                Err(error) => log::warn!(
-                    "process {} has taken over, but not heard all of the rest: {error}",
-                    given.process
-                ),
-            }
+        match delta::send(given, shards, self.clock.now()) {
+            Ok(rest) => log::info!(
+                "process {} has taken over; the rest was {} peers",
+                given.process,
+                rest.v4 + rest.v6
+            ),
+            Err(error) => log::warn!(
+                "process {} has taken over, but not heard all of the rest: {error}",
+                given.process
+            ),
         }
         if let Some(lock) = self.lock.take() {
             lock.leave();
@@ -261,11 +328,6 @@ impl Tracker {
         if let Some(http) = &self.http {
             http.stopping();
         }
-        // Whoever asks for the end may come at the same moment as another process that has got the sockets.
-        if let Ok(given) = self.given.try_recv() {
-            self.taken_by = Some(given);
-            return self.hand_over();
-        }
         let (summary, shards) = self.running.stop_and_keep();
         self.snapshots.finish(shards, self.clock);
         drop(self.lock);
@@ -273,17 +335,30 @@ impl Tracker {
     }
 }
 
+/// What workers go by that have to keep a promise.
+fn under(promise: Promise, settings: &Settings, lists: &Lists) -> Rules {
+    let mut overload = Overload::new(Instant::now());
+    overload.keep(promise, Instant::now());
+    let mut rules = Rules::new(settings, lists);
+    overload.press(&settings.overload, &mut rules);
+    rules
+}
+
 /// The sockets of the tracker that is taken over, those that were passed, or new ones.
 fn group_of(
     settings: &Settings,
     taker: Option<&mut Taker>,
     passed: Option<Adopted>,
-) -> Result<Group, StartError> {
-    Ok(match (taker, passed) {
-        (Some(taker), _) => bind::adopt_group(taker.sockets(), buffers(settings))?,
+) -> Result<(Group, Late), StartError> {
+    let group = match (taker, passed) {
+        (Some(taker), _) => {
+            let (kept, workers) = (taker.kept(), settings.placement.socket_sides());
+            return Ok(regroup(kept, &taker.added, workers, buffers(settings))?);
+        }
         (None, Some(sockets)) => sockets.into_group(buffers(settings))?,
         (None, None) => bind_group(settings)?,
-    })
+    };
+    Ok((group, Late::default()))
 }
 
 /// As the user that reads the token again later. Where a tracker takes over, the other one has the address until
@@ -323,11 +398,11 @@ fn show_buffers<S: Socket>(workers: &[Worker<S>], got: &[Buffers]) {
 }
 
 /// Puts the changes that were made to the list while trackers ran into force again. Returns what is odd.
-fn resume(lists: &mut Lists, journal: &Journal) -> Vec<String> {
+fn resume(lists: &mut Lists, journal: &Journal, compact: bool) -> Vec<String> {
     let resumed = journal.resume((*lists.access).clone());
-    let kept = journal
-        .compact(&resumed)
-        .err()
+    let kept = compact
+        .then(|| journal.compact(&resumed))
+        .and_then(Result::err)
         .map(|error| format!("{} cannot be made shorter: {error}", journal.path().display()));
     let list = resumed.list;
     let ragged = list.listing().is_some_and(Listing::is_ragged);

@@ -107,6 +107,11 @@ impl<S: Socket> Worker<S> {
                     socket_side.hold(tell);
                 }
             }
+            Order::Finish(left, tell) => {
+                if let Some(socket_side) = &mut self.socket_side {
+                    socket_side.finish(&left, tell);
+                }
+            }
             Order::Resume => {
                 if let Some(socket_side) = &mut self.socket_side {
                     socket_side.resume();

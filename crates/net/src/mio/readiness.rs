@@ -42,6 +42,8 @@ pub(super) struct Readiness {
     /// Whether the waker's event was seen while looking for readiness in `receive`.
     woken: bool,
     sockets: Sockets,
+    /// For each socket whether it is not to be asked.
+    passed_over: Box<[bool]>,
 }
 
 /// How sockets are found that have something.
@@ -75,6 +77,7 @@ impl Readiness {
             events: Events::with_capacity(EVENTS),
             waker,
             woken: false,
+            passed_over: vec![false; sockets.len()].into(),
             sockets: match few {
                 true => Sockets::Asked { next: 0, left: 0, count: sockets.len() as u16 },
                 // What arrived before has made no edge: look at every socket once.
@@ -105,6 +108,22 @@ impl Readiness {
         Ok(())
     }
 
+    /// Sleeps until the waker was rung or `timeout` has passed.
+    pub(super) fn rest(&mut self, timeout: Duration) -> io::Result<()> {
+        if !self.woken {
+            self.look(timeout)?;
+        }
+        self.woken = false;
+        Ok(())
+    }
+
+    /// Never asks this socket again.
+    pub(super) fn pass_over(&mut self, number: usize) {
+        if let Some(passed) = self.passed_over.get_mut(number) {
+            *passed = true;
+        }
+    }
+
     /// Begins a batch.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         match &mut self.sockets {
@@ -127,6 +146,16 @@ impl Readiness {
     /// The socket to ask next for this batch.
     #[inline]
     pub(super) fn take(&mut self) -> Option<u16> {
+        loop {
+            let number = self.take_any()?;
+            if !self.passed_over[usize::from(number)] {
+                return Some(number);
+            }
+        }
+    }
+
+    #[inline]
+    fn take_any(&mut self) -> Option<u16> {
         match &mut self.sockets {
             Sockets::Asked { next, left, count } => {
                 *left = left.checked_sub(1)?;

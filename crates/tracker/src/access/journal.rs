@@ -111,6 +111,27 @@ impl Journal {
         Ok(read)
     }
 
+    /// How long it is, to read later on what has come since.
+    pub fn length(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
+    }
+
+    /// The changes to the list of this kind behind so many bytes. For whoever knows that nobody replaces it.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn since(&self, kind: Kind, len: u64) -> io::Result<Vec<Change>> {
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            file => file?,
+        };
+        file.seek(SeekFrom::Start(len))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let lines = text.split(|byte| *byte == b'\n').filter_map(change);
+        Ok(lines.filter(|(of, _)| *of == kind).map(|(_, change)| change).collect())
+    }
+
     /// A list that was just loaded, after all changes that were made to it while trackers ran.
     pub fn resume(&self, list: AccessList) -> Resumed {
         let Some(kind) = list.kind() else {
@@ -243,6 +264,18 @@ mod tests {
         let read = journal.read(Kind::Deny).unwrap();
         assert_eq!(read.changes, [of(1, true), of(2, false), of(1, false)]);
         assert_eq!(journal.read(Kind::Allow).unwrap().changes, [of(3, true)]);
+    }
+
+    #[test]
+    fn what_has_come_since_is_read_by_itself() {
+        let (_directory, journal) = journal();
+        assert_eq!((journal.length(), journal.since(Kind::Deny, 0).unwrap().len()), (0, 0));
+        journal.append(Kind::Deny, &[of(1, true)]).unwrap();
+        let len = journal.length();
+        assert!(journal.since(Kind::Deny, len).unwrap().is_empty());
+        journal.append(Kind::Deny, &[of(2, true), of(1, false)]).unwrap();
+        journal.append(Kind::Allow, &[of(3, true)]).unwrap();
+        assert_eq!(journal.since(Kind::Deny, len).unwrap(), [of(2, true), of(1, false)]);
     }
 
     #[test]

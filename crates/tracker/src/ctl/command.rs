@@ -21,12 +21,14 @@ Examples:
   onrush ctl health                              does it serve, and does every worker take turns
   onrush ctl --config /etc/onrush/onrush.toml reload
                                                  read the configuration again; address and token from the file
+  onrush ctl --config /etc/onrush/onrush.toml upgrade
+                                                 after a new version was installed: no request is lost
   onrush ctl --token-file admin.token top-swarms --by leechers --limit 5
   onrush ctl --config /etc/onrush/onrush.toml list add 0123456789abcdef0123456789abcdef01234567
   onrush ctl --json stats | jq .totals.peers     for programs
   onrush ctl metrics | grep dropped              what Prometheus would read
 
-reload, export, list, swarm and top-swarms need the token of http.token_file; the others need none.
+reload, upgrade, export, list, swarm and top-swarms need the token of http.token_file; the others need none.
 
 Exit codes:
   0  it was done; for health: all is well
@@ -75,6 +77,12 @@ pub enum Action {
     Reload,
     /// Write the full scrape to export.file, and say what was written
     Export,
+    /// Have a new process take over, without a gap, and wait until it serves
+    ///
+    /// The program is started anew from where it is installed, with the command line of the one that runs; it reads the
+    /// configuration, gets all peers and then the sockets. Where anything is amiss this says what, and the one that runs
+    /// serves on. Loading millions of peers takes seconds: see --timeout.
+    Upgrade,
     /// Look at the list of info hashes, or change it
     #[command(subcommand)]
     List(List),

@@ -10,6 +10,9 @@ pub mod client;
 pub mod command;
 pub mod show;
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde::de::DeserializeOwned;
 
 pub use client::{Client, Failure};
@@ -18,7 +21,9 @@ use command::{Action, By, List, Named};
 
 use crate::args::show as write;
 use crate::http::admin::list::Changed;
+use crate::http::admin::upgrade::Successor;
 use crate::http::routes::{Health, Ready};
+use crate::http::stats::Stats;
 use crate::process::exit::Exit;
 
 /// Info hashes that are sent at once: their length is well under what http.max_body is by default.
@@ -48,6 +53,7 @@ fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), Failure> {
         Action::Metrics => client.get("/metrics").map(|answer| (answer.text, true)),
         Action::Reload => asking.answer(client.post("/api/v1/reload", "")?, show::reload),
         Action::Export => asking.answer(client.post("/api/v1/export", "")?, show::export),
+        Action::Upgrade => asking.upgrade(Duration::from_secs(ctl.timeout)),
         Action::List(List::Show { info_hash: None }) => asking.get("/api/v1/list", show::list),
         Action::List(List::Show { info_hash: Some(hash) }) => {
             asking.get(&format!("/api/v1/list/{hash}"), show::entry)
@@ -77,6 +83,9 @@ fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), Failure> {
 fn body(info_hashes: &[String]) -> String {
     serde_json::json!({ "info_hashes": info_hashes }).to_string()
 }
+
+/// Between two looks for a new process.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How answers are to be shown.
 struct Asking<'a> {
@@ -124,6 +133,27 @@ impl Asking<'_> {
             false => show::changed(&sum),
         };
         Ok((shown, true))
+    }
+
+    /// Has another process take over, and waits until it answers.
+    fn upgrade(&self, patience: Duration) -> Result<(String, bool), Failure> {
+        let until = Instant::now() + patience;
+        let answer = self.client.post("/api/v1/upgrade", "")?;
+        let successor: Successor = answer.json()?;
+        while Instant::now() < until {
+            // In between nobody answers, or the old process still does.
+            let stats = self.client.get("/stats.json").and_then(|answer| answer.json::<Stats>());
+            if stats.is_ok_and(|stats| stats.pid == successor.process) {
+                return self.answer(answer, show::successor);
+            }
+            thread::sleep(LOOK);
+        }
+        let (process, seconds) = (successor.process, patience.as_secs());
+        Err(Failure::Refused(format!(
+            "process {process} takes over, but {} has not answered for it in {seconds} s\n  see the log; where the new \
+             configuration has another http.listen, ask there",
+            self.client.url()
+        )))
     }
 
     /// Both questions at once: who asks by hand wants to know both. No is an answer here.

@@ -7,8 +7,16 @@ use crate::http::admin::list::{Changed, Entry};
 use crate::http::admin::reload::Report;
 use crate::http::admin::swarm::Swarm;
 use crate::http::admin::top::{Largest, Measure};
+use crate::http::admin::upgrade::Successor;
 use crate::http::routes::{Health, Ready};
 use crate::http::stats::{ListState, Stats};
+use crate::reload::ONLY_A_RESTART;
+
+/// Who has taken over.
+pub fn successor(successor: &Successor) -> String {
+    let Successor { process, version } = successor;
+    format!("process {process} serves now, onrush {version}\n")
+}
 
 /// Whether all is well.
 pub fn health(health: &Health, ready: &Ready) -> String {
@@ -77,9 +85,15 @@ pub fn reload(report: &Report) -> String {
         [] => "nothing has changed\n".to_owned(),
         keys => format!("changed: {}\n", keys.join(", ")),
     };
-    if !report.restart.is_empty() {
-        let keys = report.restart.join(", ");
-        text.push_str(&format!("the old values stay in force until a restart for: {keys}\n"));
+    let (upgrade, restart): (Vec<&str>, Vec<&str>) =
+        report.restart.iter().map(String::as_str).partition(|key| !ONLY_A_RESTART.contains(key));
+    for (keys, until) in
+        [(upgrade, "an upgrade (`onrush ctl upgrade`) or a restart"), (restart, "a restart")]
+    {
+        if !keys.is_empty() {
+            let keys = keys.join(", ");
+            text.push_str(&format!("the old values stay in force until {until} for: {keys}\n"));
+        }
     }
     report.notices.iter().for_each(|notice| text.push_str(&format!("note: {notice}\n")));
     text

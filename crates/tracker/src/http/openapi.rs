@@ -23,6 +23,7 @@ use super::{admin, lists, page, routes};
         lists::lists,
         admin::reload::reload,
         admin::export::export,
+        admin::upgrade::upgrade,
         admin::list::state,
         admin::list::entry,
         admin::list::add,

@@ -141,11 +141,12 @@ async fn wrong_method() -> Problem {
 async fn in_time(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     shared.request();
     // Routes that wait for others give up by themselves, with a better word.
-    let path = request.uri().path();
-    let longest = match path.ends_with("/reload") || path.ends_with("/export") {
-        true => admin::AT_LENGTH * 2,
-        false => shared.patience * 2,
+    let longest = match request.uri().path() {
+        path if path.ends_with("/reload") || path.ends_with("/export") => admin::AT_LENGTH * 2,
+        path if path.ends_with("/upgrade") => admin::upgrade::PATIENCE * 2,
+        _ => shared.patience * 2,
     };
+    let _under_way = shared.under_way();
     let answered = timeout(longest, next.run(request)).await;
     let mut response = answered.unwrap_or_else(|_| {
         let why = "the request was not sent within http.timeout: send it at once";

@@ -40,6 +40,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Between two tries.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// How long answers that are under way at the end may take, and how often they are looked at.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const LAST_LOOK: Duration = Duration::from_millis(10);
+
 /// What a connection too many gets.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
     Retry-After: 1\r\nConnection: close\r\nContent-Length: 82\r\n\r\n\
@@ -152,16 +156,26 @@ impl Server {
             patience: settings.timeout,
             slots: Arc::new(Semaphore::new(settings.connections)),
         };
+        let ending = shared.clone();
         let run = move || {
             runtime.block_on(async move {
-                drop(tokio::spawn(async move {
+                let accepting = tokio::spawn(async move {
                     match listening(bound).await {
                         Ok(listener) => door.accept(listener).await,
                         Err(error) => log::error!("HTTP is not served at {address}: {error}"),
                     }
-                }));
+                });
                 // The end of whoever holds the other side.
                 let _ = stopped.await;
+                accepting.abort();
+                // Whoever has asked for that end is told.
+                let _ = timeout(LAST_ANSWERS, async {
+                    sleep(LAST_LOOK).await;
+                    while ending.is_busy() {
+                        sleep(LAST_LOOK).await;
+                    }
+                })
+                .await;
             });
             runtime.shutdown_background();
         };

@@ -27,6 +27,7 @@ pub struct Shared {
     pulse: Mutex<Pulse>,
     requests: AtomicU64,
     connections: Arc<AtomicU64>,
+    under_way: Arc<AtomicU64>,
     turned_away: AtomicU64,
 }
 
@@ -41,6 +42,7 @@ impl Shared {
             pulse: Mutex::default(),
             requests: AtomicU64::new(0),
             connections: Arc::default(),
+            under_way: Arc::default(),
             turned_away: AtomicU64::new(0),
         }
     }
@@ -116,6 +118,17 @@ impl Shared {
 
     pub(super) fn turned_away(&self) {
         self.turned_away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an answer that is under way until what is returned is dropped.
+    pub(super) fn under_way(&self) -> Counted {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        Counted(self.under_way.clone())
+    }
+
+    /// Whether an answer is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) > 0
     }
 
     /// Counts a connection until what is returned is dropped.

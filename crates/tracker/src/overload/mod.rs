@@ -5,14 +5,18 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | [`kept`] | what clients were told outlives the process |
 //! | [`policy`] | from counters and time to how hard it is pressed |
 //! | [`shedding`] | whose connects are answered then |
 
+pub mod kept;
 pub mod policy;
 pub mod shedding;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 use crate::rules::Rules;
 use crate::settings::{AnnounceSettings, OverloadSettings, Settings};
@@ -43,6 +47,16 @@ pub struct Pressure {
     pub step: u32,
     /// Seconds that clients are told to wait, before jitter.
     pub interval: u32,
+}
+
+/// What clients were told under pressure, and a process that follows has to keep: for so many seconds from now on
+/// peers are remembered for so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promise {
+    /// Seconds after their last announce.
+    pub lifetime: u32,
+    /// Seconds until all who were told so have come back, or could have.
+    pub seconds: u32,
 }
 
 impl Overload {
@@ -123,10 +137,41 @@ impl Overload {
     /// Peers that were told to come back after `interval` are remembered for as long, though others are told
     /// of a shorter one from now on.
     pub fn hold(&mut self, announce: &AnnounceSettings, interval: u32, now: Instant) {
-        let longest = u64::from(interval) * u64::from(100 + announce.interval_jitter_percent) / 100;
-        let (until, lifetime) = (now + Duration::from_secs(longest), lifetime(announce, interval));
-        let (held_until, held) = self.held.unwrap_or((now, 0));
-        self.held = Some((until.max(held_until), lifetime.max(held)));
+        let seconds = longest_wait(announce, interval);
+        self.keep(Promise { lifetime: lifetime(announce, interval), seconds }, now);
+    }
+
+    /// What was told to clients beyond what is configured; `None` where nothing was.
+    pub fn promise(
+        &self,
+        overload: &OverloadSettings,
+        announce: &AnnounceSettings,
+        now: Instant,
+    ) -> Option<Promise> {
+        let pressure = self.pressure(overload, announce);
+        let told = (pressure.step > 0).then(|| Promise {
+            lifetime: lifetime(announce, pressure.interval),
+            seconds: longest_wait(announce, pressure.interval),
+        });
+        let held = self.held.map(|(until, lifetime)| {
+            let left = until.saturating_duration_since(now).as_secs() + 1;
+            Promise { lifetime, seconds: left as u32 }
+        });
+        match (told, held) {
+            (Some(told), Some(held)) => Some(Promise {
+                lifetime: told.lifetime.max(held.lifetime),
+                seconds: told.seconds.max(held.seconds),
+            }),
+            (told, held) => told.or(held),
+        }
+    }
+
+    /// Keeps what a process before this one has promised.
+    pub fn keep(&mut self, promise: Promise, now: Instant) {
+        let Promise { lifetime, seconds } = promise;
+        let (until, held) = self.held.unwrap_or((now, 0));
+        let until = until.max(now + Duration::from_secs(seconds.into()));
+        self.held = Some((until, held.max(lifetime.min(LONGEST_LIFETIME))));
     }
 
     /// Forgets sources that have not proven themselves for longer than they are told to wait, and sooner where
@@ -145,6 +190,12 @@ impl Overload {
 /// In how many parts of the time connects of new sources are answered.
 fn open(step: u32) -> u32 {
     (STEPS - step).max(LEAST_OPEN)
+}
+
+/// The longest that a client waits that is told to wait for `interval`.
+fn longest_wait(announce: &AnnounceSettings, interval: u32) -> u32 {
+    let longest = u64::from(interval) * u64::from(100 + announce.interval_jitter_percent) / 100;
+    u32::try_from(longest).unwrap_or(u32::MAX)
 }
 
 /// How long peers are remembered that are told to wait for `interval`: longer than configured by as much as the
@@ -235,6 +286,30 @@ mod tests {
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (1800, 7200));
         pressed.seconds(3600 * 21 / 20, 0);
         assert_eq!(pressed.rules().shard.peer_lifetime, 3600);
+    }
+
+    /// One process follows another, before or after the pressure has gone.
+    #[test]
+    fn what_was_promised_is_kept_by_who_follows() {
+        let text = "[overload]\nlongest_interval = 3600\n";
+        let mut pressed = Pressed::new(text);
+        let promise = |pressed: &Pressed| {
+            let Settings { overload, announce, .. } = &pressed.settings;
+            pressed.overload.promise(overload, announce, pressed.now)
+        };
+        assert_eq!(promise(&pressed), None);
+        pressed.seconds(100, 90);
+        assert_eq!(promise(&pressed), Some(Promise { lifetime: 7200, seconds: 3780 }));
+        pressed.seconds(8 * 40, 0);
+        let left = promise(&pressed).unwrap();
+        assert!(left.lifetime == 7200 && (3400..3780).contains(&left.seconds), "{left:?}");
+        let mut follower = Pressed::new(text);
+        follower.overload.keep(left, follower.now);
+        let rules = follower.rules();
+        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (1800, 7200));
+        assert_eq!(promise(&follower).unwrap().lifetime, 7200, "a third one keeps it too");
+        follower.seconds(left.seconds + 1, 0);
+        assert_eq!((follower.rules().shard.peer_lifetime, promise(&follower)), (3600, None));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use crate::start::StartError;
 use crate::supervise::End;
+use crate::upgrade::successor;
 
 /// It was asked to end, or has shown what it was asked for.
 pub const GOOD: u8 = 0;
@@ -43,7 +44,7 @@ impl Exit {
     /// After serving, or after trying to.
     pub fn after(served: Result<End, StartError>) -> Self {
         match served {
-            Ok(End::Asked | End::Given) => Self::good(),
+            Ok(End::Asked | End::Given(_)) => Self::good(),
             Ok(End::Died(death)) => Self::failed(format!("{} died: {}", death.name, death.cause)),
             // Parts of the configuration.
             Err(StartError::List(error)) => Self::wrong(format!("{error}\nnothing was started.\n")),
@@ -57,6 +58,9 @@ impl Exit {
     /// Says the last words. Where they cannot be written, the exit code says what it can.
     pub fn say(self) -> ExitCode {
         let _ = std::io::stderr().write_all(self.text.as_bytes());
+        if self.code != GOOD {
+            successor::last_words(&self.text);
+        }
         ExitCode::from(self.code)
     }
 }

@@ -39,9 +39,14 @@ pub fn stopping(status: &str) {
     notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
-/// Another process is the one to watch over from here on.
+/// Another process is the one to watch over from here on, and to be waited for as long as this one would be.
 pub fn follow(process: u32) {
-    notify(&[NotifyState::MainPid(process)]);
+    notify(&[NotifyState::MainPid(process), NotifyState::Watchdog]);
+}
+
+/// This process is the one that is watched over from here on. What it said before was not heard (NotifyAccess=main).
+pub fn followed() {
+    notify(&[NotifyState::Ready, NotifyState::Watchdog]);
 }
 
 /// A line for people, shown by `systemctl status`.

@@ -16,10 +16,6 @@ use crate::chores::dump::{Dump, Part};
 use crate::clock::{Clock, Now};
 use crate::metrics::FileWrites;
 use crate::orders::Orders;
-use crate::process::service::Patience;
-
-/// Swarms and peers that are shown in one go once nobody waits for replies.
-const PIECE: usize = 4096;
 
 /// A snapshot that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,23 +159,7 @@ fn write_parts(
 pub fn write_all(path: &Path, shards: Vec<Shard>, now: Now) -> io::Result<Written> {
     let began = Instant::now();
     let mut writer = Writer::begin(Draft::begin(path, 0o600)?, now.unix)?;
-    let mut patience = Patience::new();
-    for mut shard in shards {
-        let mut encoder = Encoder::new();
-        shard.begin_walk();
-        loop {
-            patience.step(Instant::now());
-            let more = shard.walk_with_peers(now.moment, PIECE, &mut encoder);
-            if let Some(block) = encoder.block(now.unix, !more) {
-                writer.block(&block)?;
-            }
-            if !more {
-                break;
-            }
-        }
-        // The process is about to end: its memory goes at once then.
-        std::mem::forget(shard);
-    }
+    writer.shards(shards, now, Encoder::new)?;
     let (draft, tally) = writer.end(now.unix)?;
     Ok(Written { tally, bytes: draft.finish()?, took: began.elapsed() })
 }

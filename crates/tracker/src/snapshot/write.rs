@@ -4,9 +4,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use super::encode::Block;
+use onrush_swarm::Shard;
+
+use super::encode::{Block, Encoder};
 use super::format::{self, Tally};
+use crate::clock::Now;
+use crate::process::service::Patience;
+
+/// Swarms and peers that are shown in one go once nobody waits for replies.
+const PIECE: usize = 4096;
 
 /// After so many bytes the disk is waited for, so that whoever watches over the writing of gigabytes sees it go on:
 /// in one go at the end it could take longer than a service manager waits.
@@ -131,6 +139,36 @@ impl<W: Write> Writer<W> {
     pub fn block(&mut self, block: &Block) -> io::Result<()> {
         self.to.write_all(&block.bytes)?;
         self.tally += block.tally;
+        Ok(())
+    }
+
+    /// Writes shards that nobody else uses, each with an encoder of its own.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn shards(
+        &mut self,
+        shards: Vec<Shard>,
+        now: Now,
+        encoder: impl Fn() -> Encoder,
+    ) -> io::Result<()> {
+        let mut patience = Patience::new();
+        for mut shard in shards {
+            let mut encoder = encoder();
+            shard.begin_walk();
+            loop {
+                patience.step(Instant::now());
+                let more = shard.walk_with_peers(now.moment, PIECE, &mut encoder);
+                if let Some(block) = encoder.block(now.unix, !more) {
+                    self.block(&block)?;
+                }
+                if !more {
+                    break;
+                }
+            }
+            // The process is about to end: its memory goes at once then.
+            std::mem::forget(shard);
+        }
         Ok(())
     }
 

@@ -17,8 +17,19 @@ pub enum Ask {
     Reload(Answer<Result<Reloaded, String>>),
     /// Write the full scrape to its file.
     Export(Answer<Result<Exported, String>>),
+    /// Start the process that follows, and tell when it takes over.
+    Upgrade(Answer<Result<Followed, String>>),
     /// Put these info hashes on the list and take these off it, of which later ones count.
     ChangeList(Vec<Change>, Answer<Result<ListChanged, NotChanged>>),
+}
+
+/// The process that takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// Its number.
+    pub process: u32,
+    /// Which build it is.
+    pub version: String,
 }
 
 /// What changes of the list have led to.
@@ -46,6 +57,9 @@ pub enum NotChanged {
     /// Nothing would be served any more.
     #[error("nothing would be left of the allow list, and nothing would be served")]
     NothingLeft,
+    /// It would be lost.
+    #[error("another process is about to take over: ask that one, in a second")]
+    Upgrading,
     /// It cannot be kept.
     #[error("{} cannot be written: {error}", path.display())]
     Journal {
@@ -61,7 +75,7 @@ pub enum NotChanged {
 pub struct Reloaded {
     /// Keys whose values have changed.
     pub changed: Vec<&'static str>,
-    /// Keys whose old values stay in force until a restart.
+    /// Keys whose old values stay in force until an upgrade or a restart.
     pub restart: Vec<&'static str>,
     /// What the operator should know of it, in sentences.
     pub notices: Vec<String>,

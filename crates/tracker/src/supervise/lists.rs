@@ -80,6 +80,9 @@ impl Changes {
 impl Supervisor {
     /// Puts these on the list and takes these off it, at once and for as long as the state directory lasts.
     pub(super) fn change_list(&mut self, changes: &[Change]) -> Result<ListChanged, NotChanged> {
+        if self.upgrading.is_settled() {
+            return Err(NotChanged::Upgrading);
+        }
         let former = self.tracker.lists.access.clone();
         let (Some(kind), Some(listing)) = (former.kind(), former.listing()) else {
             return Err(NotChanged::NoList);
@@ -126,7 +129,8 @@ impl Supervisor {
     /// it from now on. Where something was changed since the journal was read, the next time.
     pub(super) fn shorten_journal(&self, resumed: Option<&Resumed>) {
         let (Some(journal), Some(resumed)) = (&self.tracker.journal, resumed) else { return };
-        if !self.changes.unread.is_empty() {
+        // A process that takes over reads on from where it has been.
+        if !self.changes.unread.is_empty() || self.upgrading.is_under_way() {
             return;
         }
         if let Err(error) = journal.compact(resumed) {

@@ -6,13 +6,16 @@
 //! | [`ask`] | what other threads may ask for |
 //! | `lists` | what is put on the list and taken off it meanwhile |
 //! | `reloading` | the configuration that was read again comes into force |
+//! | `upgrading` | another process takes over |
 //! | `watch` | what is to be said and done, second by second |
 
 pub mod ask;
 mod lists;
 mod reloading;
+mod upgrading;
 mod watch;
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,8 +33,11 @@ use crate::reload::Reload;
 use crate::running::Death;
 use crate::settings::Settings;
 use crate::start::Tracker;
+use crate::upgrade::give::Given;
+use crate::upgrade::successor::Program;
 use ask::Ask;
 use lists::Changes;
+use upgrading::Upgrading;
 use watch::{Steer, Watch, turn};
 
 /// Things that others have asked for and that wait for the main thread at most. It is quick with all of
@@ -39,15 +45,18 @@ use watch::{Steer, Watch, turn};
 const ASKS_ROOM: usize = 64;
 
 /// Why the tracker ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum End {
     /// It was asked to.
     Asked,
     /// A worker died.
     Died(Death),
     /// Another process has its sockets.
-    Given,
+    Given(Given),
 }
+
+/// How long the sockets may be between two processes, when this one is asked to stop at that moment.
+const LAST_STEP: Duration = Duration::from_secs(5);
 
 /// Whoever watches over a running tracker.
 pub struct Supervisor {
@@ -58,6 +67,7 @@ pub struct Supervisor {
     enforcement: Enforcement,
     overload: Overload,
     changes: Changes,
+    upgrading: Upgrading,
     exports: Exports,
     asks: Receiver<Ask>,
     overview: Overview,
@@ -66,7 +76,7 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Of a tracker that was started with these settings.
-    pub fn new(tracker: Tracker, settings: Settings, reload: Reload) -> Self {
+    pub fn new(mut tracker: Tracker, settings: Settings, reload: Reload) -> Self {
         let (sender, asks) = bounded(ASKS_ROOM);
         let running = &tracker.running;
         let watch = Watch::new(&settings, running.workers().count(), Instant::now());
@@ -88,10 +98,17 @@ impl Supervisor {
         if let Some(http) = &tracker.http {
             http.serve(Source::new(overview.clone(), running.ways().clone(), tracker.map));
         }
-        let (enforcement, changes) = (Enforcement::new(), Changes::new());
+        let (mut enforcement, changes) = (Enforcement::new(), Changes::new());
+        if let Some(former) = tracker.former.take() {
+            enforcement.begin(&tracker.lists.access, former, Instant::now());
+        }
         let lifeline = Lifeline::new(tracker.running.addresses(), Instant::now());
-        let overload = Overload::new(Instant::now());
-        Self {
+        let mut overload = Overload::new(Instant::now());
+        let promise = tracker.promise.take();
+        if let Some(promise) = promise {
+            overload.keep(promise, Instant::now());
+        }
+        let supervisor = Self {
             tracker,
             settings,
             reload,
@@ -99,11 +116,22 @@ impl Supervisor {
             enforcement,
             overload,
             changes,
+            upgrading: Upgrading::new(None, Instant::now()),
             exports,
             asks,
             overview,
             lifeline,
+        };
+        if promise.is_some() {
+            supervisor.announce_rules();
         }
+        supervisor
+    }
+
+    /// One that can start a successor, by this program.
+    pub fn followed_by(mut self, program: Program) -> Self {
+        self.upgrading = Upgrading::new(Some(program), Instant::now());
+        self
     }
 
     /// What others may see of it.
@@ -121,19 +149,24 @@ impl Supervisor {
         let seconds = tick(Duration::from_secs(1));
         self.lifeline.ready();
         let end = loop {
+            let successor = self.upgrading.ended().unwrap_or_else(never);
             select! {
                 recv(wishes) -> wish => match wish {
                     Ok(Wish::Reload) => self.reload_for("SIGHUP", None),
                     Ok(Wish::User) => self.export(None),
+                    Ok(Wish::Upgrade(at)) => self.upgrade_for_signal(at),
                     Ok(Wish::Stop) | Err(_) => break End::Asked,
                 },
-                recv(self.tracker.given) -> given => match given {
-                    Ok(given) => {
-                        self.tracker.taken_by = Some(given);
-                        break End::Given;
-                    }
+                recv(self.tracker.upgrade) -> step => match step {
+                    Ok(step) => if let Some(given) = self.upgrade_is_at(step) {
+                        break End::Given(given);
+                    },
                     // Whoever would tell is gone.
-                    Err(_) => self.tracker.given = never(),
+                    Err(_) => self.tracker.upgrade = never(),
+                },
+                recv(successor) -> ended => match ended {
+                    Ok(ended) => self.successor_ended(ended),
+                    Err(_) => self.successor_ended(Err(io::ErrorKind::BrokenPipe.into())),
                 },
                 recv(self.asks) -> ask => if let Ok(ask) = ask { self.obey(ask) },
                 recv(self.reload.read()) -> read => if let Ok(read) = read { self.reloaded(read) },
@@ -150,8 +183,14 @@ impl Supervisor {
                 recv(seconds) -> _ => self.second(Instant::now()),
             }
         };
-        if end != End::Given {
+        let end = match end {
+            // Whoever asks for the end may come at the same moment as another process that gets the sockets.
+            End::Asked => self.given_at_the_end().map_or(End::Asked, End::Given),
+            other => other,
+        };
+        if !matches!(end, End::Given(_)) {
             service::stopping("stopping");
+            self.keep_promise(true, Instant::now());
         }
         self.overview.change(|shown| shown.phase = Phase::Stopping);
         if let Some(http) = &self.tracker.http {
@@ -165,6 +204,7 @@ impl Supervisor {
         match ask {
             Ask::Reload(answer) => self.reload_for("reload", Some(answer)),
             Ask::Export(answer) => self.export(Some(answer)),
+            Ask::Upgrade(answer) => self.upgrade_when_asked(answer),
             Ask::ChangeList(changes, answer) => answer.tell(self.change_list(&changes)),
         }
     }
@@ -194,6 +234,7 @@ impl Supervisor {
             log::log!(level, "{text}");
         }
         self.look_for_overload(now);
+        self.look_at_successor(now);
     }
 
     /// Eases the load where too much is dropped, and puts an end to that.
@@ -205,6 +246,18 @@ impl Supervisor {
         }
         if anew {
             self.announce_rules();
+        }
+        self.keep_promise(anew, now);
+    }
+
+    /// Writes down what clients were told that the process after this one has to keep.
+    fn keep_promise(&mut self, at_once: bool, now: Instant) {
+        let promise = self.promise(now);
+        let unix = self.tracker.clock.now().unix;
+        if let Some(kept) = &mut self.tracker.kept
+            && let Err(error) = kept.second(promise, at_once, unix, now)
+        {
+            log::debug!("what clients were told is not written down: {error}");
         }
     }
 

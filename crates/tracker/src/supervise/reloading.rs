@@ -7,7 +7,7 @@ use super::Supervisor;
 use super::ask::{Answer, Reloaded};
 use crate::access::{AccessList, Lists};
 use crate::process::service;
-use crate::reload::{Fresh, Settled, Told};
+use crate::reload::{Fresh, ONLY_A_RESTART, Settled, Told};
 use crate::rules::Rules;
 
 impl Supervisor {
@@ -37,6 +37,15 @@ impl Supervisor {
 
     /// Begins to read the configuration again.
     pub(super) fn reload_for(&mut self, who: &str, answer: Option<Answer<Told>>) {
+        if self.upgrading.is_under_way() {
+            // It may have read the configuration before it was changed, and would go by that.
+            let why = "an upgrade is under way: reload when it is over";
+            log::warn!("{who}: {why}");
+            if let Some(answer) = answer {
+                answer.tell(Err(why.to_owned()));
+            }
+            return;
+        }
         service::reloading();
         self.reload.begin(who, self.tracker.journal.as_ref(), answer);
         self.ready_unless_reading();
@@ -117,6 +126,14 @@ fn say(notices: &[String], changed: &[&str], restart: &[&str]) {
     match changed {
         [] => log::info!("the configuration was read again: nothing has changed"),
         keys => log::info!("the configuration was read again; changed: {}", keys.join(", ")),
+    }
+    let (upgrade, restart): (Vec<&str>, Vec<&str>) =
+        restart.iter().partition(|key| !ONLY_A_RESTART.contains(key));
+    if !upgrade.is_empty() {
+        log::warn!(
+            "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a restart for: {}",
+            upgrade.join(", ")
+        );
     }
     if !restart.is_empty() {
         log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));

@@ -18,6 +18,7 @@ use super::give::Given;
 use crate::access::AccessList;
 use crate::clock::{Clock, Now};
 use crate::orders::{Chore, Orders};
+use crate::process::service;
 use crate::snapshot::encode::Encoder;
 use crate::snapshot::format::{Peers, Records, Tally};
 use crate::snapshot::load::{Blocks, views};
@@ -34,8 +35,6 @@ const OLDER_IN_DELTA: u32 = 16;
 const OLDER_DEPARTURES: u32 = 8;
 /// Seconds by which stored ages are too coarse, twice.
 const MARGIN: u32 = 8;
-/// Swarms and peers that are shown in one go once nobody waits for replies.
-const PIECE: usize = 256;
 /// Swarms or departures that a running shard takes in a step.
 const STEP: usize = 64;
 
@@ -44,6 +43,7 @@ const STEP: usize = 64;
 /// # Errors
 /// When the new process is gone.
 pub fn send(given: &Given, shards: Vec<Shard>, now: Now) -> io::Result<Tally> {
+    given.stream.set_write_timeout(Some(PATIENCE))?;
     let mut to = BufWriter::with_capacity(256 << 10, &given.stream);
     let mut shards = shards;
     let gone: Vec<Departure> = shards.iter_mut().flat_map(Shard::departures).collect();
@@ -53,21 +53,7 @@ pub fn send(given: &Given, shards: Vec<Shard>, now: Now) -> io::Result<Tally> {
     }
     let youngest = now.moment.since(given.since) + MARGIN;
     let mut writer = Writer::begin(to, now.unix)?;
-    for mut shard in shards {
-        let mut encoder = Encoder::of_the_last(youngest);
-        shard.begin_walk();
-        loop {
-            let more = shard.walk_with_peers(now.moment, PIECE, &mut encoder);
-            if let Some(block) = encoder.block(now.unix, !more) {
-                writer.block(&block)?;
-            }
-            if !more {
-                break;
-            }
-        }
-        // The process is about to end: its memory goes at once then.
-        std::mem::forget(shard);
-    }
+    writer.shards(shards, now, || Encoder::of_the_last(youngest))?;
     let (mut to, tally) = writer.end(now.unix)?;
     to.flush()?;
     Ok(tally)
@@ -104,8 +90,8 @@ fn read_departure(from: &mut impl Read) -> io::Result<Gone> {
     Ok((InfoHash(name), endpoint, completed, age))
 }
 
-/// Receives it on a thread of its own and has running shards take it; they note departures until then. What
-/// came of it goes to the log.
+/// Gets ready to receive it, on a thread of its own, and to have running shards take it; they note departures until
+/// then. It begins when it is given the list in force; what came of it goes to the log.
 ///
 /// # Errors
 /// When there can be no thread.
@@ -113,10 +99,12 @@ pub fn receive(
     stream: UnixStream,
     orders: Orders,
     map: ShardMap,
-    access: Arc<AccessList>,
     clock: Clock,
-) -> io::Result<()> {
+) -> io::Result<Sender<Arc<AccessList>>> {
+    let (begin, begun) = bounded(1);
     let receive = move || {
+        // Nobody begins where the sockets were not taken.
+        let Ok(access) = begun.recv() else { return };
         let merging = Merging { orders, map, access, clock };
         match merging.all(&stream) {
             Ok(tally) => log::info!(
@@ -130,7 +118,8 @@ pub fn receive(
             ),
         }
     };
-    thread::Builder::new().name("upgrade".into()).spawn(receive).map(drop)
+    thread::Builder::new().name("upgrade".into()).spawn(receive)?;
+    Ok(begin)
 }
 
 /// How long the shards may take for a part.
@@ -155,6 +144,8 @@ impl Merging {
         let mut from = BufReader::with_capacity(256 << 10, stream);
         let mut number = [0; 4];
         from.read_exact(&mut number)?;
+        // The old process has said which one is to be watched over before it said anything here.
+        service::followed();
         let mut gone: Vec<Vec<Gone>> = vec![Vec::new(); self.orders.shards()];
         for _ in 0..u32::from_be_bytes(number) {
             let departure = read_departure(&mut from)?;

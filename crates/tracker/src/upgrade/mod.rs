@@ -4,21 +4,24 @@
 //! new                                        old (serves)
 //!  │── Ask: which version of this is spoken ──▶│
 //!  │◀─ Offer: addresses, multipliers; the sockets and the state's lock as descriptors ─│
-//!  │   (are they what is configured here?)     │
-//!  │── Go ────────────────────────────────────▶│
+//!  │   (opens what it has not)                 │
+//!  │── Go: these addresses ───────────────────▶│
 //!  │◀─ all peers, as a snapshot ───────────────│ dumps in small steps; notes who stops from then on
-//!  │── Ready: all of it is loaded ────────────▶│
-//!  │                                           │ workers stop reading, and answer what they have
+//!  │   (threads wait at a gate)                │
+//!  │── Ready: nothing is left to be done ─────▶│
+//!  │                                           │ nothing more is changed; workers stop reading, and answer what they have
 //!  │◀─ Yours ──────────────────────────────────│
+//!  │   (what was changed; one socket more)     │
 //!  │── Mine ──────────────────────────────────▶│
-//!  │ (serves)                                  │ workers end
+//!  │ (serves)                                  │ what is left at addresses that nobody else has; workers end
 //!  │◀─ who has stopped since; what is younger than the dump ─│
 //!  │                                           │ ends with 0
 //! ```
 //!
 //! Both have the same sockets, so what arrives while neither reads waits in the kernel. Until it has heard `Mine`
 //! the old process can go on, and does so whenever anything fails; once the new one has said so, the old one never
-//! reads again.
+//! reads again what both have. Every wait has an end. What is noted of who stops is limited too: of who stops after a million
+//! have in one shard nobody learns, and they are listed until their lifetime is over.
 //!
 //! | room | what is in it |
 //! |---|---|
@@ -26,9 +29,11 @@
 //! | [`give`] | the old process's part |
 //! | [`take`] | the new one's |
 //! | [`delta`] | what came after the dump |
+//! | [`successor`] | how the old process starts the new one |
 
 pub mod delta;
 pub mod give;
+pub mod successor;
 pub mod take;
 pub mod words;
 

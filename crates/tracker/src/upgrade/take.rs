@@ -1,13 +1,15 @@
-//! The new process's part: it asks for sockets and peers, and looks whether they are what it is to serve.
+//! The new process's part: it asks for sockets and peers, and says when it could serve.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use onrush_net::bind::BoundSocket;
+use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
+use onrush_net::regroup::Kept;
 use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
@@ -16,10 +18,14 @@ use super::delta::OLDER_IN_DUMP;
 use super::words::{Offer, PROTOCOL, Word, hear, say, unexpected};
 use crate::access::AccessList;
 use crate::clock::Now;
+use crate::overload::Promise;
 use crate::process::lock::StateLock;
-use crate::settings::{Listen, Settings};
-use crate::snapshot::load::{Loaded, from_stream};
+use crate::settings::{Listen, Passed, Settings};
+use crate::snapshot::load::from_stream;
 use crate::version::version;
+
+/// How long the old process may take for anything: longer than it gives others, and its workers.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why nothing was taken over. The old process serves on.
 #[derive(Debug, Error)]
@@ -44,29 +50,6 @@ pub enum TakeError {
     /// It refuses.
     #[error("the running onrush refuses: {0}\n  it serves on; stop it and start this one")]
     Refused(String),
-    /// It has other sockets than are needed here.
-    #[error(
-        "the running onrush has {theirs} workers with sockets, and this one is to have {ours}: an \
-         upgrade keeps their number\n  the other serves on; say `--workers` as it had it, or stop it and \
-         start this one"
-    )]
-    Workers {
-        /// Of the old process.
-        theirs: usize,
-        /// Of this one.
-        ours: usize,
-    },
-    /// It serves other addresses.
-    #[error(
-        "the running onrush serves {theirs}, and this one is to serve {ours}: an upgrade keeps the \
-         addresses\n  the other serves on; stop it and start this one to change them"
-    )]
-    Addresses {
-        /// Of the old process.
-        theirs: String,
-        /// Of this one.
-        ours: String,
-    },
     /// The conversation broke off.
     #[error("the upgrade came to nothing, and the running onrush serves on: {0}")]
     Broken(#[from] io::Error),
@@ -79,10 +62,35 @@ pub struct Taker {
     pub stream: UnixStream,
     /// What it told.
     pub offer: Offer,
-    /// For each worker its sockets.
-    pub sockets: Vec<Vec<BoundSocket>>,
+    /// The addresses that both serve, with their sockets.
+    kept: Vec<Kept>,
+    /// For each address that was offered whether it is one of them.
+    keeps: Vec<bool>,
+    /// The addresses that only this one serves.
+    pub added: Vec<Address>,
     /// The state directory's lock.
-    pub lock: Option<OwnedFd>,
+    lock: Option<OwnedFd>,
+}
+
+/// The sockets that a service manager has opened for the process that runs, if it has: they, and not the
+/// configuration, say where is listened and by how many workers. Whatever is amiss is for [`Taker::ask`] to say.
+pub fn look(settings: &Settings) -> Option<Passed> {
+    let stream = connect(settings).ok()?;
+    say(&stream, &Word::Look).ok()?;
+    match hear(&stream).ok()? {
+        Word::Offer(Offer { passed: true, addresses, sockets, .. }) => {
+            Some(Passed { each: sockets.into_iter().min()?, addresses })
+        }
+        _ => None,
+    }
+}
+
+fn connect(settings: &Settings) -> Result<UnixStream, TakeError> {
+    let path = settings.state_dir.as_ref().ok_or(TakeError::NoDirectory)?.join(SOCKET);
+    let stream = UnixStream::connect(&path).map_err(|cause| TakeError::Nobody { path, cause })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 impl Taker {
@@ -91,39 +99,29 @@ impl Taker {
     /// # Errors
     /// [`TakeError`]: the other process serves on.
     pub fn ask(settings: &Settings) -> Result<Self, TakeError> {
-        let path = settings.state_dir.as_ref().ok_or(TakeError::NoDirectory)?.join(SOCKET);
-        let stream = UnixStream::connect(&path)
-            .map_err(|cause| TakeError::Nobody { path: path.clone(), cause })?;
+        let stream = connect(settings)?;
         say(&stream, &Word::Ask { protocol: PROTOCOL, version: version().to_owned() })?;
         let offer = match hear(&stream)? {
             Word::Offer(offer) => offer,
             Word::Refusal(why) => return Err(TakeError::Refused(why)),
             other => return Err(unexpected(&other).into()),
         };
-        let mut sockets = Vec::with_capacity(offer.workers);
-        for _ in 0..offer.workers {
-            let descriptors = handover::receive(&stream)?.into_iter();
-            sockets.push(descriptors.map(BoundSocket::adopt).collect::<io::Result<Vec<_>>>()?);
+        let mut groups = Vec::with_capacity(offer.addresses.len());
+        for &number in &offer.sockets {
+            groups.push(receive(&stream, number)?);
         }
         let lock = handover::receive(&stream)?.pop();
         let lock = lock.ok_or_else(|| io::Error::other("it sent no lock"))?;
-        let ours = settings.placement.socket_sides();
-        if offer.workers != ours || sockets.iter().any(|own| own.len() != offer.addresses.len()) {
-            return Err(TakeError::Workers { theirs: offer.workers, ours });
-        }
-        if !same_addresses(&offer.addresses, &settings.listen) {
-            let list = |addresses: Vec<String>| addresses.join(" and ");
-            return Err(TakeError::Addresses {
-                theirs: list(offer.addresses.iter().map(ToString::to_string).collect()),
-                ours: list(settings.listen.iter().map(|own| own.address.to_string()).collect()),
-            });
-        }
-        Ok(Self { stream, offer, sockets, lock: Some(lock) })
+        let (keeps, added) = compare(&offer.addresses, &settings.listen);
+        let of_address = offer.addresses.iter().zip(groups).zip(&keeps);
+        let kept = of_address.filter(|(_, keep)| **keep);
+        let kept = kept.map(|((&address, sockets), _)| Kept { address, sockets }).collect();
+        Ok(Self { stream, offer, kept, keeps, added, lock: Some(lock) })
     }
 
-    /// The sockets, once.
-    pub fn sockets(&mut self) -> Vec<Vec<BoundSocket>> {
-        std::mem::take(&mut self.sockets)
+    /// The sockets that are kept, once.
+    pub fn kept(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.kept)
     }
 
     /// The state directory's lock, once.
@@ -131,11 +129,11 @@ impl Taker {
         Some(StateLock::adopt(self.lock.take()?).map_err(TakeError::Broken))
     }
 
-    /// Loads the peers and takes the sockets: from then on this process has to serve.
+    /// Has the peers sent, and loads them.
     ///
     /// # Errors
-    /// [`TakeError`]: the other process serves on.
-    pub fn take_all(
+    /// [`TakeError`], when not all of them arrive.
+    pub fn load(
         &self,
         mut shards: Vec<&mut Shard>,
         map: ShardMap,
@@ -144,59 +142,96 @@ impl Taker {
     ) -> Result<(), TakeError> {
         let Offer { version, process, .. } = &self.offer;
         log::info!("taking over from process {process}, onrush {version}");
+        say(&self.stream, &Word::Go { keeps: self.keeps.clone() })?;
         let again = shards.iter_mut().map(|shard| &mut **shard).collect();
-        let loaded = self.load(again, map, access, now)?;
+        // Without a buffer: nothing is read that comes behind it.
+        let loaded = from_stream(&self.stream, again, map, access, now, OLDER_IN_DUMP)
+            .map_err(|error| io::Error::other(error.to_string()))?;
         log::info!("upgrade: {loaded}");
         // What stops here before the rest has come must not come back with it.
         shards.iter_mut().for_each(|shard| shard.note_departures());
-        self.take()
+        Ok(())
     }
 
-    /// Has the peers sent, and loads them.
+    /// Everything is ready to serve: asks for the sockets. From its answer on nobody serves, so that whatever can take
+    /// time has been done before. What has to be kept of what clients were told.
     ///
     /// # Errors
-    /// When not all of them arrive.
-    fn load(
-        &self,
-        shards: Vec<&mut Shard>,
-        map: ShardMap,
-        access: &AccessList,
-        now: Now,
-    ) -> Result<Loaded, TakeError> {
-        say(&self.stream, &Word::Go)?;
-        // Without a buffer: nothing is read that comes behind it.
-        let loaded = from_stream(&self.stream, shards, map, access, now, OLDER_IN_DUMP)
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(loaded)
-    }
-
-    /// Everything is ready to serve from these sockets: takes them.
-    ///
-    /// # Errors
-    /// When the other process keeps them after all.
-    fn take(&self) -> Result<(), TakeError> {
+    /// [`TakeError`], when the other process keeps them after all.
+    pub fn ready(&self) -> Result<Option<Promise>, TakeError> {
         say(&self.stream, &Word::Ready)?;
         match hear(&self.stream)? {
-            Word::Yours => {}
-            Word::Refusal(why) => return Err(TakeError::Refused(why)),
-            other => return Err(unexpected(&other).into()),
+            Word::Yours { promise } => Ok(promise),
+            Word::Refusal(why) => Err(TakeError::Refused(why)),
+            other => Err(unexpected(&other).into()),
         }
+    }
+
+    /// Takes them: from then on this process has to serve.
+    ///
+    /// # Errors
+    /// [`TakeError`], when that took too long.
+    pub fn take(&self) -> Result<(), TakeError> {
         Ok(say(&self.stream, &Word::Mine)?)
     }
 }
 
-/// Whether what is bound is what is to be listened on. Port 0 is any port.
-fn same_addresses(bound: &[SocketAddr], listen: &[Listen]) -> bool {
-    let is = |bound: &SocketAddr, wanted: &SocketAddr| {
-        bound.ip() == wanted.ip() && (wanted.port() == 0 || bound.port() == wanted.port())
-    };
-    bound.iter().all(|bound| listen.iter().any(|wanted| is(bound, &wanted.address)))
-        && listen
-            .iter()
-            .all(|wanted| wanted.optional || bound.iter().any(|bound| is(bound, &wanted.address)))
+/// The sockets of one address.
+fn receive(stream: &UnixStream, number: usize) -> io::Result<Vec<BoundSocket>> {
+    let mut sockets = Vec::with_capacity(number);
+    while sockets.len() < number {
+        let descriptors = handover::receive(stream)?;
+        if descriptors.is_empty() {
+            return Err(io::Error::other("it sent fewer sockets than it offered"));
+        }
+        for descriptor in descriptors {
+            sockets.push(BoundSocket::adopt(descriptor)?);
+        }
+    }
+    Ok(sockets)
+}
+
+/// Of what is bound what is to be listened on, and what is not bound yet. Port 0 is any port.
+fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>) {
+    let mut keeps = vec![false; bound.len()];
+    let mut added = Vec::new();
+    for &Listen { address, optional } in listen {
+        let is = |bound: &SocketAddr| {
+            bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port())
+        };
+        match (0..bound.len()).find(|number| !keeps[*number] && is(&bound[*number])) {
+            Some(number) => keeps[number] = true,
+            None => added.push(Address { address, optional }),
+        }
+    }
+    (keeps, added)
 }
 
 /// The socket that an upgrade comes to in a state directory.
 pub fn socket_path(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_kept_added_and_dropped() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let bound = [at("127.0.0.1:1000"), at("127.0.0.1:2000"), at("[::1]:1000")];
+        let compared = |wanted: &[&str]| {
+            let listen: Vec<_> =
+                wanted.iter().map(|text| Listen { address: at(text), optional: false }).collect();
+            let (keeps, added) = compare(&bound, &listen);
+            (keeps, added.iter().map(|added| added.address).collect::<Vec<_>>())
+        };
+        let all = ["127.0.0.1:1000", "[::1]:1000", "127.0.0.1:2000"];
+        assert_eq!(compared(&all), (vec![true; 3], Vec::new()));
+        let other = compared(&["127.0.0.1:3000", "127.0.0.1:2000"]);
+        assert_eq!(other, (vec![false, true, false], vec![at("127.0.0.1:3000")]));
+        // Any port is one that is there, each once.
+        let any = compared(&["127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"]);
+        assert_eq!(any, (vec![true, true, false], vec![at("127.0.0.1:0")]));
+    }
 }

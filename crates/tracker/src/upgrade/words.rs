@@ -6,8 +6,10 @@ use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
 
+use crate::overload::Promise;
+
 /// The version of this conversation. Another one is not understood.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Bytes of a word at most.
 const LONGEST: usize = 1 << 20;
@@ -15,6 +17,8 @@ const LONGEST: usize = 1 << 20;
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
+    /// New: what is there? Nothing is to be done about it.
+    Look,
     /// New: may I follow you?
     Ask {
         /// Which conversation this is.
@@ -26,12 +30,18 @@ pub enum Word {
     Offer(Offer),
     /// Old: no, and why not.
     Refusal(String),
-    /// New: let me have the peers.
-    Go,
-    /// New: I have them.
+    /// New: let me have the peers; I shall take these of the offered addresses.
+    Go {
+        /// For each address whether it is served on.
+        keeps: Vec<bool>,
+    },
+    /// New: I have them, and nothing is left to be done.
     Ready,
     /// Old: the sockets are yours.
-    Yours,
+    Yours {
+        /// What clients were told that the new process has to keep.
+        promise: Option<Promise>,
+    },
     /// New: they are mine.
     Mine,
 }
@@ -43,12 +53,16 @@ pub struct Offer {
     pub version: String,
     /// Its process id.
     pub process: u32,
-    /// Workers with sockets.
-    pub workers: usize,
-    /// The addresses that each of them has.
+    /// The addresses that it serves.
     pub addresses: Vec<SocketAddr>,
+    /// Sockets of each, which come behind this, address by address and in the order of their group.
+    pub sockets: Vec<usize>,
+    /// Whether a service manager has opened them, so that it says which there are.
+    pub passed: bool,
     /// The multipliers by which the kernel steers.
     pub shard_key: [u32; 5],
+    /// What clients were told so far.
+    pub promise: Option<Promise>,
 }
 
 /// Says something.
@@ -93,15 +107,18 @@ mod tests {
         let offer = Offer {
             version: "0.1.0".into(),
             process: 77,
-            workers: 3,
             addresses: vec!["127.0.0.1:6969".parse().unwrap(), "[::1]:6969".parse().unwrap()],
+            sockets: vec![3, 2],
+            passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
+            promise: Some(Promise { lifetime: 7200, seconds: 3780 }),
         };
         let words = [
             Word::Ask { protocol: PROTOCOL, version: "x".into() },
             Word::Offer(offer),
             Word::Refusal("no".into()),
-            Word::Go,
+            Word::Go { keeps: vec![true, false] },
+            Word::Yours { promise: None },
             Word::Mine,
         ];
         words.iter().for_each(|word| say(&here, word).unwrap());

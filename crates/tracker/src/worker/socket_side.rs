@@ -2,6 +2,7 @@
 //! replies.
 
 use std::io;
+use std::net::SocketAddr;
 use std::slice;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct SocketSide<S> {
 enum Rest {
     /// It is.
     Busy,
+    /// It is until nothing comes any more, and then this is told once everything is answered.
+    Last(Sender<()>),
     /// It is not, and this is told once everything is answered.
     Wanted(Sender<()>),
     /// It is not, and nothing is left to be answered.
@@ -86,6 +89,12 @@ impl<S: Socket> SocketSide<S> {
         self.rest = Rest::Wanted(tell);
     }
 
+    /// Receives what is left at addresses that nobody serves any more, and tells once all of it is answered.
+    pub fn finish(&mut self, left: &[SocketAddr], tell: Sender<()>) {
+        self.socket.narrow(&|address| left.contains(&address));
+        self.rest = Rest::Last(tell);
+    }
+
     /// Receives again.
     pub fn resume(&mut self) {
         self.rest = Rest::Busy;
@@ -96,11 +105,14 @@ impl<S: Socket> SocketSide<S> {
     /// # Errors
     /// When the socket has become unusable.
     pub fn receive(&mut self, now: Now, metrics: &WorkerMetrics) -> io::Result<bool> {
-        if !matches!(self.rest, Rest::Busy) {
+        if matches!(self.rest, Rest::Wanted(_) | Rest::Told) {
             return Ok(false);
         }
         let received = self.socket.receive(self.batch)?;
         if received.is_empty() {
+            if let Rest::Last(tell) = &self.rest {
+                self.rest = Rest::Wanted(tell.clone());
+            }
             return Ok(false);
         }
         metrics.receives.observe(received.len() as u64);
@@ -215,7 +227,11 @@ impl<S: Socket> SocketSide<S> {
     /// # Errors
     /// When the socket has become unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.socket.wait(timeout)
+        match self.rest {
+            Rest::Busy | Rest::Last(_) => self.socket.wait(timeout),
+            // What arrives meanwhile is for somebody else.
+            Rest::Wanted(_) | Rest::Told => self.socket.rest(timeout),
+        }
     }
 }
 

@@ -67,7 +67,8 @@ fn the_watch_ends_with_the_death() {
     let end = supervisor.run(&wishes);
     drop(over);
     patience.join().unwrap();
-    assert_eq!(end, End::Died(death("worker-1", "it panicked: a bug on receive 3")));
+    let expected = death("worker-1", "it panicked: a bug on receive 3");
+    assert!(matches!(&end, End::Died(death) if *death == expected), "{end:?}");
     // The daemon drops a tracker that is not whole; its workers end with it.
     drop(supervisor.into_tracker());
     assert_eq!(alive.load(Ordering::SeqCst), 0);
@@ -81,7 +82,7 @@ fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     for wish in [Wish::Reload, Wish::User, Wish::Stop, Wish::Reload] {
         wisher.send(wish).unwrap();
     }
-    assert_eq!(supervisor.run(&wishes), End::Asked);
+    assert!(matches!(supervisor.run(&wishes), End::Asked));
     assert_eq!(wishes.len(), 1, "what comes behind the wish to stop is not heard");
     assert_eq!(alive.load(Ordering::SeqCst), 2);
     supervisor.into_tracker().stop();
@@ -102,8 +103,10 @@ fn tracker(running: Running) -> Tracker {
         lock: None,
         clock,
         snapshots,
-        given: never(),
-        taken_by: None,
+        upgrade: never(),
+        promise: None,
+        kept: None,
+        former: None,
     }
 }
 

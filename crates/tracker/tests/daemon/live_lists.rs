@@ -59,7 +59,7 @@ impl Watched {
         let overview = supervisor.overview().clone();
         let (wisher, wishes) = unbounded();
         let main = thread::spawn(move || {
-            assert_eq!(supervisor.run(&wishes), End::Asked);
+            assert!(matches!(supervisor.run(&wishes), End::Asked));
             supervisor.into_tracker().stop();
         });
         Self { overview, wisher, main }

@@ -62,6 +62,12 @@ impl Launch {
         self
     }
 
+    /// With its HTTP side where its configuration says.
+    pub(crate) fn own_http(mut self) -> Self {
+        self.http = "";
+        self
+    }
+
     /// By another program, which is given the daemon's command line behind these words.
     pub(crate) fn under(mut self, program: &[&str]) -> Self {
         let mut command = Command::new(program[0]);
@@ -147,7 +153,9 @@ impl Launch {
 
     fn start_with_log_to(mut self, log: Stdio) -> Daemon {
         let alone = ["--print-config", "--http", "ctl", "doctor"];
-        if !self.command.get_args().any(|flag| alone.iter().any(|alone| flag == *alone)) {
+        if !self.http.is_empty()
+            && !self.command.get_args().any(|flag| alone.iter().any(|alone| flag == *alone))
+        {
             self.command.args(["--http", self.http]);
         }
         let mut child = self.command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
@@ -156,13 +164,16 @@ impl Launch {
         if let Some(log) = child.stderr.take() {
             read_lines(log, sender, Line::Log);
         }
-        Daemon { child, lines, log: Vec::new(), output: Vec::new(), read: 0, home: self.home }
+        let (log, output) = (Vec::new(), Vec::new());
+        Daemon { child, successor: None, lines, log, output, read: 0, home: self.home }
     }
 }
 
 /// A daemon, killed when dropped.
 pub(crate) struct Daemon {
     child: Child,
+    /// The process that has followed it, whose log comes the same way.
+    successor: Option<u32>,
     lines: Receiver<Line>,
     log: Vec<String>,
     output: Vec<String>,
@@ -199,7 +210,34 @@ enum Line {
 impl Daemon {
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.successor.unwrap_or_else(|| self.child.id())
+    }
+
+    /// Waits until a process that this one has started has followed it; where that serves.
+    pub(crate) fn followed(&mut self) -> Vec<SocketAddr> {
+        let line = self.line(" takes over: it gets the peers");
+        let number = line.split("process ").nth(1).unwrap().split(' ').next().unwrap();
+        self.successor = Some(number.parse().unwrap());
+        let addresses = self.serving();
+        let from = self.log.iter().rposition(|line| line.contains(" takes over: ")).unwrap();
+        for part in ["upgrade: the rest has arrived", " has taken over; the rest was "] {
+            self.has_said_since(from, part);
+        }
+        addresses
+    }
+
+    /// Waits for a line of the log with `part` in it, wherever among the others: several threads write.
+    pub(crate) fn has_said(&mut self, part: &str) {
+        self.has_said_since(0, part);
+    }
+
+    fn has_said_since(&mut self, from: usize, part: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log[from..].iter().any(|line| line.contains(part)) {
+            if let Err(why) = self.hear(deadline) {
+                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
+            }
+        }
     }
 
     /// Its home directory.
@@ -354,6 +392,10 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if let Some(successor) = self.successor {
+            let pid = nix::unistd::Pid::from_raw(successor as i32);
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -105,12 +105,14 @@ fn what_announces_get_changes_at_once_and_peers_stay() {
 }
 
 #[test]
-fn what_needs_a_restart_is_named_and_stays() {
+fn what_needs_an_upgrade_is_named_and_stays() {
     for mut daemon in daemons("") {
         let address = daemon.serving()[0];
         reload(&daemon, "[limits]\npeers = 5000\n[socket]\nbatch = 64\n[log]\ntotals_every = 0\n");
         daemon.line("read again; changed: log.totals_every");
-        daemon.line("stay in force until a restart for: socket.batch, limits.peers");
+        daemon.line(
+            "until an upgrade (`onrush ctl upgrade`) or a restart for: socket.batch, limits.peers",
+        );
         Client::new(address).converse();
         reload(&daemon, "");
         daemon.line("read again; changed: log.totals_every");

@@ -9,7 +9,7 @@ use onrush_proto::{InfoHash, ScrapeCounts};
 use crate::client::{Client, fresh_hash, leecher, seeder};
 use crate::process::{Daemon, Launch, mode};
 
-const FILE: &str = "onrush.snapshot";
+pub(crate) const FILE: &str = "onrush.snapshot";
 
 /// A daemon with this state directory and these flags, on a port of its own choice.
 pub(crate) fn started(state: &Path, flags: &[&str], config: &str) -> Daemon {
@@ -174,22 +174,14 @@ fn a_file_that_is_no_good_is_set_aside_and_reported_and_harms_nobody() {
     daemon.stop();
 }
 
-/// Time goes on while nobody runs: what is too old does not come back.
-#[test]
-fn peers_that_are_too_old_stay_away() {
-    let state = tempfile::tempdir().unwrap();
-    let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
-    let mut daemon = started(state.path(), PLACEMENTS[0], config);
-    let hashes = populate(daemon.serving()[0]);
-    daemon.stop();
-    // As if it had been written two minutes ago: the times of all blocks, with their checksums.
-    let path = state.path().join(FILE);
-    let mut bytes = fs::read(&path).unwrap();
+/// As if it had been written so long ago: the times of all blocks, with their checksums.
+pub(crate) fn age(path: &Path, seconds: u64) {
+    let mut bytes = fs::read(path).unwrap();
     let mut at = 32;
     while at < bytes.len() {
         let word = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
         let len = (word & 0x7FFF_FFFF) as usize;
-        let unix = u64::from_be_bytes(bytes[at + 4..at + 12].try_into().unwrap()) - 120;
+        let unix = u64::from_be_bytes(bytes[at + 4..at + 12].try_into().unwrap()) - seconds;
         bytes[at + 4..at + 12].copy_from_slice(&unix.to_be_bytes());
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&bytes[at..at + 12]);
@@ -198,7 +190,18 @@ fn peers_that_are_too_old_stay_away() {
         bytes[at + 12..at + 16].copy_from_slice(&checksum);
         at += 16 + len;
     }
-    fs::write(&path, bytes).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Time goes on while nobody runs: what is too old does not come back.
+#[test]
+fn peers_that_are_too_old_stay_away() {
+    let state = tempfile::tempdir().unwrap();
+    let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
+    let mut daemon = started(state.path(), PLACEMENTS[0], config);
+    let hashes = populate(daemon.serving()[0]);
+    daemon.stop();
+    age(&state.path().join(FILE), 120);
     let mut daemon = started(state.path(), PLACEMENTS[1], config);
     let line = daemon.line(" were too old");
     assert!(line.contains("0 peers of "), "{line}");

@@ -1,18 +1,19 @@
 //! One process follows another: under load, with what came at the last moment, and when something is amiss.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use onrush_proto::{Event, InfoHash};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
-use crate::process::{Daemon, Launch, mode};
-use crate::snapshot::{PLACEMENTS, ask, populate, started};
+use crate::process::{Daemon, Launch, free_address, mode};
+use crate::snapshot::{FILE, PLACEMENTS, age, ask, populate, started};
 
 /// For how long an answer may take before it counts as lost.
 const LOST: Duration = Duration::from_secs(15);
@@ -90,7 +91,7 @@ fn no_answer_is_lost_and_the_peers_are_the_same() {
         let (sent, lost) = under_load(address, |load| {
             let mut follower = follower(state.path(), new);
             assert_eq!(follower.serving(), [address]);
-            follower.line("upgrade: the rest has arrived");
+            follower.has_said("upgrade: the rest has arrived");
             load.goes_on(500);
             second = Some(follower);
         });
@@ -107,7 +108,7 @@ fn no_answer_is_lost_and_the_peers_are_the_same() {
         third.serving();
         assert_eq!(second.end().code, Some(0));
         assert_eq!(ask(&mut Client::new(address), &hashes), before);
-        third.line("upgrade: the rest has arrived");
+        third.has_said("upgrade: the rest has arrived");
         let said = third.stop().text();
         assert!(said.contains("snapshot: "), "{said}");
     }
@@ -173,7 +174,7 @@ fn what_changes_meanwhile_is_not_forgotten() {
         });
         let mut next = follower(state.path(), PLACEMENTS[0]);
         next.serving();
-        next.line("upgrade: the rest has arrived");
+        next.has_said("upgrade: the rest has arrived");
         over.store(true, Ordering::Relaxed);
         second = Some(next);
         states = changing.join().unwrap();
@@ -199,15 +200,15 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
     let mut first = started(state.path(), PLACEMENTS[0], "");
     let address = first.serving()[0];
     assert_eq!(mode(&state.path().join("upgrade.sock")), 0o600);
-    let more = follower(state.path(), &["--workers", "3", "--placement", "colocated"]).refusal();
-    assert!(more.contains("has 2 workers with sockets, and this one is to have 3"), "{more}");
-    Client::new(address).converse();
+    // An address that somebody else has.
+    let taken = UdpSocket::bind("127.0.0.2:0").unwrap();
     let elsewhere = Launch::new(PLACEMENTS[0])
-        .flag("--listen", "127.0.0.2:0")
+        .flag("--listen", taken.local_addr().unwrap().to_string())
         .flag("--state-dir", state.path())
         .start_with(&["--upgrade"])
         .refusal();
-    assert!(elsewhere.contains("an upgrade keeps the addresses"), "{elsewhere}");
+    assert!(elsewhere.contains("is taken: another process listens there"), "{elsewhere}");
+    first.line("looked at what there is to take over, and left");
     Client::new(address).converse();
 
     // Another version, and one that says nothing that is known.
@@ -239,4 +240,264 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
         assert_eq!(ask(&mut Client::new(address), &hashes), before);
     }
     first.stop();
+}
+
+/// A daemon with a state directory and a token, whose HTTP side stays where it is.
+fn told(state: &Path, flags: &[&str], tables: &str) -> (Daemon, [String; 4]) {
+    let token = state.join("token");
+    std::fs::write(&token, "of-the-tests-0123456789").unwrap();
+    let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = format!("{tables}\n[http]\nlisten = \"{http}\"\ntoken_file = {token:?}\n");
+    let launch = Launch::new(flags).flag("--state-dir", state).config(&config).own_http();
+    let reach = [
+        "--url".into(),
+        format!("http://{http}"),
+        "--token-file".into(),
+        token.display().to_string(),
+    ];
+    (launch.start(), reach)
+}
+
+/// Runs `onrush ctl`; its exit code and what it says.
+fn ctl(reach: &[String], words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
+    let ended = command.arg("ctl").args(reach).args(words).output().unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    (ended.status.code(), String::from_utf8(said).unwrap())
+}
+
+/// By the process itself: with the same flags, by ctl and by signal, again and again.
+#[test]
+fn a_running_process_starts_its_successor() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+    let address = daemon.serving()[0];
+    let first = daemon.pid();
+    let hashes = populate(address);
+    let before = ask(&mut Client::new(address), &hashes);
+    let (sent, lost) = under_load(address, |load| {
+        let (code, said) = ctl(&reach, &["upgrade"]);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(daemon.followed(), [address]);
+        assert!(
+            said.starts_with(&format!("process {} serves now, onrush ", daemon.pid())),
+            "{said}"
+        );
+        load.goes_on(500);
+        daemon.signal("USR2");
+        assert_eq!(daemon.followed(), [address]);
+        load.goes_on(500);
+    });
+    assert_eq!(lost, 0, "of {sent}");
+    assert_ne!(daemon.pid(), first);
+    assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    // Nothing is left between the two: it is a child of whoever takes orphans.
+    let parent = daemon.status("PPid").parse::<u32>().unwrap();
+    assert!(parent != first && parent != std::process::id(), "{parent}");
+    let flags = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
+    let flags = String::from_utf8(flags).unwrap();
+    assert_eq!(flags.matches("--upgrade").count(), 1, "{flags:?}");
+    daemon.signal("TERM");
+    daemon.line("snapshot: ");
+    daemon.line("stopped: ");
+}
+
+#[test]
+fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+    let address = daemon.serving()[0];
+    let config = daemon.home().join("onrush.toml");
+    let right = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{right}\n[log]\nlevel = \"loud\"\n")).unwrap();
+    let (code, said) = ctl(&reach, &["upgrade"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("this one serves on: it ended with exit code 2"), "{said}");
+    assert!(said.contains("log.level"), "{said}");
+    daemon.line("has not taken over, and this one serves on: it ended with exit code 2");
+    Client::new(address).converse();
+    // One that was about to load is killed; and while it is under way another one is refused.
+    std::fs::write(&config, &right).unwrap();
+    let stopped = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
+    let word =
+        format!(r#"{{"Ask":{{"protocol":{},"version":"x"}}}}"#, onrush::upgrade::words::PROTOCOL);
+    (&stopped).write_all(&(word.len() as u32).to_be_bytes()).unwrap();
+    (&stopped).write_all(word.as_bytes()).unwrap();
+    (&stopped).read_exact(&mut [0]).unwrap();
+    daemon.signal("USR2");
+    daemon.line("SIGUSR2: an upgrade is under way already: process ");
+    let (code, said) = ctl(&reach, &["upgrade"]);
+    assert!(code == Some(1) && said.contains("is under way already"), "{said}");
+    let (code, said) = ctl(&reach, &["reload"]);
+    assert!(code == Some(1) && said.contains("reload when it is over"), "{said}");
+    drop(stopped);
+    daemon.line("looked at what there is to take over, and left");
+    Client::new(address).converse();
+    assert_eq!(ctl(&reach, &["upgrade"]).0, Some(0));
+    daemon.followed();
+    Client::new(address).converse();
+    daemon.signal("TERM");
+    daemon.line("stopped: ");
+}
+
+/// What is put on the list while peers are under way holds in the process that follows.
+#[test]
+fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
+    let state = tempfile::tempdir().unwrap();
+    let tables = "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"";
+    let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], tables);
+    let address = daemon.serving()[0];
+    let mut client = Client::new(address);
+    client.connect();
+    let hashes: Vec<InfoHash> = (0..200).map(|_| fresh_hash()).collect();
+    hashes.iter().for_each(|hash| drop(client.announce(*hash, seeder(1_000))));
+    let over = AtomicBool::new(false);
+    let mut listed = Vec::new();
+    thread::scope(|scope| {
+        let (reach, over, hashes) = (&reach, &over, &hashes);
+        let changing = scope.spawn(move || {
+            let mut listed = Vec::new();
+            for hash in hashes {
+                let name = hash.to_string();
+                // Only in the moment in which the sockets change hands it is refused, or nobody is there.
+                while !over.load(Ordering::Relaxed) {
+                    let (code, said) = ctl(reach, &["list", "add", &name]);
+                    if code == Some(0) {
+                        listed.push(*hash);
+                        break;
+                    }
+                    let refused =
+                        ["ask that one, in a second", "cannot be reached", "the tracker is "];
+                    assert!(refused.iter().any(|part| said.contains(part)), "{said}");
+                }
+            }
+            listed
+        });
+        for _ in 0..3 {
+            daemon.signal("USR2");
+            daemon.followed();
+        }
+        over.store(true, Ordering::Relaxed);
+        listed = changing.join().unwrap();
+    });
+    assert!(!listed.is_empty());
+    for hash in &listed {
+        let why = client.announce_in_vain(*hash, seeder(1_000));
+        assert!(why.contains("denied") || why.contains("not"), "{why}");
+    }
+    let journal = std::fs::read_to_string(state.path().join("access.changes")).unwrap();
+    assert!(listed.iter().all(|hash| journal.contains(&hash.to_string())), "{journal}");
+    // They are forgotten, too, and only they.
+    let deadline = Instant::now() + LOST;
+    let known = |hash: &InfoHash| {
+        loop {
+            let (code, said) = ctl(&reach, &["swarm", &hash.to_string()]);
+            match code {
+                Some(0) => return true,
+                Some(1) if said.contains("nobody has announced it lately") => return false,
+                // The address may not have been free for the new process yet.
+                _ => assert!(Instant::now() < deadline, "{said}"),
+            }
+        }
+    };
+    while listed.iter().any(known) {
+        assert!(Instant::now() < deadline, "what is listed is still stored");
+    }
+    // Of the last one that was tried nobody knows: its answer may have been lost.
+    let served = hashes.iter().skip(listed.len() + 1);
+    served.for_each(|hash| assert!(known(hash), "{hash}"));
+    daemon.signal("TERM");
+    daemon.line("stopped: ");
+}
+
+/// Clients that were told to come back late are there when they do, over a restart and an upgrade.
+#[test]
+fn what_clients_were_told_is_kept() {
+    let state = tempfile::tempdir().unwrap();
+    let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
+    let mut daemon = started(state.path(), PLACEMENTS[0], config);
+    let address = daemon.serving()[0];
+    let hashes = populate(address);
+    let before = ask(&mut Client::new(address), &hashes);
+    daemon.stop();
+    age(&state.path().join(FILE), 120);
+    let until = UNIX_EPOCH.elapsed().unwrap().as_secs() + 600;
+    std::fs::write(state.path().join("overload.promise"), format!("900 {until}\n")).unwrap();
+    let mut daemon = started(state.path(), PLACEMENTS[0], config);
+    let line = daemon.line(" peers of ");
+    assert!(!line.contains("too old"), "{line}");
+    let address = daemon.serving()[0];
+    assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    for _ in 0..2 {
+        daemon.signal("USR2");
+        daemon.followed();
+        assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    }
+    assert!(!daemon.log().iter().any(|line| line.contains("too old")), "{:?}", daemon.log());
+}
+
+/// Workers become fewer and more, addresses come and go, and then once more from there.
+#[test]
+fn workers_and_addresses_change_without_a_loss() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut daemon, reach) = told(state.path(), &[], "");
+    let config = daemon.home().join("onrush.toml");
+    let right = std::fs::read_to_string(&config).unwrap();
+    let write = |listen: &[SocketAddr], workers: &str| {
+        let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
+        let text = format!("listen = {listen:?}\n{right}\n[workers]\n{workers}\n");
+        std::fs::write(&config, text).unwrap();
+    };
+    daemon.serving();
+    let free = || free_address();
+    let (kept, other, new) = (free(), free(), free());
+    write(&[kept, other], "total = 4\nplacement = \"colocated\"");
+    let (code, said) = ctl(&reach, &["reload"]);
+    assert_eq!(code, Some(0), "{said}");
+    let named =
+        "stay in force until an upgrade (`onrush ctl upgrade`) or a restart for: listen, workers";
+    assert!(said.contains(named), "{said}");
+    let upgrade = |daemon: &mut Daemon| {
+        let (code, said) = ctl(&reach, &["upgrade"]);
+        assert_eq!(code, Some(0), "{said}");
+        daemon.followed()
+    };
+    assert_eq!(upgrade(&mut daemon), [kept, other]);
+    let hashes = populate(kept);
+    let before = ask(&mut Client::new(kept), &hashes);
+    let colocated = |number: u8| format!("total = {number}\nplacement = \"colocated\"");
+    let split = "placement = \"split\"\nsocket = 3\nswarm = 2".to_owned();
+    for (listen, workers) in [
+        (vec![kept, other], colocated(2)),
+        (vec![kept], colocated(1)),
+        (vec![new, kept], colocated(3)),
+        (vec![kept, new, other], colocated(6)),
+        (vec![kept, other], split),
+        (vec![kept], colocated(5)),
+    ] {
+        write(&listen, &workers);
+        let (sent, lost) = under_load(kept, |load| {
+            let mut serving = upgrade(&mut daemon);
+            let mut listen = listen.clone();
+            serving.sort();
+            listen.sort();
+            assert_eq!(serving, listen);
+            load.goes_on(500);
+        });
+        assert_eq!(lost, 0, "of {sent}, to {workers}");
+        for address in &listen {
+            Client::new(*address).converse();
+        }
+        assert_eq!(ask(&mut Client::new(kept), &hashes), before, "{workers}");
+        // Announces meet their shard at once, whichever sockets there are.
+        if workers.contains("colocated") && !workers.contains("= 1") {
+            let (_, stats) = ctl(&reach, &["--json", "stats"]);
+            let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+            let count = |name| stats["totals"][name].as_u64().unwrap();
+            let (foreign, local) = (count("foreign"), count("local"));
+            assert!(foreign * 10 < local, "{foreign} of {local} at {workers}");
+        }
+    }
+    daemon.signal("TERM");
+    daemon.line("stopped: ");
 }

@@ -5,6 +5,7 @@ pub mod list;
 pub mod reload;
 pub mod swarm;
 pub mod top;
+pub mod upgrade;
 
 mod wait;
 
@@ -30,6 +31,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/reload", post(reload::reload))
         .route("/export", post(export::export))
+        .route("/upgrade", post(upgrade::upgrade))
         .route("/list", get(list::state).post(list::add).delete(list::remove))
         .route("/list/{info_hash}", get(list::entry))
         .route("/swarm/{info_hash}", get(swarm::swarm))

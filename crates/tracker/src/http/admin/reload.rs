@@ -19,7 +19,7 @@ use crate::supervise::ask::{Ask, Reloaded};
 pub struct Report {
     /// Keys whose values have changed.
     pub changed: Vec<String>,
-    /// Keys whose new values need a restart; the old ones stay in force.
+    /// Keys whose new values need an upgrade or a restart; the old ones stay in force.
     pub restart: Vec<String>,
     /// What the operator should know of it.
     pub notices: Vec<String>,
@@ -36,7 +36,7 @@ impl From<Reloaded> for Report {
 /// Reads the configuration and its lists again, as SIGHUP does. What may change changes at once; where anything is
 /// wrong, nothing does.
 #[utoipa::path(post, path = "/api/v1/reload", tag = "admin", security(("token" = [])), responses(
-    (status = 200, description = "What has changed, and what needs a restart", body = Report),
+    (status = 200, description = "What has changed, and what needs an upgrade or a restart", body = Report),
     (status = 401, description = "Not the token", body = Problem),
     (status = 403, description = "The admin API is switched off", body = Problem),
     (status = 422, description = "The configuration is wrong: what was in force stays", body = Problem),

@@ -1,0 +1,241 @@
+//! A group of sockets for another number of workers: what a server does that takes over the sockets of the one before
+//! it, and is to have other workers or addresses.
+//!
+//! No socket of a group is closed, since that would lose what is queued in it and renumber the others, and steering goes
+//! by the numbers. So fewer workers read several sockets each: socket `i` of a group is read by worker `i % workers`, so
+//! that the first `workers` of them, which is where steering brings datagrams, are read by the workers of their numbers.
+//! More workers need more sockets, which are bound behind the others, as the last thing: from then on the kernel
+//! brings datagrams there.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::SockRef;
+
+use crate::adopt::missing;
+use crate::bind::{
+    Address, BindError, BoundSocket, Buffers, Group, Options, bind_group, open_unbound, settle,
+};
+
+/// The sockets of one address, in the order of their group.
+#[derive(Debug)]
+pub struct Kept {
+    /// The address.
+    pub address: SocketAddr,
+    /// Its sockets.
+    pub sockets: Vec<BoundSocket>,
+}
+
+impl Group {
+    /// Its sockets by address, for whoever takes them over.
+    pub fn into_kept(mut self) -> Vec<Kept> {
+        let take = |address: SocketAddr| {
+            let mut sockets = Vec::new();
+            let mut before = None;
+            while before != Some(sockets.len()) {
+                before = Some(sockets.len());
+                for own in &mut self.workers {
+                    let next = own.iter().position(|socket| socket.address() == address);
+                    sockets.extend(next.map(|number| own.remove(number)));
+                }
+            }
+            Kept { address, sockets }
+        };
+        self.addresses.iter().copied().map(take).collect()
+    }
+}
+
+/// Sockets that are part of a group already, and to be bound yet.
+#[derive(Debug, Default)]
+pub struct Late(Vec<(SocketAddr, BoundSocket)>);
+
+/// Deals the sockets of `kept` to `workers`, opens what is missing, and binds the addresses that are `added`. What is
+/// in [`Late`] has to be bound before anything is received.
+///
+/// # Errors
+/// A [`BindError`] for the first address that cannot be had and is not optional.
+///
+/// # Panics
+/// When there are no workers.
+pub fn regroup(
+    kept: Vec<Kept>,
+    added: &[Address],
+    workers: usize,
+    buffers: Buffers,
+) -> Result<(Group, Late), BindError> {
+    assert!(workers > 0, "a group has at least one worker");
+    let mut group = Group { workers: Vec::new(), addresses: Vec::new(), notices: Vec::new() };
+    group.workers.resize_with(workers, Vec::new);
+    let mut late = Vec::new();
+    for Kept { address, mut sockets } in kept {
+        let failed = |step| move |cause| BindError::System { address, step, cause };
+        for (number, socket) in sockets.iter().enumerate() {
+            // Asking for what is there already could make it smaller: whoever bound it may have had the right to go
+            // beyond the kernel's limit.
+            let has = socket.buffers().map_err(failed("ask for a buffer's size"))?;
+            let mut made = settle(socket, missing(has, buffers))?;
+            // What holds for one socket of an address holds for all.
+            if number == 0 {
+                group.notices.append(&mut made);
+            }
+        }
+        while sockets.len() < workers {
+            let socket = open_unbound(address)?;
+            settle(&socket, buffers)?;
+            late.push((address, socket.try_clone().map_err(failed("copy a socket"))?));
+            sockets.push(socket);
+        }
+        for (number, socket) in sockets.into_iter().enumerate() {
+            group.workers[number % workers].push(socket);
+        }
+        group.addresses.push(address);
+    }
+    if !added.is_empty() {
+        let options = Options { workers, buffers, probe: true };
+        match bind_group(added, &options) {
+            Ok(new) => {
+                group.addresses.extend(new.addresses);
+                group.notices.extend(new.notices);
+                for (own, sockets) in group.workers.iter_mut().zip(new.workers) {
+                    own.extend(sockets);
+                }
+            }
+            // All of them were optional, and there are others.
+            Err(BindError::Nothing) if !group.addresses.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if group.addresses.is_empty() {
+        return Err(BindError::Nothing);
+    }
+    Ok((group, Late(late)))
+}
+
+impl Late {
+    /// Binds them.
+    ///
+    /// # Errors
+    /// For the first one that cannot be. What the kernel has brought to those that were bound goes with them.
+    pub fn bind(self) -> io::Result<()> {
+        self.0.iter().try_for_each(|(address, socket)| {
+            SockRef::from(socket.as_udp()).bind(&(*address).into()).map_err(|error| {
+                let what = format!("one more socket for {address} cannot be bound: {error}");
+                io::Error::new(error.kind(), what)
+            })
+        })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    const ANY: Options =
+        Options { workers: 4, buffers: Buffers { receive: 0, send: 0 }, probe: true };
+
+    fn addresses(texts: &[&str]) -> Vec<Address> {
+        let parse = |text: &&str| Address { address: text.parse().unwrap(), optional: false };
+        texts.iter().map(parse).collect()
+    }
+
+    fn kept(group: &Group) -> Vec<Kept> {
+        let copy = |socket: &BoundSocket| socket.try_clone().unwrap();
+        let of = |&address: &SocketAddr| Kept {
+            address,
+            sockets: group.of(address).into_iter().map(copy).collect(),
+        };
+        group.addresses.iter().map(of).collect()
+    }
+
+    /// By what is marked by its size.
+    fn mark(group: &Group, address: SocketAddr) {
+        for (number, socket) in group.of(address).into_iter().enumerate() {
+            SockRef::from(socket.as_udp()).set_recv_buffer_size(50_000 + 10_000 * number).unwrap();
+        }
+    }
+
+    fn marks(sockets: &[&BoundSocket]) -> Vec<usize> {
+        let of = |socket: &&BoundSocket| (socket.buffers().unwrap().receive - 100_000) / 20_000;
+        sockets.iter().map(of).collect()
+    }
+
+    #[test]
+    fn fewer_workers_read_more_sockets_and_their_order_stays() {
+        let first = bind_group(&addresses(&["127.0.0.1:0", "127.0.0.1:0"]), &ANY).unwrap();
+        let [address, other] = first.addresses[..] else { panic!("two addresses") };
+        mark(&first, address);
+        for workers in [3, 1, 2] {
+            let (group, late) = regroup(kept(&first), &[], workers, Buffers::default()).unwrap();
+            assert!(late.is_empty());
+            assert_eq!(group.addresses, [address, other]);
+            assert_eq!(marks(&group.of(address)), [0, 1, 2, 3]);
+            for (worker, sockets) in group.workers.iter().enumerate() {
+                let own: Vec<_> = sockets.iter().filter(|s| s.address() == address).collect();
+                let expected: Vec<_> = (0..4).filter(|number| number % workers == worker).collect();
+                assert_eq!(marks(&own), expected, "worker {worker} of {workers}");
+            }
+            // And again, from there.
+            let (next, late) = regroup(group.into_kept(), &[], 4, Buffers::default()).unwrap();
+            assert!(late.is_empty());
+            assert_eq!(marks(&next.of(address)), [0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn more_workers_get_sockets_that_are_bound_last() {
+        let first = bind_group(&addresses(&["127.0.0.1:0"]), &ANY).unwrap();
+        let address = first.addresses[0];
+        mark(&first, address);
+        let (group, late) = regroup(kept(&first), &[], 6, Buffers::default()).unwrap();
+        assert!(!late.is_empty());
+        // Whoever sends now is heard by one of the four.
+        let send = |number: u32| {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.send_to(&number.to_be_bytes(), address).unwrap();
+        };
+        let heard = |sockets: &[&BoundSocket]| {
+            let mut bytes = [0; 8];
+            let all = |socket: &&BoundSocket| {
+                std::iter::repeat_with(|| socket.as_udp().recv(&mut bytes))
+                    .take_while(Result::is_ok)
+                    .count()
+            };
+            let mut all = all;
+            sockets.iter().map(&mut all).collect::<Vec<usize>>()
+        };
+        (0..200).for_each(send);
+        let before = heard(&group.of(address));
+        assert_eq!((before[..4].iter().sum::<usize>(), &before[4..]), (200, &[0, 0][..]));
+        late.bind().unwrap();
+        (0..200).for_each(send);
+        let after = heard(&group.of(address));
+        assert!(
+            after.iter().all(|heard| *heard > 0) && after.iter().sum::<usize>() == 200,
+            "{after:?}"
+        );
+    }
+
+    #[test]
+    fn addresses_come_and_go() {
+        let first = bind_group(&addresses(&["127.0.0.1:0", "[::1]:0"]), &ANY).unwrap();
+        let mut some = kept(&first);
+        let dropped = some.pop().unwrap().address;
+        let added = addresses(&["127.0.0.2:0"]);
+        let (group, late) = regroup(some, &added, 2, Buffers::default()).unwrap();
+        assert!(late.is_empty() && !group.addresses.contains(&dropped));
+        assert_eq!(group.addresses[0], first.addresses[0]);
+        assert_eq!(group.of(group.addresses[0]).len(), 4);
+        assert_eq!(group.of(group.addresses[1]).len(), 2);
+        // One that somebody has is refused.
+        let taken = [Address { address: dropped, optional: false }];
+        let error = regroup(kept(&first), &taken, 2, Buffers::default()).unwrap_err();
+        assert!(error.to_string().contains("is taken"), "{error}");
+        assert!(regroup(Vec::new(), &[], 2, Buffers::default()).is_err());
+    }
+}
