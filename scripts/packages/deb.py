@@ -11,7 +11,7 @@ sys.path.insert(0, HERE)
 
 from checks import run
 from host import Host
-from tracker import asks, demand
+from tracker import Load, asks, demand, seeders
 
 
 class Package:
@@ -71,12 +71,32 @@ class Package:
         self.host.write(config, text)
         before = self.host.main_pid("onrush.service")
         key = self.host.run("cat", "/var/lib/onrush/connection.key").stdout
-        self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
+        name = "09" * 20
+        assert seeders(self.host, name, peers=20) == 20
+        with Load(self.host) as load:
+            self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
+        # The new one has taken over, with the peers and without a gap.
+        assert load.sent > 100 and load.sent == load.answered, (load.sent, load.answered)
+        assert seeders(self.host, name) == 20
         with open(self.host.path(config)) as file:
             assert file.read() == text
         assert self.active() and self.host.main_pid("onrush.service") != before
         assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
         demand(self.host)
+
+    def an_upgrade_that_cannot_take_over_leaves_the_old_one(self):
+        config = "/etc/onrush/onrush.toml"
+        with open(self.host.path(config)) as file:
+            text = file.read()
+        before = self.host.main_pid("onrush.service")
+        self.host.write(config, text + "\nnonsense\n")
+        try:
+            done = self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
+            assert "the old one serves on" in done.stderr, done.stdout + done.stderr
+            assert self.active() and self.host.main_pid("onrush.service") == before
+            demand(self.host)
+        finally:
+            self.host.write(config, text)
 
     def a_service_that_was_disabled_stays_so(self):
         self.host.run("systemctl", "disable", "onrush")
