@@ -394,3 +394,38 @@ fn a_host_without_ipv6_is_served_over_ipv4() {
         }
     });
 }
+
+/// Few sockets are asked in turn, many are told of by the kernel: who rests sleeps in both cases though something is
+/// there, and who is narrowed down receives only what it is left.
+#[test]
+fn who_rests_sleeps_and_what_is_passed_over_is_left_to_others() {
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for addresses in [vec!["127.0.0.1:0"; 2], vec!["127.0.0.1:0"; 6]] {
+        let mut group = group(&addresses, Buffers::default());
+        let [kept, dropped] = [group.addresses[0], group.addresses[1]];
+        let copies: Vec<_> =
+            group.workers[0].iter().map(|socket| socket.try_clone().unwrap()).collect();
+        let mut backend = Backend::new(group.workers.remove(0), mio::Options::default()).unwrap();
+        // Once they are told of, so that nothing that is left rings again.
+        backend.receive(8).unwrap();
+        [kept, dropped].map(|address| client.send_to(b"x", address).unwrap());
+        while backend.rest(Duration::from_millis(1)).is_ok()
+            && copies[1].as_udp().peek(&mut [0; 8]).is_err()
+        {}
+        backend.rest(Duration::from_millis(1)).unwrap();
+        let began = std::time::Instant::now();
+        backend.rest(Duration::from_millis(50)).unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(45), "{:?}", began.elapsed());
+        // A ring ends it.
+        onrush_net::Waker::wake(&backend.waker());
+        let began = std::time::Instant::now();
+        backend.rest(Duration::from_secs(20)).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        backend.narrow(&|address| address == dropped);
+        let received = backend.receive(8).unwrap();
+        let sockets: Vec<u16> = received.iter().map(|(_, slot)| slot.reply_to.socket()).collect();
+        assert_eq!(sockets, [1]);
+        assert!(backend.receive(8).unwrap().is_empty());
+        assert_eq!(copies[0].as_udp().recv(&mut [0; 8]).unwrap(), 1, "it is there for others");
+    }
+}

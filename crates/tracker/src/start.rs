@@ -1,7 +1,7 @@
 //! From settings to a running tracker. The order matters: user, sockets, state, workers.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::access::journal::Journal;
 use crate::access::list_file::ListError;
 use crate::access::listing::Listing;
 use crate::access::{AccessList, Lists};
-use crate::clock::Clock;
+use crate::clock::{Clock, Now};
 use crate::http::{self, HttpError, Token, TokenError};
 use crate::overload::kept::Kept;
 use crate::overload::{Overload, Promise};
@@ -152,8 +152,8 @@ impl Tracker {
         let lock = taker.as_mut().and_then(Taker::lock).transpose()?;
         let state = State::with_lock(settings, lock)?;
         warnings.extend(state.warnings);
-        let journal = settings.state_dir.as_deref().filter(|_| state.lock.is_some());
-        let journal = journal.map(Journal::new);
+        let directory = settings.state_dir.as_deref().filter(|_| state.lock.is_some());
+        let (journal, kept) = (directory.map(Journal::new), directory.map(Kept::new));
         let known = journal.as_ref().map_or(0, Journal::length);
         if let Some(journal) = &journal {
             // The process that runs may still write to it.
@@ -170,28 +170,13 @@ impl Tracker {
         let mut workers = assemble(settings, &secrets, sockets, &lists);
         show_buffers(&workers, &got);
         let (clock, map) = (Clock::start(), shard_map(settings, &secrets));
-        let kept = settings.state_dir.as_deref().filter(|_| state.lock.is_some()).map(Kept::new);
-        let promise = match &taker {
-            Some(taker) => taker.offer.promise,
-            None => kept.as_ref().and_then(|kept| kept.read(clock.now().unix)),
-        };
+        let promise = promised(taker.as_ref(), kept.as_ref(), clock.now());
         if let Some(promise) = promise {
-            let rules = under(promise, settings, &lists);
-            let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
-            sides.for_each(|side| side.follow(&rules));
+            keep(promise, settings, &lists, &mut workers);
         }
         let path = snapshot_path(settings, state.lock.is_some());
-        let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
-        let shards: Vec<_> = sides.map(|side| &mut side.shard).collect();
-        let now = clock.now();
-        match (&taker, &path) {
-            (Some(taker), _) => taker.load(shards, map, &lists.access, now)?,
-            (None, Some(path)) => {
-                let loaded = snapshot::load::at_start(path, shards, map, &lists.access, now);
-                warnings.extend(loaded);
-            }
-            (None, None) => {}
-        }
+        let load = Load { map, lists: &lists, now: clock.now() };
+        warnings.extend(load.peers(taker.as_ref(), path.as_deref(), &mut workers)?);
         let running = Running::prepare(settings, group.addresses.clone(), workers, clock)
             .map_err(StartError::Threads)?;
         let mut tracker = Self {
@@ -335,13 +320,55 @@ impl Tracker {
     }
 }
 
-/// What workers go by that have to keep a promise.
-fn under(promise: Promise, settings: &Settings, lists: &Lists) -> Rules {
+/// What the process before this one has promised.
+fn promised(taker: Option<&Taker>, kept: Option<&Kept>, now: Now) -> Option<Promise> {
+    match taker {
+        Some(taker) => taker.offer.promise,
+        None => kept.and_then(|kept| kept.read(now.unix)),
+    }
+}
+
+/// Has shards remember peers for as long as clients were promised, before any of them are loaded.
+fn keep<S: Socket>(
+    promise: Promise,
+    settings: &Settings,
+    lists: &Lists,
+    workers: &mut [Worker<S>],
+) {
     let mut overload = Overload::new(Instant::now());
     overload.keep(promise, Instant::now());
     let mut rules = Rules::new(settings, lists);
     overload.press(&settings.overload, &mut rules);
-    rules
+    let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
+    sides.for_each(|side| side.follow(&rules));
+}
+
+/// What it takes to load peers.
+struct Load<'a> {
+    map: ShardMap,
+    lists: &'a Lists,
+    now: Now,
+}
+
+impl Load<'_> {
+    /// From the process that runs, or from the file that the last one has left. Returns what the operator should know.
+    fn peers<S: Socket>(
+        &self,
+        taker: Option<&Taker>,
+        path: Option<&Path>,
+        workers: &mut [Worker<S>],
+    ) -> Result<Option<String>, TakeError> {
+        let Self { map, lists, now } = self;
+        let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
+        let shards: Vec<_> = sides.map(|side| &mut side.shard).collect();
+        match (taker, path) {
+            (Some(taker), _) => taker.load(shards, *map, &lists.access, *now).map(|()| None),
+            (None, Some(path)) => {
+                Ok(snapshot::load::at_start(path, shards, *map, &lists.access, *now))
+            }
+            (None, None) => Ok(None),
+        }
+    }
 }
 
 /// The sockets of the tracker that is taken over, those that were passed, or new ones.
