@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -18,7 +19,7 @@ class Package:
     """One package on one host; the checks go through its life in order."""
 
     def __init__(self, host, deb):
-        self.host = host
+        self.host, self.deb = host, deb
         host.put(deb, "/onrush.deb", 0o644)
         # What was installed on the machine itself, by hand or by this package.
         for path in ["/usr/bin/onrush", "/usr/local/bin/onrush", "/etc/onrush", "/var/lib/onrush"]:
@@ -29,6 +30,14 @@ class Package:
 
     def active(self):
         return self.host.show("onrush", "ActiveState") == "active"
+
+    def the_linter_finds_nothing(self):
+        command = ["lintian", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]
+        linted = subprocess.run([*command, self.deb], capture_output=True, text=True)
+        assert linted.returncode == 0 and not linted.stdout, linted.stdout + linted.stderr
+        # The linter lints: without the overrides there is something to find.
+        found = subprocess.run([*command, "--no-override", self.deb], capture_output=True, text=True)
+        assert found.returncode != 0 and "initial-upload-closes-no-bugs" in found.stdout, found.stdout + found.stderr
 
     def it_is_installed_and_serves(self):
         since = time.time()
@@ -55,6 +64,7 @@ class Package:
             "/usr/share/bash-completion/completions/onrush", "/usr/share/zsh/vendor-completions/_onrush",
             "/usr/share/fish/vendor_completions.d/onrush.fish", "/usr/share/doc/onrush/copyright",
             "/usr/share/doc/onrush/OPERATING.md", "/usr/lib/sysctl.d/60-onrush.conf",
+            "/usr/share/lintian/overrides/onrush",
         ]:
             assert any(name in listed for name in [path, path + ".gz"]), f"{path} is not in {listed}"
         assert any(re.match(r"/usr/share/doc/onrush/changelog", name) for name in listed), listed

@@ -2,9 +2,9 @@
 //! per reply without the noise of time. The other side answers rightly and lists up to 30 peers.
 //!
 //! ```text
-//! cargo build --release -p onrush-load --example instructions
+//! cargo build --release -p onrush-load --example request_instructions
 //! valgrind --tool=callgrind --toggle-collect='instructions::turn' \
-//!     target/release/examples/instructions classic
+//!     target/release/examples/request_instructions classic
 //! ```
 //!
 //! Collected are the instructions of the worker's turns and of the in-process network within them; divide
