@@ -142,6 +142,19 @@ impl Steering {
     }
 }
 
+/// Has the kernel's own hash decide for every address of `group` again, whose sockets were another process's
+/// before. Where nothing is steered nothing changes.
+///
+/// # Errors
+/// When the kernel goes on steering: one before 5.3 cannot be told to stop.
+pub fn detach(group: &Group) -> io::Result<()> {
+    let sockets = group.addresses.iter().filter_map(|&address| group.of(address).first().copied());
+    for socket in sockets {
+        kernel::detach(socket)?;
+    }
+    Ok(())
+}
+
 /// The program itself.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod kernel {
@@ -165,6 +178,15 @@ mod kernel {
     ) -> io::Result<()> {
         sys::attach_steering(socket.as_fd(), &program(function, withdrawn))?;
         Ok(())
+    }
+
+    /// Takes the program of the group away that `socket` is in.
+    pub(super) fn detach(socket: &BoundSocket) -> io::Result<()> {
+        match sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0) {
+            // There is none.
+            Err(nix::errno::Errno::ENOENT) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     /// The instructions. Classic BPF has an accumulator A, a register X and scratch words M; all
@@ -219,6 +241,11 @@ mod kernel {
 
     use super::Function;
     use crate::bind::BoundSocket;
+
+    /// There is nothing to be taken away.
+    pub(super) fn detach(_: &BoundSocket) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Always refuses.
     pub(super) fn attach(_: &BoundSocket, _: &Function, _: &[u16]) -> io::Result<()> {

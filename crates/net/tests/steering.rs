@@ -5,7 +5,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use onrush_net::bind::{Address, BoundSocket, Buffers, Group, Options, bind_client, bind_group};
-use onrush_net::steering::{Function, Steering};
+use onrush_net::steering::{Function, Steering, detach};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -153,6 +153,24 @@ fn a_withdrawn_bucket_is_spread_and_a_restored_one_is_not() {
     assert!(whole(2) && spread(0) && whole(1) && whole(3));
     steering.restore(0).unwrap();
     assert!((0..4).all(whole));
+}
+
+/// As after an upgrade to a tracker that does not steer: the program of the one before must not stay.
+#[test]
+fn a_group_that_is_detached_is_spread() {
+    let mut rng = SmallRng::seed_from_u64(6);
+    let group = group(4);
+    detach(&group).unwrap();
+    // Of one bucket alone.
+    let _ = Steering::attach(function(&mut rng, 1), &group);
+    let all = payloads(&mut rng, 400, 36);
+    let counts = |number: usize| -> Vec<usize> {
+        send(group.addresses[number], &all);
+        landed(&group, number).iter().map(Vec::len).collect()
+    };
+    assert!((0..2).all(|number| counts(number) == [400, 0, 0, 0]));
+    detach(&group).unwrap();
+    assert!((0..2).all(|number| counts(number).iter().all(|count| *count > 20)));
 }
 
 #[test]

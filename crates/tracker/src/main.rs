@@ -103,7 +103,11 @@ fn serve(
     let end = supervisor.run(&wishes);
     let tracker = supervisor.into_tracker();
     match &end {
-        End::Given(given) => drop(tracker.hand_over(given)),
+        End::Given(given) => {
+            if !tracker.hand_over(given) {
+                return Ok(End::Orphaned(given.process));
+            }
+        }
         End::Asked => {
             let summary = tracker.stop();
             log::info!(
@@ -114,7 +118,7 @@ fn serve(
             );
         }
         // Who is left may be stuck for the same reason; the end of the process does not wait.
-        End::Died(_) => std::mem::forget(tracker),
+        End::Died(_) | End::Orphaned(_) => std::mem::forget(tracker),
     }
     Ok(end)
 }

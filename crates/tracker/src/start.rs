@@ -3,13 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, never, unbounded};
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Address, BoundSocket, Buffers, Group};
 use onrush_net::regroup::{Late, regroup};
-use onrush_net::steering::{Function, Steering};
+use onrush_net::steering::{self, Function, Steering};
 use onrush_net::{Socket, mio, notice::Notice};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_swarm::ShardMap;
@@ -67,6 +68,8 @@ pub struct Tracker {
     pub kept: Option<Kept>,
     /// The list that the peers were loaded by, where it is not the one in force.
     pub former: Option<Arc<AccessList>>,
+    /// Whether what came after the dump of the process before this one is being merged.
+    pub merging: Arc<AtomicBool>,
     /// Which shard owns an info hash.
     pub map: ShardMap,
     /// Control and observation over HTTP, unless it is off.
@@ -192,6 +195,7 @@ impl Tracker {
             promise,
             kept,
             former: None,
+            merging: Arc::default(),
             map,
             http,
         };
@@ -199,6 +203,9 @@ impl Tracker {
             tracker.take_from(taker, late, settings, known)?;
         }
         tracker.steering = steer(settings, map, &mut group);
+        if takes_over && tracker.steering.is_none() {
+            tracker.warnings.extend(not_steered(&group));
+        }
         tracker.running.begin();
         tracker.warnings.extend(group.notices.iter().map(Notice::to_string));
         tracker.open_door(settings, group, secrets.shard_key);
@@ -216,8 +223,9 @@ impl Tracker {
     ) -> Result<(), StartError> {
         let stream = taker.stream.try_clone().map_err(TakeError::Broken)?;
         let orders = self.running.orders().clone();
-        let rest =
-            delta::receive(stream, orders, self.map, self.clock).map_err(StartError::Threads)?;
+        let merging = self.merging.clone();
+        let rest = delta::receive(stream, orders, self.map, self.clock, merging)
+            .map_err(StartError::Threads)?;
         self.promise = taker.ready()?;
         self.catch_up(settings, known);
         late.bind().map_err(TakeError::Broken)?;
@@ -247,7 +255,7 @@ impl Tracker {
         };
         let former = self.lists.access.clone();
         self.lists.access = Arc::new(former.with(&changes));
-        let rules = Arc::new(Rules::new(settings, &self.lists));
+        let rules = Arc::new(rules_under(self.promise, settings, &self.lists));
         // Nobody takes turns yet, and the lanes are empty.
         if let Err(deaf) = self.running.orders().follow(&rules) {
             self.warnings.push(format!("{deaf}: it goes by the list as it was before the upgrade"));
@@ -274,7 +282,8 @@ impl Tracker {
         let path = upgrade::take::socket_path(directory);
         let opened = lock.share().and_then(|lock| {
             let (orders, clock) = (self.running.orders().clone(), self.clock);
-            Giver { offer, sockets, workers, lock, orders, clock, tell }.wait_at(&path)
+            let merging = self.merging.clone();
+            Giver { offer, sockets, workers, lock, orders, clock, merging, tell }.wait_at(&path)
         });
         match opened {
             Ok(()) => self.upgrade = upgrade,
@@ -285,27 +294,36 @@ impl Tracker {
         }
     }
 
-    /// Stops the workers, whose sockets another process has by now, and sends it what it has not.
-    pub fn hand_over(mut self, given: &Given) -> crate::metrics::Summary {
+    /// Stops the workers, whose sockets another process has by now, and sends it what it has not. Whether that
+    /// process is there to go on: where it has died the peers are in the snapshot, for a start.
+    pub fn hand_over(mut self, given: &Given) -> bool {
         // Its address is free for the other one from here on.
         drop(self.http.take());
-        let (summary, shards) = self.running.stop_and_keep();
+        let (_, mut shards) = self.running.stop_and_keep();
         self.snapshots.report();
-        match delta::send(given, shards, self.clock.now()) {
+        match delta::send(given, &mut shards, self.clock.now()) {
             Ok(rest) => log::info!(
                 "process {} has taken over; the rest was {} peers",
                 given.process,
                 rest.v4 + rest.v6
             ),
-            Err(error) => log::warn!(
-                "process {} has taken over, but not heard all of the rest: {error}",
-                given.process
-            ),
+            Err(error) => {
+                log::warn!(
+                    "process {} has taken over, but not heard all of the rest: {error}",
+                    given.process
+                );
+                if has_ended(given.process) {
+                    self.snapshots.finish(shards, self.clock);
+                    return false;
+                }
+            }
         }
+        // This process is about to end: its memory goes at once then.
+        std::mem::forget(shards);
         if let Some(lock) = self.lock.take() {
             lock.leave();
         }
-        summary
+        true
     }
 
     /// Stops the workers, writes the peers down, then gives the state directory back.
@@ -320,12 +338,30 @@ impl Tracker {
     }
 }
 
+/// Whether there is no such process, or nothing but its exit status.
+fn has_ended(process: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.map_or(true, |stat| {
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']))
+    })
+}
+
 /// What the process before this one has promised.
 fn promised(taker: Option<&Taker>, kept: Option<&Kept>, now: Now) -> Option<Promise> {
     match taker {
         Some(taker) => taker.offer.promise,
         None => kept.and_then(|kept| kept.read(now.unix)),
     }
+}
+
+/// What holds where clients were promised something.
+fn rules_under(promise: Option<Promise>, settings: &Settings, lists: &Lists) -> Rules {
+    let now = Instant::now();
+    let mut overload = Overload::new(now);
+    promise.into_iter().for_each(|promise| overload.keep(promise, now));
+    let mut rules = Rules::new(settings, lists);
+    overload.press(&settings.overload, &mut rules);
+    rules
 }
 
 /// Has shards remember peers for as long as clients were promised, before any of them are loaded.
@@ -335,10 +371,7 @@ fn keep<S: Socket>(
     lists: &Lists,
     workers: &mut [Worker<S>],
 ) {
-    let mut overload = Overload::new(Instant::now());
-    overload.keep(promise, Instant::now());
-    let mut rules = Rules::new(settings, lists);
-    overload.press(&settings.overload, &mut rules);
+    let rules = rules_under(Some(promise), settings, lists);
     let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
     sides.for_each(|side| side.follow(&rules));
 }
@@ -398,9 +431,10 @@ fn start_http(
     let Some(listen) = settings.listen else { return Ok(None) };
     let token = Token::load(settings.token_file.as_deref())?;
     warnings.extend(Token::warning(settings.token_file.as_deref()));
-    let bound = match takes_over {
-        true => Some(http::server::bind_later(listen.address)),
-        false => http::server::bind(listen, warnings)?,
+    let bound = match http::server::bind(listen, warnings) {
+        // The other process has it, most likely.
+        Err(HttpError::Taken(_)) if takes_over => Some(http::server::bind_later(listen.address)),
+        bound => bound?,
     };
     let Some(bound) = bound else { return Ok(None) };
     Ok(Some(http::Server::start(bound, settings, token)?))
@@ -502,6 +536,15 @@ fn steer(settings: &Settings, map: ShardMap, group: &mut Group) -> Option<Steeri
     Some(steering)
 }
 
+/// The kernel may still steer for the process before this one, to fewer sockets than there are. Returns what is odd.
+fn not_steered(group: &Group) -> Option<String> {
+    let error = steering::detach(group).err()?;
+    Some(format!(
+        "the kernel goes on steering as for the process before this one ({error}): some workers get \
+         connects alone until a restart"
+    ))
+}
+
 /// The map as the kernel can compute it. Connects are shorter, and left to the kernel's own hash.
 fn function(map: ShardMap) -> Function {
     Function {
@@ -517,6 +560,22 @@ mod tests {
     use super::*;
     use onrush_proto::InfoHash;
     use proptest::prelude::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_has_ended_when_only_its_exit_status_is_left() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = child.id() as i32;
+        assert!(!has_ended(process) && !has_ended(std::process::id() as i32));
+        // Nobody has asked for its exit status yet.
+        drop(child.stdin.take());
+        let deadline = Instant::now() + std::time::Duration::from_secs(30);
+        while !has_ended(process) {
+            assert!(Instant::now() < deadline, "it runs on");
+        }
+        child.wait().unwrap();
+        assert!(has_ended(process));
+    }
 
     proptest! {
         /// The kernel's function and the sorter's are written down in two crates that must not

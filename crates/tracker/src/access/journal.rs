@@ -22,6 +22,9 @@ use crate::snapshot::write::sync_name;
 /// The file's name in the state directory.
 pub const FILE: &str = "access.changes";
 
+/// Bytes of a line at most, with its end.
+const LONGEST_LINE: u64 = 49;
+
 /// Which list a change was made to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -125,10 +128,14 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             file => file?,
         };
-        file.seek(SeekFrom::Start(len))?;
+        let before = len.min(LONGEST_LINE);
+        file.seek(SeekFrom::Start(len - before))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let lines = text.split(|byte| *byte == b'\n').filter_map(change);
+        // When it was so long a line may have been in the middle of being written: that line is new, too.
+        let known = &text[..text.len().min(before as usize)];
+        let begin = known.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = text[begin..].split(|byte| *byte == b'\n').filter_map(change);
         Ok(lines.filter(|(of, _)| *of == kind).map(|(_, change)| change).collect())
     }
 
@@ -273,6 +280,7 @@ mod tests {
         journal.append(Kind::Deny, &[of(1, true)]).unwrap();
         let len = journal.length();
         assert!(journal.since(Kind::Deny, len).unwrap().is_empty());
+        assert_eq!(journal.since(Kind::Deny, len - 7).unwrap(), [of(1, true)], "it was torn");
         journal.append(Kind::Deny, &[of(2, true), of(1, false)]).unwrap();
         journal.append(Kind::Allow, &[of(3, true)]).unwrap();
         assert_eq!(journal.since(Kind::Deny, len).unwrap(), [of(2, true), of(1, false)]);

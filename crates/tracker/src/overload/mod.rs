@@ -59,6 +59,16 @@ pub struct Promise {
     pub seconds: u32,
 }
 
+impl Promise {
+    /// Both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            lifetime: self.lifetime.max(other.lifetime),
+            seconds: self.seconds.max(other.seconds),
+        }
+    }
+}
+
 impl Overload {
     /// Of a tracker that starts.
     pub fn new(now: Instant) -> Self {
@@ -158,12 +168,23 @@ impl Overload {
             Promise { lifetime, seconds: left as u32 }
         });
         match (told, held) {
-            (Some(told), Some(held)) => Some(Promise {
-                lifetime: told.lifetime.max(held.lifetime),
-                seconds: told.seconds.max(held.seconds),
-            }),
+            (Some(told), Some(held)) => Some(told.and(held)),
             (told, held) => told.or(held),
         }
+    }
+
+    /// What was told to clients, as configured or beyond that: for a process that may be configured otherwise.
+    pub fn whole_promise(
+        &self,
+        overload: &OverloadSettings,
+        announce: &AnnounceSettings,
+        now: Instant,
+    ) -> Promise {
+        let usual = Promise {
+            lifetime: announce.peer_lifetime,
+            seconds: longest_wait(announce, announce.interval),
+        };
+        self.promise(overload, announce, now).map_or(usual, |promise| promise.and(usual))
     }
 
     /// Keeps what a process before this one has promised.
@@ -303,6 +324,14 @@ mod tests {
         pressed.seconds(8 * 40, 0);
         let left = promise(&pressed).unwrap();
         assert!(left.lifetime == 7200 && (3400..3780).contains(&left.seconds), "{left:?}");
+        // What is configured is told too: the one that follows may be configured otherwise.
+        let whole = |pressed: &Pressed| {
+            let Settings { overload, announce, .. } = &pressed.settings;
+            pressed.overload.whole_promise(overload, announce, pressed.now)
+        };
+        assert_eq!(whole(&pressed), left);
+        let usual = Promise { lifetime: 3600, seconds: 1890 };
+        assert_eq!(whole(&Pressed::new(text)), usual);
         let mut follower = Pressed::new(text);
         follower.overload.keep(left, follower.now);
         let rules = follower.rules();

@@ -45,6 +45,9 @@ impl Exit {
     pub fn after(served: Result<End, StartError>) -> Self {
         match served {
             Ok(End::Asked | End::Given(_)) => Self::good(),
+            Ok(End::Orphaned(process)) => Self::failed(format!(
+                "process {process} took over and ended at once; the peers are in the snapshot: start again"
+            )),
             Ok(End::Died(death)) => Self::failed(format!("{} died: {}", death.name, death.cause)),
             // Parts of the configuration.
             Err(StartError::List(error)) => Self::wrong(format!("{error}\nnothing was started.\n")),

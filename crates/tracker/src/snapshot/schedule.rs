@@ -156,10 +156,12 @@ fn write_parts(
 ///
 /// # Errors
 /// When it cannot be written; what was there stays.
-pub fn write_all(path: &Path, shards: Vec<Shard>, now: Now) -> io::Result<Written> {
+pub fn write_all(path: &Path, mut shards: Vec<Shard>, now: Now) -> io::Result<Written> {
     let began = Instant::now();
     let mut writer = Writer::begin(Draft::begin(path, 0o600)?, now.unix)?;
-    writer.shards(shards, now, Encoder::new)?;
+    writer.shards(&mut shards, now, Encoder::new)?;
+    // The process is about to end: its memory goes at once then.
+    std::mem::forget(shards);
     let (draft, tally) = writer.end(now.unix)?;
     Ok(Written { tally, bytes: draft.finish()?, took: began.elapsed() })
 }

@@ -148,12 +148,12 @@ impl<W: Write> Writer<W> {
     /// When they cannot be written.
     pub fn shards(
         &mut self,
-        shards: Vec<Shard>,
+        shards: &mut [Shard],
         now: Now,
         encoder: impl Fn() -> Encoder,
     ) -> io::Result<()> {
         let mut patience = Patience::new();
-        for mut shard in shards {
+        for shard in shards {
             let mut encoder = encoder();
             shard.begin_walk();
             loop {
@@ -166,8 +166,6 @@ impl<W: Write> Writer<W> {
                     break;
                 }
             }
-            // The process is about to end: its memory goes at once then.
-            std::mem::forget(shard);
         }
         Ok(())
     }

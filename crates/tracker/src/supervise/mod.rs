@@ -53,6 +53,8 @@ pub enum End {
     Died(Death),
     /// Another process has its sockets.
     Given(Given),
+    /// The process that got them ended before it had all of the peers; this is its number.
+    Orphaned(i32),
 }
 
 /// How long the sockets may be between two processes, when this one is asked to stop at that moment.
@@ -185,8 +187,9 @@ impl Supervisor {
         };
         let end = match end {
             // Whoever asks for the end may come at the same moment as another process that gets the sockets.
-            End::Asked => self.given_at_the_end().map_or(End::Asked, End::Given),
-            other => other,
+            // And a death here must not be taken for one of theirs.
+            End::Asked | End::Died(_) => self.given_at_the_end().map_or(end, End::Given),
+            End::Given(_) | End::Orphaned(_) => end,
         };
         if !matches!(end, End::Given(_)) {
             service::stopping("stopping");
@@ -217,7 +220,7 @@ impl Supervisor {
 
     /// What is due once a second.
     fn second(&mut self, now: Instant) {
-        let Self { tracker, watch, enforcement, lifeline, exports, settings, .. } = self;
+        let Self { tracker, watch, enforcement, lifeline, exports, settings, upgrading, .. } = self;
         if let Err(deaf) = enforcement.second(&tracker.lists.access, tracker.running.orders(), now)
         {
             log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
@@ -227,7 +230,8 @@ impl Supervisor {
         snapshots.second(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();
         lifeline.second(&workers, now);
-        let steering = tracker.steering.as_mut();
+        // A process that has the sockets has its own idea of them.
+        let steering = tracker.steering.as_mut().filter(|_| !upgrading.is_settled());
         let mut steer = steering.map(|steering| |change| turn(steering, change));
         let steer = steer.as_mut().map(|steer| steer as Steer<'_>);
         for (level, text) in watch.second(&workers, now, steer) {

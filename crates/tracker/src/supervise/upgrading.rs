@@ -33,9 +33,9 @@ impl Upgrading {
         Self { program, successor: None, process: None, last: false, told: None, since }
     }
 
-    /// Whether another process gets the peers.
+    /// Whether another process gets the peers, or is to: it may have read the configuration already.
     pub(super) fn is_under_way(&self) -> bool {
-        self.process.is_some()
+        self.process.is_some() || self.successor.is_some()
     }
 
     /// Whether another process would not learn any more of what is changed here.
@@ -108,20 +108,24 @@ impl Supervisor {
                 if let Some(successor) = &mut self.upgrading.successor {
                     successor.asked(now);
                 }
-                let _ = promise.send(self.promise(now));
+                let _ = promise.send(self.whole_promise(now));
             }
             Step::Ready { process, version, promise } => {
                 self.upgrading.last = true;
                 if let Some(told) = self.upgrading.told.take() {
                     told.tell(Ok(Followed { process: process as u32, version }));
                 }
-                let _ = promise.send(self.promise(now));
+                let _ = promise.send(self.whole_promise(now));
             }
             Step::Failed(_) => {
+                let was_last = self.upgrading.last;
                 self.upgrading.over();
-                // It says why when it ends.
-                if let Some(successor) = &mut self.upgrading.successor {
-                    successor.failed(now);
+                match &mut self.upgrading.successor {
+                    // It may have bound sockets that datagrams come to already.
+                    Some(successor) if was_last => successor.kill(now),
+                    // It says why when it ends.
+                    Some(successor) => successor.failed(now),
+                    None => {}
                 }
             }
             Step::Given(given) => {
@@ -138,6 +142,11 @@ impl Supervisor {
     /// What a process that follows has to keep.
     pub(super) fn promise(&self, now: Instant) -> Option<Promise> {
         self.overload.promise(&self.settings.overload, &self.settings.announce, now)
+    }
+
+    /// The same, with what is configured here: it may be configured otherwise there.
+    fn whole_promise(&self, now: Instant) -> Option<Promise> {
+        Some(self.overload.whole_promise(&self.settings.overload, &self.settings.announce, now))
     }
 
     /// The successor has ended without having taken over.

@@ -7,6 +7,7 @@
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -42,10 +43,9 @@ const STEP: usize = 64;
 ///
 /// # Errors
 /// When the new process is gone.
-pub fn send(given: &Given, shards: Vec<Shard>, now: Now) -> io::Result<Tally> {
+pub fn send(given: &Given, shards: &mut [Shard], now: Now) -> io::Result<Tally> {
     given.stream.set_write_timeout(Some(PATIENCE))?;
     let mut to = BufWriter::with_capacity(256 << 10, &given.stream);
-    let mut shards = shards;
     let gone: Vec<Departure> = shards.iter_mut().flat_map(Shard::departures).collect();
     to.write_all(&(gone.len() as u32).to_be_bytes())?;
     for departure in &gone {
@@ -91,7 +91,8 @@ fn read_departure(from: &mut impl Read) -> io::Result<Gone> {
 }
 
 /// Gets ready to receive it, on a thread of its own, and to have running shards take it; they note departures until
-/// then. It begins when it is given the list in force; what came of it goes to the log.
+/// then. It begins when it is given the list in force, and is `under_way` from then on; what came of it goes to the
+/// log.
 ///
 /// # Errors
 /// When there can be no thread.
@@ -100,11 +101,13 @@ pub fn receive(
     orders: Orders,
     map: ShardMap,
     clock: Clock,
+    under_way: Arc<AtomicBool>,
 ) -> io::Result<Sender<Arc<AccessList>>> {
     let (begin, begun) = bounded(1);
     let receive = move || {
         // Nobody begins where the sockets were not taken.
         let Ok(access) = begun.recv() else { return };
+        under_way.store(true, Ordering::Release);
         let merging = Merging { orders, map, access, clock };
         match merging.all(&stream) {
             Ok(tally) => log::info!(
@@ -117,6 +120,7 @@ pub fn receive(
                  announces: {error}"
             ),
         }
+        under_way.store(false, Ordering::Release);
     };
     thread::Builder::new().name("upgrade".into()).spawn(receive)?;
     Ok(begin)

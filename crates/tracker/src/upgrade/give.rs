@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub struct Giver {
     pub orders: Orders,
     /// Their clock.
     pub clock: Clock,
+    /// Whether the peers of the process before this one have not all arrived yet.
+    pub merging: Arc<AtomicBool>,
     /// Where it is told how far it is.
     pub tell: Sender<Step>,
 }
@@ -171,6 +174,13 @@ impl Giver {
         stream.set_write_timeout(Some(PATIENCE))?;
         match hear(stream)? {
             Word::Look => say(stream, &Word::Offer(self.offer.clone())).map(|()| None),
+            Word::Ask { protocol: PROTOCOL, .. } if self.merging.load(Ordering::Acquire) => {
+                // Shards note departures for one upgrade at a time.
+                let why = "the rest of the peers of the process before this one is still arriving: try \
+                           again in a moment";
+                say(stream, &Word::Refusal(why.to_owned()))?;
+                Err(io::Error::other(why))
+            }
             Word::Ask { protocol: PROTOCOL, version } => {
                 Ok(Some(Met { process: peer.process, version }))
             }
@@ -192,6 +202,8 @@ impl Giver {
         let Met { process, version } = met;
         let promise = self.main_thread(|promise| Step::Begun { process, promise })?;
         self.offer_all(&stream, promise)?;
+        // It binds what it has to, and reads the list again.
+        stream.set_read_timeout(Some(LOADING))?;
         let keeps = match hear(&stream) {
             Ok(Word::Go { keeps }) => keeps,
             Ok(other) => return Err(unexpected(&other)),

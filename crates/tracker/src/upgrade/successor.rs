@@ -171,11 +171,16 @@ impl Successor {
     pub fn second(&mut self, now: Instant) -> bool {
         let late = now >= self.until;
         if late {
-            self.until = now + FAILING;
-            // Whoever cannot be told has ended.
-            let _ = self.line.write_all(&[KILL]);
+            self.kill(now);
         }
         late
+    }
+
+    /// Ends it.
+    pub fn kill(&mut self, now: Instant) {
+        self.until = now + FAILING;
+        // Whoever cannot be told has ended.
+        let _ = self.line.write_all(&[KILL]);
     }
 
     /// It has taken over: the guard leaves, and this process has no part in it any more.

@@ -107,6 +107,7 @@ fn tracker(running: Running) -> Tracker {
         promise: None,
         kept: None,
         former: None,
+        merging: Default::default(),
     }
 }
 
