@@ -408,7 +408,9 @@ fn who_rests_sleeps_and_what_is_passed_over_is_left_to_others() {
         let mut backend = Backend::new(group.workers.remove(0), mio::Options::default()).unwrap();
         // Once they are told of, so that nothing that is left rings again.
         backend.receive(8).unwrap();
-        [kept, dropped].map(|address| client.send_to(b"x", address).unwrap());
+        for address in [kept, dropped] {
+            client.send_to(b"x", address).unwrap();
+        }
         while backend.rest(Duration::from_millis(1)).is_ok()
             && copies[1].as_udp().peek(&mut [0; 8]).is_err()
         {}
