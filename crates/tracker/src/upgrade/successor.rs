@@ -8,7 +8,7 @@
 //! process 1.
 //!
 //! They are joined by a *line*, a Unix socket at standard input of guard and successor: its end tells the guard to
-//! leave, [`KILL`] to kill; a successor that cannot start writes its last words to it, besides standard error.
+//! leave, one byte to kill; a successor that cannot start writes its last words to it, besides standard error.
 
 use std::env;
 use std::ffi::OsString;
