@@ -149,10 +149,12 @@ impl Steering {
 /// When the kernel goes on steering: one before 5.3 cannot be told to stop.
 pub fn detach(group: &Group) -> io::Result<()> {
     let sockets = group.addresses.iter().filter_map(|&address| group.of(address).first().copied());
+    let mut result = Ok(());
     for socket in sockets {
-        kernel::detach(socket)?;
+        // Each, whatever becomes of the others.
+        result = result.and(kernel::detach(socket));
     }
-    Ok(())
+    result
 }
 
 /// The program itself.
@@ -183,8 +185,8 @@ mod kernel {
     /// Takes the program of the group away that `socket` is in.
     pub(super) fn detach(socket: &BoundSocket) -> io::Result<()> {
         match sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0) {
-            // There is none.
-            Err(nix::errno::Errno::ENOENT) => Ok(()),
+            // There is none, or the socket is in no group.
+            Err(nix::errno::Errno::ENOENT | nix::errno::Errno::EINVAL) => Ok(()),
             other => Ok(other?),
         }
     }

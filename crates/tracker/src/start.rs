@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never, unbounded};
 use onrush_net::adopt::Adopted;
@@ -29,7 +30,7 @@ use crate::process::lock::StateLock;
 use crate::process::user;
 use crate::rules::Rules;
 use crate::running::Running;
-use crate::settings::{HttpSettings, Placement, Settings};
+use crate::settings::{HttpSettings, Listen, Placement, Settings};
 use crate::snapshot::{self, schedule::Snapshots};
 use crate::state::{State, StateError};
 use crate::upgrade::give::{Given, Giver, Step};
@@ -39,6 +40,8 @@ use crate::upgrade::{self, delta};
 use crate::version::version;
 use crate::worker::Worker;
 
+/// How long a process may take to end whose sockets are closed.
+const ENDING: Duration = Duration::from_secs(2);
 /// Where the info hash is in announces, and the first one in scrapes.
 const INFO_HASH_OFFSET: usize = REQUEST_HEAD_LEN;
 
@@ -229,6 +232,8 @@ impl Tracker {
         self.promise = taker.ready()?;
         self.catch_up(settings, known);
         late.bind().map_err(TakeError::Broken)?;
+        // Before anybody can come to whom the door is open.
+        self.merging.store(true, Ordering::Release);
         taker.take()?;
         if let Some(lock) = &mut self.lock {
             lock.own();
@@ -312,7 +317,7 @@ impl Tracker {
                     "process {} has taken over, but not heard all of the rest: {error}",
                     given.process
                 );
-                if has_ended(given.process) {
+                if ends_now(given.process) {
                     self.snapshots.finish(shards, self.clock);
                     return false;
                 }
@@ -338,10 +343,24 @@ impl Tracker {
     }
 }
 
+/// Whether this process, which does not listen any more, is about to be gone: its sockets are closed a while before
+/// that can be seen.
+fn ends_now(process: i32) -> bool {
+    let deadline = Instant::now() + ENDING;
+    while Instant::now() < deadline {
+        if has_ended(process) {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
 /// Whether there is no such process, or nothing but its exit status.
 fn has_ended(process: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let stat = std::fs::read(format!("/proc/{process}/stat"));
     stat.map_or(true, |stat| {
+        let stat = String::from_utf8_lossy(&stat);
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']))
     })
 }
@@ -431,13 +450,27 @@ fn start_http(
     let Some(listen) = settings.listen else { return Ok(None) };
     let token = Token::load(settings.token_file.as_deref())?;
     warnings.extend(Token::warning(settings.token_file.as_deref()));
-    let bound = match http::server::bind(listen, warnings) {
-        // The other process has it, most likely.
-        Err(HttpError::Taken(_)) if takes_over => Some(http::server::bind_later(listen.address)),
-        bound => bound?,
+    let bound = match takes_over {
+        true => bind_after(listen, warnings)?,
+        false => http::server::bind(listen, warnings)?,
     };
     let Some(bound) = bound else { return Ok(None) };
     Ok(Some(http::Server::start(bound, settings, token)?))
+}
+
+/// Most likely the other process has the address, until it goes.
+fn bind_after(
+    listen: Listen,
+    warnings: &mut Vec<String>,
+) -> Result<Option<http::server::Bound>, HttpError> {
+    match http::server::bind(Listen { optional: false, ..listen }, warnings) {
+        Err(HttpError::Taken(address)) => Ok(Some(http::server::bind_later(address))),
+        Err(error) if listen.optional => {
+            warnings.push(format!("no metrics, health and control over HTTP: {error}"));
+            Ok(None)
+        }
+        bound => bound,
+    }
 }
 
 /// What a worker's sockets have got, together; zero for what the kernel does not tell.
@@ -569,7 +602,7 @@ mod tests {
         assert!(!has_ended(process) && !has_ended(std::process::id() as i32));
         // Nobody has asked for its exit status yet.
         drop(child.stdin.take());
-        let deadline = Instant::now() + std::time::Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while !has_ended(process) {
             assert!(Instant::now() < deadline, "it runs on");
         }

@@ -46,7 +46,8 @@ impl Exit {
         match served {
             Ok(End::Asked | End::Given(_)) => Self::good(),
             Ok(End::Orphaned(process)) => Self::failed(format!(
-                "process {process} took over and ended at once; the peers are in the snapshot: start again"
+                "process {process} took over and ended at once: start again (the log says whether the peers are in the \
+                 snapshot)"
             )),
             Ok(End::Died(death)) => Self::failed(format!("{} died: {}", death.name, death.cause)),
             // Parts of the configuration.

@@ -99,8 +99,9 @@ impl Supervisor {
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
             return Err(NotChanged::NothingLeft);
         }
-        // What changes nothing need not be kept, unless the list that is being read says something else.
-        let lasting = if self.reload.is_reading() { changes } else { &news };
+        // What changes nothing need not be kept, unless a list that is being read here or by a process that follows says something else.
+        let others_read = self.reload.is_reading() || self.upgrading.is_under_way();
+        let lasting = if others_read { changes } else { &news };
         // On the disk first: what was promised must not be forgotten by a restart.
         if let Some(journal) = self.tracker.journal.as_ref().filter(|_| !lasting.is_empty()) {
             journal.append(kind, lasting).map_err(|error| NotChanged::Journal {

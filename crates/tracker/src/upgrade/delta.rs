@@ -91,7 +91,7 @@ fn read_departure(from: &mut impl Read) -> io::Result<Gone> {
 }
 
 /// Gets ready to receive it, on a thread of its own, and to have running shards take it; they note departures until
-/// then. It begins when it is given the list in force, and is `under_way` from then on; what came of it goes to the
+/// then. It begins when it is given the list in force, and is not `under_way` any more when it has ended; what came of it goes to the
 /// log.
 ///
 /// # Errors
@@ -107,9 +107,10 @@ pub fn receive(
     let receive = move || {
         // Nobody begins where the sockets were not taken.
         let Ok(access) = begun.recv() else { return };
-        under_way.store(true, Ordering::Release);
         let merging = Merging { orders, map, access, clock };
-        match merging.all(&stream) {
+        let merged = merging.all(&stream);
+        under_way.store(false, Ordering::Release);
+        match merged {
             Ok(tally) => log::info!(
                 "upgrade: the rest has arrived, {} peers in {} swarms",
                 tally.v4 + tally.v6,
@@ -120,7 +121,6 @@ pub fn receive(
                  announces: {error}"
             ),
         }
-        under_way.store(false, Ordering::Release);
     };
     thread::Builder::new().name("upgrade".into()).spawn(receive)?;
     Ok(begin)

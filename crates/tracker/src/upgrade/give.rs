@@ -144,13 +144,17 @@ impl Giver {
 
     /// Talks with one that came. Whether the sockets are its own now.
     fn meet(&self, stream: UnixStream) -> bool {
-        let talked = self.greet(&stream).and_then(|met| match met {
-            Some(met) => self.talk(stream, met).map(Some),
-            None => Ok(None),
-        });
-        match talked {
-            Ok(None) => false,
-            Ok(Some(given)) => self.tell.send(Step::Given(given)).is_ok(),
+        let met = match self.greet(&stream) {
+            Ok(Some(met)) => met,
+            Ok(None) => return false,
+            Err(error) => {
+                // It has got nothing, and an upgrade that is under way goes on.
+                log::warn!("an upgrade came to nothing, this process serves on: {error}");
+                return false;
+            }
+        };
+        match self.talk(stream, met) {
+            Ok(given) => self.tell.send(Step::Given(given)).is_ok(),
             Err(error) => {
                 log::warn!("an upgrade came to nothing, this process serves on: {error}");
                 // Nobody wants to know any more who stops. A worker that is deaf has been reported.
