@@ -359,15 +359,20 @@ fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
             let mut listed = Vec::new();
             for hash in hashes {
                 let name = hash.to_string();
-                // Only in the moment in which the sockets change hands it is refused, or nobody is there.
+                // Only in the moment in which the sockets change hands it is refused, or nobody is there, or
+                // nobody who obeys any more.
                 while !over.load(Ordering::Relaxed) {
                     let (code, said) = ctl(reach, &["list", "add", &name]);
                     if code == Some(0) {
                         listed.push(*hash);
                         break;
                     }
-                    let refused =
-                        ["ask that one, in a second", "cannot be reached", "the tracker is "];
+                    let refused = [
+                        "ask that one, in a second",
+                        "cannot be reached",
+                        "the tracker is ",
+                        "ask again in a moment",
+                    ];
                     assert!(refused.iter().any(|part| said.contains(part)), "{said}");
                 }
             }
