@@ -11,7 +11,7 @@ use onrush::args::{Args, Command, Task, show};
 use onrush::ctl;
 use onrush::doctor;
 use onrush::process::exit::Exit;
-use onrush::process::{activation, greeting, logging, signals};
+use onrush::process::{activation, greeting, logging, signals, user};
 use onrush::reload::Reload;
 use onrush::settings::{Host, Notice, Passed, Settings};
 use onrush::supervise::{End, Supervisor};
@@ -79,6 +79,9 @@ fn serve(
 ) -> Result<End, StartError> {
     let Start { passed, args, host, program } = start;
     logging::start(settings.log.level);
+    if let Some(name) = &settings.user {
+        user::load_names(name, settings.group.as_deref());
+    }
     // Before anything is started: a signal that comes early must not kill what is half there.
     let wishes = signals::listen().map_err(StartError::Threads)?;
     let tracker = match args.upgrade {

@@ -205,14 +205,19 @@ impl Tracker {
         if let Some(taker) = taker {
             tracker.take_from(taker, late, settings, known)?;
         }
-        tracker.steering = steer(settings, map, &mut group);
-        if takes_over && tracker.steering.is_none() {
-            tracker.warnings.extend(not_steered(&group));
-        }
-        tracker.running.begin();
-        tracker.warnings.extend(group.notices.iter().map(Notice::to_string));
+        tracker.begin_serving(settings, &mut group, takes_over);
         tracker.open_door(settings, group, secrets.shard_key);
         Ok(tracker)
+    }
+
+    /// The kernel brings requests to their workers, and these begin.
+    fn begin_serving(&mut self, settings: &Settings, group: &mut Group, takes_over: bool) {
+        self.steering = steer(settings, self.map, group);
+        if takes_over && self.steering.is_none() {
+            self.warnings.extend(not_steered(group));
+        }
+        self.running.begin();
+        self.warnings.extend(group.notices.iter().map(Notice::to_string));
     }
 
     /// Takes the sockets of the process that runs, whose peers are here already. From `Yours` to `Mine` nobody serves:

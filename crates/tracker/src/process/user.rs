@@ -50,6 +50,14 @@ pub enum UserError {
     },
 }
 
+/// Has the system load what it needs to look this user and group up. To be called while there is one thread: glibc
+/// 2.36 was seen to crash in a module for names (libnss_systemd) that was loaded when others had just begun.
+pub fn load_names(user: &str, group: Option<&str>) {
+    // Whether they are there is asked later, and told.
+    let _ = User::from_name(user);
+    let _ = group.map(Group::from_name);
+}
+
 /// Becomes `user` (and `group`, or the user's own), keeping only the right to bind ports below
 /// 1024. A state directory that does not exist is made for that user on the way. Nothing happens
 /// when the process is that user already.

@@ -341,6 +341,11 @@ fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
 }
 
 /// What is put on the list while peers are under way holds in the process that follows.
+/// A change of the list is refused only in the moment in which the sockets change hands, or where nobody is there, or
+/// nobody who obeys any more.
+const REFUSED_MEANWHILE: [&str; 4] =
+    ["ask that one, in a second", "cannot be reached", "the tracker is ", "ask again in a moment"];
+
 #[test]
 fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
     let state = tempfile::tempdir().unwrap();
@@ -359,21 +364,13 @@ fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
             let mut listed = Vec::new();
             for hash in hashes {
                 let name = hash.to_string();
-                // Only in the moment in which the sockets change hands it is refused, or nobody is there, or
-                // nobody who obeys any more.
                 while !over.load(Ordering::Relaxed) {
                     let (code, said) = ctl(reach, &["list", "add", &name]);
                     if code == Some(0) {
                         listed.push(*hash);
                         break;
                     }
-                    let refused = [
-                        "ask that one, in a second",
-                        "cannot be reached",
-                        "the tracker is ",
-                        "ask again in a moment",
-                    ];
-                    assert!(refused.iter().any(|part| said.contains(part)), "{said}");
+                    assert!(REFUSED_MEANWHILE.iter().any(|part| said.contains(part)), "{said}");
                 }
             }
             listed
