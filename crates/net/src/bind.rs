@@ -229,10 +229,11 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     let mut workers: Vec<Vec<BoundSocket>> = Vec::new();
     workers.resize_with(options.workers, || Vec::with_capacity(wanted.len()));
     for address in &mut wanted {
+        if address.port() == 0 {
+            *address = free(*address)?;
+        }
         for (number, sockets) in workers.iter_mut().enumerate() {
             let socket = open(*address, Sharing::Group).map_err(|e| e.into_error(*address))?;
-            // The first one's port is everybody's.
-            *address = socket.address;
             let mut made = settle(&socket, options.buffers)?;
             // What holds for one socket of an address holds for all.
             if number == 0 {
@@ -242,6 +243,13 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
         }
     }
     Ok(Group { workers, addresses: wanted, notices })
+}
+
+/// The same address with a port that nobody has. A socket that may share its port gets any from the kernel, one of
+/// another group of this user too, and would take datagrams away there.
+fn free(address: SocketAddr) -> Result<SocketAddr, BindError> {
+    let alone = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
+    Ok(alone.address)
 }
 
 impl Group {
