@@ -19,7 +19,6 @@ use thiserror::Error;
 
 use crate::access::journal::Journal;
 use crate::access::list_file::ListError;
-use crate::access::listing::Listing;
 use crate::access::{AccessList, Lists};
 use crate::clock::{Clock, Now};
 use crate::http::{self, HttpError, Token, TokenError};
@@ -499,13 +498,8 @@ fn show_buffers<S: Socket>(workers: &[Worker<S>], got: &[Buffers]) {
 /// Puts the changes that were made to the list while trackers ran into force again. Returns what is odd.
 fn resume(lists: &mut Lists, journal: &Journal, compact: bool) -> Vec<String> {
     let resumed = journal.resume((*lists.access).clone());
-    let kept = compact
-        .then(|| journal.compact(&resumed))
-        .and_then(Result::err)
-        .map(|error| format!("{} cannot be made shorter: {error}", journal.path().display()));
-    let list = resumed.list;
-    let ragged = list.listing().is_some_and(Listing::is_ragged);
-    lists.access = Arc::new(if ragged { list.merged() } else { list });
+    let kept = if compact { journal.shorten(&resumed) } else { None };
+    lists.access = Arc::new(resumed.settled());
     resumed.warning.into_iter().chain(kept).collect()
 }
 

@@ -199,6 +199,12 @@ impl Journal {
         self.replace(&others.chain(of_kind).collect::<String>())
     }
 
+    /// The same; what the operator should know where it cannot be.
+    pub fn shorten(&self, resumed: &Resumed) -> Option<String> {
+        let error = self.compact(resumed).err()?;
+        Some(format!("{} cannot be made shorter: {error}", self.path.display()))
+    }
+
     /// Written beside and renamed: there is always a whole one.
     fn replace(&self, text: &str) -> io::Result<()> {
         let beside = self.path.with_extension("changes.new");

@@ -134,8 +134,8 @@ impl Supervisor {
         if !self.changes.unread.is_empty() || self.upgrading.is_under_way() {
             return;
         }
-        if let Err(error) = journal.compact(resumed) {
-            log::warn!("{} cannot be made shorter: {error}", journal.path().display());
+        if let Some(what) = journal.shorten(resumed) {
+            log::warn!("{what}");
         }
     }
 
