@@ -229,11 +229,14 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     let mut workers: Vec<Vec<BoundSocket>> = Vec::new();
     workers.resize_with(options.workers, || Vec::with_capacity(wanted.len()));
     for address in &mut wanted {
-        if address.port() == 0 {
-            *address = free(*address)?;
+        let mut held = (address.port() == 0).then(|| hold_a_port(*address)).transpose()?;
+        if let Some(held) = &held {
+            *address = held.address;
         }
         for (number, sockets) in workers.iter_mut().enumerate() {
             let socket = open(*address, Sharing::Group).map_err(|e| e.into_error(*address))?;
+            // The group has begun. Its first socket takes the number that becomes free here.
+            drop(held.take());
             let mut made = settle(&socket, options.buffers)?;
             // What holds for one socket of an address holds for all.
             if number == 0 {
@@ -245,11 +248,15 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     Ok(Group { workers, addresses: wanted, notices })
 }
 
-/// The same address with a port that nobody has. A socket that may share its port gets any from the kernel, one of
-/// another group of this user too, and would take datagrams away there.
-fn free(address: SocketAddr) -> Result<SocketAddr, BindError> {
-    let alone = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
-    Ok(alone.address)
+/// A socket with a port that nobody else had, which a group may now share. One that may share its port from the
+/// beginning gets any from the kernel, one of another group of this user too, and would take datagrams away there;
+/// and between looking for a port and binding it, somebody else could have it.
+fn hold_a_port(address: SocketAddr) -> Result<BoundSocket, BindError> {
+    let held = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
+    socket2::SockRef::from(&held.socket).set_reuse_port(true).map_err(|cause| {
+        BindError::System { address: held.address, step: "set SO_REUSEPORT", cause }
+    })?;
+    Ok(held)
 }
 
 impl Group {

@@ -2,44 +2,19 @@
 //! where the kernel refuses it, full send buffers, clamped receive buffers.
 //!
 //! Some of this cannot be had on the loopback device as it is. These tests run in a network
-//! namespace of their own, where this user is root: they start this very program again by
-//! `unshare`, which every Linux system has (util-linux), and configure it by `ip` (iproute2).
+//! namespace of their own.
 #![cfg(target_os = "linux")]
 
+mod namespace;
+
 use std::net::SocketAddr;
-use std::process::Command;
 use std::time::Duration;
 
 use onrush_net::bind::{Address, Buffers, Group, Options, bind_client, bind_group};
 use onrush_net::mio::{self, Backend};
 use onrush_net::{Notice, Reply, Return, Socket};
 
-/// Set in the second run.
-const INSIDE: &str = "ONRUSH_TEST_INSIDE_NAMESPACE";
-
-/// Runs `test` in a namespace: this process starts itself again with only the test of this name.
-fn in_a_namespace(name: &str, test: fn()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return test();
-    }
-    let this = std::env::current_exe().unwrap();
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--net"])
-        .arg(this)
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("`unshare` of util-linux is needed");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");
-}
-
-/// Runs `ip` of iproute2.
-fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status();
-    assert!(status.expect("`ip` of iproute2 is needed").success(), "ip {arguments}");
-}
+use namespace::{in_a_namespace, ip};
 
 fn group(addresses: &[&str], buffers: Buffers) -> Group {
     let addresses: Vec<_> = addresses
