@@ -141,6 +141,7 @@ class Host:
 
     def journal(self, unit, since):
         """What a unit has said since (seconds since the epoch)."""
+        self.run("journalctl", "--sync")  # its last words may still be on their way
         return self.run("journalctl", "-u", unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
 
     def main_pid(self, unit):

@@ -222,6 +222,7 @@ class Case:
             return self.host.show("onrush", "NRestarts") == "1"
 
         self.host.until("the manager starts it anew", restarted)
+        self.host.run("journalctl", "--sync")
         journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
         assert "Watchdog timeout" in journal, journal
         self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
@@ -244,6 +245,7 @@ class Case:
         self.host.until("the old process ends", alone)
         assert self.host.show("onrush", "ActiveState") == "active"
         assert self.host.show("onrush", "NRestarts") == "0"
+        self.host.run("journalctl", "--sync")
         journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since - 30:.3f}").stdout
         # Of a process that is no child of its own systemd would not await the end.
         assert "not our child" not in journal and "does not belong to" not in journal, journal

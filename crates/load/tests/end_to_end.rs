@@ -12,9 +12,15 @@ use onrush_load::report::Report;
 
 /// Calls the binary for a short run.
 fn load(targets: &[String], more: &str) -> Output {
+    load_for("1", targets, more)
+}
+
+/// For so many seconds.
+fn load_for(seconds: &str, targets: &[String], more: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onrush-load"))
         .args(targets)
-        .args("--duration 1 --warmup 0.3 --sources 16 --swarms 500 --in-flight 64".split(' '))
+        .args(["--duration", seconds])
+        .args("--warmup 0.3 --sources 16 --swarms 500 --in-flight 64".split(' '))
         .args(more.split_whitespace())
         .output()
         .unwrap()
@@ -148,8 +154,8 @@ fn what_cannot_be_written_costs_nothing_else() {
 
 #[test]
 fn where_nobody_answers_it_ends_in_3() {
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let target = format!("127.0.0.1:{port}");
+    // Nobody gets this port unasked.
+    let target = String::from("127.0.0.1:1");
     let output = load(&[format!("--target={target}")], "");
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
@@ -160,8 +166,7 @@ fn where_nobody_answers_it_ends_in_3() {
 /// What is wrong on this side is told first, whether anybody answers or not.
 #[test]
 fn what_this_host_has_not_is_told_before_nobody_answers() {
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let target = [format!("--target=127.0.0.1:{port}")];
+    let target = [String::from("--target=127.0.0.1:1")];
     for (more, named) in [
         ("--pin 9999", "--pin: vCPU 9999 cannot be used"),
         ("--source 192.0.2.77", "--source: cannot send from 192.0.2.77"),
@@ -208,7 +213,9 @@ fn the_run_over_time_is_in_the_report() {
     assert!((seconds - report.seconds).abs() < 0.1, "{seconds}");
     let right = measured.iter().map(|sample| sample.right).sum::<u64>() as f64;
     assert!((right / report.seconds / report.rate - 1.0).abs() < 0.05, "{right} {}", report.rate);
-    assert!(measured.iter().all(|s| s.latency.p50 > 0.0 && s.latency.p50 <= s.latency.max));
+    // A worker that is late tells what was in an interval with the next.
+    let mut told = measured.iter().filter(|s| s.right > 0);
+    assert!(told.all(|s| s.latency.p50 > 0.0 && s.latency.p50 <= s.latency.max));
     let watched: Vec<_> = measured.iter().filter_map(|sample| sample.tracker).collect();
     assert_eq!(watched.len(), 5);
     assert!(watched.iter().all(|tracker| tracker.rss > 1 << 20));
@@ -220,11 +227,11 @@ fn the_run_over_time_is_in_the_report() {
 #[test]
 fn a_tracker_that_ends_within_the_run_costs_no_report() {
     let tracker = Server::start(Fault::Nothing);
-    let mut process = Command::new("sleep").arg("0.9").spawn().unwrap();
+    let mut process = Command::new("sleep").arg("1.8").spawn().unwrap();
     let more = format!("--quiet --json - --tracker-pid {}", process.id());
     // Somebody has to wait for it, as it is a zombie otherwise.
     let reaper = std::thread::spawn(move || process.wait());
-    let output = load(&tracker.targets(), &more);
+    let output = load_for("3", &tracker.targets(), &more);
     reaper.join().unwrap().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report = report(&output);

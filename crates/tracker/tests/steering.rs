@@ -80,8 +80,8 @@ fn a_worker_that_is_relieved_gets_its_share_over_lanes_until_it_is_restored() {
         let clients = clients(address);
         tracker.steering.as_mut().unwrap().withdraw(1).unwrap();
         let (announces, scrapes) = traffic(&tracker, &clients);
-        // Of the quarter that is its own, the kernel's hash leaves it a quarter.
-        assert!((0.12..0.26).contains(&announces.foreign), "{address}: {announces:?}");
+        // Of the quarter that is its own, the kernel's hash leaves it a quarter: 0.1875, with a deviation of 0.019.
+        assert!((0.09..0.30).contains(&announces.foreign), "{address}: {announces:?}");
         assert!((0.08..0.32).contains(&scrapes.foreign), "{address}: {scrapes:?}");
 
         tracker.steering.as_mut().unwrap().restore(1).unwrap();

@@ -6,11 +6,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,9 +27,19 @@ pub(crate) fn nobody() -> User {
     User::from_name("nobody").unwrap().expect("this host has a user `nobody`")
 }
 
-/// An address that nobody has at the moment, for a daemon whose log does not tell its own.
+/// An address that nobody has, for a daemon whose log does not tell its own or that comes again: a port outside the range
+/// from which the system takes those that nobody names, free for UDP and TCP over both families.
 pub(crate) fn free_address() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 10_000) as u16;
+        let free =
+            |ip| UdpSocket::bind((ip, port)).is_ok() && TcpListener::bind((ip, port)).is_ok();
+        if free("127.0.0.1") && free("::1") {
+            return ([127, 0, 0, 1], port).into();
+        }
+    }
 }
 
 /// Fails, and says why, where a test cannot show anything without root.
@@ -273,6 +284,17 @@ impl Daemon {
                 panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
             }
         }
+    }
+
+    /// Passes over all that it has said by now: what is waited for next comes after that.
+    pub(crate) fn skip(&mut self) {
+        self.hear_until(Instant::now());
+        self.read = self.log.len();
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Hears what it writes until then, or until it has ended.

@@ -65,9 +65,9 @@ fn who_asks_twice_does_not_wait_for_what_is_stuck() {
         .unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect(address).unwrap();
-    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let connect = *b"\0\0\x04\x17\x27\x10\x19\x80\0\0\0\0\0\0\0\x01";
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut answers = 0;
     // Answered until the pipe is full of lines about it.
     while Instant::now() < deadline {

@@ -17,8 +17,9 @@ fn without_a_terminal_it_writes_one_picture() {
     client.connect();
     (0..3).for_each(|port| drop(client.announce(fresh_hash(), leecher(7_000 + port))));
     let url = format!("http://{}", daemon.http());
-    let top = Command::new(env!("CARGO_BIN_EXE_onrush")).args(["top", "--url", &url]).output();
-    let top = top.unwrap();
+    let mut top = Command::new(env!("CARGO_BIN_EXE_onrush"));
+    top.args(["top", "--every", "2", "--url", &url]);
+    let top = top.output().unwrap();
     let text = String::from_utf8(top.stdout).unwrap();
     assert!(top.status.success(), "{}", String::from_utf8_lossy(&top.stderr));
     let row = |begin: &str| {
@@ -27,7 +28,7 @@ fn without_a_terminal_it_writes_one_picture() {
     };
     assert!(row("onrush ").contains(&url) && row("onrush ").contains(&address.to_string()));
     assert!(row("serving").contains("every worker takes turns"), "{text}");
-    // Gauges of shards come once a second, and there is a second between the two readings.
+    // Gauges of shards come once a second, and there are two between the two readings.
     let both: Vec<String> = row("both").split_whitespace().map(str::to_owned).collect();
     assert_eq!(both[5..], ["3", "0", "3"], "{text}");
     assert!(row("swarms").contains(" 3  and 0 without peers"), "{text}");

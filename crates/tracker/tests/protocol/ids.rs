@@ -201,8 +201,9 @@ fn unix() -> u64 {
 /// be waited for. `good` is given the width of the bucket and the seconds since its start.
 fn validity_with(good: impl Fn(u64, u64) -> bool) -> u64 {
     let now = unix();
-    let found = (600..=3600).find(|width| good(*width, now % width));
-    found.expect("some width fits the time")
+    let found = (600..=3600).filter(|width| good(*width, now % width));
+    // With the most time left until the next bucket.
+    found.max_by_key(|width| width - now % width).expect("some width fits the time")
 }
 
 /// Runs a test against trackers with this validity, a client of either family, and what makes the
