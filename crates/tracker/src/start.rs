@@ -1,6 +1,7 @@
 //! From settings to a running tracker. The order matters: user, sockets, state, workers.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,11 +30,11 @@ use crate::process::lock::StateLock;
 use crate::process::user;
 use crate::rules::Rules;
 use crate::running::Running;
-use crate::settings::{HttpSettings, Listen, Placement, Settings};
+use crate::settings::{Placement, Settings};
 use crate::snapshot::{self, schedule::Snapshots};
 use crate::state::{State, StateError};
 use crate::upgrade::give::{Given, Giver, Step};
-use crate::upgrade::take::{TakeError, Taker};
+use crate::upgrade::take::{TakeError, Taker, offered};
 use crate::upgrade::words::Offer;
 use crate::upgrade::{self, delta};
 use crate::version::version;
@@ -146,7 +147,7 @@ impl Tracker {
     ) -> Result<Self, StartError> {
         let mut warnings: Vec<String> = become_user(settings)?.into_iter().collect();
         // First of all, so that it tells that the tracker is starting while lists and state are read.
-        let http = start_http(&settings.http, takes_over, &mut warnings)?;
+        let http = start_http(settings, takes_over, &mut warnings)?;
         // Before there are sockets that fill up meanwhile, and as the user that reads it again later.
         let mut lists = Lists::load(settings)?;
         let mut taker = takes_over.then(|| Taker::ask(settings)).transpose()?;
@@ -286,6 +287,7 @@ impl Tracker {
             passed: settings.sockets_passed,
             shard_key,
             promise: None,
+            http: Some(self.http.iter().map(http::Server::address).collect()),
         };
         let sockets = kept.into_iter().map(|kept| kept.sockets).collect();
         let path = upgrade::take::socket_path(directory);
@@ -447,34 +449,31 @@ fn group_of(
 /// As the user that reads the token again later. Where a tracker takes over, the other one has the address until
 /// it has gone.
 fn start_http(
-    settings: &HttpSettings,
+    settings: &Settings,
     takes_over: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Option<http::Server>, StartError> {
-    let Some(listen) = settings.listen else { return Ok(None) };
-    let token = Token::load(settings.token_file.as_deref())?;
-    warnings.extend(Token::warning(settings.token_file.as_deref()));
-    let bound = match takes_over {
-        true => bind_after(listen, warnings)?,
-        false => http::server::bind(listen, warnings)?,
-    };
-    let Some(bound) = bound else { return Ok(None) };
-    Ok(Some(http::Server::start(bound, settings, token)?))
-}
-
-/// Most likely the other process has the address, until it goes.
-fn bind_after(
-    listen: Listen,
-    warnings: &mut Vec<String>,
-) -> Result<Option<http::server::Bound>, HttpError> {
-    match http::server::bind(Listen { optional: false, ..listen }, warnings) {
-        Err(HttpError::Taken(address)) => Ok(Some(http::server::bind_later(address))),
+    let of_http = &settings.http;
+    let Some(listen) = of_http.listen else { return Ok(None) };
+    let token = Token::load(of_http.token_file.as_deref())?;
+    warnings.extend(Token::warning(of_http.token_file.as_deref()));
+    let bound = match http::server::bind(listen) {
+        // An address that a third program has is not free when the process before this one has gone.
+        Err(HttpError::Taken(address)) if takes_over && is_held_by_former(address, settings) => {
+            http::server::bind_later(address)
+        }
         Err(error) if listen.optional => {
             warnings.push(format!("no metrics, health and control over HTTP: {error}"));
-            Ok(None)
+            return Ok(None);
         }
-        bound => bound,
-    }
+        bound => bound?,
+    };
+    Ok(Some(http::Server::start(bound, of_http, token)?))
+}
+
+/// Whether the process that is taken over may have this address. Where there is none, that is told later.
+fn is_held_by_former(address: SocketAddr, settings: &Settings) -> bool {
+    offered(settings).is_none_or(|offer| offer.may_hold(address))
 }
 
 /// What a worker's sockets have got, together; zero for what the kernel does not tell.

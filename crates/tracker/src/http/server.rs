@@ -40,6 +40,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Between two tries.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// How long the process before this one may take to give its address up, from when this one serves.
+const LEFT: Duration = Duration::from_secs(5);
+
 /// How long answers that are under way at the end may take, and how often they are looked at.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 const LAST_LOOK: Duration = Duration::from_millis(10);
@@ -89,23 +92,17 @@ pub struct Bound {
 /// Binds where the settings say.
 ///
 /// # Errors
-/// [`HttpError`], for an address that somebody named.
-pub fn bind(listen: Listen, warnings: &mut Vec<String>) -> Result<Option<Bound>, HttpError> {
+/// [`HttpError`]: a reason not to start where somebody named the address, else for a warning.
+pub fn bind(listen: Listen) -> Result<Bound, HttpError> {
     let address = listen.address;
     let bound = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(Bound { address: listener.local_addr()?, listener: Some(listener) })
     });
-    let error = match bound {
-        Ok(bound) => return Ok(Some(bound)),
-        Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => HttpError::Taken(address),
-        Err(cause) => HttpError::Bind { address, cause },
-    };
-    if !listen.optional {
-        return Err(error);
-    }
-    warnings.push(format!("no metrics, health and control over HTTP: {error}"));
-    Ok(None)
+    bound.map_err(|cause| match cause.kind() {
+        io::ErrorKind::AddrInUse => HttpError::Taken(address),
+        _ => HttpError::Bind { address, cause },
+    })
 }
 
 /// Binds there as soon as whoever has the address now has given it up.
@@ -114,16 +111,59 @@ pub fn bind_later(address: SocketAddr) -> Bound {
 }
 
 /// A socket that connections are accepted from, in the runtime that this is called in.
-async fn listening(bound: Bound) -> io::Result<tokio::net::TcpListener> {
+async fn listening(bound: Bound, shared: &Shared) -> io::Result<tokio::net::TcpListener> {
     if let Some(listener) = bound.listener {
         return tokio::net::TcpListener::from_std(listener);
     }
+    let mut wait = Wait::default();
     loop {
         match tokio::net::TcpListener::bind(bound.address).await {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => sleep(AGAIN).await,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if wait.is_too_long(shared.stage.get(), Instant::now()) {
+                    log::warn!("{}", still_taken(bound.address));
+                }
+                sleep(AGAIN).await;
+            }
             other => return other,
         }
     }
+}
+
+/// A wait for an address that the process before this one has.
+#[derive(Debug, Default)]
+struct Wait {
+    serves: Option<Instant>,
+    told: bool,
+}
+
+impl Wait {
+    /// Whether it has lasted for so long that somebody else must have the address: once.
+    fn is_too_long(&mut self, stage: Stage, now: Instant) -> bool {
+        // Until then the process before this one serves, and keeps it.
+        if stage != Stage::Serving || self.told {
+            return false;
+        }
+        self.told = now.duration_since(*self.serves.get_or_insert(now)) >= LEFT;
+        self.told
+    }
+}
+
+fn still_taken(address: SocketAddr) -> String {
+    format!(
+        "no metrics, health and control over HTTP yet: {address} is still taken, though the process before this \
+         one has given it up: find out by whom with `ss -ltnp 'sport = :{}'`; they are there as soon as it is free, or \
+         name another address as `http.listen` (or --http) and upgrade again",
+        address.port()
+    )
+}
+
+/// What the log says of HTTP that is served.
+fn announcement(address: SocketAddr, settings: &HttpSettings) -> String {
+    let admin = match &settings.token_file {
+        Some(_) => "",
+        None => " (off: no http.token_file)",
+    };
+    format!("http://{address} shows metrics, health and statistics, and takes the admin API{admin}")
 }
 
 /// The HTTP side while it runs. Ends when dropped.
@@ -131,6 +171,7 @@ async fn listening(bound: Bound) -> io::Result<tokio::net::TcpListener> {
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
+    announcement: Option<String>,
     stop: Option<oneshot::Sender<Infallible>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -150,6 +191,11 @@ impl Server {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(HttpError::Start)?;
         let address = bound.address;
+        let text = announcement(address, settings);
+        let (now, later) = match bound.listener {
+            Some(_) => (Some(text), None),
+            None => (None, Some(text)),
+        };
         let door = Door {
             router: routes::router(shared.clone(), settings),
             shared: shared.clone(),
@@ -160,8 +206,11 @@ impl Server {
         let run = move || {
             runtime.block_on(async move {
                 let accepting = tokio::spawn(async move {
-                    match listening(bound).await {
-                        Ok(listener) => door.accept(listener).await,
+                    match listening(bound, &door.shared).await {
+                        Ok(listener) => {
+                            later.iter().for_each(|text| log::info!("{text}"));
+                            door.accept(listener).await;
+                        }
                         Err(error) => log::error!("HTTP is not served at {address}: {error}"),
                     }
                 });
@@ -181,12 +230,18 @@ impl Server {
         };
         let thread =
             thread::Builder::new().name("http".into()).spawn(run).map_err(HttpError::Start)?;
-        Ok(Self { shared, address, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { shared, address, announcement: now, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Where it listens, or is about to.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What a person wants to know of it. `None` where another process has the address for a moment yet: then this is
+    /// said when it is served.
+    pub fn announcement(&self) -> Option<&str> {
+        self.announcement.as_deref()
     }
 
     /// The tracker serves, and this is where everything about it is read.
@@ -278,17 +333,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_address_is_an_error_for_who_named_it_and_a_warning_for_the_default() {
+    fn a_taken_address_is_told_with_the_remedy() {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = first.local_addr().unwrap();
-        let mut warnings = Vec::new();
-        let error =
-            bind(Listen { address, optional: false }, &mut warnings).unwrap_err().to_string();
+        let error = bind(Listen { address, optional: false }).unwrap_err().to_string();
         assert!(error.starts_with(&format!("http.listen: {address} is taken\n")), "{error}");
         assert!(error.contains(&format!("ss -ltnp 'sport = :{}'", address.port())), "{error}");
-        assert!(warnings.is_empty());
-        assert!(bind(Listen { address, optional: true }, &mut warnings).unwrap().is_none());
-        assert!(warnings[0].contains("is taken"), "{warnings:?}");
     }
 
     /// The answer to a request, as it comes.
@@ -299,19 +349,22 @@ mod tests {
         io::read_to_string(stream).unwrap()
     }
 
-    #[test]
-    fn before_and_after_it_serves_it_is_alive_and_not_ready() {
-        let settings = HttpSettings {
+    fn settings() -> HttpSettings {
+        HttpSettings {
             listen: None,
             token_file: None,
             publish_lists: false,
             connections: 4,
             max_body: 1024,
             timeout: Duration::from_secs(10),
-        };
+        }
+    }
+
+    #[test]
+    fn before_and_after_it_serves_it_is_alive_and_not_ready() {
         let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-        let bound = bind(listen, &mut Vec::new()).unwrap().unwrap();
-        let server = Server::start(bound, &settings, None).unwrap();
+        let server = Server::start(bind(listen).unwrap(), &settings(), None).unwrap();
+        assert!(server.announcement().unwrap().contains("(off: no http.token_file)"));
         let of = |path| get(server.address(), path);
         assert!(of("/health").starts_with("HTTP/1.1 200 "));
         let ready = of("/ready");
@@ -332,7 +385,9 @@ mod tests {
         let address = first.local_addr().unwrap();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let waiting = tokio::spawn(listening(bind_later(address)));
+            let waiting = tokio::spawn(async move {
+                listening(bind_later(address), &Shared::new(None, &settings())).await
+            });
             tokio::task::yield_now().await;
             drop(first);
             let listener = waiting.await.unwrap().unwrap();
@@ -341,9 +396,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_served_yet_is_not_announced() {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let waits = bind_later(first.local_addr().unwrap());
+        assert_eq!(Server::start(waits, &settings(), None).unwrap().announcement(), None);
+    }
+
+    #[test]
+    fn a_wait_is_too_long_once_and_only_after_this_process_serves() {
+        let (start, mut wait) = (Instant::now(), Wait::default());
+        let mut at = |seconds, stage| wait.is_too_long(stage, start + Duration::from_secs(seconds));
+        assert!(!at(0, Stage::Starting) && !at(600, Stage::Starting), "a load may take long");
+        assert!(!at(601, Stage::Serving) && !at(605, Stage::Serving));
+        assert!(at(606, Stage::Serving));
+        assert!(!at(700, Stage::Serving), "it is told once");
+    }
+
+    #[test]
     fn an_address_of_another_host_is_told_with_the_remedy() {
         let address = "192.0.2.7:6970".parse().unwrap();
-        let error = bind(Listen { address, optional: false }, &mut Vec::new()).unwrap_err();
+        let error = bind(Listen { address, optional: false }).unwrap_err();
         assert!(error.to_string().contains("`ip addr`"), "{error}");
     }
 

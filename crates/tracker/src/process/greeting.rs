@@ -19,16 +19,7 @@ pub fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
         format!("announces: {}", settings.announce_line()),
         format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),
     ];
-    if let Some(http) = &tracker.http {
-        let admin = match &settings.http.token_file {
-            Some(_) => "",
-            None => " (off: no http.token_file)",
-        };
-        lines.push(format!(
-            "http://{} shows metrics, health and statistics, and takes the admin API{admin}",
-            http.address()
-        ));
-    }
+    lines.extend(tracker.http.as_ref().and_then(|http| http.announcement()).map(str::to_owned));
     if let Some(port) = tracker.running.addresses().first().map(SocketAddr::port) {
         lines.push(format!(
             "ready: add udp://<this host>:{port}/announce to a torrent; stop with Ctrl-C or SIGTERM"

@@ -75,12 +75,21 @@ pub struct Taker {
 /// The sockets that a service manager has opened for the process that runs, if it has: they, and not the
 /// configuration, say where is listened and by how many workers. Whatever is amiss is for [`Taker::ask`] to say.
 pub fn look(settings: &Settings) -> Option<Passed> {
+    match offered(settings)? {
+        Offer { passed: true, addresses, sockets, .. } => {
+            Some(Passed { each: sockets.into_iter().min()?, addresses })
+        }
+        _ => None,
+    }
+}
+
+/// What the process that runs has to offer, without anything being done about it. Whatever is amiss is for
+/// [`Taker::ask`] to say.
+pub fn offered(settings: &Settings) -> Option<Offer> {
     let stream = connect(settings).ok()?;
     say(&stream, &Word::Look).ok()?;
     match hear(&stream).ok()? {
-        Word::Offer(Offer { passed: true, addresses, sockets, .. }) => {
-            Some(Passed { each: sockets.into_iter().min()?, addresses })
-        }
+        Word::Offer(offer) => Some(offer),
         _ => None,
     }
 }

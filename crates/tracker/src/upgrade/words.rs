@@ -63,6 +63,21 @@ pub struct Offer {
     pub shard_key: [u32; 5],
     /// What clients were told so far.
     pub promise: Option<Promise>,
+    /// Where it serves HTTP, or waits to; builds from before this was told do not say.
+    #[serde(default)]
+    pub http: Option<Vec<SocketAddr>>,
+}
+
+impl Offer {
+    /// Whether this process may be why nobody else can serve HTTP at `address`, so that it is free when this one has gone.
+    pub fn may_hold(&self, address: SocketAddr) -> bool {
+        let meets = |other: &SocketAddr| {
+            let (one, other_ip) = (address.ip().to_canonical(), other.ip().to_canonical());
+            let any = one.is_unspecified() || other_ip.is_unspecified();
+            other.port() == address.port() && (any || one == other_ip)
+        };
+        self.http.as_ref().is_none_or(|http| http.iter().any(meets))
+    }
 }
 
 /// Says something.
@@ -112,6 +127,7 @@ mod tests {
             passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
             promise: Some(Promise { lifetime: 7200, seconds: 3780 }),
+            http: Some(vec!["127.0.0.1:6970".parse().unwrap()]),
         };
         let words = [
             Word::Ask { protocol: PROTOCOL, version: "x".into() },
@@ -126,5 +142,30 @@ mod tests {
         (&here).write_all(&u32::MAX.to_be_bytes()).unwrap();
         words.iter().for_each(|word| assert_eq!(hear(&there).unwrap(), *word));
         assert!(hear(&there).is_err() && hear(&there).is_err());
+    }
+
+    #[test]
+    fn an_address_is_held_by_who_listens_there_or_at_a_wildcard_of_its_port() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let held = |http: Option<&str>, address: &str| {
+            let offer = r#"{"version":"x","process":7,"addresses":[],"sockets":[],"passed":false,
+                            "shard_key":[1,2,3,4,5],"promise":null}"#;
+            let mut offer: Offer = serde_json::from_str(offer).unwrap();
+            assert_eq!(offer.http, None, "a build that does not tell is understood");
+            offer.http = http.map(|http| http.split_whitespace().map(at).collect());
+            offer.may_hold(at(address))
+        };
+        for (http, address, may) in [
+            (Some("127.0.0.1:6970"), "127.0.0.1:6970", true),
+            (Some("127.0.0.1:6970"), "127.0.0.1:6971", false),
+            (Some("127.0.0.1:6970"), "127.0.0.2:6970", false),
+            (Some("127.0.0.1:6970"), "0.0.0.0:6970", true),
+            (Some("[::]:6970"), "127.0.0.1:6970", true),
+            (Some("[::ffff:127.0.0.1]:6970"), "127.0.0.1:6970", true),
+            (Some(""), "127.0.0.1:6970", false),
+            (None, "127.0.0.1:6970", true),
+        ] {
+            assert_eq!(held(http, address), may, "{http:?} {address}");
+        }
     }
 }

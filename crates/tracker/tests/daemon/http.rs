@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
+use crate::network::{Ipv6, in_own_network};
 use crate::process::{Daemon, Launch, PATIENCE};
 
 const TOKEN: &str = "of-the-tests-0123456789";
@@ -551,6 +552,21 @@ fn a_taken_address_ends_the_start_of_who_named_it() {
     let refused = Launch::on_loopback().flag("--http", &address).start().refusal();
     assert!(refused.contains(&format!("http.listen: {address} is taken")), "{refused}");
     assert!(refused.contains("ss -ltnp"), "{refused}");
+}
+
+#[test]
+fn without_the_address_that_nobody_named_it_serves_all_the_same() {
+    in_own_network(Ipv6::On, || {
+        let _taken = TcpListener::bind("127.0.0.1:6970").unwrap();
+        let mut daemon = Launch::on_loopback().own_http().start();
+        let address = daemon.serving()[0];
+        let warning =
+            "no metrics, health and control over HTTP: http.listen: 127.0.0.1:6970 is taken";
+        daemon.has_said(warning);
+        Client::new(address).converse();
+        let ended = daemon.stop().text();
+        assert!(!ended.contains(" shows metrics"), "{ended}");
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One process follows another: under load, with what came at the last moment, and when something is amiss.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use onrush_proto::{Event, InfoHash};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
+use crate::network::{Ipv6, in_own_network};
 use crate::process::{Daemon, Launch, PATIENCE, free_address, mode};
 use crate::snapshot::{FILE, PLACEMENTS, age, ask, populate, started};
 
@@ -357,12 +358,61 @@ fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
     daemon.line("stopped: ");
 }
 
-/// What is put on the list while peers are under way holds in the process that follows.
+/// With another address for HTTP in its configuration.
+fn move_http(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
+    let config = daemon.home().join("onrush.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let moved = text.replace(&format!("listen = \"{from}\""), &format!("listen = \"{to}\""));
+    assert_ne!(moved, text);
+    std::fs::write(&config, moved).unwrap();
+}
+
+/// The process before has its own address, and no other: what a third program has is required where it is named, as at
+/// any start. Where that is seen only when the process before has gone, it is told, and served once it can be.
+#[test]
+fn an_address_of_http_that_a_third_program_has_is_told() {
+    in_own_network(Ipv6::On, || {
+        let state = tempfile::tempdir().unwrap();
+        let (mut daemon, mut reach) =
+            told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+        let address = daemon.serving()[0];
+        let http = daemon.http();
+        let third = TcpListener::bind("127.0.0.2:0").unwrap();
+        let elsewhere = third.local_addr().unwrap();
+        move_http(&daemon, http, elsewhere);
+        let (code, said) = ctl(&reach, &["upgrade"]);
+        assert!(code == Some(1) && said.contains("this one serves on: "), "{said}");
+        assert!(said.contains(&format!("http.listen: {elsewhere} is taken")), "{said}");
+        Client::new(address).converse();
+        assert_eq!(ctl(&reach, &["health"]).0, Some(0));
+
+        // A wildcard meets both the address of the process before and that of the third program.
+        let third = TcpListener::bind(("127.0.0.2", http.port())).unwrap();
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, http.port()));
+        move_http(&daemon, elsewhere, any);
+        daemon.signal("USR2");
+        assert_eq!(daemon.followed(), [address]);
+        daemon.has_said(&format!(
+            "no metrics, health and control over HTTP yet: {any} is still taken"
+        ));
+        let served = format!("http://{any} shows metrics");
+        assert!(!daemon.log().iter().any(|line| line.contains(&served)), "{:?}", daemon.log());
+        Client::new(address).converse();
+        drop(third);
+        daemon.has_said(&served);
+        reach[1] = format!("http://{http}");
+        assert_eq!(ctl(&reach, &["health"]).0, Some(0));
+        daemon.signal("TERM");
+        daemon.line("stopped: ");
+    });
+}
+
 /// A change of the list is refused only in the moment in which the sockets change hands, or where nobody is there, or
 /// nobody who obeys any more.
 const REFUSED_MEANWHILE: [&str; 4] =
     ["ask that one, in a second", "cannot be reached", "the tracker is ", "ask again in a moment"];
 
+/// What is put on the list while peers are under way holds in the process that follows.
 #[test]
 fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
     let state = tempfile::tempdir().unwrap();
