@@ -62,7 +62,76 @@ impl Modify for Bearer {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use axum::body::{Body, to_bytes};
+    use axum::http::{Request, StatusCode};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+
     use super::*;
+    use crate::http::Token;
+    use crate::http::shared::Shared;
+    use crate::settings::HttpSettings;
+
+    const TOKEN: &str = "of-the-tests-0123456789";
+
+    /// Methods that a document can describe; HEAD comes with GET.
+    const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "patch", "trace"];
+
+    /// All routes, of a tracker that does not serve: whatever is there answers, and does nothing.
+    fn router() -> axum::Router {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, TOKEN).unwrap();
+        let settings = HttpSettings {
+            listen: None,
+            token_file: Some(file.clone()),
+            publish_lists: false,
+            connections: 4,
+            max_body: 1024,
+            timeout: Duration::from_secs(10),
+        };
+        let token = Token::load(Some(&file)).unwrap();
+        routes::router(Arc::new(Shared::new(token, &settings)), &settings)
+    }
+
+    /// Whether the router has something for this method at this path.
+    async fn takes(router: &axum::Router, method: &str, path: &str) -> bool {
+        let request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
+        let request = request.header("Authorization", format!("Bearer {TOKEN}"));
+        let service = TowerToHyperService::new(router.clone());
+        let answer = service.call(request.body(Body::empty()).unwrap()).await.unwrap();
+        let status = answer.status();
+        let body = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let nothing = String::from_utf8_lossy(&body).contains("there is nothing at this path");
+        assert_eq!(nothing, nothing && status == StatusCode::NOT_FOUND, "{status} {path}");
+        assert!(status != StatusCode::UNAUTHORIZED && status != StatusCode::FORBIDDEN, "{path}");
+        !nothing && status != StatusCode::METHOD_NOT_ALLOWED
+    }
+
+    #[test]
+    fn the_document_has_every_route_and_every_route_is_there() {
+        let document = serde_json::to_value(Document::openapi()).unwrap();
+        let described = document["paths"].as_object().unwrap();
+        let admin = admin::routes().into_iter().map(|(path, _)| format!("{}{path}", routes::API));
+        let open = routes::open().into_iter().map(|(path, _)| path.to_owned());
+        let routed: BTreeSet<String> = open.chain(admin).collect();
+        assert_eq!(described.keys().cloned().collect::<BTreeSet<_>>(), routed);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let router = router();
+        let takes = |method: &str, path: &str| runtime.block_on(takes(&router, method, path));
+        for (path, item) in described {
+            let real = path.replace("{info_hash}", &"0".repeat(40));
+            for method in METHODS {
+                let is_described = item.get(method).is_some();
+                assert_eq!(takes(method, &real), is_described, "{method} {path}");
+            }
+        }
+        assert!(!takes("get", "/nothing") && !takes("get", "/api/v1/nothing"));
+    }
 
     /// `ONRUSH_BLESS=1 cargo test` writes it.
     #[test]

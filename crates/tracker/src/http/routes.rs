@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -22,22 +22,39 @@ use super::stats::Stats;
 use super::{admin, lists, page};
 use crate::settings::HttpSettings;
 
+/// Where the admin API begins.
+pub(super) const API: &str = "/api/v1";
+
+/// A path, and what answers there. All routes are in two tables of these: the test that holds the document to them
+/// knows no others.
+pub(super) type Route = (&'static str, MethodRouter<Arc<Shared>>);
+
+/// What is there for everybody.
+pub(super) fn open() -> Vec<Route> {
+    vec![
+        ("/", get(page::page)),
+        ("/health", get(health)),
+        ("/ready", get(ready)),
+        ("/metrics", get(metrics)),
+        ("/stats.json", get(stats)),
+        ("/lists", get(lists::lists)),
+        ("/openapi.json", get(openapi)),
+    ]
+}
+
 /// All routes.
 pub(super) fn router(shared: Arc<Shared>, settings: &HttpSettings) -> Router {
-    Router::new()
-        .route("/", get(page::page))
-        .route("/health", get(health))
-        .route("/ready", get(ready))
-        .route("/metrics", get(metrics))
-        .route("/stats.json", get(stats))
-        .route("/lists", get(lists::lists))
-        .route("/openapi.json", get(openapi))
-        .nest("/api/v1", admin::router(shared.clone()))
+    of(open())
+        .nest(API, of(admin::routes()).layer(from_fn_with_state(shared.clone(), admin::authorized)))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(settings.max_body))
         .layer(from_fn_with_state(shared.clone(), in_time))
         .with_state(shared)
+}
+
+fn of(routes: Vec<Route>) -> Router<Arc<Shared>> {
+    routes.into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route))
 }
 
 /// Whether the process is alive.

@@ -12,35 +12,39 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use super::problem::Problem;
+use super::routes::Route;
 use super::shared::Shared;
 use crate::http::source::Source;
 
 /// How long a reload or an export may take: with lists or swarms of millions it is seconds.
 pub(super) const AT_LENGTH: Duration = Duration::from_secs(120);
 
-/// Its routes, all of them behind the token.
-pub(super) fn router(shared: Arc<Shared>) -> Router<Arc<Shared>> {
-    Router::new()
-        .route("/reload", post(reload::reload))
-        .route("/export", post(export::export))
-        .route("/upgrade", post(upgrade::upgrade))
-        .route("/list", get(list::state).post(list::add).delete(list::remove))
-        .route("/list/{info_hash}", get(list::entry))
-        .route("/swarm/{info_hash}", get(swarm::swarm))
-        .route("/swarms/top", get(top::top))
-        .layer(from_fn_with_state(shared, authorized))
+/// Its routes, all of them behind the token, below [`API`](super::routes::API).
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        ("/reload", post(reload::reload)),
+        ("/export", post(export::export)),
+        ("/upgrade", post(upgrade::upgrade)),
+        ("/list", get(list::state).post(list::add).delete(list::remove)),
+        ("/list/{info_hash}", get(list::entry)),
+        ("/swarm/{info_hash}", get(swarm::swarm)),
+        ("/swarms/top", get(top::top)),
+    ]
 }
 
 /// Lets those pass who have the token.
-async fn authorized(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+pub(super) async fn authorized(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given
         .and_then(|text| text.split_once(' '))
