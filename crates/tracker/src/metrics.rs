@@ -192,7 +192,7 @@ pub struct WorkerMetrics {
 pub struct ShardGauges {
     /// Swarms with peers.
     pub swarms: Counter,
-    /// Swarms with IPv4 peers, as the last pass of expiry met them.
+    /// Swarms with IPv4 peers, as the last pass of expiry met them; 0 before the first has ended.
     pub swarms_v4: Counter,
     /// Swarms with IPv6 peers, likewise.
     pub swarms_v6: Counter,
@@ -223,6 +223,12 @@ pub struct ShardGauges {
 }
 
 impl ShardGauges {
+    /// Swarms by family, once a pass has met them all.
+    pub fn by_family(&self) -> Option<SwarmsByFamily> {
+        let known = self.sweep_passes.get() > 0;
+        known.then(|| SwarmsByFamily { v4: self.swarms_v4.get(), v6: self.swarms_v6.get() })
+    }
+
     /// Takes over what a shard says of itself.
     pub fn set(&self, totals: &Totals, by_family: SwarmsByFamily) {
         self.swarms_v4.set(by_family.v4);

@@ -176,21 +176,10 @@ const FAMILIES: [(Family, &str); 2] = [(Family::V4, "ipv4"), (Family::V6, "ipv6"
 
 /// Every worker with sockets and family, with what came in there.
 fn doors(reading: &Reading) -> impl Iterator<Item = (Worker<'_>, &'static str, &Incoming)> {
-    socket_sides(reading).flat_map(|worker| {
+    reading.socket_sides().flat_map(|worker| {
         let incoming = &worker.metrics.incoming;
         FAMILIES.map(|(family, name)| (worker, name, incoming.of(family)))
     })
-}
-
-/// Workers that have sockets.
-fn socket_sides(reading: &Reading) -> impl Iterator<Item = Worker<'_>> {
-    reading.workers().take(reading.settings.placement.socket_sides())
-}
-
-/// Workers that own swarms.
-fn swarm_sides(reading: &Reading) -> impl Iterator<Item = Worker<'_>> {
-    let placement = reading.settings.placement;
-    reading.workers().skip(placement.owner(0))
 }
 
 /// A number of each of these workers, labelled by it.
@@ -289,7 +278,7 @@ fn own((name, value): (&'static str, &str)) -> (&'static str, String) {
 }
 
 fn replies(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let each = |of| of_each(socket_sides(reading), of);
+    let each = |of| of_each(reading.socket_sides(), of);
     let kinds = doors(reading).flat_map(|(worker, family, incoming)| {
         REPLIES.iter().zip(&incoming.replies).map(move |(kind, count)| {
             ([("kind", *kind), ("family", family), ("worker", worker.name)], count.get())
@@ -303,7 +292,7 @@ fn replies(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.counters("onrush_sent_datagrams", "Replies that the kernel took", each(|w| w.sent.get()))?;
     to.counters("onrush_sent_bytes", "Their payload", each(|w| w.sent_bytes.get()))?;
     to.counters("onrush_send_calls", "System calls for sending", each(|w| w.send_calls.get()))?;
-    let unsent = socket_sides(reading).flat_map(|worker| {
+    let unsent = reading.socket_sides().flat_map(|worker| {
         let metrics = worker.metrics;
         let causes =
             [("full_buffer", metrics.send_blocked.get()), ("error", metrics.send_failed.get())];
@@ -329,7 +318,7 @@ fn replies(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         "onrush_batch_datagrams",
         "Datagrams received with one call; empty calls are not counted",
         1.0,
-        socket_sides(reading).map(|worker| (worker.name, &worker.metrics.receives)),
+        reading.socket_sides().map(|worker| (worker.name, &worker.metrics.receives)),
     )
 }
 
@@ -354,7 +343,7 @@ fn clients_by_software(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
 }
 
 fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let peers = swarm_sides(reading).flat_map(|worker| {
+    let peers = reading.swarm_sides().flat_map(|worker| {
         let shard = &worker.metrics.shard;
         let of = |family, peers: u64, seeders: u64| {
             let roles = [("seeder", seeders), ("leecher", peers.saturating_sub(seeders))];
@@ -366,23 +355,18 @@ fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         v4.into_iter().chain(of("ipv6", shard.peers_v6.get(), shard.seeders_v6.get()))
     });
     to.gauges("onrush_peers", "Peers stored", peers)?;
-    let swarms = swarm_sides(reading).flat_map(|worker| {
+    let swarms = reading.swarm_sides().flat_map(|worker| {
         let shard = &worker.metrics.shard;
         let states = [("active", shard.swarms.get()), ("idle", shard.idle_swarms.get())];
         states.map(|(state, count)| ([("state", state), ("worker", worker.name)], count))
     });
     to.gauges("onrush_swarms", "Swarms with peers, and without", swarms)?;
-    let by_family = swarm_sides(reading).flat_map(|worker| {
-        let shard = &worker.metrics.shard;
-        let families = [("ipv4", shard.swarms_v4.get()), ("ipv6", shard.swarms_v6.get())];
-        families.map(|(family, count)| ([("family", family), ("worker", worker.name)], count))
-    });
     to.gauges(
         "onrush_family_swarms",
         "Swarms with peers of a family, as the last pass of expiry met them; some are in both",
-        by_family,
+        swarms_by_family(reading),
     )?;
-    let each = |of| of_each(swarm_sides(reading), of);
+    let each = |of| of_each(reading.swarm_sides(), of);
     to.counters(
         "onrush_completed_peers",
         "Peers that completed",
@@ -420,6 +404,17 @@ fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     )
 }
 
+/// Of each shard, once a pass has ended: until then nobody knows.
+fn swarms_by_family(reading: &Reading) -> impl Iterator<Item = ([(&'static str, &str); 2], u64)> {
+    reading
+        .swarm_sides()
+        .filter_map(|worker| Some((worker, worker.metrics.shard.by_family()?)))
+        .flat_map(|(worker, swarms)| {
+            let families = [("ipv4", swarms.v4), ("ipv6", swarms.v6)];
+            families.map(|(family, count)| ([("family", family), ("worker", worker.name)], count))
+        })
+}
+
 fn workers(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.counters(
         "onrush_turns",
@@ -440,7 +435,7 @@ fn workers(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
 }
 
 fn lanes(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let ways = socket_sides(reading).flat_map(|worker| {
+    let ways = reading.socket_sides().flat_map(|worker| {
         let ways =
             [("local", worker.metrics.local.get()), ("foreign", worker.metrics.foreign.get())];
         ways.map(|(way, count)| ([("way", way), ("worker", worker.name)], count))
@@ -453,10 +448,10 @@ fn lanes(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.counters(
         "onrush_lane_full_batches",
         "Batches of requests that a full lane did not take",
-        of_each(socket_sides(reading), |worker| worker.lane_full.get()),
+        of_each(reading.socket_sides(), |worker| worker.lane_full.get()),
     )?;
     let depth = |of: fn(&Worker<'_>) -> usize| {
-        swarm_sides(reading).map(move |worker| ([("worker", worker.name)], of(&worker) as u64))
+        reading.swarm_sides().map(move |worker| ([("worker", worker.name)], of(&worker) as u64))
     };
     to.gauges(
         "onrush_lane_waiting_batches",
@@ -545,24 +540,4 @@ fn http(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_have_their_suffix_in_the_older_format() {
-        let newer = "# HELP a Of a.\n# TYPE a counter\na_total{x=\"# TYPE b\"} 1\n# HELP b Of b.\n\
-                     # TYPE b gauge\nb 2\n# EOF\n";
-        let older = "# HELP a_total Of a.\n# TYPE a_total counter\na_total{x=\"# TYPE b\"} 1\n\
-                     # HELP b Of b.\n# TYPE b gauge\nb 2\n";
-        assert_eq!(as_text(newer), older);
-    }
-
-    #[test]
-    fn who_names_open_metrics_gets_it() {
-        let prometheus =
-            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2";
-        assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
-        assert_eq!(Format::accepted("*/*"), Format::Text);
-        assert_eq!(Format::accepted(""), Format::Text);
-    }
-}
+mod tests;

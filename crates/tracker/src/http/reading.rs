@@ -112,6 +112,16 @@ impl Reading {
         })
     }
 
+    /// Workers that have sockets.
+    pub fn socket_sides(&self) -> impl Iterator<Item = Worker<'_>> {
+        self.workers().take(self.settings.placement.socket_sides())
+    }
+
+    /// Workers that own swarms.
+    pub fn swarm_sides(&self) -> impl Iterator<Item = Worker<'_>> {
+        self.workers().skip(self.settings.placement.owner(0))
+    }
+
     /// The counters of all workers.
     pub fn metrics(&self) -> impl Iterator<Item = &WorkerMetrics> {
         self.workers.iter().map(|(_, metrics)| metrics.as_ref())

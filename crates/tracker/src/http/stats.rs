@@ -173,9 +173,10 @@ pub struct FamilyStats {
     pub events: BTreeMap<String, u64>,
     /// Count: replies handed to the kernel, by kind: `connect`, `announce`, `scrape` or `error`.
     pub answered: BTreeMap<String, u64>,
-    /// Level: swarms with peers of this family, as the last pass of expiry met them. A swarm with peers of
-    /// both is in both, and twice in `totals`.
-    pub family_swarms: u64,
+    /// Level: swarms with peers of this family, as the last pass of expiry met them; absent until one has ended, in
+    /// two minutes after the start. A swarm with peers of both is in both, and twice in `totals`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family_swarms: Option<u64>,
     /// Level: peers.
     pub peers: u64,
     /// Level: seeders among them.
@@ -438,6 +439,7 @@ impl FamilyStats {
         for worker in reading.metrics() {
             stats.add(Self::of_worker(worker, family));
         }
+        stats.family_swarms = family_swarms(reading, family);
         stats
     }
 
@@ -447,10 +449,6 @@ impl FamilyStats {
         let (peers, seeders) = match family {
             Family::V4 => (shard.peers_v4.get(), shard.seeders_v4.get()),
             Family::V6 => (shard.peers_v6.get(), shard.seeders_v6.get()),
-        };
-        let family_swarms = match family {
-            Family::V4 => shard.swarms_v4.get(),
-            Family::V6 => shard.swarms_v6.get(),
         };
         let answered = REPLIES.iter().zip(&incoming.replies);
         let refused = Refusal::ALL.iter().zip(&incoming.refused);
@@ -465,7 +463,7 @@ impl FamilyStats {
             refused: refused.map(|(reason, n)| (reason.name().to_owned(), n.get())).collect(),
             events: events.map(|(name, n)| ((*name).to_owned(), n.get())).collect(),
             answered: answered.map(|(kind, n)| ((*kind).to_owned(), n.get())).collect(),
-            family_swarms,
+            family_swarms: None,
             peers,
             seeders,
             // The two are not set in one go: for a moment there may be a seeder too many.
@@ -483,11 +481,23 @@ impl FamilyStats {
         add_each(&mut self.refused, other.refused);
         add_each(&mut self.events, other.events);
         add_each(&mut self.answered, other.answered);
-        self.family_swarms += other.family_swarms;
+        self.family_swarms = self.family_swarms.zip(other.family_swarms).map(|(a, b)| a + b);
         self.peers += other.peers;
         self.seeders += other.seeders;
         self.leechers += other.leechers;
     }
+}
+
+/// Of all shards together, once each of them knows.
+fn family_swarms(reading: &Reading, family: Family) -> Option<u64> {
+    let of = |worker: Worker<'_>| {
+        let swarms = worker.metrics.shard.by_family()?;
+        Some(match family {
+            Family::V4 => swarms.v4,
+            Family::V6 => swarms.v6,
+        })
+    };
+    reading.swarm_sides().map(of).sum()
 }
 
 fn add_each(sums: &mut BTreeMap<String, u64>, counts: BTreeMap<String, u64>) {

@@ -82,6 +82,9 @@ function showFamilies(stats, before, seconds) {
   line('seeders', 'Seeders', level('seeders'));
   line('leechers', 'Leechers', level('leechers'));
   line('share', 'Share of peers', (data) => [stats.totals.peers ? percent(data.peers / stats.totals.peers) : '–', '']);
+  // A swarm with peers of both is one, so the last cell is no sum.
+  const swarms = (data) => (data === stats.totals ? data.swarms : data.family_swarms);
+  line('swarms', 'Swarms with such peers', (data) => (swarms(data) === undefined ? ['–', 'counted for the first time within two minutes of the start'] : [count(swarms(data)), exact(swarms(data))]));
   line('announces', 'Announces a second', speed('announces'));
   line('partial', 'of them partial seeds', (data, old) => [said(rate(data.events.paused, old?.events.paused, seconds)), `${exact(data.events.paused)} since start`]);
   line('scrapes', 'Scrapes a second', speed('scrapes'));
