@@ -7,9 +7,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use onrush_proto::Event;
 use serde_json::Value;
 
-use crate::client::{Client, fresh_hash, leecher, seeder};
+use crate::client::{Ask, Client, fresh_hash, leecher, seeder};
 use crate::network::{Ipv6, in_own_network};
 use crate::process::{Daemon, Launch, PATIENCE};
 
@@ -17,10 +18,10 @@ const TOKEN: &str = "of-the-tests-0123456789";
 
 /// An answer to a request.
 #[derive(Debug)]
-struct Answer {
+pub(crate) struct Answer {
     status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
@@ -64,7 +65,7 @@ fn unchunked(mut body: &str) -> String {
     whole
 }
 
-fn get(http: SocketAddr, path: &str) -> Answer {
+pub(crate) fn get(http: SocketAddr, path: &str) -> Answer {
     ask(http, "GET", path, "")
 }
 
@@ -73,7 +74,7 @@ fn admin(http: SocketAddr, method: &str, path: &str) -> Answer {
 }
 
 /// The samples of a page of metrics, by name with labels.
-fn samples(page: &str) -> BTreeMap<String, f64> {
+pub(crate) fn samples(page: &str) -> BTreeMap<String, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| line.rsplit_once(' ').unwrap())
@@ -82,7 +83,7 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 }
 
 /// All samples of a name whose labels have these parts, together.
-fn sum(samples: &BTreeMap<String, f64>, name: &str, parts: &[&str]) -> f64 {
+pub(crate) fn sum(samples: &BTreeMap<String, f64>, name: &str, parts: &[&str]) -> f64 {
     let of = |full: &&String| {
         full.split('{').next() == Some(name) && parts.iter().all(|part| full.contains(part))
     };
@@ -93,7 +94,7 @@ fn sum(samples: &BTreeMap<String, f64>, name: &str, parts: &[&str]) -> f64 {
 }
 
 /// Asks until what is asked for is so: gauges of shards come once a second.
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is() {
         assert!(Instant::now() < deadline, "{what}");
@@ -123,47 +124,59 @@ fn what_is_shown_agrees_with_what_was_sent() {
         let addresses = daemon.serving();
         let http = daemon.http();
         let hash = fresh_hash();
-        for (address, announces) in addresses.iter().zip([3, 2]) {
+        let mut bytes_out = 0;
+        for ((address, seeders), endpoint) in addresses.iter().zip([3, 2]).zip([6, 18]) {
             let mut client = Client::new(*address);
             client.connect();
-            (0..announces).for_each(|port| drop(client.announce(hash, seeder(5_000 + port))));
-            client.announce(hash, leecher(6_000));
+            let mut asks: Vec<Ask> = (0..seeders).map(|port| seeder(5_000 + port)).collect();
+            asks.push(leecher(6_000));
+            // A partial seed (BEP 21).
+            asks.push(Ask { event: Event::Paused, ..leecher(6_001) });
+            let lists = asks.iter().map(|ask| client.announce(hash, *ask).peers.len());
+            bytes_out += lists.map(|peers| 20 + endpoint * peers).sum::<usize>();
             client.scrape(&[hash]);
+            bytes_out += 16 + (8 + 12);
         }
         let mut shown = BTreeMap::new();
-        eventually("seven peers are shown", || {
+        eventually("nine peers are shown", || {
             shown = samples(&get(http, "/metrics").body);
-            sum(&shown, "onrush_peers", &[]) == 7.0
+            sum(&shown, "onrush_peers", &[]) == 9.0
         });
         let is = |name, parts: &[&str], value| {
             assert_eq!(sum(&shown, name, parts), value, "{name} {parts:?}")
         };
-        for (family, announces) in [("family=\"ipv4\"", 4.0), ("family=\"ipv6\"", 3.0)] {
+        for (family, announces) in [("family=\"ipv4\"", 5.0), ("family=\"ipv6\"", 4.0)] {
             is("onrush_requests_total", &["kind=\"connect\"", family], 1.0);
             is("onrush_requests_total", &["kind=\"announce\"", family], announces);
             is("onrush_requests_total", &["kind=\"scrape\"", family], 1.0);
             is("onrush_received_datagrams_total", &[family], announces + 2.0);
-            is("onrush_announces_total", &["event=\"started\"", family], announces);
-            is("onrush_peers", &["role=\"seeder\"", family], announces - 1.0);
-            is("onrush_peers", &["role=\"leecher\"", family], 1.0);
+            let bytes = 16.0 + 98.0 * announces + (16.0 + 20.0);
+            is("onrush_received_bytes_total", &[family], bytes);
+            is("onrush_announces_total", &["event=\"started\"", family], announces - 1.0);
+            is("onrush_announces_total", &["event=\"paused\"", family], 1.0);
+            is("onrush_announces_total", &[family], announces);
+            is("onrush_peers", &["role=\"seeder\"", family], announces - 2.0);
+            is("onrush_peers", &["role=\"leecher\"", family], 2.0);
             is("onrush_replies_total", &["kind=\"connect\"", family], 1.0);
             is("onrush_replies_total", &["kind=\"announce\"", family], announces);
             is("onrush_replies_total", &["kind=\"scrape\"", family], 1.0);
             is("onrush_replies_total", &["kind=\"error\"", family], 0.0);
         }
-        is("onrush_sent_datagrams_total", &[], 11.0);
+        is("onrush_sent_datagrams_total", &[], 13.0);
+        is("onrush_sent_bytes_total", &[], bytes_out as f64);
         is("onrush_refused_requests_total", &[], 0.0);
         is("onrush_swarms", &["state=\"active\""], 1.0);
         is("onrush_file_writes_total", &[], 0.0);
         // Datagrams of batches are all datagrams.
-        is("onrush_batch_datagrams_sum", &[], 11.0);
+        is("onrush_batch_datagrams_sum", &[], 13.0);
         assert!(sum(&shown, "onrush_turn_duration_seconds_count", &[]) >= 4.0);
         assert!(sum(&shown, "onrush_receive_buffer_bytes", &[]) > 0.0);
         assert!(sum(&shown, "process_resident_memory_bytes", &[]) > 1e6);
 
         let stats = get(http, "/stats.json").json();
-        assert_eq!(stats["totals"]["announces"], 7, "{stats:#}");
-        assert_eq!(stats["totals"]["peers"], 7, "{stats:#}");
+        assert_eq!(stats["totals"]["announces"], 9, "{stats:#}");
+        assert_eq!(stats["totals"]["peers"], 9, "{stats:#}");
+        assert_eq!(stats["totals"]["events"]["paused"], 2, "{stats:#}");
         assert_eq!(stats["families"]["ipv6"]["events"]["started"], 3, "{stats:#}");
         assert_eq!(stats["workers"].as_array().unwrap().len(), 2, "{stats:#}");
         assert_eq!(stats["stage"], "serving");

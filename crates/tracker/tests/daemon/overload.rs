@@ -1,6 +1,7 @@
 //! Under more load than there is room for: what is dropped leads to longer intervals and to connects of new sources
 //! that are not answered, and whoever has proven himself goes on being served.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,6 +10,7 @@ use std::time::Instant;
 use onrush_proto::{Connect, TransactionId, connect};
 
 use crate::client::{Client, fresh_hash, leecher};
+use crate::http::{eventually, get, samples, sum};
 use crate::process::{Launch, PATIENCE};
 
 /// Sources that a flood comes from.
@@ -24,7 +26,7 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
                   [announce]\ninterval_jitter_percent = 0\n\
                   [overload]\ndrop_share = 1\nlongest_interval = 3600\n\
                   [log]\ntotals_every = 1\n";
-    let mut daemon = Launch::new(&["--workers", "1"]).config(config).start();
+    let mut daemon = Launch::new(&["--workers", "1"]).http().config(config).start();
     let tracker = daemon.serving()[0];
     let mut client = Client::new(tracker);
     client.connect();
@@ -45,7 +47,9 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
         over.store(true, Ordering::Relaxed);
     });
     // Half a minute passes until anything becomes easier again.
-    assert!(client.interval(hash, leecher(4_001)) > 1800);
+    let interval = client.interval(hash, leecher(4_001));
+    assert!(interval > 1800);
+    is_shown(daemon.http(), tracker, interval);
     for source in &proven {
         source.announce(hash, leecher(4_001));
     }
@@ -62,6 +66,22 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
     assert_eq!(proven, usize::from(ONCE), "{said}");
     assert!((1..=usize::from(ONCE) * 9 / 10).contains(&new), "{said}");
     daemon.stop();
+}
+
+/// What has been done about the flood, for who does not read the log.
+fn is_shown(http: SocketAddr, tracker: SocketAddr, interval: u32) {
+    let mut shown = BTreeMap::new();
+    // Workers may know of a step a moment before others do.
+    eventually("what clients are told is shown", || {
+        shown = samples(&get(http, "/metrics").body);
+        let of_clients = sum(&shown, "onrush_announce_interval_seconds", &[]);
+        (f64::from(interval)..=3600.0).contains(&of_clients)
+    });
+    let step = sum(&shown, "onrush_overload_step", &[]);
+    assert!((2.0..=8.0).contains(&step), "two steps were told: {step}");
+    let shed = sum(&shown, "onrush_refused_requests_total", &["reason=\"shed\"", "ipv4"]);
+    assert!(tracker.is_ipv4() && shed > 0.0, "{shed}");
+    assert!(sum(&shown, "onrush_kernel_dropped_datagrams_total", &[]) > 0.0);
 }
 
 /// Sources of a block of their own, each with a connection id.
