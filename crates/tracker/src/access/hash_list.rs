@@ -12,9 +12,13 @@
 //! strangers on to the sorted list. It is hashed with a random key, as info hashes are chosen by strangers. Whoever lists
 //! many with the same first bits makes a look-up longer, but no longer than a binary search over all.
 
+use std::cmp::Ordering;
 use std::hint::black_box;
+use std::time::Instant;
 
 use onrush_proto::InfoHash;
+
+use crate::process::service::Patience;
 
 /// Hashes that share an entry of the index, on average, are two at least and less than twice as many.
 const PER_BUCKET: usize = 2;
@@ -24,6 +28,9 @@ const SCANNED: usize = 12;
 const GROUP: usize = 32;
 /// Hashes to a word of the filter: 16 bits for each.
 const PER_WORD: usize = 4;
+/// Comparisons, entries of the index or hashes in the filter, some 10 ms, after which a service manager that waits
+/// hears that it goes on.
+const STEP: usize = 1 << 20;
 
 /// Info hashes, each once.
 #[derive(Clone, Debug)]
@@ -42,7 +49,8 @@ impl HashList {
     /// # Panics
     /// When there are 2^32 or more.
     pub fn new(mut hashes: Vec<[u8; 20]>) -> Self {
-        hashes.sort_unstable();
+        let mut patience = Paced::new();
+        hashes.sort_unstable_by(|one, other| patience.compared(one, other));
         hashes.dedup();
         let hashes = hashes.into_boxed_slice();
         let len = u32::try_from(hashes.len()).expect("fewer than 2^32 info hashes");
@@ -52,13 +60,14 @@ impl HashList {
         let mut starts = Vec::with_capacity(buckets + 1);
         let mut at = 0;
         for bucket in 0..buckets {
+            patience.step();
             while at < hashes.len() && first_bits(&hashes[at], shift) < bucket {
                 at += 1;
             }
             starts.push(at as u32);
         }
         starts.push(len);
-        let filter = Filter::new(&hashes);
+        let filter = Filter::new(&hashes, &mut patience);
         Self { hashes, starts: starts.into_boxed_slice(), shift, filter }
     }
 
@@ -153,6 +162,33 @@ fn first_bits(hash: &[u8; 20], shift: u32) -> usize {
     (u64::from_be_bytes(*first) >> shift) as usize
 }
 
+/// Keeps a service manager patient over the sorting of hundreds of millions, which takes longer than reading them. The
+/// clock is read once in many steps.
+struct Paced {
+    patience: Patience,
+    steps: usize,
+}
+
+impl Paced {
+    fn new() -> Self {
+        Self { patience: Patience::new(), steps: 0 }
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEP) {
+            self.patience.step(Instant::now());
+        }
+    }
+
+    #[inline]
+    fn compared(&mut self, one: &[u8; 20], other: &[u8; 20]) -> Ordering {
+        self.step();
+        one.cmp(other)
+    }
+}
+
 /// Says no to most of what is not listed, and never to what is.
 #[derive(Clone, Debug)]
 struct Filter {
@@ -163,10 +199,11 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(hashes: &[[u8; 20]]) -> Self {
+    fn new(hashes: &[[u8; 20]], patience: &mut Paced) -> Self {
         let words = vec![0; hashes.len() / PER_WORD + 1].into_boxed_slice();
         let mut filter = Self { words, offset: rand::random(), keys: rand::random() };
         for hash in hashes {
+            patience.step();
             let (word, bits) = filter.place(hash);
             filter.words[word] |= bits;
         }

@@ -8,10 +8,13 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use data_encoding::{BASE32_NOPAD_NOCASE, HEXLOWER_PERMISSIVE};
 use onrush_proto::InfoHash;
 use thiserror::Error;
+
+use crate::process::service::Patience;
 
 /// Bad lines that are told one by one.
 const SHOWN: usize = 10;
@@ -19,6 +22,8 @@ const SHOWN: usize = 10;
 const MAX_LINE: u64 = 4096;
 /// After so many bad lines the rest is not looked at: it is another file that was meant.
 const MOST_BAD: usize = 10_000;
+/// After so many lines whoever waits for the start, or for the end of a reload, hears that it goes on.
+const LINES_A_STEP: usize = 20_000;
 
 /// What stands in the lines of a file.
 pub struct Entries<T> {
@@ -153,8 +158,12 @@ fn read_all<T>(
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
     let mut lines = Lines { reader: BufReader::with_capacity(1 << 16, from) };
     let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
+    let mut patience = Patience::new();
     while let Some(whole) = lines.next(&mut line).map_err(unreadable)? {
         number += 1;
+        if usize::is_multiple_of(number, LINES_A_STEP) {
+            patience.step(Instant::now());
+        }
         let entry = match whole {
             true => entries.on(&line).transpose(),
             false => Some(Err(format!("is longer than {MAX_LINE} bytes"))),

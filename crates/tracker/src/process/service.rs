@@ -73,7 +73,7 @@ fn notify(state: &[NotifyState<'_>]) {
     }
 }
 
-/// Keeps a manager patient while something takes its time: a snapshot that is loaded or written.
+/// Keeps a manager patient while something takes its time: a snapshot that is loaded or written, a list that is read.
 ///
 /// Call [`step`](Self::step) between the steps of the work, however many there are; every few seconds
 /// one of them extends the timeout by half a minute. Work that hangs stops calling, and is ended.

@@ -139,6 +139,39 @@ fn a_snapshot_asks_for_time_at_the_start_and_at_the_end() {
     }
 }
 
+/// So may lists of many millions, at the start and, as long as `RELOADING=1` holds, at a reload: whichever of the two it is.
+#[test]
+fn a_list_asks_for_time_while_it_is_read() {
+    let [extend, ready, reloading] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "RELOADING=1"];
+    let list = tempfile::NamedTempFile::new().unwrap();
+    let hashes: String = (0..50_000).map(|n| format!("{n:040x}\n")).collect();
+    let blocks: String =
+        (0..50_000u32).map(|n| format!("10.{}.{}.1\n", n >> 8, n & 0xFF)).collect();
+    for (text, table) in [
+        (&hashes, format!("mode = \"deny\"\nfile = {:?}\n", list.path())),
+        (&blocks, format!("blocked_file = {:?}\n", list.path())),
+    ] {
+        std::fs::write(list.path(), text).unwrap();
+        let ear = Ear::new();
+        let config = format!("[access]\n{table}");
+        let mut daemon = ear.launch(Launch::on_loopback().config(&config)).start();
+        let hear = |words: &[&str]| {
+            words.iter().for_each(|word| {
+                assert_eq!(ear.next_of(&[extend, ready, reloading]), *word, "{table}");
+            });
+        };
+        hear(&[extend, ready]);
+        daemon.serving();
+        daemon.signal("HUP");
+        hear(&[reloading, extend, ready]);
+        // A short one is read before anybody could lose patience.
+        std::fs::write(list.path(), "").unwrap();
+        daemon.signal("HUP");
+        hear(&[reloading, ready]);
+        daemon.stop();
+    }
+}
+
 /// One that comes while the file is still read is part of the same reload: its end is told once.
 #[test]
 fn reloads_that_overlap_end_once() {
