@@ -6,7 +6,20 @@ use super::{Facts, Finding};
 const NAME: &str = "cards";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    facts.cards.iter().map(|card| of(card, facts.asked.vcpus)).collect()
+    let cards = facts.cards.iter().map(|card| of(card, facts.asked.vcpus));
+    cards.chain(facts.flow_entries.map(flows)).collect()
+}
+
+/// RFS, which sends packets to where their flow's socket is read.
+fn flows(entries: u64) -> Finding {
+    if entries == 0 {
+        return Finding::ok("rfs", "RFS is off, and would change nothing");
+    }
+    let what = format!(
+        "RFS is on (net.core.rps_sock_flow_entries = {entries}): it learns from connected sockets, and a \
+         tracker's have no peer, so it looks for each packet and changes nothing"
+    );
+    Finding::note("rfs", what).sysctl("net.core.rps_sock_flow_entries", 0)
 }
 
 fn of(card: &Card, vcpus: u64) -> Finding {
@@ -79,6 +92,17 @@ mod tests {
         assert_eq!(of(&card(1, 0, &[&[0], &[0]]), 1).severity, Severity::Ok);
         let single = of(&card(1, 0, &[&[0], &[0]]), 4);
         assert!(single.what.contains("has one queue"), "{}", single.what);
+    }
+
+    #[test]
+    fn rfs_is_to_be_off() {
+        let found = |flow_entries| check(&Facts { flow_entries, ..Facts::default() });
+        let on = found(Some(32_768)).remove(0);
+        assert_eq!((on.name, on.severity), ("rfs", Severity::Note));
+        assert!(on.what.contains("= 32768") && on.what.contains("have no peer"), "{}", on.what);
+        assert_eq!(on.fix.as_deref(), Some("sysctl -w net.core.rps_sock_flow_entries=0"));
+        assert_eq!(found(Some(0))[0].severity, Severity::Ok);
+        assert_eq!(found(None), [], "the kernel has no RFS");
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct Facts {
     pub wmem_max: Option<u64>,
     /// `net.core.netdev_max_backlog`, packets.
     pub backlog: Option<u64>,
+    /// `net.core.rps_sock_flow_entries`: RFS, where it is not 0.
+    pub flow_entries: Option<u64>,
     /// Packets that found that backlog full since the host was started.
     pub backlog_drops: Option<u64>,
     /// `net.ipv4.udp_early_demux`, where `ip_early_demux` is on too.
@@ -105,7 +107,18 @@ pub struct Conntrack {
     /// Entries at most.
     pub max: u64,
     /// The firewall's rules, where they can be read.
-    pub rules: Option<String>,
+    pub rules: Option<Rules>,
+}
+
+/// A firewall's rules as each tool writes them, empty where it cannot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// nft, of either family.
+    pub nft: String,
+    /// iptables-save, of IPv4.
+    pub iptables: String,
+    /// ip6tables-save, of IPv6.
+    pub ip6tables: String,
 }
 
 /// A network card that is up.

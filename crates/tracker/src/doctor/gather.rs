@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::facts::{Asked, Conntrack, Facts, Governor, Udp};
+use super::facts::{Asked, Conntrack, Facts, Governor, Rules, Udp};
 use crate::settings::{BYTES_PER_PEER, Host, Settings};
 
 /// Runs a tool: what it writes, or why that cannot be had.
@@ -50,6 +50,7 @@ impl Facts {
             rmem_max: look.number("proc/sys/net/core/rmem_max"),
             wmem_max: look.number("proc/sys/net/core/wmem_max"),
             backlog: look.number("proc/sys/net/core/netdev_max_backlog"),
+            flow_entries: look.number("proc/sys/net/core/rps_sock_flow_entries"),
             backlog_drops: look.text("proc/net/softnet_stat").map(|text| backlog_drops(&text)),
             early_demux: demux.1.map(|udp| udp != 0 && demux.0 != Some(0)),
             udp: udp(&mut look),
@@ -180,17 +181,20 @@ fn conntrack(look: &mut Look<'_>, tool: Option<Tool<'_>>) -> Option<Conntrack> {
     let Some(tool) = tool.filter(|_| count > 0) else {
         return Some(Conntrack { count, max, rules: None });
     };
-    let nft = tool(&["nft", "--stateless", "list", "ruleset"]);
-    let legacy = ["iptables-save", "ip6tables-save"].map(|name| tool(&[name, "-t", "raw"]));
-    let rules: Vec<String> = [nft]
-        .into_iter()
-        .chain(legacy)
-        .filter_map(|said| {
-            said.map_err(|why| look.unseen.push(format!("the firewall's rules: {why}"))).ok()
-        })
-        .collect();
+    let mut read = |command: &[&str]| {
+        let said = tool(command);
+        said.map_err(|why| look.unseen.push(format!("the firewall's rules: {why}"))).ok()
+    };
+    let nft = read(&["nft", "--stateless", "list", "ruleset"]);
+    let [v4, v6] = ["iptables-save", "ip6tables-save"].map(|name| read(&[name, "-t", "raw"]));
     look.unseen.dedup();
-    Some(Conntrack { count, max, rules: (!rules.is_empty()).then(|| rules.join("\n")) })
+    let any = nft.is_some() || v4.is_some() || v6.is_some();
+    let rules = any.then(|| Rules {
+        nft: nft.unwrap_or_default(),
+        iptables: v4.unwrap_or_default(),
+        ip6tables: v6.unwrap_or_default(),
+    });
+    Some(Conntrack { count, max, rules })
 }
 
 fn governors(look: &mut Look<'_>) -> Vec<Governor> {

@@ -64,6 +64,7 @@ fn numbers_are_read_from_where_the_kernel_writes_them() {
                   Max locked memory         unlimited            unlimited            bytes     \n";
     let facts = Made::new(&[
         ("proc/sys/net/core/netdev_max_backlog", "1000\n"),
+        ("proc/sys/net/core/rps_sock_flow_entries", "32768\n"),
         ("proc/net/softnet_stat", "0000a1b2 00000000 0\n0000ffff 0000001f 0\n"),
         ("proc/self/limits", limits),
         ("proc/self/status", "Name:\tonrush\nUid:\t0\t0\t0\t0\nSeccomp:\t2\n"),
@@ -79,6 +80,7 @@ fn numbers_are_read_from_where_the_kernel_writes_them() {
     ])
     .facts();
     assert_eq!((facts.backlog, facts.backlog_drops), (Some(1000), Some(31)));
+    assert_eq!(facts.flow_entries, Some(32_768));
     assert_eq!((facts.files, facts.locked_bytes), (Some(1024), None));
     assert_eq!((facts.root, facts.filtered), (Some(true), Some(true)));
     assert_eq!(facts.swap, Some((2 << 20, 1 << 20)));
@@ -92,6 +94,7 @@ fn numbers_are_read_from_where_the_kernel_writes_them() {
     );
     for (name, expected) in [
         ("backlog", Severity::Problem),
+        ("rfs", Severity::Note),
         ("clock", Severity::Problem),
         ("governor", Severity::Problem),
         ("swap", Severity::Note),
@@ -136,6 +139,37 @@ fn the_firewall_is_asked_when_something_is_tracked() {
     };
     assert_eq!(nft("udp dport { 6881-6999 } notrack\nudp sport 6969 notrack"), Some(Severity::Ok));
     assert_eq!(nft("table inet filter { }"), Some(Severity::Problem));
+    // Each tool is asked for its own family: the tracker serves both.
+    let saved = |names: &'static [&'static str]| {
+        let rules = "-A PREROUTING -p udp --dport 6969 -j CT --notrack\n\
+                     -A OUTPUT -p udp --sport 6969 -j CT --notrack\n";
+        let tool = move |command: &[&str]| match names.contains(&command[0]) {
+            true => Ok(rules.to_owned()),
+            false => Ok(String::new()),
+        };
+        found(&made.facts_with(&tool), "conntrack")
+    };
+    assert_eq!(saved(&["iptables-save", "ip6tables-save"]), Some(Severity::Ok));
+    assert_eq!(saved(&["iptables-save"]), Some(Severity::Problem));
+    assert_eq!(saved(&["ip6tables-save"]), Some(Severity::Problem));
+}
+
+/// At start no tool is asked, and the port may be left out: only a table that will be full soon is said to hurt.
+#[test]
+fn without_a_tool_a_table_that_is_half_full_hurts_nobody() {
+    let hurts = |count: &str| {
+        let made = Made::new(&[
+            ("proc/sys/net/netfilter/nf_conntrack_max", "1000\n"),
+            ("proc/sys/net/netfilter/nf_conntrack_count", count),
+        ]);
+        let (settings, _) =
+            Settings::resolve(Config::default(), &Args::default(), &Host::default()).unwrap();
+        let facts = Facts::gather(made.path(), &settings, &Host::default(), None);
+        let finding = checks(&facts).into_iter().find(|f| f.name == "conntrack").unwrap();
+        assert!(!finding.what.contains("each client"), "{}", finding.what);
+        finding.severity
+    };
+    assert_eq!([hurts("600\n"), hurts("950\n")], [Severity::Note, Severity::Problem]);
 }
 
 #[test]
