@@ -19,7 +19,7 @@ const TOKEN: &str = "of-the-tests-0123456789";
 /// An answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    status: u16,
+    pub(crate) status: u16,
     head: String,
     pub(crate) body: String,
 }

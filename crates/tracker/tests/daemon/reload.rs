@@ -1,10 +1,13 @@
 //! SIGHUP: the configuration is read again, and holds from then on or changes nothing.
 
 use std::fs;
+use std::net::Ipv4Addr;
 
-use onrush_proto::ScrapeCounts;
+use onrush_proto::connect::{self, Connect};
+use onrush_proto::{ScrapeCounts, TransactionId};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
+use crate::http::{eventually, get, samples, sum};
 use crate::process::{Daemon, Launch, free_address};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
@@ -170,6 +173,91 @@ fn many_reloads_end_with_the_last_file() {
         while client.announce(hash, leecher(4_009)).peers.len() != 6 {
             assert!(std::time::Instant::now() < deadline, "the last file is not in force");
         }
+        daemon.stop();
+    }
+}
+
+/// A daemon whose counters can be seen, in either placement.
+fn watched() -> impl Iterator<Item = Daemon> {
+    ["colocated", "split"].into_iter().map(|placement| {
+        let flags = ["--workers", "3", "--placement", placement];
+        Launch::new(&flags).http().config(LISTEN).start()
+    })
+}
+
+/// Connects, and is refused for this reason by the counters, without an answer.
+fn silent(daemon: &Daemon, client: &Client, reason: &str) {
+    let labels = format!("reason=\"{reason}\"");
+    let refused = || {
+        let page = samples(&get(daemon.http(), "/metrics").body);
+        sum(&page, "onrush_refused_requests_total", &[&labels])
+    };
+    let before = refused();
+    let mut bytes = [0; connect::REQUEST_LEN];
+    Connect { transaction_id: TransactionId(rand::random()) }.write(&mut bytes);
+    client.send(&bytes);
+    eventually(&format!("{reason} is not counted"), || refused() > before);
+    assert!(!client.has_answer(), "{reason}");
+}
+
+#[test]
+fn sources_are_silenced_and_served_again() {
+    for mut daemon in watched() {
+        let address = daemon.serving()[0];
+        let mut other = Client::new(address);
+        let mut client = Client::at(Ipv4Addr::new(127, 0, 0, 9).into(), address);
+        client.connect();
+        let file = daemon.home().join("blocked.txt");
+        fs::write(&file, "127.0.0.9  # why\n").unwrap();
+        let blocked = format!("[access]\nblocked_file = {file:?}\n");
+        reload(&daemon, &blocked);
+        daemon.line("read again; changed: access.blocked");
+        silent(&daemon, &client, "blocked");
+        other.connect();
+
+        fs::write(&file, "127.0.0.9\nnonsense\n").unwrap();
+        daemon.signal("HUP");
+        daemon.line("blocked.txt:2: \"nonsense\" is no address block");
+        silent(&daemon, &client, "blocked");
+
+        fs::write(&file, "").unwrap();
+        daemon.signal("HUP");
+        daemon.line("read again; changed: access.blocked_file");
+        client.connect();
+
+        reload(&daemon, "[access]\nblocked = [\"127.0.0.8/31\"]\n");
+        daemon.line("read again; changed: access.blocked");
+        silent(&daemon, &client, "blocked");
+        other.connect();
+
+        reload(&daemon, "[access]\nrefuse_bogons = true\n");
+        daemon.line("read again; changed: access.blocked, access.refuse_bogons");
+        silent(&daemon, &client, "bogon");
+        silent(&daemon, &other, "bogon");
+        reload(&daemon, "");
+        daemon.line("read again; changed: access.refuse_bogons");
+        client.converse();
+        daemon.stop();
+    }
+}
+
+#[test]
+fn the_list_is_published_and_not_any_more() {
+    for mut daemon in watched() {
+        daemon.serving();
+        let hash = fresh_hash();
+        let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
+        reload(&daemon, &deny);
+        daemon.line("read again; changed: access");
+        assert_eq!(get(daemon.http(), "/lists").status, 404);
+        reload(&daemon, &format!("{deny}[http]\npublish_lists = true\n"));
+        daemon.line("read again; changed: http.publish_lists");
+        let answer = get(daemon.http(), "/lists");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer.body.contains(&format!("\n{hash}\n")), "{}", answer.body);
+        reload(&daemon, &deny);
+        daemon.line("read again; changed: http.publish_lists");
+        assert_eq!(get(daemon.http(), "/lists").status, 404);
         daemon.stop();
     }
 }
