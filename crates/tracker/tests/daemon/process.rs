@@ -272,18 +272,34 @@ impl Daemon {
 
     /// Waits for a line of the log with `part` in it, behind the last one waited for.
     pub(crate) fn line(&mut self, part: &str) -> String {
+        let found = self.find(part);
+        found.unwrap_or_else(|why| self.no_line(part, why))
+    }
+
+    /// The same; nothing where its outputs end without one.
+    pub(crate) fn line_or_end(&mut self, part: &str) -> Option<String> {
+        match self.find(part) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(why) => self.no_line(part, why),
+        }
+    }
+
+    fn find(&mut self, part: &str) -> Result<String, RecvTimeoutError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             while let Some(line) = self.log.get(self.read) {
                 self.read += 1;
                 if line.contains(part) {
-                    return line.clone();
+                    return Ok(line.clone());
                 }
             }
-            if let Err(why) = self.hear(deadline) {
-                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
-            }
+            self.hear(deadline)?;
         }
+    }
+
+    fn no_line(&self, part: &str, why: RecvTimeoutError) -> ! {
+        panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"))
     }
 
     /// Passes over all that it has said by now: what is waited for next comes after that.

@@ -225,7 +225,7 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
     first.line("an upgrade came to nothing, this process serves on");
     Client::new(address).converse();
 
-    // One that is killed when it has been given everything.
+    // One that is killed at any moment.
     let hashes = populate(address);
     let before = ask(&mut Client::new(address), &hashes);
     for _ in 0..5 {
@@ -241,6 +241,53 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
         assert_eq!(ask(&mut Client::new(address), &hashes), before);
     }
     first.stop();
+}
+
+/// Whether one that takes over was killed while it was given the peers, and not after it had the sockets.
+fn killed_on_the_way(first: &mut Daemon, state: &Path) -> bool {
+    let killed = follower(state, PLACEMENTS[0]);
+    if first.line_or_end("takes over: it gets the peers while this one serves on").is_none() {
+        return false;
+    }
+    // Sooner than a shell would.
+    let pid = nix::unistd::Pid::from_raw(killed.pid() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    assert_eq!(killed.end().signal, Some(9));
+    first.line_or_end("an upgrade came to nothing, this process serves on").is_some()
+}
+
+/// There are so many peers that it takes a while to get them all; who has been quicker all the same is not counted,
+/// and it is tried again.
+#[test]
+fn one_that_is_killed_on_the_way_leaves_the_old_one_as_it_was() {
+    let mut kills = 0;
+    for _ in 0..20 {
+        let state = tempfile::tempdir().unwrap();
+        let mut first = started(state.path(), PLACEMENTS[0], "[log]\ntotals_every = 0\n");
+        let address = first.serving()[0];
+        let hashes = populate(address);
+        let mut client = Client::new(address);
+        client.connect();
+        for _ in 0..1_000 {
+            let many: Vec<_> = (0..BURST).map(|_| fresh_hash()).collect();
+            assert_eq!(client.burst(&many, seeder(4_001), LOST), BURST);
+        }
+        let before = ask(&mut client, &hashes);
+        while kills < 5 && killed_on_the_way(&mut first, state.path()) {
+            kills += 1;
+            assert_eq!(ask(&mut client, &hashes), before);
+        }
+        if kills == 5 {
+            // It can still be followed.
+            let mut last = follower(state.path(), PLACEMENTS[0]);
+            last.serving();
+            assert_eq!(first.end().code, Some(0));
+            assert_eq!(ask(&mut client, &hashes), before);
+            last.stop();
+            return;
+        }
+    }
+    panic!("{kills} of 5 were killed on the way, and all others were quicker than the kill");
 }
 
 /// Whether a daemon answers, or has ended: one of these.
