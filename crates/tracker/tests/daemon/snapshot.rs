@@ -84,6 +84,16 @@ pub(crate) fn set_aside(state: &Path) -> usize {
     files.filter(|name| name.to_string_lossy().contains(".damaged-")).count()
 }
 
+/// The key of connection ids, which lies beside the snapshot, is not in it.
+fn assert_tells_no_key(state: &Path) {
+    let key = fs::read_to_string(state.join("connection.key")).unwrap();
+    let digits = key.lines().find_map(|line| line.strip_prefix("current ")).unwrap().trim();
+    let key = u128::from_str_radix(digits, 16).unwrap().to_be_bytes();
+    let snapshot = fs::read(state.join(FILE)).unwrap();
+    let there = |piece: &[u8]| snapshot.windows(piece.len()).any(|window| window == piece);
+    assert!(!key.windows(8).any(there) && !digits.as_bytes().windows(16).any(there));
+}
+
 #[test]
 fn peers_survive_a_restart_with_other_workers() {
     let state = tempfile::tempdir().unwrap();
@@ -98,6 +108,7 @@ fn peers_survive_a_restart_with_other_workers() {
         let said = daemon.stop().text();
         assert!(said.contains("snapshot: "), "{said}");
         assert_eq!(mode(&state.path().join(FILE)), 0o600);
+        assert_tells_no_key(state.path());
         daemon = started(state.path(), flags, "");
         let line = daemon.line(" peers of ");
         assert!(line.contains(" s ago are back in "), "{line}");
