@@ -105,14 +105,16 @@ impl Source {
     }
 
     /// Whether the token at `at` belongs to a test: the file lies in `tests` or `benches`, or a
-    /// module marked `#[cfg(test)]` encloses it.
+    /// module marked `#[cfg(test)]` or `#[cfg(all(loom, test))]` encloses it.
     pub fn is_test(&self, at: usize) -> bool {
         if self.path.contains("/tests/") || self.path.contains("/benches/") {
             return true;
         }
-        let marks =
-            (0..at).filter(|mark| self.has(*mark, &["#", "[", "cfg", "(", "test", ")", "]"]));
-        marks.filter_map(|mark| self.body_of(mark + 7)).any(|open| at < self.close_of(open))
+        let test = ["#", "[", "cfg", "(", "test", ")", "]"];
+        let model = ["#", "[", "cfg", "(", "all", "(", "loom", ",", "test", ")", ")", "]"];
+        let behind = |mark| [&test[..], &model].into_iter().find(|it| self.has(mark, it));
+        let marks = (0..at).filter_map(|mark| behind(mark).map(|it| mark + it.len()));
+        marks.filter_map(|mark| self.body_of(mark)).any(|open| at < self.close_of(open))
     }
 
     /// The brace that opens the body of the item which goes on at `at`; none when it ends with a
@@ -193,5 +195,14 @@ mod tests {
         let at = |name: &str| source.tokens.iter().position(|t| t.text == name).unwrap();
         assert!(source.is_test(at("c")));
         assert!(!source.is_test(at("a")) && !source.is_test(at("d")));
+    }
+
+    #[test]
+    fn a_model_under_loom_is_a_test() {
+        let source = source(
+            "#[cfg(all(loom, test))]\nmod model { fn c() {} }\n#[cfg(loom)]\nmod m { fn d() {} }",
+        );
+        let at = |name: &str| source.tokens.iter().position(|t| t.text == name).unwrap();
+        assert!(source.is_test(at("c")) && !source.is_test(at("d")));
     }
 }

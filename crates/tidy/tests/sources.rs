@@ -29,6 +29,53 @@ const MAY_SLEEP: [(&str, &str, &str); 2] = [
     ),
 ];
 
+/// What makes a thread wait for another, and crates that are for nothing else.
+const LOCKS: [&str; 12] = [
+    "Mutex",
+    "RwLock",
+    "Condvar",
+    "Barrier",
+    "Once",
+    "OnceLock",
+    "LazyLock",
+    "ReentrantLock",
+    "ShardedLock",
+    "parking_lot",
+    "once_cell",
+    "lazy_static",
+];
+/// Crates whose code workers run.
+const CRATES_OF_WORKERS: [&str; 4] = ["proto", "net", "swarm", "tracker"];
+/// Files of these crates that have locks all the same: file, reason.
+const MAY_LOCK: [(&str, &str); 4] = [
+    (
+        "crates/net/src/memory.rs",
+        "the in-process network is for tests: its lock stands for the kernel's",
+    ),
+    ("crates/tracker/src/version.rs", "a text that is made once, for the command line"),
+    ("crates/tracker/src/overview.rs", "between the main thread and that of the HTTP side"),
+    ("crates/tracker/src/http/shared.rs", "between the tasks of the HTTP side"),
+];
+/// Rooms of `tracker` that workers are in: they may not even know those in which there are locks.
+const ROOMS_OF_WORKERS: [&str; 14] = [
+    "access",
+    "chores",
+    "clients",
+    "clock",
+    "connection",
+    "intake",
+    "lanes",
+    "metrics",
+    "orders",
+    "overload",
+    "rules",
+    "scrape_join",
+    "sorter",
+    "worker",
+];
+/// Rooms of `tracker` with locks that other threads take.
+const ROOMS_WITH_LOCKS: [&str; 2] = ["http", "overview"];
+
 #[test]
 fn every_file_says_what_it_is_for() {
     broken("a file opens with `//!`", |source| {
@@ -155,6 +202,56 @@ fn tests_do_not_sleep() {
     );
 }
 
+#[test]
+fn no_lock_is_shared_with_a_worker() {
+    let (mut used, mut rooms) = (BTreeSet::new(), BTreeSet::new());
+    broken("no lock where workers are (what is elsewhere is named in MAY_LOCK)", |source| {
+        rooms.extend(room(source).map(str::to_owned));
+        let mut lines = locks(source);
+        if let Some(entry) = MAY_LOCK.iter().position(|(path, _)| *path == source.path)
+            && !lines.is_empty()
+        {
+            used.insert(entry);
+            lines.clear();
+        }
+        lines.extend(rooms_with_locks(source));
+        lines
+    });
+    let stale = (0..MAY_LOCK.len()).filter(|entry| !used.contains(entry));
+    demand("an entry of MAY_LOCK is in use", stale.map(|n| format!("{:?}", MAY_LOCK[n])).collect());
+    let missing = ROOMS_OF_WORKERS.iter().filter(|room| !rooms.contains(**room));
+    demand("a room of ROOMS_OF_WORKERS is there", missing.map(ToString::to_string).collect());
+}
+
+/// The lines with a lock, outside of tests, if it is code that workers run.
+fn locks(source: &Source) -> Vec<usize> {
+    let of_workers = crate_of(&source.path).is_some_and(|name| CRATES_OF_WORKERS.contains(&name));
+    if !of_workers || !source.path.contains("/src/") {
+        return vec![];
+    }
+    lines_with(source, &LOCKS)
+}
+
+/// The lines on which a room of the workers names one that has locks.
+fn rooms_with_locks(source: &Source) -> Vec<usize> {
+    match room(source) {
+        Some(room) if ROOMS_OF_WORKERS.contains(&room) => lines_with(source, &ROOMS_WITH_LOCKS),
+        _ => vec![],
+    }
+}
+
+/// The room of the tracker that a file belongs to.
+fn room(source: &Source) -> Option<&str> {
+    source.path.strip_prefix("crates/tracker/src/")?.split(['/', '.']).next()
+}
+
+/// The lines on which one of these words stands outside of tests.
+fn lines_with(source: &Source, words: &[&str]) -> Vec<usize> {
+    let tokens = source.tokens.iter().enumerate();
+    let found = tokens.filter(|(_, token)| words.contains(&token.text.as_str()));
+    found.filter(|(at, _)| !source.is_test(*at)).map(|(_, token)| token.line).collect()
+}
+
 /// Looks for lines that break a rule, in every file.
 fn broken(rule: &str, mut lines_of: impl FnMut(&Source) -> Vec<usize>) {
     let sources = sources();
@@ -210,4 +307,15 @@ fn the_rules_bite() {
     assert!(!says_why("// why not\nunsafe { 1 };", 2));
     assert_eq!(words("PeerManager"), ["", "peer", "manager"]);
     assert_eq!(words("my_utils"), ["my", "utils"]);
+    let source = |path: &str, text: &str| Source::new(path, text.to_owned());
+    let lock = "use std::sync::{Arc, Mutex};\nstatic S: std::sync::OnceLock<u8> = OnceLock::new();";
+    assert_eq!(locks(&source("crates/swarm/src/shard.rs", lock)), [1, 2, 2]);
+    assert_eq!(locks(&source("crates/load/src/lib.rs", lock)), []);
+    assert_eq!(locks(&source("crates/swarm/tests/model.rs", lock)), []);
+    let model = "#[cfg(all(loom, test))]\nmod model { use loom::sync::Mutex; }\n// a Mutex\n";
+    assert_eq!(locks(&source("crates/tracker/src/lanes/sleeper.rs", model)), []);
+    let knows = "use crate::overview::Overview;";
+    assert_eq!(rooms_with_locks(&source("crates/tracker/src/worker/socket_side.rs", knows)), [1]);
+    assert_eq!(rooms_with_locks(&source("crates/tracker/src/worker.rs", knows)), [1]);
+    assert_eq!(rooms_with_locks(&source("crates/tracker/src/supervise/mod.rs", knows)), []);
 }
