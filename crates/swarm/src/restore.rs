@@ -21,7 +21,7 @@ pub struct Restored {
     pub expired: u64,
     /// There is no room for them.
     pub full: u64,
-    /// Where all of them were too old and the swarm is not there: the seconds since the last of them would have
+    /// Where all of them were too old and the swarm is not there or has no peers: the seconds since the last would have
     /// been forgotten. Such a swarm may be kept for its `completed` by [`Shard::restore_idle`], when its turn
     /// comes. A sum has none.
     pub idle_for: Option<u32>,
@@ -101,15 +101,14 @@ impl Shard {
                 restored.full += 1;
             }
         }
-        match place {
-            Some(place) => {
-                let swarm = self.store.get_mut(place);
-                swarm.completed = swarm.completed.max(completed);
-            }
-            None if youngest < u32::MAX && restored.full == 0 => {
-                restored.idle_for = Some(youngest.saturating_sub(self.settings.peer_lifetime));
-            }
-            None => {}
+        let mut without_peers = true;
+        if let Some(place) = place {
+            let swarm = self.store.get_mut(place);
+            swarm.completed = swarm.completed.max(completed);
+            without_peers = swarm.peers.is_empty();
+        }
+        if without_peers && youngest < u32::MAX && restored.full == 0 {
+            restored.idle_for = Some(youngest.saturating_sub(self.settings.peer_lifetime));
         }
         restored
     }
@@ -124,9 +123,17 @@ impl Shard {
         idle_for: u32,
         now: Moment,
     ) -> bool {
+        let since = Moment(now.0.saturating_sub(idle_for));
         if let Some(place) = self.store.find(&info_hash) {
             let swarm = self.store.get_mut(place);
             swarm.completed = swarm.completed.max(completed);
+            // Of a swarm that comes in pieces the one that lost its last peer last counts.
+            if let Peers::Idle(idle) = swarm.peers
+                && idle.since < since
+            {
+                self.store.rouse(place);
+                self.retire_behind(place, since);
+            }
             return true;
         }
         let over = idle_for >= self.settings.completed_retention;
@@ -134,13 +141,17 @@ impl Shard {
         if completed == 0 || over || full {
             return false;
         }
-        let since = Moment(now.0.saturating_sub(idle_for));
-        let since = self.store.newest_idle().map_or(since, |newest| newest.max(since));
         let place = self.store.len() as u32;
         let peers = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
         self.store.add(Swarm { info_hash, completed, peers });
-        self.store.retire(place, since);
+        self.retire_behind(place, since);
         true
+    }
+
+    /// Puts a swarm at the end of the queue of idle ones, which is in order of age.
+    fn retire_behind(&mut self, place: u32, since: Moment) {
+        let since = self.store.newest_idle().map_or(since, |newest| newest.max(since));
+        self.store.retire(place, since);
     }
 
     /// Whether the peer is stored.
