@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`shard`] | [`Shard`]: serve a batch |
 //! | [`sweep`] | forgetting what has expired, in steps |
+//! | [`forget`] | forgetting whole swarms, large ones in pieces |
 //! | [`walk`] | meeting every swarm once, in pieces |
 //! | [`restore`] | putting back what a walk has shown |
 //! | [`shard_id`] | which shard an info hash belongs to |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod forget;
 mod index;
 mod keys;
 mod peers;

@@ -6,6 +6,7 @@ use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
+use crate::forget::Leaving;
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, head};
 use crate::restore::Departures;
@@ -56,6 +57,8 @@ pub struct Shard {
     dice: Dice,
     /// Who has stopped, while that is written down.
     pub(crate) departures: Option<Departures>,
+    /// Large swarms that were forgotten and still have peers.
+    pub(crate) leaving: Vec<Leaving>,
 }
 
 fn assert_in_range(settings: &ShardSettings) {
@@ -109,6 +112,7 @@ impl Shard {
             by_family: SwarmsByFamily::default(),
             dice,
             departures: None,
+            leaving: Vec::new(),
         }
     }
 
@@ -176,25 +180,6 @@ impl Shard {
         self.by_family
     }
 
-    /// Forgets a swarm with all of its peers and its `completed`; false when it is not known.
-    /// Takes as long as it has peers.
-    pub fn forget(&mut self, info_hash: &InfoHash) -> bool {
-        let Some(place) = self.store.find(info_hash) else {
-            return false;
-        };
-        self.forget_at(place);
-        true
-    }
-
-    /// Forgets the swarm at a place with all that is in it.
-    pub(crate) fn forget_at(&mut self, place: u32) {
-        let Self { store, totals, .. } = self;
-        store.get(place).peers.each(&mut |endpoint, stamp| {
-            totals.left(endpoint.family(), stamp.seeder());
-        });
-        store.remove(place);
-    }
-
     /// Every swarm with its peers, in no particular order: for tests and snapshots, not for the
     /// path of a packet.
     pub fn swarms(&self, now: Moment) -> impl Iterator<Item = SwarmView> + '_ {
@@ -214,11 +199,11 @@ impl Shard {
     pub fn check(&self) {
         self.store.check();
         let mut counted = Totals::default();
-        for swarm in self.store.iter() {
-            swarm.peers.each(&mut |endpoint, stamp| {
-                counted.joined(endpoint.family(), stamp.seeder());
-            });
-        }
+        let mut count = |endpoint: Endpoint, stamp: Stamp| {
+            counted.joined(endpoint.family(), stamp.seeder());
+        };
+        self.store.iter().for_each(|swarm| swarm.peers.each(&mut count));
+        self.leaving.iter().for_each(|leaving| leaving.peers.each(&mut count));
         let totals = self.totals();
         assert_eq!(totals.swarms + totals.idle_swarms, self.store.len() as u64);
         assert_eq!((totals.peers_v4, totals.seeders_v4), (counted.peers_v4, counted.seeders_v4));

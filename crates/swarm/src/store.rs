@@ -179,6 +179,11 @@ impl Store {
         (self.halfway, self.due) = (place, due);
     }
 
+    /// How many the walk has not met, or only in part.
+    pub(crate) fn unmet(&self) -> usize {
+        self.unmet as usize + usize::from(self.halfway != NOWHERE)
+    }
+
     /// Whether the walk has met them all.
     pub(crate) fn walk_is_over(&self) -> bool {
         self.unmet == 0 && self.halfway == NOWHERE

@@ -13,7 +13,7 @@ use crate::time::Moment;
 /// What a call of [`Shard::sweep`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
-    /// Swarms, peers and tables of the index looked at.
+    /// Swarms, peers and tables of the index looked at; those of swarms that were forgotten, too.
     pub looked_at: usize,
     /// Peers forgotten.
     pub expired: usize,
@@ -70,6 +70,7 @@ impl Shard {
     pub fn sweep(&mut self, now: Moment, budget: usize) -> Swept {
         let mut swept = Swept::default();
         self.sweep_idle(now, budget, &mut swept);
+        swept.looked_at += self.let_some_go(budget.saturating_sub(swept.looked_at));
         let expiry = Expiry::new(now, self.settings.peer_lifetime);
         let mut began = false;
         while swept.looked_at < budget {

@@ -55,8 +55,14 @@ impl Shard {
         self.store.begin_walk();
     }
 
-    /// Meets up to `swarms` more swarms; returns whether there are more. Takes as long as that, and where
-    /// swarms go, as long as these have peers.
+    /// How many swarms the walk that is under way has not met yet, or not all of: the length of a step is seen by
+    /// it.
+    pub fn unmet(&self) -> usize {
+        self.store.unmet()
+    }
+
+    /// Meets up to `swarms` more swarms; returns whether there are more. Takes as long as that: a large one that
+    /// goes is not gone at once (see [`forget`](Self::forget)).
     pub fn walk(&mut self, now: Moment, swarms: usize, mut meet: impl FnMut(&Met) -> Fate) -> bool {
         for _ in 0..swarms {
             let Some((place, _)) = self.store.walk_on() else { return false };

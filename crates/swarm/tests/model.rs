@@ -360,6 +360,15 @@ impl Pair {
                 self.serve();
                 let known = self.model.swarms.remove(&info_hash(swarm)).is_some();
                 assert_eq!(self.shard.forget(&info_hash(swarm)), known);
+                self.shard.check();
+                // The peers of a large one go in pieces.
+                let mut before = self.shard.totals().peers();
+                while self.shard.let_go(50) {
+                    let after = self.shard.totals().peers();
+                    assert!(before - after <= 50 + 165, "{} at once", before - after);
+                    before = after;
+                    self.shard.check();
+                }
                 self.model.count();
             }
         }

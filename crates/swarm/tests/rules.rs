@@ -287,7 +287,43 @@ fn forgetting_a_swarm_leaves_nothing_of_it() {
     tracker.shard.check();
     assert_eq!(tracker.scrape(1), ScrapeCounts::default());
     assert_eq!(tracker.scrape(2).leechers, 300);
+    assert!(!tracker.shard.let_go(usize::MAX));
     assert_eq!(tracker.shard.totals().peers(), 300);
+}
+
+/// However many peers it has: nobody waits for them. They count, also against `max_peers`, as long as they have
+/// memory; whoever comes meanwhile is in a swarm that is new.
+#[test]
+fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
+    for by_sweeps in [false, true] {
+        let mut tracker = Tracker::new(ShardSettings { max_peers: 30_000, ..SETTINGS });
+        for number in 0..10_000 {
+            tracker.leecher(1, v4(number, 80));
+            tracker.completed(1, v6(number));
+            tracker.seeder(1, v4(number, 1));
+        }
+        assert!(tracker.shard.forget(&InfoHash([1; 20])));
+        tracker.shard.check();
+        let totals = tracker.shard.totals();
+        assert_eq!((totals.swarms, totals.peers(), totals.seeders()), (0, 30_000, 20_000));
+        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 0), "there is no room yet");
+        let mut steps = 0;
+        while tracker.shard.let_go(0) {
+            let before = tracker.shard.totals().peers();
+            match by_sweeps {
+                true => assert_eq!(tracker.shard.sweep(tracker.now, 500).expired, 0),
+                false => drop(tracker.shard.let_go(500)),
+            }
+            let gone = before - tracker.shard.totals().peers();
+            assert!(gone < 500 + 165, "{gone} at once");
+            tracker.shard.check();
+            steps += 1;
+        }
+        assert!(steps > 30_000 / 665, "{steps} steps");
+        let totals = tracker.shard.totals();
+        assert_eq!((totals.peers(), totals.seeders(), totals.expired), (0, 0, 0));
+        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 1));
+    }
 }
 
 /// Small steps of the size that `sweep_budget` names get around in time, whatever the

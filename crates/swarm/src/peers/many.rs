@@ -151,7 +151,7 @@ impl Many {
     }
 
     /// Calls `f` with each peer.
-    pub(super) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
+    pub(crate) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
         for bag in [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden] {
             bag.each(&mut |row, stamp| f(Endpoint::V4(*row), stamp));
         }

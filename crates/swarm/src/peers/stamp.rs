@@ -64,21 +64,25 @@ impl Stamp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
     now: Tick,
-    lifetime: u16,
+    /// Below zero nobody's is long enough.
+    lifetime: i32,
 }
 
 impl Expiry {
+    /// Everybody's time is over.
+    pub(crate) const OF_ALL: Self = Self { now: Tick(0), lifetime: -1 };
+
     /// At `now`, for peers that live `lifetime` seconds, at most
     /// [`MAX_PEER_LIFETIME`](crate::shard::MAX_PEER_LIFETIME).
     pub(crate) fn new(now: Moment, lifetime: u32) -> Self {
-        Self { now: Tick::of(now), lifetime: lifetime.div_ceil(TICK) as u16 }
+        Self { now: Tick::of(now), lifetime: lifetime.div_ceil(TICK) as i32 }
     }
 
     /// True only after a lifetime, and at the latest 8 seconds after it: both times were rounded
     /// down to ticks.
     #[inline]
     pub(crate) fn is_over(self, stamp: Stamp) -> bool {
-        self.now.since(stamp.seen()) > self.lifetime
+        i32::from(self.now.since(stamp.seen())) > self.lifetime
     }
 }
 
@@ -94,6 +98,13 @@ mod tests {
                 let stamp = Stamp::from_bytes(Stamp::new(tick, seeder).to_bytes());
                 assert_eq!((stamp.seen(), stamp.seeder()), (tick, seeder));
             }
+        }
+    }
+
+    #[test]
+    fn nobody_outlives_the_end_of_all() {
+        for seconds in [0, 3, 4, 65_536, 131_071, 131_072, u32::MAX] {
+            assert!(Expiry::OF_ALL.is_over(Stamp::new(Tick::of(Moment(seconds)), false)));
         }
     }
 

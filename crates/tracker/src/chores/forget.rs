@@ -6,10 +6,11 @@ use crossbeam_channel::Sender;
 use onrush_proto::InfoHash;
 use onrush_swarm::Shard;
 
+use super::LET_GO;
 use crate::clock::Now;
 use crate::orders::Chore;
 
-/// Swarms looked up in a step: each may be there, with peers to be counted out.
+/// Swarms looked up in a step: each may be there, with up to 128 peers to be counted out at once.
 const STEP: usize = 64;
 
 /// What one shard is to forget.
@@ -29,13 +30,17 @@ impl Forget {
 
 impl Chore for Forget {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
+        if shard.let_go(LET_GO) {
+            return true;
+        }
         let to = (self.done + STEP).min(self.names.len());
         let gone = self.names[self.done..to].iter().filter(|name| shard.forget(name)).count();
         (self.done, self.forgotten) = (to, self.forgotten + gone as u64);
-        if to == self.names.len() {
-            // Nobody may be listening any more: the process is ending.
-            let _ = self.tell.send(self.forgotten);
+        if to < self.names.len() || shard.let_go(0) {
+            return true;
         }
-        to < self.names.len()
+        // Nobody may be listening any more: the process is ending.
+        let _ = self.tell.send(self.forgotten);
+        false
     }
 }

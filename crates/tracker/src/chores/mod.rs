@@ -9,3 +9,6 @@ pub mod look_up;
 pub mod purge;
 pub mod tally;
 pub mod top;
+
+/// Peers of large swarms that are let go in a step once their swarm is forgotten: they take some 20 us.
+const LET_GO: usize = 2048;

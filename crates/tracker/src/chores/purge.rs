@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 use onrush_swarm::{Fate, Shard};
 
+use super::LET_GO;
 use crate::access::AccessList;
 use crate::clock::Now;
 use crate::orders::Chore;
 
 /// Swarms looked at in a step: each takes a look-up in the list, out of the caches, and forgetting one
-/// as long again.
+/// as long again, with up to 128 peers to be counted out at once.
 const STEP: usize = 128;
 
 /// A purge of one shard.
@@ -20,6 +21,7 @@ pub struct Purge {
     access: Arc<AccessList>,
     superseded: Arc<AtomicBool>,
     begun: bool,
+    walked: bool,
     forgotten: u64,
     tell: Sender<u64>,
 }
@@ -28,7 +30,19 @@ impl Purge {
     /// Forgets what `access` does not permit, then tells how many swarms these were. Ends without a word
     /// once it is `superseded`: another list is in force by then.
     pub fn new(access: Arc<AccessList>, superseded: Arc<AtomicBool>, tell: Sender<u64>) -> Self {
-        Self { access, superseded, begun: false, forgotten: 0, tell }
+        Self { access, superseded, begun: false, walked: false, forgotten: 0, tell }
+    }
+
+    /// Looks at some more swarms; whether there are more.
+    fn walk_on(&mut self, shard: &mut Shard, now: Now) -> bool {
+        let Self { access, forgotten, .. } = self;
+        shard.walk(now.moment, STEP, |swarm| {
+            if access.permits(swarm.info_hash) {
+                return Fate::Stays;
+            }
+            *forgotten += 1;
+            Fate::Goes
+        })
     }
 }
 
@@ -41,19 +55,18 @@ impl Chore for Purge {
             self.begun = true;
             shard.begin_walk();
         }
-        let Self { access, forgotten, .. } = self;
-        let more = shard.walk(now.moment, STEP, |swarm| {
-            if access.permits(swarm.info_hash) {
-                return Fate::Stays;
-            }
-            *forgotten += 1;
-            Fate::Goes
-        });
-        if !more {
-            // Nobody may be listening any more: the process is ending.
-            let _ = self.tell.send(self.forgotten);
+        if shard.let_go(LET_GO) {
+            return true;
         }
-        more
+        if !self.walked {
+            self.walked = !self.walk_on(shard, now);
+        }
+        if !self.walked || shard.let_go(0) {
+            return true;
+        }
+        // Nobody may be listening any more: the process is ending.
+        let _ = self.tell.send(self.forgotten);
+        false
     }
 }
 
