@@ -86,6 +86,22 @@ udp.send(connection + struct.pack("!II", 2, 9) + name)
 print(struct.unpack("!I", udp.recv(64)[8:12])[0])
 """
 
+# The code and the text that the HTTP side answers a path with.
+GET = r"""
+import sys, urllib.error, urllib.request
+try:
+    answer = urllib.request.urlopen("http://127.0.0.1:6970" + sys.argv[1], timeout=10)
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.read().decode())
+"""
+
+
+def get(host, path):
+    """The code and the text that the HTTP side of the tracker on a host answers a path with."""
+    code, text = host.run("python3", "-c", GET, path).stdout.split(" ", 1)
+    return int(code), text
+
 
 def seeders(host, name, peers=0, port=6969):
     """How many seeders a swarm has, once so many are announced."""

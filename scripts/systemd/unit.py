@@ -12,9 +12,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from checks import run
 from host import Host
-from tracker import CLIENT, Load, demand, seeders
+from tracker import CLIENT, Load, demand, get, seeders
 
-PTRACE_INTERRUPT, PTRACE_SEIZE = 0x4207, 0x4206
+PTRACE_DETACH, PTRACE_INTERRUPT, PTRACE_SEIZE = 17, 0x4207, 0x4206
+WAIT_ALL = 0x40000000
 VCPUS = len(os.sched_getaffinity(0))
 
 
@@ -30,6 +31,15 @@ def threads(pid, field):
 
 def workers(pid, field="Cpus_allowed_list"):
     return {name: value for name, value in threads(pid, field).items() if re.fullmatch(r"worker-\d+", name)}
+
+
+def trace(task, *requests):
+    """Does to a thread what a debugger does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    libc.ptrace.restype = ctypes.c_long
+    for request in requests:
+        assert libc.ptrace(request, task, None, None) == 0, os.strerror(ctypes.get_errno())
 
 
 class Case:
@@ -206,17 +216,47 @@ class Case:
         finally:
             self.host.drop_in("onrush.service", "")
 
+    def a_worker_that_hangs_is_told_of_before_the_watchdog_bites(self):
+        """By /health and /metrics, for as long as it hangs."""
+        self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=120s\n")
+        try:
+            pid, _ = self.start()
+            self.host.until("all is well", lambda: self._health() == (200, {"status": "ok", "stuck": []}))
+            assert self._stuck() == dict.fromkeys(workers(pid), "0"), self._stuck()
+            task = workers(pid)["worker-0"][0]
+            trace(task, PTRACE_SEIZE, PTRACE_INTERRUPT)
+            os.waitpid(task, WAIT_ALL)
+            told = (503, {"status": "stuck", "stuck": ["worker-0"]})
+            self.host.until("/health tells of it", lambda: self._health() == told)
+            expected = {name: "1" if name == "worker-0" else "0" for name in workers(pid)}
+            assert self._stuck() == expected, self._stuck()
+            trace(task, PTRACE_DETACH)
+            self.host.until("it is well again", lambda: self._health()[0] == 200)
+            assert self._stuck()["worker-0"] == "0"
+            assert self.host.show("onrush", "NRestarts") == "0"
+            demand(self.host)
+        finally:
+            self.host.drop_in("onrush.service", "")
+
+    def _health(self):
+        """The code and the answer of /health."""
+        code, text = get(self.host, "/health")
+        return code, json.loads(text)
+
+    def _stuck(self):
+        """What /metrics says of each worker."""
+        _, text = get(self.host, "/metrics")
+        return dict(re.findall(r'(?m)^onrush_worker_stuck\{worker="([^"]+)"\} (\d)(?:\.0)?$', text))
+
     def _hang_a_worker(self, pid, since):
         """The watchdog ends the unit's processes, and systemd starts it anew."""
         task = workers(pid)["worker-0"][0]
-        libc = ctypes.CDLL(None, use_errno=True)
-        for request in [PTRACE_SEIZE, PTRACE_INTERRUPT]:
-            assert libc.ptrace(request, task, None, None) == 0, os.strerror(ctypes.get_errno())
+        trace(task, PTRACE_SEIZE, PTRACE_INTERRUPT)
 
         def restarted():
             # Who is stopped by us ends for us.
             try:
-                os.waitpid(task, os.WNOHANG | 0x40000000)
+                os.waitpid(task, os.WNOHANG | WAIT_ALL)
             except ChildProcessError:
                 pass
             return self.host.show("onrush", "NRestarts") == "1"
