@@ -10,5 +10,6 @@ pub mod purge;
 pub mod tally;
 pub mod top;
 
-/// Peers of large swarms that are let go in a step once their swarm is forgotten: they take some 20 us.
+/// Peers of large swarms that are let go in a step once their swarm is forgotten: as many as the longest step of
+/// expiry forgets.
 const LET_GO: usize = 2048;
