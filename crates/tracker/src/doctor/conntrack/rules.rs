@@ -128,8 +128,10 @@ fn narrows(words: &[&str], ip: IpAddr, way: Way) -> bool {
             // `fib daddr type local` is any of the host's own.
             return !behind.starts_with(&["type", "local"]) && !has_address(behind, ip);
         }
-        if interface.contains(&word) && not {
-            return behind.iter().find(|word| **word != "!=") != Some(&"lo");
+        if interface.contains(&word) {
+            // A card that is named is the one that everybody's datagrams come by, as far as can be told.
+            let loopback = behind.iter().find(|word| **word != "!=") == Some(&"lo");
+            return loopback != not;
         }
         match word {
             "nfproto" => behind.first() != Some(if ip.is_ipv4() { &"ipv4" } else { &"ipv6" }),
@@ -224,6 +226,9 @@ mod tests {
             "-A PREROUTING -p udp -m comment --comment mark -m udp --dport 6969 -j CT --notrack",
             "-A PREROUTING ! -i lo -p udp -m udp --dport 6969 -j CT --notrack",
             "iifname != \"lo\" udp dport 6969 notrack comment \"not limit mark\"",
+            "iifname \"eth0\" udp dport 6969 notrack",
+            "udp dport 6969 iif eth1 notrack",
+            "-A PREROUTING -i eth0 -p udp -m udp --dport 6969 -j CT --notrack",
             "fib daddr type local udp dport 6969 notrack",
             "notrack",
             "set trackers {\n type inet_service\n flags interval\n elements = { 80,\n 6960-6970 }\n }\nudp dport @trackers notrack",
@@ -247,7 +252,6 @@ mod tests {
             "-A PREROUTING -i lo -j CT --notrack",
             "iif \"lo\" notrack",
             "iifname \"lo\" udp dport 6969 notrack",
-            "udp dport 6969 iif eth1 notrack",
             "ip saddr 10.0.0.0/8 udp dport 6969 notrack",
             "ip daddr 192.0.2.7 udp dport 6969 notrack",
             "meta mark 1 udp dport 6969 notrack",
