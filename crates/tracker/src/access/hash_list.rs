@@ -1,16 +1,16 @@
-//! A list of info hashes that may have millions of entries: sorted, with an index by their first bits, and
-//! a filter in front that answers for most of those that are not in it from one word.
+//! A list of info hashes that may have millions of entries: sorted, with a table in front that says from 16 bytes
+//! whether a hash may be there, and at which place.
 //!
 //! | part | bytes per hash |
 //! |---|---|
 //! | the hashes, sorted, each once | 20 |
-//! | where those with the same first bits begin: an entry of 4 bytes for two to four hashes | 1 to 2 |
-//! | the filter, 16 bits per hash | 2 |
+//! | the table: a block of 16 bytes for four and a half hashes | 3.6 |
 //!
-//! The filter is a Bloom filter in blocks (Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
-//! filters", 2007) of a word: the four bits of a hash are in one, so a look-up is one read, and it sends some 2 % of
-//! strangers on to the sorted list. It is hashed with a random key, as info hashes are chosen by strangers. Whoever lists
-//! many with the same first bits makes a look-up longer, but no longer than a binary search over all.
+//! A block stands for one part of the range of all hashes, each for as large a one. It tells where the hashes of its
+//! part begin, and has a fingerprint of each of them: its last byte. So a look-up of a stranger is one read (some 2 %
+//! meet a fingerprint like theirs, and go on), and one of a listed hash is two: its block, and the hash itself. Why, with
+//! figures: docs/decisions/0048. The bits of a SHA-1 are as good as random; a list of others (or one that was ground to
+//! have many of the same first bits) has blocks that are crowded, whose hashes are found by binary search.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -20,27 +20,19 @@ use onrush_proto::InfoHash;
 
 use crate::process::service::Patience;
 
-/// Hashes that share an entry of the index, on average, are two at least and less than twice as many.
-const PER_BUCKET: usize = 2;
-/// So many with the same first bits are looked through one by one.
-const SCANNED: usize = 12;
+/// Hashes to two blocks, on average. A block of more than [`FINGERPRINTS`] is one of a thousand.
+const PER_TWO_BLOCKS: usize = 9;
 /// Look-ups whose cache misses are made to overlap.
 const GROUP: usize = 32;
-/// Hashes to a word of the filter: 16 bits for each.
-const PER_WORD: usize = 4;
-/// Comparisons, entries of the index or hashes in the filter, some 10 ms, after which a service manager that waits
-/// hears that it goes on.
+/// Comparisons or blocks, some 10 ms, after which a service manager that waits hears that it goes on.
 const STEP: usize = 1 << 20;
 
 /// Info hashes, each once.
 #[derive(Clone, Debug)]
 pub struct HashList {
     hashes: Box<[[u8; 20]]>,
-    /// Where the hashes with these first bits begin, and behind the last of them the end of all.
-    starts: Box<[u32]>,
-    /// How many bits are shifted out of the first 64 of a hash to leave those that the index goes by.
-    shift: u32,
-    filter: Filter,
+    /// And behind the last of them an empty one, which begins where the hashes end.
+    blocks: Box<[Block]>,
 }
 
 impl HashList {
@@ -54,21 +46,18 @@ impl HashList {
         hashes.dedup();
         let hashes = hashes.into_boxed_slice();
         let len = u32::try_from(hashes.len()).expect("fewer than 2^32 info hashes");
-        // At least one bit: a shift by all 64 is none.
-        let buckets = (hashes.len() / PER_BUCKET / 2 + 1).next_power_of_two().max(2);
-        let shift = 64 - buckets.trailing_zeros();
-        let mut starts = Vec::with_capacity(buckets + 1);
-        let mut at = 0;
-        for bucket in 0..buckets {
+        let parts = (2 * hashes.len()).div_ceil(PER_TWO_BLOCKS).max(1);
+        let mut blocks = Vec::with_capacity(parts + 1);
+        let mut rest = &*hashes;
+        for part in 0..parts {
             patience.step();
-            while at < hashes.len() && first_bits(&hashes[at], shift) < bucket {
-                at += 1;
-            }
-            starts.push(at as u32);
+            let start = len - rest.len() as u32;
+            let own = rest.iter().take_while(|hash| part_of(hash, parts) == part).count();
+            blocks.push(Block::new(start, &rest[..own]));
+            rest = &rest[own..];
         }
-        starts.push(len);
-        let filter = Filter::new(&hashes, &mut patience);
-        Self { hashes, starts: starts.into_boxed_slice(), shift, filter }
+        blocks.push(Block::new(len, &[]));
+        Self { hashes, blocks: blocks.into_boxed_slice() }
     }
 
     /// How many there are.
@@ -82,40 +71,37 @@ impl HashList {
     }
 
     /// Whether this one is listed.
-    #[inline]
+    #[inline(always)]
     pub fn contains(&self, info_hash: &InfoHash) -> bool {
-        self.filter.may_contain(&info_hash.0) && self.is_listed(&info_hash.0)
+        let hash = &info_hash.0;
+        let part = self.part_of(hash);
+        let block = &self.blocks[part];
+        match block.place(hash) {
+            Some(place) if self.hashes.get(place) == Some(hash) => true,
+            None if !block.is_crowded() => false,
+            _ => self.is_in_part(hash, part),
+        }
     }
 
-    /// Reads what looking up each of these will read, so that their cache misses overlap: first the filter of
-    /// all, then, for those that it does not send away, where their part of the list begins, and then that part.
-    /// Within a pass no read waits for the one before it. Plain reads do what prefetching would, without
-    /// `unsafe`.
+    /// Reads what looking up each of these will read, so that their cache misses overlap: first the blocks of all,
+    /// then, for those that these do not send away, the hashes that they point at. Within a pass no read waits for
+    /// the one before it. Plain reads do what prefetching would, without `unsafe`.
     pub fn look_ahead(&self, names: &[&[u8; 20]]) {
         for names in names.chunks(GROUP) {
-            let mut places = [(0, 0); GROUP];
-            for (place, name) in places.iter_mut().zip(names) {
-                *place = self.filter.place(name);
+            let mut blocks = [Block::EMPTY; GROUP];
+            for (block, name) in blocks.iter_mut().zip(names) {
+                *block = self.blocks[self.part_of(name)];
             }
-            let mut passed = [0u8; GROUP];
+            let mut places = [0; GROUP];
             let mut len = 0;
-            for (at, (word, bits)) in places[..names.len()].iter().enumerate() {
-                passed[len] = at as u8;
-                len += usize::from(self.filter.words[*word] & bits == *bits);
+            for (block, name) in blocks.iter().zip(names) {
+                let place = block.place(name);
+                places[len] = place.unwrap_or(0);
+                len += usize::from(place.is_some());
             }
-            let mut parts = [(0u32, 0u32); GROUP];
-            for (part, at) in parts.iter_mut().zip(&passed[..len]) {
-                let bucket = first_bits(names[usize::from(*at)], self.shift);
-                *part = (self.starts[bucket], self.starts[bucket + 1]);
-            }
-            // A part of usual size lies in two or three cache lines.
-            let read = parts[..len].iter().fold(0, |read, (start, end)| {
-                let ends = [*start, start.midpoint(*end), end.saturating_sub(1)];
-                ends.iter().fold(read, |read, at| {
-                    read ^ self.hashes.get(*at as usize).map_or(0, |hash| hash[10])
-                })
-            });
-            black_box(read);
+            // A hash may lie across two cache lines.
+            let read = places[..len].iter().filter_map(|place| self.hashes.get(*place));
+            black_box(read.fold(0, |read, hash| read ^ hash[0] ^ hash[19]));
         }
     }
 
@@ -129,21 +115,21 @@ impl HashList {
         self.hashes[self.hashes.partition_point(|hash| hash < first)..].iter()
     }
 
-    #[inline(never)]
-    fn is_listed(&self, hash: &[u8; 20]) -> bool {
-        let bucket = first_bits(hash, self.shift);
-        let (start, end) = (self.starts[bucket] as usize, self.starts[bucket + 1] as usize);
-        let bucket = &self.hashes[start..end];
-        match bucket.len() {
-            // To tell whether two are the same takes less than to tell which comes first.
-            0..=SCANNED => bucket.contains(hash),
-            _ => bucket.binary_search(hash).is_ok(),
-        }
-    }
-
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.hashes) + size_of_val(&*self.starts) + size_of_val(&*self.filter.words)
+        size_of_val(&*self.hashes) + size_of_val(&*self.blocks)
+    }
+
+    #[inline]
+    fn part_of(&self, hash: &[u8; 20]) -> usize {
+        part_of(hash, self.blocks.len() - 1)
+    }
+
+    /// For what a fingerprint cannot tell.
+    #[inline(never)]
+    fn is_in_part(&self, hash: &[u8; 20], part: usize) -> bool {
+        let (start, end) = (self.blocks[part].start(), self.blocks[part + 1].start());
+        self.hashes[start..end].binary_search(hash).is_ok()
     }
 }
 
@@ -156,10 +142,11 @@ impl PartialEq for HashList {
 
 impl Eq for HashList {}
 
+/// Which of `parts` equal parts of the range of all hashes this one is in: in the order of the hashes.
 #[inline]
-fn first_bits(hash: &[u8; 20], shift: u32) -> usize {
+fn part_of(hash: &[u8; 20], parts: usize) -> usize {
     let (first, _) = hash.split_first_chunk().expect("20 bytes are more than 8");
-    (u64::from_be_bytes(*first) >> shift) as usize
+    ((u128::from(u64::from_be_bytes(*first)) * parts as u128) >> 64) as usize
 }
 
 /// Keeps a service manager patient over the sorting of hundreds of millions, which takes longer than reading them. The
@@ -189,48 +176,75 @@ impl Paced {
     }
 }
 
-/// Says no to most of what is not listed, and never to what is.
-#[derive(Clone, Debug)]
-struct Filter {
-    words: Box<[u64]>,
-    offset: u64,
-    /// One for each 32 bits of a hash, random.
-    keys: [u64; 5],
+/// Fingerprints that fit into a block.
+const FINGERPRINTS: usize = 12;
+/// One in each byte.
+const ONES: u64 = u64::MAX / 255;
+
+/// What is to be known of one part: sixteen bytes in one cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+struct Block {
+    /// The fingerprints of the first eight hashes, the first of them in the lowest byte; 0 where there is none.
+    low: u64,
+    /// Those of four more, and above them the place of the part's first hash.
+    high: u64,
 }
 
-impl Filter {
-    fn new(hashes: &[[u8; 20]], patience: &mut Paced) -> Self {
-        let words = vec![0; hashes.len() / PER_WORD + 1].into_boxed_slice();
-        let mut filter = Self { words, offset: rand::random(), keys: rand::random() };
-        for hash in hashes {
-            patience.step();
-            let (word, bits) = filter.place(hash);
-            filter.words[word] |= bits;
+impl Block {
+    const EMPTY: Self = Self { low: 0, high: 0 };
+    /// Of a crowded block: no hash before it and one in the last place is nothing that comes about otherwise.
+    const CROWDED: u64 = 0xFF00_0000;
+
+    /// Of the part with these hashes, the first of which has the place `start`.
+    fn new(start: u32, hashes: &[[u8; 20]]) -> Self {
+        let mut bytes = [0; 16];
+        bytes[FINGERPRINTS..].copy_from_slice(&start.to_le_bytes());
+        match hashes.len() {
+            0..=FINGERPRINTS => {
+                bytes.iter_mut().zip(hashes).for_each(|(byte, hash)| *byte = fingerprint(hash));
+            }
+            _ => bytes[FINGERPRINTS - 1] = 0xFF,
         }
-        filter
+        let all = u128::from_le_bytes(bytes);
+        Self { low: all as u64, high: (all >> 64) as u64 }
     }
 
+    /// The place of the part's first hash.
     #[inline]
-    fn may_contain(&self, hash: &[u8; 20]) -> bool {
-        let (word, bits) = self.place(hash);
-        self.words[word] & bits == bits
+    fn start(&self) -> usize {
+        (self.high >> 32) as usize
     }
 
-    /// The word of a hash, and its bits there. The 33 highest bits of the sum are uniform and independent for any two
-    /// hashes (Lemire and Kaser, "Strongly universal string hashing is fast", 2014, theorem 1): they pick the word.
+    /// Whether the part has more hashes than there are fingerprints here.
     #[inline]
-    fn place(&self, hash: &[u8; 20]) -> (usize, u64) {
-        let (words, _) = hash.as_chunks::<4>();
-        let mut sum = self.offset;
-        for (word, key) in words.iter().zip(self.keys) {
-            sum = sum.wrapping_add(u64::from(u32::from_le_bytes(*word)).wrapping_mul(key));
-        }
-        let word = ((sum >> 32) * self.words.len() as u64) >> 32;
-        // Of the word's own bits others: those of the sum stirred once.
-        let stirred = (sum ^ sum >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let bit = |n: u32| 1u64 << (stirred >> (64 - 6 * n) & 63);
-        (word as usize, bit(1) | bit(2) | bit(3) | bit(4))
+    fn is_crowded(&self) -> bool {
+        self.low == 0 && self.high & 0xFFFF_FFFF == Self::CROWDED
     }
+
+    /// The place of the first hash with the same fingerprint.
+    #[inline]
+    fn place(&self, hash: &[u8; 20]) -> Option<usize> {
+        let wanted = u64::from(fingerprint(hash)) * ONES;
+        // Where a place is, nothing is looked for.
+        let (low, high) =
+            (zero_bytes(self.low ^ wanted), zero_bytes((self.high ^ wanted) | !0 << 32));
+        let found = (u128::from(high) << 64 | u128::from(low)).trailing_zeros() as usize / 8;
+        (found < FINGERPRINTS).then_some(self.start() + found)
+    }
+}
+
+/// Never 0. Of the end of the hash, as those of one part begin alike.
+#[inline]
+fn fingerprint(hash: &[u8; 20]) -> u8 {
+    hash[19].max(1)
+}
+
+/// A bit in each byte that is 0, and perhaps in those above the lowest such (Warren, "Hacker's Delight", 2nd edition,
+/// section 6-1).
+#[inline]
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & ONES << 7
 }
 
 #[cfg(test)]
@@ -266,31 +280,63 @@ mod tests {
         }
     }
 
+    /// How many of these a fingerprint sends on to the hashes.
+    fn passed(list: &HashList, hashes: impl Iterator<Item = [u8; 20]>) -> usize {
+        hashes.filter(|hash| list.blocks[list.part_of(hash)].place(hash).is_some()).count()
+    }
+
     #[test]
-    fn a_list_is_compact_and_its_filter_stops_most() {
+    fn a_list_is_compact_and_its_fingerprints_stop_most() {
         let mut rng = SmallRng::seed_from_u64(5);
         for len in [1, 1_000, 100_000, 131_072, 140_000] {
             let list = HashList::new((0..len).map(|_| rng.random()).collect());
             let per_hash = list.bytes() as f64 / list.len() as f64;
             assert!(len == 1 || per_hash < 26.0, "{len}: {per_hash} bytes per hash");
-            let passed = (0..100_000).filter(|_| list.filter.may_contain(&rng.random())).count();
-            assert!(passed < 3_500, "{len}: {passed} of 100,000 strangers pass the filter");
+            let passed = passed(&list, (0..100_000).map(|_| rng.random()));
+            assert!(passed < 2_500, "{len}: {passed} of 100,000 strangers pass");
+            let crowded = list.blocks.iter().filter(|block| block.is_crowded()).count();
+            assert!(crowded * 500 <= list.blocks.len(), "{len}: {crowded} blocks are crowded");
             let hashes = list.hashes.clone();
             assert!(hashes.iter().all(|hash| list.contains(&InfoHash(*hash))));
         }
     }
 
+    /// All of them in one part, and a few in it whose fingerprints are those of others.
     #[test]
-    fn hashes_that_count_up_pass_no_more_often() {
+    fn hashes_that_have_much_in_common_are_told_apart() {
         let hash = |n: u32| {
             let mut hash = [0xAA; 20];
             hash[16..].copy_from_slice(&n.to_be_bytes());
             hash
         };
-        let list = HashList::new((0..100_000).map(hash).collect());
-        let passed = (1..=100_000).filter(|n| list.filter.may_contain(&hash(1 << 24 | n))).count();
-        assert!(passed < 3_500, "{passed} of 100,000 strangers pass the filter");
-        assert!((0..100_000).all(|n| list.contains(&InfoHash(hash(n)))));
+        for len in [2, 12, 13, 1_000, 100_000] {
+            let list = HashList::new((0..len).map(|n| hash(256 * n)).collect());
+            assert!((0..len).all(|n| list.contains(&InfoHash(hash(256 * n)))), "{len}");
+            assert!(
+                (0..len).all(|n| !list.contains(&InfoHash(hash(256 * n + 256 * len)))),
+                "{len}"
+            );
+            assert!(!list.contains(&InfoHash([0; 20])) && !list.contains(&InfoHash([0xFF; 20])));
+            let names: Vec<_> = (0..2 * len).map(|n| hash(256 * n)).collect();
+            list.look_ahead(&names.iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_block_finds_the_first_of_a_fingerprint_and_nothing_in_its_place() {
+        let hash = |last: u8| [[7; 19].as_slice(), &[last]].concat().try_into().unwrap();
+        // The place has the bytes that are looked for.
+        let block = Block::new(0x0909_0909, &[9, 8, 8, 0, 1].map(hash));
+        let place = |last| block.place(&hash(last)).map(|place| place - 0x0909_0909);
+        assert_eq!([9, 8, 0, 1, 5].map(place), [Some(0), Some(1), Some(3), Some(3), None]);
+        let full: Vec<_> = (1..=12).map(hash).collect();
+        let block = Block::new(40, &full);
+        assert!((1..=12).all(|n| block.place(&hash(n)) == Some(39 + usize::from(n))));
+        assert!(!block.is_crowded() && block.place(&hash(40)).is_none());
+        let crowded = Block::new(40, &[full, vec![hash(13)]].concat());
+        assert!(crowded.is_crowded() && crowded.start() == 40);
+        // No hash, or one at the end only, is not crowded: it does not come about.
+        assert!(!Block::new(7, &[]).is_crowded());
     }
 
     #[test]

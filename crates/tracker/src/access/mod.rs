@@ -177,11 +177,12 @@ impl AccessList {
 
     #[inline(never)]
     fn looks_up(&self, info_hash: InfoHash) -> bool {
-        match self {
-            Self::Open => true,
-            Self::Allow(hashes) => hashes.contains(&info_hash),
-            Self::Deny(hashes) => !hashes.contains(&info_hash),
-        }
+        let (listing, served) = match self {
+            Self::Open => return true,
+            Self::Allow(listing) => (listing, true),
+            Self::Deny(listing) => (listing, false),
+        };
+        listing.contains(&info_hash) == served
     }
 }
 
