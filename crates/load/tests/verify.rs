@@ -154,7 +154,7 @@ const TABLE: &[(Fault, Outcome, &[&str])] = {
 };
 
 /// Most of the time is spent waiting for what does not come: so many at once.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 4;
 
 #[test]
 fn every_fault_is_caught_by_its_check() {

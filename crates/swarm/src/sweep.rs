@@ -87,6 +87,8 @@ impl Shard {
                 self.store.tidy(tables);
                 self.cursor.tables -= tables;
                 swept.looked_at += tables;
+                // Who has come meanwhile is met as well: a pass that began with nobody would count nobody.
+                self.cursor.left = self.store.len();
             } else {
                 self.sweep_next(now, expiry, budget, &mut swept);
             }

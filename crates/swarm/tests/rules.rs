@@ -309,6 +309,10 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
         assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 0), "there is no room yet");
         let mut steps = 0;
         while tracker.shard.let_go(0) {
+            if steps == 1 {
+                // Founded again while peers of its former life are there.
+                assert_eq!(tracker.seeder(1, v4(2, 82)).counts(), (1, 0));
+            }
             let before = tracker.shard.totals().peers();
             match by_sweeps {
                 true => assert_eq!(tracker.shard.sweep(tracker.now, 500).expired, 0),
@@ -321,8 +325,8 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
         }
         assert!(steps > 30_000 / 665, "{steps} steps");
         let totals = tracker.shard.totals();
-        assert_eq!((totals.peers(), totals.seeders(), totals.expired), (0, 0, 0));
-        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 1));
+        assert_eq!((totals.swarms, totals.peers(), totals.seeders(), totals.expired), (1, 1, 1, 0));
+        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (1, 1));
     }
 }
 
@@ -356,6 +360,19 @@ fn small_sweeps_get_around_in_time() {
     let (_, totals) = pass(start.after(2_408));
     assert_eq!((totals.expired, totals.peers()), (40_000, 0));
     tracker.shard.check();
+}
+
+/// A pass that began when nobody was there meets those who have come until it gets to them: otherwise it would end
+/// with a count of nobody.
+#[test]
+fn a_pass_meets_swarms_that_are_newer_than_it() {
+    let mut tracker = Tracker::new(ShardSettings { max_peers: 1_000_000, ..SETTINGS });
+    assert!(!tracker.shard.sweep(tracker.now, 1).pass_finished, "there is an index to look at");
+    for number in 0..200 {
+        tracker.leecher(number, v4(1, 80));
+    }
+    while !tracker.shard.sweep(tracker.now, 100).pass_finished {}
+    assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily { v4: 200, v6: 0 });
 }
 
 /// Whichever form a swarm's peers are kept in, and whatever goes meanwhile.

@@ -8,7 +8,7 @@
 //!
 //! A block stands for one part of the range of all hashes, each for as large a one. It tells where the hashes of its
 //! part begin, and has a fingerprint of each of them: its last byte. So a look-up of a stranger is one read (some 2 %
-//! meet a fingerprint like theirs, and go on), and one of a listed hash is two: its block, and the hash itself. Why, with
+//! meet a fingerprint like theirs, and are searched for in that part), and one of a listed hash is two: its block, and the hash itself. Why, with
 //! figures: docs/decisions/0048. The bits of a SHA-1 are as good as random; a list of others (or one that was ground to
 //! have many of the same first bits) has blocks that are crowded, whose hashes are found by binary search.
 
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// All of them in one part, and a few in it whose fingerprints are those of others.
+    /// All of them in one part, with few different fingerprints, one of which is the mark of a crowded part.
     #[test]
     fn hashes_that_have_much_in_common_are_told_apart() {
         let hash = |n: u32| {
@@ -310,12 +310,12 @@ mod tests {
             hash
         };
         for len in [2, 12, 13, 1_000, 100_000] {
-            let list = HashList::new((0..len).map(|n| hash(256 * n)).collect());
-            assert!((0..len).all(|n| list.contains(&InfoHash(hash(256 * n)))), "{len}");
-            assert!(
-                (0..len).all(|n| !list.contains(&InfoHash(hash(256 * n + 256 * len)))),
-                "{len}"
-            );
+            let number = |n: u32| 256 * n + [0, 1, 7, 255][n as usize % 4];
+            let list = HashList::new((0..len).map(|n| hash(number(n))).collect());
+            let contains = |number| list.contains(&InfoHash(hash(number)));
+            assert!((0..len).all(|n| contains(number(n))), "{len}");
+            assert!((len..2 * len).all(|n| !contains(number(n))), "{len}");
+            assert!((0..len).all(|n| !contains(number(n) ^ 0x80)), "{len}");
             assert!(!list.contains(&InfoHash([0; 20])) && !list.contains(&InfoHash([0xFF; 20])));
             let names: Vec<_> = (0..2 * len).map(|n| hash(256 * n)).collect();
             list.look_ahead(&names.iter().collect::<Vec<_>>());
@@ -335,7 +335,7 @@ mod tests {
         assert!(!block.is_crowded() && block.place(&hash(40)).is_none());
         let crowded = Block::new(40, &[full, vec![hash(13)]].concat());
         assert!(crowded.is_crowded() && crowded.start() == 40);
-        // No hash, or one at the end only, is not crowded: it does not come about.
+        // An empty one is not.
         assert!(!Block::new(7, &[]).is_crowded());
     }
 

@@ -2,6 +2,8 @@
 
 mod rules;
 
+use std::net::SocketAddr;
+
 use super::facts::Rules;
 use super::{Facts, Finding};
 use rules::{Way, leave_out};
@@ -64,7 +66,9 @@ fn unread(table: &str, count: u64, max: u64) -> Finding {
 /// Whose datagrams of this way are tracked, at one address at least: an ending for "each client". Nobody's where
 /// there is a rule for every address.
 fn tracked(facts: &Facts, rules: &Rules, way: Way) -> Option<&'static str> {
-    let asked = || facts.asked.addresses.iter().filter(|address| address.port() != 0);
+    let comes =
+        |address: &&SocketAddr| address.port() != 0 && !(address.is_ipv6() && facts.no_ipv6);
+    let asked = || facts.asked.addresses.iter().filter(comes);
     let tracked: Vec<_> = asked().filter(|address| !leave_out(rules, **address, way)).collect();
     let all_of = |v4: bool| asked().filter(|address| address.is_ipv4() == v4).count();
     let some_of = |v4: bool| tracked.iter().any(|address| address.is_ipv4() == v4);
@@ -121,6 +125,24 @@ mod tests {
             ..Facts::default()
         };
         check(&facts).remove(0)
+    }
+
+    /// The default is to listen on both, where the host has both.
+    #[test]
+    fn a_host_without_ipv6_needs_no_rule_for_it() {
+        let rules = "table ip x {\n udp dport 6969 notrack\n udp sport 6969 notrack\n }";
+        let rules = Rules { nft: rules.into(), ..Rules::default() };
+        let addresses = vec!["0.0.0.0:6969".parse().unwrap(), "[::]:6969".parse().unwrap()];
+        let severity = |no_ipv6| {
+            let facts = Facts {
+                asked: Asked { addresses: addresses.clone(), ..Asked::default() },
+                conntrack: Some(Conntrack { count: 10, max: 1000, rules: Some(rules.clone()) }),
+                no_ipv6,
+                ..Facts::default()
+            };
+            check(&facts).remove(0).severity
+        };
+        assert_eq!([true, false].map(severity), [Severity::Ok, Severity::Problem]);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 pub struct Facts {
     /// What the tracker will ask of the host.
     pub asked: Asked,
+    /// Whether no network card has an address of IPv6: nobody comes over it then.
+    pub no_ipv6: bool,
     /// `net.core.rmem_max`, bytes.
     pub rmem_max: Option<u64>,
     /// `net.core.wmem_max`, bytes.

@@ -47,6 +47,11 @@ impl Facts {
         );
         let mut facts = Self {
             asked: asked(settings, host),
+            no_ipv6: match look.text("proc/net/if_inet6") {
+                Some(text) => text.lines().all(|line| line.ends_with(" lo")),
+                // Where other counters of the network are, this one is not there without IPv6.
+                None => look.text("proc/net/snmp").is_some(),
+            },
             rmem_max: look.number("proc/sys/net/core/rmem_max"),
             wmem_max: look.number("proc/sys/net/core/wmem_max"),
             backlog: look.number("proc/sys/net/core/netdev_max_backlog"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, select};
 
 use super::format::{Packed, of_name, write};
 use crate::chores::tally::{Counted, Part, Tally};
@@ -18,6 +18,9 @@ use crate::supervise::ask::Answer;
 
 /// Anybody may read it.
 const MODE: u32 = 0o644;
+
+/// For how long the end of one that is given up is waited for.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// An export that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ struct UnderWay {
     thread: JoinHandle<io::Result<Exported>>,
     /// When this goes it is given up.
     wanted: Sender<()>,
+    /// Goes with the thread.
+    ends: Receiver<()>,
 }
 
 /// The exports of a running tracker.
@@ -102,22 +107,40 @@ impl Exports {
         drop(to);
         let shards = orders.shards();
         let (wanted, given_up) = bounded(1);
-        let write = move || write_parts(&path, &parts, shards, &given_up);
+        let (at_work, ends) = bounded(0);
+        let write = move || {
+            let _at_work = at_work;
+            write_parts(&path, &parts, shards, &given_up)
+        };
         match thread::Builder::new().name("export".into()).spawn(write) {
-            Ok(thread) => self.under_way = Some(UnderWay { thread, wanted }),
+            Ok(thread) => self.under_way = Some(UnderWay { thread, wanted, ends }),
             Err(error) => self.ended(Err(format!("no thread: {error}"))),
         }
     }
 
-    /// The tracker is about to end: what is half written goes, and is not waited for longer than that takes.
+    /// The tracker is about to end: what is half written goes. A disk that takes long over it is not waited for, as
+    /// there is more to be written.
     pub fn give_up(&mut self) {
-        self.report();
+        let Some(UnderWay { thread, wanted, ends }) = self.under_way.take() else { return };
+        drop(wanted);
+        match ends.recv_timeout(GRACE) {
+            Err(RecvTimeoutError::Timeout) => {
+                self.ended(
+                    Err("the disk is not done with it; its draft goes with the next".into()),
+                );
+            }
+            _ => self.joined(thread),
+        }
     }
 
-    /// What has become of the one that is under way, which is not wanted any more where it goes on.
+    /// What has become of the one that has ended.
     fn report(&mut self) {
-        let Some(UnderWay { thread, wanted }) = self.under_way.take() else { return };
-        drop(wanted);
+        if let Some(under_way) = self.under_way.take() {
+            self.joined(under_way.thread);
+        }
+    }
+
+    fn joined(&mut self, thread: JoinHandle<io::Result<Exported>>) {
         let result = match thread.join() {
             Ok(result) => result.map_err(|error| error.to_string()),
             Err(_) => Err("its thread panicked".to_owned()),
@@ -252,7 +275,9 @@ mod tests {
         let path = directory.path().join("a.txt");
         let (wanted, given_up) = bounded::<()>(1);
         let draft = Draft::begin(&path, MODE).unwrap();
+        let (at_work, ends) = bounded(0);
         let thread = thread::spawn(move || {
+            let _at_work: Sender<()> = at_work;
             let gone = given_up.recv().is_err();
             drop(draft);
             Err(io::Error::other(format!("given up: {gone}")))
@@ -260,7 +285,7 @@ mod tests {
         let (tell, answered) = bounded(1);
         let answer = Answer::new(move |told| drop(tell.send(told)));
         let mut exports = Exports {
-            under_way: Some(UnderWay { thread, wanted }),
+            under_way: Some(UnderWay { thread, wanted, ends }),
             waiting: vec![answer],
             ..Exports::default()
         };

@@ -51,7 +51,8 @@ impl Draft {
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
         // Whatever the umask says, which is there for files that nobody has thought of.
         file.set_permissions(fs::Permissions::from_mode(mode))?;
-        let lock = Flock::lock(file.try_clone()?, FlockArg::LockExclusive).ok();
+        // Nobody is waited for: one that others can read they can lock as well.
+        let lock = Flock::lock(file.try_clone()?, FlockArg::LockExclusiveNonblock).ok();
         let file = Some(BufWriter::with_capacity(256 << 10, file));
         Ok(Self { file, _lock: lock, beside, place: place.to_owned(), unsynced: 0 })
     }

@@ -195,11 +195,11 @@ impl Supervisor {
             service::stopping("stopping");
             self.keep_promise(true, Instant::now());
         }
-        self.exports.give_up();
         self.overview.change(|shown| shown.phase = Phase::Stopping);
         if let Some(http) = &self.tracker.http {
             http.stopping();
         }
+        self.exports.give_up();
         end
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn nobody() -> User {
 /// from which the system takes those that nobody names, free for UDP and TCP over both families.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
+    for _ in 0..10_000 {
         let number = std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = 10_000 + (number % 10_000) as u16;
         let free =
@@ -40,6 +40,7 @@ pub(crate) fn free_address() -> SocketAddr {
             return ([127, 0, 0, 1], port).into();
         }
     }
+    panic!("no port is free at 127.0.0.1 and ::1");
 }
 
 /// Fails, and says why, where a test cannot show anything without root.

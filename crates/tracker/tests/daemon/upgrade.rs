@@ -277,11 +277,11 @@ fn one_that_is_killed_on_the_way_leaves_the_old_one_as_it_was() {
             kills += 1;
             assert_eq!(ask(&mut client, &hashes), before);
         }
-        assert!(
-            round < 20 || kills > 0,
-            "whoever was to be killed on the way was quicker than that"
-        );
-        if kills == 5 || round == 20 {
+        if round == 20 {
+            assert!(kills > 0, "whoever was to be killed on the way was quicker than that");
+            return;
+        }
+        if kills == 5 {
             // It can still be followed.
             let mut last = follower(state.path(), PLACEMENTS[0]);
             last.serving();
@@ -423,8 +423,7 @@ fn move_http(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
 fn an_address_of_http_that_a_third_program_has_is_told() {
     in_own_network(Ipv6::On, || {
         let state = tempfile::tempdir().unwrap();
-        let (mut daemon, mut reach) =
-            told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+        let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
         let address = daemon.serving()[0];
         let http = daemon.http();
         let third = TcpListener::bind("127.0.0.2:0").unwrap();
@@ -450,7 +449,6 @@ fn an_address_of_http_that_a_third_program_has_is_told() {
         Client::new(address).converse();
         drop(third);
         daemon.has_said(&served);
-        reach[1] = format!("http://{http}");
         assert_eq!(ctl(&reach, &["health"]).0, Some(0));
         daemon.signal("TERM");
         daemon.line("stopped: ");

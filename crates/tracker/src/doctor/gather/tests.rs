@@ -110,6 +110,18 @@ fn numbers_are_read_from_where_the_kernel_writes_them() {
 }
 
 #[test]
+fn a_host_has_ipv6_where_a_card_has_an_address() {
+    let lo = "00000000000000000000000000000001 01 80 10 80       lo\n";
+    let card = "fe8000000000000000005efffe00535e 02 40 20 80     eth0\n";
+    let no_ipv6 = |files: &[(&str, &str)]| Made::new(files).facts().no_ipv6;
+    let path = "proc/net/if_inet6";
+    assert!(!no_ipv6(&[(path, &format!("{lo}{card}"))]) && no_ipv6(&[(path, lo)]));
+    assert!(no_ipv6(&[(path, "")]) && no_ipv6(&[("proc/net/snmp", "Udp: InDatagrams\nUdp: 1\n")]));
+    // Nothing can be seen.
+    assert!(!no_ipv6(&[]));
+}
+
+#[test]
 fn drops_of_both_families_are_added_up() {
     let snmp = "Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors \
                 SndbufErrors\nUdp: 1000 1 2 900 5 7\nUdpLite: InDatagrams\nUdpLite: 9\n";
