@@ -1,8 +1,5 @@
 //! Binding: groups, what is refused and how it is said, and what the kernel made of options.
 
-#[cfg(target_os = "linux")]
-mod namespace;
-
 use std::net::SocketAddr;
 
 use onrush_net::Notice;
@@ -17,27 +14,6 @@ fn address(address: SocketAddr, optional: bool) -> Address {
 
 fn named(address: &str) -> Address {
     self::address(address.parse().unwrap(), false)
-}
-
-/// Few ports and many who want one at the same time: nobody gets another's, and none is told that a port which it did
-/// not name is taken.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_port_of_the_systems_choice_is_had_by_one_group() {
-    namespace::in_a_namespace("a_port_of_the_systems_choice_is_had_by_one_group", || {
-        namespace::ip("link set lo up");
-        std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20015").unwrap();
-        let bind = || bind_group(&[named("127.0.0.1:0")], &Options { workers: 2, ..PLAIN });
-        for _ in 0..200 {
-            let groups: Vec<_> = std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
-                threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
-            });
-            let ports: std::collections::BTreeSet<_> =
-                groups.iter().map(|group| group.addresses[0].port()).collect();
-            assert_eq!(ports.len(), groups.len(), "two groups have one port: {ports:?}");
-        }
-    });
 }
 
 /// The error, when there must be one.
