@@ -6,7 +6,7 @@ use crossbeam_channel::Sender;
 use onrush_proto::InfoHash;
 use onrush_swarm::Shard;
 
-use super::LET_GO;
+use super::lets_go;
 use crate::clock::Now;
 use crate::orders::Chore;
 
@@ -30,9 +30,7 @@ impl Forget {
 
 impl Chore for Forget {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
-        // One or the other, so that a step is no longer than either.
-        if shard.let_go(0) {
-            shard.let_go(LET_GO);
+        if lets_go(shard) {
             return true;
         }
         let to = (self.done + STEP).min(self.names.len());

@@ -10,6 +10,18 @@ pub mod purge;
 pub mod tally;
 pub mod top;
 
+use onrush_swarm::Shard;
+
 /// Peers of large swarms that are let go in a step once their swarm is forgotten: as many as the longest step of
 /// expiry forgets.
 const LET_GO: usize = 2048;
+
+/// A step that lets peers of forgotten swarms go, where there are some; whether it was one. Otherwise the chore's own
+/// work is done: one or the other, so that a step is no longer than either.
+fn lets_go(shard: &mut Shard) -> bool {
+    let some = shard.let_go(0);
+    if some {
+        shard.let_go(LET_GO);
+    }
+    some
+}

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 use onrush_swarm::{Fate, Shard};
 
-use super::LET_GO;
+use super::lets_go;
 use crate::access::AccessList;
 use crate::clock::Now;
 use crate::orders::Chore;
@@ -55,9 +55,7 @@ impl Chore for Purge {
             self.begun = true;
             shard.begin_walk();
         }
-        // One or the other, so that a step is no longer than either.
-        if shard.let_go(0) {
-            shard.let_go(LET_GO);
+        if lets_go(shard) {
             return true;
         }
         if !self.walked {
