@@ -109,7 +109,7 @@ impl Readiness {
     }
 
     /// Sleeps until the waker was rung or `timeout` has passed.
-    pub(super) fn rest(&mut self, timeout: Duration) -> io::Result<()> {
+    pub(super) fn wait_for_wake(&mut self, timeout: Duration) -> io::Result<()> {
         if !self.woken {
             self.look(timeout)?;
         }

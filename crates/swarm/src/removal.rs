@@ -8,7 +8,7 @@ use crate::shard::Shard;
 
 /// A large swarm that was forgotten: the peers that it still has, and how far they are gone.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct RemovedSwarm {
     pub(crate) peers: Box<Many>,
     spot: Spot,
 }
@@ -17,23 +17,23 @@ impl Shard {
     /// Forgets a swarm with all of its peers and its `completed`; false when it is not known.
     ///
     /// Nobody finds it any more. Where it had more peers than a single block has, they keep their memory, and are
-    /// counted, until [`let_go`](Self::let_go) or [`sweep`](Self::sweep) has come to them.
-    pub fn forget(&mut self, info_hash: &InfoHash) -> bool {
+    /// counted, until [`release`](Self::release) or [`sweep`](Self::sweep) has come to them.
+    pub fn remove(&mut self, info_hash: &InfoHash) -> bool {
         let Some(place) = self.store.find(info_hash) else {
             return false;
         };
-        self.forget_at(place);
+        self.remove_at(place);
         true
     }
 
     /// Forgets the swarm at a place with all that is in it.
-    pub(crate) fn forget_at(&mut self, place: u32) {
-        let Self { store, totals, leaving, .. } = self;
+    pub(crate) fn remove_at(&mut self, place: u32) {
+        let Self { store, totals, removed, .. } = self;
         let peers = &mut store.get_mut(place).peers;
         if let Peers::Many(_) = peers {
             let nobody = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
             if let Peers::Many(peers) = std::mem::replace(peers, nobody) {
-                leaving.push(Leaving { peers, spot: Spot::default() });
+                removed.push(RemovedSwarm { peers, spot: Spot::default() });
             }
         } else {
             peers.each(&mut |endpoint, stamp| totals.left(endpoint.family(), stamp.seeder()));
@@ -43,23 +43,23 @@ impl Shard {
 
     /// Lets peers of large swarms that were forgotten go: up to `budget`, and at most the rest of a chunk (165
     /// peers) more. Returns whether some are left.
-    pub fn let_go(&mut self, budget: usize) -> bool {
-        self.let_some_go(budget);
-        !self.leaving.is_empty()
+    pub fn release(&mut self, budget: usize) -> bool {
+        self.release_some(budget);
+        !self.removed.is_empty()
     }
 
     /// How much work that was: a peer that goes is one piece of it.
-    pub(crate) fn let_some_go(&mut self, budget: usize) -> usize {
+    pub(crate) fn release_some(&mut self, budget: usize) -> usize {
         let mut done = 0;
         while done < budget
-            && let Some(Leaving { peers, spot }) = self.leaving.last_mut()
+            && let Some(RemovedSwarm { peers, spot }) = self.removed.last_mut()
         {
             let mut gone = Gone::default();
             let (work, next) = peers.sweep_on(*spot, Expiry::OF_ALL, &mut gone);
             done += work.max(1);
             match next {
                 Some(next) => *spot = next,
-                None => drop(self.leaving.pop()),
+                None => drop(self.removed.pop()),
             }
             for family in [Family::V4, Family::V6] {
                 let at = family as usize;
