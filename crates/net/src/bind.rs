@@ -394,7 +394,7 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
 
 /// Whether datagrams that are larger than their path may leave in fragments. Where none may be
 /// fragmented IPv4 needs no identification, which the kernel otherwise draws for each datagram,
-/// by a keyed hash and a shared counter (docs/decisions/0016). IPv6 has one only in fragments.
+/// by a keyed hash and a shared counter (docs/decisions/0014). IPv6 has one only in fragments.
 /// Returns whether it was set.
 fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -472,7 +472,7 @@ fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::R
     };
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if given()? < asked {
-        // Past the sysctl limit with CAP_NET_ADMIN (docs/decisions/0010); without it the size
+        // Past the sysctl limit with CAP_NET_ADMIN (docs/decisions/0009); without it the size
         // stays, and the notice tells.
         let name = match direction {
             Direction::Receive => libc::SO_RCVBUFFORCE,
