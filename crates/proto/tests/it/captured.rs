@@ -1,6 +1,6 @@
-//! What real clients send, byte for byte: `packets/*.toml`, recorded by `scripts/capture-clients`.
-//! Each datagram is read to exactly the fields that the recording script read from it, and written
-//! again to the same bytes.
+//! Datagrams of real clients, byte for byte: `packets/*.toml`, recorded by
+//! `scripts/capture-clients`. Each datagram is parsed to exactly the fields that the recording
+//! script read from it, and written back to the same bytes.
 
 use onrush_proto::announce::REQUEST_LEN;
 use onrush_proto::options::{END, Options};
@@ -33,7 +33,7 @@ enum Packet {
     Connect {
         name: String,
         transaction_id: u32,
-        behind: String,
+        trailing: String,
         hex: String,
     },
     Announce {
@@ -50,7 +50,7 @@ enum Packet {
         key: u32,
         num_want: i32,
         port: u16,
-        behind: String,
+        trailing: String,
         url: String,
         hex: String,
     },
@@ -85,14 +85,14 @@ impl Packet {
 fn connects_are_read_and_written() {
     let mut seen = 0;
     for packet in packets() {
-        let Packet::Connect { name, transaction_id, behind, hex } = packet else { continue };
+        let Packet::Connect { name, transaction_id, trailing, hex } = packet else { continue };
         seen += 1;
         let connect = Connect { transaction_id: TransactionId(transaction_id) };
         let wire = bytes(&hex);
         assert_eq!(Request::parse(&wire), Ok(Request::Connect(connect)), "{name}");
         let mut written = [0xAA; 16];
         connect.write(&mut written);
-        assert_eq!([&written[..], &bytes(&behind)].concat(), wire, "{name}");
+        assert_eq!([&written[..], &bytes(&trailing)].concat(), wire, "{name}");
     }
     assert!(seen >= 8, "only {seen} connects");
 }
@@ -101,10 +101,10 @@ fn connects_are_read_and_written() {
 fn announces_are_read_and_written() {
     let mut seen = 0;
     for packet in packets() {
-        let Packet::Announce { name, hex, behind, url, .. } = &packet else { continue };
+        let Packet::Announce { name, hex, trailing, url, .. } = &packet else { continue };
         seen += 1;
-        let (wire, behind) = (bytes(hex), bytes(behind));
-        let announce = expected(&packet, &behind);
+        let (wire, trailing) = (bytes(hex), bytes(trailing));
+        let announce = expected(&packet, &trailing);
         assert_eq!(Request::parse(&wire), Ok(Request::Announce(announce)), "{name}");
         let mut written = vec![0xAA; wire.len()];
         assert_eq!(announce.write(&mut written), wire.len(), "{name}");
@@ -139,9 +139,9 @@ fn scrapes_are_read_and_written() {
     assert_eq!(most, 2, "transmission asks for both of its torrents at once");
 }
 
-/// Every event of every client is there, over every family it speaks.
+/// The recordings have every event of every client, over every address family that it uses.
 #[test]
-fn the_recordings_are_whole() {
+fn the_recordings_are_complete() {
     for (client, family, more) in [
         ("libtorrent", "ipv4", &["scrape", "paused"][..]),
         ("libtorrent", "ipv6", &["scrape", "paused"]),
@@ -163,9 +163,9 @@ fn the_recordings_are_whole() {
     }
 }
 
-/// The name of a recording says what the client did: the datagram says the same.
+/// The name of a recording is the event of the client: the datagram has the same event.
 #[test]
-fn events_are_what_the_client_did() {
+fn events_match_the_names_of_the_recordings() {
     for packet in packets() {
         let wire = packet.wire();
         let Ok(Request::Announce(announce)) = Request::parse(&wire) else { continue };
@@ -175,7 +175,7 @@ fn events_are_what_the_client_did() {
             "started" => (Event::Started, Some(1_052_897)),
             "completed" => (Event::Completed, Some(0)),
             "stopped" => (Event::Stopped, None),
-            // BEP 21: nothing more is wanted, yet everything is missing.
+            // BEP 21: a partial seed wants nothing more, though all of the torrent is missing.
             "paused" => (Event::Paused, Some(1_052_897)),
             "none" => (Event::None, None),
             other => panic!("{name}: {other}"),
@@ -189,7 +189,7 @@ fn events_are_what_the_client_did() {
 /// BEP 41, URLData: libtorrent sends it, and "/" where the URL has no path. aria2 ends every
 /// announce with two end marks, whatever the URL. transmission sends nothing.
 #[test]
-fn what_follows_an_announce() {
+fn options_behind_an_announce() {
     for packet in packets() {
         let wire = packet.wire();
         let Ok(Request::Announce(announce)) = Request::parse(&wire) else { continue };
@@ -207,7 +207,7 @@ fn what_follows_an_announce() {
     }
 }
 
-fn expected<'a>(packet: &Packet, behind: &'a [u8]) -> Announce<'a> {
+fn expected<'a>(packet: &Packet, trailing: &'a [u8]) -> Announce<'a> {
     let Packet::Announce {
         connection_id,
         transaction_id,
@@ -224,7 +224,7 @@ fn expected<'a>(packet: &Packet, behind: &'a [u8]) -> Announce<'a> {
         ..
     } = packet
     else {
-        panic!("{} is no announce", packet.name())
+        panic!("{} is not an announce", packet.name())
     };
     let events = [Event::None, Event::Completed, Event::Started, Event::Stopped, Event::Paused];
     Announce {
@@ -240,7 +240,7 @@ fn expected<'a>(packet: &Packet, behind: &'a [u8]) -> Announce<'a> {
         key: *key,
         num_want: *num_want,
         port: *port,
-        options: Options(behind),
+        options: Options(trailing),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Laws that hold for any datagram: what is written is read back, what is cut or lengthened is
-//! taken as BEP 15 and BEP 41 ask, and nothing panics.
+//! Properties of arbitrary datagrams: parsing inverts writing, truncated and lengthened datagrams
+//! are read as BEP 15 and BEP 41 require, and nothing panics.
 
 use onrush_proto::announce::{self, Announce, AnnounceHead};
 use onrush_proto::connect::{self, Connect, ConnectResponse};
@@ -25,10 +25,10 @@ proptest! {
     }
 
     #[test]
-    fn announce_round_trips(fields in announce_fields(), behind in vec(any::<u8>(), 0..300)) {
-        let announce = fields.announce(&behind);
+    fn announce_round_trips(fields in announce_fields(), trailing in vec(any::<u8>(), 0..300)) {
+        let announce = fields.announce(&trailing);
         let wire = written(&announce);
-        prop_assert_eq!(wire.len(), announce::REQUEST_LEN + behind.len());
+        prop_assert_eq!(wire.len(), announce::REQUEST_LEN + trailing.len());
         prop_assert_eq!(Request::parse(&wire), Ok(Request::Announce(announce)));
     }
 
@@ -37,7 +37,7 @@ proptest! {
         let wire = written_scrape(connection_id, transaction_id, &hashes);
         prop_assert_eq!(wire.len(), scrape::REQUEST_HEAD_LEN + hashes.len() * scrape::HASH_LEN);
         let Ok(Request::Scrape(scrape)) = Request::parse(&wire) else {
-            panic!("a scrape is a scrape")
+            panic!("a scrape request was written")
         };
         prop_assert_eq!(scrape.connection_id, ConnectionId(connection_id));
         prop_assert_eq!(scrape.transaction_id, TransactionId(transaction_id));
@@ -45,8 +45,8 @@ proptest! {
         prop_assert_eq!(scrape.info_hashes().collect::<Vec<_>>(), hashes);
     }
 
-    /// No field of an announce hides in another: a changed byte changes what is read, except in
-    /// an event without a meaning.
+    /// No two fields of an announce overlap: a changed byte changes the parsed request, except in
+    /// an undefined event.
     #[test]
     fn every_byte_of_an_announce_counts(fields in announce_fields(), at in 0usize..98, by in 1u8..) {
         let wire = written(&fields.announce(&[]));
@@ -59,7 +59,7 @@ proptest! {
         }
     }
 
-    /// BEP 15, "Announce": the event is a number; those without a meaning say nothing.
+    /// BEP 15, "Announce": the event is a number; undefined numbers are read as no event.
     #[test]
     fn any_event_number_is_an_event(number in prop_oneof![0u32..8, any::<u32>()]) {
         let event = Event::from_wire(number);
@@ -77,16 +77,16 @@ proptest! {
     #[test]
     fn a_prefix_of_an_announce_is_short_until_its_port(
         fields in announce_fields(),
-        behind in vec(any::<u8>(), 0..60),
+        trailing in vec(any::<u8>(), 0..60),
         cut: prop::sample::Index,
     ) {
-        let announce = fields.announce(&behind);
+        let announce = fields.announce(&trailing);
         let wire = written(&announce);
         let cut = cut.index(wire.len());
         let expected = match cut.checked_sub(announce::REQUEST_LEN) {
             None => Err(Malformed::Short),
             Some(left) => Ok(Request::Announce(Announce {
-                options: Options(&behind[..left]),
+                options: Options(&trailing[..left]),
                 ..announce
             })),
         };
@@ -112,26 +112,26 @@ proptest! {
         }
     }
 
-    /// BEP 15, "UDP tracker protocol": packets may be longer than what is known of them.
+    /// BEP 15, "UDP tracker protocol": packets may have bytes behind the known fields.
     #[test]
-    fn bytes_behind_a_request_change_none_of_its_fields(
+    fn trailing_bytes_change_no_field(
         fields in announce_fields(),
         hashes in info_hashes(),
-        behind in vec(any::<u8>(), 1..scrape::HASH_LEN),
+        trailing in vec(any::<u8>(), 1..scrape::HASH_LEN),
     ) {
         let announce = fields.announce(&[]);
         let connect = Connect { transaction_id: announce.transaction_id };
         let mut head = [0; connect::REQUEST_LEN];
         connect.write(&mut head);
-        let longer = [&head[..], &behind].concat();
+        let longer = [&head[..], &trailing].concat();
         prop_assert_eq!(Request::parse(&longer), Ok(Request::Connect(connect)));
 
-        let longer = [written(&announce), behind.clone()].concat();
-        let expected = Announce { options: Options(&behind), ..announce };
+        let longer = [written(&announce), trailing.clone()].concat();
+        let expected = Announce { options: Options(&trailing), ..announce };
         prop_assert_eq!(Request::parse(&longer), Ok(Request::Announce(expected)));
 
         let wire = written_scrape(1, 2, &hashes);
-        let longer = [wire.clone(), behind].concat();
+        let longer = [wire.clone(), trailing].concat();
         prop_assert_eq!(Request::parse(&longer), Request::parse(&wire));
     }
 
@@ -145,15 +145,15 @@ proptest! {
     }
 
     #[test]
-    fn an_unknown_action_is_no_request(action in 3u32.., behind in vec(any::<u8>(), 0..120)) {
+    fn an_unknown_action_is_malformed(action in 3u32.., trailing in vec(any::<u8>(), 0..120)) {
         let mut wire = [0; 16];
         wire[8..12].copy_from_slice(&action.to_be_bytes());
-        let wire = [&wire[..], &behind].concat();
+        let wire = [&wire[..], &trailing].concat();
         prop_assert_eq!(Request::parse(&wire), Err(Malformed::Action));
     }
 
-    /// Any bytes are read without a panic, and whatever is taken for a request is one: written
-    /// again it gives the same bytes, up to the event and to what is no whole hash.
+    /// Arbitrary bytes are parsed without a panic. A parsed request, written again, gives the same
+    /// bytes, except for undefined events and a trailing partial hash.
     #[test]
     fn any_bytes_are_read(datagram in datagrams()) {
         match Request::parse(&datagram) {
@@ -224,7 +224,7 @@ proptest! {
         let mut wire = wire.to_vec();
         peers.iter().for_each(|peer| wire.extend_from_slice(peer.as_bytes()));
         let Ok(Response::Announce(read, list)) = Response::parse(&wire, family) else {
-            panic!("an announce response is one")
+            panic!("an announce response was written")
         };
         prop_assert_eq!(read, head);
         prop_assert_eq!((list.len(), list.is_empty()), (peers.len(), peers.is_empty()));
@@ -264,7 +264,7 @@ proptest! {
             wire.extend_from_slice(&one);
         }
         let Ok(Response::Scrape(read, list)) = Response::parse(&wire, family) else {
-            panic!("a scrape response is one")
+            panic!("a scrape response was written")
         };
         prop_assert_eq!(read.0, transaction_id);
         prop_assert_eq!((list.len(), list.is_empty()), (counts.len(), counts.is_empty()));
@@ -294,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn an_endpoint_gives_back_what_it_was_made_of((family, peers) in endpoints()) {
+    fn an_endpoint_round_trips((family, peers) in endpoints()) {
         for peer in peers {
             prop_assert_eq!(peer.family(), family);
             prop_assert_eq!(peer.as_bytes().len(), family.peer_len());
@@ -305,7 +305,7 @@ proptest! {
     }
 }
 
-/// Properties rarely draw the empty list.
+/// The properties above rarely draw the empty list.
 #[test]
 fn a_response_may_be_empty() {
     let mut wire = [0; announce::HEAD_LEN];
@@ -325,7 +325,7 @@ fn a_response_may_be_empty() {
 // ---------------------------------------------------------------------------- options
 
 proptest! {
-    /// BEP 41: options are read in order, whatever NOPs stand between them.
+    /// BEP 41: options are read in order, with any NOPs between them.
     #[test]
     fn options_round_trip(list in option_list(), nops in vec(0usize..3, 9), end: bool, tail: u64) {
         let mut wire = Vec::new();
@@ -341,9 +341,9 @@ proptest! {
         prop_assert_eq!(read_options(&wire), list);
     }
 
-    /// A list that breaks off keeps its whole options: cutting never invents or changes one.
+    /// A truncated list keeps its complete options: truncation neither adds nor changes an option.
     #[test]
-    fn cutting_options_only_shortens_the_list(wire in vec(any::<u8>(), 0..200), cut: prop::sample::Index) {
+    fn truncation_only_removes_options(wire in vec(any::<u8>(), 0..200), cut: prop::sample::Index) {
         let cut = cut.index(wire.len() + 1);
         let (whole, shorter) = (read_options(&wire), read_options(&wire[..cut]));
         prop_assert!(whole.starts_with(&shorter));
@@ -352,8 +352,8 @@ proptest! {
         }
     }
 
-    /// Each option costs its two bytes and its data; none is an end mark or a NOP; the data
-    /// lies in the list in order; the iterator stays at its end.
+    /// Each option takes two bytes and its data; none is an end mark or a NOP; the data borrows
+    /// from the list in order; the iterator is fused.
     #[test]
     fn options_are_pieces_of_the_bytes_in_order(wire in vec(0u8..8, 0..200)) {
         let mut options = Options(&wire).iter();
@@ -375,7 +375,7 @@ proptest! {
         prop_assert!(broken, "an option was left unread in {:?}", rest);
     }
 
-    /// BEP 41, URLData: joined, the parts are the path and query, however long.
+    /// BEP 41, URLData: joined, the parts are the path and query, of any length.
     #[test]
     fn url_data_round_trips(url in vec(any::<u8>(), 0..1200)) {
         let mut wire = vec![0xAA; options::url_data_len(url.len())];
@@ -386,7 +386,7 @@ proptest! {
 }
 
 #[test]
-fn url_data_is_told_from_other_options() {
+fn url_data_skips_other_options() {
     let wire = [9, 1, b'x', options::URL_DATA, 2, b'/', b'a', options::NOP, options::URL_DATA, 0];
     assert_eq!(Options(&wire).url_data().collect::<Vec<_>>(), [&b"/a"[..], b""]);
 }
@@ -403,7 +403,7 @@ struct AnnounceFields {
 }
 
 impl AnnounceFields {
-    fn announce<'a>(&self, behind: &'a [u8]) -> Announce<'a> {
+    fn announce<'a>(&self, trailing: &'a [u8]) -> Announce<'a> {
         let (connection_id, transaction_id, info_hash, peer_id) = self.ids;
         let (downloaded, left, uploaded) = self.progress;
         let (ip, key, num_want, port) = self.rest;
@@ -420,7 +420,7 @@ impl AnnounceFields {
             key,
             num_want,
             port,
-            options: Options(behind),
+            options: Options(trailing),
         }
     }
 }
@@ -461,7 +461,7 @@ fn option_list() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
     vec((2u8.., vec(any::<u8>(), 0..=options::MAX_DATA_LEN)), 0..9)
 }
 
-/// Any bytes, most of them with an action and a magic number that let them past the door.
+/// Arbitrary bytes, most of them with a defined action and the magic number.
 fn datagrams() -> impl Strategy<Value = Vec<u8>> {
     (vec(any::<u8>(), 0..400), prop::option::weighted(0.9, 0u8..5), any::<bool>()).prop_map(
         |(mut bytes, action, magic)| {
