@@ -31,7 +31,9 @@ const WRONG: u8 = 1;
 const UNFIT: u8 = 2;
 /// Nobody answers.
 const NOBODY: u8 = 3;
-/// A bound was not kept.
+/// A bound was not kept. Loss is part of what a load test measures, so it fails a run only where
+/// `--max-loss` is given; a status of its own, because a wrong reply ([`WRONG`], which takes
+/// precedence) is a fault at any rate, and loss is one at this rate only.
 const BEYOND: u8 = 4;
 /// How long to wait for a first sign of life.
 const PATIENCE: Duration = Duration::from_secs(2);

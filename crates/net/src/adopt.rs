@@ -239,7 +239,7 @@ mod tests {
     fn a_wildcard_tells_which_address_was_asked_and_another_does_not() {
         let sockets = vec![bound("0.0.0.0:0", true, true), bound("127.0.0.1:0", true, true)];
         let group = Adopted::new(sockets).unwrap().into_group(Buffers::default()).unwrap();
-        let tells: Vec<_> = group.workers[0].iter().map(BoundSocket::tells_local).collect();
+        let tells: Vec<_> = group.workers[0].iter().map(BoundSocket::reports_local).collect();
         assert_eq!(tells, [true, false]);
     }
 

@@ -55,7 +55,7 @@ pub struct Buffers {
 pub struct BoundSocket {
     socket: UdpSocket,
     address: SocketAddr,
-    tells_local: bool,
+    reports_local: bool,
 }
 
 /// A group's sockets.
@@ -135,7 +135,7 @@ impl BoundSocket {
         let address = socket.local_addr()?;
         socket.set_nonblocking(true)?;
         set_fragments(socket.as_fd(), address, false);
-        Ok(Self { socket, address, tells_local: address.ip().is_unspecified() })
+        Ok(Self { socket, address, reports_local: address.ip().is_unspecified() })
     }
 
     /// The address that it is bound to, with its port.
@@ -151,8 +151,8 @@ impl BoundSocket {
 
     /// Whether the kernel tells for each datagram which local address it was sent to (set on
     /// wildcard binds only, as it costs on every datagram).
-    pub fn tells_local(&self) -> bool {
-        self.tells_local
+    pub fn reports_local(&self) -> bool {
+        self.reports_local
     }
 
     /// The socket itself, for calls that do not change how it works.
@@ -181,7 +181,7 @@ impl BoundSocket {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no UDP socket that is bound"));
         };
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: socket.into(), address, tells_local: address.ip().is_unspecified() })
+        Ok(Self { socket: socket.into(), address, reports_local: address.ip().is_unspecified() })
     }
 
     /// A second descriptor of the same kernel socket. It keeps the socket, and with it its number
@@ -190,8 +190,8 @@ impl BoundSocket {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let Self { socket, address, tells_local } = self;
-        Ok(Self { socket: socket.try_clone()?, address: *address, tells_local: *tells_local })
+        let Self { socket, address, reports_local } = self;
+        Ok(Self { socket: socket.try_clone()?, address: *address, reports_local: *reports_local })
     }
 }
 
@@ -261,7 +261,7 @@ fn hold_a_port(address: SocketAddr) -> Result<BoundSocket, BindError> {
 
 impl Group {
     /// The sockets of one address, in the order of their group: number `i` is read by worker `i % workers`.
-    pub fn of(&self, address: SocketAddr) -> Vec<&BoundSocket> {
+    pub fn sockets_at(&self, address: SocketAddr) -> Vec<&BoundSocket> {
         let own = |sockets: &'_ Vec<BoundSocket>| -> Vec<usize> {
             (0..sockets.len()).filter(|number| sockets[*number].address == address).collect()
         };
@@ -278,8 +278,8 @@ impl Group {
 /// A server's socket that is to be bound to `address`, beside others of its group, and is not yet.
 pub(crate) fn open_unbound(address: SocketAddr) -> Result<BoundSocket, BindError> {
     let socket = prepare(address, Sharing::Group).map_err(|e| e.into_error(address))?;
-    let tells_local = address.ip().is_unspecified();
-    Ok(BoundSocket { socket: socket.into(), address, tells_local })
+    let reports_local = address.ip().is_unspecified();
+    Ok(BoundSocket { socket: socket.into(), address, reports_local })
 }
 
 /// Binds one plain socket to `source` for a client: its port is usually 0, its address one of the
@@ -388,13 +388,13 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
     Ok(BoundSocket {
         socket,
         address: bound,
-        tells_local: sharing == Sharing::Group && address.ip().is_unspecified(),
+        reports_local: sharing == Sharing::Group && address.ip().is_unspecified(),
     })
 }
 
 /// Whether datagrams that are larger than their path may leave in fragments. Where none may be
 /// fragmented IPv4 needs no identification, which the kernel otherwise draws for each datagram,
-/// by a keyed hash and a shared counter (docs/decisions/0016). IPv6 has one only in fragments.
+/// by a keyed hash and a shared counter (docs/decisions/0014). IPv6 has one only in fragments.
 /// Returns whether it was set.
 fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -409,7 +409,7 @@ fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
 /// Sets what can be set after binding, and looks what became of it.
 pub(crate) fn settle(socket: &BoundSocket, buffers: Buffers) -> Result<Vec<Notice>, BindError> {
     let mut notices = Vec::new();
-    if socket.tells_local
+    if socket.reports_local
         && let Err(cause) = tell_local(socket)
     {
         notices.push(Notice::LocalAddressUnknown { address: socket.address, cause });
@@ -472,7 +472,7 @@ fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::R
     };
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if given()? < asked {
-        // Past the sysctl limit with CAP_NET_ADMIN (docs/decisions/0010); without it the size
+        // Past the sysctl limit with CAP_NET_ADMIN (docs/decisions/0009); without it the size
         // stays, and the notice tells.
         let name = match direction {
             Direction::Receive => libc::SO_RCVBUFFORCE,

@@ -12,9 +12,9 @@ use rustix::net::{
 };
 
 /// Descriptors in one message at most; the kernel takes 253 (SCM_MAX_FD).
-pub const MOST: usize = 128;
+pub const MAX_DESCRIPTORS: usize = 128;
 
-const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST));
+const SPACE: usize = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS));
 
 /// Sends descriptors, with one byte to carry them.
 ///
@@ -22,9 +22,13 @@ const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST));
 /// When the other side is gone, or this process has too many descriptors under way.
 ///
 /// # Panics
-/// When there are more than [`MOST`].
+/// When there are more than [`MAX_DESCRIPTORS`].
 pub fn send(stream: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    assert!(descriptors.len() <= MOST, "{} descriptors in one message", descriptors.len());
+    assert!(
+        descriptors.len() <= MAX_DESCRIPTORS,
+        "{} descriptors in one message",
+        descriptors.len()
+    );
     let mut space = [MaybeUninit::uninit(); SPACE];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
@@ -101,7 +105,7 @@ mod tests {
         drop(server);
         client.send_to(b"after", address).unwrap();
         let socket = BoundSocket::adopt(got.remove(0)).unwrap();
-        assert_eq!((socket.address(), socket.tells_local()), (address, false));
+        assert_eq!((socket.address(), socket.reports_local()), (address, false));
         let mut bytes = [0; 16];
         for expected in [&b"before"[..], b"after"] {
             let len = socket.as_udp().recv(&mut bytes).unwrap();
@@ -115,10 +119,10 @@ mod tests {
     fn many_go_over() {
         let (here, there) = UnixStream::pair().unwrap();
         let sent = thread::spawn(move || {
-            let descriptors = vec![here.as_fd(); MOST];
+            let descriptors = vec![here.as_fd(); MAX_DESCRIPTORS];
             send(&here, &descriptors).unwrap();
         });
-        assert_eq!(receive(&there).unwrap().len(), MOST);
+        assert_eq!(receive(&there).unwrap().len(), MAX_DESCRIPTORS);
         sent.join().unwrap();
         assert_eq!(peer(&there).unwrap().process, std::process::id() as i32);
     }

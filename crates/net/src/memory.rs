@@ -81,7 +81,7 @@ pub type Steer = dyn Fn(&[u8], SocketAddr) -> Option<usize> + Send + Sync;
 
 /// What became of all datagrams so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fates {
+pub struct DatagramCounts {
     /// Taken from workers.
     pub sent: u64,
     /// Put into receive buffers.
@@ -186,8 +186,8 @@ impl Network {
     }
 
     /// What became of all datagrams.
-    pub fn fates(&self) -> Fates {
-        self.shared.state().fates
+    pub fn counts(&self) -> DatagramCounts {
+        self.shared.state().counts
     }
 }
 

@@ -114,11 +114,11 @@ impl Socket for Backend {
         self.readiness.wait(&self.sockets, timeout)
     }
 
-    fn rest(&mut self, timeout: Duration) -> io::Result<()> {
-        self.readiness.rest(timeout)
+    fn wait_for_wake(&mut self, timeout: Duration) -> io::Result<()> {
+        self.readiness.wait_for_wake(timeout)
     }
 
-    fn narrow(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
+    fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
         for (number, socket) in self.sockets.iter().enumerate() {
             if !keep(socket.address()) {
                 self.readiness.pass_over(number);

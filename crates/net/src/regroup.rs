@@ -19,7 +19,7 @@ use crate::bind::{
 
 /// The sockets of one address, in the order of their group.
 #[derive(Debug)]
-pub struct Kept {
+pub struct AddressSockets {
     /// The address.
     pub address: SocketAddr,
     /// Its sockets.
@@ -28,7 +28,7 @@ pub struct Kept {
 
 impl Group {
     /// Its sockets by address, for whoever takes them over.
-    pub fn into_kept(mut self) -> Vec<Kept> {
+    pub fn into_address_sockets(mut self) -> Vec<AddressSockets> {
         let take = |address: SocketAddr| {
             let mut sockets = Vec::new();
             let mut before = None;
@@ -39,7 +39,7 @@ impl Group {
                     sockets.extend(next.map(|number| own.remove(number)));
                 }
             }
-            Kept { address, sockets }
+            AddressSockets { address, sockets }
         };
         self.addresses.iter().copied().map(take).collect()
     }
@@ -47,10 +47,10 @@ impl Group {
 
 /// Sockets that are part of a group already, and to be bound yet.
 #[derive(Debug, Default)]
-pub struct Late(Vec<(SocketAddr, BoundSocket)>);
+pub struct PendingSockets(Vec<(SocketAddr, BoundSocket)>);
 
 /// Deals the sockets of `kept` to `workers`, opens what is missing, and binds the addresses that are `added`. What is
-/// in [`Late`] has to be bound before anything is received.
+/// in [`PendingSockets`] has to be bound before anything is received.
 ///
 /// # Errors
 /// A [`BindError`] for the first address that cannot be had and is not optional.
@@ -58,16 +58,16 @@ pub struct Late(Vec<(SocketAddr, BoundSocket)>);
 /// # Panics
 /// When there are no workers.
 pub fn regroup(
-    kept: Vec<Kept>,
+    kept: Vec<AddressSockets>,
     added: &[Address],
     workers: usize,
     buffers: Buffers,
-) -> Result<(Group, Late), BindError> {
+) -> Result<(Group, PendingSockets), BindError> {
     assert!(workers > 0, "a group has at least one worker");
     let mut group = Group { workers: Vec::new(), addresses: Vec::new(), notices: Vec::new() };
     group.workers.resize_with(workers, Vec::new);
     let mut late = Vec::new();
-    for Kept { address, mut sockets } in kept {
+    for AddressSockets { address, mut sockets } in kept {
         let failed = |step| move |cause| BindError::System { address, step, cause };
         for (number, socket) in sockets.iter().enumerate() {
             // Asking for what is there already could make it smaller: whoever bound it may have had the right to go
@@ -108,10 +108,10 @@ pub fn regroup(
     if group.addresses.is_empty() {
         return Err(BindError::Nothing);
     }
-    Ok((group, Late(late)))
+    Ok((group, PendingSockets(late)))
 }
 
-impl Late {
+impl PendingSockets {
     /// Binds them.
     ///
     /// # Errors
@@ -144,18 +144,18 @@ mod tests {
         texts.iter().map(parse).collect()
     }
 
-    fn kept(group: &Group) -> Vec<Kept> {
+    fn kept(group: &Group) -> Vec<AddressSockets> {
         let copy = |socket: &BoundSocket| socket.try_clone().unwrap();
-        let of = |&address: &SocketAddr| Kept {
+        let of = |&address: &SocketAddr| AddressSockets {
             address,
-            sockets: group.of(address).into_iter().map(copy).collect(),
+            sockets: group.sockets_at(address).into_iter().map(copy).collect(),
         };
         group.addresses.iter().map(of).collect()
     }
 
     /// By what is marked by its size.
     fn mark(group: &Group, address: SocketAddr) {
-        for (number, socket) in group.of(address).into_iter().enumerate() {
+        for (number, socket) in group.sockets_at(address).into_iter().enumerate() {
             SockRef::from(socket.as_udp()).set_recv_buffer_size(50_000 + 10_000 * number).unwrap();
         }
     }
@@ -174,16 +174,17 @@ mod tests {
             let (group, late) = regroup(kept(&first), &[], workers, Buffers::default()).unwrap();
             assert!(late.is_empty());
             assert_eq!(group.addresses, [address, other]);
-            assert_eq!(marks(&group.of(address)), [0, 1, 2, 3]);
+            assert_eq!(marks(&group.sockets_at(address)), [0, 1, 2, 3]);
             for (worker, sockets) in group.workers.iter().enumerate() {
                 let own: Vec<_> = sockets.iter().filter(|s| s.address() == address).collect();
                 let expected: Vec<_> = (0..4).filter(|number| number % workers == worker).collect();
                 assert_eq!(marks(&own), expected, "worker {worker} of {workers}");
             }
             // And again, from there.
-            let (next, late) = regroup(group.into_kept(), &[], 4, Buffers::default()).unwrap();
+            let (next, late) =
+                regroup(group.into_address_sockets(), &[], 4, Buffers::default()).unwrap();
             assert!(late.is_empty());
-            assert_eq!(marks(&next.of(address)), [0, 1, 2, 3]);
+            assert_eq!(marks(&next.sockets_at(address)), [0, 1, 2, 3]);
         }
     }
 
@@ -210,11 +211,11 @@ mod tests {
             sockets.iter().map(&mut all).collect::<Vec<usize>>()
         };
         (0..200).for_each(send);
-        let before = heard(&group.of(address));
+        let before = heard(&group.sockets_at(address));
         assert_eq!((before[..4].iter().sum::<usize>(), &before[4..]), (200, &[0, 0][..]));
         late.bind().unwrap();
         (0..200).for_each(send);
-        let after = heard(&group.of(address));
+        let after = heard(&group.sockets_at(address));
         assert!(
             after.iter().all(|heard| *heard > 0) && after.iter().sum::<usize>() == 200,
             "{after:?}"
@@ -230,8 +231,8 @@ mod tests {
         let (group, late) = regroup(some, &added, 2, Buffers::default()).unwrap();
         assert!(late.is_empty() && !group.addresses.contains(&dropped));
         assert_eq!(group.addresses[0], first.addresses[0]);
-        assert_eq!(group.of(group.addresses[0]).len(), 4);
-        assert_eq!(group.of(group.addresses[1]).len(), 2);
+        assert_eq!(group.sockets_at(group.addresses[0]).len(), 4);
+        assert_eq!(group.sockets_at(group.addresses[1]).len(), 2);
         // One that somebody has is refused.
         let taken = [Address { address: dropped, optional: false }];
         let error = regroup(kept(&first), &taken, 2, Buffers::default()).unwrap_err();

@@ -25,13 +25,13 @@ pub trait Socket {
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    fn rest(&mut self, timeout: Duration) -> io::Result<()> {
+    fn wait_for_wake(&mut self, timeout: Duration) -> io::Result<()> {
         self.wait(timeout)
     }
 
     /// Receives only from the kernel sockets at addresses for which `keep` holds, from now on. A backend that has
     /// no kernel sockets goes on with all that it has.
-    fn narrow(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
+    fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
         let _ = keep;
     }
 

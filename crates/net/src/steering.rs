@@ -81,7 +81,7 @@ impl Steering {
         let mut notices = Vec::new();
         // A program belongs to the group, whichever of its sockets it is attached through.
         for &address in &group.addresses {
-            let Some(socket) = group.of(address).first().copied() else { continue };
+            let Some(socket) = group.sockets_at(address).first().copied() else { continue };
             let attached = kernel::attach(socket, &function, &[]).and_then(|()| socket.try_clone());
             match attached {
                 Ok(socket) => steering.groups.push(socket),
@@ -148,7 +148,8 @@ impl Steering {
 /// # Errors
 /// When the kernel goes on steering: one before 5.3 cannot be told to stop.
 pub fn detach(group: &Group) -> io::Result<()> {
-    let sockets = group.addresses.iter().filter_map(|&address| group.of(address).first().copied());
+    let sockets =
+        group.addresses.iter().filter_map(|&address| group.sockets_at(address).first().copied());
     let mut result = Ok(());
     for socket in sockets {
         // Each, whatever becomes of the others.

@@ -55,7 +55,7 @@ fn both_families_share_a_port() {
 #[test]
 fn only_a_wildcard_tells_the_local_address() {
     let group = bind_group(&[named("0.0.0.0:0"), named("127.0.0.1:0")], &PLAIN).unwrap();
-    let tells: Vec<_> = group.workers[0].iter().map(|socket| socket.tells_local()).collect();
+    let tells: Vec<_> = group.workers[0].iter().map(|socket| socket.reports_local()).collect();
     assert_eq!(tells, [true, false]);
 }
 
@@ -139,7 +139,7 @@ fn a_client_has_its_port_to_itself() {
         bind_client("127.9.8.7:0".parse().unwrap(), Buffers::default()).unwrap();
     assert!(notices.is_empty());
     assert_eq!(client.address().ip().to_string(), "127.9.8.7");
-    assert!(!client.tells_local());
+    assert!(!client.reports_local());
     let error = bind_client(client.address(), Buffers::default()).unwrap_err();
     assert!(matches!(error, BindError::Taken { .. }), "{error}");
 }

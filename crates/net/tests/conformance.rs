@@ -140,14 +140,14 @@ fn send_to(socket: &mut impl Socket, peer: SocketAddr, payloads: &[&[u8]]) -> Se
 
 /// A received datagram, kept.
 #[derive(Debug)]
-struct Kept {
+struct AddressSockets {
     bytes: Vec<u8>,
     source: SocketAddr,
     reply_to: Return,
 }
 
 /// Receives until there are `count` datagrams.
-fn receive(socket: &mut impl Socket, count: usize) -> Vec<Kept> {
+fn receive(socket: &mut impl Socket, count: usize) -> Vec<AddressSockets> {
     let end = Instant::now() + SOON;
     let mut all = Vec::new();
     while all.len() < count {
@@ -160,9 +160,9 @@ fn receive(socket: &mut impl Socket, count: usize) -> Vec<Kept> {
 }
 
 /// One batch; returns how many it had.
-fn take(socket: &mut impl Socket, limit: usize, all: &mut Vec<Kept>) -> usize {
+fn take(socket: &mut impl Socket, limit: usize, all: &mut Vec<AddressSockets>) -> usize {
     let batch = socket.receive(limit).unwrap();
-    all.extend(batch.iter().map(|(bytes, slot)| Kept {
+    all.extend(batch.iter().map(|(bytes, slot)| AddressSockets {
         bytes: bytes.to_vec(),
         source: slot.source,
         reply_to: slot.reply_to,

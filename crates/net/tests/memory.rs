@@ -46,9 +46,9 @@ fn story(seed: u64) -> Vec<(Duration, Vec<u8>)> {
         network.advance(next - network.now());
         story.push((network.now(), receive(&mut server)));
     }
-    let fates = network.fates();
-    assert_eq!(fates.sent, 250);
-    assert_eq!(fates.delivered, fates.sent - fates.lost + fates.duplicated);
+    let counts = network.counts();
+    assert_eq!(counts.sent, 250);
+    assert_eq!(counts.delivered, counts.sent - counts.lost + counts.duplicated);
     story
 }
 
@@ -135,7 +135,7 @@ fn addresses_are_free_again_when_their_workers_are_gone() {
     send(&mut client, address, 0..10);
     drop(group);
     send(&mut client, address, 0..3);
-    assert_eq!(network.fates().unreachable, 3);
+    assert_eq!(network.counts().unreachable, 3);
     let mut again = network.bind(&[address]).unwrap();
     send(&mut client, address, 5..6);
     assert_eq!(receive(&mut again), [5], "and what was left in their buffers is gone");
@@ -155,7 +155,7 @@ fn room_is_bounded_and_what_finds_none_is_counted() {
         network.advance(MS);
         assert_eq!(receive(&mut server).len(), 4);
         assert_eq!(server.dropped(), round * 6);
-        assert_eq!(network.fates().dropped, round * 6);
+        assert_eq!(network.counts().dropped, round * 6);
     }
 }
 

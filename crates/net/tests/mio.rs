@@ -386,19 +386,19 @@ fn who_rests_sleeps_and_what_is_passed_over_is_left_to_others() {
         for address in [kept, dropped] {
             client.send_to(b"x", address).unwrap();
         }
-        while backend.rest(Duration::from_millis(1)).is_ok()
+        while backend.wait_for_wake(Duration::from_millis(1)).is_ok()
             && copies[1].as_udp().peek(&mut [0; 8]).is_err()
         {}
-        backend.rest(Duration::from_millis(1)).unwrap();
+        backend.wait_for_wake(Duration::from_millis(1)).unwrap();
         let began = std::time::Instant::now();
-        backend.rest(Duration::from_millis(50)).unwrap();
+        backend.wait_for_wake(Duration::from_millis(50)).unwrap();
         assert!(began.elapsed() >= Duration::from_millis(45), "{:?}", began.elapsed());
         // A ring ends it.
         onrush_net::Waker::wake(&backend.waker());
         let began = std::time::Instant::now();
-        backend.rest(Duration::from_secs(20)).unwrap();
+        backend.wait_for_wake(Duration::from_secs(20)).unwrap();
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-        backend.narrow(&|address| address == dropped);
+        backend.retain_addresses(&|address| address == dropped);
         let received = backend.receive(8).unwrap();
         let sockets: Vec<u16> = received.iter().map(|(_, slot)| slot.reply_to.socket()).collect();
         assert_eq!(sockets, [1]);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, never, unbounded};
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Address, BoundSocket, Buffers, Group};
-use onrush_net::regroup::{Late, regroup};
+use onrush_net::regroup::{PendingSockets, regroup};
 use onrush_net::steering::{self, Function, Steering};
 use onrush_net::{Socket, mio, notice::Notice};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
@@ -225,7 +225,7 @@ impl Tracker {
     fn take_from(
         &mut self,
         taker: Taker,
-        late: Late,
+        late: PendingSockets,
         settings: &Settings,
         known: u64,
     ) -> Result<(), StartError> {
@@ -278,7 +278,7 @@ impl Tracker {
         let (Some(lock), Some(directory)) = (&self.lock, &settings.state_dir) else { return };
         let (tell, upgrade) = unbounded();
         let workers = group.workers.len();
-        let kept = group.into_kept();
+        let kept = group.into_address_sockets();
         let offer = Offer {
             version: version().to_owned(),
             process: std::process::id(),
@@ -434,7 +434,7 @@ fn group_of(
     settings: &Settings,
     taker: Option<&mut Taker>,
     passed: Option<Adopted>,
-) -> Result<(Group, Late), StartError> {
+) -> Result<(Group, PendingSockets), StartError> {
     let group = match (taker, passed) {
         (Some(taker), _) => {
             let (kept, workers) = (taker.kept(), settings.placement.socket_sides());
@@ -443,7 +443,7 @@ fn group_of(
         (None, Some(sockets)) => sockets.into_group(buffers(settings))?,
         (None, None) => bind_group(settings)?,
     };
-    Ok((group, Late::default()))
+    Ok((group, PendingSockets::default()))
 }
 
 /// As the user that reads the token again later. Where a tracker takes over, the other one has the address until

@@ -128,12 +128,12 @@ impl Busy {
     fn step(&mut self) -> bool {
         let totals = self.side.shard.totals();
         let due = match self.begun {
-            true => self.side.shard.unmet(),
+            true => self.side.shard.walk_remaining(),
             false => (totals.swarms + totals.idle_swarms) as usize,
         };
         let goes_on = self.side.do_chores(at(1_000));
         (self.begun, self.steps) = (true, self.steps + 1);
-        let met = due - self.side.shard.unmet();
+        let met = due - self.side.shard.walk_remaining();
         assert!(met <= MOST_MET, "{met} swarms in step {}", self.steps);
         let forgotten = totals.peers() - self.side.shard.totals().peers();
         assert!(forgotten <= MOST_FORGOTTEN, "{forgotten} peers in step {}", self.steps);
@@ -254,10 +254,10 @@ fn a_purge_forgets_what_is_forbidden_in_short_steps() {
     let shard = &busy.side.shard;
     shard.check();
     for swarm in 0..SWARMS {
-        let there = shard.meet(&name(swarm), at(1_000).moment).is_some();
+        let there = shard.summary(&name(swarm), at(1_000).moment).is_some();
         assert_eq!(there, busy.stayed(swarm) && !is_forbidden(swarm), "{swarm}");
     }
-    assert_eq!(shard.meet(&name(LARGE), at(1_000).moment), None);
+    assert_eq!(shard.summary(&name(LARGE), at(1_000).moment), None);
     assert!(shard.totals().peers() < 2 * u64::from(SWARMS), "the crowd is gone");
 }
 
@@ -313,7 +313,7 @@ fn between_two_steps_the_worker_answers() {
 
 /// Sends a request; the next turn answers it, and its step of a chore is short.
 fn answers_in_one_turn(worker: &mut Worker<Client>, client: &mut Client, request: &[u8]) {
-    let unmet = |worker: &Worker<_>| worker.swarm_side.as_ref().unwrap().shard.unmet();
+    let unmet = |worker: &Worker<_>| worker.swarm_side.as_ref().unwrap().shard.walk_remaining();
     let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
     client.send(std::iter::once(Reply { bytes: request, to: &to }));
     let before = unmet(worker);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Choice, Conditions, Fates};
+use super::{Choice, Conditions, DatagramCounts};
 use crate::name;
 use crate::socket::Return;
 
@@ -24,7 +24,7 @@ const FIRST_DYNAMIC_PORT: u16 = 49_152;
 pub(super) struct State {
     pub(super) now: Duration,
     pub(super) conditions: Conditions,
-    pub(super) fates: Fates,
+    pub(super) counts: DatagramCounts,
     pub(super) workers: Vec<Worker>,
     groups: HashMap<SocketAddr, Group>,
     under_way: BinaryHeap<Reverse<Flight>>,
@@ -88,7 +88,7 @@ impl State {
         Self {
             now: Duration::ZERO,
             conditions,
-            fates: Fates::default(),
+            counts: DatagramCounts::default(),
             workers: Vec::new(),
             groups: HashMap::new(),
             under_way: BinaryHeap::with_capacity(in_flight),
@@ -169,14 +169,14 @@ impl State {
         if self.frames.free.is_empty() {
             return false;
         }
-        self.fates.sent += 1;
+        self.counts.sent += 1;
         if self.happens(self.conditions.loss) {
-            self.fates.lost += 1;
+            self.counts.lost += 1;
             return true;
         }
         self.carry(source, target, bytes);
         if self.happens(self.conditions.duplicates) && self.carry(source, target, bytes) {
-            self.fates.duplicated += 1;
+            self.counts.duplicated += 1;
         }
         true
     }
@@ -238,7 +238,7 @@ impl State {
         let target = parcel.target;
         let wildcard = SocketAddr::new(unspecified(target.ip()), target.port());
         let Some(group) = self.groups.get(&target).or_else(|| self.groups.get(&wildcard)) else {
-            self.fates.unreachable += 1;
+            self.counts.unreachable += 1;
             self.frames.free(parcel.frame);
             return;
         };
@@ -247,12 +247,12 @@ impl State {
         let worker = &mut self.workers[worker];
         if worker.inbox.len() == worker.inbox.capacity() {
             worker.dropped += 1;
-            self.fates.dropped += 1;
+            self.counts.dropped += 1;
             self.frames.free(parcel.frame);
             return;
         }
         worker.inbox.push_back(parcel);
-        self.fates.delivered += 1;
+        self.counts.delivered += 1;
     }
 
     /// Takes a datagram out of a worker's receive buffer, its bytes into `room`.

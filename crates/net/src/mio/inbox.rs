@@ -135,7 +135,7 @@ impl Inbox {
                         self.accept_bursts(count, number);
                         self.split(limit);
                     } else {
-                        self.accept(count, number, socket.tells_local());
+                        self.accept(count, number, socket.reports_local());
                     }
                     // The kernel stops short when there is no more, or at an error that came
                     // meanwhile (recvmmsg(2)): that one rings by itself, and who looks then is
@@ -156,11 +156,11 @@ impl Inbox {
 
     /// Makes slots of the `count` datagrams behind the last place.
     #[inline]
-    fn accept(&mut self, count: usize, socket: u16, tells_local: bool) {
+    fn accept(&mut self, count: usize, socket: u16, reports_local: bool) {
         let places = self.used..self.used + count;
         self.used = places.end;
         let (slots, mut filled) = (&mut self.slots, self.filled);
-        self.inbound.read(places, tells_local, |offset, arrived| {
+        self.inbound.read(places, reports_local, |offset, arrived| {
             // There are as many slots as places.
             let Some(slot) = slots.get_mut(filled) else { return };
             filled += usize::from(fill_slot(slot, offset, &arrived, socket));

@@ -324,7 +324,7 @@ impl Outbox {
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
                     // A full buffer does not empty within this call: the rest would only cost
-                    // a system call each (docs/decisions/0011).
+                    // a system call each (docs/decisions/0010).
                     sent.blocked += self.tally(done..all).datagrams;
                     return;
                 }
@@ -407,7 +407,7 @@ impl Outbox {
 
     /// A reply is larger than its path: lets the rest of the socket's round leave in fragments.
     /// Once for all, since a path's MTU is what anybody's ICMP says, and what that costs must not
-    /// grow with the number of replies (docs/decisions/0016). Whether it is news.
+    /// grow with the number of replies (docs/decisions/0014). Whether it is news.
     #[cold]
     fn allow_fragments(&mut self, socket: &BoundSocket) -> bool {
         let news = !self.fragments && socket.set_fragments(true);

@@ -4,7 +4,7 @@
 //! more than asking the kernel for readiness, and one that finds something saves that call. Only
 //! who sleeps is in the kernel's lists of waiters, for as long as it sleeps (poll(2)): a socket
 //! that is registered for good (epoll) has its waiter called for every datagram sent and received
-//! (docs/decisions/0015).
+//! (docs/decisions/0013).
 //!
 //! A load tester has a thousand sockets. Those are registered, edge-triggered: a socket that became readable
 //! is remembered in a queue until a receive call comes back with less than it asked for. While the
@@ -109,7 +109,7 @@ impl Readiness {
     }
 
     /// Sleeps until the waker was rung or `timeout` has passed.
-    pub(super) fn rest(&mut self, timeout: Duration) -> io::Result<()> {
+    pub(super) fn wait_for_wake(&mut self, timeout: Duration) -> io::Result<()> {
         if !self.woken {
             self.look(timeout)?;
         }

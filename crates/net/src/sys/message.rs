@@ -3,6 +3,11 @@
 //!
 //! [`Inbound`] is filled by `recvmmsg`, [`Outbound`] is emptied by `sendmmsg`; where those do not
 //! exist, or are not wanted ([`Calls::Single`]), `recvmsg` and `sendmsg` do the same one by one.
+//! `recv_from` and `send_to` would be simpler there, but do not report the local address: a host
+//! with several addresses would reply from the wrong one. With one code path for headers, tokens
+//! and control messages, the conformance tests on Linux cover what another Unix runs. The price is
+//! two system calls per request and reply: 3.9 to 4.7 us instead of 3.1 to 4.0 us over loopback
+//! (2026-11-20, 2 vCPUs, 16 to 25 % more in each of five interleaved runs).
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};

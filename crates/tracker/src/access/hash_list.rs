@@ -9,7 +9,7 @@
 //! A block stands for one part of the range of all hashes, each for as large a one. It tells where the hashes of its
 //! part begin, and has a fingerprint of each of them: its last byte. So a look-up of a stranger is one read (some 2 %
 //! meet a fingerprint like theirs, and are searched for in that part), and one of a listed hash is two: its block, and the hash itself. Why, with
-//! figures: docs/decisions/0048. The bits of a SHA-1 are as good as random; a list of others (or one that was ground to
+//! figures: docs/decisions/0038. The bits of a SHA-1 are as good as random; a list of others (or one that was ground to
 //! have many of the same first bits) has blocks that are crowded, whose hashes are found by binary search.
 
 use std::cmp::Ordering;

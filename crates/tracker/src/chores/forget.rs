@@ -34,9 +34,9 @@ impl Chore for Forget {
             return true;
         }
         let to = (self.done + STEP).min(self.names.len());
-        let gone = self.names[self.done..to].iter().filter(|name| shard.forget(name)).count();
+        let gone = self.names[self.done..to].iter().filter(|name| shard.remove(name)).count();
         (self.done, self.forgotten) = (to, self.forgotten + gone as u64);
-        if to < self.names.len() || shard.let_go(0) {
+        if to < self.names.len() || shard.release(0) {
             return true;
         }
         // Nobody may be listening any more: the process is ending.

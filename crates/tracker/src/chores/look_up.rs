@@ -2,7 +2,7 @@
 
 use crossbeam_channel::Sender;
 use onrush_proto::InfoHash;
-use onrush_swarm::{Met, Shard};
+use onrush_swarm::{Shard, SwarmSummary};
 
 use crate::clock::Now;
 use crate::orders::Chore;
@@ -10,12 +10,12 @@ use crate::orders::Chore;
 /// A look-up in the shard of the info hash.
 pub struct LookUp {
     info_hash: InfoHash,
-    tell: Sender<Option<Met>>,
+    tell: Sender<Option<SwarmSummary>>,
 }
 
 impl LookUp {
     /// Tells what the shard has of this swarm.
-    pub fn new(info_hash: InfoHash, tell: Sender<Option<Met>>) -> Self {
+    pub fn new(info_hash: InfoHash, tell: Sender<Option<SwarmSummary>>) -> Self {
         Self { info_hash, tell }
     }
 }
@@ -23,7 +23,7 @@ impl LookUp {
 impl Chore for LookUp {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         // Whoever asked may have given up.
-        let _ = self.tell.try_send(shard.meet(&self.info_hash, now.moment));
+        let _ = self.tell.try_send(shard.summary(&self.info_hash, now.moment));
         false
     }
 }

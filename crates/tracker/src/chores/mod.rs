@@ -19,9 +19,9 @@ const LET_GO: usize = 2048;
 /// A step that lets peers of forgotten swarms go, where there are some; whether it was one. Otherwise the chore's own
 /// work is done: one or the other, so that a step is no longer than either.
 fn lets_go(shard: &mut Shard) -> bool {
-    let some = shard.let_go(0);
+    let some = shard.release(0);
     if some {
-        shard.let_go(LET_GO);
+        shard.release(LET_GO);
     }
     some
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
-use onrush_swarm::{Fate, Shard};
+use onrush_swarm::{Shard, Verdict};
 
 use super::lets_go;
 use crate::access::AccessList;
@@ -38,10 +38,10 @@ impl Purge {
         let Self { access, forgotten, .. } = self;
         shard.walk(now.moment, STEP, |swarm| {
             if access.permits(swarm.info_hash) {
-                return Fate::Stays;
+                return Verdict::Keep;
             }
             *forgotten += 1;
-            Fate::Goes
+            Verdict::Remove
         })
     }
 }
@@ -61,7 +61,7 @@ impl Chore for Purge {
         if !self.walked {
             self.walked = !self.walk_on(shard, now);
         }
-        if !self.walked || shard.let_go(0) {
+        if !self.walked || shard.release(0) {
             return true;
         }
         // Nobody may be listening any more: the process is ending.

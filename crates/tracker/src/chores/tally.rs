@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Sender, TrySendError};
 use onrush_proto::InfoHash;
-use onrush_swarm::{Fate, Moment, Shard};
+use onrush_swarm::{Moment, Shard, Verdict};
 
 use crate::clock::Now;
 use crate::orders::Chore;
@@ -82,7 +82,7 @@ impl Chore for Tally {
             let (info_hash, completed) = (met.info_hash, met.completed);
             let (seeders, leechers) = (met.seeders, met.leechers);
             part.push(Counted { info_hash, seeders, leechers, completed });
-            Fate::Stays
+            Verdict::Keep
         });
         true
     }

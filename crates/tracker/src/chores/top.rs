@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
 use onrush_proto::InfoHash;
-use onrush_swarm::{Fate, Met, Shard};
+use onrush_swarm::{Shard, SwarmSummary, Verdict};
 
 use crate::clock::Now;
 use crate::orders::Chore;
@@ -31,7 +31,7 @@ pub enum By {
 
 impl By {
     /// How large it is.
-    pub fn of(self, swarm: &Met) -> u64 {
+    pub fn of(self, swarm: &SwarmSummary) -> u64 {
         match self {
             Self::Peers => u64::from(swarm.seeders) + u64::from(swarm.leechers),
             Self::Seeders => swarm.seeders.into(),
@@ -45,7 +45,7 @@ impl By {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The largest, in no order. Those that are zero by the measure are not among them.
-    pub swarms: Vec<Met>,
+    pub swarms: Vec<SwarmSummary>,
     /// How many were looked at.
     pub looked_at: u64,
 }
@@ -69,7 +69,7 @@ impl Top {
         Self { by, limit, given_up, begun: false, looked_at: 0, largest, tell }
     }
 
-    fn meet(&mut self, swarm: &Met) {
+    fn meet(&mut self, swarm: &SwarmSummary) {
         self.looked_at += 1;
         let ranked = Ranked { size: self.by.of(swarm), info_hash: swarm.info_hash, swarm: *swarm };
         if ranked.size == 0 {
@@ -93,7 +93,7 @@ impl Chore for Top {
         }
         let more = shard.walk(now.moment, STEP, |swarm| {
             self.meet(swarm);
-            Fate::Stays
+            Verdict::Keep
         });
         if !more {
             let swarms = self.largest.drain().map(|Reverse(ranked)| ranked.swarm).collect();
@@ -120,7 +120,7 @@ pub fn merge(by: By, limit: usize, found: impl IntoIterator<Item = Found>) -> Fo
 struct Ranked {
     size: u64,
     info_hash: InfoHash,
-    swarm: Met,
+    swarm: SwarmSummary,
 }
 
 impl Ord for Ranked {

@@ -23,7 +23,7 @@ pub fn auto(workers: usize) -> Placement {
 }
 
 /// How long workers look on before they sleep, when nobody says: only where each has a vCPU of
-/// its own and is rung by many others (`docs/decisions/0008-spinning.md`).
+/// its own and is rung by many others (`docs/decisions/0007-no-spinning-on-small-hosts.md`).
 pub fn auto_spin(placement: Placement, pinned: bool) -> Duration {
     match placement {
         Placement::Split { .. } if pinned && placement.workers() >= SPLIT_FROM => {

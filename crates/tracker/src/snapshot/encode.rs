@@ -1,7 +1,7 @@
 //! From a walk over a shard to blocks of a snapshot.
 
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_swarm::{Met, Visitor};
+use onrush_swarm::{SwarmSummary, Visitor};
 
 use super::format::{self, BLOCK_HEAD_LEN, RECORD_LEN, Tally};
 
@@ -98,12 +98,12 @@ fn empty() -> Vec<u8> {
 }
 
 impl Visitor for Encoder {
-    fn swarm(&mut self, swarm: &Met, goes_on: bool) {
+    fn swarm(&mut self, swarm: &SwarmSummary, goes_on: bool) {
         self.close();
         if self.block.is_empty() {
             self.block = empty();
         }
-        let Met { info_hash, completed, idle_for, .. } = *swarm;
+        let SwarmSummary { info_hash, completed, idle_for, .. } = *swarm;
         self.open = Some(Open {
             at: self.block.len(),
             info_hash,

@@ -247,7 +247,7 @@ impl Giver {
         say(stream, &Word::Offer(Offer { promise, ..self.offer.clone() }))?;
         for sockets in &self.sockets {
             let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-            for some in descriptors.chunks(handover::MOST) {
+            for some in descriptors.chunks(handover::MAX_DESCRIPTORS) {
                 handover::send(stream, some)?;
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
-use onrush_net::regroup::Kept;
+use onrush_net::regroup::AddressSockets;
 use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
@@ -63,7 +63,7 @@ pub struct Taker {
     /// What it told.
     pub offer: Offer,
     /// The addresses that both serve, with their sockets.
-    kept: Vec<Kept>,
+    kept: Vec<AddressSockets>,
     /// For each address that was offered whether it is one of them.
     keeps: Vec<bool>,
     /// The addresses that only this one serves.
@@ -124,12 +124,13 @@ impl Taker {
         let (keeps, added) = compare(&offer.addresses, &settings.listen);
         let of_address = offer.addresses.iter().zip(groups).zip(&keeps);
         let kept = of_address.filter(|(_, keep)| **keep);
-        let kept = kept.map(|((&address, sockets), _)| Kept { address, sockets }).collect();
+        let kept =
+            kept.map(|((&address, sockets), _)| AddressSockets { address, sockets }).collect();
         Ok(Self { stream, offer, kept, keeps, added, lock: Some(lock) })
     }
 
     /// The sockets that are kept, once.
-    pub fn kept(&mut self) -> Vec<Kept> {
+    pub fn kept(&mut self) -> Vec<AddressSockets> {
         std::mem::take(&mut self.kept)
     }
 

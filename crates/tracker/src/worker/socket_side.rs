@@ -91,7 +91,7 @@ impl<S: Socket> SocketSide<S> {
 
     /// Receives what is left at addresses that nobody serves any more, and tells once all of it is answered.
     pub fn finish(&mut self, left: &[SocketAddr], tell: Sender<()>) {
-        self.socket.narrow(&|address| left.contains(&address));
+        self.socket.retain_addresses(&|address| left.contains(&address));
         self.rest = Rest::Last(tell);
     }
 
@@ -230,7 +230,7 @@ impl<S: Socket> SocketSide<S> {
         match self.rest {
             Rest::Busy | Rest::Last(_) => self.socket.wait(timeout),
             // What arrives meanwhile is for somebody else.
-            Rest::Wanted(_) | Rest::Told => self.socket.rest(timeout),
+            Rest::Wanted(_) | Rest::Told => self.socket.wait_for_wake(timeout),
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use crossbeam_channel::bounded;
 use onrush_proto::InfoHash;
-use onrush_swarm::Met;
+use onrush_swarm::SwarmSummary;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -35,9 +35,9 @@ pub struct Swarm {
     pub idle_for: Option<u32>,
 }
 
-impl From<Met> for Swarm {
-    fn from(met: Met) -> Self {
-        let Met { info_hash, completed, seeders, leechers, idle_for } = met;
+impl From<SwarmSummary> for Swarm {
+    fn from(met: SwarmSummary) -> Self {
+        let SwarmSummary { info_hash, completed, seeders, leechers, idle_for } = met;
         Self { info_hash: info_hash.to_string(), seeders, leechers, completed, idle_for }
     }
 }
