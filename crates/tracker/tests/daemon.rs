@@ -3,8 +3,6 @@
 
 #[path = "daemon/client.rs"]
 mod client;
-#[path = "daemon/messages.rs"]
-mod messages;
 #[path = "daemon/network.rs"]
 mod network;
 #[path = "daemon/process.rs"]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 
 use crate::client::{Client, fresh_hash, leecher};
-use crate::messages::{SERVES, STOPPED};
+use crate::process::messages::{SERVES, STOPPED};
 use crate::process::{Daemon, Launch};
 
 /// Runs `onrush ctl` with these flags.

@@ -9,7 +9,7 @@ use onrush_proto::{InfoHash, ScrapeCounts};
 
 use crate::client::Client;
 use crate::ctl::Told;
-use crate::messages::{EXPORTED, NO_EXPORT};
+use crate::process::messages::{EXPORTED, NO_EXPORT};
 use crate::process::{Daemon, Launch, PATIENCE, mode};
 use crate::snapshot::{PLACEMENTS, ask, populate};
 

@@ -11,8 +11,8 @@ use onrush_proto::Event;
 use serde_json::Value;
 
 use crate::client::{Ask, Client, fresh_hash, leecher, seeder};
-use crate::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
 use crate::network::{Ipv6, in_own_network};
+use crate::process::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
 use crate::process::{Daemon, Launch, PATIENCE};
 
 const TOKEN: &str = "of-the-tests-0123456789";

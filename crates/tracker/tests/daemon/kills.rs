@@ -13,7 +13,7 @@ use onrush_proto::InfoHash;
 use tempfile::TempDir;
 
 use crate::client::{Client, fresh_hash, seeder};
-use crate::messages::{EXPORTED, PEERS_RESTORED, READY};
+use crate::process::messages::{EXPORTED, PEERS_RESTORED, READY};
 use crate::process::{Daemon, Launch, PATIENCE};
 use crate::snapshot::{PLACEMENTS, set_aside};
 

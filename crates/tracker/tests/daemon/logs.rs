@@ -6,7 +6,7 @@ use std::time::Instant;
 use onrush_proto::{ConnectionId, InfoHash};
 
 use crate::client::{Ask, Client, fresh_hash, leecher, seeder};
-use crate::messages::{KERNEL_DROPPED, READY, TOTALS};
+use crate::process::messages::{KERNEL_DROPPED, READY, TOTALS};
 use crate::process::{Daemon, Launch, PATIENCE, free_address};
 
 /// An address that is nobody's but a test's client's.

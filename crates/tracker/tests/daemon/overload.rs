@@ -11,7 +11,7 @@ use onrush_proto::{Connect, TransactionId, connect};
 
 use crate::client::{Client, fresh_hash, leecher};
 use crate::http::{eventually, get, samples, sum};
-use crate::messages::{OVERLOAD, SHED};
+use crate::process::messages::{OVERLOAD, SHED};
 use crate::process::{Launch, PATIENCE};
 
 /// Sources that a flood comes from.

@@ -4,6 +4,8 @@
 // Each test binary uses its own part.
 #![allow(dead_code)]
 
+pub(crate) mod messages;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Uid, User};
 use tempfile::TempDir;
 
-use crate::messages::{READY, SERVES, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
+use messages::{READY, SERVES, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
 
 /// For how long a test waits for anything before it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use onrush_proto::{ScrapeCounts, TransactionId};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
 use crate::http::{eventually, get, samples, sum};
-use crate::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
+use crate::process::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
 use crate::process::{Daemon, Launch, free_address};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";

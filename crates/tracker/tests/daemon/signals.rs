@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::messages::{NO_EXPORT, RELOADED, STOPPED};
 use crate::process::Launch;
+use crate::process::messages::{NO_EXPORT, RELOADED, STOPPED};
 
 /// SIGKILL.
 const KILL: i32 = 9;

@@ -7,7 +7,7 @@ use std::path::Path;
 use onrush_proto::{InfoHash, ScrapeCounts};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
-use crate::messages::{NO_PEERS, PEERS_RESTORED, SNAPSHOT, TOO_OLD};
+use crate::process::messages::{NO_PEERS, PEERS_RESTORED, SNAPSHOT, TOO_OLD};
 use crate::process::{Daemon, Launch, mode};
 
 pub(crate) const FILE: &str = "onrush.snapshot";

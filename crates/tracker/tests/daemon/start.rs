@@ -6,8 +6,8 @@ use std::time::Instant;
 use onrush_net::affinity;
 
 use crate::client::Client;
-use crate::messages::SERVES;
 use crate::network::{Ipv6, in_own_network};
+use crate::process::messages::SERVES;
 use crate::process::{Launch, PATIENCE, free_address};
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::client::{Client, fresh_hash, seeder};
-use crate::messages::{NO_STATE, STOPPED};
+use crate::process::messages::{NO_STATE, STOPPED};
 use crate::process::{Daemon, Launch, mode, need_root};
 
 #[test]

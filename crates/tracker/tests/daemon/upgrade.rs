@@ -12,12 +12,12 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use onrush_proto::{Event, InfoHash};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
-use crate::messages::{
+use crate::network::{Ipv6, in_own_network};
+use crate::process::messages::{
     ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, STOPPED, SUCCESSOR_FAILED, TOO_OLD,
     UNAVAILABLE, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED,
     UPGRADE_RUNNING,
 };
-use crate::network::{Ipv6, in_own_network};
 use crate::process::{Daemon, Launch, PATIENCE, free_address, mode};
 use crate::snapshot::{FILE, PLACEMENTS, age, ask, populate, started};
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use nix::unistd::{Gid, Group};
 
 use crate::client::Client;
-use crate::messages::{AS_ROOT, NO_STATE};
 use crate::network::{Ipv6, in_own_network};
+use crate::process::messages::{AS_ROOT, NO_STATE};
 use crate::process::{Daemon, Launch, mode, need_root, nobody};
 
 #[test]
