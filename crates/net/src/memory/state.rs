@@ -1,4 +1,4 @@
-//! The state of the network: bound addresses, datagrams in flight, and the random sequence.
+//! What happens in the network: who is bound where, what is under way, and what the dice say.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -17,7 +17,7 @@ use crate::socket::Return;
 /// Bytes kept of a datagram, as in the other backends.
 pub(super) const SLOT_BYTES: usize = 2048;
 
-/// The first port assigned for port 0 (RFC 6335, section 6: the dynamic ports).
+/// The first port given to who asks for none (RFC 6335, section 6: the dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
 /// Everything behind the network's lock.
@@ -27,52 +27,52 @@ pub(super) struct State {
     pub(super) counts: DatagramCounts,
     pub(super) workers: Vec<Worker>,
     groups: HashMap<SocketAddr, Group>,
-    in_flight: BinaryHeap<Reverse<Flight>>,
+    under_way: BinaryHeap<Reverse<Flight>>,
     sequence: u64,
     next_port: u16,
     frames: Frames,
-    rng: SmallRng,
+    dice: SmallRng,
 }
 
 /// One worker's receive buffer.
 pub(super) struct Worker {
-    inbox: VecDeque<Datagram>,
-    pub(super) wake_pending: bool,
+    inbox: VecDeque<Parcel>,
+    pub(super) rung: bool,
     pub(super) dropped: u64,
 }
 
 impl Worker {
     /// Whether `wait` has to return.
     pub(super) fn has_cause_to_wake(&self) -> bool {
-        self.wake_pending || !self.inbox.is_empty()
+        self.rung || !self.inbox.is_empty()
     }
 }
 
 /// The workers at one address.
 struct Group {
-    /// The numbers of the workers.
+    /// Their numbers.
     members: Vec<usize>,
-    /// The number of this socket within each of them.
+    /// Which of their sockets this is.
     socket: u16,
     choice: Choice,
 }
 
 /// A datagram in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Datagram {
+struct Parcel {
     frame: u32,
     source: SocketAddr,
     target: SocketAddr,
-    /// The receiver's socket, once delivered.
+    /// The receiver's socket, once there.
     socket: u16,
 }
 
-/// A datagram in flight. Ordered by due time, then by the order of sending.
+/// A datagram under way. Ordered by when it is due, then by when it was sent.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Flight {
     due: Duration,
     sequence: u64,
-    datagram: Datagram,
+    parcel: Parcel,
 }
 
 /// A received datagram.
@@ -91,11 +91,11 @@ impl State {
             counts: DatagramCounts::default(),
             workers: Vec::new(),
             groups: HashMap::new(),
-            in_flight: BinaryHeap::with_capacity(in_flight),
+            under_way: BinaryHeap::with_capacity(in_flight),
             sequence: 0,
             next_port: FIRST_DYNAMIC_PORT,
             frames: Frames::new(in_flight),
-            rng: SmallRng::seed_from_u64(seed),
+            dice: SmallRng::seed_from_u64(seed),
         }
     }
 
@@ -116,7 +116,7 @@ impl State {
         let numbers = first..first + workers;
         self.workers.extend(numbers.clone().map(|_| Worker {
             inbox: VecDeque::with_capacity(receive_buffer),
-            wake_pending: false,
+            rung: false,
             dropped: 0,
         }));
         for (socket, &address) in addresses.iter().enumerate() {
@@ -127,7 +127,7 @@ impl State {
         Ok((addresses, numbers))
     }
 
-    /// Removes a worker from all of its groups. As in the kernel, the last member takes its number.
+    /// Takes a worker out of all of its groups. As in the kernel, the last member gets its number.
     pub(super) fn unbind(&mut self, worker: usize) {
         self.groups.retain(|_, group| {
             if let Some(place) = group.members.iter().position(|&member| member == worker) {
@@ -136,12 +136,12 @@ impl State {
             !group.members.is_empty()
         });
         let inbox = std::mem::take(&mut self.workers[worker].inbox);
-        for datagram in inbox {
-            self.frames.free(datagram.frame);
+        for parcel in inbox {
+            self.frames.free(parcel.frame);
         }
     }
 
-    /// The address; a port of 0 is replaced by a free port.
+    /// The address, with a port that nobody has if it has none.
     fn with_port(&mut self, mut address: SocketAddr) -> SocketAddr {
         if address.port() == 0 {
             let wildcard = address.ip().is_unspecified();
@@ -158,13 +158,13 @@ impl State {
                     break;
                 }
             }
-            // If all ports clash, so does the last one: bind refuses an equal address; otherwise
-            // the more specific address receives the datagrams for both.
+            // If all clash, so does the last one: with an equal address bind refuses it, else the
+            // more precise address gets what is sent to both.
         }
         address
     }
 
-    /// Sends a datagram; `false` when the network is at its capacity.
+    /// Sends a datagram; `false` when there is no room for it.
     pub(super) fn send(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
         if self.frames.free.is_empty() {
             return false;
@@ -174,29 +174,29 @@ impl State {
             self.counts.lost += 1;
             return true;
         }
-        self.transport(source, target, bytes);
-        if self.happens(self.conditions.duplicates) && self.transport(source, target, bytes) {
+        self.carry(source, target, bytes);
+        if self.happens(self.conditions.duplicates) && self.carry(source, target, bytes) {
             self.counts.duplicated += 1;
         }
         true
     }
 
-    /// Puts a datagram in flight, or delivers it when the delay is zero.
-    fn transport(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
+    /// Puts a datagram under way, or delivers it when that takes no time.
+    fn carry(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
         let Some(frame) = self.frames.fill(bytes) else { return false };
-        let datagram = Datagram { frame, source, target, socket: 0 };
+        let parcel = Parcel { frame, source, target, socket: 0 };
         let delay = self.delay();
         if delay.is_zero() {
-            self.deliver(datagram);
+            self.deliver(parcel);
         } else {
             self.sequence += 1;
             let due = self.now + delay;
-            self.in_flight.push(Reverse(Flight { due, sequence: self.sequence, datagram }));
+            self.under_way.push(Reverse(Flight { due, sequence: self.sequence, parcel }));
         }
         true
     }
 
-    /// The delay of the next datagram.
+    /// How long the next datagram takes.
     fn delay(&mut self) -> Duration {
         let (shortest, longest) = (*self.conditions.delay.start(), *self.conditions.delay.end());
         let mut delay = self.up_to(shortest, longest);
@@ -206,74 +206,74 @@ impl State {
         delay
     }
 
-    /// Whether an event of this probability occurs. A certain outcome draws no random number.
+    /// Whether something of this probability happens. Never asks the dice about what is certain.
     fn happens(&mut self, probability: f64) -> bool {
-        probability > 0.0 && self.rng.random_bool(probability.min(1.0))
+        probability > 0.0 && self.dice.random_bool(probability.min(1.0))
     }
 
-    /// A random duration in this range, in whole nanoseconds.
+    /// A duration in between, in whole nanoseconds.
     fn up_to(&mut self, shortest: Duration, longest: Duration) -> Duration {
         if longest <= shortest {
             return shortest;
         }
         let span = u64::try_from((longest - shortest).as_nanos()).unwrap_or(u64::MAX);
-        shortest + Duration::from_nanos(self.rng.random_range(0..=span))
+        shortest + Duration::from_nanos(self.dice.random_range(0..=span))
     }
 
-    /// When the next datagram in flight is due.
+    /// When the next datagram under way is due.
     pub(super) fn next_arrival(&self) -> Option<Duration> {
-        self.in_flight.peek().map(|Reverse(flight)| flight.due)
+        self.under_way.peek().map(|Reverse(flight)| flight.due)
     }
 
-    /// Delivers the datagrams that are due.
+    /// Delivers what is due.
     pub(super) fn deliver_due(&mut self) {
         while self.next_arrival().is_some_and(|due| due <= self.now) {
-            let Some(Reverse(flight)) = self.in_flight.pop() else { break };
-            self.deliver(flight.datagram);
+            let Some(Reverse(flight)) = self.under_way.pop() else { break };
+            self.deliver(flight.parcel);
         }
     }
 
-    /// Puts a datagram into the receive buffer of its worker.
-    fn deliver(&mut self, mut datagram: Datagram) {
-        let target = datagram.target;
+    /// Puts a datagram into the receive buffer of the worker that it is for.
+    fn deliver(&mut self, mut parcel: Parcel) {
+        let target = parcel.target;
         let wildcard = SocketAddr::new(unspecified(target.ip()), target.port());
         let Some(group) = self.groups.get(&target).or_else(|| self.groups.get(&wildcard)) else {
             self.counts.unreachable += 1;
-            self.frames.free(datagram.frame);
+            self.frames.free(parcel.frame);
             return;
         };
-        let worker = group.pick(self.frames.bytes(datagram.frame), datagram.source);
-        datagram.socket = group.socket;
+        let worker = group.pick(self.frames.bytes(parcel.frame), parcel.source);
+        parcel.socket = group.socket;
         let worker = &mut self.workers[worker];
         if worker.inbox.len() == worker.inbox.capacity() {
             worker.dropped += 1;
             self.counts.dropped += 1;
-            self.frames.free(datagram.frame);
+            self.frames.free(parcel.frame);
             return;
         }
-        worker.inbox.push_back(datagram);
+        worker.inbox.push_back(parcel);
         self.counts.delivered += 1;
     }
 
-    /// Takes a datagram out of a worker's receive buffer and copies its bytes into `room`.
+    /// Takes a datagram out of a worker's receive buffer, its bytes into `room`.
     pub(super) fn take(&mut self, worker: usize, room: &mut [u8]) -> Option<Taken> {
-        let datagram = self.workers[worker].inbox.pop_front()?;
-        let bytes = self.frames.bytes(datagram.frame);
+        let parcel = self.workers[worker].inbox.pop_front()?;
+        let bytes = self.frames.bytes(parcel.frame);
         let len = bytes.len();
         room[..len].copy_from_slice(bytes);
-        self.frames.free(datagram.frame);
-        let mut reply_to = Return::to(datagram.source, datagram.socket);
-        // As on a real host, only a wildcard bind learns the local address.
-        if !self.groups.contains_key(&datagram.target) {
-            reply_to.local = name::encode_ip(datagram.target.ip());
+        self.frames.free(parcel.frame);
+        let mut reply_to = Return::to(parcel.source, parcel.socket);
+        // As on a real host, only who is bound to no address in particular is told.
+        if !self.groups.contains_key(&parcel.target) {
+            reply_to.local = name::encode_ip(parcel.target.ip());
             reply_to.has_local = true;
         }
-        Some(Taken { len, source: datagram.source, reply_to })
+        Some(Taken { len, source: parcel.source, reply_to })
     }
 }
 
 impl Group {
-    /// The number of the worker that receives a datagram.
+    /// The number of the worker that gets a datagram.
     fn pick(&self, payload: &[u8], source: SocketAddr) -> usize {
         let wanted = match &self.choice {
             Choice::BySource => None,
@@ -286,8 +286,8 @@ impl Group {
     }
 }
 
-/// The source address of a reply: the socket's own, else the one that the request was sent to, else
-/// loopback. `None` when its family differs from the peer's.
+/// The address that a reply leaves from: the one the socket is bound to, else the one that was
+/// asked, else loopback. `None` when it is of another family than the peer.
 pub(super) fn source(bound: SocketAddr, to: &Return) -> Option<SocketAddr> {
     let ip = match (bound.ip(), to.local()) {
         (ip, _) if !ip.is_unspecified() => ip,
@@ -307,10 +307,10 @@ fn unspecified(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// A number below `len` from an address, equal in every run.
+/// A number below `len` from an address, the same in every run.
 fn spread(source: SocketAddr, len: usize) -> usize {
     let (name, _) = name::encode(source);
-    // FNV-1a over port and address; its upper half picks the number.
+    // FNV-1a over port and address, its upper half for the choice.
     let hash = name[2..].iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
     });
@@ -330,7 +330,7 @@ impl Frames {
         Self { bytes, lens: vec![0; count].into(), free: (0..count as u32).rev().collect() }
     }
 
-    /// A frame with a copy of `bytes`, truncated to the frame's size.
+    /// A frame with a copy of `bytes`, cut to the frame's size.
     fn fill(&mut self, bytes: &[u8]) -> Option<u32> {
         let frame = self.free.pop()?;
         let bytes = &bytes[..bytes.len().min(SLOT_BYTES)];

@@ -1,8 +1,8 @@
 //! Receiving: from a ready socket's buffer into slots.
 //!
-//! A message that the kernel coalesced from several datagrams (UDP_GRO, udp(7)) comes with their
-//! length and is split here: each datagram has a slot of its own, as if it had arrived alone. If a
-//! message has more datagrams than the caller wants, the rest stays for the next batch.
+//! Where the kernel hands over several datagrams in one piece (UDP_GRO, udp(7)) it tells their
+//! length, and the piece is split: each datagram has a slot of its own, as if it had come alone. A piece
+//! may hold more than the caller wants at once; the rest stays for the next batch.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,61 +13,57 @@ use nix::errno::Errno;
 use crate::bind::BoundSocket;
 use crate::name;
 use crate::socket::{Received, Return, Slot};
-use crate::sys::message::{Arrived, COALESCED_BYTES, Calls, Inbound, SLOT_BYTES};
+use crate::sys::message::{Arrived, BURST_BYTES, Calls, Inbound, SLOT_BYTES};
 
-/// Consecutive errors that are attributed to the network; after more the socket is unusable.
-const MAX_ERRORS: usize = 16;
+/// Errors in a row that are taken for the network's doing; with more the socket is unusable.
+const PATIENCE: usize = 16;
 
-/// Messages of a batch that may be coalesced: as many as a load tester's sockets have at once, 2
-/// MiB.
-const COALESCED_PLACES: usize = 32;
+/// Messages of a batch that may be pieces: what a load tester's sockets have at once, and 2 MiB.
+const BURSTS: usize = 32;
 
 /// What is left in a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing: the next datagram makes the socket ready again.
+    /// Nothing: the next datagram makes it ready again.
     Drained,
-    /// Perhaps a datagram: receive again before waiting.
+    /// Perhaps something: it must be asked again before waiting.
     MayHaveMore,
 }
 
 /// A batch of received datagrams.
 pub(super) struct Inbox {
     inbound: Inbound,
-    /// One per datagram of a batch; the first `filled` are valid.
+    /// As long as the batch is large; the first `filled` are valid.
     slots: Box<[Slot]>,
     filled: usize,
-    /// Places of `inbound`, and the number in use by the batch.
+    /// Places of `inbound`, and how many of them the batch takes.
     places: usize,
     used: usize,
     calls: Calls,
-    /// Whether messages may be coalesced.
+    /// Whether datagrams may come in one piece.
     coalesced: bool,
-    /// Received messages that are not fully split yet, in order.
-    unsplit: VecDeque<Coalesced>,
-    /// Datagrams that arrived coalesced with others.
+    /// What came, as it came, from the first that is not split to the end.
+    bursts: VecDeque<Burst>,
+    /// Datagrams that came in one piece with others.
     joined: u64,
 }
 
-/// A coalesced message.
-struct Coalesced {
-    /// The part that is not split yet.
+/// Datagrams in one piece.
+struct Burst {
+    /// All that is left of them.
     rest: Slot,
-    /// The length of each datagram but the last.
+    /// The length of each but the last.
     segment: u32,
 }
 
 impl Inbox {
-    /// Space for `batch` datagrams.
+    /// Room for `batch` datagrams.
     pub(super) fn new(batch: usize, calls: Calls, coalesced: bool) -> Self {
         let nowhere = Return::to(([0, 0, 0, 0], 0).into(), 0);
         let empty = Slot { offset: 0, len: 0, source: nowhere.peer(), reply_to: nowhere };
         let slots = vec![empty; batch].into();
-        let (places, bytes, messages) = if coalesced {
-            (COALESCED_PLACES, COALESCED_BYTES, COALESCED_PLACES)
-        } else {
-            (batch, SLOT_BYTES, 0)
-        };
+        let (places, bytes, bursts) =
+            if coalesced { (BURSTS, BURST_BYTES, BURSTS) } else { (batch, SLOT_BYTES, 0) };
         Self {
             inbound: Inbound::new(places, bytes),
             slots,
@@ -76,37 +72,36 @@ impl Inbox {
             used: 0,
             calls,
             coalesced,
-            unsplit: VecDeque::with_capacity(messages),
+            bursts: VecDeque::with_capacity(bursts),
             joined: 0,
         }
     }
 
-    /// The largest batch, datagrams.
+    /// Datagrams that fit.
     pub(super) fn batch(&self) -> usize {
         self.slots.len()
     }
 
-    /// Datagrams so far that arrived coalesced with others.
+    /// Datagrams so far that came in one piece with others.
     pub(super) fn joined(&self) -> u64 {
         self.joined
     }
 
-    /// Whether a received message is not fully split yet.
-    pub(super) fn has_unsplit(&self) -> bool {
-        !self.unsplit.is_empty()
+    /// Whether something was received that is in no batch yet.
+    pub(super) fn has_rest(&self) -> bool {
+        !self.bursts.is_empty()
     }
 
-    /// Discards the batch and begins one of at most `limit` datagrams with the messages left to
-    /// split.
+    /// Forgets the batch and begins one of at most `limit` datagrams with what is left over.
     pub(super) fn begin(&mut self, limit: usize) {
         self.filled = 0;
         self.split(limit);
-        if self.unsplit.is_empty() && self.filled == 0 {
+        if self.bursts.is_empty() && self.filled == 0 {
             self.used = 0;
         }
     }
 
-    /// Whether a batch of `limit` datagrams is full.
+    /// Whether nothing more can be received into a batch of `limit` datagrams.
     #[inline]
     pub(super) fn is_full(&self, limit: usize) -> bool {
         match self.coalesced {
@@ -120,7 +115,7 @@ impl Inbox {
         Received::new(self.inbound.region(), &self.slots[..self.filled])
     }
 
-    /// Receives from `socket`, number `number`, until the batch has `limit` datagrams.
+    /// Receives from `socket`, whose number is `number`, until the batch has `limit` datagrams.
     ///
     /// # Errors
     /// When the socket is unusable.
@@ -130,21 +125,21 @@ impl Inbox {
         number: u16,
         limit: usize,
     ) -> io::Result<Outcome> {
-        // A coalesced message may have many datagrams.
+        // What comes in one piece may be many.
         let room = if self.coalesced { self.places } else { limit } - self.used;
         let mut last = Errno::EIO;
-        for _ in 0..MAX_ERRORS {
+        for _ in 0..PATIENCE {
             match self.inbound.receive(socket.as_fd(), self.used, room, self.calls) {
                 Ok(count) => {
                     if self.coalesced {
-                        self.accept_coalesced(count, number);
+                        self.accept_bursts(count, number);
                         self.split(limit);
                     } else {
                         self.accept(count, number, socket.reports_local());
                     }
-                    // A short batch means that the socket is empty, or that the call stopped at a
-                    // pending error (recvmmsg(2)). Such an error makes the socket ready again, so
-                    // the datagrams behind it are not forgotten.
+                    // The kernel stops short when there is no more, or at an error that came
+                    // meanwhile (recvmmsg(2)): that one rings by itself, and who looks then is
+                    // told of the datagrams behind it too.
                     let full = count == room;
                     return Ok(if full { Outcome::MayHaveMore } else { Outcome::Drained });
                 }
@@ -152,32 +147,32 @@ impl Inbox {
                 Err(error @ (Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT | Errno::EINVAL)) => {
                     return Err(error.into());
                 }
-                // Interrupted, or an ICMP error of an earlier reply: the next call clears it.
+                // Interrupted, or an ICMP error of an earlier reply: asking again clears it.
                 Err(error) => last = error,
             }
         }
         Err(last.into())
     }
 
-    /// Fills slots for the `count` datagrams behind the last place.
+    /// Makes slots of the `count` datagrams behind the last place.
     #[inline]
     fn accept(&mut self, count: usize, socket: u16, reports_local: bool) {
         let places = self.used..self.used + count;
         self.used = places.end;
         let (slots, mut filled) = (&mut self.slots, self.filled);
         self.inbound.read(places, reports_local, |offset, arrived| {
-            // The slots are as many as the places.
+            // There are as many slots as places.
             let Some(slot) = slots.get_mut(filled) else { return };
             filled += usize::from(fill_slot(slot, offset, &arrived, socket));
         });
         self.filled = filled;
     }
 
-    /// Queues the `count` messages behind the last place for splitting.
-    fn accept_coalesced(&mut self, count: usize, socket: u16) {
+    /// Keeps the `count` messages behind the last place to be split.
+    fn accept_bursts(&mut self, count: usize, socket: u16) {
         let places = self.used..self.used + count;
         self.used = places.end;
-        let (unsplit, joined) = (&mut self.unsplit, &mut self.joined);
+        let (bursts, joined) = (&mut self.bursts, &mut self.joined);
         let nowhere = Return::to(([0, 0, 0, 0], 0).into(), 0);
         self.inbound.read(places, true, |offset, arrived| {
             let mut rest = Slot { offset: 0, len: 0, source: nowhere.peer(), reply_to: nowhere };
@@ -188,28 +183,28 @@ impl Inbox {
             if arrived.len > segment {
                 *joined += u64::from(arrived.len.div_ceil(segment));
             }
-            unsplit.push_back(Coalesced { rest, segment });
+            bursts.push_back(Burst { rest, segment });
         });
     }
 
-    /// Splits queued messages into slots until the batch has `limit` datagrams.
+    /// Makes slots of what is to be split until the batch has `limit` datagrams.
     fn split(&mut self, limit: usize) {
         while self.filled < limit {
-            let Some(Coalesced { rest, segment }) = self.unsplit.front_mut() else { break };
+            let Some(Burst { rest, segment }) = self.bursts.front_mut() else { break };
             let len = rest.len.min(*segment);
-            // A datagram of this length is truncated as without coalescing.
+            // As long a datagram is cut here as without pieces.
             self.slots[self.filled] = Slot { len: len.min(SLOT_BYTES as u32), ..*rest };
             self.filled += 1;
             rest.offset += len;
             rest.len -= len;
             if rest.len == 0 {
-                self.unsplit.pop_front();
+                self.bursts.pop_front();
             }
         }
     }
 }
 
-/// Writes a received datagram into a slot; `false` if its sender is not a UDP address.
+/// Writes what arrived into a slot; `false` for what did not come from a UDP address.
 #[inline]
 fn fill_slot(slot: &mut Slot, offset: u32, arrived: &Arrived<'_>, socket: u16) -> bool {
     // UDP sockets of the two families have no other names.
