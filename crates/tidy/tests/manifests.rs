@@ -7,12 +7,13 @@ use toml::{Table, Value};
 
 /// Which of our crates each may depend on. Protocol and network meet in the tracker's intake and
 /// in the load generator, nowhere else.
-const MAY_KNOW: [(&str, &[&str]); 7] = [
+const MAY_KNOW: [(&str, &[&str]); 8] = [
     ("proto", &[]),
     ("net", &[]),
     ("swarm", &["proto"]),
-    ("tracker", &["net", "proto", "swarm"]),
-    ("load", &["net", "proto"]),
+    ("toml-keys", &[]),
+    ("tracker", &["net", "proto", "swarm", "toml-keys"]),
+    ("load", &["net", "proto", "toml-keys"]),
     ("bench", &["load"]),
     ("tidy", &[]),
 ];
