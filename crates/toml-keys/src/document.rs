@@ -185,6 +185,11 @@ impl Document {
         self.add(origin, path, what, None);
     }
 
+    /// Whether any problem was found so far.
+    pub fn has_problems(&self) -> bool {
+        self.problems.total() > 0
+    }
+
     /// Ends reading.
     ///
     /// # Errors
@@ -265,13 +270,17 @@ impl Document {
                 if (1..=*most).contains(&entries.len()) =>
             {
                 self.accepted(path, value.span());
+                let problems = self.problems.total();
                 let tables = self.tables(keys, entries, path);
-                into.insert(key.name.to_owned(), Value::Array(tables));
+                // Entries with problems may lack keys that their struct needs.
+                if self.problems.total() == problems {
+                    into.insert(key.name.to_owned(), Value::Array(tables));
+                }
             }
             (kind, _) => match kind.accept(value) {
-                Ok(value_) => {
+                Ok(accepted) => {
                     self.accepted(path, value.span());
-                    into.insert(key.name.to_owned(), value_);
+                    into.insert(key.name.to_owned(), accepted);
                 }
                 Err(mismatches) => {
                     self.origins.insert(path.to_owned(), Origin::Rejected);

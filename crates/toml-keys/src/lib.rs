@@ -37,7 +37,8 @@
 //! document.set("--set", "limits.connections", "12");
 //! assert_eq!(document.read::<Server>().limits.connections, 12);
 //!
-//! let document = Document::parse(&SCHEMA, SCHEMA.defaults(), "s.toml", "[limits]\nconections = 7");
+//! let text = "[limits]\nconections = 7";
+//! let document = Document::parse(&SCHEMA, SCHEMA.defaults(), "s.toml", text);
 //! let problems = document.finish().unwrap_err().to_string();
 //! assert!(problems.contains("s.toml:2:1: `limits.conections`: unknown key"));
 //! assert!(problems.contains("did you mean `connections`?"));
