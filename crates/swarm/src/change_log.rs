@@ -135,6 +135,10 @@ impl ChangeLog {
         Arc::strong_count(&self.subscriptions[interest as usize]) > 1
     }
 
+    fn owns(&self, reader: &ChangeReader) -> bool {
+        Arc::ptr_eq(&self.subscriptions[reader.interest as usize], &reader.subscription)
+    }
+
     fn push(&mut self, change: Change) {
         match self.entries.len() < self.capacity {
             true => self.entries.push(change),
@@ -149,8 +153,7 @@ impl ChangeLog {
         limit: usize,
         visit: &mut dyn FnMut(&Change),
     ) -> Result<bool, Lost> {
-        let own = &self.subscriptions[reader.interest as usize];
-        assert!(Arc::ptr_eq(own, &reader.subscription), "a reader belongs to one shard");
+        assert!(self.owns(reader), "a reader belongs to one shard");
         let oldest = self.next - self.entries.len() as u64;
         if reader.next < oldest {
             let lost = Lost { changes: oldest - reader.next };
@@ -194,6 +197,11 @@ impl Shard {
     ) -> Result<bool, Lost> {
         let changes = self.changes.as_ref().expect("a log has as long a life as its readers");
         changes.read(reader, limit, &mut visit)
+    }
+
+    /// Whether a reader belongs to this shard.
+    pub fn has_reader(&self, reader: &ChangeReader) -> bool {
+        self.changes.as_ref().is_some_and(|log| log.owns(reader))
     }
 
     /// Logs announces that were just served.
