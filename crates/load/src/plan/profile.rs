@@ -30,7 +30,7 @@ pub const BUILT_IN: [(&str, &str, &str); 6] = [
 ];
 
 /// A mix of requests and the shape of the population that sends it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Its name.
     pub name: String,
@@ -59,7 +59,7 @@ pub struct Profile {
 }
 
 /// Weights of the kinds of requests; only their ratios matter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mix {
     /// Connects.
     pub connect: f64,
@@ -75,7 +75,7 @@ pub struct Mix {
 
 /// How peers come, go and change, as shares of all announces with a good id. What remains carries
 /// no event. As many arrive as leave: the share of `started` is `stopped` and `vanished` together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Events {
     /// Share of `stopped`: the peer leaves and says so.
     pub stopped: f64,
@@ -88,7 +88,7 @@ pub struct Events {
 }
 
 /// Announces that are not like the others, as shares of all announces with a good id.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Odd {
     /// Share with port 0. An error reply to it is right.
     pub port_zero: f64,
@@ -97,7 +97,7 @@ pub struct Odd {
 }
 
 /// What is wrong with unusable ids; only ratios matter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unusable {
     /// Never given out: a random number.
     pub unknown: f64,
@@ -108,7 +108,7 @@ pub struct Unusable {
 }
 
 /// What is wrong with junk; only ratios matter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Junk {
     /// Fewer than 16 bytes.
     pub short: f64,
@@ -121,7 +121,7 @@ pub struct Junk {
 }
 
 /// Connects of a few addresses that do nothing else, in the middle of everything.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flood {
     /// Share of all bursts, 0 to 0.95.
     pub share: f64,
@@ -130,25 +130,23 @@ pub struct Flood {
 }
 
 /// A client software as a tracker sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Client {
     /// Share of the peers; only ratios matter.
     pub weight: f64,
     /// The first eight characters of its peer ids (BEP 20).
     #[serde(with = "text::prefix")]
-    #[schemars(with = "String")]
     pub prefix: [u8; 8],
     /// How many peers it asks for.
     pub num_want: i32,
     /// What it appends to an announce (BEP 41). In TOML and JSON a character stands for the byte
     /// of its number.
     #[serde(with = "text::bytes")]
-    #[schemars(with = "String")]
     pub options: Vec<u8>,
 }
 
 /// A size of scrapes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScrapeSize {
     /// Share of the scrapes; only ratios matter.
     pub weight: f64,
@@ -157,7 +155,7 @@ pub struct ScrapeSize {
 }
 
 /// How many swarms there are and how large they are, at least 1 peer each.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Swarms {
     /// How many swarms.
     pub count: u32,
