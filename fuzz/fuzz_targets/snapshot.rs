@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onrush::access::AccessList;
-use onrush::clock::Now;
-use onrush::snapshot::format::{self, BLOCK_HEAD_LEN, Records, Tally};
-use onrush::snapshot::load::{from_stream, verify};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Now;
+use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records, SnapshotCounts};
+use onrush_store::snapshot::load::{from_stream, verify};
 use onrush_swarm::{Moment, Shard, ShardMap, ShardSettings};
 
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
@@ -24,12 +24,12 @@ fn around(records: &[u8]) -> (Vec<u8>, bool) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = verify(bytes);
+    let _ = verify(bytes, &mut || {});
     if bytes.len() > format::MAX_BLOCK {
         return;
     }
     let (file, right) = around(bytes);
-    assert_eq!(verify(file.as_slice()).is_ok(), right);
+    assert_eq!(verify(file.as_slice(), &mut || {}).is_ok(), right);
     let settings = ShardSettings {
         interval: 1800,
         interval_jitter_percent: 5,
@@ -40,10 +40,10 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let mut shard = Shard::new(settings, [7; 16], 1);
     let map = ShardMap::new([1; 5], 1);
-    let loaded = from_stream(file.as_slice(), vec![&mut shard], map, &AccessList::Open, NOW, 0);
+    let loaded = from_stream(file.as_slice(), vec![&mut shard], map, &AccessList::Open, NOW, 0, &mut || {});
     shard.check();
     if let Ok(loaded) = loaded {
-        let Tally { v4, v6, .. } = verify(file.as_slice()).expect("it was loaded");
+        let SnapshotCounts { v4, v6, .. } = verify(file.as_slice(), &mut || {}).expect("it was loaded");
         let peers = loaded.peers;
         assert_eq!(peers.stored + peers.expired + peers.full, v4 + v6);
     }

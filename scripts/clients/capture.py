@@ -2,7 +2,7 @@
 
 Each client joins a swarm on a small recording tracker, downloads a file, announces again and
 leaves, with and without a path in the tracker's URL, over IPv4 and, where it can, IPv6. One
-datagram of each kind goes into a file per client in crates/proto/tests/packets: its bytes, and its fields as
+datagram of each kind goes into a file per client in crates/proto/tests/it/packets: its bytes, and its fields as
 this script reads them, which is another reader than the one under test.
 
 Run it when a client's new version should be covered; the files are kept in git.
@@ -179,7 +179,7 @@ def read(data):
         magic, _, transaction_id = struct.unpack(">QII", data[:16])
         if magic != MAGIC:
             raise Failure(f"a connect without the magic number: {data.hex()}")
-        return {"kind": "connect", "transaction_id": transaction_id, "behind": data[16:].hex()}
+        return {"kind": "connect", "transaction_id": transaction_id, "trailing": data[16:].hex()}
     if action == 2:
         connection_id, _, transaction_id = struct.unpack(">8sII", data[:16])
         hashes = [data[at : at + 20].hex() for at in range(16, len(data) - 19, 20)]
@@ -199,7 +199,7 @@ def read_announce(data):
     for name, value in zip(names.split(), values):
         if name != "action":
             fields[name] = value.hex() if isinstance(value, bytes) else value
-    fields["behind"] = data[98:].hex()
+    fields["trailing"] = data[98:].hex()
     fields["url"] = url_data(data[98:])
     return fields
 

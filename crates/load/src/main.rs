@@ -34,7 +34,9 @@ const WRONG: u8 = 1;
 const UNUSABLE: u8 = 2;
 /// Exit status: the target does not answer.
 const NO_REPLY: u8 = 3;
-/// Exit status: a bound was exceeded.
+/// Exit status: a bound was exceeded. Loss is part of what a load test measures, so it fails a run
+/// only with `--max-loss`. The status differs from [`WRONG`], which takes precedence: a wrong reply
+/// is a fault at any rate, loss only at this one.
 const EXCEEDED: u8 = 4;
 /// How long the probe waits for a reply.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);

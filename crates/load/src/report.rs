@@ -552,7 +552,7 @@ pub(crate) mod tests {
         found.sort();
         found.dedup();
         let committed: Vec<_> = include_str!("report/keys.txt").lines().collect();
-        assert!(found == committed, "report/keys.txt should be:\n{}", found.join("\n"));
+        assert!(found == committed, "report/keys.txt should be:\n{}\n", found.join("\n"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Announce: a peer says where it stands in a swarm and asks for others (BEP 15, "Announce").
+//! Announce: a peer reports its state in a swarm and asks for other peers (BEP 15, "Announce").
 //!
 //! ```text
 //! request, >= 98 bytes
@@ -21,8 +21,7 @@
 use crate::endpoint::Family;
 use crate::id::{ConnectionId, InfoHash, PeerId, TransactionId};
 use crate::options::Options;
-use crate::response::MAX_RESPONSE_LEN;
-use crate::wire;
+use crate::wire::{self, MAX_RESPONSE_LEN};
 
 /// The action number of an announce, in requests and responses.
 pub const ACTION: u32 = 1;
@@ -40,10 +39,10 @@ pub const fn max_response_len(family: Family) -> usize {
 const _: () = assert!(max_response_len(Family::V4) <= MAX_RESPONSE_LEN);
 const _: () = assert!(max_response_len(Family::V6) <= MAX_RESPONSE_LEN);
 
-/// What happened at the peer since its last announce (BEP 15, "Announce", offset 80).
+/// The event of an announce (BEP 15, "Announce", offset 80).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Event {
-    /// Nothing: a regular announce. Any number without a meaning is taken for this.
+    /// 0: a regular announce. Undefined numbers are read as this.
     None,
     /// 1: it now has the whole torrent.
     Completed,
@@ -52,8 +51,8 @@ pub enum Event {
     /// 3: it is leaving.
     Stopped,
     /// 4: it is a partial seed (BEP 21, "Tracker Announce"): it wants nothing more, though `left`
-    /// is not 0. BEP 21 names the event for HTTP only; the number is libtorrent's, which
-    /// sends it with every announce of such a torrent.
+    /// is not 0. BEP 21 names the event for HTTP only; the number is libtorrent's, which sends it
+    /// with every announce of such a torrent.
     Paused,
 }
 
@@ -70,7 +69,7 @@ impl Event {
         }
     }
 
-    /// The number on the wire; [`Event::from_wire`] takes it back to the same event.
+    /// The number on the wire; [`Event::from_wire`] is its inverse.
     pub const fn to_wire(self) -> u32 {
         match self {
             Self::None => 0,
@@ -91,18 +90,18 @@ pub struct Announce<'a> {
     pub transaction_id: TransactionId,
     /// The swarm.
     pub info_hash: InfoHash,
-    /// What the client calls itself. It does not tell peers apart: an endpoint does.
+    /// The client's peer id. Peers are identified by their endpoint, not by this.
     pub peer_id: PeerId,
-    /// Bytes since `started`, by the client's word.
+    /// Bytes since `started`, as reported by the client.
     pub downloaded: u64,
     /// Bytes still missing; 0 makes a seeder.
     pub left: u64,
-    /// Bytes since `started`, by the client's word.
+    /// Bytes since `started`, as reported by the client.
     pub uploaded: u64,
-    /// What happened.
+    /// The event, if any.
     pub event: Event,
-    /// The address the client would like to be known under, 0 for none; means nothing over IPv6
-    /// (BEP 15, "IPv6"). A tracker that obeys it sends strangers' traffic to whoever is named here.
+    /// The address that the client claims, 0 for none; not defined over IPv6 (BEP 15, "IPv6"). A
+    /// tracker that uses it lets a client direct the traffic of others to any address.
     pub ip: u32,
     /// A number that stays with the client when its address changes, and is the same over both
     /// families (BEP 7, "Tracker Hostname Resolution"; BEP 15, "IPv6").
@@ -116,8 +115,8 @@ pub struct Announce<'a> {
 }
 
 impl<'a> Announce<'a> {
-    /// Reads a datagram of at least [`REQUEST_LEN`] bytes whose action is known to be
-    /// [`ACTION`]; `None` when it is shorter. No field can be invalid by itself.
+    /// Reads a datagram of at least [`REQUEST_LEN`] bytes whose action is known to be [`ACTION`];
+    /// `None` when it is shorter. No field can be invalid by itself.
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Option<Self> {
         let (fixed, options) = datagram.split_first_chunk::<REQUEST_LEN>()?;
@@ -176,7 +175,7 @@ pub struct AnnounceHead {
 }
 
 impl AnnounceHead {
-    /// Writes the head; the peers go behind it.
+    /// Writes the head; the peers follow it.
     #[inline]
     pub fn write(&self, into: &mut [u8; HEAD_LEN]) {
         wire::put(into, 0, ACTION.to_be_bytes());

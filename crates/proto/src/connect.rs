@@ -15,14 +15,14 @@ use crate::wire;
 pub const MAGIC: u64 = 0x0417_2710_1980;
 /// The action number of a connect, in requests and responses.
 pub const ACTION: u32 = 0;
-/// Bytes of a connect request. More may follow and means nothing (BEP 15, "UDP tracker
-/// protocol": a receiver does not expect a packet to be of an exact size).
+/// Bytes of a connect request. More may follow and means nothing (BEP 15, "UDP tracker protocol": a
+/// receiver does not expect a packet to be of an exact size).
 pub const REQUEST_LEN: usize = 16;
 /// Bytes of a connect response: exactly these, as aria2 refuses any other length.
 pub const RESPONSE_LEN: usize = 16;
 
-// The one response that goes to an unproven address is no larger than what asked for it, so that
-// a forged source gains nothing (BEP 15, "UDP connections / spoofing").
+// The only response to an unproven address is no larger than its request, so a forged source gains
+// no amplification (BEP 15, "UDP connections / spoofing").
 const _: () = assert!(RESPONSE_LEN <= REQUEST_LEN);
 
 /// A connect request.

@@ -10,8 +10,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The address family of a datagram, and so of the peers in its response (BEP 15, "IPv6"; the
-/// sizes are those of BEP 7): there is no field for it, the client knows over what it asked.
+/// The address family of a datagram, and so of the peers in its response (BEP 15, "IPv6"; the sizes
+/// are those of BEP 7). A datagram has no field for it: client and tracker take it from the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Family {
     /// Peers of 6 bytes.
@@ -21,13 +21,13 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family that an address is spoken to in; an IPv4-mapped one is IPv4.
+    /// The family of an address; an IPv4-mapped IPv6 address is IPv4.
     #[inline]
     pub fn of(ip: IpAddr) -> Self {
         if ip.to_canonical().is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// Bytes that one peer takes in an announce response.
+    /// Bytes of one peer in an announce response.
     pub const fn peer_len(self) -> usize {
         match self {
             Self::V4 => 6,
@@ -35,8 +35,8 @@ impl Family {
         }
     }
 
-    /// Peers that one response carries at most, so that it stays below
-    /// [`MAX_RESPONSE_LEN`](crate::response::MAX_RESPONSE_LEN): 200 or 67.
+    /// The number of peers that one response carries at most, so that it stays within
+    /// [`MAX_RESPONSE_LEN`](crate::MAX_RESPONSE_LEN): 200 or 67.
     pub const fn max_peers(self) -> usize {
         match self {
             Self::V4 => 200,
@@ -45,7 +45,7 @@ impl Family {
     }
 }
 
-/// Where a peer can be reached, in wire form: what a tracker stores and what it hands out.
+/// A peer's address and port in wire form, as stored by a tracker and sent in responses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Endpoint {
     /// Four bytes of address, two of port.
@@ -55,8 +55,8 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// From an address and a port. An IPv4-mapped IPv6 address becomes the IPv4 address it
-    /// stands for (RFC 4291, section 2.5.5.2): on the wire such a peer speaks IPv4.
+    /// From an address and a port. An IPv4-mapped IPv6 address becomes the IPv4 address it contains
+    /// (RFC 4291, section 2.5.5.2): on the wire such a peer speaks IPv4.
     #[inline]
     pub fn new(ip: IpAddr, port: u16) -> Self {
         match ip.to_canonical() {
@@ -73,7 +73,7 @@ impl Endpoint {
         Self::V4([a, b, c, d, high, low])
     }
 
-    /// From an IPv6 address, which is known not to be an IPv4-mapped one, and a port.
+    /// From an IPv6 address that is not IPv4-mapped, and a port.
     #[inline]
     pub fn v6(ip: Ipv6Addr, port: u16) -> Self {
         let mut wire = [0; 18];

@@ -1,44 +1,122 @@
-//! Identifiers: newtypes, so that one can never be passed for another.
+//! Identifiers: newtypes, so that no identifier can be passed in place of another. An info hash
+//! also has a text form, which people write in lists, URLs and magnet links.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// SHA-1 of a torrent's info dictionary (BEP 3, "trackers"), or the truncated SHA-256 of a v2
-/// torrent (BEP 52, "infohash"): 20 bytes chosen by strangers, never trusted to be uniform.
+/// torrent (BEP 52, "infohash"): 20 bytes chosen by clients, which need not be uniform.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InfoHash(pub [u8; 20]);
 
-/// What a client calls itself (BEP 3, "trackers"; its prefix names the software, BEP 20).
+/// The name that a client gives itself (BEP 3, "trackers"; its prefix names the software, BEP 20).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub [u8; 20]);
 
-/// The proof that a client receives what is sent to its address (BEP 15, "UDP connections /
+/// The proof that a client receives datagrams at its address (BEP 15, "UDP connections /
 /// spoofing").
 ///
-/// The number means something only to the tracker that made it. Never 0 on the wire: rtorrent
-/// takes 0 for "no id".
+/// Only the tracker that issued the number can interpret it. Never 0 on the wire: rtorrent reads 0
+/// as "no id".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
-/// Chosen by the client, echoed by the tracker, joins a response to its request (BEP 15,
+/// Chosen by the client and echoed by the tracker, it matches a response to its request (BEP 15,
 /// "Connect", "Announce" and "Scrape").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TransactionId(pub u32);
 
+/// Bytes of an info hash in hexadecimal.
+pub const HEX_LEN: usize = 40;
+/// Bytes of an info hash in base32 (RFC 4648, section 6): 160 bits fill them without padding.
+pub const BASE32_LEN: usize = 32;
+
+impl InfoHash {
+    /// Reads 40 hexadecimal digits, or 32 base32 characters (RFC 4648, section 6) as in older
+    /// magnet links, of either case.
+    ///
+    /// # Errors
+    /// [`InvalidInfoHash`]: the length, or the first wrong character.
+    pub fn from_text(text: &[u8]) -> Result<Self, InvalidInfoHash> {
+        match text.len() {
+            HEX_LEN => decode::<4>(text, Encoding::Hexadecimal),
+            BASE32_LEN => decode::<5>(text, Encoding::Base32),
+            length => Err(InvalidInfoHash::Length(length)),
+        }
+    }
+
+    /// The hash in lowercase hexadecimal, as ASCII; [`Display`](fmt::Display) writes the same.
+    pub fn to_hex(&self) -> [u8; HEX_LEN] {
+        let mut text = [0; HEX_LEN];
+        for (digits, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *digits = [byte >> 4, byte & 15].map(|digit| HEX_DIGITS[usize::from(digit)]);
+        }
+        text
+    }
+
+    /// The hash in uppercase base32 (RFC 4648, section 6), as ASCII.
+    pub fn to_base32(&self) -> [u8; BASE32_LEN] {
+        let mut text = [0; BASE32_LEN];
+        let (text_blocks, _) = text.as_chunks_mut::<8>();
+        for (characters, bytes) in text_blocks.iter_mut().zip(self.0.as_chunks::<5>().0) {
+            let bits = bytes.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+            for (at, character) in characters.iter_mut().enumerate() {
+                *character = BASE32_CHARACTERS[(bits >> (35 - 5 * at) & 31) as usize];
+            }
+        }
+        text
+    }
+}
+
 /// Why a text is not an [`InfoHash`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvalidInfoHash {
-    /// It has this many characters instead of 40.
+    /// It has this many bytes, and neither of the two lengths.
     Length(usize),
-    /// The character at this position (counted from 0) is no hexadecimal digit.
-    Digit(usize),
+    /// A character that its encoding does not have.
+    Character {
+        /// Its position, counted from 0.
+        at: usize,
+        /// The byte there.
+        byte: u8,
+        /// The encoding that a text of this length has.
+        encoding: Encoding,
+    },
+}
+
+/// A text form of an info hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// Base 16, 40 characters.
+    Hexadecimal,
+    /// Base 32 (RFC 4648, section 6), 32 characters.
+    Base32,
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hexadecimal => "hexadecimal",
+            Self::Base32 => "base32",
+        })
+    }
 }
 
 impl fmt::Display for InvalidInfoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Length(n) => write!(f, "an info hash is 40 hexadecimal digits, this has {n}"),
-            Self::Digit(at) => write!(f, "character {} is no hexadecimal digit", at + 1),
+            Self::Length(length) => write!(
+                f,
+                "an info hash has 40 hexadecimal digits or 32 base32 characters, not {length}"
+            ),
+            Self::Character { at, byte, encoding } => {
+                write!(
+                    f,
+                    "character {} is {:?}, which is not {encoding}",
+                    at + 1,
+                    char::from(*byte)
+                )
+            }
         }
     }
 }
@@ -48,30 +126,21 @@ impl std::error::Error for InvalidInfoHash {}
 impl FromStr for InfoHash {
     type Err = InvalidInfoHash;
 
-    /// Reads 40 hexadecimal digits of either case.
+    /// [`InfoHash::from_text`] of a string.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let characters = text.chars().count();
-        if characters != 40 {
-            return Err(InvalidInfoHash::Length(characters));
-        }
-        let mut bytes = [0u8; 20];
-        for (at, character) in text.chars().enumerate() {
-            let digit = character.to_digit(16).ok_or(InvalidInfoHash::Digit(at))?;
-            bytes[at / 2] = bytes[at / 2] << 4 | digit as u8;
-        }
-        Ok(Self(bytes))
+        Self::from_text(text.as_bytes())
     }
 }
 
 impl fmt::Display for InfoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(&self.0, f)
+        f.pad(str::from_utf8(&self.to_hex()).map_err(|_| fmt::Error)?)
     }
 }
 
 impl fmt::Debug for InfoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(&self.0, f)
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -81,8 +150,52 @@ impl fmt::Debug for PeerId {
     }
 }
 
-fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+const BASE32_CHARACTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// In a table of values: a byte that the encoding does not have.
+const INVALID: u8 = 0xFF;
+/// The value of each byte as a hexadecimal digit. Lists have millions of hashes, so a table decodes
+/// them.
+const HEX_VALUES: [u8; 256] = values(HEX_DIGITS);
+/// The value of each byte as a base32 character.
+const BASE32_VALUES: [u8; 256] = values(BASE32_CHARACTERS);
+
+/// The inverse of an alphabet, for either case.
+const fn values<const N: usize>(alphabet: &[u8; N]) -> [u8; 256] {
+    let mut values = [INVALID; 256];
+    let mut value = 0;
+    while value < N {
+        values[alphabet[value].to_ascii_lowercase() as usize] = value as u8;
+        values[alphabet[value].to_ascii_uppercase() as usize] = value as u8;
+        value += 1;
+    }
+    values
+}
+
+/// Decodes characters of `BITS` bits each, which together have exactly the bits of an info hash.
+fn decode<const BITS: usize>(text: &[u8], encoding: Encoding) -> Result<InfoHash, InvalidInfoHash> {
+    let values = match encoding {
+        Encoding::Hexadecimal => &HEX_VALUES,
+        Encoding::Base32 => &BASE32_VALUES,
+    };
+    let mut hash = [0; 20];
+    let (mut bits, mut pending, mut bytes) = (0u32, 0, hash.iter_mut());
+    for (at, &byte) in text.iter().enumerate() {
+        let value = values[usize::from(byte)];
+        if value == INVALID {
+            return Err(InvalidInfoHash::Character { at, byte, encoding });
+        }
+        bits = bits << BITS | u32::from(value);
+        pending += BITS;
+        if pending >= 8
+            && let Some(place) = bytes.next()
+        {
+            pending -= 8;
+            *place = (bits >> pending) as u8;
+        }
+    }
+    Ok(InfoHash(hash))
 }
 
 #[cfg(test)]
@@ -90,20 +203,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn info_hash_text_round_trips() {
-        let text = "0123456789abcdef0123456789ABCDEF01234567";
-        let hash: InfoHash = text.parse().unwrap();
+    fn both_text_forms_of_an_info_hash_are_read() {
+        let hex = "0123456789abcdef0123456789ABCDEF01234567";
+        let hash: InfoHash = hex.parse().unwrap();
         assert_eq!(hash.0[..4], [0x01, 0x23, 0x45, 0x67]);
-        assert_eq!(hash.to_string(), text.to_lowercase());
+        assert_eq!(hash.to_string(), hex.to_lowercase());
+        let base32 = "VOV2XK5LVOV2XK5LVOV2XK5LVOV2XK5L";
+        assert_eq!(base32.parse(), Ok(InfoHash([0xAB; 20])));
+        assert_eq!(base32.to_lowercase().parse(), Ok(InfoHash([0xAB; 20])));
+        assert_eq!(InfoHash([0xAB; 20]).to_base32(), base32.as_bytes());
     }
 
     #[test]
-    fn info_hash_errors_say_what_is_wrong() {
+    fn info_hash_errors_name_the_length_or_the_character() {
         assert_eq!("00".parse::<InfoHash>(), Err(InvalidInfoHash::Length(2)));
         let mut text = "0".repeat(40);
         text.replace_range(7..8, "g");
-        assert_eq!(text.parse::<InfoHash>(), Err(InvalidInfoHash::Digit(7)));
-        let multibyte = "é".repeat(40);
-        assert_eq!(multibyte.parse::<InfoHash>(), Err(InvalidInfoHash::Digit(0)));
+        let error =
+            InvalidInfoHash::Character { at: 7, byte: b'g', encoding: Encoding::Hexadecimal };
+        assert_eq!(text.parse::<InfoHash>(), Err(error));
+        let error = InvalidInfoHash::Character { at: 31, byte: b'1', encoding: Encoding::Base32 };
+        assert_eq!(format!("{}1", "A".repeat(31)).parse::<InfoHash>(), Err(error));
+        let multibyte = "é".repeat(20);
+        let Err(error) = multibyte.parse::<InfoHash>() else { panic!("{multibyte} is refused") };
+        assert!(matches!(error, InvalidInfoHash::Character { at: 0, byte: 0xC3, .. }));
     }
 }

@@ -1,19 +1,19 @@
 //! The UDP tracker protocol as types: BEP 15 datagrams (with BEP 7's IPv6 peers and BEP 41's
 //! options) to Rust values and back.
 //!
-//! No I/O, no clock, no allocation: everything is parsed from, and written into, byte slices.
-//! All integers are big endian on the wire (BEP 15, "UDP tracker protocol").
+//! No I/O, no clock, no allocation: everything is parsed from, and written into, byte slices. All
+//! integers are big endian on the wire (BEP 15, "UDP tracker protocol").
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`id`] | the names of things: [`InfoHash`], [`PeerId`], [`ConnectionId`], [`TransactionId`] |
+//! | [`id`] | identifiers and their text forms: [`InfoHash`], [`PeerId`], [`ConnectionId`], [`TransactionId`] |
 //! | [`endpoint`] | a peer's address and port in wire form |
-//! | [`connect`], [`announce`], [`scrape`], [`error`] | one exchange each: its request and its response |
-//! | [`options`] | what may follow an announce (BEP 41) |
-//! | [`request`] | any datagram a client may send: [`Request::parse`] |
-//! | [`response`] | any datagram a tracker may send: [`Response::parse`] |
+//! | [`connect`], [`announce`], [`scrape`], [`error`] | one action each: its request and its response |
+//! | [`options`] | options behind an announce (BEP 41) |
+//! | [`request`] | any datagram that a client may send: [`Request::parse`] |
+//! | [`response`] | any datagram that a tracker may send: [`Response::parse`] |
 //!
-//! A tracker's first answer, and what the client makes of it:
+//! A connect request parsed by a tracker, and its response parsed by the client:
 //!
 //! ```
 //! use onrush_proto::connect::{self, Connect, ConnectResponse};
@@ -23,7 +23,7 @@
 //! Connect { transaction_id: TransactionId(7) }.write(&mut datagram);
 //!
 //! let Ok(Request::Connect(Connect { transaction_id })) = Request::parse(&datagram) else {
-//!     panic!("a connect is a connect")
+//!     panic!("a connect request was written")
 //! };
 //! let answer = ConnectResponse { transaction_id, connection_id: ConnectionId(0xC0FFEE) };
 //! let mut reply = [0; connect::RESPONSE_LEN];
@@ -52,3 +52,4 @@ pub use id::{ConnectionId, InfoHash, PeerId, TransactionId};
 pub use request::{Malformed, Request};
 pub use response::Response;
 pub use scrape::{Scrape, ScrapeCounts};
+pub use wire::MAX_RESPONSE_LEN;

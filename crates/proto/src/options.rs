@@ -1,27 +1,27 @@
-//! What may follow an announce: the UDP tracker protocol extensions (BEP 41).
+//! Options behind an announce: the UDP tracker protocol extensions (BEP 41).
 //!
 //! ```text
-//! 0 EndOfOptions: 1 byte, the rest is nothing
+//! 0 EndOfOptions: 1 byte, ends the list
 //! 1 NOP:          1 byte
 //! any other:      +------+--------+---------------+
 //!                 | type | length | length bytes  |     (2 is URLData)
 //!                 +------+--------+---------------+
 //! ```
 //!
-//! A list that breaks off is no error here: its whole options count, the rest is ignored. Clients
-//! send bytes that are no options at all: aria2 ends each announce with two that mean nothing.
+//! A truncated list is not an error here: its complete options are read and the rest is ignored.
+//! Some clients append bytes that are no options: aria2 ends each announce with two end marks.
 
 use std::fmt;
 
 use crate::wire;
 
-/// Ends the list (BEP 41, EndOfOptions).
+/// The end of the list (BEP 41, EndOfOptions).
 pub const END: u8 = 0;
-/// Means nothing (BEP 41, NOP).
+/// Padding without a meaning (BEP 41, NOP).
 pub const NOP: u8 = 1;
 /// A part of the path and query of the tracker's URL (BEP 41, URLData).
 pub const URL_DATA: u8 = 2;
-/// Bytes of one option's value at most: its length is one byte.
+/// The largest value of one option, bytes: its length is one byte.
 pub const MAX_DATA_LEN: usize = 255;
 
 /// The bytes behind an announce, read as options on demand.
@@ -38,7 +38,7 @@ pub struct Opt<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options in order, up to the end mark or the first that breaks off.
+    /// The options in order, up to the end mark or the first truncated option.
     pub fn iter(&self) -> impl Iterator<Item = Opt<'a>> + use<'a> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -56,14 +56,14 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The parts of the URL's path and query; joined, they are what the client was given
-    /// behind host and port (BEP 41: a long one is sent in several options).
+    /// The parts of the URL's path and query; joined, they are the tracker URL behind host and port
+    /// (BEP 41: a long one is sent in several options).
     pub fn url_data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.iter().filter(|option| option.kind == URL_DATA).map(|option| option.data)
     }
 }
 
-/// Bytes that [`write_url_data`] takes for a path and query of `len` bytes.
+/// The length, in bytes, that [`write_url_data`] needs for a path and query of `len` bytes.
 pub const fn url_data_len(len: usize) -> usize {
     len + 2 * len.div_ceil(MAX_DATA_LEN)
 }
@@ -72,7 +72,7 @@ pub const fn url_data_len(len: usize) -> usize {
 /// for an empty one, and no end mark, as the datagram ends there (BEP 41, URLData).
 ///
 /// # Panics
-/// When `into` is shorter than [`url_data_len`] says.
+/// When `into` is shorter than [`url_data_len`].
 pub fn write_url_data(path_and_query: &[u8], into: &mut [u8]) -> usize {
     let mut end = 0;
     for part in path_and_query.chunks(MAX_DATA_LEN) {

@@ -1,5 +1,5 @@
-//! Any datagram that a client may send, told apart by its action at offset 8 (BEP 15, "UDP tracker
-//! protocol").
+//! Any datagram that a client may send, distinguished by its action at offset 8 (BEP 15, "UDP
+//! tracker protocol").
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::id::TransactionId;
 use crate::scrape::{self, Scrape};
 use crate::wire;
 
-/// A well-formed request. Whether its connection id is any good is not known yet.
+/// A well-formed request. Its connection id is not verified yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
     /// Asks for a connection id.
@@ -20,7 +20,7 @@ pub enum Request<'a> {
     Scrape(Scrape<'a>),
 }
 
-/// Why a datagram is no request. All of these are met with silence: nothing in such a datagram
+/// Why a datagram is not a request. A tracker answers none of these: nothing in such a datagram
 /// proves that its source address is real.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Malformed {
@@ -37,7 +37,7 @@ impl fmt::Display for Malformed {
         f.write_str(match self {
             Self::Short => "too short for its action",
             Self::Magic => "a connect without the magic number",
-            Self::Action => "an action that no request has",
+            Self::Action => "an action that is not a request's",
         })
     }
 }
@@ -45,11 +45,11 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl<'a> Request<'a> {
-    /// Reads a datagram. Bytes behind what is known are never a reason to refuse (BEP 15, "UDP
-    /// tracker protocol").
+    /// Reads a datagram. Trailing bytes are never a reason to refuse (BEP 15, "UDP tracker
+    /// protocol").
     ///
     /// # Errors
-    /// Why the datagram is no request, see [`Malformed`].
+    /// [`Malformed`]: why the datagram is not a request.
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let Some(head) = datagram.first_chunk::<16>() else {

@@ -1,5 +1,5 @@
-//! Any datagram that a tracker may send, read as a client reads it: strictly. A tracker writes
-//! its responses with the writers beside each request type.
+//! Any datagram that a tracker may send, parsed strictly, as a client should. A tracker writes its
+//! responses with the writers in the module of each request type.
 
 use std::fmt;
 
@@ -11,32 +11,28 @@ use crate::id::{ConnectionId, TransactionId};
 use crate::scrape::{self, ScrapeCounts};
 use crate::wire;
 
-/// Bytes of the longest response that a tracker should send, so that none is ever cut into fragments: 1280 bytes pass every IPv6
-/// path (RFC 8200, section 5), 40 are IPv6's header and 8 are UDP's.
-pub const MAX_RESPONSE_LEN: usize = 1280 - 40 - 8;
-
-/// A response as a strict client takes it.
+/// A response as a strict client reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Response<'a> {
-    /// To a connect.
+    /// The response to a connect.
     Connect(ConnectResponse),
-    /// To an announce.
+    /// The response to an announce.
     Announce(AnnounceHead, Peers<'a>),
-    /// To a scrape.
+    /// The response to a scrape.
     Scrape(TransactionId, Counts<'a>),
-    /// To any request: the text, which may be any bytes.
+    /// The error response to any request: its text, which may be any bytes.
     Error(TransactionId, &'a [u8]),
 }
 
-/// Why a datagram is no response.
+/// Why a datagram is not a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadResponse {
     /// Too short for its action, or for any.
     Short,
-    /// Its length is not what its action asks for: a connect response of other than 16 bytes,
-    /// peers or counts that are not whole.
+    /// Its length does not match its action: a connect response of other than 16 bytes, a partial
+    /// peer, partial counts.
     Length,
-    /// An action that no response has.
+    /// An action other than connect, announce, scrape and error.
     Action,
 }
 
@@ -45,7 +41,7 @@ impl fmt::Display for BadResponse {
         f.write_str(match self {
             Self::Short => "too short for its action",
             Self::Length => "its length does not fit its action",
-            Self::Action => "an action that no response has",
+            Self::Action => "an action that is not a response's",
         })
     }
 }
@@ -60,7 +56,7 @@ pub struct Peers<'a> {
 }
 
 impl<'a> Peers<'a> {
-    /// How many.
+    /// The number of peers.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.family.peer_len()
     }
@@ -70,7 +66,7 @@ impl<'a> Peers<'a> {
         self.bytes.is_empty()
     }
 
-    /// Each, in order.
+    /// The peers in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Endpoint> + Clone + use<'a> {
         let family = self.family;
         self.bytes.chunks_exact(family.peer_len()).map(move |chunk| match family {
@@ -85,7 +81,7 @@ impl<'a> Peers<'a> {
 pub struct Counts<'a>(&'a [[u8; scrape::COUNTS_LEN]]);
 
 impl<'a> Counts<'a> {
-    /// For how many swarms.
+    /// The number of swarms.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -95,18 +91,17 @@ impl<'a> Counts<'a> {
         self.0.is_empty()
     }
 
-    /// Each, in the order asked for.
+    /// The counts, in the order of the request.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ScrapeCounts> + Clone + use<'a> {
         self.0.iter().map(ScrapeCounts::parse)
     }
 }
 
 impl<'a> Response<'a> {
-    /// Reads a datagram that came over `family`, which decides how long a peer is (BEP 15,
-    /// "IPv6").
+    /// Reads a datagram that came over `family`, which decides how long a peer is (BEP 15, "IPv6").
     ///
     /// # Errors
-    /// Whatever a strict client would not take, see [`BadResponse`].
+    /// [`BadResponse`] for any datagram that a strict client would reject.
     pub fn parse(datagram: &'a [u8], family: Family) -> Result<Self, BadResponse> {
         if datagram.len() < 8 {
             return Err(BadResponse::Short);
@@ -136,7 +131,7 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// The transaction id that joins it to its request.
+    /// The transaction id, which matches the response to its request.
     pub fn transaction_id(&self) -> TransactionId {
         match self {
             Self::Connect(response) => response.transaction_id,

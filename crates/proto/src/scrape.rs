@@ -1,4 +1,4 @@
-//! Scrape: counts of several swarms, no peers (BEP 15, "Scrape"; BEP 48 for the words).
+//! Scrape: counts of several swarms, no peers (BEP 15, "Scrape"; the terms are those of BEP 48).
 //!
 //! ```text
 //! request                                     response
@@ -9,7 +9,6 @@
 //! ```
 
 use crate::id::{ConnectionId, InfoHash, TransactionId};
-use crate::response;
 use crate::wire;
 
 /// The action number of a scrape, in requests and responses.
@@ -22,15 +21,16 @@ pub const HASH_LEN: usize = 20;
 pub const HEAD_LEN: usize = 8;
 /// Bytes of one swarm's counts in a response.
 pub const COUNTS_LEN: usize = 12;
-/// Info hashes that BEP 15 ("Scrape") lets into one request: what fits one Ethernet frame.
+/// The number of info hashes that BEP 15 ("Scrape") allows in one request: as many as fit one
+/// Ethernet frame.
 pub const MAX_HASHES: usize = 74;
-/// Bytes of a request with [`MAX_HASHES`]: memory of this size per datagram cuts off nothing that
-/// counts, but for an announce whose options are longer still.
+/// Bytes of a request with [`MAX_HASHES`]. A receive buffer of this size truncates nothing that
+/// matters, except an announce with longer options.
 pub const MAX_REQUEST_LEN: usize = REQUEST_HEAD_LEN + MAX_HASHES * HASH_LEN;
 /// Bytes of the response to such a request.
 pub const MAX_RESPONSE_LEN: usize = HEAD_LEN + MAX_HASHES * COUNTS_LEN;
 
-const _: () = assert!(MAX_RESPONSE_LEN <= response::MAX_RESPONSE_LEN);
+const _: () = assert!(MAX_RESPONSE_LEN <= wire::MAX_RESPONSE_LEN);
 
 /// A scrape request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub struct Scrape<'a> {
 impl<'a> Scrape<'a> {
     /// Reads a datagram whose action is known to be [`ACTION`]; `None` when it is shorter than
     /// [`REQUEST_HEAD_LEN`]. Trailing bytes that are no whole hash are ignored. There may be no
-    /// hash at all: whether that deserves an answer is for the tracker to say.
+    /// hash at all: the tracker decides whether to answer such a request.
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Option<Self> {
         let (head, rest) = datagram.split_first_chunk::<REQUEST_HEAD_LEN>()?;
@@ -96,12 +96,12 @@ impl<'a> Scrape<'a> {
     }
 }
 
-/// What a scrape says of one swarm. All zero for a swarm that is not known.
+/// The counts of one swarm. All zero for an unknown swarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScrapeCounts {
     /// Peers that miss nothing.
     pub seeders: u32,
-    /// How often a peer has become a seeder by the event `completed`.
+    /// How many peers became seeders by the event `completed`.
     pub completed: u32,
     /// Peers that miss something.
     pub leechers: u32,

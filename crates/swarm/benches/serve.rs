@@ -128,7 +128,7 @@ fn expire(criterion: &mut Criterion) {
                     let start = processor_time();
                     let swept = black_box(shard.sweep(late, BUDGET));
                     taken += processor_time() - start;
-                    assert!(swept.looked_at > 0, "there was somebody to look at");
+                    assert!(swept.visited > 0, "there was somebody to look at");
                     if shard.totals().peers() == 0 {
                         joined = late;
                         population::fill(&mut shard, &peers, joined);

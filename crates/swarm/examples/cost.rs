@@ -72,7 +72,7 @@ fn sweeps(shard: &mut Shard, rounds: usize) -> Vec<f64> {
     let sweep = |_| {
         let start = processor_time();
         let swept = shard.sweep(Moment(60), 2_000);
-        (processor_time() - start).as_nanos() as f64 / swept.looked_at as f64
+        (processor_time() - start).as_nanos() as f64 / swept.visited as f64
     };
     (0..rounds).map(sweep).collect()
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`shard`] | [`Shard`]: serve a batch |
 //! | [`sweep`] | forgetting what has expired, in steps |
-//! | [`forget`] | forgetting whole swarms, large ones in pieces |
+//! | [`removal`] | forgetting whole swarms, large ones in pieces |
 //! | [`walk`] | meeting every swarm once, in pieces |
 //! | [`restore`] | putting back what a walk has shown |
 //! | [`shard_id`] | which shard an info hash belongs to |
@@ -21,10 +21,10 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
-pub mod forget;
 mod index;
 mod keys;
 mod peers;
+pub mod removal;
 pub mod restore;
 mod sample;
 pub mod shard;
@@ -44,4 +44,4 @@ pub use shard_id::ShardMap;
 pub use sweep::{SwarmsByFamily, Swept};
 pub use time::Moment;
 pub use totals::Totals;
-pub use walk::{Fate, Met, Visitor};
+pub use walk::{SwarmSummary, Verdict, Visitor};

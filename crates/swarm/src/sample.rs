@@ -22,7 +22,7 @@ impl Dice {
     }
 
     /// Draws other intervals from now on.
-    pub(crate) fn follow(&mut self, interval: u32, percent: u32) {
+    pub(crate) fn update(&mut self, interval: u32, percent: u32) {
         self.intervals = intervals(interval, percent);
     }
 

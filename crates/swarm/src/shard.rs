@@ -6,9 +6,9 @@ use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
-use crate::forget::Leaving;
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, head};
+use crate::removal::RemovedSwarm;
 use crate::restore::Departures;
 use crate::sample::Dice;
 use crate::store::{Likely, Store};
@@ -58,7 +58,7 @@ pub struct Shard {
     /// Who has stopped, while that is written down.
     pub(crate) departures: Option<Departures>,
     /// Large swarms that were forgotten and still have peers.
-    pub(crate) leaving: Vec<Leaving>,
+    pub(crate) removed: Vec<RemovedSwarm>,
 }
 
 fn assert_in_range(settings: &ShardSettings) {
@@ -112,7 +112,7 @@ impl Shard {
             by_family: SwarmsByFamily::default(),
             dice,
             departures: None,
-            leaving: Vec::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -121,11 +121,11 @@ impl Shard {
     ///
     /// # Panics
     /// When settings are out of the ranges that they state.
-    pub fn follow(&mut self, settings: ShardSettings) {
+    pub fn update(&mut self, settings: ShardSettings) {
         assert_in_range(&settings);
         let ShardSettings { max_peers, max_idle_swarms, .. } = self.settings;
         self.settings = ShardSettings { max_peers, max_idle_swarms, ..settings };
-        self.dice.follow(settings.interval, settings.interval_jitter_percent);
+        self.dice.update(settings.interval, settings.interval_jitter_percent);
     }
 
     /// Answers everything in the batch: its announces in order, then its parts of scrapes.
@@ -203,7 +203,7 @@ impl Shard {
             counted.joined(endpoint.family(), stamp.seeder());
         };
         self.store.iter().for_each(|swarm| swarm.peers.each(&mut count));
-        self.leaving.iter().for_each(|leaving| leaving.peers.each(&mut count));
+        self.removed.iter().for_each(|removed| removed.peers.each(&mut count));
         let totals = self.totals();
         assert_eq!(totals.swarms + totals.idle_swarms, self.store.len() as u64);
         assert_eq!((totals.peers_v4, totals.seeders_v4), (counted.peers_v4, counted.seeders_v4));

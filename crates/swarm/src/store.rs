@@ -180,7 +180,7 @@ impl Store {
     }
 
     /// How many the walk has not met, or only in part.
-    pub(crate) fn unmet(&self) -> usize {
+    pub(crate) fn walk_remaining(&self) -> usize {
         self.unmet as usize + usize::from(self.halfway != NOWHERE)
     }
 

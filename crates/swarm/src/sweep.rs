@@ -14,7 +14,7 @@ use crate::time::Moment;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
     /// Swarms, peers and tables of the index looked at; those of swarms that were forgotten, too.
-    pub looked_at: usize,
+    pub visited: usize,
     /// Peers forgotten.
     pub expired: usize,
     /// Swarms without peers whose `completed` was forgotten after its time.
@@ -70,10 +70,10 @@ impl Shard {
     pub fn sweep(&mut self, now: Moment, budget: usize) -> Swept {
         let mut swept = Swept::default();
         self.sweep_idle(now, budget, &mut swept);
-        swept.looked_at += self.let_some_go(budget.saturating_sub(swept.looked_at));
+        swept.visited += self.release_some(budget.saturating_sub(swept.visited));
         let expiry = Expiry::new(now, self.settings.peer_lifetime);
         let mut began = false;
-        while swept.looked_at < budget {
+        while swept.visited < budget {
             if self.cursor.is_at_the_end() {
                 if began {
                     break;
@@ -83,10 +83,10 @@ impl Shard {
                     Cursor { tables: self.tables(), left: self.store.len(), ..Cursor::default() };
             }
             if self.cursor.tables > 0 {
-                let tables = self.cursor.tables.min(TABLES).min(budget - swept.looked_at);
+                let tables = self.cursor.tables.min(TABLES).min(budget - swept.visited);
                 self.store.tidy(tables);
                 self.cursor.tables -= tables;
-                swept.looked_at += tables;
+                swept.visited += tables;
                 // Who has come meanwhile is met as well: a pass that began with nobody would count nobody.
                 self.cursor.left = self.store.len();
             } else {
@@ -114,13 +114,13 @@ impl Shard {
 
     /// The queue of idle swarms is in order of age: whoever is too old is at its head.
     fn sweep_idle(&mut self, now: Moment, budget: usize, swept: &mut Swept) {
-        while swept.looked_at < budget
+        while swept.visited < budget
             && let Some((place, since)) = self.store.oldest_idle()
             && now.since(since) >= self.settings.completed_retention
         {
             self.store.remove(place);
             swept.idle_expired += 1;
-            swept.looked_at += 1;
+            swept.visited += 1;
         }
     }
 
@@ -139,14 +139,14 @@ impl Shard {
         let mut spot = Some(self.cursor.spot);
         if let Peers::Many(many) = peers {
             while let Some(on) = spot
-                && swept.looked_at < budget
+                && swept.visited < budget
             {
                 let (looked_at, next) = many.sweep_on(on, expiry, &mut gone);
-                swept.looked_at += looked_at;
+                swept.visited += looked_at;
                 spot = next;
             }
         } else {
-            swept.looked_at += 1 + peers.len();
+            swept.visited += 1 + peers.len();
             gone = peers.sweep(expiry);
             spot = None;
         }

@@ -15,7 +15,7 @@ use crate::time::Moment;
 
 /// What a walk shows of a swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct SwarmSummary {
     /// Its name.
     pub info_hash: InfoHash,
     /// How often a peer became a seeder by the event `completed`.
@@ -30,18 +30,18 @@ pub struct Met {
 
 /// What is to become of a swarm that was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Verdict {
     /// It stays as it is.
-    Stays,
+    Keep,
     /// It is forgotten with its peers and its `completed`.
-    Goes,
+    Remove,
 }
 
 /// Who is shown swarms with their peers.
 pub trait Visitor {
     /// A swarm, or the next piece of one that has many peers: `goes_on` tells that it was shown before.
     /// Its counts are of the whole swarm.
-    fn swarm(&mut self, swarm: &Met, goes_on: bool);
+    fn swarm(&mut self, swarm: &SwarmSummary, goes_on: bool);
 
     /// A peer of the swarm that was shown last, seen so many seconds ago, to within 4. In each piece
     /// those of IPv4 come first.
@@ -57,17 +57,22 @@ impl Shard {
 
     /// How many swarms the walk that is under way has not met yet, or not all of: the length of a step is seen by
     /// it.
-    pub fn unmet(&self) -> usize {
-        self.store.unmet()
+    pub fn walk_remaining(&self) -> usize {
+        self.store.walk_remaining()
     }
 
     /// Meets up to `swarms` more swarms; returns whether there are more. Takes as long as that: a large one that
-    /// goes is not gone at once (see [`forget`](Self::forget)).
-    pub fn walk(&mut self, now: Moment, swarms: usize, mut meet: impl FnMut(&Met) -> Fate) -> bool {
+    /// goes is not gone at once (see [`removal`](Self::remove)).
+    pub fn walk(
+        &mut self,
+        now: Moment,
+        swarms: usize,
+        mut meet: impl FnMut(&SwarmSummary) -> Verdict,
+    ) -> bool {
         for _ in 0..swarms {
             let Some((place, _)) = self.store.walk_on() else { return false };
-            if meet(&self.met(place, now)) == Fate::Goes {
-                self.forget_at(place);
+            if meet(&self.met(place, now)) == Verdict::Remove {
+                self.remove_at(place);
             }
         }
         !self.store.walk_is_over()
@@ -107,16 +112,16 @@ impl Shard {
     }
 
     /// Meets one swarm by its name; `None` when it is not known.
-    pub fn meet(&self, info_hash: &InfoHash, now: Moment) -> Option<Met> {
+    pub fn summary(&self, info_hash: &InfoHash, now: Moment) -> Option<SwarmSummary> {
         self.store.find(info_hash).map(|place| self.met(place, now))
     }
 
-    fn met(&self, place: u32, now: Moment) -> Met {
+    fn met(&self, place: u32, now: Moment) -> SwarmSummary {
         let swarm = self.store.get(place);
         let Counts { seeders, leechers } = swarm.peers.counts();
         let idle_for = swarm.idle_for(now);
         let (info_hash, completed) = (swarm.info_hash, swarm.completed);
-        Met { info_hash, completed, seeders, leechers, idle_for }
+        SwarmSummary { info_hash, completed, seeders, leechers, idle_for }
     }
 }
 
@@ -186,10 +191,10 @@ mod tests {
         let mut shard = shard();
         serve(&mut shard, 1, Event::Started);
         serve(&mut shard, 1, Event::Completed);
-        let met = shard.meet(&hash(1), Moment(20)).unwrap();
+        let met = shard.summary(&hash(1), Moment(20)).unwrap();
         assert_eq!((met.info_hash, met.seeders, met.leechers), (hash(1), 1, 0));
         assert_eq!(met.idle_for, None);
-        assert_eq!(shard.meet(&hash(2), Moment(20)), None);
+        assert_eq!(shard.summary(&hash(2), Moment(20)), None);
     }
 
     proptest! {
@@ -206,9 +211,9 @@ mod tests {
             let at_first = there(&shard);
             let mut stayed = at_first.clone();
             let mut met: HashMap<InfoHash, usize> = HashMap::new();
-            let mut meet = |swarm: &Met| {
+            let mut meet = |swarm: &SwarmSummary| {
                 *met.entry(swarm.info_hash).or_default() += 1;
-                Fate::Stays
+                Verdict::Keep
             };
             for step in steps {
                 match step {
@@ -238,9 +243,9 @@ mod tests {
             let mut shard = shard();
             numbers.iter().for_each(|number| serve(&mut shard, *number, Event::Started));
             shard.begin_walk();
-            let goes = |swarm: &Met| match swarm.info_hash.0[0] % 2 == odd {
-                true => Fate::Goes,
-                false => Fate::Stays,
+            let goes = |swarm: &SwarmSummary| match swarm.info_hash.0[0] % 2 == odd {
+                true => Verdict::Remove,
+                false => Verdict::Keep,
             };
             while shard.walk(Moment(10), 7, goes) {
                 shard.check();

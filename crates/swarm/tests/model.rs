@@ -359,11 +359,11 @@ impl Pair {
             Step::Forget { swarm } => {
                 self.serve();
                 let known = self.model.swarms.remove(&info_hash(swarm)).is_some();
-                assert_eq!(self.shard.forget(&info_hash(swarm)), known);
+                assert_eq!(self.shard.remove(&info_hash(swarm)), known);
                 self.shard.check();
                 // The peers of a large one go in pieces.
                 let mut before = self.shard.totals().peers();
-                while self.shard.let_go(50) {
+                while self.shard.release(50) {
                     let after = self.shard.totals().peers();
                     assert!(before - after <= 50 + 165, "{} at once", before - after);
                     before = after;
@@ -447,7 +447,7 @@ impl Pair {
         self.serve();
         let before = self.shard.totals();
         let swept = self.shard.sweep(Moment(self.now), budget);
-        assert!(swept.looked_at <= budget.saturating_add(255), "{swept:?} with {budget}");
+        assert!(swept.visited <= budget.saturating_add(255), "{swept:?} with {budget}");
         assert_eq!(swept.expired as u64, before.peers() - self.shard.totals().peers());
         let full = budget == usize::MAX;
         assert!(swept.pass_finished || !full);

@@ -282,12 +282,12 @@ fn forgetting_a_swarm_leaves_nothing_of_it() {
         tracker.completed(1, v4(number, 80));
         tracker.leecher(2, v6(number));
     }
-    assert!(tracker.shard.forget(&InfoHash([1; 20])));
-    assert!(!tracker.shard.forget(&InfoHash([1; 20])));
+    assert!(tracker.shard.remove(&InfoHash([1; 20])));
+    assert!(!tracker.shard.remove(&InfoHash([1; 20])));
     tracker.shard.check();
     assert_eq!(tracker.scrape(1), ScrapeCounts::default());
     assert_eq!(tracker.scrape(2).leechers, 300);
-    assert!(!tracker.shard.let_go(usize::MAX));
+    assert!(!tracker.shard.release(usize::MAX));
     assert_eq!(tracker.shard.totals().peers(), 300);
 }
 
@@ -302,13 +302,13 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
             tracker.completed(1, v6(number));
             tracker.seeder(1, v4(number, 1));
         }
-        assert!(tracker.shard.forget(&InfoHash([1; 20])));
+        assert!(tracker.shard.remove(&InfoHash([1; 20])));
         tracker.shard.check();
         let totals = tracker.shard.totals();
         assert_eq!((totals.swarms, totals.peers(), totals.seeders()), (0, 30_000, 20_000));
         assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 0), "there is no room yet");
         let mut steps = 0;
-        while tracker.shard.let_go(0) {
+        while tracker.shard.release(0) {
             if steps == 1 {
                 // Founded again while peers of its former life are there.
                 assert_eq!(tracker.seeder(1, v4(2, 82)).counts(), (1, 0));
@@ -316,7 +316,7 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
             let before = tracker.shard.totals().peers();
             match by_sweeps {
                 true => assert_eq!(tracker.shard.sweep(tracker.now, 500).expired, 0),
-                false => drop(tracker.shard.let_go(500)),
+                false => drop(tracker.shard.release(500)),
             }
             let gone = before - tracker.shard.totals().peers();
             assert!(gone < 500 + 165, "{gone} at once");
@@ -344,7 +344,7 @@ fn small_sweeps_get_around_in_time() {
         let mut turns = 1;
         loop {
             let swept = tracker.shard.sweep(now, budget);
-            assert!(swept.looked_at <= budget + 255, "{swept:?} of {budget}");
+            assert!(swept.visited <= budget + 255, "{swept:?} of {budget}");
             if swept.pass_finished {
                 return (turns, tracker.shard.totals());
             }

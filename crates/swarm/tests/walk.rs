@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_swarm::{
-    Announce, Met, Moment, PeerView, Restored, Shard, ShardBatch, ShardSettings, SwarmView, Visitor,
+    Announce, Moment, PeerView, Restored, Shard, ShardBatch, ShardSettings, SwarmSummary,
+    SwarmView, Visitor,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -116,7 +117,7 @@ type Peer = (InfoHash, Endpoint);
 #[derive(Default)]
 struct Seen {
     at: Option<(InfoHash, bool)>,
-    pieces: Vec<(Met, Vec<PeerView>)>,
+    pieces: Vec<(SwarmSummary, Vec<PeerView>)>,
     begun: Vec<InfoHash>,
     peers: Vec<Peer>,
     /// The time that it is.
@@ -126,7 +127,7 @@ struct Seen {
 }
 
 impl Visitor for Seen {
-    fn swarm(&mut self, swarm: &Met, goes_on: bool) {
+    fn swarm(&mut self, swarm: &SwarmSummary, goes_on: bool) {
         if !goes_on {
             self.begun.push(swarm.info_hash);
         }
@@ -192,7 +193,7 @@ fn take(shard: &mut Shard, now: &mut u32, step: &Step) {
         Step::Leave { swarm, from, peers } => {
             serve(shard, swarm, from..from + peers, Event::Stopped, *now);
         }
-        Step::Forget { swarm } => drop(shard.forget(&hash(swarm))),
+        Step::Forget { swarm } => drop(shard.remove(&hash(swarm))),
         Step::Wait { seconds } => {
             *now += seconds;
             shard.sweep(Moment(*now), 700);
@@ -395,7 +396,7 @@ proptest! {
 /// Puts a swarm back, or a piece of one; one whose peers are all too old at once for its `completed`.
 fn restore(
     shard: &mut Shard,
-    met: &Met,
+    met: &SwarmSummary,
     peers: impl Iterator<Item = PeerView>,
     now: u32,
 ) -> Restored {

@@ -43,28 +43,49 @@ fn paths_in_comments_exist() {
     demand("a path named in a comment exists", broken);
 }
 
-/// Whoever looks for the reason of something finds it by the index.
+/// A record that the index lacks is not found; a gap in the numbers looks like a lost record.
 #[test]
-fn every_decision_is_in_the_index() {
-    let decisions: Vec<String> = files("docs/decisions", ".md")
+fn decision_records_are_numbered_dated_and_indexed() {
+    let decisions: Vec<(String, String)> = files("docs/decisions", ".md")
         .into_iter()
-        .filter_map(|path| Some(path.rsplit_once('/')?.1.to_owned()))
-        .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()))
+        .filter_map(|path| Some((path.rsplit_once('/')?.1.to_owned(), text(&path))))
+        .filter(|(name, _)| name.starts_with(|c: char| c.is_ascii_digit()))
         .collect();
     assert!(!decisions.is_empty(), "no decision found");
     demand(
-        "docs/decisions/README.md has a line for each decision, with its number",
-        unlisted(&decisions, &text("docs/decisions/README.md")),
+        "decision records have consecutive numbers, a title, a date, a status and a row in the index",
+        faulty_decisions(&decisions, &text("docs/decisions/README.md")),
     );
 }
 
-/// The decisions that no line of an index names as `| [number](file) |`.
-fn unlisted(decisions: &[String], index: &str) -> Vec<String> {
-    let listed = |name: &str| {
-        let number = name.split('-').next().expect("split gives one").trim_start_matches('0');
-        index.lines().any(|line| line.starts_with(&format!("| [{number}]({name}) |")))
-    };
-    decisions.iter().filter(|name| !listed(name)).cloned().collect()
+/// Faults of decision records, given as file names and texts in the order of their names.
+///
+/// A record is named `NNNN-slug.md` and begins with `# N. Title`, `- Date: YYYY-MM-DD` and
+/// `- Status: ...`; its row in the index is `| [N](file) | title | date | status |`.
+fn faulty_decisions(decisions: &[(String, String)], index: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (number, (name, record)) in (1..).zip(decisions) {
+        if !name.starts_with(&format!("{number:04}-")) {
+            faults.push(format!("{name}: the number after the previous record is {number:04}"));
+            continue;
+        }
+        let field = |start: &str| record.lines().find_map(|line| line.strip_prefix(start));
+        let title = field(&format!("# {number}. "));
+        let (Some(title), Some(date), Some(status)) =
+            (title, field("- Date: "), field("- Status: "))
+        else {
+            faults
+                .push(format!("{name}: `# {number}. Title`, `- Date:` or `- Status:` is missing"));
+            continue;
+        };
+        // The status may link to the record that supersedes this one.
+        let status: String = status.chars().take_while(|c| *c != '[').collect();
+        let row = format!("| [{number}]({name}) | {title} | {date} | {status}");
+        if !index.lines().any(|line| line.starts_with(&row)) {
+            faults.push(format!("{name}: the index has no row `{row}`"));
+        }
+    }
+    faults
 }
 
 /// Every Markdown file that belongs to people.
@@ -187,9 +208,18 @@ fn the_rules_bite() {
     );
     assert!(resolve("docs/x.md", "nowhere.md").is_err());
     assert!(resolve("docs/x.md", "../Cargo.toml").is_ok());
-    let decisions = ["0001-a.md", "0010-b.md", "0011-c.md"].map(str::to_owned);
-    let index = "| [1](0001-a.md) | a |\nsee [10](0010-b.md)\n| [1](0011-c.md) | c |\n";
-    assert_eq!(unlisted(&decisions, index), ["0010-b.md", "0011-c.md"]);
+    let record = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let good = record("0001-a.md", "# 1. A\n\n- Date: 2026-11-20\n- Status: accepted\n");
+    let index = "| [1](0001-a.md) | A | 2026-11-20 | accepted |\n";
+    assert_eq!(faulty_decisions(std::slice::from_ref(&good), index), [""; 0]);
+    for (records, index) in [
+        (vec![good.clone()], ""),
+        (vec![good.clone()], "| [1](0001-a.md) | B | 2026-11-20 | accepted |\n"),
+        (vec![good.clone(), record("0003-b.md", "# 3. B\n")], index),
+        (vec![record("0001-a.md", "# 1. A\n\n- Status: accepted\n")], index),
+    ] {
+        assert_eq!(faulty_decisions(&records, index).len(), 1, "{records:?}");
+    }
     assert_eq!(
         quoted_counts("[tracker]\nconnect = 1\nannounce = 1002\nscrape = 30"),
         "a connect takes 1 instructions, an announce with 30 peers 1,002, a scrape of ten 30"

@@ -18,7 +18,7 @@ const EMPTY_ROOMS: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];
 /// function, reason.
 const MAY_SLEEP: [(&str, &str, &str); 2] = [
     (
-        "crates/tracker/tests/memory_back.rs",
+        "crates/daemon/tests/memory_back.rs",
         "when_everybody_has_left_the_daemon_is_small_again",
         "nothing tells when an allocator's own threads give memory back",
     ),
@@ -47,35 +47,10 @@ const LOCKS: [&str; 12] = [
 /// Crates whose code workers run.
 const CRATES_OF_WORKERS: [&str; 4] = ["proto", "net", "swarm", "tracker"];
 /// Files of these crates that have locks all the same: file, reason.
-const MAY_LOCK: [(&str, &str); 4] = [
-    (
-        "crates/net/src/memory.rs",
-        "the in-process network is for tests: its lock stands for the kernel's",
-    ),
-    ("crates/tracker/src/version.rs", "a text that is made once, for the command line"),
-    ("crates/tracker/src/overview.rs", "between the main thread and that of the HTTP side"),
-    ("crates/tracker/src/http/shared.rs", "between the tasks of the HTTP side"),
-];
-/// Rooms of `tracker` that workers are in: they may not even know those in which there are locks.
-const ROOMS_OF_WORKERS: [&str; 14] = [
-    "access",
-    "chores",
-    "clients",
-    "clock",
-    "connection",
-    "intake",
-    "lanes",
-    "metrics",
-    "orders",
-    "overload",
-    "rules",
-    "scrape_join",
-    "sorter",
-    "worker",
-];
-/// Rooms of `tracker` with locks that other threads take.
-const ROOMS_WITH_LOCKS: [&str; 2] = ["http", "overview"];
-
+const MAY_LOCK: [(&str, &str); 1] = [(
+    "crates/net/src/memory.rs",
+    "the in-process network is for tests: its lock stands for the kernel's",
+)];
 #[test]
 fn every_file_says_what_it_is_for() {
     broken("a file opens with `//!`", |source| {
@@ -204,9 +179,8 @@ fn tests_do_not_sleep() {
 
 #[test]
 fn no_lock_is_shared_with_a_worker() {
-    let (mut used, mut rooms) = (BTreeSet::new(), BTreeSet::new());
+    let mut used = BTreeSet::new();
     broken("no lock where workers are (what is elsewhere is named in MAY_LOCK)", |source| {
-        rooms.extend(room(source).map(str::to_owned));
         let mut lines = locks(source);
         if let Some(entry) = MAY_LOCK.iter().position(|(path, _)| *path == source.path)
             && !lines.is_empty()
@@ -214,13 +188,10 @@ fn no_lock_is_shared_with_a_worker() {
             used.insert(entry);
             lines.clear();
         }
-        lines.extend(rooms_with_locks(source));
         lines
     });
     let stale = (0..MAY_LOCK.len()).filter(|entry| !used.contains(entry));
     demand("an entry of MAY_LOCK is in use", stale.map(|n| format!("{:?}", MAY_LOCK[n])).collect());
-    let missing = ROOMS_OF_WORKERS.iter().filter(|room| !rooms.contains(**room));
-    demand("a room of ROOMS_OF_WORKERS is there", missing.map(ToString::to_string).collect());
 }
 
 /// The lines with a lock, outside of tests, if it is code that workers run.
@@ -230,19 +201,6 @@ fn locks(source: &Source) -> Vec<usize> {
         return vec![];
     }
     lines_with(source, &LOCKS)
-}
-
-/// The lines on which a room of the workers names one that has locks.
-fn rooms_with_locks(source: &Source) -> Vec<usize> {
-    match room(source) {
-        Some(room) if ROOMS_OF_WORKERS.contains(&room) => lines_with(source, &ROOMS_WITH_LOCKS),
-        _ => vec![],
-    }
-}
-
-/// The room of the tracker that a file belongs to.
-fn room(source: &Source) -> Option<&str> {
-    source.path.strip_prefix("crates/tracker/src/")?.split(['/', '.']).next()
 }
 
 /// The lines on which one of these words stands outside of tests.
@@ -314,8 +272,4 @@ fn the_rules_bite() {
     assert_eq!(locks(&source("crates/swarm/tests/model.rs", lock)), []);
     let model = "#[cfg(all(loom, test))]\nmod model { use loom::sync::Mutex; }\n// a Mutex\n";
     assert_eq!(locks(&source("crates/tracker/src/lanes/sleeper.rs", model)), []);
-    let knows = "use crate::overview::Overview;";
-    assert_eq!(rooms_with_locks(&source("crates/tracker/src/worker/socket_side.rs", knows)), [1]);
-    assert_eq!(rooms_with_locks(&source("crates/tracker/src/worker.rs", knows)), [1]);
-    assert_eq!(rooms_with_locks(&source("crates/tracker/src/supervise/mod.rs", knows)), []);
 }

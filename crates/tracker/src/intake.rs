@@ -15,10 +15,10 @@ use crate::access::blocks::BlockList;
 use crate::access::{AccessList, is_bogon_v4, is_bogon_v6};
 use crate::clients;
 use crate::connection::{Address, ConnectionIds};
+use crate::limits::AnnounceSettings;
 use crate::metrics::{Incoming, WorkerMetrics, event_index};
-use crate::overload::shedding::Shedding;
 use crate::rules::Rules;
-use crate::settings::AnnounceSettings;
+use crate::shedding::Shedding;
 
 /// The port of clients that cannot accept connections. They count as peers and are never handed
 /// out.

@@ -1,9 +1,7 @@
 //! What is counted. Each worker has a block of its own, which it alone writes and anybody reads.
 
 use std::ops::AddAssign;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
 
 use onrush_proto::{Event, Family};
 use onrush_swarm::{SwarmsByFamily, Totals};
@@ -244,46 +242,6 @@ impl ShardGauges {
         self.expired.set(totals.expired);
         self.idle_evicted.set(totals.idle_evicted);
     }
-}
-
-/// How the writing of one kind of file went. The main thread counts, at the end of each.
-#[derive(Debug, Default)]
-pub struct FileWrites {
-    /// Written whole.
-    pub written: Counter,
-    /// Not written, so that the former one stays.
-    pub failed: Counter,
-    /// When the last one was written, in seconds since 1970; 0 before the first.
-    pub last: Counter,
-    /// Its bytes.
-    pub bytes: Counter,
-    /// Milliseconds that it took.
-    pub took: Counter,
-}
-
-impl FileWrites {
-    /// One was written.
-    pub fn wrote(&self, bytes: u64, took: Duration) {
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.written.add(1);
-        self.last.set(unix.as_secs());
-        self.bytes.set(bytes);
-        self.took.set(took.as_millis() as u64);
-    }
-
-    /// Seconds that the last one took.
-    pub fn seconds(&self) -> f64 {
-        self.took.get() as f64 / 1e3
-    }
-}
-
-/// The files that a tracker writes now and then. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Files {
-    /// The peers.
-    pub snapshot: Arc<FileWrites>,
-    /// The full scrape.
-    pub export: Arc<FileWrites>,
 }
 
 /// A reading of all workers together.

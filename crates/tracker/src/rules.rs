@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onrush_proto::scrape::MAX_HASHES;
 use onrush_swarm::ShardSettings;
 
 use crate::access::blocks::BlockList;
 use crate::access::{AccessList, Lists};
-use crate::overload::shedding::Shedding;
-use crate::settings::{AnnounceSettings, Settings};
+use crate::limits::AnnounceSettings;
+use crate::shedding::Shedding;
 
 /// Seconds in which every peer is looked at for expiry, at the longest.
 const LONGEST_SWEEP: u32 = 120;
@@ -41,39 +42,45 @@ fn sweep_period(peer_lifetime: u32) -> Duration {
 }
 
 impl Rules {
-    /// What `settings` say, with the lists that they lead to.
-    pub fn new(settings: &Settings, lists: &Lists) -> Self {
-        let announce = settings.announce.clone();
-        let shards = settings.placement.shards() as u64;
+    /// The rules for `shards` shards that store `peers` peers and `idle_swarms` swarms without peers
+    /// together. Whole scrapes are answered, and bogons are served.
+    pub fn new(
+        announce: AnnounceSettings,
+        shards: usize,
+        peers: u64,
+        idle_swarms: u64,
+        lists: &Lists,
+    ) -> Self {
+        let shards = shards as u64;
         let shard = ShardSettings {
             interval: announce.interval,
             interval_jitter_percent: announce.interval_jitter_percent,
             peer_lifetime: announce.peer_lifetime,
             completed_retention: announce.completed_retention,
-            max_peers: settings.limits.peers.div_ceil(shards),
-            max_idle_swarms: settings.limits.idle_swarms.div_ceil(shards),
+            max_peers: peers.div_ceil(shards),
+            max_idle_swarms: idle_swarms.div_ceil(shards),
         };
         Self {
-            announce,
-            max_hashes: settings.scrape.max_hashes,
+            max_hashes: MAX_HASHES,
             access: lists.access.clone(),
             blocked: lists.blocked.clone(),
-            refuse_bogons: settings.refuse_bogons,
-            log_addresses: settings.log.addresses,
+            refuse_bogons: false,
+            log_addresses: false,
             shard,
-            sweep_period: sweep_period(settings.announce.peer_lifetime),
+            sweep_period: sweep_period(announce.peer_lifetime),
+            announce,
             shedding: None,
         }
     }
 
     /// Clients are told to wait for so many seconds.
-    pub(crate) fn wait_for(&mut self, interval: u32) {
+    pub fn wait_for(&mut self, interval: u32) {
         self.announce.interval = interval;
         self.shard.interval = interval;
     }
 
     /// Peers are remembered for so many seconds after they announced.
-    pub(crate) fn live_for(&mut self, lifetime: u32) {
+    pub fn live_for(&mut self, lifetime: u32) {
         self.announce.peer_lifetime = lifetime;
         self.shard.peer_lifetime = lifetime;
         self.sweep_period = sweep_period(lifetime);

@@ -16,9 +16,9 @@ use onrush_swarm::Shard;
 
 use crate::clock::Clock;
 use crate::lanes::Ways;
+use crate::limits::WorkerSettings;
 use crate::metrics::{Summary, WorkerMetrics};
 use crate::orders::Orders;
-use crate::settings::Settings;
 use crate::worker::Worker;
 
 /// How long a worker sleeps at most: it wakes a few times a second, so that standing still and
@@ -53,7 +53,7 @@ impl Running {
     /// # Errors
     /// When a thread cannot be started; those that were are stopped again.
     pub fn launch<S: Socket + Send + 'static>(
-        settings: &Settings,
+        settings: &WorkerSettings,
         addresses: Vec<SocketAddr>,
         workers: Vec<Worker<S>>,
         clock: Clock,
@@ -68,7 +68,7 @@ impl Running {
     /// # Errors
     /// As [`launch`](Self::launch).
     pub fn prepare<S: Socket + Send + 'static>(
-        settings: &Settings,
+        settings: &WorkerSettings,
         addresses: Vec<SocketAddr>,
         workers: Vec<Worker<S>>,
         clock: Clock,

@@ -10,10 +10,10 @@ mod population;
 
 use std::time::Duration;
 
-use onrush::clock::Now;
-use onrush::metrics::WorkerMetrics;
-use onrush::worker::SwarmSide;
 use onrush_swarm::Moment;
+use onrush_tracker::clock::Now;
+use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::worker::SwarmSide;
 use population::{LIFETIME, Population, is_empty};
 
 /// Peers, or idle swarms.

@@ -5,10 +5,10 @@ mod world;
 
 use std::net::SocketAddr;
 
-use onrush::intake::Refusal;
 use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Announce, ConnectionId, InfoHash, Scrape, TransactionId};
+use onrush_tracker::intake::Refusal;
 use world::{TRACKER_V4, World, announce, at, connect, secrets, settings};
 
 const BATCH: usize = 16;

@@ -65,9 +65,9 @@ fn run(placement: &str, seed: u64) -> usize {
         peers.act(due, now);
     }
     let summary = world.summary();
-    assert_eq!(summary.refused_for(onrush::intake::Refusal::Busy), 0, "nothing was shed");
+    assert_eq!(summary.refused_for(onrush_tracker::intake::Refusal::Busy), 0, "nothing was shed");
     assert!(peers.content() * 100 > PEERS * 95, "seed {seed}: {} were served", peers.content());
-    assert!(network.fates().lost > 1_000 && network.fates().duplicated > 300);
+    assert!(network.counts().lost > 1_000 && network.counts().duplicated > 300);
     assert!(summary.expired > 50, "seed {seed}: {} peers expired", summary.expired);
     model.checked()
 }

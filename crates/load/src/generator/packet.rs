@@ -1,11 +1,16 @@
 //! Requests as bytes: a batch of them side by side in memory taken once.
+//!
+//! Requests are written whole, not patched into templates: a template of an announce is a copy of
+//! 98 to 130 bytes in which eleven of thirteen fields then change, and writing an announce takes 93
+//! instructions (callgrind, classic mix). Packets kept per peer would cost 100 bytes and a cache
+//! miss each, which is more than the instructions they save.
 
 use onrush_proto::announce::Announce;
 use onrush_proto::options::Options;
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
 
-use crate::plan::profile::limits::{MAX_HASHES, MAX_OPTIONS};
+use crate::plan::profile::{MAX_HASHES, MAX_OPTIONS};
 use crate::plan::{Ask, Broken, Plan};
 
 /// Bytes of the largest request: a scrape of more swarms than are answered.

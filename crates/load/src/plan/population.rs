@@ -9,6 +9,12 @@
 //! address differ by their ports, which count up from a keyed start. So an endpoint that a
 //! tracker hands out leads back to the only peer of the swarm that it could be: address and port
 //! give the peer's place, and the place is either within the swarm or the endpoint is false.
+//!
+//! A table of peers would take tens of megabytes for a million swarms and a cache miss for each
+//! peer that is checked. Random ports in a table would need a second table to find a peer by its
+//! endpoint; ports with a checksum cannot tell two peers of one swarm apart. Info hashes depend on
+//! the addresses and on all figures of the population: a tracker that still holds peers of an
+//! earlier run would otherwise list and count them, which would look like a fault of the tracker.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

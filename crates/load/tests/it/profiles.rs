@@ -38,7 +38,7 @@ fn errors_name_file_line_and_key() {
     let output = load(&["--profile", path]);
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains(&format!("{path}:3: `mix.scrpe`")), "{message}");
+    assert!(message.contains(&format!("{path}:3:1: `mix.scrpe`")), "{message}");
     assert!(message.contains("did you mean `scrape`?"), "{message}");
     let output = load(&["--set", "seeders=35"]);
     let message = stderr(&output);

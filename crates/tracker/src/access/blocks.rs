@@ -7,22 +7,6 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-use super::list_file::{Entries, beginning};
-
-/// Blocks of one line each.
-pub const BLOCKS: Entries<Block> = Entries {
-    name: "address blocks",
-    form: "a line is an address, a block like 192.0.2.0/24 or 2001:db8::/32, or a range like \
-           192.0.2.1-192.0.2.9, and what follows a # or a ; is a comment",
-    comments: b"#;",
-    bytes_per_line: 16,
-    parse: |word| {
-        let text =
-            std::str::from_utf8(word).map_err(|_| format!("{:?} is no text", beginning(word)))?;
-        text.parse()
-    },
-};
-
 /// Addresses from the first to the last, of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
@@ -115,6 +99,11 @@ impl BlockList {
     pub fn blocks_v6(&self, ip: Ipv6Addr) -> bool {
         !self.v6.firsts.is_empty() && self.v6.contain(ip.into())
     }
+}
+
+/// So much of a bad entry as a message has room for.
+pub fn beginning(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).chars().take(50).collect()
 }
 
 /// An address as a number.
@@ -234,23 +223,6 @@ mod tests {
             let error = block(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn lists_may_have_comments_of_either_sort() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("drop.txt");
-        std::fs::write(&path, "; a list\n192.0.2.0/24 ; SBL1\n\n2001:db8::/32 # why\n").unwrap();
-        let blocks = super::super::list_file::read(&path, 2, &BLOCKS).unwrap();
-        let list = BlockList::new(blocks);
-        assert!(list.blocks_v4("192.0.2.200".parse().unwrap()));
-        assert!(!list.blocks_v4("192.0.3.0".parse().unwrap()));
-        assert!(list.blocks_v6("2001:db8:1::".parse().unwrap()));
-        assert!(!list.blocks_v6("2001:db9::".parse().unwrap()));
-        std::fs::write(&path, "192.0.2.1/24\n").unwrap();
-        let error = super::super::list_file::read(&path, 2, &BLOCKS).unwrap_err().to_string();
-        assert!(error.contains("drop.txt:1: \"192.0.2.1/24\" has bits behind"), "{error}");
-        assert!(error.contains("no address blocks; a line is an address, a block like"), "{error}");
     }
 
     #[test]

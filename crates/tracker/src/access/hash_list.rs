@@ -9,22 +9,19 @@
 //! A block stands for one part of the range of all hashes, each for as large a one. It tells where the hashes of its
 //! part begin, and has a fingerprint of each of them: its last byte. So a look-up of a stranger is one read (some 2 %
 //! meet a fingerprint like theirs, and are searched for in that part), and one of a listed hash is two: its block, and the hash itself. Why, with
-//! figures: docs/decisions/0048. The bits of a SHA-1 are as good as random; a list of others (or one that was ground to
+//! figures: docs/decisions/0038. The bits of a SHA-1 are as good as random; a list of others (or one that was ground to
 //! have many of the same first bits) has blocks that are crowded, whose hashes are found by binary search.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
-use std::time::Instant;
 
 use onrush_proto::InfoHash;
-
-use crate::process::service::Patience;
 
 /// Hashes to two blocks, on average. A block of more than [`FINGERPRINTS`] is one of a thousand.
 const PER_TWO_BLOCKS: usize = 9;
 /// Look-ups whose cache misses are made to overlap.
 const GROUP: usize = 32;
-/// Comparisons or blocks, some 10 ms, after which a service manager that waits hears that it goes on.
+/// Comparisons or blocks between two reports of progress: some 10 ms.
 const STEP: usize = 1 << 20;
 
 /// Info hashes, each once.
@@ -36,13 +33,22 @@ pub struct HashList {
 }
 
 impl HashList {
-    /// Of these, in any order; those that stand there several times count once.
+    /// The list of these, in any order; duplicates count once.
     ///
     /// # Panics
     /// When there are 2^32 or more.
-    pub fn new(mut hashes: Vec<[u8; 20]>) -> Self {
-        let mut patience = Paced::new();
-        hashes.sort_unstable_by(|one, other| patience.compared(one, other));
+    pub fn new(hashes: Vec<[u8; 20]>) -> Self {
+        Self::with_progress(hashes, &mut || {})
+    }
+
+    /// As [`new`](Self::new); calls `progress` every 10 ms or so, as sorting hundreds of millions of
+    /// hashes takes longer than reading them.
+    ///
+    /// # Panics
+    /// When there are 2^32 or more.
+    pub fn with_progress(mut hashes: Vec<[u8; 20]>, progress: &mut dyn FnMut()) -> Self {
+        let mut progress = Paced { progress, steps: 0 };
+        hashes.sort_unstable_by(|one, other| progress.compare(one, other));
         hashes.dedup();
         let hashes = hashes.into_boxed_slice();
         let len = u32::try_from(hashes.len()).expect("fewer than 2^32 info hashes");
@@ -50,7 +56,7 @@ impl HashList {
         let mut blocks = Vec::with_capacity(parts + 1);
         let mut rest = &*hashes;
         for part in 0..parts {
-            patience.step();
+            progress.step();
             let start = len - rest.len() as u32;
             let own = rest.iter().take_while(|hash| part_of(hash, parts) == part).count();
             blocks.push(Block::new(start, &rest[..own]));
@@ -149,28 +155,23 @@ fn part_of(hash: &[u8; 20], parts: usize) -> usize {
     ((u128::from(u64::from_be_bytes(*first)) * parts as u128) >> 64) as usize
 }
 
-/// Keeps a service manager patient over the sorting of hundreds of millions, which takes longer than reading them. The
-/// clock is read once in many steps.
-struct Paced {
-    patience: Patience,
+/// Calls `progress` once in [`STEP`] steps.
+struct Paced<'a> {
+    progress: &'a mut dyn FnMut(),
     steps: usize,
 }
 
-impl Paced {
-    fn new() -> Self {
-        Self { patience: Patience::new(), steps: 0 }
-    }
-
+impl Paced<'_> {
     #[inline]
     fn step(&mut self) {
         self.steps += 1;
         if self.steps.is_multiple_of(STEP) {
-            self.patience.step(Instant::now());
+            (self.progress)();
         }
     }
 
     #[inline]
-    fn compared(&mut self, one: &[u8; 20], other: &[u8; 20]) -> Ordering {
+    fn compare(&mut self, one: &[u8; 20], other: &[u8; 20]) -> Ordering {
         self.step();
         one.cmp(other)
     }

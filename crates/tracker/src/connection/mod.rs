@@ -12,7 +12,7 @@
 
 mod key;
 
-pub use key::{Key, KeyError, Keys};
+pub use key::{Key, Keys};
 
 use std::fmt;
 use std::hash::Hasher;

@@ -15,10 +15,10 @@ use onrush_swarm::{Moment, ShardMap};
 use crate::clock::Now;
 use crate::intake::{Intake, MAX_ERROR_TEXT, Refusal, Verdict};
 use crate::lanes::Parcel;
+use crate::limits::WorkerSettings;
 use crate::metrics::{REPLIES, WorkerMetrics};
 use crate::rules::Rules;
 use crate::scrape_join::ScrapeJoin;
-use crate::settings::Settings;
 use crate::sorter::Sorter;
 
 /// The socket side of a worker.
@@ -59,20 +59,20 @@ impl<S: Socket> SocketSide<S> {
         socket: S,
         intake: Intake,
         map: ShardMap,
-        settings: &Settings,
+        settings: &WorkerSettings,
+        max_hashes: usize,
     ) -> Self {
-        let limits = &settings.limits;
         let shards = usize::from(map.shards());
         Self {
             socket,
             intake,
             map,
-            sorter: Sorter::new(index, shards, limits.batches_in_flight, limits.batch_requests),
-            join: ScrapeJoin::new(limits.scrapes_in_flight),
-            answers: Answers::with_room_for(settings.socket.batch),
-            served: Vec::with_capacity(limits.batches_in_flight),
-            batch: settings.socket.batch,
-            max_hashes: settings.scrape.max_hashes,
+            sorter: Sorter::new(index, shards, settings.batches_in_flight, settings.batch_requests),
+            join: ScrapeJoin::new(settings.scrapes_in_flight),
+            answers: Answers::with_room_for(settings.receive_batch),
+            served: Vec::with_capacity(settings.batches_in_flight),
+            batch: settings.receive_batch,
+            max_hashes,
             asked_drops: None,
             rest: Rest::Busy,
         }
@@ -91,7 +91,7 @@ impl<S: Socket> SocketSide<S> {
 
     /// Receives what is left at addresses that nobody serves any more, and tells once all of it is answered.
     pub fn finish(&mut self, left: &[SocketAddr], tell: Sender<()>) {
-        self.socket.narrow(&|address| left.contains(&address));
+        self.socket.retain_addresses(&|address| left.contains(&address));
         self.rest = Rest::Last(tell);
     }
 
@@ -230,7 +230,7 @@ impl<S: Socket> SocketSide<S> {
         match self.rest {
             Rest::Busy | Rest::Last(_) => self.socket.wait(timeout),
             // What arrives meanwhile is for somebody else.
-            Rest::Wanted(_) | Rest::Told => self.socket.rest(timeout),
+            Rest::Wanted(_) | Rest::Told => self.socket.wait_for_wake(timeout),
         }
     }
 }

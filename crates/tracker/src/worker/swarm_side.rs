@@ -64,7 +64,7 @@ impl SwarmSide {
 
     /// Goes by other rules from the next request on.
     pub fn follow(&mut self, rules: &Rules) {
-        self.shard.follow(rules.shard);
+        self.shard.update(rules.shard);
         self.sweep_period = rules.sweep_period;
         // What is due in a second follows the period.
         self.sweep_rate = 0;
@@ -118,8 +118,8 @@ impl SwarmSide {
         let before = swarms(&self.shard);
         let swept = self.shard.sweep(now, self.sweep_debt.min(SWEEP_PIECE));
         let forgotten = before.saturating_sub(swarms(&self.shard)) as usize;
-        let looked_at = swept.looked_at.max(1);
-        self.swept += swept.looked_at as u64;
+        let looked_at = swept.visited.max(1);
+        self.swept += swept.visited as u64;
         self.sweep_passes += u64::from(swept.pass_finished);
         if swept.pass_finished {
             // A worker that was away for long owes one pass, not several.

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use onrush::clock::Now;
-use onrush::connection::{ConnectionIds, Keys};
-use onrush::settings::Settings;
+use onrush_config::settings::Settings;
 use onrush_proto::response::Peers;
 use onrush_proto::{
     Announce, AnnounceHead, Endpoint, Event, Family, InfoHash, Request, Response, Scrape,
     ScrapeCounts,
 };
+use onrush_tracker::clock::Now;
+use onrush_tracker::connection::{ConnectionIds, Keys};
 
 use super::spy::Passed;
 

@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use onrush::clock::Now;
 use onrush_net::memory::{Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
@@ -14,6 +13,7 @@ use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
     TransactionId,
 };
+use onrush_tracker::clock::Now;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 

@@ -5,15 +5,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use onrush::access::Lists;
-use onrush::args::Args;
-use onrush::clock::Now;
-use onrush::config::Config;
-use onrush::connection::{Key, Keys};
-use onrush::metrics::Summary;
-use onrush::placement::{Secrets, assemble, shard_map};
-use onrush::settings::{Host, Settings};
-use onrush::worker::Worker;
+use onrush_config::file::Config;
+use onrush_config::flags::Flags;
+use onrush_config::settings::{Host, Settings};
 use onrush_net::memory::{Choice, Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options;
@@ -21,6 +15,11 @@ use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, TransactionId,
 };
 use onrush_swarm::Moment;
+use onrush_tracker::assemble::{Secrets, assemble, shard_map};
+use onrush_tracker::clock::Now;
+use onrush_tracker::connection::{Key, Keys};
+use onrush_tracker::metrics::Summary;
+use onrush_tracker::worker::Worker;
 
 /// Where the tracker is reached over IPv4.
 pub const TRACKER_V4: &str = "192.0.2.1:6969";
@@ -44,7 +43,7 @@ pub struct World<S: Socket> {
 /// The settings of a configuration text.
 pub fn settings(text: &str) -> Settings {
     let host = Host { vcpus: (0..8).collect(), ..Host::default() };
-    match Settings::resolve(Config::parse("test.toml", text), &Args::default(), &host) {
+    match Settings::resolve(Config::parse("test.toml", text), &Flags::default(), &host) {
         Ok((settings, _)) => settings,
         Err(problems) => panic!("{problems}"),
     }
@@ -75,7 +74,7 @@ impl<S: Socket> World<S> {
         network: &Network,
         wrap: impl FnMut(Endpoint) -> S,
     ) -> Self {
-        let map = shard_map(settings, secrets);
+        let map = shard_map(settings.placement.shards(), secrets);
         let colocated = settings.placement.socket_sides() == settings.placement.workers();
         let choice = match colocated && settings.socket.steering {
             true => Choice::By(Arc::new(move |payload: &[u8], _: SocketAddr| {
@@ -87,8 +86,8 @@ impl<S: Socket> World<S> {
         let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
         let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
         let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
-        let lists = Lists::load(settings).unwrap();
-        Self { workers: assemble(settings, secrets, sockets, &lists) }
+        let lists = onrush_store::lists::load(settings, &mut || {}).unwrap();
+        Self { workers: assemble(&settings.workers(), secrets, sockets, &settings.rules(&lists)) }
     }
 
     /// Lets every worker take turns until none has anything left to do.

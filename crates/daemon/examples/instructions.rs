@@ -1,0 +1,314 @@
+//! A fixed number of requests through a whole tracker on one thread, over the in-process network,
+//! for counting instructions: `scripts/count-instructions` runs it under callgrind.
+//!
+//! `instructions KIND REQUESTS`: KIND is `connect`, `announce` (30 peers in each reply), `announce-v6`
+//! (the same over IPv6), `scrape` (of ten), `scrape-one`, and `split-announce` for the way over the
+//! lanes. `watched-KIND` is KIND while another thread writes `/metrics` again and again from the worker's counters
+//! (`scripts/bench-observe` counts the threads apart). `serve` is the shard's part of an announce alone. `echo-KIND` does what the network and this
+//! program need for the same datagrams, with nobody between: its cost is to be subtracted.
+
+#![forbid(unsafe_code)]
+
+#[path = "../../tracker/tests/world/mod.rs"]
+mod world;
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use onrush_control::prometheus::{self, Format};
+use onrush_control::reading::Reading;
+use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Family, InfoHash, PeerId, Response, Scrape, TransactionId,
+};
+use onrush_swarm::{Moment, Shard, ShardBatch, ShardSettings};
+use world::{TRACKER_V4, TRACKER_V6, World, announce, at, secrets, settings};
+
+/// Source addresses; each is in every swarm.
+const CLIENTS: usize = 62;
+const SWARMS: u8 = 64;
+/// Peers in the reply to an announce.
+const PEERS: u16 = 30;
+/// Datagrams per turn: a batch under load.
+const BATCH: usize = 64;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let parsed = match &arguments[..] {
+        [kind, requests] => Kind::parse(kind).zip(requests.parse().ok()),
+        _ => None,
+    };
+    let Some((kind, requests)) = parsed else {
+        eprintln!(
+            "usage: instructions [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|serve REQUESTS"
+        );
+        std::process::exit(2);
+    };
+    match (kind.ask, kind.echo) {
+        (Ask::Serve, echo) => shard_alone(requests, !echo),
+        (_, true) => echo(&kind, requests),
+        (_, false) => serve(&kind, requests),
+    }
+}
+
+/// What is counted.
+struct Kind {
+    ask: Ask,
+    family: Family,
+    split: bool,
+    /// Without a tracker.
+    echo: bool,
+    /// While somebody looks at the counters.
+    watched: bool,
+}
+
+/// What clients send.
+#[derive(Clone, Copy)]
+enum Ask {
+    Connect,
+    Announce,
+    /// A scrape of this many.
+    Scrape(u8),
+    /// Nothing: announces are put into batches for a shard.
+    Serve,
+}
+
+impl Kind {
+    fn parse(text: &str) -> Option<Self> {
+        let (echo, text) = text.strip_prefix("echo-").map_or((false, text), |rest| (true, rest));
+        let (watched, text) =
+            text.strip_prefix("watched-").map_or((false, text), |rest| (true, rest));
+        let (split, text) = text.strip_prefix("split-").map_or((false, text), |rest| (true, rest));
+        let (ask, family) = match text {
+            "connect" => (Ask::Connect, Family::V4),
+            "announce" => (Ask::Announce, Family::V4),
+            "announce-v6" => (Ask::Announce, Family::V6),
+            "scrape" => (Ask::Scrape(10), Family::V4),
+            "scrape-one" => (Ask::Scrape(1), Family::V4),
+            "serve" if !split => (Ask::Serve, Family::V4),
+            _ => return None,
+        };
+        Some(Self { ask, family, split, echo, watched })
+    }
+
+    fn tracker(&self) -> SocketAddr {
+        let text = match self.family {
+            Family::V4 => TRACKER_V4,
+            Family::V6 => TRACKER_V6,
+        };
+        text.parse().expect("an address")
+    }
+
+    /// The address of a client by number, from 0.
+    fn client(&self, number: usize) -> SocketAddr {
+        let last = number as u8 + 1;
+        match self.family {
+            Family::V4 => SocketAddr::from(([198, 51, 100, last], 3000)),
+            Family::V6 => SocketAddr::from(([0x2001, 0xDB8, 2, 0, 0, 0, 0, u16::from(last)], 3000)),
+        }
+    }
+
+    /// The length of a reply.
+    fn reply_len(&self) -> usize {
+        match self.ask {
+            Ask::Connect => 16,
+            Ask::Scrape(hashes) => 8 + usize::from(hashes) * 12,
+            Ask::Announce | Ask::Serve => 20 + usize::from(PEERS) * self.family.peer_len(),
+        }
+    }
+}
+
+/// Everything, tracker included.
+fn serve(kind: &Kind, requests: usize) {
+    let (network, mut clients) = network(kind);
+    let text = match kind.split {
+        true => "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n",
+        false => "[workers]\nplacement = \"colocated\"\ntotal = 1\n",
+    };
+    // Steering is the kernel's work; with one worker there is nothing to steer anyway.
+    let text = format!(
+        "{text}[announce]\nmax_peers_v4 = {PEERS}\nmax_peers_v6 = {PEERS}\n[socket]\nbatch = {BATCH}\nsteering = false\n"
+    );
+    let mut world = World::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
+    let ids = connect(kind, &mut world, &mut clients);
+    let joins = packets(kind, Ask::Announce, &ids);
+    for batch in (0..joins.len()).step_by(BATCH) {
+        send(&mut clients, &joins, batch, BATCH.min(joins.len() - batch));
+        world.settle(at(10));
+        read(&mut clients);
+    }
+    let packets = packets(kind, kind.ask, &ids);
+    let over = AtomicBool::new(false);
+    let named = world.workers.iter().map(|worker| ("worker".to_owned(), worker.metrics.clone()));
+    let watched: Arc<[_]> = named.collect();
+    thread::scope(|scope| {
+        if kind.watched {
+            scope.spawn(|| {
+                // Once at least, also where all is over before this thread begins.
+                while {
+                    let reading = Reading::of(watched.clone(), settings(&text));
+                    black_box(prometheus::write(reading, Format::Text));
+                    !over.load(Ordering::Relaxed)
+                } {}
+            });
+        }
+        let mut answers = 0;
+        for batch in (0..requests).step_by(BATCH) {
+            send(&mut clients, &packets, batch, BATCH.min(requests - batch));
+            world.settle(at(10));
+            answers += read(&mut clients);
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(answers, requests, "every request is answered");
+    });
+}
+
+/// The same datagrams and replies of the same length, with nobody between.
+fn echo(kind: &Kind, requests: usize) {
+    let (network, mut clients) = network(kind);
+    let mut tracker = network.bind_group(&[kind.tracker()], 1, &Choice::BySource).expect("is free");
+    let tracker = &mut tracker[0];
+    let packets = packets(kind, kind.ask, &[ConnectionId(1); CLIENTS]);
+    let reply = vec![0; kind.reply_len()];
+    let mut returns = Vec::with_capacity(BATCH);
+    let mut answers = 0;
+    for batch in (0..requests).step_by(BATCH) {
+        send(&mut clients, &packets, batch, BATCH.min(requests - batch));
+        returns
+            .extend(tracker.receive(BATCH).expect("works").iter().map(|(_, slot)| slot.reply_to));
+        tracker.send(returns.iter().map(|to| Reply { bytes: &reply, to }));
+        returns.clear();
+        // The tracker looks twice: the second time there is nothing.
+        assert!(tracker.receive(BATCH).expect("works").is_empty());
+        answers += read(&mut clients);
+    }
+    assert_eq!(answers, requests, "every request is echoed");
+}
+
+/// Announces into batches, for a shard to serve; or with `serve` false, batches only.
+fn shard_alone(requests: usize, serve: bool) {
+    let settings = ShardSettings {
+        interval: 1_800,
+        interval_jitter_percent: 5,
+        peer_lifetime: 2_400,
+        completed_retention: 86_400,
+        max_peers: 1_000_000,
+        max_idle_swarms: 1_000,
+    };
+    let mut shard = Shard::new(settings, *b"a key for counts", 1);
+    let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
+    let members = usize::from(SWARMS) * CLIENTS;
+    let fill = |batch: &mut ShardBatch<u64, u64>, first: usize, count: usize| {
+        batch.clear();
+        for number in first..first + count {
+            let number = number % members;
+            let (swarm, client) = (number / CLIENTS, number % CLIENTS);
+            let announce = onrush_swarm::Announce {
+                info_hash: InfoHash([swarm as u8; 20]),
+                endpoint: onrush_proto::Endpoint::V4([198, 51, 100, client as u8, 0x1A, 0xE1]),
+                event: onrush_proto::Event::None,
+                seeder: client.is_multiple_of(2),
+                want: PEERS,
+                transaction_id: TransactionId(number as u32),
+            };
+            batch.push_announce(announce, 0).expect("there is room");
+        }
+    };
+    for first in (0..members).step_by(BATCH) {
+        fill(&mut batch, first, BATCH.min(members - first));
+        shard.serve(&mut batch, Moment(10));
+    }
+    for first in (0..requests).step_by(BATCH) {
+        fill(&mut batch, first, BATCH.min(requests - first));
+        if serve {
+            shard.serve(&mut batch, Moment(10));
+            let whole = 20 + usize::from(PEERS) * 6;
+            assert!(batch.replies().all(|(reply, _)| reply.len() == whole));
+        }
+    }
+}
+
+fn network(kind: &Kind) -> (Network, Endpoint) {
+    let options = Options { batch: BATCH, ..Options::default() };
+    let network = Network::with_options(1, Conditions::default(), options);
+    let addresses: Vec<SocketAddr> = (0..CLIENTS).map(|number| kind.client(number)).collect();
+    let clients = network.bind(&addresses).expect("are free");
+    (network, clients)
+}
+
+/// Every client connects.
+fn connect(
+    kind: &Kind,
+    world: &mut World<Endpoint>,
+    clients: &mut Endpoint,
+) -> [ConnectionId; CLIENTS] {
+    let connects = packets(kind, Ask::Connect, &[ConnectionId(0); CLIENTS]);
+    let mut ids = [ConnectionId(0); CLIENTS];
+    for (number, id) in ids.iter_mut().enumerate() {
+        send(clients, &connects, number, 1);
+        world.settle(at(10));
+        let received = clients.receive(1).expect("works");
+        let (answer, _) = received.iter().next().expect("an answer to a connect");
+        let Ok(Response::Connect(response)) = Response::parse(answer, kind.family) else {
+            panic!("no answer to a connect: {answer:?}")
+        };
+        *id = response.connection_id;
+    }
+    ids
+}
+
+/// The client that sends each packet, and the packet.
+fn packets(kind: &Kind, ask: Ask, ids: &[ConnectionId; CLIENTS]) -> Vec<(Return, Vec<u8>)> {
+    let mut packets = Vec::new();
+    for swarm in 0..SWARMS {
+        for (client, id) in ids.iter().enumerate() {
+            let to = Return::to(kind.tracker(), client as u16);
+            packets.push((to, packet(ask, swarm, client as u8, *id)));
+        }
+    }
+    packets
+}
+
+fn packet(ask: Ask, swarm: u8, client: u8, connection_id: ConnectionId) -> Vec<u8> {
+    let mut bytes = [0; 2048];
+    let transaction_id = TransactionId(u32::from(swarm));
+    let len = match ask {
+        Ask::Connect => {
+            Connect { transaction_id }.write(bytes.first_chunk_mut().expect("is long enough"));
+            16
+        }
+        Ask::Scrape(hashes) => {
+            let hashes: Vec<_> =
+                (0..hashes).map(|n| InfoHash([(swarm + n) % SWARMS; 20])).collect();
+            Scrape::write(connection_id, transaction_id, &hashes, &mut bytes)
+        }
+        Ask::Announce | Ask::Serve => Announce {
+            transaction_id,
+            peer_id: PeerId([client; 20]),
+            left: u64::from(client % 2),
+            num_want: PEERS.into(),
+            ..announce(connection_id, InfoHash([swarm; 20]))
+        }
+        .write(&mut bytes),
+    };
+    bytes[..len].to_vec()
+}
+
+fn send(clients: &mut Endpoint, packets: &[(Return, Vec<u8>)], first: usize, count: usize) {
+    let batch = (first..first + count).map(|number| &packets[number % packets.len()]);
+    clients.send(batch.map(|(to, bytes)| Reply { bytes, to }));
+}
+
+fn read(clients: &mut Endpoint) -> usize {
+    let mut answers = 0;
+    loop {
+        match clients.receive(BATCH).expect("works").len() {
+            0 => return answers,
+            some => answers += some,
+        }
+    }
+}

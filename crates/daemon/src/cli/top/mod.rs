@@ -1,0 +1,90 @@
+//! `onrush top`: a running tracker as a live picture in the terminal, from `/stats.json`.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`command`] | what can be told, as flags |
+//! | [`rates`] | two readings, and what came between them |
+//! | [`view`] | what is known at a moment |
+//! | [`draw`] | the picture of it, as cells |
+//! | [`words`] | figures as people read them |
+//! | `screen` | the terminal: its keys, its size, its end |
+
+pub mod command;
+pub mod draw;
+pub mod rates;
+pub mod view;
+pub mod words;
+
+mod screen;
+
+use std::io::{IsTerminal, stdout};
+use std::thread;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+pub use command::Top;
+use view::View;
+
+use crate::cli::show;
+use crate::process::exit::Exit;
+use onrush_control::client::{Client, Failure};
+use onrush_control::stats::Stats;
+
+/// Columns of a picture that goes to a file or a pipe.
+const COLUMNS: u16 = 120;
+
+/// Shows the tracker until it is enough.
+pub fn run(top: &Top) -> Exit {
+    let client = match top.client() {
+        Ok(client) => client,
+        Err(Failure::Wrong(problems)) => return Exit::wrong(problems),
+        Err(failure) => return Exit::failed(failure),
+    };
+    if top.once || !stdout().is_terminal() {
+        return once(top, &client);
+    }
+    match screen::show(top, client) {
+        Ok(()) => Exit::good(),
+        Err(error) => {
+            Exit::failed(format!("the terminal is of no use: {error} (--once writes text)"))
+        }
+    }
+}
+
+/// One picture, of two readings.
+fn once(top: &Top, client: &Client) -> Exit {
+    let mut view = View::new(client.url());
+    for reading in 0..2 {
+        if reading > 0 {
+            thread::sleep(top.every());
+        }
+        match read(client) {
+            Ok(stats) => view.take(Ok(stats)),
+            Err(failure) => return Exit::failed(failure),
+        }
+    }
+    match show(&text(&view, COLUMNS)) {
+        Ok(()) => Exit::good(),
+        Err(error) => Exit::failed(format!("cannot write: {error}")),
+    }
+}
+
+/// A reading.
+fn read(client: &Client) -> Result<Stats, Failure> {
+    client.get("/stats.json")?.json()
+}
+
+/// The picture as lines of text.
+fn text(view: &View, columns: u16) -> String {
+    let area = Rect::new(0, 0, columns, draw::rows(view));
+    let mut cells = Buffer::empty(area);
+    draw::draw(view, area, &mut cells);
+    let mut text = String::new();
+    for y in 0..area.height {
+        let row: String = (0..area.width).map(|x| cells[(x, y)].symbol()).collect();
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,335 @@
+//! What the main thread sees of the workers, second by second: who stands still, what was dropped, who is to
+//! be relieved, and the totals.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use log::Level;
+use onrush_net::steering::Steering;
+use onrush_swarm::Moment;
+
+use crate::process::logging::WarningLimit;
+use crate::steering_backoff::{Change, Relief};
+use crate::totals_log::Totals;
+use onrush_config::settings::Settings;
+use onrush_tracker::metrics::{Summary, WorkerMetrics};
+
+/// Seconds without a turn after which a worker is reported as standing still. Workers wake several
+/// times a second even when there is nothing to do.
+const STANDSTILL: u32 = 5;
+/// The seconds in which the watch is called are never quite as long as each other: what is due within this
+/// is due now, and not a second later.
+const NEARLY: Duration = Duration::from_millis(500);
+
+/// Changes the steering; the kernel may refuse.
+pub(super) type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
+
+pub(super) fn turn(steering: &mut Steering, change: Change) -> io::Result<()> {
+    match change {
+        Change::Withdraw(worker) => steering.withdraw(worker as u16),
+        Change::Restore(worker) => steering.restore(worker as u16),
+    }
+}
+
+/// What the main thread remembers from second to second. What it decides follows from counters
+/// and times alone.
+pub(super) struct Watch {
+    start: Instant,
+    limit: WarningLimit,
+    totals: Totals,
+    totals_every: Duration,
+    totals_at: Instant,
+    drops: u64,
+    /// Turns of each worker when last looked at, and for how many seconds they have not changed.
+    turns: Vec<(u64, u32)>,
+    relief: Relief,
+    /// What this second has to say.
+    lines: Vec<(Level, String)>,
+}
+
+impl Watch {
+    pub(super) fn new(settings: &Settings, workers: usize, now: Instant) -> Self {
+        Self {
+            start: now,
+            limit: WarningLimit::new(settings.limits.warnings_per_minute),
+            totals: Totals::new(settings.placement),
+            totals_every: settings.log.totals_every,
+            totals_at: now,
+            drops: 0,
+            turns: vec![(0, 0); workers],
+            relief: Relief::new(settings.placement.socket_sides()),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Goes by other settings from now on.
+    pub(super) fn follow(&mut self, settings: &Settings) {
+        self.limit.follow(settings.limits.warnings_per_minute);
+        self.totals_every = settings.log.totals_every;
+    }
+
+    /// To be called once a second with all workers, always in the same order. Returns what is to
+    /// be logged. `steer` is `None` where nothing is steered.
+    pub(super) fn second(
+        &mut self,
+        workers: &[(&str, &WorkerMetrics)],
+        now: Instant,
+        steer: Option<Steer<'_>>,
+    ) -> Vec<(Level, String)> {
+        self.look_for_standstill(workers, now);
+        let summary = Summary::of(workers.iter().map(|(_, metrics)| *metrics));
+        self.look_for_drops(summary.kernel_drops, now);
+        if let Some(steer) = steer {
+            self.relieve(workers, now, steer);
+        }
+        let elapsed = now.duration_since(self.totals_at);
+        if !self.totals_every.is_zero() && elapsed + NEARLY >= self.totals_every {
+            self.totals_at = now;
+            self.lines.push((Level::Info, self.totals.line(summary, elapsed)));
+        }
+        std::mem::take(&mut self.lines)
+    }
+
+    fn warn(&mut self, kind: &'static str, now: Instant, text: impl FnOnce() -> String) {
+        let line = self.limit.pass(kind, now, text);
+        self.lines.extend(line.map(|text| (Level::Warn, text)));
+    }
+
+    fn look_for_standstill(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
+        for (index, (name, metrics)) in workers.iter().enumerate() {
+            let (last, seconds) = &mut self.turns[index];
+            let turns = metrics.turns.get();
+            *seconds = if turns == *last { *seconds + 1 } else { 0 };
+            *last = turns;
+            let seconds = *seconds;
+            if seconds >= STANDSTILL {
+                self.warn("standstill", now, || {
+                    format!("{name} has not taken a turn for {seconds} s: its vCPU may be taken by others")
+                });
+            }
+        }
+    }
+
+    fn look_for_drops(&mut self, drops: u64, now: Instant) {
+        let new = drops.saturating_sub(self.drops);
+        self.drops = drops;
+        if new > 0 {
+            self.warn("drops", now, || {
+                format!(
+                    "the kernel dropped {new} datagrams within a second because receive buffers \
+                     were full: raise net.core.rmem_max and socket.receive_buffer, or give the \
+                     tracker more workers"
+                )
+            });
+        }
+    }
+
+    fn relieve(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant, steer: Steer<'_>) {
+        let drops = workers.iter().map(|(_, metrics)| metrics.kernel_drops.get());
+        let moment = Moment(now.duration_since(self.start).as_secs() as u32);
+        for change in self.relief.observe(drops, moment) {
+            if let Change::Withdraw(worker) = change {
+                self.warn("relief", now, || {
+                    format!(
+                        "worker-{worker} drops datagrams while others have time: its info hashes \
+                         are spread over all workers for a while"
+                    )
+                });
+            }
+            if let Err(error) = steer(change) {
+                self.warn("steering", now, || format!("cannot change the steering: {error}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_config::file::Config;
+    use onrush_config::flags::Flags;
+    use onrush_config::settings::Host;
+    use onrush_net::bind::{Address, Buffers, Options, bind_group};
+    use onrush_net::steering::Function;
+
+    const NAMES: [&str; 2] = ["worker-0", "worker-1"];
+
+    /// Two workers whose counters and clock a test moves.
+    struct Tracked {
+        watch: Watch,
+        metrics: [WorkerMetrics; 2],
+        now: Instant,
+        changes: Vec<Change>,
+        refuse: bool,
+    }
+
+    impl Tracked {
+        fn new(text: &str) -> Self {
+            let host = Host { vcpus: vec![0, 1], ..Host::default() };
+            let config = Config::parse("test.toml", text);
+            let (settings, _) = Settings::resolve(config, &Flags::default(), &host).expect("right");
+            let now = Instant::now();
+            let watch = Watch::new(&settings, 2, now);
+            let metrics = Default::default();
+            Self { watch, metrics, now, changes: Vec::new(), refuse: false }
+        }
+
+        /// A second in which these workers take turns.
+        fn second(&mut self, awake: &[usize]) -> Vec<(Level, String)> {
+            awake.iter().for_each(|worker| self.metrics[*worker].turns.add(1));
+            self.now += Duration::from_secs(1);
+            let workers: Vec<_> = NAMES.into_iter().zip(&self.metrics).collect();
+            let mut steer = |change| {
+                self.changes.push(change);
+                if self.refuse { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+            };
+            self.watch.second(&workers, self.now, Some(&mut steer))
+        }
+
+        /// The warnings of such a second.
+        fn warnings(&mut self, awake: &[usize]) -> Vec<String> {
+            let lines = self.second(awake).into_iter();
+            lines.filter(|(level, _)| *level == Level::Warn).map(|(_, text)| text).collect()
+        }
+    }
+
+    #[test]
+    fn a_worker_that_stands_still_for_five_seconds_is_named() {
+        let mut tracked = Tracked::new("");
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
+        for _ in 0..4 {
+            assert_eq!(tracked.warnings(&[0]), [""; 0]);
+        }
+        let said = "worker-1 has not taken a turn for 5 s: its vCPU may be taken by others";
+        assert_eq!(tracked.warnings(&[0]), [said]);
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "it goes on");
+        for _ in 0..4 {
+            assert_eq!(tracked.warnings(&[0]), [""; 0], "the count starts again");
+        }
+        assert_eq!(tracked.warnings(&[0]), [said]);
+    }
+
+    #[test]
+    fn drops_are_told_with_their_number_and_the_remedy() {
+        let mut tracked = Tracked::new("");
+        tracked.metrics[0].kernel_drops.add(7);
+        tracked.metrics[1].kernel_drops.add(4);
+        let warnings = tracked.warnings(&[0, 1]);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("the kernel dropped 11 datagrams within a second"));
+        assert!(warnings[0].contains("raise net.core.rmem_max and socket.receive_buffer"));
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "these were told");
+    }
+
+    #[test]
+    fn warnings_of_one_kind_are_held_back_and_counted() {
+        let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 2\n");
+        let told: Vec<usize> = (1..=62)
+            .filter(|_| {
+                tracked.metrics.iter().for_each(|metrics| metrics.kernel_drops.add(1));
+                !tracked.warnings(&[0, 1]).is_empty()
+            })
+            .collect();
+        // The minute begins with the first warning.
+        assert_eq!(told, [1, 2, 61, 62]);
+        let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 1\n");
+        let mut last = Vec::new();
+        for _ in 1..=61 {
+            tracked.metrics.iter().for_each(|metrics| metrics.kernel_drops.add(1));
+            last = tracked.warnings(&[0, 1]);
+        }
+        assert!(last[0].ends_with("(59 more of these were not shown)"), "{last:?}");
+    }
+
+    #[test]
+    fn the_worker_that_drops_is_withdrawn_and_later_restored() {
+        let mut tracked = Tracked::new("");
+        for _ in 0..2 {
+            assert_eq!(tracked.changes, []);
+            tracked.metrics[1].kernel_drops.add(1);
+            let warnings = tracked.warnings(&[0, 1]);
+            let relief = warnings.iter().any(|text| text.starts_with("worker-1 drops datagrams"));
+            assert_eq!(relief, !tracked.changes.is_empty(), "{warnings:?}");
+        }
+        assert_eq!(tracked.changes, [Change::Withdraw(1)]);
+        for _ in 0..29 {
+            tracked.second(&[0, 1]);
+        }
+        assert_eq!(tracked.changes, [Change::Withdraw(1)], "half a minute is not over");
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
+        assert_eq!(tracked.changes, [Change::Withdraw(1), Change::Restore(1)]);
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_to_steer_otherwise_is_told_of() {
+        let mut tracked = Tracked::new("");
+        tracked.refuse = true;
+        tracked.metrics[0].kernel_drops.add(1);
+        tracked.second(&[0, 1]);
+        tracked.metrics[0].kernel_drops.add(1);
+        let warnings = tracked.warnings(&[0, 1]);
+        let refused = warnings.iter().find(|text| text.starts_with("cannot change the steering: "));
+        assert!(refused.is_some_and(|text| text.contains("denied")), "{warnings:?}");
+    }
+
+    #[test]
+    fn where_nothing_is_steered_nothing_is_relieved() {
+        let mut tracked = Tracked::new("");
+        for _ in 0..5 {
+            tracked.metrics[1].kernel_drops.add(1);
+            tracked.metrics.iter().for_each(|metrics| metrics.turns.add(1));
+            tracked.now += Duration::from_secs(1);
+            let workers: Vec<_> = NAMES.into_iter().zip(&tracked.metrics).collect();
+            let lines = tracked.watch.second(&workers, tracked.now, None);
+            assert!(lines.iter().all(|(_, text)| text.contains("the kernel dropped")), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn totals_come_at_their_interval() {
+        let mut tracked = Tracked::new("[log]\ntotals_every = 10\n");
+        tracked.metrics[0].incoming.v4.datagrams.add(70);
+        tracked.metrics[1].incoming.v6.datagrams.add(30);
+        for second in 1..=30 {
+            let lines = tracked.second(&[0, 1]);
+            match second {
+                10 => assert!(lines[0].1.starts_with("in 10/s, out 0/s: "), "{lines:?}"),
+                20 | 30 => assert!(lines[0].1.starts_with("in 0/s, "), "{lines:?}"),
+                _ => assert_eq!(lines, [], "second {second}"),
+            }
+            assert!(lines.iter().all(|(level, _)| *level == Level::Info), "{lines:?}");
+        }
+        let mut silent = Tracked::new("[log]\ntotals_every = 0\n");
+        assert!((0..200).all(|_| silent.second(&[0, 1]).is_empty()));
+    }
+
+    /// A second that was looked at late makes the next one shorter.
+    #[test]
+    fn totals_come_though_a_second_was_short() {
+        let mut tracked = Tracked::new("[log]\ntotals_every = 1\n");
+        for milliseconds in [1030, 970, 1000, 999, 1001] {
+            // The second itself is added to it.
+            tracked.now =
+                tracked.now + Duration::from_millis(milliseconds) - Duration::from_secs(1);
+            let lines = tracked.second(&[0, 1]);
+            assert_eq!(lines.len(), 1, "after {milliseconds} ms: {lines:?}");
+        }
+    }
+
+    /// Down to the kernel's own program.
+    #[test]
+    fn a_change_reaches_the_steering() {
+        let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };
+        let options = Options { workers: 2, buffers: Buffers::default(), probe: true };
+        let group = bind_group(&[address], &options).unwrap();
+        let function = Function { offset: 16, multipliers: [1; 5], min_len: 36, buckets: 2 };
+        let (mut steering, notices) = Steering::attach(function, &group);
+        assert!(notices.is_empty(), "{notices:?}");
+        turn(&mut steering, Change::Withdraw(1)).unwrap();
+        assert_eq!(steering.withdrawn(), [1]);
+        turn(&mut steering, Change::Restore(0)).unwrap();
+        assert_eq!(steering.withdrawn(), [1]);
+        turn(&mut steering, Change::Restore(1)).unwrap();
+        assert_eq!(steering.withdrawn(), [0; 0]);
+    }
+}

@@ -1,0 +1,130 @@
+//! What an export looks like: text or bencoded, plain or compressed, as the file's name says.
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use onrush_config::export_format::{Content, Packing};
+
+use crate::atomic_file::AtomicFile;
+use crate::export::count::SwarmCounts;
+
+/// How hard zstd tries: its own default.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Writes swarms.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn write(content: Content, swarms: &mut [SwarmCounts], to: &mut impl Write) -> io::Result<()> {
+    match content {
+        Content::Text => swarms.iter().try_for_each(|swarm| text(swarm, to)),
+        Content::Bencoded => {
+            // The keys of a dictionary are in the order of their bytes (BEP 3).
+            swarms.sort_unstable();
+            to.write_all(b"d5:filesd")?;
+            swarms.iter().try_for_each(|swarm| bencoded(swarm, to))?;
+            to.write_all(b"ee")
+        }
+    }
+}
+
+fn text(swarm: &SwarmCounts, to: &mut impl Write) -> io::Result<()> {
+    let SwarmCounts { info_hash, seeders, leechers, completed } = swarm;
+    writeln!(to, "{info_hash} {seeders} {leechers} {completed}")
+}
+
+fn bencoded(swarm: &SwarmCounts, to: &mut impl Write) -> io::Result<()> {
+    let SwarmCounts { info_hash, seeders, leechers, completed } = swarm;
+    to.write_all(b"20:")?;
+    to.write_all(&info_hash.0)?;
+    write!(to, "d8:completei{seeders}e10:downloadedi{completed}e10:incompletei{leechers}ee")
+}
+
+/// A draft behind its packing.
+pub enum Packed {
+    /// As it is.
+    Plain(AtomicFile),
+    /// By gzip.
+    Gzip(GzEncoder<AtomicFile>),
+    /// By zstd.
+    Zstd(zstd::Encoder<'static, AtomicFile>),
+}
+
+impl Packed {
+    /// Packs what is written to a draft.
+    ///
+    /// # Errors
+    /// When the compressor has no memory.
+    pub fn new(packing: Packing, draft: AtomicFile) -> io::Result<Self> {
+        Ok(match packing {
+            Packing::Plain => Self::Plain(draft),
+            Packing::Gzip => Self::Gzip(GzEncoder::new(draft, Compression::default())),
+            Packing::Zstd => Self::Zstd(zstd::Encoder::new(draft, ZSTD_LEVEL)?),
+        })
+    }
+
+    /// That was all; its length as packed, once it is in its place.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self) -> io::Result<u64> {
+        match self {
+            Self::Plain(draft) => draft,
+            Self::Gzip(encoder) => encoder.finish()?,
+            Self::Zstd(encoder) => encoder.finish()?,
+        }
+        .finish()
+    }
+}
+
+impl Write for Packed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(draft) => draft.write(bytes),
+            Self::Gzip(encoder) => encoder.write(bytes),
+            Self::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(draft) => draft.flush(),
+            Self::Gzip(encoder) => encoder.flush(),
+            Self::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_proto::InfoHash;
+
+    #[test]
+    fn both_contents_are_as_they_are_written_elsewhere() {
+        let swarm = |byte, seeders, leechers, completed| SwarmCounts {
+            info_hash: InfoHash([byte; 20]),
+            seeders,
+            leechers,
+            completed,
+        };
+        let mut swarms = [swarm(0x62, 1, 20, 300), swarm(0x61, 0, 4_294_967_295, 7)];
+        let mut out = Vec::new();
+        write(Content::Text, &mut swarms, &mut out).unwrap();
+        let expected =
+            format!("{} 1 20 300\n{} 0 4294967295 7\n", "62".repeat(20), "61".repeat(20));
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        write(Content::Bencoded, &mut swarms, &mut out).unwrap();
+        let (a, b) = ("a".repeat(20), "b".repeat(20));
+        let expected = format!(
+            "d5:filesd20:{a}d8:completei0e10:downloadedi7e10:incompletei4294967295ee\
+             20:{b}d8:completei1e10:downloadedi300e10:incompletei20eeee"
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        write(Content::Bencoded, &mut [], &mut out).unwrap();
+        assert_eq!(out, b"d5:filesdee");
+    }
+}

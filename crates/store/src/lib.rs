@@ -1,0 +1,20 @@
+//! What outlives the process: peers, lists, exports, the key of connection ids, and the lock of the state directory.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`state`] | the state directory, opened at start: its lock and the key |
+//! | [`lock`], [`key_file`] | the lock of the state directory; the secrets of connection ids |
+//! | [`snapshot`] | the peers in a file |
+//! | [`lists`] | files of info hashes and of blocked sources, and the journal of changes |
+//! | [`export`] | the full scrape in a file |
+//! | [`atomic_file`] | a file that is whole or not there |
+
+#![forbid(unsafe_code)]
+
+pub mod atomic_file;
+pub mod export;
+pub mod key_file;
+pub mod lists;
+pub mod lock;
+pub mod snapshot;
+pub mod state;

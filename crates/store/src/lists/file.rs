@@ -1,0 +1,341 @@
+//! Files of entries: one a line. What follows a `#` is a comment; lines without anything else are skipped. A
+//! file is used as a whole or not at all.
+//!
+//! Info hashes are written in hexadecimal (40 digits) or base32 (32 characters, as in older magnet links; RFC 4648,
+//! section 6).
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use onrush_proto::InfoHash;
+use onrush_proto::id::InvalidInfoHash;
+use onrush_tracker::access::blocks::{Block, beginning};
+use thiserror::Error;
+
+/// Bad lines that are told one by one.
+const SHOWN: usize = 10;
+/// Bytes of a line at most, with its comment.
+const MAX_LINE: u64 = 4096;
+/// After so many bad lines the rest is not looked at: it is another file that was meant.
+const MOST_BAD: usize = 10_000;
+/// After so many lines whoever waits for the start, or for the end of a reload, hears that it goes on.
+const LINES_A_STEP: usize = 20_000;
+
+/// What stands in the lines of a file.
+pub struct EntryFormat<T> {
+    /// What they are called, several of them.
+    pub name: &'static str,
+    /// What a line has to look like.
+    pub form: &'static str,
+    /// What begins a comment.
+    pub comments: &'static [u8],
+    /// Bytes of a line with an entry and nothing else.
+    pub bytes_per_line: u64,
+    /// Reads an entry, without the blanks around it, or says what is wrong with it.
+    pub parse: fn(&[u8]) -> Result<T, String>,
+}
+
+/// Info hashes.
+pub const INFO_HASHES: EntryFormat<[u8; 20]> = EntryFormat {
+    name: "info hashes",
+    form: "a line is 40 hexadecimal digits or 32 base32 characters, and what follows a # is a comment",
+    comments: b"#",
+    bytes_per_line: 41,
+    parse: info_hash,
+};
+
+/// Blocks of one line each.
+pub const BLOCKS: EntryFormat<Block> = EntryFormat {
+    name: "address blocks",
+    form: "a line is an address, a block like 192.0.2.0/24 or 2001:db8::/32, or a range like \
+           192.0.2.1-192.0.2.9, and what follows a # or a ; is a comment",
+    comments: b"#;",
+    bytes_per_line: 16,
+    parse: |word| {
+        let text =
+            std::str::from_utf8(word).map_err(|_| format!("{:?} is no text", beginning(word)))?;
+        text.parse()
+    },
+};
+
+/// Why a file is not used. Nothing of it is.
+#[derive(Debug, Error)]
+pub enum ListError {
+    /// It cannot be read.
+    #[error("{}: the list cannot be read: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is longer than is allowed.
+    #[error(
+        "{}: the list has more than {most} {name}: raise limits.list_entries",
+        path.display()
+    )]
+    Long {
+        /// The file.
+        path: PathBuf,
+        /// How many there may be.
+        most: usize,
+        /// Of what.
+        name: &'static str,
+    },
+    /// Nothing is in it, and nothing but what is in it would be served.
+    #[error(
+        "{}: the list is empty, and with access.mode \"allow\" nothing would be served: was the file cut \
+         short? To serve everything, say mode = \"open\"", path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Some lines are no entries.
+    #[error("{}", Shown { path, lines, total: *total, name, form })]
+    Lines {
+        /// The file.
+        path: PathBuf,
+        /// The first bad lines, counted from 1, and what is wrong.
+        lines: Vec<(usize, String)>,
+        /// How many there are.
+        total: usize,
+        /// What they should be.
+        name: &'static str,
+        /// What such a line looks like.
+        form: &'static str,
+    },
+}
+
+/// Bad lines as people read them.
+struct Shown<'a> {
+    path: &'a Path,
+    lines: &'a [(usize, String)],
+    total: usize,
+    name: &'a str,
+    form: &'a str,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, lines, total, name, form } = self;
+        for (line, what) in *lines {
+            writeln!(f, "{}:{line}: {what}", path.display())?;
+        }
+        let more = if *total > lines.len() { ", the first of them are shown" } else { "" };
+        let least = if *total == MOST_BAD { "at least " } else { "" };
+        write!(f, "{least}{total} lines of the list are no {name}{more}; {form}")
+    }
+}
+
+/// Reads a file with `most` entries at most.
+///
+/// # Errors
+/// [`ListError`].
+pub fn read<T>(
+    path: &Path,
+    most: usize,
+    entries: &EntryFormat<T>,
+    progress: &mut dyn FnMut(),
+) -> Result<Vec<T>, ListError> {
+    let unreadable = |error| ListError::Read { path: path.to_owned(), error };
+    let facts = std::fs::metadata(path).map_err(unreadable)?;
+    if !facts.is_file() {
+        // Reading from a pipe or a device may never end.
+        let error = io::Error::other("it is no regular file");
+        return Err(unreadable(error));
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    let likely = (facts.len() / entries.bytes_per_line) as usize + 1;
+    let found = Vec::with_capacity(likely.min(most));
+    read_all(file, path, most, entries, found, progress)
+}
+
+/// Reads what somebody gives who is waited for, as in a pipe; errors call it `name`.
+///
+/// # Errors
+/// [`ListError`].
+pub fn read_stream<T>(
+    from: impl io::Read,
+    name: &Path,
+    entries: &EntryFormat<T>,
+) -> Result<Vec<T>, ListError> {
+    read_all(from, name, usize::MAX, entries, Vec::new(), &mut || {})
+}
+
+fn read_all<T>(
+    from: impl io::Read,
+    path: &Path,
+    most: usize,
+    entries: &EntryFormat<T>,
+    mut found: Vec<T>,
+    progress: &mut dyn FnMut(),
+) -> Result<Vec<T>, ListError> {
+    let unreadable = |error| ListError::Read { path: path.to_owned(), error };
+    let mut lines = Lines { reader: BufReader::with_capacity(1 << 16, from) };
+    let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
+    while let Some(whole) = lines.next(&mut line).map_err(unreadable)? {
+        number += 1;
+        if usize::is_multiple_of(number, LINES_A_STEP) {
+            progress();
+        }
+        let entry = match whole {
+            true => entries.on(&line).transpose(),
+            false => Some(Err(format!("is longer than {MAX_LINE} bytes"))),
+        };
+        match entry {
+            Some(Ok(_)) if found.len() == most => {
+                return Err(ListError::Long { path: path.to_owned(), most, name: entries.name });
+            }
+            Some(Ok(entry)) => found.push(entry),
+            None => {}
+            Some(Err(what)) => {
+                total += 1;
+                if bad.len() < SHOWN {
+                    bad.push((number, what));
+                }
+            }
+        }
+        if total == MOST_BAD {
+            break;
+        }
+    }
+    match total {
+        0 => Ok(found),
+        _ => {
+            let EntryFormat { name, form, .. } = *entries;
+            Err(ListError::Lines { path: path.to_owned(), lines: bad, total, name, form })
+        }
+    }
+}
+
+/// A file line by line, however long they are.
+struct Lines<R> {
+    reader: BufReader<R>,
+}
+
+impl<R: io::Read> Lines<R> {
+    /// The next line, with its end; whether it is whole, or nothing where there is none. Of one that is too long
+    /// the rest is passed over.
+    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+        line.clear();
+        let mut part = self.reader.by_ref().take(MAX_LINE);
+        if part.read_until(b'\n', line)? == 0 {
+            return Ok(None);
+        }
+        let whole = line.len() < MAX_LINE as usize || line.ends_with(b"\n");
+        let mut ended = whole;
+        while !ended {
+            let (used, found) = match self.reader.fill_buf()? {
+                [] => (0, true),
+                more => match more.iter().position(|byte| *byte == b'\n') {
+                    Some(at) => (at + 1, true),
+                    None => (more.len(), false),
+                },
+            };
+            self.reader.consume(used);
+            ended = found;
+        }
+        Ok(Some(whole))
+    }
+}
+
+impl<T> EntryFormat<T> {
+    /// What a line lists; nothing where it is empty or only a comment.
+    fn on(&self, line: &[u8]) -> Result<Option<T>, String> {
+        let end = line.iter().position(|byte| self.comments.contains(byte)).unwrap_or(line.len());
+        match line[..end].trim_ascii() {
+            [] => Ok(None),
+            word => (self.parse)(word).map(Some),
+        }
+    }
+}
+
+fn info_hash(word: &[u8]) -> Result<[u8; 20], String> {
+    InfoHash::from_text(word).map(|hash| hash.0).map_err(|error| match error {
+        InvalidInfoHash::Length(len) => {
+            format!("{:?} has {len} characters, not 40 or 32", beginning(word))
+        }
+        other => other.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_tracker::access::blocks::BlockList;
+
+    #[test]
+    fn lists_may_have_comments_of_either_sort() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("drop.txt");
+        std::fs::write(&path, "; a list\n192.0.2.0/24 ; SBL1\n\n2001:db8::/32 # why\n").unwrap();
+        let blocks = read(&path, 2, &BLOCKS, &mut || {}).unwrap();
+        let list = BlockList::new(blocks);
+        assert!(list.blocks_v4("192.0.2.200".parse().unwrap()));
+        assert!(!list.blocks_v4("192.0.3.0".parse().unwrap()));
+        assert!(list.blocks_v6("2001:db8:1::".parse().unwrap()));
+        assert!(!list.blocks_v6("2001:db9::".parse().unwrap()));
+        std::fs::write(&path, "192.0.2.1/24\n").unwrap();
+        let error = read(&path, 2, &BLOCKS, &mut || {}).unwrap_err().to_string();
+        assert!(error.contains("drop.txt:1: \"192.0.2.1/24\" has bits behind"), "{error}");
+        assert!(error.contains("no address blocks; a line is an address, a block like"), "{error}");
+    }
+
+    fn list(text: &str, most: usize) -> Result<Vec<[u8; 20]>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list");
+        std::fs::write(&path, text).unwrap();
+        let place = path.display().to_string();
+        read(&path, most, &INFO_HASHES, &mut || {})
+            .map_err(|error| error.to_string().replace(&place, "LIST"))
+    }
+
+    #[test]
+    fn hexadecimal_and_base32_comments_and_empty_lines() {
+        let hex = "aB".repeat(20);
+        let text =
+            format!("# a list\n\n{hex}\r\n  {hex} # why\nVOV2XK5LVOV2XK5LVOV2XK5LVOV2XK5L\n");
+        let twice = [0xAB; 20];
+        assert_eq!(list(&text, 10).unwrap(), [twice, twice, twice]);
+        assert_eq!(list(&text.to_lowercase(), 10).unwrap().len(), 3);
+        assert_eq!(list("", 10).unwrap(), [[0; 20]; 0]);
+        assert_eq!(list(&"0".repeat(40), 10).unwrap(), [[0; 20]]);
+    }
+
+    #[test]
+    fn bad_lines_are_told_by_their_numbers() {
+        let text =
+            format!("{}\nnonsense\n{}x\n{}1\n", "a".repeat(40), "b".repeat(39), "A".repeat(31));
+        let error = list(&text, 10).unwrap_err();
+        assert!(error.contains("LIST:2: \"nonsense\" has 8 characters, not 40 or 32"), "{error}");
+        assert!(error.contains("LIST:3: character 40 is 'x', which is not hexadecimal"), "{error}");
+        assert!(error.contains("LIST:4: character 32 is '1', which is not base32"), "{error}");
+        assert!(error.contains("3 lines of the list are no info hashes; "), "{error}");
+        let error = list(&"?\n".repeat(1_000), 10).unwrap_err();
+        assert!(error.contains("1000 lines") && error.contains("first of them"), "{error}");
+        assert_eq!(error.lines().count(), SHOWN + 1);
+    }
+
+    #[test]
+    fn what_is_too_long_or_not_there_is_named() {
+        let three = format!("{}\n", "a".repeat(40)).repeat(3);
+        assert!(list(&three, 3).is_ok());
+        assert!(list(&three, 2).unwrap_err().contains("more than 2 info hashes"));
+        let hash = "a".repeat(40);
+        let fits = format!("{hash} #{}\n{hash}", "x".repeat(MAX_LINE as usize - 43));
+        assert_eq!(list(&fits, 2).unwrap().len(), 2);
+        let long = format!("{hash}\n{hash} #{}\n{hash}", "x".repeat(200_000));
+        let error = list(&long, 9).unwrap_err();
+        assert!(error.contains("LIST:2: is longer than 4096 bytes\n1 lines"), "{error}");
+        assert!(list(&"?\n".repeat(50_000), 9).unwrap_err().contains("at least 10000 lines"));
+        let pipe =
+            read(Path::new("/dev/null"), 1, &INFO_HASHES, &mut || {}).unwrap_err().to_string();
+        assert!(pipe.contains("it is no regular file"), "{pipe}");
+        let error =
+            read(Path::new("/nowhere/list"), 1, &INFO_HASHES, &mut || {}).unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/list: the list cannot be read: No such"), "{error}");
+    }
+}

@@ -1,0 +1,363 @@
+//! What is written is read again, by any number of shards; what was changed or cut off anywhere is found out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crossbeam_channel::bounded;
+use onrush_proto::{Endpoint, InfoHash};
+use onrush_swarm::{Moment, PeerView, Shard, ShardMap, ShardSettings};
+use proptest::prelude::*;
+
+use super::format::{self, Damage};
+use super::load::{LoadError, Loaded, ReadError, load, load_at_start, set_aside, verify};
+use super::write::write_all;
+use crate::lists::access_list;
+use crate::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_config::settings::{Access, Listed};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Now;
+use onrush_tracker::orders::Chore;
+
+const LIFETIME: u32 = 3600;
+const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
+
+/// A swarm as a naive model has it: `completed`, for how long it is idle, peers with age and kind.
+type Swarm = (u32, Option<u32>, Peers);
+type Peers = BTreeMap<Endpoint, (u32, bool)>;
+type Model = BTreeMap<InfoHash, Swarm>;
+
+fn shards(number: usize) -> Vec<Shard> {
+    let settings = ShardSettings {
+        interval: 1800,
+        interval_jitter_percent: 5,
+        peer_lifetime: LIFETIME,
+        completed_retention: 86_400,
+        max_peers: 100_000,
+        max_idle_swarms: 1_000,
+    };
+    (0..number).map(|n| Shard::new(settings, [n as u8 + 1; 16], n as u64)).collect()
+}
+
+fn map(shards: usize) -> ShardMap {
+    ShardMap::new([0x9E37_79B1, 3, 5, 7, 0x85EB_CA77 ^ shards as u32], shards as u16)
+}
+
+fn endpoint() -> impl Strategy<Value = Endpoint> {
+    prop_oneof![
+        3 => (0u32..3_000, 1u16..4).prop_map(|(ip, port)| Endpoint::v4(Ipv4Addr::from(ip), port)),
+        1 => (0u128..3_000, 1u16..4).prop_map(|(ip, port)| Endpoint::v6(Ipv6Addr::from(ip), port)),
+    ]
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    let peer = (endpoint(), (0u32..LIFETIME / 4, any::<bool>()));
+    let few =
+        proptest::collection::btree_map(peer.0, peer.1.prop_map(|(age, s)| (age * 4, s)), 1..40);
+    let many = proptest::collection::btree_map(
+        endpoint(),
+        (0u32..LIFETIME / 4, any::<bool>()).prop_map(|(age, s)| (age * 4, s)),
+        200..900,
+    );
+    let swarm = prop_oneof![
+        12 => (0u32..9, few).prop_map(|(completed, peers)| (completed, None, peers)),
+        1 => (0u32..9, many).prop_map(|(completed, peers)| (completed, None, peers)),
+        3 => (1u32..9, 0u32..80_000).prop_map(|(c, idle)| (c, Some(idle), BTreeMap::new())),
+    ];
+    proptest::collection::btree_map(any::<[u8; 20]>().prop_map(InfoHash), swarm, 0..30)
+}
+
+/// Shards with what a model has.
+fn filled(model: &Model, number: usize) -> Vec<Shard> {
+    let (mut shards, map) = (shards(number), map(number));
+    let mut idle: Vec<_> = Vec::new();
+    for (info_hash, (completed, idle_for, peers)) in model {
+        let shard = &mut shards[map.shard_of(info_hash)];
+        if let Some(idle_for) = idle_for {
+            idle.push((*idle_for, *info_hash, *completed));
+            continue;
+        }
+        let peers =
+            peers.iter().map(|(&endpoint, &(age, seeder))| PeerView { endpoint, seeder, age });
+        shard.restore(*info_hash, *completed, peers, NOW.moment);
+    }
+    idle.sort_unstable_by(|a, b| b.cmp(a));
+    for (idle_for, info_hash, completed) in idle {
+        let shard = &mut shards[map.shard_of(&info_hash)];
+        assert!(shard.restore_idle(info_hash, completed, idle_for, NOW.moment));
+    }
+    shards
+}
+
+/// The model of what shards have.
+fn seen(shards: &[Shard], now: Now) -> Model {
+    let mut model = Model::new();
+    for swarm in shards.iter().flat_map(|shard| shard.swarms(now.moment)) {
+        let peers =
+            swarm.peers.iter().map(|peer| (peer.endpoint, (peer.age, peer.seeder))).collect();
+        let before = model.insert(swarm.info_hash, (swarm.completed, swarm.idle_for, peers));
+        assert_eq!(before, None, "a swarm is in one shard");
+    }
+    model
+}
+
+fn loaded(path: &Path, number: usize, now: Now) -> (Result<Loaded, LoadError>, Model) {
+    let mut shards = shards(number);
+    let open = AccessList::Open;
+    let loaded = load(path, shards.iter_mut().collect(), map(number), &open, now, &mut || {});
+    shards.iter().for_each(Shard::check);
+    (loaded, seen(&shards, now))
+}
+
+/// A swarm with many peers.
+fn crowd(peers: u32) -> (InfoHash, (u32, Option<u32>, Peers)) {
+    let peers = (0..peers).map(|n| (Endpoint::v4(Ipv4Addr::from(n), 1_000), (0, n % 2 == 0)));
+    (InfoHash([9; 20]), (0, None, peers.collect()))
+}
+
+/// A snapshot of a few swarms of all forms, as bytes.
+fn sample() -> Vec<u8> {
+    let mut model = Model::new();
+    let peer =
+        |n: u32| (Endpoint::v4(Ipv4Addr::from(n), 6_881), (n % 900 * 4, n.is_multiple_of(2)));
+    let v6 = |n: u128| (Endpoint::v6(Ipv6Addr::from(n), 6_881), (8, true));
+    model.insert(InfoHash([1; 20]), (3, None, (0..2).map(peer).collect()));
+    model.insert(InfoHash([2; 20]), (0, None, (0..9).map(peer).chain((0..3).map(v6)).collect()));
+    model.insert(InfoHash([3; 20]), (7, Some(99), BTreeMap::new()));
+    bytes(filled(&model, 2))
+}
+
+fn bytes(shards: Vec<Shard>) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(super::FILE);
+    write_all(&path, shards, NOW, &mut || {}).unwrap();
+    fs::read(&path).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Whatever there is, written by some shards, is there again in others.
+    #[test]
+    fn what_is_written_is_read(model in model(), before in 1usize..4, after in 1usize..5) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(super::FILE);
+        let written = write_all(&path, filled(&model, before), NOW, &mut || {}).unwrap();
+        let peers: usize = model.values().map(|(_, _, peers)| peers.len()).sum();
+        prop_assert_eq!(written.tally.v4 + written.tally.v6, peers as u64);
+        prop_assert_eq!(written.bytes, fs::metadata(&path).unwrap().len());
+        prop_assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let (result, got) = loaded(&path, after, NOW);
+        let result = result.unwrap();
+        prop_assert_eq!((result.peers.stored, result.age), (peers as u64, 0));
+        prop_assert_eq!(got, model);
+    }
+
+    /// Time that goes by without a tracker makes peers older, and some too old.
+    #[test]
+    fn time_down_ages_peers(model in model(), down in 0u32..2_000) {
+        let down = down * 4;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(super::FILE);
+        write_all(&path, filled(&model, 1), NOW, &mut || {}).unwrap();
+        let later = Now { moment: Moment(1 << 21), unix: NOW.unix + u64::from(down) };
+        let (result, got) = loaded(&path, 2, later);
+        prop_assert_eq!(result.unwrap().age, u64::from(down));
+        for (name, (completed, idle_for, peers)) in &model {
+            let live: BTreeMap<_, _> = peers.iter()
+                .map(|(peer, (age, seeder))| (*peer, (age + down, *seeder)))
+                .filter(|(_, (age, _))| *age <= LIFETIME).collect();
+            // Since its last peer left, or the last of them would have been forgotten.
+            let youngest = peers.values().map(|(age, _)| *age).min();
+            let idle = match (idle_for, youngest) {
+                _ if !live.is_empty() => None,
+                (Some(idle_for), _) => Some(idle_for + down),
+                (None, youngest) => Some((youngest.unwrap() + down).saturating_sub(LIFETIME)),
+            };
+            let kept = idle.is_none_or(|idle| *completed > 0 && idle < 86_400);
+            let expected = kept.then_some((*completed, idle, live));
+            prop_assert_eq!(got.get(name), expected.as_ref());
+        }
+    }
+
+    /// No bytes whatever make it panic, or take more memory than a block has.
+    #[test]
+    fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), whole: bool) {
+        if whole {
+            let mut file = format::head(1).to_vec();
+            file.append(&mut bytes);
+            bytes = file;
+        }
+        let verified = verify(bytes.as_slice(), &mut || {});
+        prop_assert!(verified.is_err());
+    }
+}
+
+#[test]
+fn every_byte_that_is_changed_is_found_out() {
+    let sample = sample();
+    assert_eq!(verify(sample.as_slice(), &mut || {}).unwrap().v4, 11);
+    for at in 0..sample.len() {
+        for bits in [1, 0x80, 0xFF] {
+            let mut changed = sample.clone();
+            changed[at] ^= bits;
+            let Err(ReadError::Damage(_)) = verify(changed.as_slice(), &mut || {}) else {
+                panic!("byte {at} changed by {bits:#x} is not found out");
+            };
+        }
+    }
+}
+
+#[test]
+fn every_length_but_the_whole_is_found_out() {
+    let mut sample = sample();
+    for len in 0..sample.len() {
+        let Err(ReadError::Damage(damage)) = verify(&sample[..len], &mut || {}) else {
+            panic!("{len} of {} bytes are not found out", sample.len());
+        };
+        let expected = if len == 0 { Damage::Short } else { damage };
+        assert_eq!(damage, expected);
+    }
+    sample.push(0);
+    assert!(matches!(verify(sample.as_slice(), &mut || {}), Err(ReadError::Damage(Damage::Long))));
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut head = format::head(7);
+    head[17] = 9;
+    let checksum = crc32fast::hash(&head[..28]);
+    head[28..].copy_from_slice(&checksum.to_be_bytes());
+    let error = verify(head.as_slice(), &mut || {}).unwrap_err().to_string();
+    assert!(error.contains("version 9") && error.contains("reads version 1"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_used_is_set_aside_and_leaves_nothing_in_the_shards() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(super::FILE);
+    let mut damaged = sample();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    for content in [b"something else".to_vec(), Vec::new(), damaged] {
+        fs::write(&path, &content).unwrap();
+        let mut shards = shards(1);
+        let open = AccessList::Open;
+        let warning =
+            load_at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {})
+                .unwrap();
+        let aside = format!("{}.damaged-{}", path.display(), NOW.unix);
+        assert!(warning.contains(&aside), "{warning}");
+        assert!(!path.exists());
+        assert_eq!(fs::read(&aside).unwrap(), content);
+        assert_eq!(shards[0].totals().peers() + shards[0].totals().idle_swarms, 0);
+    }
+    let mut shards = shards(1);
+    let open = AccessList::Open;
+    assert_eq!(
+        load_at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {}),
+        None,
+        "none"
+    );
+}
+
+/// Who is started again and again with a file that is no good does not fill the disk.
+#[test]
+fn few_of_those_set_aside_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(super::FILE);
+    fs::write(directory.path().join("onrush.snapshot.damaged-by-hand"), "mine").unwrap();
+    for unix in [50, 9, 100, 70, 60] {
+        fs::write(&path, unix.to_string()).unwrap();
+        set_aside(&path, unix).unwrap();
+    }
+    let names = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    let left = ["100", "60", "70", "by-hand"].map(|end| format!("onrush.snapshot.damaged-{end}"));
+    assert_eq!(names, left);
+}
+
+#[test]
+fn a_clock_that_went_backwards_ages_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(super::FILE);
+    fs::write(&path, sample()).unwrap();
+    let (result, _) = loaded(&path, 1, Now { unix: NOW.unix - 100_000, ..NOW });
+    let result = result.unwrap();
+    assert_eq!((result.age, result.peers.stored, result.peers.expired), (0, 14, 0));
+}
+
+#[test]
+fn what_is_not_permitted_stays_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(super::FILE);
+    fs::write(&path, sample()).unwrap();
+    let listed = Listed { hashes: vec![InfoHash([2; 20]), InfoHash([3; 20])], file: None };
+    let access = access_list(&Access::Deny(listed), 0, &mut || {}).unwrap();
+    let mut shards = shards(1);
+    let result =
+        load(&path, shards.iter_mut().collect(), map(1), &access, NOW, &mut || {}).unwrap();
+    assert_eq!((result.forbidden, result.peers.stored), (2, 2));
+}
+
+/// On disk: 32 bytes a swarm, 8 an IPv4 peer, 20 an IPv6 peer, and next to nothing beside.
+#[test]
+fn it_is_compact() {
+    let mut model = Model::new();
+    for swarm in 0..2_000u32 {
+        let mut name = [7; 20];
+        name[..4].copy_from_slice(&swarm.to_be_bytes());
+        let v4 = (0..2).map(|n| (Endpoint::v4(Ipv4Addr::from(n), 1_000), (0, true)));
+        let v6 = (0..1).map(|n| (Endpoint::v6(Ipv6Addr::from(n), 1_000), (0, true)));
+        model.insert(InfoHash(name), (0, None, v4.chain(v6).collect()));
+    }
+    model.extend([crowd(50_000)]);
+    let len = bytes(filled(&model, 2)).len();
+    let least = 2_001 * 32 + 54_000 * 8 + 2_000 * 20;
+    assert!((least..least + least / 50).contains(&len), "{len} bytes, {least} at least");
+}
+
+/// A dump of a running shard waits for who is slow without making the worker wait.
+#[test]
+fn a_dump_goes_on_where_there_was_no_room() {
+    let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
+    let (to, parts) = bounded(1);
+    let mut dump = DumpTask::new(to, false);
+    let (mut blocks, mut peers, mut waited) = (0, 0, 0);
+    let mut later = NOW;
+    loop {
+        // Nobody takes anything for many steps, longer than a step needs.
+        let steps = (0..200).take_while(|_| dump.step(&mut shard, later)).count();
+        assert_eq!(dump.waits(), steps == 200);
+        waited += usize::from(steps == 200);
+        later.moment = later.moment.after(100);
+        match parts.try_recv() {
+            Ok(DumpMessage::Block(block)) => (blocks, peers) = (blocks + 1, peers + block.tally.v4),
+            Ok(DumpMessage::Done) => break,
+            Err(error) => panic!("after {blocks} blocks: {error}"),
+        }
+    }
+    assert!(blocks > 2 && waited > 2, "{blocks} blocks, waited {waited} times");
+    assert_eq!(peers, 60_000);
+}
+
+/// Chores wait behind it: one whose blocks nobody takes gives up.
+#[test]
+fn a_dump_that_nobody_takes_gives_up() {
+    let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
+    let (to, parts) = bounded(1);
+    let mut dump = DumpTask::new(to, false);
+    let mut now = NOW;
+    let mut seconds = 0;
+    while (0..200).all(|_| dump.step(&mut shard, now)) {
+        now.moment = now.moment.after(1);
+        seconds += 1;
+    }
+    assert!((60..200).contains(&seconds), "after {seconds} s");
+    drop(dump);
+    assert!(matches!(parts.recv(), Ok(DumpMessage::Block(_))));
+    assert!(parts.recv().is_err(), "it never says that it is done");
+}
