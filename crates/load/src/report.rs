@@ -534,13 +534,16 @@ pub(crate) mod tests {
         let sample = Sample { tracker: Some(Default::default()), ..Sample::default() };
         let sysctls = [("net.core.rmem_max".to_owned(), "212992".to_owned())].into();
         let mitigations = [("meltdown".to_owned(), "Mitigation: PTI".to_owned())].into();
-        let load_average = vec![0.5; 3];
+        let text = || Some("text".to_owned());
         let report = Report {
             tracker: Some(TrackerReport { pid: 1, rss: 1, peak_rss: 1, drops: Some(0) }),
             environment: Some(Environment {
                 sysctls,
                 mitigations,
-                load_average,
+                load_average: vec![0.5; 3],
+                governor: text(),
+                virtualization: text(),
+                commit: text(),
                 ..Environment::default()
             }),
             series: vec![sample],
