@@ -9,7 +9,7 @@ use onrush::cli::{Cli, Task};
 use onrush_config::Settings;
 use onrush_config::file::{Config, Problems, print_config};
 use onrush_config::settings::{
-    Access, Blocked, ConnectionSettings, ExportSettings, Host, HttpSettings, Limits, Listen,
+    Access, AdminSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listen,
     LogSettings, Notice, OverloadSettings, ScrapeSettings, SnapshotSettings, SocketSettings,
 };
 use onrush_tracker::limits::{AnnounceSettings, Placement};
@@ -286,7 +286,11 @@ const WRONG_KINDS: &[(&str, &str, &str)] = &[
     ("[workers]\nplacement = \"splitt\"", "expected one of \"auto\", \"split\"", "\"split\"?"),
     ("[workers]\npin = true", "found true, expected \"auto\", \"on\", \"off\"", "\"on\""),
     ("[workers]\npin = [\"0\"]", "found \"0\", expected \"auto\"", "without quotes"),
-    ("[access]\ninfo_hashes = [\"abc\"]", "found \"abc\"", "40 hexadecimal digits, this has 3"),
+    (
+        "[access]\ninfo_hashes = [\"abc\"]",
+        "found \"abc\"",
+        "40 hexadecimal digits or 32 base32 characters, not 3",
+    ),
     ("[log.extra]\nlevel = 1", "`log.extra`: unknown key", "the keys in [log] are `level`"),
     ("[log]\nscrape = 1", "`log.scrape`: unknown key", "[scrape] is a table of its own"),
     ("[web]", "`web`: unknown table", "the tables are [workers], [socket]"),
@@ -516,7 +520,7 @@ FILE is right. On this host it means:
   limits    20000000 peers (about 1.3 GB if all are alone in their swarms)
   access    every info hash; addresses that are not of the internet are served
   state     /home/op/.local/state/onrush
-  http      http://127.0.0.1:6970: metrics, health, statistics; no admin API (give http.token_file)
+  admin     http://127.0.0.1:6970: metrics, health, statistics; no admin API (give admin.token_file)
 
 Note: workers.pin names more vCPUs than there are workers: 0 stays unused
 "
@@ -641,7 +645,7 @@ fn defaults() -> Settings {
         state_dir: Some("/home/op/.local/state/onrush".into()),
         export: ExportSettings { file: None, every: Duration::from_secs(3600) },
         snapshot: SnapshotSettings { enabled: true, every: Duration::from_secs(600) },
-        http: HttpSettings {
+        admin: AdminSettings {
             listen: Some(port("127.0.0.1:6970", true)),
             token_file: None,
             publish_lists: false,

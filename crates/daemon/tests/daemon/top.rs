@@ -47,7 +47,7 @@ fn once_fails_where_nobody_answers_and_says_what_to_do() {
         .unwrap();
     let said = String::from_utf8(top.stderr).unwrap();
     assert_eq!(top.status.code(), Some(1));
-    assert!(said.contains("cannot be reached") && said.contains("http.listen"), "{said}");
+    assert!(said.contains("cannot be reached") && said.contains("admin.listen"), "{said}");
     assert!(top.stdout.is_empty());
 }
 
