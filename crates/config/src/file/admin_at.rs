@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 /// Where HTTP listens, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpAt {
+pub enum AdminAt {
     /// Nowhere.
     Off,
     /// At this address and port.
     Address(SocketAddr),
 }
 
-impl fmt::Display for HttpAt {
+impl fmt::Display for AdminAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
@@ -22,9 +22,9 @@ impl fmt::Display for HttpAt {
     }
 }
 
-/// Why a text is no [`HttpAt`].
+/// Why a text is no [`AdminAt`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidHttpAt {
+pub enum InvalidAdminAt {
     /// A port without an address: too easily every address of the host is meant by nobody.
     #[error(
         "the address is missing: write `127.0.0.1:{0}` for this host alone, or `0.0.0.0:{0}` for every \
@@ -39,8 +39,8 @@ pub enum InvalidHttpAt {
     Form,
 }
 
-impl FromStr for HttpAt {
-    type Err = InvalidHttpAt;
+impl FromStr for AdminAt {
+    type Err = InvalidAdminAt;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "off" {
@@ -52,9 +52,9 @@ impl FromStr for HttpAt {
         let bare = text.trim_start_matches('[').trim_end_matches(']');
         let port = text.strip_prefix(':').unwrap_or(text);
         Err(match (bare.parse::<IpAddr>(), port.parse()) {
-            (Ok(ip), _) => InvalidHttpAt::NoPort(SocketAddr::new(ip, 6970)),
-            (_, Ok(port)) => InvalidHttpAt::NoAddress(port),
-            _ => InvalidHttpAt::Form,
+            (Ok(ip), _) => InvalidAdminAt::NoPort(SocketAddr::new(ip, 6970)),
+            (_, Ok(port)) => InvalidAdminAt::NoAddress(port),
+            _ => InvalidAdminAt::Form,
         })
     }
 }
@@ -66,13 +66,13 @@ mod tests {
     #[test]
     fn an_address_or_off_and_back() {
         for text in ["off", "127.0.0.1:6970", "[::1]:0", "0.0.0.0:80"] {
-            assert_eq!(text.parse::<HttpAt>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<AdminAt>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn errors_say_what_to_write() {
-        let error = |text: &str| text.parse::<HttpAt>().unwrap_err().to_string();
+        let error = |text: &str| text.parse::<AdminAt>().unwrap_err().to_string();
         assert!(error(":6970").contains("`127.0.0.1:6970` for this host alone"));
         assert!(error("6970").contains("`0.0.0.0:6970` for every"));
         assert_eq!(error("::1"), "the port is missing: write `[::1]:6970`");
