@@ -463,7 +463,7 @@ fn start_http(
     takes_over: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Server>, StartError> {
-    let of_http = &settings.http;
+    let of_http = &settings.admin;
     let Some(listen) = of_http.listen else { return Ok(None) };
     let token = Token::load(of_http.token_file.as_deref())?;
     warnings.extend(Token::warning(of_http.token_file.as_deref()));
