@@ -31,21 +31,18 @@ pub struct DumpTask {
     pending: Option<DumpMessage>,
     started: bool,
     finished: bool,
-    note_departures: bool,
     blocked_since: Option<Moment>,
 }
 
 impl DumpTask {
-    /// A dump to `to`. Where departures are noted, the shard does so from the beginning of the walk
-    /// on.
-    pub fn new(to: Sender<DumpMessage>, note_departures: bool) -> Self {
+    /// A dump to `to`.
+    pub fn new(to: Sender<DumpMessage>) -> Self {
         Self {
             encoder: Encoder::new(),
             to,
             pending: None,
             started: false,
             finished: false,
-            note_departures,
             blocked_since: None,
         }
     }
@@ -55,9 +52,9 @@ impl DumpTask {
     ///
     /// # Errors
     /// [`Deaf`], when a worker did not take the order.
-    pub fn of_all(orders: &Orders, note_departures: bool) -> Result<Receiver<DumpMessage>, Deaf> {
+    pub fn of_all(orders: &Orders) -> Result<Receiver<DumpMessage>, Deaf> {
         let (to, messages) = bounded(2 * orders.shards() + 2);
-        orders.every_shard(|_| Box::new(Self::new(to.clone(), note_departures)))?;
+        orders.every_shard(|_| Box::new(Self::new(to.clone())))?;
         Ok(messages)
     }
 
@@ -103,9 +100,6 @@ impl Chore for DumpTask {
         if !self.started {
             self.started = true;
             shard.begin_walk();
-            if self.note_departures {
-                shard.note_departures();
-            }
         }
         let more = shard.walk_with_peers(now.moment, STEP, &mut self.encoder);
         match self.encoder.block(now.unix, !more) {

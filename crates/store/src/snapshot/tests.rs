@@ -332,7 +332,7 @@ fn a_snapshot_is_compact() {
 fn a_dump_continues_after_a_full_channel() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to, false);
+    let mut dump = DumpTask::new(to);
     let (mut blocks, mut peers, mut waited) = (0, 0, 0);
     let mut later = NOW;
     loop {
@@ -358,7 +358,7 @@ fn a_dump_continues_after_a_full_channel() {
 fn a_dump_ends_when_its_messages_are_not_received() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to, false);
+    let mut dump = DumpTask::new(to);
     let mut now = NOW;
     let mut seconds = 0;
     while (0..200).all(|_| dump.step(&mut shard, now)) {
