@@ -19,7 +19,7 @@ use onrush_proto::InfoHash;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::blocks::{Block, BlockList};
 use onrush_tracker::access::bogon::is_bogon;
-use onrush_tracker::access::listing::Change;
+use onrush_tracker::access::overlay::ListChange;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -43,7 +43,7 @@ fn main() {
     let list = onrush_store::lists::access_list(&Access::Deny(listed), hashes.len(), &mut || {})
         .expect("it is a list");
     println!("{} hashes read and sorted in {:.2} s", list.len(), start.elapsed().as_secs_f64());
-    let inside = list.listing().expect("a deny list was asked for");
+    let inside = list.set().expect("a deny list was asked for");
     println!("{:.1} bytes per hash", inside.bytes() as f64 / inside.len() as f64);
 
     let strangers: Vec<InfoHash> = (0..LOOK_UPS).map(|_| InfoHash(rng.random())).collect();
@@ -73,10 +73,10 @@ fn main() {
 
 /// The list after a thousand were added and a thousand removed.
 fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
-    let added = (0..1_000).map(|_| Change { info_hash: InfoHash(rng.random()), listed: true });
-    let all = list.listing().expect("a deny list was asked for").iter();
+    let added = (0..1_000).map(|_| ListChange { info_hash: InfoHash(rng.random()), listed: true });
+    let all = list.set().expect("a deny list was asked for").iter();
     let removed = all.step_by((list.len() / 1_000).max(1)).take(1_000);
-    let removed = removed.map(|hash| Change { info_hash: InfoHash(*hash), listed: false });
+    let removed = removed.map(|hash| ListChange { info_hash: InfoHash(*hash), listed: false });
     list.with(&added.chain(removed).collect::<Vec<_>>())
 }
 

@@ -59,7 +59,11 @@ fn counted() -> WorkerMetrics {
     for incoming in [&metrics.incoming.v4, &metrics.incoming.v6] {
         let counters =
             [&incoming.datagrams, &incoming.bytes, &incoming.announces, &incoming.connects];
-        let all = counters.into_iter().chain(&incoming.refused).chain(&incoming.events);
+        let all = counters
+            .into_iter()
+            .chain(&incoming.refused)
+            .chain(&incoming.refused_by_udp)
+            .chain(&incoming.events);
         all.chain(&incoming.clients.0).for_each(|counter| counter.set(12_345_678_901));
     }
     (0..40).for_each(|power| metrics.turn_times.observe(1 << power));

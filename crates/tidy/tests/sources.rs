@@ -271,5 +271,5 @@ fn the_rules_bite() {
     assert_eq!(locks(&source("crates/load/src/lib.rs", lock)), []);
     assert_eq!(locks(&source("crates/swarm/tests/model.rs", lock)), []);
     let model = "#[cfg(all(loom, test))]\nmod model { use loom::sync::Mutex; }\n// a Mutex\n";
-    assert_eq!(locks(&source("crates/tracker/src/lanes/sleeper.rs", model)), []);
+    assert_eq!(locks(&source("crates/tracker/src/lanes/sleep.rs", model)), []);
 }

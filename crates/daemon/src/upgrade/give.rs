@@ -24,7 +24,8 @@ use onrush_control::version::version;
 use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::orders::{Chore, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
 
 /// How long the other side may take for an answer that takes no work, and for a piece of what it is sent.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Departures are not noted any more.
 struct NoteNoMore;
 
-impl Chore for NoteNoMore {
+impl ShardTask for NoteNoMore {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
         shard.departures();
         false
@@ -158,7 +159,7 @@ impl Giver {
             Err(error) => {
                 log::warn!("an upgrade came to nothing, this process serves on: {error}");
                 // Nobody wants to know any more who stops. A worker that is deaf has been reported.
-                let _ = self.orders.every_shard(|_| Box::new(NoteNoMore));
+                let _ = self.orders.run_on_every_shard(|_| Box::new(NoteNoMore));
                 // The main thread may have ended.
                 let _ = self.tell.send(Step::Failed(error.to_string()));
                 false
@@ -279,7 +280,7 @@ impl Giver {
             return;
         }
         let (tell, quiet) = bounded(self.workers);
-        let finished = self.orders.finish(&left, &tell).is_ok()
+        let finished = self.orders.drain(&left, &tell).is_ok()
             && (0..self.workers).all(|_| quiet.recv_timeout(LAST_ANSWERS).is_ok());
         if !finished {
             log::warn!("not all that came to addresses that are not served any more was answered");
@@ -290,7 +291,7 @@ impl Giver {
     fn give(&self, stream: &UnixStream, promise: Option<Promise>) -> io::Result<()> {
         stream.set_read_timeout(Some(TAKING))?;
         let (tell, quiet) = bounded(self.workers);
-        let result = self.orders.hold(&tell).map_err(io::Error::other).and_then(|()| {
+        let result = self.orders.pause(&tell).map_err(io::Error::other).and_then(|()| {
             for _ in 0..self.workers {
                 quiet
                     .recv_timeout(LAST_ANSWERS)

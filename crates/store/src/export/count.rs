@@ -5,7 +5,7 @@ use onrush_proto::InfoHash;
 use onrush_swarm::{Moment, Shard, Verdict};
 
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms looked at in a step: out of the caches they take some 10 us.
 const STEP: usize = 128;
@@ -64,7 +64,7 @@ impl CountTask {
     }
 }
 
-impl Chore for CountTask {
+impl ShardTask for CountTask {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if !self.begun {
             self.begun = true;

@@ -5,7 +5,8 @@ use onrush_swarm::{Moment, Shard};
 
 use crate::snapshot::encode::{Block, Encoder};
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::{Chore, Deaf, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 
 /// Swarms and peers shown in a step: out of the caches they take some 20 us.
 const STEP: usize = 192;
@@ -52,10 +53,13 @@ impl DumpTask {
     /// shards say that they are done; when it ends before, a worker has gone or did not take the order.
     ///
     /// # Errors
-    /// [`Deaf`], when a worker did not take the order.
-    pub fn of_all(orders: &Orders, note_departures: bool) -> Result<Receiver<DumpMessage>, Deaf> {
+    /// [`WorkerUnresponsive`], when a worker did not take the order.
+    pub fn of_all(
+        orders: &Orders,
+        note_departures: bool,
+    ) -> Result<Receiver<DumpMessage>, WorkerUnresponsive> {
         let (to, parts) = bounded(2 * orders.shards() + 2);
-        orders.every_shard(|_| Box::new(Self::new(to.clone(), note_departures)))?;
+        orders.run_on_every_shard(|_| Box::new(Self::new(to.clone(), note_departures)))?;
         Ok(parts)
     }
 
@@ -83,8 +87,8 @@ enum Sent {
     Nobody,
 }
 
-impl Chore for DumpTask {
-    fn waits(&self) -> bool {
+impl ShardTask for DumpTask {
+    fn is_waiting(&self) -> bool {
         self.waits_since.is_some()
     }
 

@@ -19,7 +19,7 @@ use crate::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_config::settings::{Access, Listed};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 const LIFETIME: u32 = 3600;
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
@@ -331,7 +331,7 @@ fn a_dump_goes_on_where_there_was_no_room() {
     loop {
         // Nobody takes anything for many steps, longer than a step needs.
         let steps = (0..200).take_while(|_| dump.step(&mut shard, later)).count();
-        assert_eq!(dump.waits(), steps == 200);
+        assert_eq!(dump.is_waiting(), steps == 200);
         waited += usize::from(steps == 200);
         later.moment = later.moment.after(100);
         match parts.try_recv() {

@@ -21,9 +21,9 @@ pub use socket_side::SocketSide;
 pub use swarm_side::SwarmSide;
 
 use crate::clock::Now;
-use crate::lanes::{Inbox, Ways};
+use crate::lanes::Order;
+use crate::lanes::{Inbox, Mailbox};
 use crate::metrics::WorkerMetrics;
-use crate::orders::Order;
 
 /// Parcels that a worker serves for others in one turn at most, so that its own socket is looked
 /// at again soon.
@@ -42,8 +42,8 @@ pub struct Worker<S: Socket> {
     pub swarm_side: Option<SwarmSide>,
     /// Where its parcels arrive.
     pub inbox: Inbox,
-    /// The ways to all workers, itself included, by number.
-    pub ways: Arc<[Ways]>,
+    /// The mailboxes to all workers, itself included, by number.
+    pub mailboxes: Arc<[Mailbox]>,
     /// The worker that owns each shard.
     pub owners: Arc<[usize]>,
     /// Sleeps here when it has no socket to sleep in.
@@ -60,31 +60,31 @@ impl<S: Socket> Worker<S> {
     pub fn turn(&mut self, now: Now) -> io::Result<bool> {
         let mut busy = false;
         while let Some(order) = self.inbox.order() {
-            self.obey(order);
+            self.apply(order);
         }
         if let Some(socket_side) = &mut self.socket_side {
             busy |= socket_side.receive(now, &self.metrics)?;
             busy |= dispatch(
                 socket_side,
                 self.swarm_side.as_mut(),
-                &self.ways,
+                &self.mailboxes,
                 &self.owners,
                 &self.metrics,
                 now,
             );
         }
         if let Some(swarm_side) = &mut self.swarm_side {
-            busy |= serve_lanes(swarm_side, &self.inbox, &self.ways, now);
-            busy |= swarm_side.keep_up(now, &self.metrics);
-            busy |= swarm_side.do_chores(now);
+            busy |= serve_lanes(swarm_side, &self.inbox, &self.mailboxes, now);
+            busy |= swarm_side.maintain(now, &self.metrics);
+            busy |= swarm_side.run_tasks(now);
         }
         if let Some(socket_side) = &mut self.socket_side {
-            while let Some(parcel) = self.inbox.home() {
+            while let Some(parcel) = self.inbox.returned() {
                 busy = true;
-                socket_side.welcome(parcel);
+                socket_side.accept_reply(parcel);
             }
             socket_side.send(&self.metrics);
-            socket_side.keep_up(now, &self.metrics);
+            socket_side.maintain(now, &self.metrics);
         }
         self.metrics.turns.add(1);
         Ok(busy)
@@ -92,24 +92,24 @@ impl<S: Socket> Worker<S> {
 
     /// Does as it is told, or takes it on for later.
     #[cold]
-    fn obey(&mut self, order: Order) {
+    fn apply(&mut self, order: Order) {
         match order {
             Order::Rules(rules) => {
                 if let Some(socket_side) = &mut self.socket_side {
-                    socket_side.follow(&rules);
+                    socket_side.update(&rules);
                 }
                 if let Some(swarm_side) = &mut self.swarm_side {
-                    swarm_side.follow(&rules);
+                    swarm_side.update(&rules);
                 }
             }
-            Order::Hold(tell) => {
+            Order::Pause(tell) => {
                 if let Some(socket_side) = &mut self.socket_side {
-                    socket_side.hold(tell);
+                    socket_side.pause(tell);
                 }
             }
-            Order::Finish(left, tell) => {
+            Order::Drain(left, tell) => {
                 if let Some(socket_side) = &mut self.socket_side {
-                    socket_side.finish(&left, tell);
+                    socket_side.drain(&left, tell);
                 }
             }
             Order::Resume => {
@@ -117,9 +117,9 @@ impl<S: Socket> Worker<S> {
                     socket_side.resume();
                 }
             }
-            Order::Chore(chore) => {
+            Order::Task(chore) => {
                 if let Some(swarm_side) = &mut self.swarm_side {
-                    swarm_side.take_on(chore);
+                    swarm_side.add_task(chore);
                 }
             }
         }
@@ -130,7 +130,7 @@ impl<S: Socket> Worker<S> {
     /// # Errors
     /// When the socket has become unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let waits = self.swarm_side.as_ref().is_some_and(SwarmSide::waits);
+        let waits = self.swarm_side.as_ref().is_some_and(SwarmSide::is_waiting);
         let timeout = if waits { timeout.min(CHORE_WAITS) } else { timeout };
         let mut result = Ok(());
         let (socket_side, parker) = (&mut self.socket_side, &self.parker);
@@ -146,7 +146,7 @@ impl<S: Socket> Worker<S> {
 fn dispatch<S: Socket>(
     socket_side: &mut SocketSide<S>,
     mut swarm_side: Option<&mut SwarmSide>,
-    ways: &[Ways],
+    mailboxes: &[Mailbox],
     owners: &[usize],
     metrics: &WorkerMetrics,
     now: Now,
@@ -160,7 +160,7 @@ fn dispatch<S: Socket>(
             Some(swarm_side) if swarm_side.shard_index == parcel.shard => {
                 metrics.local.add(requests);
                 swarm_side.shard.serve(&mut parcel.batch, now.moment);
-                socket_side.welcome(parcel);
+                socket_side.accept_reply(parcel);
             }
             own => {
                 if own.is_some() {
@@ -168,9 +168,9 @@ fn dispatch<S: Socket>(
                 }
                 // A lane has room for every sender's share of batches, so this fails only when the
                 // shard's worker is gone.
-                if let Err(parcel) = ways[owners[parcel.shard]].work.try_send(parcel) {
+                if let Err(parcel) = mailboxes[owners[parcel.shard]].requests.try_send(parcel) {
                     metrics.lane_full.add(1);
-                    socket_side.give_up(parcel, metrics);
+                    socket_side.abort(parcel, metrics);
                 }
             }
         }
@@ -179,15 +179,15 @@ fn dispatch<S: Socket>(
 }
 
 /// What other workers have sent for this one's shard.
-fn serve_lanes(swarm_side: &mut SwarmSide, inbox: &Inbox, ways: &[Ways], now: Now) -> bool {
+fn serve_lanes(swarm_side: &mut SwarmSide, inbox: &Inbox, mailboxes: &[Mailbox], now: Now) -> bool {
     let mut busy = false;
     for _ in 0..PARCELS_PER_TURN {
-        let Some(mut parcel) = inbox.work() else { break };
+        let Some(mut parcel) = inbox.request() else { break };
         busy = true;
         swarm_side.shard.serve(&mut parcel.batch, now.moment);
         // The way home has room for every parcel its owner has, so this fails only when the
         // owner is gone; then nobody is left to reply.
-        let _ = ways[parcel.home].home.try_send(parcel);
+        let _ = mailboxes[parcel.home].returns.try_send(parcel);
     }
     busy
 }

@@ -26,13 +26,13 @@ const STEP: usize = 1 << 20;
 
 /// Info hashes, each once.
 #[derive(Clone, Debug)]
-pub struct HashList {
+pub struct InfoHashSet {
     hashes: Box<[[u8; 20]]>,
     /// And behind the last of them an empty one, which begins where the hashes end.
-    blocks: Box<[Block]>,
+    blocks: Box<[Bucket]>,
 }
 
-impl HashList {
+impl InfoHashSet {
     /// The list of these, in any order; duplicates count once.
     ///
     /// # Panics
@@ -59,10 +59,10 @@ impl HashList {
             progress.step();
             let start = len - rest.len() as u32;
             let own = rest.iter().take_while(|hash| part_of(hash, parts) == part).count();
-            blocks.push(Block::new(start, &rest[..own]));
+            blocks.push(Bucket::new(start, &rest[..own]));
             rest = &rest[own..];
         }
-        blocks.push(Block::new(len, &[]));
+        blocks.push(Bucket::new(len, &[]));
         Self { hashes, blocks: blocks.into_boxed_slice() }
     }
 
@@ -92,9 +92,9 @@ impl HashList {
     /// Reads what looking up each of these will read, so that their cache misses overlap: first the blocks of all,
     /// then, for those that these do not send away, the hashes that they point at. Within a pass no read waits for
     /// the one before it. Plain reads do what prefetching would, without `unsafe`.
-    pub fn look_ahead(&self, names: &[&[u8; 20]]) {
+    pub fn prefetch(&self, names: &[&[u8; 20]]) {
         for names in names.chunks(GROUP) {
-            let mut blocks = [Block::EMPTY; GROUP];
+            let mut blocks = [Bucket::EMPTY; GROUP];
             for (block, name) in blocks.iter_mut().zip(names) {
                 *block = self.blocks[self.part_of(name)];
             }
@@ -140,13 +140,13 @@ impl HashList {
 }
 
 /// Two lists are the same when they list the same.
-impl PartialEq for HashList {
+impl PartialEq for InfoHashSet {
     fn eq(&self, other: &Self) -> bool {
         self.hashes == other.hashes
     }
 }
 
-impl Eq for HashList {}
+impl Eq for InfoHashSet {}
 
 /// Which of `parts` equal parts of the range of all hashes this one is in: in the order of the hashes.
 #[inline]
@@ -185,14 +185,14 @@ const ONES: u64 = u64::MAX / 255;
 /// What is to be known of one part: sixteen bytes in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
-struct Block {
+struct Bucket {
     /// The fingerprints of the first eight hashes, the first of them in the lowest byte; 0 where there is none.
     low: u64,
     /// Those of four more, and above them the place of the part's first hash.
     high: u64,
 }
 
-impl Block {
+impl Bucket {
     const EMPTY: Self = Self { low: 0, high: 0 };
     /// Of a crowded block: no hash before it and one in the last place is nothing that comes about otherwise.
     const CROWDED: u64 = 0xFF00_0000;
@@ -271,7 +271,7 @@ mod tests {
                 hash
             };
             let set: HashSet<_> = few.iter().map(hash).collect();
-            let list = HashList::new(few.iter().map(hash).collect());
+            let list = InfoHashSet::new(few.iter().map(hash).collect());
             prop_assert_eq!(list.len(), set.len());
             prop_assert_eq!(list.is_empty(), set.is_empty());
             for seed in asked.iter().chain(&few) {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     /// How many of these a fingerprint sends on to the hashes.
-    fn passed(list: &HashList, hashes: impl Iterator<Item = [u8; 20]>) -> usize {
+    fn passed(list: &InfoHashSet, hashes: impl Iterator<Item = [u8; 20]>) -> usize {
         hashes.filter(|hash| list.blocks[list.part_of(hash)].place(hash).is_some()).count()
     }
 
@@ -290,7 +290,7 @@ mod tests {
     fn a_list_is_compact_and_its_fingerprints_stop_most() {
         let mut rng = SmallRng::seed_from_u64(5);
         for len in [1, 1_000, 100_000, 131_072, 140_000] {
-            let list = HashList::new((0..len).map(|_| rng.random()).collect());
+            let list = InfoHashSet::new((0..len).map(|_| rng.random()).collect());
             let per_hash = list.bytes() as f64 / list.len() as f64;
             assert!(len == 1 || per_hash < 26.0, "{len}: {per_hash} bytes per hash");
             let passed = passed(&list, (0..100_000).map(|_| rng.random()));
@@ -312,14 +312,14 @@ mod tests {
         };
         for len in [2, 12, 13, 1_000, 100_000] {
             let number = |n: u32| 256 * n + [0, 1, 7, 255][n as usize % 4];
-            let list = HashList::new((0..len).map(|n| hash(number(n))).collect());
+            let list = InfoHashSet::new((0..len).map(|n| hash(number(n))).collect());
             let contains = |number| list.contains(&InfoHash(hash(number)));
             assert!((0..len).all(|n| contains(number(n))), "{len}");
             assert!((len..2 * len).all(|n| !contains(number(n))), "{len}");
             assert!((0..len).all(|n| !contains(number(n) ^ 0x80)), "{len}");
             assert!(!list.contains(&InfoHash([0; 20])) && !list.contains(&InfoHash([0xFF; 20])));
             let names: Vec<_> = (0..2 * len).map(|n| hash(256 * n)).collect();
-            list.look_ahead(&names.iter().collect::<Vec<_>>());
+            list.prefetch(&names.iter().collect::<Vec<_>>());
         }
     }
 
@@ -327,23 +327,23 @@ mod tests {
     fn a_block_finds_the_first_of_a_fingerprint_and_nothing_in_its_place() {
         let hash = |last: u8| [[7; 19].as_slice(), &[last]].concat().try_into().unwrap();
         // The place has the bytes that are looked for.
-        let block = Block::new(0x0909_0909, &[9, 8, 8, 0, 1].map(hash));
+        let block = Bucket::new(0x0909_0909, &[9, 8, 8, 0, 1].map(hash));
         let place = |last| block.place(&hash(last)).map(|place| place - 0x0909_0909);
         assert_eq!([9, 8, 0, 1, 5].map(place), [Some(0), Some(1), Some(3), Some(3), None]);
         let full: Vec<_> = (1..=12).map(hash).collect();
-        let block = Block::new(40, &full);
+        let block = Bucket::new(40, &full);
         assert!((1..=12).all(|n| block.place(&hash(n)) == Some(39 + usize::from(n))));
         assert!(!block.is_crowded() && block.place(&hash(40)).is_none());
-        let crowded = Block::new(40, &[full, vec![hash(13)]].concat());
+        let crowded = Bucket::new(40, &[full, vec![hash(13)]].concat());
         assert!(crowded.is_crowded() && crowded.start() == 40);
         // An empty one is not.
-        assert!(!Block::new(7, &[]).is_crowded());
+        assert!(!Bucket::new(7, &[]).is_crowded());
     }
 
     #[test]
     fn lists_are_the_same_when_they_list_the_same() {
         let (one, two) = ([1; 20], [2; 20]);
-        assert_eq!(HashList::new(vec![one, two, one]), HashList::new(vec![two, one]));
-        assert_ne!(HashList::new(vec![one]), HashList::new(vec![two]));
+        assert_eq!(InfoHashSet::new(vec![one, two, one]), InfoHashSet::new(vec![two, one]));
+        assert_ne!(InfoHashSet::new(vec![one]), InfoHashSet::new(vec![two]));
     }
 }

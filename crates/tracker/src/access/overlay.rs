@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use onrush_proto::InfoHash;
 
-use super::hash_list::HashList;
+use super::set::InfoHashSet;
 
 /// Changes from which on they are worth being merged into the list.
 const MANY_CHANGES: usize = 4096;
 
 /// An info hash that is put on a list or taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ListChange {
     /// Which.
     pub info_hash: InfoHash,
     /// Whether it is listed from now on.
@@ -23,21 +23,21 @@ pub struct Change {
 
 /// A list of info hashes with what has changed since it was read. Cheap to clone where little has changed.
 #[derive(Clone, Debug)]
-pub struct Listing {
-    base: Arc<HashList>,
+pub struct OverlaySet {
+    base: Arc<InfoHashSet>,
     /// Not in `base`.
-    added: HashList,
+    added: InfoHashSet,
     /// In `base`.
-    removed: HashList,
+    removed: InfoHashSet,
 }
 
-impl Listing {
+impl OverlaySet {
     /// A list that nothing has changed in.
-    pub fn new(base: HashList) -> Self {
+    pub fn new(base: InfoHashSet) -> Self {
         Self {
             base: Arc::new(base),
-            added: HashList::new(Vec::new()),
-            removed: HashList::new(Vec::new()),
+            added: InfoHashSet::new(Vec::new()),
+            removed: InfoHashSet::new(Vec::new()),
         }
     }
 
@@ -60,10 +60,10 @@ impl Listing {
     }
 
     /// Reads what looking up each of these will read, all of them at once: see
-    /// [`HashList::look_ahead`]. The changes are few enough to stay in the nearest caches.
+    /// [`InfoHashSet::prefetch`]. The changes are few enough to stay in the nearest caches.
     #[inline]
-    pub fn look_ahead(&self, names: &[&[u8; 20]]) {
-        self.base.look_ahead(names);
+    pub fn prefetch(&self, names: &[&[u8; 20]]) {
+        self.base.prefetch(names);
     }
 
     /// How many are listed.
@@ -77,13 +77,14 @@ impl Listing {
     }
 
     /// What has changed since the list was read or merged, each hash once.
-    pub fn changes(&self) -> impl Iterator<Item = Change> {
-        let change = |listed| move |hash: &[u8; 20]| Change { info_hash: InfoHash(*hash), listed };
+    pub fn changes(&self) -> impl Iterator<Item = ListChange> {
+        let change =
+            |listed| move |hash: &[u8; 20]| ListChange { info_hash: InfoHash(*hash), listed };
         self.added.iter().map(change(true)).chain(self.removed.iter().map(change(false)))
     }
 
     /// Whether so much has changed that it is worth being merged.
-    pub fn is_ragged(&self) -> bool {
+    pub fn should_merge(&self) -> bool {
         self.added.len() + self.removed.len() > MANY_CHANGES
     }
 
@@ -98,7 +99,7 @@ impl Listing {
     }
 
     /// The list after these changes, of which later ones count. Takes as long as there are changes in all.
-    pub fn with(&self, changes: &[Change]) -> Self {
+    pub fn with(&self, changes: &[ListChange]) -> Self {
         let mut added: HashSet<[u8; 20]> = self.added.iter().copied().collect();
         let mut removed: HashSet<[u8; 20]> = self.removed.iter().copied().collect();
         for (hash, listed) in last_of_each(changes) {
@@ -110,13 +111,13 @@ impl Listing {
                 (false, false) => added.remove(&hash),
             };
         }
-        let list = |hashes: HashSet<_>| HashList::new(hashes.into_iter().collect());
+        let list = |hashes: HashSet<_>| InfoHashSet::new(hashes.into_iter().collect());
         Self { base: self.base.clone(), added: list(added), removed: list(removed) }
     }
 
     /// The same list in one piece. Takes as long as the list is long.
     pub fn merged(&self) -> Self {
-        Self::new(HashList::new(self.iter().copied().collect()))
+        Self::new(InfoHashSet::new(self.iter().copied().collect()))
     }
 
     /// All that are listed, in order.
@@ -141,7 +142,7 @@ impl Listing {
 }
 
 /// What becomes of each info hash in the end, once, in order of the hashes.
-fn last_of_each(changes: &[Change]) -> impl Iterator<Item = ([u8; 20], bool)> {
+fn last_of_each(changes: &[ListChange]) -> impl Iterator<Item = ([u8; 20], bool)> {
     let mut last: Vec<_> =
         changes.iter().map(|change| (change.info_hash.0, change.listed)).collect();
     // Stable, so that what came later stays behind.
@@ -157,7 +158,7 @@ fn last_of_each(changes: &[Change]) -> impl Iterator<Item = ([u8; 20], bool)> {
 }
 
 /// Two are the same when they list the same, whatever has led to it.
-impl PartialEq for Listing {
+impl PartialEq for OverlaySet {
     fn eq(&self, other: &Self) -> bool {
         match self.has_changes() || other.has_changes() {
             true => self.len() == other.len() && self.iter().eq(other.iter()),
@@ -166,7 +167,7 @@ impl PartialEq for Listing {
     }
 }
 
-impl Eq for Listing {}
+impl Eq for OverlaySet {}
 
 #[cfg(test)]
 mod tests {
@@ -193,13 +194,13 @@ mod tests {
             ),
         ) {
             let mut set: BTreeSet<[u8; 20]> = base.iter().map(|n| hash(*n)).collect();
-            let mut listing = Listing::new(HashList::new(set.iter().copied().collect()));
+            let mut listing = OverlaySet::new(InfoHashSet::new(set.iter().copied().collect()));
             for (changes, merge) in steps {
                 let mut list = Vec::new();
                 for (number, listed) in changes {
                     let hash = hash(number);
                     if listed { set.insert(hash) } else { set.remove(&hash) };
-                    list.push(Change { info_hash: InfoHash(hash), listed });
+                    list.push(ListChange { info_hash: InfoHash(hash), listed });
                 }
                 listing = listing.with(&list);
                 if merge {
@@ -214,9 +215,9 @@ mod tests {
                     prop_assert_eq!(listing.contains(&InfoHash(name)), set.contains(&name));
                 }
             }
-            let afresh = Listing::new(HashList::new(set.iter().copied().collect()));
+            let afresh = OverlaySet::new(InfoHashSet::new(set.iter().copied().collect()));
             prop_assert!(afresh == listing);
-            let other = afresh.with(&[Change { info_hash: InfoHash([9; 20]), listed: true }]);
+            let other = afresh.with(&[ListChange { info_hash: InfoHash([9; 20]), listed: true }]);
             prop_assert!(other != listing);
         }
     }

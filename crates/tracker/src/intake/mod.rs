@@ -17,104 +17,13 @@ use crate::clients;
 use crate::connection::{Address, ConnectionIds};
 use crate::limits::AnnounceSettings;
 use crate::metrics::{Incoming, WorkerMetrics, event_index};
+use crate::refusal::{Refusal, UdpRefusal};
 use crate::rules::Rules;
 use crate::shedding::Shedding;
 
 /// The port of clients that cannot accept connections. They count as peers and are never handed
 /// out.
 pub const UNCONNECTABLE_PORT: u16 = 1;
-
-/// Why a request gets no answer, or an error for an answer. Each has a counter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(usize)]
-pub enum Refusal {
-    /// Silence: too short for what it says it is.
-    Short,
-    /// Silence: a connect without the magic number.
-    Magic,
-    /// Silence: neither connect, announce nor scrape.
-    Action,
-    /// Silence: from port 0, to which nothing can be sent.
-    SourcePort,
-    /// Silence: the source cannot be a peer on the internet, and such are refused here.
-    Bogon,
-    /// Silence: the source is on the list of those that are not served.
-    Blocked,
-    /// Silence: the connection id is not ours, expired, or another address's (BEP 15). An answer
-    /// would go to whoever is named as the sender.
-    ConnectionId,
-    /// Error: the announced port is 0.
-    Port,
-    /// Error: the access list forbids the info hash.
-    Forbidden,
-    /// Error: a scrape without a whole info hash.
-    NoHash,
-    /// Silence: a connect of a source that has not proven itself, while there is more to do than the host can.
-    Shed,
-    /// Silence: no batch was free, or the shard's lane was full. The client asks again.
-    Busy,
-}
-
-impl Refusal {
-    /// All of them, in the order of their counters.
-    pub const ALL: [Self; 12] = [
-        Self::Short,
-        Self::Magic,
-        Self::Action,
-        Self::SourcePort,
-        Self::Bogon,
-        Self::Blocked,
-        Self::ConnectionId,
-        Self::Port,
-        Self::Forbidden,
-        Self::NoHash,
-        Self::Shed,
-        Self::Busy,
-    ];
-
-    /// Its name in logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Short => "short",
-            Self::Magic => "magic",
-            Self::Action => "action",
-            Self::SourcePort => "source_port",
-            Self::Bogon => "bogon",
-            Self::Blocked => "blocked",
-            Self::ConnectionId => "connection_id",
-            Self::Port => "port",
-            Self::Forbidden => "forbidden",
-            Self::NoHash => "no_hash",
-            Self::Shed => "shed",
-            Self::Busy => "busy",
-        }
-    }
-
-    /// What the client is told; `None` is silence. Only a client whose address is proven is told
-    /// anything.
-    pub const fn text(self) -> Option<&'static str> {
-        match self {
-            Self::Port => Some("port cannot be 0"),
-            Self::Forbidden => Some("info hash is not allowed on this tracker"),
-            Self::NoHash => Some("scrape without an info hash"),
-            _ => None,
-        }
-    }
-}
-
-/// The longest text of an error reply: what a buffer for it must hold.
-pub const MAX_ERROR_TEXT: usize = 64;
-
-const _: () = {
-    let mut at = 0;
-    while at < Refusal::ALL.len() {
-        assert!(Refusal::ALL[at] as usize == at, "counters are indexed by the order of ALL");
-        if let Some(text) = Refusal::ALL[at].text() {
-            assert!(text.len() <= MAX_ERROR_TEXT);
-        }
-        at += 1;
-    }
-};
 
 /// What is to be done with a datagram.
 #[derive(Debug)]
@@ -160,7 +69,7 @@ impl Intake {
     }
 
     /// Goes by other rules from now on. Connection ids that were given out stay good.
-    pub fn follow(&mut self, rules: &Rules) {
+    pub fn update(&mut self, rules: &Rules) {
         *self = Self::new(rules, self.ids.clone());
     }
 
@@ -173,7 +82,7 @@ impl Intake {
     /// Reads what looking up the info hashes of these datagrams will read, while their cache misses overlap.
     /// What does not look like an announce or a scrape is passed over.
     #[inline(never)]
-    pub fn look_ahead<'a>(&self, datagrams: impl Iterator<Item = &'a [u8]>) {
+    pub fn prefetch<'a>(&self, datagrams: impl Iterator<Item = &'a [u8]>) {
         let mut names: [&[u8; HASH_LEN]; NAMES_AHEAD] = [&[0; HASH_LEN]; NAMES_AHEAD];
         let mut len = 0;
         for datagram in datagrams {
@@ -181,12 +90,12 @@ impl Intake {
                 names[len] = name;
                 len += 1;
                 if len == NAMES_AHEAD {
-                    self.access.look_ahead(&names);
+                    self.access.prefetch(&names);
                     len = 0;
                 }
             }
         }
-        self.access.look_ahead(&names[..len]);
+        self.access.prefetch(&names[..len]);
     }
 
     /// Which swarms' scrapes are told the truth.
@@ -207,7 +116,8 @@ impl Intake {
         match source {
             SocketAddr::V4(from) => {
                 let from = Source { ip: *from.ip(), port: from.port() };
-                Door { intake: self, unix, datagram, from, incoming: &metrics.incoming.v4 }.judge()
+                Checks { intake: self, unix, datagram, from, incoming: &metrics.incoming.v4 }
+                    .judge()
             }
             SocketAddr::V6(from) => self.judge_v6(datagram, from, unix, metrics),
         }
@@ -226,11 +136,13 @@ impl Intake {
         match from.ip().to_ipv4_mapped() {
             Some(ip) => {
                 let from = Source { ip, port };
-                Door { intake: self, unix, datagram, from, incoming: &metrics.incoming.v4 }.judge()
+                Checks { intake: self, unix, datagram, from, incoming: &metrics.incoming.v4 }
+                    .judge()
             }
             None => {
                 let from = Source { ip: *from.ip(), port };
-                Door { intake: self, unix, datagram, from, incoming: &metrics.incoming.v6 }.judge()
+                Checks { intake: self, unix, datagram, from, incoming: &metrics.incoming.v6 }
+                    .judge()
             }
         }
     }
@@ -340,7 +252,7 @@ impl SourceAddress for Ipv6Addr {
 
 /// The checks of one datagram.
 #[derive(Clone, Copy)]
-struct Door<'a, 'd, A> {
+struct Checks<'a, 'd, A> {
     intake: &'a Intake,
     unix: u64,
     datagram: &'d [u8],
@@ -348,13 +260,13 @@ struct Door<'a, 'd, A> {
     incoming: &'a Incoming,
 }
 
-impl<'d, A: SourceAddress> Door<'_, 'd, A> {
+impl<'d, A: SourceAddress> Checks<'_, 'd, A> {
     #[inline]
     fn judge(self) -> Verdict<'d> {
         self.incoming.datagrams.add(1);
         self.incoming.bytes.add(self.datagram.len() as u64);
         if self.from.port == 0 {
-            return self.silence(Refusal::SourcePort);
+            return self.drop_datagram(UdpRefusal::SourcePort);
         }
         if self.intake.refuse_bogons && self.from.ip.is_bogon() {
             return self.silence(Refusal::Bogon);
@@ -368,19 +280,19 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
             // so nothing else in the datagram may be answered before.
             Ok(Request::Announce(announce)) => {
                 if !self.accepts(announce.connection_id) {
-                    return self.silence(Refusal::ConnectionId);
+                    return self.drop_datagram(UdpRefusal::ConnectionId);
                 }
                 self.announce(announce)
             }
             Ok(Request::Scrape(scrape)) => {
                 if !self.accepts(scrape.connection_id) {
-                    return self.silence(Refusal::ConnectionId);
+                    return self.drop_datagram(UdpRefusal::ConnectionId);
                 }
                 self.scrape(scrape)
             }
-            Err(Malformed::Short) => self.silence(Refusal::Short),
-            Err(Malformed::Magic) => self.silence(Refusal::Magic),
-            Err(Malformed::Action) => self.silence(Refusal::Action),
+            Err(Malformed::Short) => self.drop_datagram(UdpRefusal::Short),
+            Err(Malformed::Magic) => self.drop_datagram(UdpRefusal::Magic),
+            Err(Malformed::Action) => self.drop_datagram(UdpRefusal::Action),
         }
     }
 
@@ -390,7 +302,7 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
         if let Some(shedding) = &self.intake.shedding
             && good
         {
-            shedding.has_proven(self.from.ip.network());
+            shedding.record_proof(self.from.ip.network());
         }
         good
     }
@@ -465,6 +377,15 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
     }
 
     #[inline]
+    fn drop_datagram(self, refusal: UdpRefusal) -> Verdict<'d> {
+        self.incoming.refused_by_udp[refusal as usize].add(1);
+        if log::log_enabled!(log::Level::Debug) {
+            self.log_refusal(refusal.name());
+        }
+        Verdict::Silence
+    }
+
+    #[inline]
     fn error(self, asked_by: TransactionId, refusal: Refusal) -> Verdict<'d> {
         self.refuse(refusal);
         Verdict::Error(asked_by, refusal)
@@ -474,14 +395,14 @@ impl<'d, A: SourceAddress> Door<'_, 'd, A> {
     fn refuse(self, refusal: Refusal) {
         self.incoming.refused[refusal as usize].add(1);
         if log::log_enabled!(log::Level::Debug) {
-            self.log_refusal(refusal);
+            self.log_refusal(refusal.name());
         }
     }
 
     #[cold]
-    fn log_refusal(self, refusal: Refusal) {
+    fn log_refusal(self, refusal: &str) {
         let bytes = self.datagram.len();
-        log::debug!("refused ({}): {bytes} bytes from {}", refusal.name(), self.name());
+        log::debug!("refused ({refusal}): {bytes} bytes from {}", self.name());
     }
 
     #[cold]

@@ -17,11 +17,11 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// The flag of one worker.
 #[derive(Debug)]
-pub struct Sleeper {
+pub struct SleepFlag {
     asleep: AtomicBool,
 }
 
-impl Sleeper {
+impl SleepFlag {
     /// A worker that is awake.
     #[allow(clippy::new_without_default, reason = "loom's atomics have no Default")]
     pub fn new() -> Self {
@@ -41,7 +41,7 @@ impl Sleeper {
     /// For a sender, after its message is in the queue: whether the worker has to be rung. Of
     /// several senders one is told so.
     #[inline]
-    pub fn must_ring(&self) -> bool {
+    pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
         // An exchange that fails writes nothing, so that no sender can put the flag down that the
         // worker has not put up.
@@ -60,7 +60,7 @@ mod model {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
-    /// A bell that remembers a ring, as an eventfd and a parker do.
+    /// A waker that remembers a ring, as an eventfd and a parker do.
     #[derive(Default)]
     struct Token {
         rung: Mutex<bool>,
@@ -68,7 +68,7 @@ mod model {
     }
 
     impl Token {
-        fn ring(&self) {
+        fn wake(&self) {
             *self.rung.lock().unwrap() = true;
             self.changed.notify_one();
         }
@@ -92,16 +92,16 @@ mod model {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let sleeper = Arc::new(Sleeper::new());
+            let sleeper = Arc::new(SleepFlag::new());
             let queue = Arc::new(AtomicUsize::new(0));
-            let bell = Arc::new(Token::default());
+            let waker = Arc::new(Token::default());
             let senders: Vec<_> = (0..2)
                 .map(|_| {
-                    let (sleeper, queue, bell) = (sleeper.clone(), queue.clone(), bell.clone());
+                    let (sleeper, queue, waker) = (sleeper.clone(), queue.clone(), waker.clone());
                     thread::spawn(move || {
                         queue.fetch_add(1, Ordering::Release);
-                        if sleeper.must_ring() {
-                            bell.ring();
+                        if sleeper.must_wake() {
+                            waker.wake();
                         }
                     })
                 })
@@ -112,7 +112,7 @@ mod model {
                 if sent > seen {
                     seen = sent;
                 } else {
-                    sleeper.sleep(|| queue.load(Ordering::Acquire) > seen, || bell.wait());
+                    sleeper.sleep(|| queue.load(Ordering::Acquire) > seen, || waker.wait());
                 }
             }
             for sender in senders {
