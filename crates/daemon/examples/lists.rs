@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use onrush_config::settings::{Access, Listed};
 use onrush_proto::InfoHash;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::access::blocks::{Block, BlockList};
+use onrush_tracker::access::blocks::{AddressBlock, BlockList};
 use onrush_tracker::access::bogon::is_bogon;
 use onrush_tracker::access::overlay::ListChange;
 use rand::rngs::SmallRng;
@@ -87,7 +87,7 @@ fn sources(rng: &mut SmallRng, pollution: &mut [u8]) {
     for ranges in [100, 1_000, 200_000] {
         let blocks = (0..ranges).map(|_| {
             let first = rng.random::<u32>() & !255;
-            Block::V4(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(first | 255))
+            AddressBlock::V4(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(first | 255))
         });
         let list = BlockList::new(blocks.collect::<Vec<_>>());
         let name = format!("{} ranges", list.len());
@@ -154,7 +154,7 @@ impl Loop<'_> {
             if self.ahead {
                 let mut names = [&[0; 20]; BATCH];
                 names.iter_mut().zip(batch).for_each(|(name, hash)| *name = &hash.0);
-                self.list.look_ahead(&names[..batch.len()]);
+                self.list.prefetch(&names[..batch.len()]);
             }
             for at in 0..batch.len() {
                 // It never changes which hash comes next, but neither compiler nor processor can know.

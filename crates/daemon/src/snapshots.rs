@@ -63,7 +63,7 @@ impl Snapshots {
     /// Begins a snapshot of shards that are being served from, if none is under way.
     pub fn begin(&mut self, orders: &Orders, clock: Clock) {
         let Some(path) = self.path.clone().filter(|_| self.under_way.is_none()) else { return };
-        let (shards, parts) = match DumpTask::of_all(orders, false) {
+        let (shards, parts) = match DumpTask::of_all(orders) {
             Ok(parts) => (orders.shards(), parts),
             Err(deaf) => return self.failed(format_args!("{deaf}")),
         };

@@ -168,7 +168,7 @@ fn serve_lane(
 ) {
     while !stop.load(Ordering::Acquire) {
         let mut busy = false;
-        while let Some(mut parcel) = inbox.requests() {
+        while let Some(mut parcel) = inbox.request() {
             busy = true;
             shard.serve(&mut parcel.batch, NOW);
             let home = parcel.home;

@@ -198,7 +198,7 @@ fn an_export_meets_each_swarm_once_in_short_steps() {
 fn a_snapshot_shows_each_peer_once_in_short_steps() {
     let mut busy = Busy::new();
     let (to, parts) = unbounded();
-    busy.side.add_task(Box::new(DumpTask::new(to, false)));
+    busy.side.add_task(Box::new(DumpTask::new(to)));
     let mut blocks = Vec::new();
     let mut steps = 0;
     loop {
@@ -292,7 +292,7 @@ fn between_two_steps_the_worker_answers() {
     let (top_to, top) = unbounded();
     let chores: [Box<dyn ShardTask>; 4] = [
         Box::new(CountTask::new(to)),
-        Box::new(DumpTask::new(dump_to, false)),
+        Box::new(DumpTask::new(dump_to)),
         Box::new(Top::new(By::Peers, 10, Arc::default(), top_to)),
         Box::new(Purge::new(forbidding_list(), Arc::default(), tell)),
     ];

@@ -31,20 +31,18 @@ pub struct DumpTask {
     ready: Option<DumpMessage>,
     begun: bool,
     over: bool,
-    note_departures: bool,
     waits_since: Option<Moment>,
 }
 
 impl DumpTask {
-    /// A dump to `to`. Where departures are noted, the shard does so from the beginning of the walk on.
-    pub fn new(to: Sender<DumpMessage>, note_departures: bool) -> Self {
+    /// A dump to `to`.
+    pub fn new(to: Sender<DumpMessage>) -> Self {
         Self {
             encoder: Encoder::new(),
             to,
             ready: None,
             begun: false,
             over: false,
-            note_departures,
             waits_since: None,
         }
     }
@@ -54,12 +52,9 @@ impl DumpTask {
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], when a worker did not take the order.
-    pub fn of_all(
-        orders: &Orders,
-        note_departures: bool,
-    ) -> Result<Receiver<DumpMessage>, WorkerUnresponsive> {
+    pub fn of_all(orders: &Orders) -> Result<Receiver<DumpMessage>, WorkerUnresponsive> {
         let (to, parts) = bounded(2 * orders.shards() + 2);
-        orders.run_on_every_shard(|_| Box::new(Self::new(to.clone(), note_departures)))?;
+        orders.run_on_every_shard(|_| Box::new(Self::new(to.clone())))?;
         Ok(parts)
     }
 
@@ -102,9 +97,6 @@ impl ShardTask for DumpTask {
         if !self.begun {
             self.begun = true;
             shard.begin_walk();
-            if self.note_departures {
-                shard.note_departures();
-            }
         }
         let more = shard.walk_with_peers(now.moment, STEP, &mut self.encoder);
         match self.encoder.block(now.unix, !more) {

@@ -325,7 +325,7 @@ fn it_is_compact() {
 fn a_dump_goes_on_where_there_was_no_room() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to, false);
+    let mut dump = DumpTask::new(to);
     let (mut blocks, mut peers, mut waited) = (0, 0, 0);
     let mut later = NOW;
     loop {
@@ -349,7 +349,7 @@ fn a_dump_goes_on_where_there_was_no_room() {
 fn a_dump_that_nobody_takes_gives_up() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to, false);
+    let mut dump = DumpTask::new(to);
     let mut now = NOW;
     let mut seconds = 0;
     while (0..200).all(|_| dump.step(&mut shard, now)) {
