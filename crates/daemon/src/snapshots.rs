@@ -128,6 +128,6 @@ fn write_parts(
             Err(_) => return Err(io::Error::new(io::ErrorKind::Interrupted, "a worker has ended")),
         }
     }
-    let (file, tally) = writer.end(clock.now().unix)?;
-    Ok(SnapshotSummary { tally, bytes: file.finish()?, took: began.elapsed() })
+    let (file, counts) = writer.end(clock.now().unix)?;
+    Ok(SnapshotSummary { counts, bytes: file.finish()?, took: began.elapsed() })
 }

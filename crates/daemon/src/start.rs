@@ -507,7 +507,7 @@ fn show_buffers<S: Socket>(workers: &[Worker<S>], got: &[Buffers]) {
 /// Puts the changes that were made to the list while trackers ran into force again. Returns what is odd.
 fn resume(lists: &mut Lists, journal: &Journal, compact: bool) -> Vec<String> {
     let resumed = journal.replay((*lists.access).clone());
-    let kept = if compact { journal.shorten(&resumed) } else { None };
+    let kept = if compact { journal.compact_or_warn(&resumed) } else { None };
     lists.access = Arc::new(resumed.settled());
     resumed.warning.into_iter().chain(kept).collect()
 }

@@ -58,7 +58,7 @@ pub fn send(given: &mut Given, shards: &mut [Shard], now: Now) -> io::Result<Sna
     }
     let youngest = now.moment.since(given.since) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
-    writer.shards(shards, now, || Encoder::of_the_last(youngest), &mut service::progress())?;
+    writer.shards(shards, now, || Encoder::since(youngest), &mut service::progress())?;
     let (mut to, tally) = writer.end(now.unix)?;
     to.flush()?;
     Ok(tally)

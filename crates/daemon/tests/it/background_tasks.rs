@@ -205,7 +205,7 @@ fn a_snapshot_shows_each_peer_once_in_short_steps() {
         steps += 1;
         for part in parts.try_iter() {
             let DumpMessage::Block(block) = part else { continue };
-            let shown = block.tally.records + block.tally.v4 + block.tally.v6;
+            let shown = block.counts.records + block.counts.v4 + block.counts.v6;
             assert!(shown <= steps * MOST_SHOWN, "{shown} swarms and peers in {steps} steps");
             steps = 0;
             blocks.push(block.bytes);

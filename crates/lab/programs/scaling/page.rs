@@ -39,16 +39,12 @@ macro_rules! line {
 }
 
 fn beside_published(out: &mut String) {
-    line!(out, "\n### Beside what is published: one vCPU of each core, classic mix\n");
-    line!(
-        out,
-        "A nanosecond here counts {:.2} there. Replies a second, in thousands.\n",
-        model::factor()
-    );
+    line!(out, "\n### Beside published figures: one vCPU of each core, classic mix\n");
+    line!(out, "Costs multiplied by {:.2}. Thousands of replies per second.\n", model::factor());
     line!(
         out,
         "| vCPUs | aquatic_udp, published (vCPUs in use) | aquatic_udp, model, all in use | onrush \
-         colocated | best split (socket + swarm) | a reply costs more than on one |"
+         colocated | best split (socket + swarm) | extra cost per reply over one vCPU |"
     );
     line!(out, "|---|---|---|---|---|---|");
     for (vcpus, replies, busy) in PUBLISHED.map(|entry| (entry.0, entry.1, entry.2)) {
@@ -69,13 +65,13 @@ fn whole_hosts(out: &mut String) {
     line!(out, "\n### Whole hosts, two vCPUs to a core, real mix\n");
     line!(
         out,
-        "Thousands of replies a second without loss. `hot`: the most popular info hash has {} % of the \
-         announces; `relieved`: its worker is no longer steered to.\n",
+        "Thousands of replies per second without loss. `hot`: the most popular info hash has {} % of the announces;\n\
+         `back-off`: steering to its worker is withdrawn.\n",
         REAL.hot * 100.0
     );
     line!(
         out,
-        "| vCPUs | colocated, none hot | colocated, hot | relieved | best split, hot | ahead |"
+        "| vCPUs | colocated, none hot | colocated, hot | hot, back-off | best split, hot | ahead |"
     );
     line!(out, "|---|---|---|---|---|---|");
     for vcpus in [2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48] {
@@ -99,8 +95,8 @@ fn splits_of_48(out: &mut String) {
     line!(out, "\n### Splits of 48 vCPUs, real mix, hot\n");
     line!(
         out,
-        "| socket + swarm workers | requests a message | a reply, socket side, ns | a reply, swarm side, \
-         ns | thousands a second | the fullest swarm worker is busy |"
+        "| socket + swarm workers | requests per message | ns per reply, socket side | ns per reply, swarm \
+         side | thousands per second | load of the busiest swarm worker |"
     );
     line!(out, "|---|---|---|---|---|---|");
     for workers in [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24] {
@@ -119,8 +115,8 @@ fn splits_of_48(out: &mut String) {
 }
 
 fn sensitivity(out: &mut String) {
-    line!(out, "\n### What it hangs on: 48 vCPUs, real mix, one assumption changed\n");
-    line!(out, "| assumption | colocated | relieved | best split | split is ahead from |");
+    line!(out, "\n### Sensitivity: 48 vCPUs, real mix, one assumption changed\n");
+    line!(out, "| assumption | colocated | back-off | best split | split is ahead from |");
     line!(out, "|---|---|---|---|---|");
     let host = Host::whole(48);
     for (what, assumed) in variations() {
@@ -142,8 +138,8 @@ fn variations() -> Vec<(&'static str, Assumed)> {
         ("no hot info hash", Assumed { hot: 0.0, ..REAL }),
         ("hot: 0.1 %", Assumed { hot: 0.001, ..REAL }),
         ("hot: 5 %", Assumed { hot: 0.05, ..REAL }),
-        ("64 datagrams a receive call", Assumed { batch: 64.0, ..REAL }),
-        ("16 datagrams a receive call", Assumed { batch: 16.0, ..REAL }),
+        ("64 datagrams per receive call", Assumed { batch: 64.0, ..REAL }),
+        ("16 datagrams per receive call", Assumed { batch: 16.0, ..REAL }),
         ("half of the announces are steered right", Assumed { steered: 0.5, ..REAL }),
         ("two threads of a core do 1.1 times the work of one", Assumed { smt: 1.1, ..REAL }),
         ("two threads of a core do 1.5 times the work of one", Assumed { smt: 1.5, ..REAL }),
