@@ -5,18 +5,18 @@ use std::fs;
 use std::path::Path;
 
 use onrush_bench::contender::{Listed, Variant};
-use onrush_bench::cpus::{CpuList, CpuMode, Seats};
-use onrush_bench::load::Dose;
+use onrush_bench::cpus::{Assignment, CpuList, CpuMode};
+use onrush_bench::load::LoadSettings;
 use onrush_bench::mix::Mix;
 use onrush_bench::plan::{FORMAT, Plan, Settings};
 use onrush_bench::record::{Case, Measured, Outcome, Point, Raw, Record, Share};
 use onrush_bench::report;
 use onrush_bench::summary::Summary;
 
-fn seats(cores: usize) -> Seats {
+fn seats(cores: usize) -> Assignment {
     let tracker = (0..cores).chain(16..16 + cores);
     let (load, workers) = ((8..16).chain(24..32), 8);
-    Seats {
+    Assignment {
         tracker_cores: cores,
         tracker: CpuList::new(tracker),
         load_workers: workers,
@@ -60,7 +60,7 @@ fn plan() -> Plan {
         ],
         settings: Settings {
             rounds: 2,
-            dose: Dose { seconds: 2.0, warmup: 1.0, swarms: None },
+            dose: LoadSettings { seconds: 2.0, warmup: 1.0, swarms: None },
             shares: vec![50, 80],
             port: 16_969,
             mode: CpuMode::SplitPairs,

@@ -1,4 +1,4 @@
-//! The report in Markdown, in the shapes of the published comparisons.
+//! The report in Markdown, in the form of the published comparisons.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     text
 }
 
-/// The mixes of the plan, those without a figure too.
+/// The mixes of the plan, including those without a figure.
 fn mixes(summary: &Summary) -> BTreeSet<Mix> {
     summary.plan.cases.iter().map(|case| case.mix).collect()
 }
@@ -103,7 +103,7 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
     benchmark_report(text, summary, &rows);
 }
 
-/// A row for each case of the plan, also for one without a figure.
+/// A row for each case of the plan, including those without a figure.
 fn side_by_side(text: &mut String, summary: &Summary, mix: Mix) {
     let latency = summary.of_mix(mix).flat_map(|row| &row.latency);
     let shares: BTreeSet<u32> = latency.map(|lag| lag.percent).collect();
@@ -134,7 +134,7 @@ fn side_by_side(text: &mut String, summary: &Summary, mix: Mix) {
     }
 }
 
-/// Why a case has none.
+/// Why a case has no figure.
 fn without_figure(summary: &Summary, case: &Case) -> &'static str {
     match summary.failures.iter().any(|failure| failure.case == *case) {
         true => "failed",
@@ -142,7 +142,7 @@ fn without_figure(summary: &Summary, case: &Case) -> &'static str {
     }
 }
 
-/// The cells of a row from its rate on. A median over fewer than all `rounds` says so.
+/// The cells of a row from its rate on. A median over fewer than all `rounds` is marked.
 fn figures(text: &mut String, row: &Row, shares: &BTreeSet<u32>, rounds: u32) {
     let ratio = |pick: fn(&Ratio) -> &Spread| match &row.ratio {
         Some(ratio) => format!("{:.2}", pick(ratio).median),
@@ -178,7 +178,7 @@ fn figures(text: &mut String, row: &Row, shares: &BTreeSet<u32>, rounds: u32) {
     let _ = writeln!(text, " {wrong} | {lost} | {peers} |");
 }
 
-/// What the figures would be if wrong replies counted: whoever is fast at something else is not slow.
+/// The figures with wrong replies counted, for trackers that do other work than the checked one.
 fn wrong_ones_too(text: &mut String, rows: &[&Row]) {
     let wrong: Vec<_> = rows.iter().filter(|row| row.wrong_percent > 0.0).collect();
     if wrong.is_empty() {
@@ -211,7 +211,7 @@ fn range(rate: &Spread) -> String {
     }
 }
 
-/// The best of each tracker by a number, the best of all in bold: the shape of the published tables.
+/// The best of each tracker by a number, the best of all in bold: the form of the published tables.
 fn throughput(
     text: &mut String,
     title: &str,
@@ -248,7 +248,7 @@ fn throughput(
     }
 }
 
-/// The shape of the report of aquatic's bencher, as Torrust published it.
+/// The form of the report of aquatic's bencher, as published by Torrust.
 fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
     let plan = &summary.plan;
     let mix = rows[0].case.mix;
