@@ -21,13 +21,13 @@ Examples:
   onrush-bench run --out r --contenders onrush,aquatic --mix spread,bursts --rounds 7
   onrush-bench run --out r --cores 1,2,4 --load-workers 8,12 --cpu-mode split-pairs --mix published
 
-scripts/bench-peers installs the other trackers by package name; scripts/bench-compare does everything.
+scripts/bench-peers installs the other trackers by package name; scripts/bench-compare does all.
 docs/BENCHMARKS.md describes the method and the noise.
 
 A round: start the tracker on its vCPUs, wait until it answers a connect, warm up, measure a closed
-loop (the maximum), then open loops at shares of that maximum, in which latency counts from the time a
-request was due; then stop it. The result of a round is written at once; a failed round is shown as
-failed.
+loop (the maximum), then open loops at shares of that maximum, in which latency counts from the time
+a request was due; then stop it. The result of a round is written at once; a failed round is shown
+as failed.
 
 Exit codes:
   0    done (failed rounds are in the report)
@@ -96,7 +96,8 @@ pub struct Selection {
     #[arg(long, value_name = "MIX,MIX", value_delimiter = ',', default_value = "spread,bursts")]
     pub mix: Vec<Mix>,
 
-    /// Cores for the tracker [default: those of 1, 2, 4, 6, 8, 12, 16 that leave as many to the load]
+    /// Cores for the tracker [default: those of 1, 2, 4, 6, 8, 12, 16 that leave as many to the
+    /// load]
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     pub cores: Vec<usize>,
 

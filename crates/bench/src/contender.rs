@@ -1,5 +1,5 @@
-//! The trackers that are compared: where each is found, its variants, and its configuration with the
-//! best published settings.
+//! The trackers that are compared: where each is found, its variants, and its configuration with
+//! the best published settings.
 
 pub mod aquatic;
 pub mod chihaya;

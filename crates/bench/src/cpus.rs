@@ -160,8 +160,8 @@ impl Assignment {
 pub const PUBLISHED_CORES: [usize; 7] = [1, 2, 4, 6, 8, 12, 16];
 
 /// The assignments for all combinations of tracker cores and load workers, and a line for each one
-/// that is left out. Without `cores`: those of the published comparisons that leave the load at least as many
-/// units. Without `load_workers`: all remaining units.
+/// that is left out. Without `cores`: those of the published comparisons that leave the load at
+/// least as many units. Without `load_workers`: all remaining units.
 pub fn sweep(
     units: &[Vec<usize>],
     cores: &[usize],

@@ -80,8 +80,8 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Runs the load against the tracker with process id `pid`: at `rate` requests per second, or in a
-    /// closed loop.
+    /// Runs the load against the tracker with process id `pid`: at `rate` requests per second, or
+    /// in a closed loop.
     ///
     /// # Errors
     /// When it did not run to its end.
@@ -134,8 +134,8 @@ impl Load<'_> {
     /// When onrush-load fails, or this load belongs to another tool.
     pub fn write_hashes(&self, tools: &Tools, file: &Path, stop: &Stop) -> anyhow::Result<()> {
         let mix = self.mix.arguments().context(
-            "aquatic_udp_load_test does not report its info hashes, so a tracker with an allow list \
-             cannot be measured with it",
+            "aquatic_udp_load_test does not report its info hashes, so a tracker with an allow \
+             list cannot be measured with it",
         )?;
         let mut arguments = self.arguments(mix);
         arguments.extend(["--write-hashes".into(), file.display().to_string()]);

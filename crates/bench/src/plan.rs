@@ -1,5 +1,5 @@
-//! The rounds and their order: each case once per round, with cases that are compared adjacent (A, B,
-//! A, B), so that changes of the host over time affect all cases equally.
+//! The rounds and their order: each case once per round, with cases that are compared adjacent (A,
+//! B, A, B), so that changes of the host over time affect all cases equally.
 
 use std::collections::HashSet;
 use std::fs;
@@ -85,8 +85,8 @@ impl Plan {
         let format = value.get("format").and_then(serde_json::Value::as_u64);
         if format != Some(FORMAT.into()) {
             bail!(
-                "{}: its format is {}, and this onrush-bench reads {FORMAT}: use the onrush-bench that \
-                 made it",
+                "{}: its format is {}, and this onrush-bench reads {FORMAT}: use the onrush-bench \
+                 that made it",
                 path.display(),
                 format.map_or("unknown".into(), |format| format.to_string())
             );

@@ -54,7 +54,8 @@ fn known(contender: &dyn Contender, name: &str) -> bool {
 /// When onrush-load is not installed.
 pub fn tools(search: &Search) -> anyhow::Result<Tools> {
     let ours = search.program("onrush-load").context(
-        "onrush-load was not found beside this program nor on PATH: cargo build --release -p onrush-load",
+        "onrush-load was not found beside this program nor on PATH: cargo build --release -p \
+         onrush-load",
     )?;
     let published = search.program(Published::PROGRAM).map(Published::new).transpose()?;
     Ok(Tools { ours, published })
@@ -77,8 +78,8 @@ pub fn plan(
     let (seats, mut notices) = sweep(&units, &what.cores, &what.load_workers);
     if seats.is_empty() {
         bail!(
-            "{} cores ({mode}) are too few for a tracker and its load: at least one for each is needed, \
-             as each would otherwise measure the other. {}",
+            "{} cores ({mode}) are too few for a tracker and its load: at least one for each is \
+             needed, as each would otherwise measure the other. {}",
             units.len(),
             notices.join("; ")
         );
@@ -158,8 +159,8 @@ fn fitting(settings: &Settings, cases: &[Case], seconds: f64, notices: &mut Vec<
     let one: f64 = cases.iter().map(|case| settings.seconds(case)).sum();
     if one > seconds {
         notices.push(format!(
-            "one round of everything takes {one:.0} s, more than the {seconds:.0} s of --within: name \
-             fewer --cores, --mix or --contenders"
+            "one round of everything takes {one:.0} s, more than the {seconds:.0} s of --within: \
+             name fewer --cores, --mix or --contenders"
         ));
     }
     ((seconds / one) as u32).max(1)
@@ -180,8 +181,8 @@ fn mixes(
     }
     if tools.published.is_none() && mixes.contains(&Mix::Published) {
         let absent = format!(
-            "left out: the load by {}, which is not installed; install it with: scripts/bench-peers \
-             --only aquatic_udp_load_test",
+            "left out: the load by {}, which is not installed; install it with: \
+             scripts/bench-peers --only aquatic_udp_load_test",
             Published::PROGRAM
         );
         mixes.retain(|mix| *mix != Mix::Published);
@@ -193,8 +194,8 @@ fn mixes(
         let listed = present.iter().filter(|(contender, found)| contender.needs_whitelist(found));
         notices.extend(listed.map(|(contender, found)| {
             format!(
-                "left out: {} {} under the load of {}, as this build serves only an allow list and that \
-                 tool does not report its info hashes",
+                "left out: {} {} under the load of {}, as this build serves only an allow list and \
+                 that tool does not report its info hashes",
                 contender.name(),
                 found.version,
                 Published::PROGRAM
@@ -212,8 +213,8 @@ fn clamped(present: &[Present], limit: Option<u64>) -> Vec<String> {
     asks.filter(|(_, asked)| *asked > limit)
         .map(|(contender, asked)| {
             format!(
-                "clamped: {} asks for a receive buffer of {asked} bytes and gets {limit}: sysctl -w \
-                 net.core.rmem_max={asked}",
+                "clamped: {} asks for a receive buffer of {asked} bytes and gets {limit}: sysctl \
+                 -w net.core.rmem_max={asked}",
                 contender.name()
             )
         })

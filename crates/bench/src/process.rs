@@ -105,9 +105,9 @@ impl Child {
         let log = directory.join(format!("{name}.log"));
         let output =
             File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        // taskset and setpriv exec the program, so its process id is that of the child. setpriv has the
-        // kernel end it when this process is killed. A process that changes its
-        // user loses that setting, so the user is changed before.
+        // taskset and setpriv exec the program, so its process id is that of the child. setpriv has
+        // the kernel end it when this process is killed. A process that changes its user loses that
+        // setting, so the user is changed before.
         let mut command = Command::new("setpriv");
         if launch.unprivileged && geteuid().is_root() {
             command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
@@ -117,7 +117,8 @@ impl Child {
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
         command.current_dir(directory).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
-        // A process group of its own: Ctrl-C reaches the bench only, which ends its children in order.
+        // A process group of its own: Ctrl-C reaches the bench only, which ends its children in
+        // order.
         command.process_group(0);
         let inner = command
             .spawn()

@@ -1,5 +1,5 @@
-//! Whether a bench can be resumed: results of other programs, or of another machine, do not belong in
-//! one table.
+//! Whether a bench can be resumed: results of other programs, or of another machine, do not belong
+//! in one table.
 
 use anyhow::bail;
 
@@ -37,8 +37,8 @@ pub fn same(
         }
         if now.program != before.program {
             bail!(
-                "--resume: the program of {} is another than when this bench was begun (built again?), \
-                 though it says the same version: begin another",
+                "--resume: the program of {} is another than when this bench was begun (built \
+                 again?), though it says the same version: begin another",
                 before.name
             );
         }
@@ -56,8 +56,8 @@ fn same_machine(before: &[(String, String)], now: &[(String, String)]) -> anyhow
         let (before, now) = (value(before, name), value(now, name));
         if before != now {
             bail!(
-                "--resume: {name} of this machine was {before:?} when this bench was begun and is {now:?} \
-                 now: begin another"
+                "--resume: {name} of this machine was {before:?} when this bench was begun and is \
+                 {now:?} now: begin another"
             );
         }
     }

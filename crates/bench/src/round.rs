@@ -92,8 +92,8 @@ impl Ring<'_> {
         Ok(measured)
     }
 
-    /// The file with this load's info hashes, which is kept for the load, as all contenders of a round
-    /// need the same.
+    /// The file with this load's info hashes, which is kept for the load, as all contenders of a
+    /// round need the same.
     fn hashes(&self, load: &Load) -> anyhow::Result<PathBuf> {
         let name = format!("hashes-{}-{}", load.mix, load.seed);
         let file = self.scratch.join(&name);

@@ -1,5 +1,5 @@
-//! The results of all rounds together: medians with spread, ratios to the baseline, and warnings about
-//! doubtful figures.
+//! The results of all rounds together: medians with spread, ratios to the baseline, and warnings
+//! about doubtful figures.
 
 use std::collections::BTreeMap;
 
@@ -194,8 +194,8 @@ fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
     percents.into_iter().filter_map(lag).collect()
 }
 
-/// Adds to every row its ratio to the baseline of the same load and assignment. A baseline with several
-/// variants is its fastest.
+/// Adds to every row its ratio to the baseline of the same load and assignment. A baseline with
+/// several variants is its fastest.
 fn compare(rows: &mut [Row], records: &[Record], baseline: &str) {
     for at in 0..rows.len() {
         let row = &rows[at];

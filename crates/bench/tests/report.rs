@@ -1,5 +1,5 @@
-//! The report as a whole, compared with one that was read by people. `ONRUSH_GOLDEN=write cargo test -p
-//! onrush-bench --test report` writes it again; read the difference before you commit it.
+//! The report as a whole, compared with one that was read by people. `ONRUSH_GOLDEN=write cargo
+//! test -p onrush-bench --test report` writes it again; read the difference before you commit it.
 
 use std::fs;
 use std::path::Path;
@@ -197,7 +197,8 @@ fn the_published_shapes_are_there() {
     for line in [
         "| Number of workers | onrush (colocated) | aquatic_udp (io_uring) | torrust-tracker |",
         "#### Tracker cores: 2 (cpus: 0-1,16-17)",
-        "##### aquatic_udp (io_uring) run (socket workers: 2) (load test workers: 8, cpus: 8-15,24-31)",
+        "##### aquatic_udp (io_uring) run (socket workers: 2) (load test workers: 8, cpus: \
+         8-15,24-31)",
         "- Average tracker CPU utilization: 191%",
         "- Peak tracker RSS: 192.5 MiB",
     ] {

@@ -1,5 +1,5 @@
-//! Real rounds with real processes: our own tracker in two placements, one that dies, a bench that is
-//! ended in the middle. Needs two vCPUs, as a comparison does.
+//! Real rounds with real processes: our own tracker in two placements, one that dies, a bench that
+//! is ended in the middle. Needs two vCPUs, as a comparison does.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -17,7 +17,8 @@ use onrush_bench::record::{Outcome, Raw, Record, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 
-/// The tracker and the load tester, beside the bench: packages of their own, as for whoever measures.
+/// The tracker and the load tester, beside the bench: packages of their own, as for whoever
+/// measures.
 fn built() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -32,7 +33,7 @@ fn built() {
     });
 }
 
-/// One that nobody has, outside the range from which the system takes those that nobody names.
+/// An unused port outside of the ephemeral range.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -100,7 +101,7 @@ fn both_placements_are_measured_and_right() {
     for name in ["onrush (colocated)", "onrush (split)"] {
         assert!(report.contains(name), "{report}");
     }
-    // Whoever begins again there would mix two benches.
+    // A second bench in the same directory would mix results.
     let again = bench(free_port(), peers.path()).arg("--out").arg(out.path()).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "{}", text(&again));
     assert!(text(&again).contains("--resume"), "{}", text(&again));
@@ -146,7 +147,7 @@ fn a_bench_that_was_ended_goes_on_where_it_stopped() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The second round is under way when the first is told of.
+    // The second round runs when the first one is reported.
     let mut lines = BufReader::new(running.stderr.take().unwrap()).lines();
     let told = lines.find(|line| line.as_ref().unwrap().contains("1 of 6")).unwrap().unwrap();
     assert!(told.contains("left") && told.contains("replies/s"), "{told}");
@@ -154,7 +155,7 @@ fn a_bench_that_was_ended_goes_on_where_it_stopped() {
     let rest: Vec<_> = lines.map(Result::unwrap).collect();
     assert_eq!(running.wait().unwrap().code(), Some(130), "{rest:?}");
     assert!(rest.iter().any(|line| line.contains("--resume")), "{rest:?}");
-    // Nobody is left behind: the port is free at once.
+    // No process is left behind: the port is free at once.
     UdpSocket::bind(("127.0.0.1", port)).unwrap();
     let before = fs::read_to_string(out.path().join(Raw::NAME)).unwrap();
     let done = read(out.path()).unwrap().len();

@@ -146,8 +146,8 @@ pub struct Strictness {
     /// Whether peers and counts beyond the population are accepted, as other load testers share its
     /// swarms.
     pub strangers: bool,
-    /// Of lists longer than [`SHORT_LIST`], one in this many is checked in full, the others in their
-    /// first [`SHORT_LIST`] peers. At least 1.
+    /// Of lists longer than [`SHORT_LIST`], one in this many is checked in full, the others in
+    /// their first [`SHORT_LIST`] peers. At least 1.
     pub sample: u32,
 }
 
@@ -399,7 +399,8 @@ impl Announcer {
         if self.want == 0 {
             return (listed > 0).then_some(Finding::PeersUnasked);
         }
-        // The number of peers of the announcer's family is known only where the swarm has one family.
+        // The number of peers of the announcer's family is known only where the swarm has one
+        // family.
         let [four, six] = self.member.sizes;
         if four > 0 && six > 0 {
             return None;

@@ -1,4 +1,5 @@
-//! One worker: sends requests, checks replies, counts. Time is an argument, the network any backend.
+//! One worker: sends requests, checks replies, counts. Time is an argument, the network any
+//! backend.
 //!
 //! A turn receives the available replies, expires overdue requests and sends the due ones: in a
 //! closed loop as many as are missing to a fixed number in flight, in an open loop those that a
@@ -639,7 +640,8 @@ impl<'p> Session<'p> {
         self.packets.push(self.plan, &request, route.family, number, transaction);
     }
 
-    /// A connection id that this target issued to another address; a random one where there is none.
+    /// A connection id that this target issued to another address; a random one where there is
+    /// none.
     #[cold]
     fn foreign(&self, route: &Route, draw: u64) -> ConnectionId {
         let addresses = self.plan.population.addresses();
@@ -653,8 +655,8 @@ impl<'p> Session<'p> {
         ConnectionId(if known == 0 || known == own { draw } else { known })
     }
 
-    /// Notes when the burst leaves. In a closed loop its latency starts then, in an open loop at the
-    /// due time.
+    /// Notes when the burst leaves. In a closed loop its latency starts then, in an open loop at
+    /// the due time.
     #[inline]
     fn stamp(&mut self, now: Nanos) {
         let closed = self.timetable.is_none();

@@ -2,8 +2,8 @@
 //!
 //! A *population* (the swarms and their peers) is a function of a seed, not a table: whether a
 //! listed endpoint belongs to the requested swarm is computed in constant time. A *profile* defines
-//! the mix of requests. Workers, each with a backend of `onrush-net` over many sockets, keep requests
-//! in flight or send them by a schedule, and check the replies.
+//! the mix of requests. Workers, each with a backend of `onrush-net` over many sockets, keep
+//! requests in flight or send them by a schedule, and check the replies.
 //!
 //! | module | contents |
 //! |---|---|

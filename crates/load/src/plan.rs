@@ -195,8 +195,8 @@ impl Plan {
         SmallRng::seed_from_u64(population::mix(self.seed ^ (worker as u64 + 1)))
     }
 
-    /// The next request from address number `address` of `family`; `None` when the population has no
-    /// peers there.
+    /// The next request from address number `address` of `family`; `None` when the population has
+    /// no peers there.
     #[inline]
     pub fn next(
         &self,

@@ -23,11 +23,13 @@ impl Contender for Chihaya {
     }
 
     fn remedy(&self) -> &'static str {
-        "scripts/bench-peers --only chihaya (go install by name; the Go proxy does not have it for everybody)"
+        "scripts/bench-peers --only chihaya (go install by name; the Go proxy does not have it for \
+         everybody)"
     }
 
     fn settings(&self) -> &'static str {
-        "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher (crates/bencher) sets it; it has no number of workers"
+        "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher \
+         (crates/bencher) sets it; it has no number of workers"
     }
 
     fn receive_buffer(&self) -> Option<u64> {
@@ -64,8 +66,8 @@ fn config(stage: &Setup) -> String {
          metrics_addr: \"127.0.0.1:0\"\n  udp:\n    addr: \"{}\"\n    \
          private_key: \"a key of a benchmark\"\n    max_clock_skew: 10s\n    \
          max_numwant: 30\n    default_numwant: 30\n    max_scrape_infohashes: 70\n  \
-         storage:\n    name: memory\n    config:\n      gc_interval: 10m\n      peer_lifetime: 31m\n      \
-         shard_count: 1024\n      prometheus_reporting_interval: 10m\n",
+         storage:\n    name: memory\n    config:\n      gc_interval: 10m\n      peer_lifetime: \
+         31m\n shard_count: 1024\n      prometheus_reporting_interval: 10m\n",
         stage.address
     )
 }

@@ -1,5 +1,5 @@
-//! opentracker: Debian's build, which serves only info hashes of an allow list, or another build, which
-//! serves all.
+//! opentracker: Debian's build, which serves only info hashes of an allow list, or another build,
+//! which serves all.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,9 @@ impl Contender for Opentracker {
     }
 
     fn settings(&self) -> &'static str {
-        "only UDP, listen.udp.workers for the cores (0, the event loop, too on one core), as aquatic's bencher and the published comparisons set it; Debian's build looks every info hash up in a whitelist of the load's population, which a public build does not"
+        "only UDP, listen.udp.workers for the cores (0, the event loop, too on one core), as \
+         aquatic's bencher and the published comparisons set it; Debian's build looks every info \
+         hash up in a whitelist of the load's population, which a public build does not"
     }
 
     fn receive_buffer(&self) -> Option<u64> {

@@ -38,7 +38,9 @@ impl Contender for Onrush {
     }
 
     fn settings(&self) -> &'static str {
-        "the defaults, but for placement and numbers of workers, warnings only in the log, and buffers no larger than net.core.rmem_max and wmem_max, which onrush could exceed as root and the others could not (onrush --print-config)"
+        "the defaults, but for placement and numbers of workers, warnings only in the log, and \
+         buffers no larger than net.core.rmem_max and wmem_max, which onrush could exceed as root \
+         and the others could not (onrush --print-config)"
     }
 
     fn receive_buffer(&self) -> Option<u64> {

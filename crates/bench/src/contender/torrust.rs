@@ -30,7 +30,9 @@ impl Contender for Torrust {
     }
 
     fn settings(&self) -> &'static str {
-        "UDP only, errors only in the log, no statistics, nothing kept in its database: its own share/default/config/tracker.udp.benchmarking.toml, which its report used; it has no number of workers"
+        "UDP only, errors only in the log, no statistics, nothing kept in its database: its own \
+         share/default/config/tracker.udp.benchmarking.toml, which its report used; it has no \
+         number of workers"
     }
 
     fn receive_buffer(&self) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! `aquatic_udp_load_test`, the tool of the published comparisons, in its default configuration. It
-//! reports rates over its whole run, in steps of five seconds; CPU time of the tracker and of the tool
-//! is measured here.
+//! reports rates over its whole run, in steps of five seconds; CPU time of the tracker and of the
+//! tool is measured here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn cpu_time_is_that_of_the_whole_run() {
-        let log = "Test ran for 4 seconds\nAverage responses per second: 100000.00\n  - Error responses:    0.00\n";
+        let log = "Test ran for 4 seconds\nAverage responses per second: 100000.00\n\
+                     \x20 - Error responses:    0.00\n";
         let used = Cpu { user: 1.0, system: 2.0 };
         let of = |log: &str| point(log, used);
         let point = of(log).unwrap();

@@ -20,10 +20,10 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     let dose = &settings.dose;
     let _ = writeln!(
         text,
-        "Every tracker is a process of its own, alone on its vCPUs; the load is on others. {} rounds in which \
-         the contenders take turns, a fresh process each; {} s of warm-up, {} s measured. Medians, least and \
-         greatest in brackets. Ratios are to {} in the same round. Only ratios within one report mean anything \
-         elsewhere. Raw results: `raw.jsonl`.",
+        "Every tracker is a process of its own, alone on its vCPUs; the load is on others. {} \
+         rounds in which the contenders take turns, a fresh process each; {} s of warm-up, {} s \
+         measured. Medians, least and greatest in brackets. Ratios are to {} in the same round. \
+         Only ratios within one report mean anything elsewhere. Raw results: `raw.jsonl`.",
         settings.rounds, dose.warmup, dose.seconds, settings.baseline
     );
     machine(&mut text, summary);
@@ -76,8 +76,8 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
         let seconds = Published::seconds(&summary.plan.settings.dose);
         let _ = writeln!(
             text,
-            "Its rates are means of a whole run of {seconds} s, warm-up included, as it looks at the clock \
-             every five seconds only; its population is the same in every round."
+            "Its rates are means of a whole run of {seconds} s, warm-up included, as it looks at \
+             the clock every five seconds only; its population is the same in every round."
         );
     }
     for picture in pictures.iter().filter(|name| name.ends_with(&format!("-{mix}.svg"))) {
@@ -107,7 +107,8 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
 fn side_by_side(text: &mut String, summary: &Summary, mix: Mix) {
     let latency = summary.of_mix(mix).flat_map(|row| &row.latency);
     let shares: BTreeSet<u32> = latency.map(|lag| lag.percent).collect();
-    text.push_str("\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio | us CPU per reply | ratio |");
+    text.push_str("\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio | us \
+         CPU per reply | ratio |");
     let lags: String = shares.iter().map(|share| format!(" p50, p99 at {share} % |")).collect();
     let _ = write!(
         text,

@@ -41,8 +41,8 @@ pub(super) fn time(microseconds: f64) -> String {
     }
 }
 
-/// The UTC date, `2026-11-21`, of seconds since 1970 (inverse of days_from_civil, proleptic Gregorian
-/// calendar).
+/// The UTC date, `2026-11-21`, of seconds since 1970 (inverse of days_from_civil, proleptic
+/// Gregorian calendar).
 pub(crate) fn date(seconds: u64) -> String {
     let days = (seconds / 86_400) as i64 + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -7,8 +7,8 @@
 //! +---------------------+---+------------------+
 //! ```
 //!
-//! An index is reused as late as possible, with its next generation. So a reply that matches no open
-//! request is a late one, a second one, or one to a request that was never sent.
+//! An index is reused as late as possible, with its next generation. So a reply that matches no
+//! open request is a late one, a second one, or one to a request that was never sent.
 
 use onrush_proto::TransactionId;
 

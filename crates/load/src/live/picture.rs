@@ -2,8 +2,8 @@
 //!
 //! Widgets draw into a buffer of cells, which is written with cursor movements relative to the end
 //! of the last picture. So the terminal's cursor is never queried, which would need standard input
-//! and standard output, where the report may go; the terminal stays in its mode, and Ctrl-C works as
-//! usual.
+//! and standard output, where the report may go; the terminal stays in its mode, and Ctrl-C works
+//! as usual.
 
 use std::io::Write;
 use std::time::Duration;
@@ -184,7 +184,7 @@ impl<W: Write> Screen<W> {
         *out += "\x1b[K\r\n";
     }
 
-    /// Takes the picture away; what is written next begins where it was.
+    /// Clears the picture; the next output starts in its place.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let out = format!("\x1b[{HEIGHT}A\r\x1b[J");

@@ -8,8 +8,8 @@
 //!        \-------------------------> leecher ---- stopped, or vanished ---> absent
 //! ```
 //!
-//! Two bits per peer, shared by all workers: 0 is the initial state, a function of the peer, so that
-//! shares are stationary from the first second on. All shares are of announces with a valid
+//! Two bits per peer, shared by all workers: 0 is the initial state, a function of the peer, so
+//! that shares are stationary from the first second on. All shares are of announces with a valid
 //! connection id. With d = stopped + vanished, S = seeders and c = completed:
 //!
 //! - an absent peer announces `started` next, so the share d of all announces does, and the share
@@ -288,7 +288,8 @@ mod tests {
             seeders in 0.0f64..1.0, stopped in 0.0f64..0.2, vanished in 0.0f64..0.2,
             part in 0.0f64..1.0, peers in 1u32..200,
         ) {
-            let mut profile = profile(0.0, Events { stopped, vanished, completed: 1.0, paused: 0.3 });
+            let events = Events { stopped, vanished, completed: 1.0, paused: 0.3 };
+            let mut profile = profile(0.0, events);
             profile.set_seeders(seeders);
             profile.events.completed *= part;
             prop_assert_eq!(consistency::contradictions(&profile), []);

@@ -256,8 +256,8 @@ pub struct Places<'p> {
 }
 
 impl Places<'_> {
-    /// The place of an endpoint in wire form (6 or 18 bytes by family); `None` when the swarm has no
-    /// such peer.
+    /// The place of an endpoint in wire form (6 or 18 bytes by family); `None` when the swarm has
+    /// no such peer.
     #[inline]
     pub fn of(&self, endpoint: &[u8]) -> Option<u32> {
         let (ip, port) = endpoint.split_last_chunk::<2>()?;
@@ -283,7 +283,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses on average.
+    /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses on
+    /// average.
     fn add(&mut self, size: u32, count: u32, v6: f64, caps: [u32; 2]) {
         let each = f64::from(size) * v6;
         let low = each.floor();
@@ -544,8 +545,8 @@ mod tests {
             let swarms = Swarms::zipf(count, mean, 1.0);
             let population = Population::new(&swarms, v6, addresses(four, six), draw, false);
             prop_assert_eq!(population.swarms(), count);
-            let anybody = population.random_member(draw);
-            prop_assert!(anybody.swarm < count && anybody.swarm_size() >= 1);
+            let member = population.random_member(draw);
+            prop_assert!(member.swarm < count && member.swarm_size() >= 1);
             for (family, addresses) in [(Family::V4, four), (Family::V6, six)] {
                 for address in 0..addresses {
                     if let Some(peer) = population.pick(family, address, draw as u32) {

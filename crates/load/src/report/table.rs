@@ -147,7 +147,8 @@ fn figures(out: &mut String, report: &Report) {
         line(
             out,
             format_args!(
-                "tracker memory    {rss:.1} MiB, {peak:.1} MiB peak; dropped at its sockets: {drops}"
+                "tracker memory    {rss:.1} MiB, {peak:.1} MiB peak; dropped at its sockets: \
+                 {drops}"
             ),
         );
     }
