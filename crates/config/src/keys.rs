@@ -429,7 +429,7 @@ keys! {
     pub struct ExportSettings {
         /// The file, replaced by renaming a complete new one. Its name selects the format: .txt for one
         /// line per swarm (info hash in hexadecimal, seeders, leechers, completed), .bencode or .benc
-        /// for the reply to a full scrape over HTTP (BEP 48), with .gz or .zst behind for compression.
+        /// for the reply to a full scrape over HTTP (BEP 48), with .gz behind for compression.
         /// An export takes 32 bytes of memory per swarm.
         pub file: Option<PathBuf> = PATH
             .derived("nothing is exported", "\"/var/lib/onrush/scrape.txt.gz\"")

@@ -10,7 +10,7 @@ use super::stage::Stage;
 use super::stats::HttpStats;
 use crate::files::Files;
 use crate::view::Pressure;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::metrics::WorkerMetrics;
 

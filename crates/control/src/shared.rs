@@ -169,9 +169,7 @@ mod tests {
     use super::*;
     use crate::files::Files;
     use crate::view::{Overview, Phase};
-    use onrush_config::file::Config;
-    use onrush_config::flags::Flags;
-    use onrush_config::settings::{Host, Settings};
+    use onrush_config::Settings;
     use onrush_swarm::ShardMap;
     use onrush_tracker::access::Lists;
     use onrush_tracker::metrics::WorkerMetrics;
@@ -179,9 +177,7 @@ mod tests {
 
     /// The state over two workers that take turns when a test says so.
     fn shared() -> (Shared, [Arc<WorkerMetrics>; 2]) {
-        let config = Config::parse("test.toml", "");
-        let (settings, _) =
-            Settings::resolve(config, &Flags::default(), &Host::default()).expect("is right");
+        let settings = Settings::for_test("");
         let workers = [(); 2].map(|()| Arc::new(WorkerMetrics::default()));
         let named = ["worker-0", "worker-1"].into_iter().zip(&workers);
         let named = named.map(|(name, metrics)| (name.to_owned(), metrics.clone())).collect();

@@ -9,7 +9,7 @@ use crossbeam_channel::{Sender, TrySendError};
 
 use crate::files::Files;
 use crate::request::Ask;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::access::Lists;
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 use onrush_tracker::orders::Orders;

@@ -8,9 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::Settings;
 use onrush_control::prometheus::{self, Format};
 use onrush_control::reading::Reading;
 use onrush_control::stats::Stats;
@@ -70,8 +68,5 @@ fn counted() -> WorkerMetrics {
 fn reading(metrics: &Workers) -> Reading {
     let workers = metrics.len();
     let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
-    let config = Config::parse("page_cost.toml", &text);
-    let (settings, _) = Settings::resolve(config, &Flags::default(), &Host::default())
-        .expect("a right configuration");
-    Reading::of(metrics.clone(), settings)
+    Reading::of(metrics.clone(), Settings::for_test(&text))
 }

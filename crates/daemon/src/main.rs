@@ -18,7 +18,7 @@ use onrush::supervise::{End, Supervisor};
 use onrush::upgrade::successor::{self, Program};
 use onrush::upgrade::take::look;
 use onrush::{StartError, Tracker};
-use onrush_config::settings::{Host, Notice, Passed, Settings};
+use onrush_config::{Host, Notice, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 /// What a service manager has passed to the process that this one takes over from. What is wrong with the
 /// configuration is told later.
 fn passed_before(cli: &Cli, host: &Host) -> Option<Passed> {
-    let (settings, _) = cli.upgrade.then(|| cli.flags.settings(host))?.ok()?;
+    let (settings, _) = cli.upgrade.then(|| Settings::load(&cli.flags, host))?.ok()?;
     look(&settings)
 }
 
@@ -103,9 +103,9 @@ fn serve(
     for line in greeting {
         log::info!("{line}");
     }
-    let end = supervisor.run(&wishes);
+    let mut end = supervisor.run(&wishes);
     let tracker = supervisor.into_tracker();
-    match &end {
+    match &mut end {
         End::Given(given) => {
             if !tracker.hand_over(given) {
                 return Ok(End::Orphaned(given.process));

@@ -7,8 +7,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::process::service;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Notice, Settings};
+use onrush_config::{Flags, Host, Notice, Settings};
 use onrush_control::Token;
 use onrush_control::request::{Answer, Reloaded};
 use onrush_store::lists::journal::{Journal, ReplayedList};
@@ -205,7 +204,8 @@ impl Reload {
 }
 
 fn fresh(args: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Fresh, String> {
-    let (settings, mut notices) = args.settings(host).map_err(|problems| problems.to_string())?;
+    let (settings, mut notices) =
+        Settings::load(args, host).map_err(|problems| problems.to_string())?;
     let token =
         Token::load(settings.admin.token_file.as_deref()).map_err(|error| error.to_string())?;
     let mut lists = onrush_store::lists::load(&settings, &mut service::progress())
@@ -224,7 +224,6 @@ fn fresh(args: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Fresh, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_config::file::Config;
 
     fn settings(text: &str) -> Settings {
         let host = Host { vcpus: vec![0, 1], ..Host::default() };

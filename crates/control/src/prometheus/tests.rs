@@ -11,9 +11,7 @@ use crate::process::Process;
 use crate::reading::{Depth, State};
 use crate::stats::{HttpStats, Stats};
 use crate::view::Pressure;
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::Settings;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::{ByFamily, ClientCounts, Counter, ShardGauges};
 
@@ -231,11 +229,6 @@ fn written(from: u64) -> FileWrites {
     writes
 }
 
-fn settings(config: &str) -> Settings {
-    let config = Config::parse("test.toml", config);
-    Settings::resolve(config, &Flags::default(), &Host::default()).expect("is right").0
-}
-
 /// As many workers as the settings say, none of which has counted anything.
 fn workers(settings: &Settings) -> Arc<[(String, Arc<WorkerMetrics>)]> {
     let named = |at| (settings.placement.worker_name(at), Arc::default());
@@ -243,7 +236,7 @@ fn workers(settings: &Settings) -> Arc<[(String, Arc<WorkerMetrics>)]> {
 }
 
 fn full_reading() -> Reading {
-    let mut settings = settings("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
+    let mut settings = Settings::for_test("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
     (settings.limits.peers, settings.limits.idle_swarms) = (21, 22);
     (settings.limits.list_entries, settings.admin.connections) = (23, 24);
     let workers = workers(&settings);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::start::Tracker;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 
 /// What a person wants to know of a tracker that has just started, a line each.
 pub fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {

@@ -30,7 +30,7 @@ use crate::start::Tracker;
 use crate::upgrade::give::Given;
 use crate::upgrade::successor::Program;
 use lists::Changes;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_control::files::Files;
 use onrush_control::request::Ask;
 use onrush_control::source::Source;

@@ -11,7 +11,7 @@ use onrush_swarm::Moment;
 use crate::process::logging::WarningLimit;
 use crate::steering_backoff::{Change, Relief};
 use crate::totals_log::Totals;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 
 /// Seconds without a turn after which a worker is reported as standing still. Workers wake several
@@ -146,9 +146,6 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_config::file::Config;
-    use onrush_config::flags::Flags;
-    use onrush_config::settings::Host;
     use onrush_net::bind::{Address, Buffers, Options, bind_group};
     use onrush_net::steering::Function;
 
@@ -165,9 +162,7 @@ mod tests {
 
     impl Tracked {
         fn new(text: &str) -> Self {
-            let host = Host { vcpus: vec![0, 1], ..Host::default() };
-            let config = Config::parse("test.toml", text);
-            let (settings, _) = Settings::resolve(config, &Flags::default(), &host).expect("right");
+            let settings = Settings::for_test(text);
             let now = Instant::now();
             let watch = Watch::new(&settings, 2, now);
             let metrics = Default::default();

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use clap::{CommandFactory, Parser};
 use onrush::cli::{Cli, Task};
 use onrush_config::Settings;
-use onrush_config::file::{Config, Problems, print_config};
 use onrush_config::settings::{
-    Access, AdminSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listen,
-    LogSettings, Notice, OverloadSettings, ScrapeSettings, SnapshotSettings, SocketSettings,
+    Access, AdminSettings, Blocked, ConnectionSettings, ExportSettings, Limits, Listen,
+    LogSettings, OverloadSettings, ScrapeSettings, SnapshotSettings, SocketSettings,
 };
+use onrush_config::{Host, Notice, Problems, print_config};
 use onrush_tracker::limits::{AnnounceSettings, Placement};
 
 #[test]

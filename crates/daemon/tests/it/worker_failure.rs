@@ -15,8 +15,7 @@ use onrush::reload::Reload;
 use onrush::snapshots::Snapshots;
 use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Wish};
-use onrush_config::file::Config;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::Settings;
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_swarm::ShardMap;
 use onrush_tracker::access::Lists;
@@ -135,9 +134,7 @@ fn launched(placement: &str, fates: &[Fate]) -> (Settings, Running, Arc<AtomicUs
         _ => format!("total = {}", fates.len()),
     };
     let config = format!("[workers]\nplacement = \"{placement}\"\n{total}\npin = \"off\"\n");
-    let config = Config::parse("onrush.toml", &config);
-    let args = Cli::try_parse_from(["onrush"]).unwrap();
-    let (settings, _) = Settings::resolve(config, &args.flags, &Host::default()).unwrap();
+    let settings = Settings::for_test(&config);
     let alive = Arc::new(AtomicUsize::new(0));
     let sockets = fates.iter().map(|fate| Doomed::new(*fate, &alive)).collect();
     let secrets = Secrets::random(Keys::random());

@@ -7,8 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use onrush_proto::InfoHash;
 
-use onrush_config::flags::Flags;
-use onrush_config::settings::Host;
+use onrush_config::{Flags, Host};
 use onrush_control::Token;
 use onrush_control::client::{Client, Failure};
 use onrush_store::lists::file::{INFO_HASHES, read, read_stream};

@@ -2,7 +2,7 @@
 
 use super::facts::Governor;
 use super::{Facts, Finding, Severity};
-use onrush_config::settings::thousandths;
+use onrush_config::format::thousandths;
 
 /// Clocks that are read without asking the host or a chip.
 const QUICK_CLOCKS: [&str; 4] =

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::facts::{Asked, Conntrack, Facts, Governor, Rules, Udp};
-use onrush_config::settings::{BYTES_PER_PEER, Host, Settings};
+use onrush_config::settings::BYTES_PER_PEER;
+use onrush_config::{Host, Settings};
 
 /// Runs a tool: what it writes, or why that cannot be had.
 pub(super) type Tool<'a> = &'a dyn Fn(&[&str]) -> Result<String, String>;

@@ -6,7 +6,7 @@ use std::fs;
 use super::cards::cpu_list;
 use super::{Look, limit};
 use crate::cli::doctor::facts::{Facts, Holder};
-use onrush_config::settings::granted;
+use onrush_config::host::granted;
 
 /// Who has sockets at these ports: by their inodes, which processes' descriptors name.
 pub(super) fn holders(look: &mut Look<'_>, ports: &BTreeSet<u16>) -> Vec<Holder> {

@@ -9,8 +9,6 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::doctor::facts::{Asked, Card, Holder};
 use crate::cli::doctor::{Severity, checks};
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
 
 /// A host of a few files.
 struct Made(TempDir);
@@ -38,8 +36,7 @@ impl Made {
 
     fn facts_with(&self, tool: Tool<'_>) -> Facts {
         let host = Host { vcpus: vec![0, 1], memory: Some(8 << 30), ..Host::default() };
-        let config = Config::parse("test.toml", "[limits]\npeers = 1000000\n");
-        let (settings, _) = Settings::resolve(config, &Flags::default(), &host).unwrap();
+        let settings = Settings::for_test("[limits]\npeers = 1000000\n");
         Facts::gather(self.path(), &settings, &host, Some(tool))
     }
 }
@@ -174,8 +171,7 @@ fn without_a_tool_a_table_that_is_half_full_hurts_nobody() {
             ("proc/sys/net/netfilter/nf_conntrack_max", "1000\n"),
             ("proc/sys/net/netfilter/nf_conntrack_count", count),
         ]);
-        let (settings, _) =
-            Settings::resolve(Config::default(), &Flags::default(), &Host::default()).unwrap();
+        let settings = Settings::for_test("");
         let facts = Facts::gather(made.path(), &settings, &Host::default(), None);
         let finding = checks(&facts).into_iter().find(|f| f.name == "conntrack").unwrap();
         assert!(!finding.what.contains("each client"), "{}", finding.what);
@@ -267,7 +263,7 @@ fn a_quick_look_passes_over_who_has_the_port() {
     ]);
     assert_eq!(made.facts().holders.len(), 1);
     let host = Host { vcpus: vec![0], ..Host::default() };
-    let (settings, _) = Settings::resolve(Config::default(), &Flags::default(), &host).unwrap();
+    let settings = Settings::for_test("");
     let facts = Facts::gather(made.path(), &settings, &host, None);
     assert_eq!((facts.holders.len(), facts.files), (0, Some(1024)));
 }
@@ -290,7 +286,7 @@ fn whoever_has_the_port_is_named() {
 #[test]
 fn this_host_can_be_looked_at() {
     let host = Host::here(vec![0]);
-    let (settings, _) = Settings::resolve(Config::default(), &Flags::default(), &host).unwrap();
+    let settings = Settings::for_test("");
     let facts = Facts::gather(Path::new("/"), &settings, &host, Some(&tool));
     assert!(!facts.nothing_seen());
     assert!(facts.files.is_some() && facts.udp.is_some() && facts.root.is_some(), "{facts:?}");
