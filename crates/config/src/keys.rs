@@ -8,9 +8,9 @@ use std::time::Duration;
 use log::LevelFilter;
 use onrush_proto::InfoHash;
 use onrush_swarm::shard::{MAX_PEER_LIFETIME, MAX_SWARMS};
+pub use onrush_toml_keys::Applied;
 use onrush_toml_keys::{
-    Applied, Key, Kind, Schema, integer, keys, list, parses, switch, table, text, texts, word,
-    word_or_list,
+    Key, Kind, Schema, integer, keys, list, parses, switch, table, text, texts, word, word_or_list,
 };
 use onrush_tracker::access::blocks::Block;
 use serde::Deserialize;
@@ -177,7 +177,7 @@ keys! {
         /// The number of workers with sockets in a split placement.
         pub(crate) socket: Option<usize> =
             integer(1..=MAX_WORKERS as i64 - 1, "workers")
-                .derived("`total` minus `swarm`", "3"),
+                .derived("`total` minus `swarm`, which is one worker in seven by default", "3"),
 
         /// The number of workers that store peers in a split placement.
         pub(crate) swarm: Option<usize> =

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 
 /// A changed configuration, compared with the running settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reload {
+pub struct Changes {
     /// The settings that apply now: the changed ones, with the running values of the keys in
     /// `pending`.
     pub settings: Settings,
@@ -18,7 +18,7 @@ pub struct Reload {
     pub pending: Vec<String>,
 }
 
-impl Reload {
+impl Changes {
     /// Compares the running settings with those of a changed configuration on the same host. A key
     /// counts only if its change by itself has an effect: an explicit default has none.
     ///

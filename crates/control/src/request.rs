@@ -94,9 +94,9 @@ pub enum NotChanged {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// Keys whose values have changed.
-    pub changed: Vec<&'static str>,
+    pub changed: Vec<String>,
     /// Keys whose old values stay in force until an upgrade or a restart.
-    pub restart: Vec<&'static str>,
+    pub restart: Vec<String>,
     /// What the operator should know of it, in sentences.
     pub notices: Vec<String>,
 }

@@ -27,9 +27,8 @@ pub struct Report {
 
 impl From<Reloaded> for Report {
     fn from(reloaded: Reloaded) -> Self {
-        let keys = |keys: Vec<&'static str>| keys.into_iter().map(str::to_owned).collect();
         let Reloaded { changed, restart, notices } = reloaded;
-        Self { changed: keys(changed), restart: keys(restart), notices }
+        Self { changed, restart, notices }
     }
 }
 
@@ -39,7 +38,7 @@ impl From<Reloaded> for Report {
     (status = 200, description = "What has changed, and what needs an upgrade or a restart", body = Report),
     (status = 401, description = "Not the token", body = Problem),
     (status = 403, description = "The admin API is switched off", body = Problem),
-    (status = 422, description = "The configuration is wrong: what was in force stays", body = Problem),
+    (status = 422, description = "The configuration is invalid and changes nothing", body = Problem),
     (status = 503, description = "The tracker does not serve, or has too much to do", body = Problem),
     (status = 504, description = "Not read in two minutes; it may still come into force", body = Problem),
 ))]
@@ -49,7 +48,7 @@ pub(crate) async fn reload(State(shared): State<Arc<Shared>>) -> Result<Json<Rep
         Ok(reloaded) => Ok(Json(reloaded.into())),
         Err(wrong) => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            format!("the configuration is wrong, and what was in force stays:\n{wrong}"),
+            format!("the configuration is invalid and changes nothing:\n{wrong}"),
         )),
     }
 }

@@ -361,7 +361,7 @@ fn swarms_by_family_are_not_shown_before_a_pass_has_met_them() {
 /// Who has sockets shows what comes in and goes out; who owns swarms, what is stored.
 #[test]
 fn split_workers_show_their_own_part() {
-    let settings = settings("[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 2\n");
+    let settings = Settings::for_test("[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 2\n");
     assert_eq!(settings.placement, Placement::Split { socket_workers: 1, swarm_workers: 2 });
     let workers = workers(&settings);
     workers.iter().for_each(|(_, metrics)| metrics.shard.sweep_passes.set(1));

@@ -5,7 +5,10 @@ use std::time::Instant;
 
 use super::Supervisor;
 use crate::process::service;
-use crate::reload::{Fresh, ONLY_A_RESTART, Settled, Told};
+use crate::reload::{Fresh, Told};
+use onrush_config::keys;
+use onrush_config::keys::Applied;
+use onrush_config::reload::Changes;
 use onrush_control::request::{Answer, Reloaded};
 use onrush_tracker::access::{AccessList, Lists};
 
@@ -13,15 +16,12 @@ impl Supervisor {
     /// The configuration was read: puts it into force or says what is wrong with it.
     pub(super) fn reloaded(&mut self, read: Result<Fresh, String>) {
         let result = match read {
-            Ok(fresh) => {
-                self.shorten_journal(fresh.resumed.as_ref());
-                Ok(self.apply(fresh))
-            }
-            Err(problems) => {
-                log::error!("the configuration is wrong, and what was in force stays:\n{problems}");
-                Err(problems)
-            }
+            Ok(fresh) => self.apply(fresh),
+            Err(problems) => Err(problems),
         };
+        if let Err(problems) = &result {
+            log::error!("the configuration is invalid and changes nothing:\n{problems}");
+        }
         self.changes.end_reading(self.tracker.journal.is_some());
         self.reload.taken(&result, self.tracker.journal.as_ref());
         self.ready_unless_reading();
@@ -50,10 +50,11 @@ impl Supervisor {
         self.ready_unless_reading();
     }
 
-    /// Puts what was read into force.
-    fn apply(&mut self, fresh: Fresh) -> Reloaded {
-        let Settled { settings, mut changed, restart } =
-            Settled::new(&self.settings, fresh.settings);
+    /// Applies a configuration that was read.
+    fn apply(&mut self, fresh: Fresh) -> Result<Reloaded, String> {
+        let Changes { settings, mut changed, pending } =
+            self.reload.compare(&self.settings, fresh.settings)?;
+        self.shorten_journal(fresh.resumed.as_ref());
         let settings = Arc::new(settings);
         let (former_announce, told) = (self.settings.announce.clone(), self.pressure().interval);
         let former = self.take_over(fresh.lists, &mut changed);
@@ -70,15 +71,15 @@ impl Supervisor {
         }
         let mut notices: Vec<String> = fresh.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
-        say(&notices, &changed, &restart);
+        say(&notices, &changed, &pending);
         // After every reload, also of the same list: whatever went wrong with the last time is mended so.
         self.enforcement.begin(&self.tracker.lists.access, former, Instant::now());
-        Reloaded { changed, restart, notices }
+        Ok(Reloaded { changed, restart: pending, notices })
     }
 
     /// Puts lists that were read into force, and what was changed meanwhile. Returns the former one of info
     /// hashes.
-    fn take_over(&mut self, read: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
+    fn take_over(&mut self, read: Lists, changed: &mut Vec<String>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
         let meanwhile = self.changes.unread(read.access.kind());
@@ -88,14 +89,16 @@ impl Supervisor {
         };
         if *access != *former {
             lists.access = access;
-            if !changed.contains(&"access") {
-                changed.push("access.file");
+            let keys = ["access.mode", "access.info_hashes", "access.file"];
+            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
+                changed.push("access.file".to_owned());
             }
         }
         if read.blocked != lists.blocked {
             lists.blocked = read.blocked;
-            if !changed.contains(&"access.blocked") {
-                changed.push("access.blocked_file");
+            let keys = ["access.blocked", "access.blocked_file"];
+            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
+                changed.push("access.blocked_file".to_owned());
             }
         }
         former
@@ -118,23 +121,25 @@ impl Supervisor {
     }
 }
 
-fn say(notices: &[String], changed: &[&str], restart: &[&str]) {
+fn say(notices: &[String], changed: &[String], pending: &[String]) {
     for notice in notices {
         log::warn!("{notice}");
     }
     match changed {
-        [] => log::info!("the configuration was read again: nothing has changed"),
+        [] => log::info!("the configuration was read again; no value has changed"),
         keys => log::info!("the configuration was read again; changed: {}", keys.join(", ")),
     }
-    let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        restart.iter().partition(|key| !ONLY_A_RESTART.contains(key));
+    let (restart, upgrade): (Vec<&str>, Vec<&str>) = pending
+        .iter()
+        .map(String::as_str)
+        .partition(|key| keys::applied(key) == Applied::OnRestart);
     if !upgrade.is_empty() {
         log::warn!(
-            "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a restart for: {}",
+            "the old values stay until an upgrade (`onrush ctl upgrade`) or a restart for: {}",
             upgrade.join(", ")
         );
     }
     if !restart.is_empty() {
-        log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
+        log::warn!("the old values stay until a restart for: {}", restart.join(", "));
     }
 }

@@ -8,14 +8,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
 use crossbeam_channel::{never, unbounded};
 use onrush::cli::Cli;
 use onrush::reload::Reload;
 use onrush::snapshots::Snapshots;
 use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Wish};
-use onrush_config::Settings;
+use onrush_config::{Host, Settings};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_swarm::ShardMap;
 use onrush_tracker::access::Lists;

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use onrush_proto::InfoHash;
 
-use onrush_config::{Flags, Host};
+use onrush_config::{Flags, Host, Settings};
 use onrush_control::Token;
 use onrush_control::client::{Client, Failure};
 use onrush_store::lists::file::{INFO_HASHES, read, read_stream};
@@ -164,9 +164,8 @@ impl Ctl {
     pub fn client(&self) -> Result<Client, Failure> {
         let (mut url, mut token_file) = (self.url.clone(), self.token_file.clone());
         if let Some(config) = &self.config {
-            let of = Flags { config: Some(config.clone()), ..Flags::default() };
-            let (settings, _) = of
-                .settings(&Host::default())
+            let flags = Flags { config: Some(config.clone()), ..Flags::default() };
+            let (settings, _) = Settings::load(&flags, &Host::default())
                 .map_err(|problems| Failure::Wrong(problems.to_string()))?;
             let listen = settings.admin.listen.map(|listen| listen.address);
             if url.is_none() && listen.is_none() {

@@ -1,8 +1,8 @@
 //! Answers of the HTTP side for people.
 
+use onrush_config::keys::{self, Applied};
 use std::fmt::Write;
 
-use crate::reload::ONLY_A_RESTART;
 use onrush_control::admin::export::Written;
 use onrush_control::admin::list::{Changed, Entry};
 use onrush_control::admin::reload::Report;
@@ -85,8 +85,11 @@ pub fn reload(report: &Report) -> String {
         [] => "nothing has changed\n".to_owned(),
         keys => format!("changed: {}\n", keys.join(", ")),
     };
-    let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        report.restart.iter().map(String::as_str).partition(|key| !ONLY_A_RESTART.contains(key));
+    let (upgrade, restart): (Vec<&str>, Vec<&str>) = report
+        .restart
+        .iter()
+        .map(String::as_str)
+        .partition(|key| keys::applied(key) != Applied::OnRestart);
     for (keys, until) in
         [(upgrade, "an upgrade (`onrush ctl upgrade`) or a restart"), (restart, "a restart")]
     {
