@@ -12,7 +12,7 @@ pub use onrush_toml_keys::Applied;
 use onrush_toml_keys::{
     Key, Kind, Schema, integer, keys, list, parses, switch, table, text, texts, word, word_or_list,
 };
-use onrush_tracker::access::blocks::Block;
+use onrush_tracker::access::blocks::AddressBlock;
 use serde::Deserialize;
 
 use crate::values::{AccessMode, AdminAt, ListenAt, Pin, PlacementMode, is_name, is_path, seconds};
@@ -41,8 +41,10 @@ const LISTEN: Kind =
     Kind::Text { expects: "an address with a port, in quotes", check: parses::<ListenAt> };
 const INFO_HASH: Kind =
     Kind::Text { expects: "40 hexadecimal digits, in quotes", check: parses::<InfoHash> };
-const BLOCK: Kind =
-    Kind::Text { expects: "an address, a block or a range, in quotes", check: parses::<Block> };
+const BLOCK: Kind = Kind::Text {
+    expects: "an address, a block or a range, in quotes",
+    check: parses::<AddressBlock>,
+};
 const PATH: Key = text("an absolute path, in quotes", is_path);
 const NAME: Key = text("a name, in quotes", is_name);
 
@@ -301,7 +303,7 @@ keys! {
         /// Source addresses that get no replies: addresses, blocks like "192.0.2.0/24" or
         /// "2001:db8::/32", and ranges like "192.0.2.1-192.0.2.9".
         #[serde(deserialize_with = "texts")]
-        pub(crate) blocked: Vec<Block> = list(&BLOCK, 0..=100_000).default("[]").on_reload(),
+        pub(crate) blocked: Vec<AddressBlock> = list(&BLOCK, 0..=100_000).default("[]").on_reload(),
 
         /// A file with further blocked sources, one per line. A # or a ; starts a comment. The file is
         /// read at start and on every reload. An invalid line makes the whole file invalid.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use onrush_proto::InfoHash;
 use onrush_toml_keys::Table;
 use onrush_tracker::access::Lists;
-use onrush_tracker::access::blocks::Block;
+use onrush_tracker::access::blocks::AddressBlock;
 use onrush_tracker::limits::{AnnounceSettings, Placement, WorkerSettings};
 use onrush_tracker::rules::Rules;
 
@@ -19,7 +19,7 @@ pub use crate::keys::{
 };
 
 /// Memory per peer at most, on average: one alone in its swarm, with its share of the tables,
-/// takes 58 to 61 bytes (crates/swarm/examples/memory.rs). The text of `limits.peers` has it, too.
+/// takes 58 to 61 bytes (crates/lab/programs/memory.rs). The text of `limits.peers` has it, too.
 pub const BYTES_PER_PEER: u64 = 64;
 
 /// The settings of a daemon.
@@ -164,7 +164,7 @@ pub struct Listed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocked {
     /// Those of the configuration itself.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<AddressBlock>,
     /// A file with further ones.
     pub file: Option<PathBuf>,
 }
