@@ -10,7 +10,7 @@ use clap::Parser;
 use onrush::cli::ctl;
 use onrush::cli::doctor;
 use onrush::cli::top;
-use onrush::cli::{Cli, Command, Task, show};
+use onrush::cli::{Cli, Command, Task, print};
 use onrush::process::exit::Exit;
 use onrush::process::{activation, greeting, logging, signals, user};
 use onrush::reload::Reload;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     host.passed = passed.as_ref().map(Passed::of).or_else(|| passed_before(&cli, &host));
     let exit = match cli.task(&host) {
         Err(problems) => Exit::wrong(problems),
-        Ok(Task::Show(text)) => match show(&text) {
+        Ok(Task::Show(text)) => match print(&text) {
             Ok(()) => Exit::good(),
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },

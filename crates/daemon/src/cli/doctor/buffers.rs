@@ -19,20 +19,20 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         let Some(limit) = limit else { continue };
         findings.push(if limit < wanted {
             let what = format!(
-                "sockets need buffers of {wanted} bytes, and net.core.{name} allows {limit}: {bursts} will \
-                 be dropped"
+                "sockets need buffers of {wanted} bytes, and net.core.{name} allows {limit}: \
+                 {bursts} will be dropped"
             );
             Finding::problem(name, what).sysctl(&format!("net.core.{name}"), wanted)
         } else {
-            Finding::ok(name, format!("net.core.{name} allows the {wanted} bytes that sockets need"))
+            Finding::ok(name, format!("net.core.{name} allows the {wanted} bytes needed"))
         });
     }
     findings.extend(backlog(facts));
     findings.extend(drops(facts));
     findings.extend(facts.early_demux.map(|on| {
         if on {
-            let what = "the kernel looks up a connected socket for each datagram, which a tracker does not \
-                        have: CPU time for no use";
+            let what = "the kernel looks up a connected socket for each datagram, which a tracker \
+                        does not have: CPU time for no use";
             Finding::note("early_demux", what).sysctl("net.ipv4.udp_early_demux", 0)
         } else {
             Finding::ok("early_demux", "the kernel does not look up connected sockets")
@@ -46,13 +46,14 @@ fn backlog(facts: &Facts) -> Option<Finding> {
     let drops = facts.backlog_drops.unwrap_or(0);
     Some(if drops > 0 && backlog < BACKLOG {
         let what = format!(
-            "{drops} packets were dropped since boot because the queue of {backlog} packets between card \
-             and network stack was full"
+            "{drops} packets were dropped since boot because the queue of {backlog} packets \
+             between card and network stack was full"
         );
         Finding::problem(name, what).sysctl("net.core.netdev_max_backlog", 2 * BACKLOG)
     } else if backlog < BACKLOG {
         let what = format!(
-            "{backlog} packets per vCPU fit between card and network stack; bursts on a fast link need more"
+            "{backlog} packets per vCPU fit between card and network stack; bursts on a fast link \
+             need more"
         );
         Finding::note(name, what).sysctl("net.core.netdev_max_backlog", 2 * BACKLOG)
     } else {
@@ -64,8 +65,8 @@ fn drops(facts: &Facts) -> Option<Finding> {
     let udp = facts.udp?;
     let lost = udp.receive_drops + udp.send_drops;
     let what = format!(
-        "of {} UDP datagrams since boot {} were dropped by full receive buffers, and {} replies by full \
-         send buffers",
+        "of {} UDP datagrams since boot {} were dropped by full receive buffers, and {} replies by \
+         full send buffers",
         udp.received, udp.receive_drops, udp.send_drops
     );
     let name = "drops";

@@ -42,8 +42,8 @@ fn of(card: &Card, vcpus: u64) -> Finding {
     }
     if *queues > 1 && *rps_queues > 0 {
         let what = format!(
-            "{name} has {queues} queues, and RPS moves the packets of {rps_queues} of them again: a third \
-             more CPU time per packet (measured)"
+            "{name} has {queues} queues, and RPS moves the packets of {rps_queues} of them again: \
+             a third more CPU time per packet (measured)"
         );
         return Finding::note(NAME, what).fix(format!(
             "for q in /sys/class/net/{name}/queues/rx-*; do echo 0 > $q/rps_cpus; done"

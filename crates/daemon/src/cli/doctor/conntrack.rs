@@ -25,13 +25,14 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         Some(0) => Finding::ok(
             NAME,
             format!(
-                "no client of the port is tracked, and no tracker runs ({table}): run it again later"
+                "no client of the port is tracked, and no tracker runs ({table}): run it again \
+                 later"
             ),
         ),
         Some(tracked) => {
             let what = format!(
-                "{tracked} clients of the tracker are tracked ({table}): each takes an entry for 30 s and \
-                 about 15 % of CPU time, and a full table drops packets"
+                "{tracked} clients of the tracker are tracked ({table}): each takes an entry for \
+                 30 s and about 15 % of CPU time, and a full table drops packets"
             );
             notrack(Finding::problem(NAME, what), &ports)
         }
@@ -42,8 +43,8 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         }
         None => {
             let what = format!(
-                "connection tracking is active ({table}), and its table cannot be read: the tracker's port \
-                 should not be tracked"
+                "connection tracking is active ({table}), and its table cannot be read: the \
+                 tracker's port should not be tracked"
             );
             Finding::note(NAME, what).fix("conntrack -L -p udp, as root, lists what is tracked")
         }
@@ -62,7 +63,10 @@ fn notrack(finding: Finding, ports: &[u16]) -> Finding {
              nft add rule inet onrush early udp dport '{{ {ports} }}' notrack; \
              nft add rule inet onrush early_out udp sport '{{ {ports} }}' notrack"
         ))
-        .keep("the same rules in /etc/nftables.conf, which must also accept the port in both directions")
+        .keep(
+            "the same rules in /etc/nftables.conf, which must also accept the port in both \
+               directions",
+        )
 }
 
 #[cfg(test)]

@@ -25,17 +25,21 @@ fn governor(facts: &Facts) -> Option<Finding> {
         (Severity::Ok, Some(preference)) if word != "performance" => Finding::ok(
             name,
             format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \"{preference}\""
+                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
+                 \"{preference}\""
             ),
         ),
         (Severity::Ok, _) => Finding::ok(name, "the governor keeps the vCPUs at full frequency"),
         (Severity::Note, Some(preference)) => {
             let what = format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \"{preference}\": at low \
-                 load vCPUs wake slowly"
+                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
+                 \"{preference}\": at low load vCPUs wake slowly"
             );
             Finding::note(name, what)
-                .fix("cpupower set -b 0, or echo performance > energy_performance_preference of each vCPU")
+                .fix(
+                    "cpupower set -b 0, or echo performance > energy_performance_preference of \
+                      each vCPU",
+                )
                 .keep("the same at boot, or GOVERNOR=performance in /etc/default/cpufrequtils")
         }
         (severity, _) => {
@@ -47,8 +51,8 @@ fn governor(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The severity of a governor. With drivers whose hardware chooses frequencies, `powersave` names that
-/// choice, not the lowest frequency (kernel, admin-guide/pm/intel_pstate, amd-pstate).
+/// The severity of a governor. With drivers whose hardware chooses frequencies, `powersave` names
+/// that choice, not the lowest frequency (kernel, admin-guide/pm/intel_pstate, amd-pstate).
 fn severity_of(governor: &Governor) -> Severity {
     let hardware_chooses = ["intel_pstate", "amd-pstate-epp"].contains(&governor.driver.as_str());
     match (governor.name.as_str(), governor.preference.as_deref()) {
@@ -71,12 +75,15 @@ fn clock(facts: &Facts) -> Option<Finding> {
         Finding::ok(name, format!("the clock source is {clock}, which is read in nanoseconds"))
     } else {
         let what = format!(
-            "the clock source is {clock}, which takes over a microsecond to read, per turn of a worker \
-             and per packet in the kernel"
+            "the clock source is {clock}, which takes over a microsecond to read, per turn of a \
+             worker and per packet in the kernel"
         );
         Finding::problem(name, what)
             .fix("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource")
-            .keep("clocksource=tsc on the kernel's command line, if the log does not call the TSC unstable")
+            .keep(
+                "clocksource=tsc on the kernel's command line, if the log does not call the TSC \
+                   unstable",
+            )
     })
 }
 
@@ -86,8 +93,8 @@ fn quota(facts: &Facts) -> Finding {
         None => Finding::ok("quota", format!("no CPU quota limits the {vcpus} usable vCPUs")),
         Some(quota) => {
             let what = format!(
-                "a CPU quota grants {} of {vcpus} vCPUs: once it is used up all workers are stopped for \
-                 the rest of 100 ms, and workers are not pinned",
+                "a CPU quota grants {} of {vcpus} vCPUs: once it is used up all workers are \
+                 stopped for the rest of 100 ms, and workers are not pinned",
                 thousandths(quota)
             );
             Finding::problem("quota", what)

@@ -1,4 +1,5 @@
-//! Facts about the host, as plain data. `None` means that the host does not have it or does not show it.
+//! Facts about the host, as plain data. `None` means that the host does not have it or does not
+//! show it.
 
 use std::net::SocketAddr;
 
@@ -31,8 +32,9 @@ pub struct Facts {
     pub governors: Vec<Governor>,
     /// The clock source of the kernel.
     pub clock: Option<String>,
-    /// Process id of the tracker that holds the port: limits, user, quota and memory are those of this
-    /// process. `None` if none runs or it cannot be read: they are those of the current process.
+    /// Process id of the tracker that holds the port: limits, user, quota and memory are those of
+    /// this process. `None` if none runs or it cannot be read: they are those of the current
+    /// process.
     pub tracker: Option<u32>,
     /// Limit of open files of the process (RLIMIT_NOFILE).
     pub files: Option<u64>,

@@ -20,8 +20,8 @@ use procfs_core::{FromRead, Meminfo, ProcError};
 use super::facts::{Conntrack, Facts, Governor, Needs, Udp};
 
 impl Facts {
-    /// Reads the files of a host below `root`. A `quick` look leaves out what takes long on a busy host:
-    /// the descriptors of all processes and the table of connection tracking.
+    /// Reads the files of a host below `root`. A `quick` look leaves out what takes long on a busy
+    /// host: the descriptors of all processes and the table of connection tracking.
     pub fn gather(root: &Path, settings: &Settings, host: &Host, quick: bool) -> Self {
         let mut files = Files { root, unreadable: Vec::new() };
         let early_demux = files
@@ -156,7 +156,8 @@ fn conntrack(files: &mut Files<'_>, ports: &BTreeSet<u16>, quick: bool) -> Optio
 }
 
 /// Entries of these UDP ports in the table of connection tracking: lines with `udp` and the port as
-/// `sport=` or `dport=`. Root may read the table if the kernel was built with CONFIG_NF_CONNTRACK_PROCFS.
+/// `sport=` or `dport=`. Root may read the table if the kernel was built with
+/// CONFIG_NF_CONNTRACK_PROCFS.
 fn tracked(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Option<u64> {
     let path = "proc/net/nf_conntrack";
     let table = File::open(files.root.join(path)).map_err(|error| files.record(path, &error));

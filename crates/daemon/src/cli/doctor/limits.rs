@@ -2,7 +2,8 @@
 
 use super::{Facts, Finding};
 
-/// Open files beside the sockets and their pollers: log, state, lists, connections of the admin side.
+/// Open files beside the sockets and their pollers: log, state, lists, connections of the admin
+/// side.
 const OTHER_FILES: u64 = 64;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
@@ -22,8 +23,8 @@ fn files(facts: &Facts) -> Option<Finding> {
     };
     Some(if facts.files? < needed {
         let what = format!(
-            "{} workers with {addresses} addresses need about {needed} open files, and {limit}: the \
-             tracker will not start",
+            "{} workers with {addresses} addresses need about {needed} open files, and {limit}: \
+             the tracker will not start",
             needs.workers
         );
         Finding::problem(name, what)

@@ -13,8 +13,8 @@ fn peers(facts: &Facts) -> Option<Finding> {
     let (memory_mb, most_mb) = (memory / 1_000_000, most / 1_000_000);
     Some(if most > memory {
         let what = format!(
-            "limits.peers allows peers of {most_mb} MB, and the process may use {memory_mb} MB: the kernel \
-             will kill it before the limit is reached"
+            "limits.peers allows peers of {most_mb} MB, and the process may use {memory_mb} MB: \
+             the kernel will kill it before the limit is reached"
         );
         let fits = memory / 2 / BYTES_PER_PEER;
         Finding::problem(name, what)
@@ -37,8 +37,8 @@ fn swap(facts: &Facts) -> Option<Finding> {
         Finding::ok(name, "swap is off")
     } else {
         let what = format!(
-            "{used_mb} MB of {all_mb} MB swap are used: reading a swapped-out swarm blocks its worker for \
-             milliseconds"
+            "{used_mb} MB of {all_mb} MB swap are used: reading a swapped-out swarm blocks its \
+             worker for milliseconds"
         );
         Finding::note(name, what)
             .fix("systemctl set-property onrush.service MemorySwapMax=0")
@@ -50,8 +50,8 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
     let mode = facts.huge_pages.as_deref()?;
     let name = "huge_pages";
     Some(if mode == "always" {
-        let what = "transparent huge pages are \"always\": memory that the allocator returns in small \
-                    pieces may stay in use";
+        let what = "transparent huge pages are \"always\": memory that the allocator returns in \
+                    small pieces may stay in use";
         Finding::note(name, what)
             .fix("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
             .keep("transparent_hugepage=madvise on the kernel's command line")

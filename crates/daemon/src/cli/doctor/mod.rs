@@ -29,15 +29,16 @@ use clap::Args as ClapArgs;
 use onrush_net::affinity;
 use serde::Serialize;
 
-use crate::cli::show;
+use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, WRONG};
 pub use facts::Facts;
 use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Settings};
 
 const AFTER_HELP: &str = "\
-Run it as root: other users may not see the holder of the port and the connection tracking table. Run
-it while the tracker runs: limits are then those of its process, not of this shell. It changes nothing.
+Run it as root: other users may not see the holder of the port and the connection tracking table.
+Run it while the tracker runs: limits are then those of its process, not of this shell. It changes
+nothing.
 
 Exit codes:
   0  no problems
@@ -160,15 +161,15 @@ pub fn run(doctor: &Doctor) -> Exit {
     } else {
         report::text(&findings, &facts.unreadable, std::io::stdout().is_terminal())
     };
-    if let Err(error) = show(&text) {
+    if let Err(error) = print(&text) {
         return Exit { code: WRONG, text: format!("onrush: cannot write: {error}\n") };
     }
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
     Exit { code: if problems { FAILED } else { 0 }, text: String::new() }
 }
 
-/// A warning for the log at start that names the problems of this host, if there are any. Skips the checks
-/// that take long.
+/// A warning for the log at start that names the problems of this host, if there are any. Skips the
+/// checks that take long.
 pub fn host_warnings(settings: &Settings, host: &Host) -> Option<String> {
     let facts = Facts::gather(Path::new("/"), settings, host, true);
     report::line(&checks(&facts))

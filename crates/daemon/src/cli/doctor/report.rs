@@ -92,10 +92,11 @@ mod tests {
     #[test]
     fn problems_come_first_and_colours_need_a_terminal() {
         let plain = text(&findings(), &["/proc/irq: denied".into()], false);
-        let expected = "problem  rmem_max     it is small\n         fix:         sysctl -w net.core.rmem_max=7\n         \
-                        permanent:   the line `net.core.rmem_max = 7` in /etc/sysctl.d/60-onrush.conf\nnote     swap         \
-                        there is some\nok       clock        it is tsc\nunreadable /proc/irq: denied\n\n\
-                        1 problem, 1 note, 1 ok\n";
+        let expected = "problem  rmem_max     it is small\n         fix:         sysctl -w \
+                        net.core.rmem_max=7\n         permanent:   the line `net.core.rmem_max = \
+                        7` in /etc/sysctl.d/60-onrush.conf\nnote     swap         there is \
+                        some\nok       clock        it is tsc\nunreadable /proc/irq: denied\n\n1 \
+                        problem, 1 note, 1 ok\n";
         assert_eq!(plain, expected);
         assert!(text(&findings(), &[], true).starts_with("\x1b[31mproblem"));
     }

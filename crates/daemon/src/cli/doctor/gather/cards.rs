@@ -43,8 +43,8 @@ fn receive_queues(card: &Path) -> Vec<PathBuf> {
     paths.filter(receives).collect()
 }
 
-/// The numbers of a card's interrupts. The device of a virtio card is a child of the PCI device, which
-/// has the interrupts; `..` follows the link, as in the kernel.
+/// The numbers of a card's interrupts. The device of a virtio card is a child of the PCI device,
+/// which has the interrupts; `..` follows the link, as in the kernel.
 fn interrupts(card: &Path) -> Vec<u32> {
     let paths = ["device/msi_irqs", "device/../msi_irqs"];
     let Some(Ok(entries)) =

@@ -11,7 +11,8 @@ use procfs_core::{ExplicitSystemInfo, FromReadSI as _};
 use super::Files;
 use crate::cli::doctor::facts::{Facts, Holder};
 
-/// The holders of sockets at these ports, found by the inodes that the descriptors of processes name.
+/// The holders of sockets at these ports, found by the inodes that the descriptors of processes
+/// name.
 pub(super) fn holders(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Vec<Holder> {
     let mut inodes: BTreeMap<String, u16> = BTreeMap::new();
     // Ports and inodes do not depend on the system; other fields, which are not read, do.
@@ -56,8 +57,8 @@ pub(super) fn holders(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Vec<Holde
     holders
 }
 
-/// Limits, user and resources of the tracker that holds the port; of the current process if there is
-/// none. The limits of a shell differ from those of a unit.
+/// Limits, user and resources of the tracker that holds the port; of the current process if there
+/// is none. The limits of a shell differ from those of a unit.
 pub(super) fn limits(files: &mut Files<'_>, facts: &mut Facts) {
     let trackers = facts.holders.iter().filter_map(|holder| holder.process.as_ref());
     let tracker = trackers.filter(|(_, name)| name == "onrush").map(|(pid, _)| *pid).next();

@@ -45,8 +45,8 @@ impl Made {
     }
 }
 
-/// A file of this host with other values for the lines that start with these names, so that the parsers
-/// meet the format of a real kernel.
+/// A file of this host with other values for the lines that start with these names, so that the
+/// parsers meet the format of a real kernel.
 fn changed(path: &str, lines: &[(&str, &str)]) -> String {
     let text = fs::read_to_string(path).unwrap();
     let change = |line: &str| {
