@@ -23,7 +23,7 @@ const MAY_SLEEP: [(&str, &str, &str); 2] = [
         "nothing tells when an allocator's own threads give memory back",
     ),
     (
-        "crates/load/tests/responder/mod.rs",
+        "crates/load/tests/responder/server.rs",
         "serve",
         "a server that is slow or stalls: that is what it is for, nobody waits for state",
     ),

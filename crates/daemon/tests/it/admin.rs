@@ -107,7 +107,7 @@ fn with_token(tables: &str) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let file: PathBuf = directory.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
-    (directory, format!("[http]\ntoken_file = {file:?}\n{tables}"))
+    (directory, format!("[admin]\ntoken_file = {file:?}\n{tables}"))
 }
 
 /// A daemon in either placement, with the admin API.
@@ -192,7 +192,7 @@ fn files_that_are_written_or_not_are_counted() {
     let place = state.path().join("state");
     std::fs::create_dir(&place).unwrap();
     let mut daemon = Launch::on_loopback()
-        .flag("--http", "127.0.0.1:0")
+        .flag("--admin", "127.0.0.1:0")
         .flag("--state-dir", &place)
         .config("[snapshot]\nevery = 1\n")
         .start();
@@ -290,7 +290,7 @@ fn without_a_token_file_the_admin_api_says_what_to_configure() {
     daemon.serving();
     let answer = admin(daemon.http(), "GET", "/api/v1/swarms/top");
     assert_eq!(answer.status, 403);
-    assert!(answer.error().contains("http.token_file"), "{}", answer.error());
+    assert!(answer.error().contains("admin.token_file"), "{}", answer.error());
     daemon.stop();
 }
 
@@ -307,7 +307,7 @@ fn only_the_token_opens_the_admin_api() {
         let answer = ask(http, "GET", path, headers);
         assert_eq!(answer.status, 401, "{headers:?}");
         assert!(answer.head.to_lowercase().contains("www-authenticate: bearer"), "{}", answer.head);
-        assert!(answer.error().contains("http.token_file"), "{}", answer.error());
+        assert!(answer.error().contains("admin.token_file"), "{}", answer.error());
         assert!(!answer.body.contains(TOKEN));
     }
     assert_eq!(admin(http, "GET", path).status, 200);
@@ -360,7 +360,7 @@ fn swarms_are_looked_up_and_ranked() {
 fn the_list_is_shown_to_who_asks_only_when_it_is_published() {
     let hash = fresh_hash();
     let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
-    for (publish, status) in [("", 404), ("[http]\npublish_lists = true\n", 200)] {
+    for (publish, status) in [("", 404), ("[admin]\npublish_lists = true\n", 200)] {
         let mut daemon = Launch::on_loopback().http().config(&format!("{publish}{deny}")).start();
         daemon.serving();
         let answer = get(daemon.http(), "/lists");
@@ -370,7 +370,7 @@ fn the_list_is_shown_to_who_asks_only_when_it_is_published() {
             assert!(head.starts_with("# deny: ") && head.contains('1'), "{head}");
             assert_eq!(list, format!("{hash}\n"));
         } else {
-            assert!(answer.error().contains("http.publish_lists"), "{}", answer.error());
+            assert!(answer.error().contains("admin.publish_lists"), "{}", answer.error());
         }
         daemon.stop();
     }
@@ -509,7 +509,7 @@ fn a_reload_answers_what_it_has_led_to() {
 /// are hung up on in time.
 #[test]
 fn slow_clients_are_in_nobodys_way_and_are_cut_off() {
-    let config = "[http]\nconnections = 8\ntimeout = 5\n";
+    let config = "[admin]\nconnections = 8\ntimeout = 5\n";
     let mut daemon = Launch::on_loopback().http().config(config).start();
     daemon.serving();
     let http = daemon.http();
@@ -526,7 +526,7 @@ fn slow_clients_are_in_nobodys_way_and_are_cut_off() {
         // Where the answer comes before it was read, the reset may overtake it.
         let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
         let _ = stream.read_to_string(&mut text);
-        text.starts_with("HTTP/1.1 503 ") && text.contains("http.connections")
+        text.starts_with("HTTP/1.1 503 ") && text.contains("admin.connections")
     });
     drop(eighth);
     for mut stream in slow {
@@ -554,7 +554,7 @@ fn a_body_that_is_too_long_is_refused() {
     let body = format!("{{\"info_hashes\": [{}]}}", hashes.join(","));
     let answer = send(daemon.http(), "POST", "/api/v1/list", &body);
     assert_eq!(answer.status, 413, "{}", answer.body);
-    assert!(answer.error().contains("http.max_body"), "{}", answer.error());
+    assert!(answer.error().contains("admin.max_body"), "{}", answer.error());
     assert_eq!(admin(daemon.http(), "GET", "/api/v1/list").json()["entries"], 0);
     daemon.stop();
 }
@@ -563,8 +563,8 @@ fn a_body_that_is_too_long_is_refused() {
 fn a_taken_address_ends_the_start_of_who_named_it() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let refused = Launch::on_loopback().flag("--http", &address).start().refusal();
-    assert!(refused.contains(&format!("http.listen: {address} ")), "{refused}");
+    let refused = Launch::on_loopback().flag("--admin", &address).start().refusal();
+    assert!(refused.contains(&format!("admin.listen: {address} ")), "{refused}");
     assert!(refused.contains("ss -ltnp"), "{refused}");
 }
 
@@ -578,7 +578,7 @@ fn without_the_address_that_nobody_named_it_serves_all_the_same() {
         Client::new(address).converse();
         let ended = daemon.stop().text();
         let warning = ended.lines().find(|line| line.contains(NO_ADMIN)).unwrap();
-        assert!(warning.contains("http.listen: 127.0.0.1:6970"), "{warning}");
+        assert!(warning.contains("admin.listen: 127.0.0.1:6970"), "{warning}");
         assert!(!ended.contains(ADMIN_LISTENS), "{ended}");
     });
 }
@@ -587,11 +587,11 @@ fn without_the_address_that_nobody_named_it_serves_all_the_same() {
 fn a_token_file_that_is_none_ends_the_start() {
     let ended = Launch::on_loopback()
         .http()
-        .config("[http]\ntoken_file = \"/nonexistent/token\"\n")
+        .config("[admin]\ntoken_file = \"/nonexistent/token\"\n")
         .start()
         .end();
     assert_eq!(ended.code, Some(2), "{}", ended.text());
-    assert!(ended.text().contains("http.token_file: /nonexistent/token"), "{}", ended.text());
+    assert!(ended.text().contains("admin.token_file: /nonexistent/token"), "{}", ended.text());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use onrush::cli::{Cli, Task};
 use onrush_config::Settings;
 use onrush_config::file::{Config, Problems, print_config};
 use onrush_config::settings::{
-    Access, Blocked, ConnectionSettings, ExportSettings, Host, HttpSettings, Limits, Listen,
+    Access, AdminSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listen,
     LogSettings, Notice, OverloadSettings, ScrapeSettings, SnapshotSettings, SocketSettings,
 };
 use onrush_tracker::limits::{AnnounceSettings, Placement};
@@ -431,7 +431,7 @@ fn check_config_says_what_the_file_means_here() {
         ("limits ", &["20000000 peers", "1.3 GB"]),
         ("access ", &[]),
         ("state ", &["/home/op/.local/state/onrush"]),
-        ("http ", &["http://127.0.0.1:6970", "http.token_file"]),
+        ("http ", &["http://127.0.0.1:6970", "admin.token_file"]),
         ("Note: ", &["workers.pin", " 0 "]),
     ] {
         let row = row(name);
@@ -576,7 +576,7 @@ fn defaults() -> Settings {
         state_dir: Some("/home/op/.local/state/onrush".into()),
         export: ExportSettings { file: None, every: Duration::from_secs(3600) },
         snapshot: SnapshotSettings { enabled: true, every: Duration::from_secs(600) },
-        http: HttpSettings {
+        admin: AdminSettings {
             listen: Some(port("127.0.0.1:6970", true)),
             token_file: None,
             publish_lists: false,

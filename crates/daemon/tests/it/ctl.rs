@@ -31,7 +31,7 @@ impl Told {
         let token = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&token, "of-the-tests-0123456789").unwrap();
         let token = token.keep().unwrap();
-        let config = format!("[http]\ntoken_file = {token:?}\n{tables}");
+        let config = format!("[admin]\ntoken_file = {token:?}\n{tables}");
         let mut daemon = Launch::on_loopback().http().config(&config).start();
         daemon.serving();
         let url = format!("http://{}", daemon.http());
@@ -148,7 +148,7 @@ fn who_has_no_token_is_told_how_to_give_it() {
     let told = Told::start();
     let (code, _, error) = ctl(&["--url", &told.url, "top-swarms"]);
     assert_eq!(code, Some(1));
-    assert!(error.contains("http.token_file") && error.contains("--token-file"), "{error}");
+    assert!(error.contains("admin.token_file") && error.contains("--token-file"), "{error}");
 }
 
 #[test]
@@ -157,16 +157,16 @@ fn address_and_token_come_from_the_trackers_configuration() {
     let (config, token) = (directory.path().join("onrush.toml"), directory.path().join("token"));
     let path = config.display().to_string();
     std::fs::write(&token, "too short").unwrap();
-    std::fs::write(&config, format!("[http]\nlisten = \"127.0.0.1:1\"\ntoken_file = {token:?}\n"))
+    std::fs::write(&config, format!("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_file = {token:?}\n"))
         .unwrap();
     let (code, _, error) = ctl(&["--config", &path, "health"]);
     assert!(code == Some(2) && error.contains(token.to_str().unwrap()), "{error}");
     std::fs::write(&token, "long-enough-for-a-token").unwrap();
     let (code, _, error) = ctl(&["--config", &path, "health"]);
     assert!(code == Some(1) && error.contains("http://127.0.0.1:1 "), "{error}");
-    std::fs::write(&config, "[http]\nlisten = \"off\"\n").unwrap();
+    std::fs::write(&config, "[admin]\nlisten = \"off\"\n").unwrap();
     let (code, _, error) = ctl(&["--config", &path, "health"]);
-    assert!(code == Some(2) && error.contains("http.listen"), "{error}");
+    assert!(code == Some(2) && error.contains("admin.listen"), "{error}");
     let (code, _, error) = ctl(&["--config", "/nonexistent/onrush.toml", "health"]);
     assert!(code == Some(2) && error.contains("/nonexistent/onrush.toml"), "{error}");
 }
@@ -175,7 +175,8 @@ fn address_and_token_come_from_the_trackers_configuration() {
 fn help_teaches() {
     let (code, text, _) = ctl(&["--help"]);
     assert_eq!(code, Some(0));
-    for part in ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "http.token_file"] {
+    for part in ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "admin.token_file"]
+    {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let (code, _, error) = ctl(&["helth"]);

@@ -43,7 +43,7 @@ impl Kept {
         let scrape = directory.path().join("scrape.txt");
         let config = format!(
             "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"\n\
-             [http]\ntoken_file = {token:?}\npublish_lists = true\n\
+             [admin]\ntoken_file = {token:?}\npublish_lists = true\n\
              [snapshot]\nevery = 1\n[export]\nfile = {scrape:?}\nevery = 1\n"
         );
         Self { directory, config, listed: BTreeSet::new(), unsure: None, starts: 0 }

@@ -256,13 +256,13 @@ fn the_list_is_published_and_not_any_more() {
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
         assert_eq!(get(daemon.http(), "/lists").status, 404);
-        reload(&daemon, &format!("{deny}[http]\npublish_lists = true\n"));
-        applied(&mut daemon, "http.publish_lists");
+        reload(&daemon, &format!("{deny}[admin]\npublish_lists = true\n"));
+        applied(&mut daemon, "admin.publish_lists");
         let answer = get(daemon.http(), "/lists");
         assert_eq!(answer.status, 200, "{}", answer.body);
         assert!(answer.body.contains(&format!("\n{hash}\n")), "{}", answer.body);
         reload(&daemon, &deny);
-        applied(&mut daemon, "http.publish_lists");
+        applied(&mut daemon, "admin.publish_lists");
         assert_eq!(get(daemon.http(), "/lists").status, 404);
         daemon.stop();
     }

@@ -48,7 +48,7 @@ fn once_fails_where_nobody_answers_and_says_what_to_do() {
         .unwrap();
     let said = String::from_utf8(top.stderr).unwrap();
     assert_eq!(top.status.code(), Some(1));
-    assert!(said.contains(&free.to_string()) && said.contains("http.listen"), "{said}");
+    assert!(said.contains(&free.to_string()) && said.contains("admin.listen"), "{said}");
     assert!(top.stdout.is_empty());
 }
 

@@ -322,7 +322,7 @@ fn told(state: &Path, flags: &[&str], tables: &str) -> (Daemon, [String; 4]) {
     let token = state.join("token");
     std::fs::write(&token, "of-the-tests-0123456789").unwrap();
     let http = free_address();
-    let config = format!("{tables}\n[http]\nlisten = \"{http}\"\ntoken_file = {token:?}\n");
+    let config = format!("{tables}\n[admin]\nlisten = \"{http}\"\ntoken_file = {token:?}\n");
     let launch = Launch::new(flags).flag("--state-dir", state).config(&config).own_http();
     let reach = [
         "--url".into(),
@@ -436,7 +436,7 @@ fn an_address_of_http_that_a_third_program_has_is_told() {
         move_http(&daemon, http, elsewhere);
         let (code, said) = ctl(&reach, &["upgrade"]);
         assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(&format!("http.listen: {elsewhere} ")), "{said}");
+        assert!(said.contains(&format!("admin.listen: {elsewhere} ")), "{said}");
         Client::new(address).converse();
         assert_eq!(ctl(&reach, &["health"]).0, Some(0));
 

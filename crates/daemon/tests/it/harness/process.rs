@@ -163,11 +163,11 @@ impl Launch {
     }
 
     fn start_with_log_to(mut self, log: Stdio) -> Daemon {
-        let alone = ["--print-config", "--http", "ctl", "doctor"];
+        let alone = ["--print-config", "--admin", "ctl", "doctor"];
         if !self.http.is_empty()
             && !self.command.get_args().any(|flag| alone.iter().any(|alone| flag == *alone))
         {
-            self.command.args(["--http", self.http]);
+            self.command.args(["--admin", self.http]);
         }
         let mut child = self.command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let (sender, lines) = channel();

@@ -1,0 +1,503 @@
+//! Any number of endpoints of one family and kind, found by a keyed hash, drawn with equal
+//! chances.
+//!
+//! A bag is a linear hash table (Litwin, 1980) whose buckets are chunks of about 24 to 96 peers:
+//! it grows by splitting one chunk at a time and shrinks by joining two, so nothing takes long
+//! however many peers there are, and there is no table beside the peers.
+//!
+//! What a chunk holds lies in blocks of 15 peers, and the blocks of all chunks lie in one place
+//! without gaps. So memory is what the peers need whatever the allocator does: no chunk is ever
+//! copied to grow, none leaves a hole of its size behind, and what goes back to the allocator
+//! goes in pieces of one size.
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use super::order::{Run, reversed};
+use super::scan::find_row;
+use super::{Expiry, Place, Stamp};
+use crate::keys::Keys;
+use crate::sample;
+use crate::steps::Steps;
+
+/// Peers per chunk, on average, at which a chunk is split. Those that wait for their turn to be
+/// split have up to twice as many; keyed hashing keeps the rest of the spread within some 128.
+const SPLIT_ABOVE: usize = 48;
+/// Peers per chunk, on average, at which two are joined.
+const JOIN_BELOW: usize = 20;
+/// Peers to a block: with their stamps and the number of their chunk they fill 128 bytes (IPv4).
+const BLOCK: usize = 15;
+/// Blocks to a chunk at most. One that is full is split at once, whosever turn it is: of chunks
+/// of 96 on average, one in 10^10.
+const BLOCKS: usize = 11;
+
+/// Draws after which a bag is taken for nearly empty. In one with 20 peers per chunk, none of
+/// this many finds somebody once in 10^19 times.
+const DRAWS: usize = 256;
+
+/// A set of endpoints with their stamps.
+#[derive(Debug)]
+pub(super) struct ChunkedSet<const N: usize> {
+    /// 6 KiB to a step.
+    chunks: Steps<Chunk, 128>,
+    /// 4 KiB to a step (IPv6: 10).
+    blocks: Steps<Block<N>, 32>,
+    len: usize,
+    /// No chunk is longer. Drawing stays fair however far above the truth this is.
+    longest: usize,
+}
+
+/// Who has hashes that agree in their lowest bits.
+#[derive(Debug, Default)]
+struct Chunk {
+    len: u32,
+    /// Where its peers are, all blocks full but for the last.
+    blocks: [u32; BLOCKS],
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Block<const N: usize> {
+    rows: [[u8; N]; BLOCK],
+    stamps: [Stamp; BLOCK],
+    /// The number of the chunk that it belongs to.
+    owner: u32,
+}
+
+const _: () = assert!(size_of::<Chunk>() == 48);
+const _: () = assert!(size_of::<Block<6>>() == 128 && size_of::<Block<18>>() == 320);
+
+impl<const N: usize> Default for ChunkedSet<N> {
+    fn default() -> Self {
+        Self { chunks: Steps::default(), blocks: Steps::default(), len: 0, longest: 0 }
+    }
+}
+
+impl<const N: usize> ChunkedSet<N> {
+    /// Peers in the bag.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where an endpoint is; `hash` is its keyed hash.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, row: &[u8; N]) -> Option<Place> {
+        if self.len == 0 {
+            return None;
+        }
+        let number = self.chunk_of(hash);
+        let chunk = self.chunks.get(number);
+        for (at, &block) in chunk.used().iter().enumerate() {
+            let used = (chunk.len() - at * BLOCK).min(BLOCK);
+            if let Some(row) = find_row(&self.blocks.get(block as usize).rows[..used], row) {
+                return Some(Place { chunk: number as u32, slot: (at * BLOCK + row) as u32 });
+            }
+        }
+        None
+    }
+
+    #[inline]
+    pub(super) fn stamp(&self, place: Place) -> Stamp {
+        let chunk = self.chunks.get(place.chunk as usize);
+        let (block, at) = chunk.place(place.slot as usize);
+        self.blocks.get(block).stamps[at]
+    }
+
+    #[inline]
+    pub(super) fn put_stamp(&mut self, place: Place, stamp: Stamp) {
+        let chunk = self.chunks.get(place.chunk as usize);
+        let (block, at) = chunk.place(place.slot as usize);
+        self.blocks.get_mut(block).stamps[at] = stamp;
+    }
+
+    /// Adds an endpoint that is not there.
+    pub(super) fn insert(&mut self, hash: u64, row: &[u8; N], stamp: Stamp, keys: &Keys) -> Place {
+        self.len += 1;
+        if self.len > self.chunks.len() * SPLIT_ABOVE {
+            self.split(keys);
+        }
+        let mut chunk = self.chunk_of(hash);
+        while self.chunks.get(chunk).is_full() {
+            self.split(keys);
+            chunk = self.chunk_of(hash);
+        }
+        let slot = self.push(chunk, row, stamp);
+        Place { chunk: chunk as u32, slot: slot as u32 }
+    }
+
+    /// Removes the endpoint at a place; its stamp.
+    pub(super) fn remove(&mut self, place: Place) -> Stamp {
+        let stamp = self.stamp(place);
+        self.swap_remove(place.chunk as usize, place.slot as usize);
+        self.len -= 1;
+        // At most two at a time: enough to keep up, never long.
+        for _ in 0..2 {
+            self.join();
+        }
+        stamp
+    }
+
+    /// One step of a sweep: looks at chunk number `at`, or, behind the last, joins two chunks if
+    /// there are too many. Calls `gone` for each peer that was not heard of for too long. Returns
+    /// how many peers that touched, and where to go on, if not done.
+    ///
+    /// Chunks are walked upwards because splitting moves peers upwards: a peer that is there when
+    /// a walk begins is met, unless chunks are joined meanwhile by peers that leave.
+    pub(super) fn sweep_step(
+        &mut self,
+        at: u32,
+        expiry: Expiry,
+        expired: impl FnMut(&[u8; N], Stamp),
+    ) -> (usize, Option<u32>) {
+        if (at as usize) < self.chunks.len() {
+            return (self.sweep_chunk(at as usize, expiry, expired), Some(at + 1));
+        }
+        match self.join() {
+            Some(moved) => (moved + 1, Some(at)),
+            None => (0, None),
+        }
+    }
+
+    /// Appends `take` of the endpoints to `out`, none of them the one at `own`. There must be as
+    /// many.
+    #[inline]
+    pub(super) fn window(
+        &self,
+        own: Option<Place>,
+        take: usize,
+        rng: &mut SmallRng,
+        out: &mut Vec<u8>,
+    ) {
+        if take == 0 {
+            return;
+        }
+        let Place { chunk: first, slot } = self.draw(own, rng);
+        let own_in =
+            |at: usize| own.filter(|own| own.chunk as usize == at).map(|own| own.slot as usize);
+        let (first, slot, mut left) = (first as usize, slot as usize, take);
+        self.span(first, slot..self.chunks.get(first).len(), own_in(first), &mut left, out);
+        let mut at = first;
+        while left > 0 {
+            at = if at + 1 == self.chunks.len() { 0 } else { at + 1 };
+            let end = if at == first { slot } else { self.chunks.get(at).len() };
+            self.span(at, 0..end, own_in(at), &mut left, out);
+            if at == first {
+                break;
+            }
+        }
+        debug_assert_eq!(left, 0, "there are enough");
+    }
+
+    /// Calls `f` with each endpoint.
+    pub(super) fn each(&self, f: &mut dyn FnMut(&[u8; N], Stamp)) {
+        for number in 0..self.chunks.len() {
+            for slot in 0..self.chunks.get(number).len() {
+                let (row, stamp) = self.peer(number, slot);
+                f(&row, stamp);
+            }
+        }
+    }
+
+    /// The run of hashes that share a chunk with the one that is due at `due`; all of them where there
+    /// is nobody.
+    pub(super) fn run_at(&self, due: u64) -> Run {
+        if self.chunks.len() == 0 {
+            return Run::of_chunk(0, 0);
+        }
+        let chunk = self.chunk_of(reversed(due));
+        let chunks = self.chunks.len();
+        let all = chunks.next_power_of_two();
+        // Told apart by one bit less where the chunk that is to be split off is not there yet.
+        let whole = chunk < all / 2 && chunk + all / 2 >= chunks;
+        Run::of_chunk(chunk, all.ilog2() - u32::from(whole))
+    }
+
+    /// Calls `f` with each peer of a run that lies in one chunk. Returns how many were looked at.
+    pub(super) fn each_of(
+        &self,
+        run: Run,
+        keys: &Keys,
+        f: &mut dyn FnMut(&[u8; N], Stamp),
+    ) -> usize {
+        if self.len == 0 {
+            return 0;
+        }
+        let number = self.chunk_of(reversed(run.first));
+        let all = self.run_at(run.first) == run;
+        let len = self.chunks.get(number).len();
+        for slot in 0..len {
+            let (row, stamp) = self.peer(number, slot);
+            if all || run.has(reversed(keys.row(&row))) {
+                f(&row, stamp);
+            }
+        }
+        len
+    }
+
+    /// Panics when something is not where it must be.
+    pub(super) fn check(&self, keys: &Keys) {
+        let lengths: Vec<_> = self.chunks.iter().map(Chunk::len).collect();
+        assert_eq!(lengths.iter().sum::<usize>(), self.len);
+        assert!(lengths.iter().all(|&length| length <= self.longest));
+        assert!(self.len <= self.chunks.len() * SPLIT_ABOVE, "chunks are split in time");
+        let mut blocks = 0;
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            blocks += chunk.used().len();
+            let owns = |&block: &u32| self.blocks.get(block as usize).owner as usize == number;
+            assert!(chunk.used().iter().all(owns));
+            let belongs = |slot| self.chunk_of(keys.row(&self.peer(number, slot).0)) == number;
+            assert!((0..chunk.len()).all(belongs));
+        }
+        assert_eq!(blocks, self.blocks.len(), "no block is without an owner");
+        let mut due = Some(0);
+        while let Some(at) = due.filter(|_| !lengths.is_empty()) {
+            let run = self.run_at(at);
+            assert_eq!(run.first, at, "runs follow one another");
+            assert_eq!(self.chunk_of(reversed(run.last)), self.chunk_of(reversed(at)));
+            due = run.last.checked_add(1);
+        }
+    }
+
+    /// A place of which every endpoint, but for the one at `own`, has the same chance: places
+    /// are drawn among as many as there would be if all chunks were of the greatest length,
+    /// until there is somebody. The mean length is above 20, so that takes a few draws.
+    #[inline]
+    fn draw(&self, own: Option<Place>, rng: &mut SmallRng) -> Place {
+        for _ in 0..DRAWS {
+            // One number for both: its halves are independent.
+            let bits = rng.next_u64();
+            let chunk = sample::scale((bits >> 32) as u32, self.chunks.len()) as u32;
+            let slot = sample::scale(bits as u32, self.longest) as u32;
+            let place = Place { chunk, slot };
+            if slot < self.chunks.get(chunk as usize).len && Some(place) != own {
+                return place;
+            }
+        }
+        // Only while a sweep is thinning out a bag. Whoever is first will do.
+        Place { chunk: 0, slot: 0 }
+    }
+
+    /// The chunk of a hash: by as many bits as tell all chunks apart, or by one bit less where
+    /// that chunk has not been split off yet.
+    #[inline]
+    fn chunk_of(&self, hash: u64) -> usize {
+        let chunks = self.chunks.len();
+        let mask = chunks.next_power_of_two() - 1;
+        let chunk = hash as usize & mask;
+        if chunk < chunks { chunk } else { chunk & (mask >> 1) }
+    }
+
+    /// Removes from one chunk who has not been heard of for too long; how many it had.
+    fn sweep_chunk(
+        &mut self,
+        at: usize,
+        expiry: Expiry,
+        mut expired: impl FnMut(&[u8; N], Stamp),
+    ) -> usize {
+        let before = self.chunks.get(at).len();
+        let mut left = before;
+        for slot in (0..before).rev() {
+            let stamp = self.stamp(Place { chunk: at as u32, slot: slot as u32 });
+            if expiry.is_over(stamp) {
+                expired(&self.peer(at, slot).0, stamp);
+                self.swap_remove(at, slot);
+                left -= 1;
+            }
+        }
+        self.len -= before - left;
+        before.max(1)
+    }
+
+    /// Joins the last chunk with the one that it was split from, if there are too many chunks;
+    /// the number of peers moved, if so.
+    fn join(&mut self) -> Option<usize> {
+        let needed = usize::from(self.len > 0);
+        if self.len >= self.chunks.len() * JOIN_BELOW || self.chunks.len() == needed {
+            return None;
+        }
+        let last = self.chunks.len() - 1;
+        let moved = self.chunks.get(last).len();
+        if last > 0 {
+            let into = parent(last);
+            if self.chunks.get(into).len() + moved > BLOCKS * BLOCK {
+                return None;
+            }
+            for slot in (0..moved).rev() {
+                let (row, stamp) = self.peer(last, slot);
+                self.push(into, &row, stamp);
+                self.drop_last(last);
+            }
+        }
+        self.chunks.pop();
+        if self.len == 0 {
+            self.longest = 0;
+        }
+        Some(moved)
+    }
+
+    /// Adds a chunk and moves into it who belongs there now.
+    #[cold]
+    fn split(&mut self, keys: &Keys) {
+        let new = self.chunks.len();
+        self.chunks.push(Chunk::default());
+        if new == 0 {
+            return;
+        }
+        let from = parent(new);
+        for slot in (0..self.chunks.get(from).len()).rev() {
+            let (row, stamp) = self.peer(from, slot);
+            if self.chunk_of(keys.row(&row)) == new {
+                self.swap_remove(from, slot);
+                self.push(new, &row, stamp);
+            }
+        }
+    }
+
+    #[inline]
+    fn peer(&self, chunk: usize, slot: usize) -> ([u8; N], Stamp) {
+        let (block, at) = self.chunks.get(chunk).place(slot);
+        let block = self.blocks.get(block);
+        (block.rows[at], block.stamps[at])
+    }
+
+    /// Puts a peer behind the last one of a chunk that is not full; its slot there.
+    fn push(&mut self, number: usize, row: &[u8; N], stamp: Stamp) -> usize {
+        let chunk = self.chunks.get_mut(number);
+        let slot = chunk.len();
+        chunk.len += 1;
+        self.longest = self.longest.max(slot + 1);
+        if slot.is_multiple_of(BLOCK) {
+            chunk.blocks[slot / BLOCK] = self.blocks.len() as u32;
+            let (rows, stamps) = ([*row; BLOCK], [stamp; BLOCK]);
+            self.blocks.push(Block { rows, stamps, owner: number as u32 });
+        } else {
+            let (block, at) = chunk.place(slot);
+            let block = self.blocks.get_mut(block);
+            (block.rows[at], block.stamps[at]) = (*row, stamp);
+        }
+        slot
+    }
+
+    /// Removes a peer; the last one of its chunk takes its slot.
+    fn swap_remove(&mut self, number: usize, slot: usize) {
+        let chunk = self.chunks.get(number);
+        let last = chunk.len() - 1;
+        if slot != last {
+            let (block, at) = chunk.place(slot);
+            let (row, stamp) = self.peer(number, last);
+            let block = self.blocks.get_mut(block);
+            (block.rows[at], block.stamps[at]) = (row, stamp);
+        }
+        self.drop_last(number);
+    }
+
+    /// Removes the last peer of a chunk, and with the first of a block that block: the last
+    /// of all blocks takes its place.
+    fn drop_last(&mut self, number: usize) {
+        let chunk = self.chunks.get_mut(number);
+        chunk.len -= 1;
+        let slot = chunk.len();
+        if !slot.is_multiple_of(BLOCK) {
+            return;
+        }
+        let free = chunk.blocks[slot / BLOCK];
+        self.blocks.swap_remove(free as usize);
+        let moved = self.blocks.len() as u32;
+        if moved != free {
+            let owner = self.blocks.get(free as usize).owner;
+            let chunk = self.chunks.get_mut(owner as usize);
+            let used = chunk.len().div_ceil(BLOCK);
+            for block in chunk.blocks[..used].iter_mut().filter(|block| **block == moved) {
+                *block = free;
+            }
+        }
+    }
+
+    /// Appends endpoints of a range of a chunk, but for the one in slot `own`, until `left` is
+    /// used up.
+    #[inline]
+    fn span(
+        &self,
+        number: usize,
+        range: std::ops::Range<usize>,
+        own: Option<usize>,
+        left: &mut usize,
+        out: &mut Vec<u8>,
+    ) {
+        let chunk = self.chunks.get(number);
+        let mut slot = range.start;
+        while slot < range.end && *left > 0 {
+            let (block, at) = chunk.place(slot);
+            let start = slot - at;
+            let end = range.end.min(start + BLOCK);
+            let rows = self.blocks.get(block).rows.as_flattened();
+            let own = own.and_then(|own| own.checked_sub(start));
+            sample::span(rows, N, at..end - start, own, left, out);
+            slot = end;
+        }
+    }
+}
+
+/// The chunk that chunk number `chunk`, above 0, is split from: the same without its highest bit.
+fn parent(chunk: usize) -> usize {
+    chunk & !(1 << chunk.ilog2())
+}
+
+impl Chunk {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() == BLOCKS * BLOCK
+    }
+
+    #[inline]
+    fn used(&self) -> &[u32] {
+        &self.blocks[..self.len().div_ceil(BLOCK)]
+    }
+
+    /// The block of a slot, and which of the block's peers it is.
+    #[inline]
+    fn place(&self, slot: usize) -> (usize, usize) {
+        (self.blocks[slot / BLOCK] as usize, slot % BLOCK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::Tick;
+    use crate::time::Moment;
+
+    /// Endpoints whose hashes agree in their lowest bits, as nobody without the key can find them.
+    fn alike(bits: u32, keys: &Keys) -> impl Iterator<Item = [u8; 6]> {
+        (0..u32::MAX).filter_map(move |number| {
+            let [a, b, c, d] = number.to_be_bytes();
+            let row = [a, b, c, d, 1, 1];
+            keys.row(&row).trailing_zeros().ge(&bits).then_some(row)
+        })
+    }
+
+    #[test]
+    fn a_chunk_that_is_full_is_split_whosever_turn_it_is() {
+        let keys = Keys::new([7; 16]);
+        let stamp = Stamp::new(Tick::of(Moment(0)), true);
+        let mut set = ChunkedSet::<6>::default();
+        let rows: Vec<_> = alike(7, &keys).take(3 * BLOCK * BLOCKS).collect();
+        for row in &rows {
+            set.insert(keys.row(row), row, stamp, &keys);
+        }
+        set.check(&keys);
+        assert!(rows.iter().all(|row| set.find(keys.row(row), row).is_some()));
+        for (left, row) in rows.iter().enumerate().rev() {
+            let place = set.find(keys.row(row), row).expect("it is there");
+            set.remove(place);
+            assert_eq!(set.len(), left);
+            assert!(set.chunks.iter().all(|chunk| chunk.len() <= BLOCK * BLOCKS));
+        }
+        assert_eq!(set.blocks.len(), 0, "everything is given back");
+    }
+}

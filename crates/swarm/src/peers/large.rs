@@ -1,0 +1,288 @@
+//! More peers than a single block may hold: a bag per family and kind, so that however rare a
+//! kind is, drawing from it costs the same.
+
+use onrush_proto::{Endpoint, Family};
+use rand::rngs::SmallRng;
+
+use super::chunked_set::ChunkedSet;
+use super::order::{Run, WalkPosition};
+use super::{Announcer, Counts, Expired, Expiry, Found, Kind, Stamp, Wanted, is_hidden};
+use crate::keys::Keys;
+use crate::sample::{self, Draw};
+
+/// The peers of a large swarm.
+#[derive(Debug, Default)]
+pub(crate) struct Large {
+    counts: Counts,
+    v4: Group<6>,
+    v6: Group<18>,
+}
+
+/// Those of one family.
+#[derive(Debug, Default)]
+struct Group<const N: usize> {
+    seeders: ChunkedSet<N>,
+    leechers: ChunkedSet<N>,
+    hidden: ChunkedSet<N>,
+}
+
+/// How far a sweep has come in a large swarm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SweepPosition {
+    /// Of the six, in the order IPv4, IPv6 and within that seeders, leechers, hidden.
+    set: u8,
+    chunk: u32,
+}
+
+/// Sets of one family.
+const KINDS: u8 = 3;
+
+impl Large {
+    pub(super) fn len(&self) -> usize {
+        self.counts.seeders as usize + self.counts.leechers as usize
+    }
+
+    #[inline]
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Whether there are any of this family.
+    pub(super) fn has(&self, family: Family) -> bool {
+        match family {
+            Family::V4 => !self.v4.is_empty(),
+            Family::V6 => !self.v6.is_empty(),
+        }
+    }
+
+    /// Adds a peer that is not there.
+    pub(super) fn insert(&mut self, endpoint: &Endpoint, stamp: Stamp, keys: &Keys) {
+        match endpoint {
+            Endpoint::V4(row) => self.v4.insert(row, stamp, keys),
+            Endpoint::V6(row) => self.v6.insert(row, stamp, keys),
+        }
+        self.counts.add(stamp);
+    }
+
+    /// An announcer is there, or comes.
+    #[inline]
+    pub(super) fn announce(
+        &mut self,
+        announcer: Announcer<'_>,
+        stamp: Stamp,
+        keys: &Keys,
+    ) -> Found {
+        let may_store = announcer.may_store;
+        let found = match announcer.endpoint {
+            Endpoint::V4(row) => self.v4.announce(row, stamp, may_store, keys),
+            Endpoint::V6(row) => self.v6.announce(row, stamp, may_store, keys),
+        };
+        match found.before {
+            Some(before) if before != stamp.seeder() => {
+                self.counts.remove(before);
+                self.counts.add(stamp);
+            }
+            None if may_store => self.counts.add(stamp),
+            _ => {}
+        }
+        found
+    }
+
+    /// Removes a peer; whether it was a seeder, if it was there.
+    pub(super) fn remove(&mut self, endpoint: &Endpoint, keys: &Keys) -> Option<bool> {
+        let stamp = match endpoint {
+            Endpoint::V4(row) => self.v4.remove(row, keys),
+            Endpoint::V6(row) => self.v6.remove(row, keys),
+        }?;
+        self.counts.remove(stamp.seeder());
+        Some(stamp.seeder())
+    }
+
+    /// Appends the peers that an announcer gets.
+    #[inline]
+    pub(super) fn sample(
+        &self,
+        wanted: Wanted<'_>,
+        draw: &mut Draw,
+        rng: &mut SmallRng,
+        out: &mut Vec<u8>,
+    ) {
+        match wanted.endpoint {
+            Endpoint::V4(_) => self.v4.sample(wanted, draw, rng, out),
+            Endpoint::V6(_) => self.v6.sample(wanted, draw, rng, out),
+        }
+    }
+
+    /// Looks at the next chunk, or gives back one that is not needed any more. Returns how much
+    /// work that was, and where to go on, if not done.
+    pub(crate) fn sweep_step(
+        &mut self,
+        position: SweepPosition,
+        expiry: Expiry,
+        expired: &mut Expired,
+    ) -> (usize, Option<SweepPosition>) {
+        let (peers, seeders) = (expired.peers, expired.seeders);
+        let (work, on) = match position.set.checked_sub(KINDS) {
+            None => self.v4.set(position.set).sweep_step(position.chunk, expiry, |row, stamp| {
+                expired.add(Endpoint::V4(*row), stamp);
+            }),
+            Some(set) => self.v6.set(set).sweep_step(position.chunk, expiry, |row, stamp| {
+                expired.add(Endpoint::V6(*row), stamp);
+            }),
+        };
+        for family in [Family::V4 as usize, Family::V6 as usize] {
+            let seeders = expired.seeders[family] - seeders[family];
+            self.counts.seeders -= seeders;
+            self.counts.leechers -= expired.peers[family] - peers[family] - seeders;
+        }
+        let next_set = SweepPosition { set: position.set + 1, chunk: 0 };
+        let on = match on {
+            Some(chunk) => Some(SweepPosition { chunk, ..position }),
+            None => (next_set.set < 2 * KINDS).then_some(next_set),
+        };
+        (work, on)
+    }
+
+    /// Calls `f` with each peer.
+    pub(crate) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
+        for set in [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden] {
+            set.each(&mut |row, stamp| f(Endpoint::V4(*row), stamp));
+        }
+        for set in [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden] {
+            set.each(&mut |row, stamp| f(Endpoint::V6(*row), stamp));
+        }
+    }
+
+    /// The next piece of a walk: calls `f` with some peers that are due. Returns how many were looked
+    /// at, and where to go on, if not done.
+    pub(super) fn walk_step(
+        &self,
+        position: WalkPosition,
+        keys: &Keys,
+        f: &mut dyn FnMut(Endpoint, Stamp),
+    ) -> (usize, Option<WalkPosition>) {
+        let (visited, next) = if position.family == Family::V4 as u8 {
+            self.v4.walk_step(position.hash, keys, &mut |row, stamp| f(Endpoint::V4(*row), stamp))
+        } else {
+            self.v6.walk_step(position.hash, keys, &mut |row, stamp| f(Endpoint::V6(*row), stamp))
+        };
+        let next = next.map(|hash| WalkPosition { hash, ..position }).or(position.next_family());
+        (visited, next)
+    }
+
+    /// A peer's stamp, if it is there.
+    pub(super) fn stamp(&self, endpoint: &Endpoint, keys: &Keys) -> Option<Stamp> {
+        match endpoint {
+            Endpoint::V4(row) => self.v4.stamp(row, keys),
+            Endpoint::V6(row) => self.v6.stamp(row, keys),
+        }
+    }
+
+    /// Panics when something is not where it must be.
+    pub(super) fn check(&self, keys: &Keys) {
+        [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden]
+            .iter()
+            .for_each(|set| set.check(keys));
+        [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden]
+            .iter()
+            .for_each(|set| set.check(keys));
+        let kinds = self.v4.seeders.len() + self.v6.seeders.len();
+        assert!(self.counts.seeders as usize >= kinds, "hidden ones come on top");
+    }
+
+    /// Reads a byte of what the next announce reads first.
+    #[inline]
+    pub(super) fn touch(&self) -> u8 {
+        self.counts.seeders as u8
+    }
+}
+
+impl<const N: usize> Group<N> {
+    /// Set number 0 to 2, in the order of a sweep.
+    fn set(&mut self, number: u8) -> &mut ChunkedSet<N> {
+        match number {
+            0 => &mut self.seeders,
+            1 => &mut self.leechers,
+            _ => &mut self.hidden,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        [&self.seeders, &self.leechers, &self.hidden].iter().all(|set| set.len() == 0)
+    }
+
+    /// Of all kinds at once, as a peer may change its kind meanwhile: as many as fit the smallest chunk.
+    fn walk_step(
+        &self,
+        from: u64,
+        keys: &Keys,
+        f: &mut dyn FnMut(&[u8; N], Stamp),
+    ) -> (usize, Option<u64>) {
+        let sets = [&self.seeders, &self.leechers, &self.hidden];
+        let last = sets.map(|set| set.run_at(from).last).into_iter().min().unwrap_or(u64::MAX);
+        let run = Run { first: from, last };
+        let visited = sets.map(|set| set.each_of(run, keys, f)).into_iter().sum();
+        (visited, last.checked_add(1))
+    }
+
+    fn stamp(&self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
+        let hash = keys.row(row);
+        let sets = [&self.seeders, &self.leechers, &self.hidden];
+        sets.into_iter().find_map(|set| set.find(hash, row).map(|place| set.stamp(place)))
+    }
+
+    fn insert(&mut self, row: &[u8; N], stamp: Stamp, keys: &Keys) {
+        let set = match Kind::of(row, stamp.seeder()) {
+            Kind::Seeder => &mut self.seeders,
+            Kind::Leecher => &mut self.leechers,
+            Kind::Hidden => &mut self.hidden,
+        };
+        set.insert(keys.row(row), row, stamp, keys);
+    }
+
+    #[inline]
+    fn announce(&mut self, row: &[u8; N], stamp: Stamp, may_store: bool, keys: &Keys) -> Found {
+        let hash = keys.row(row);
+        let kind = Kind::of(row, stamp.seeder());
+        let (set, other) = match kind {
+            Kind::Seeder => (&mut self.seeders, Some(&mut self.leechers)),
+            Kind::Leecher => (&mut self.leechers, Some(&mut self.seeders)),
+            Kind::Hidden => (&mut self.hidden, None),
+        };
+        let own = |place| (kind == Kind::Leecher).then_some(place);
+        if let Some(place) = set.find(hash, row) {
+            let before = set.stamp(place).seeder();
+            set.put_stamp(place, stamp);
+            return Found { before: Some(before), own: own(place) };
+        }
+        if let Some(other) = other
+            && let Some(place) = other.find(hash, row)
+        {
+            let before = other.remove(place).seeder();
+            return Found { before: Some(before), own: own(set.insert(hash, row, stamp, keys)) };
+        }
+        if !may_store {
+            return Found { before: None, own: None };
+        }
+        Found { before: None, own: own(set.insert(hash, row, stamp, keys)) }
+    }
+
+    fn remove(&mut self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
+        let hash = keys.row(row);
+        let sets: &mut [&mut ChunkedSet<N>] = if is_hidden(row) {
+            &mut [&mut self.hidden]
+        } else {
+            &mut [&mut self.leechers, &mut self.seeders]
+        };
+        sets.iter_mut().find_map(|set| set.find(hash, row).map(|place| set.remove(place)))
+    }
+
+    #[inline]
+    fn sample(&self, wanted: Wanted<'_>, draw: &mut Draw, rng: &mut SmallRng, out: &mut Vec<u8>) {
+        let offered = if wanted.seeder { 0 } else { self.seeders.len() };
+        let others = self.leechers.len() - usize::from(wanted.own.is_some());
+        let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, draw);
+        self.seeders.window(None, from_seeders, rng, out);
+        self.leechers.window(wanted.own, from_leechers, rng, out);
+    }
+}

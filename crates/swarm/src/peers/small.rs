@@ -1,0 +1,377 @@
+//! Up to 128 peers of both families in one block of memory.
+//!
+//! ```text
+//! | IPv4 endpoints, 6 bytes each | IPv6 endpoints, 18 each | IPv4 stamps, 2 each | IPv6 stamps | room |
+//!   seeders, leechers, hidden      seeders, leechers, hidden   (in the order of the endpoints)
+//! ```
+//!
+//! Everything is packed, so that what goes into a reply is a run of bytes, and looking for an
+//! endpoint reads nothing else. A peer that comes or goes moves what is behind it: 2.5 KB at the
+//! very most.
+
+use onrush_proto::{Endpoint, Family};
+
+use super::scan::find_row;
+use super::{
+    Announcer, Counts, Expired, Expiry, Found, Kind, Place, SMALL_MAX, Stamp, Wanted, head,
+};
+use crate::batch::Announce;
+use crate::sample::{self, Draw, Sampler};
+
+/// Bytes of a stamp.
+pub(super) const STAMP_LEN: usize = 2;
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+const _: () = assert!(SMALL_MAX <= u8::MAX as usize, "lengths are bytes");
+
+/// How many peers of which kind are in a block, and so what is where in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shape {
+    /// Per family: seeders, leechers, hidden.
+    kinds: [[u8; 3]; 2],
+}
+
+/// Where the peers of one family are: seeders, then leechers, then the others.
+struct Lists {
+    /// Where the first row begins.
+    rows: usize,
+    /// Where the first stamp begins.
+    stamps: usize,
+    seeders: usize,
+    leechers: usize,
+}
+
+/// A new block of at least this many bytes.
+pub(super) fn with_capacity(bytes: usize) -> Box<[u8]> {
+    vec![0; rounded(bytes)].into_boxed_slice()
+}
+
+/// A length that wastes nothing in allocators that add 8 bytes and round to 16, as glibc's does,
+/// and little in others.
+fn rounded(bytes: usize) -> usize {
+    (bytes + 8).next_multiple_of(16) - 8
+}
+
+impl Shape {
+    /// Peers in the block.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.of(Family::V4) + self.of(Family::V6)
+    }
+
+    /// How many there are of each kind.
+    #[inline]
+    pub(super) fn counts(&self, block: &[u8]) -> Counts {
+        let [[seeders, leechers, hidden], more] = self.kinds;
+        let counts = Counts {
+            seeders: u32::from(seeders) + u32::from(more[0]),
+            leechers: u32::from(leechers) + u32::from(more[1]),
+        };
+        if hidden | more[2] == 0 { counts } else { self.with_hidden(counts, block) }
+    }
+
+    /// Counts who is never handed out as well: what it is only its stamp tells.
+    #[cold]
+    fn with_hidden(&self, mut counts: Counts, block: &[u8]) -> Counts {
+        for family in FAMILIES {
+            let end = self.of(family);
+            for at in end - self.kind(family, Kind::Hidden)..end {
+                counts.add(self.stamp(block, family, at));
+            }
+        }
+        counts
+    }
+
+    /// The usual announce, of a peer that is in the list where it belongs: appends the whole
+    /// reply. `false` when it is another announce, and nothing has been done.
+    #[inline(never)]
+    pub(super) fn refresh<const N: usize>(
+        &self,
+        block: &mut [u8],
+        row: &[u8; N],
+        announce: &Announce,
+        stamp: Stamp,
+        sampler: &mut Sampler,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let (lists, counts) = (self.lists::<N>(), self.counts(block));
+        let (endpoints, stamps) = block.split_at_mut(lists.stamps);
+        let rows = endpoints[lists.rows..][..(lists.seeders + lists.leechers) * N].as_chunks().0;
+        let (seeders, leechers) = rows.split_at(lists.seeders);
+        let (own_kind, first) =
+            if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
+        // Who is never handed out is in neither.
+        let Some(slot) = find_row(own_kind, row) else { return false };
+        stamps[(first + slot) * STAMP_LEN..][..STAMP_LEN].copy_from_slice(&stamp.to_bytes());
+        let (interval, mut draw) = sampler.draw();
+        let want = usize::from(announce.want);
+        out.extend_from_slice(&head(announce, interval, counts));
+        if stamp.seeder() {
+            sample::leechers(leechers, want, &mut draw, out);
+        } else {
+            sample::both(rows, lists.seeders, Some(slot), want, &mut draw, out);
+        }
+        true
+    }
+
+    /// An announcer is there or comes; `None` when it is not there and may not come, or there
+    /// is no room for it in this form.
+    pub(super) fn announce(
+        &mut self,
+        block: &mut Box<[u8]>,
+        announcer: Announcer<'_>,
+        stamp: Stamp,
+    ) -> Option<Found> {
+        let family = announcer.endpoint.family();
+        let kind = Kind::of(announcer.endpoint.as_bytes(), announcer.seeder);
+        let (before, at) = match self.find(block, announcer.endpoint) {
+            Some(at) => {
+                let before = self.stamp(block, family, at).seeder();
+                if before == announcer.seeder || kind == Kind::Hidden {
+                    self.put_stamp(block, family, at, stamp);
+                    (Some(before), at)
+                } else {
+                    self.take_out(block, family, at);
+                    (Some(before), self.insert(block, announcer.endpoint, stamp))
+                }
+            }
+            None if announcer.may_store && self.len() < SMALL_MAX => {
+                (None, self.insert(block, announcer.endpoint, stamp))
+            }
+            None => return None,
+        };
+        let own = (kind == Kind::Leecher)
+            .then(|| Place { chunk: 0, slot: (at - self.kind(family, Kind::Seeder)) as u32 });
+        Some(Found { before, own })
+    }
+
+    /// Adds a peer that is not there at the end of its kind; returns its number in its family.
+    pub(super) fn insert(
+        &mut self,
+        block: &mut Box<[u8]>,
+        endpoint: &Endpoint,
+        stamp: Stamp,
+    ) -> usize {
+        let (family, row) = (endpoint.family(), endpoint.as_bytes());
+        let kind = Kind::of(row, stamp.seeder());
+        let at =
+            self.kinds[family as usize][..=kind as usize].iter().map(|&n| usize::from(n)).sum();
+        let used = self.used();
+        self.grow(block, used + row.len() + STAMP_LEN);
+        let (row_at, stamp_at) = (self.row_at(family, at), self.stamp_at(family, at));
+        block.copy_within(stamp_at..used, stamp_at + row.len() + STAMP_LEN);
+        block.copy_within(row_at..stamp_at, row_at + row.len());
+        block[row_at..row_at + row.len()].copy_from_slice(row);
+        self.kinds[family as usize][kind as usize] += 1;
+        self.put_stamp(block, family, at, stamp);
+        at
+    }
+
+    /// Removes a peer and gives memory back; its stamp, if it was there.
+    pub(super) fn remove(&mut self, block: &mut Box<[u8]>, endpoint: &Endpoint) -> Option<Stamp> {
+        let at = self.find(block, endpoint)?;
+        let stamp = self.stamp(block, endpoint.family(), at);
+        self.take_out(block, endpoint.family(), at);
+        self.shrink(block);
+        Some(stamp)
+    }
+
+    /// Removes who has not been heard of for too long.
+    pub(super) fn sweep(&mut self, block: &mut Box<[u8]>, expiry: Expiry, expired: &mut Expired) {
+        for family in FAMILIES {
+            for at in (0..self.of(family)).rev() {
+                let stamp = self.stamp(block, family, at);
+                if expiry.is_over(stamp) {
+                    expired.add(self.endpoint(block, family, at), stamp);
+                    self.take_out(block, family, at);
+                }
+            }
+        }
+        self.shrink(block);
+    }
+
+    /// Appends the peers that an announcer gets.
+    #[inline]
+    pub(super) fn sample(
+        &self,
+        block: &[u8],
+        wanted: Wanted<'_>,
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) {
+        match wanted.endpoint {
+            Endpoint::V4(_) => self.sample_rows::<6>(block, wanted, draw, out),
+            Endpoint::V6(_) => self.sample_rows::<18>(block, wanted, draw, out),
+        }
+    }
+
+    #[inline]
+    fn sample_rows<const N: usize>(
+        &self,
+        block: &[u8],
+        wanted: Wanted<'_>,
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) {
+        let Lists { rows, seeders, leechers, .. } = self.lists::<N>();
+        let rows = block[rows..][..(seeders + leechers) * N].as_chunks::<N>().0;
+        if wanted.seeder {
+            sample::leechers(&rows[seeders..], wanted.want, draw, out);
+        } else {
+            let own = wanted.own.map(|place| place.slot as usize);
+            sample::both(rows, seeders, own, wanted.want, draw, out);
+        }
+    }
+
+    /// Calls `f` with each peer.
+    pub(super) fn each(&self, block: &[u8], f: &mut dyn FnMut(Endpoint, Stamp)) {
+        let (rows, _) = block.as_chunks::<6>();
+        for (at, row) in rows[..self.of(Family::V4)].iter().enumerate() {
+            f(Endpoint::V4(*row), self.stamp(block, Family::V4, at));
+        }
+        let (rows, _) = block[self.row_at(Family::V6, 0)..].as_chunks::<18>();
+        for (at, row) in rows[..self.of(Family::V6)].iter().enumerate() {
+            f(Endpoint::V6(*row), self.stamp(block, Family::V6, at));
+        }
+    }
+
+    /// A peer's stamp, if it is there.
+    pub(super) fn stamp_of(&self, block: &[u8], endpoint: &Endpoint) -> Option<Stamp> {
+        let at = self.find(block, endpoint)?;
+        Some(self.stamp(block, endpoint.family(), at))
+    }
+
+    /// Panics when the block is not as it must be.
+    pub(super) fn check(&self, block: &[u8]) {
+        assert!((2..=SMALL_MAX).contains(&self.len()), "{} peers in a block", self.len());
+        assert!(self.used() <= block.len());
+        assert!(block.len() <= rounded(self.used() * 2 + 64), "room is given back");
+        let mut numbers = [0; 2];
+        self.each(block, &mut |endpoint, stamp| {
+            let family = endpoint.family();
+            let kind = Kind::of(endpoint.as_bytes(), stamp.seeder());
+            let number = &mut numbers[family as usize];
+            let before: usize =
+                self.kinds[family as usize][..kind as usize].iter().map(|&n| usize::from(n)).sum();
+            let range = before..before + self.kind(family, kind);
+            assert!(range.contains(number), "{kind:?} number {number} is not in {range:?}");
+            *number += 1;
+        });
+    }
+
+    /// The number of an endpoint in its family.
+    #[inline]
+    fn find(&self, block: &[u8], endpoint: &Endpoint) -> Option<usize> {
+        let rows = &block[self.row_at(endpoint.family(), 0)..];
+        match endpoint {
+            Endpoint::V4(row) => find_row(&rows.as_chunks().0[..self.of(Family::V4)], row),
+            Endpoint::V6(row) => find_row(&rows.as_chunks().0[..self.of(Family::V6)], row),
+        }
+    }
+
+    /// Closes the gap that a peer leaves.
+    fn take_out(&mut self, block: &mut [u8], family: Family, at: usize) {
+        let (width, used) = (family.peer_len(), self.used());
+        let (row_at, stamp_at) = (self.row_at(family, at), self.stamp_at(family, at));
+        block.copy_within(row_at + width..stamp_at, row_at);
+        block.copy_within(stamp_at + STAMP_LEN..used, stamp_at - width);
+        let mut end = 0;
+        for number in &mut self.kinds[family as usize] {
+            end += usize::from(*number);
+            if at < end {
+                *number -= 1;
+                return;
+            }
+        }
+    }
+
+    /// Where the lists of the family with rows of `N` bytes are.
+    #[inline]
+    fn lists<const N: usize>(&self) -> Lists {
+        let [v4, v6] = [self.of(Family::V4), self.of(Family::V6)];
+        let (family, rows, stamps) = if N == Family::V4.peer_len() {
+            (Family::V4, 0, v4 * 6 + v6 * 18)
+        } else {
+            (Family::V6, v4 * 6, v4 * 6 + v6 * 18 + v4 * STAMP_LEN)
+        };
+        let [seeders, leechers, _] = self.kinds[family as usize].map(usize::from);
+        Lists { rows, stamps, seeders, leechers }
+    }
+
+    /// Peers of a family.
+    #[inline]
+    pub(super) fn of(&self, family: Family) -> usize {
+        self.kinds[family as usize].iter().map(|&number| usize::from(number)).sum()
+    }
+
+    #[inline]
+    fn kind(&self, family: Family, kind: Kind) -> usize {
+        usize::from(self.kinds[family as usize][kind as usize])
+    }
+
+    /// Bytes of the block that are in use.
+    fn used(&self) -> usize {
+        self.stamp_at(Family::V6, self.of(Family::V6))
+    }
+
+    #[inline]
+    fn row_at(&self, family: Family, at: usize) -> usize {
+        match family {
+            Family::V4 => at * 6,
+            Family::V6 => self.of(Family::V4) * 6 + at * 18,
+        }
+    }
+
+    #[inline]
+    fn stamp_at(&self, family: Family, at: usize) -> usize {
+        let before = if family == Family::V6 { self.of(Family::V4) } else { 0 };
+        self.row_at(Family::V6, self.of(Family::V6)) + (before + at) * STAMP_LEN
+    }
+
+    fn endpoint(&self, block: &[u8], family: Family, at: usize) -> Endpoint {
+        let row = &block[self.row_at(family, at)..];
+        match family {
+            Family::V4 => Endpoint::V4(row.as_chunks().0[0]),
+            Family::V6 => Endpoint::V6(row.as_chunks().0[0]),
+        }
+    }
+
+    #[inline]
+    fn stamp(&self, block: &[u8], family: Family, at: usize) -> Stamp {
+        let start = self.stamp_at(family, at);
+        Stamp::from_bytes([block[start], block[start + 1]])
+    }
+
+    #[inline]
+    fn put_stamp(&self, block: &mut [u8], family: Family, at: usize, stamp: Stamp) {
+        let start = self.stamp_at(family, at);
+        block[start..start + STAMP_LEN].copy_from_slice(&stamp.to_bytes());
+    }
+
+    /// Makes room, an eighth more than is needed.
+    fn grow(&self, block: &mut Box<[u8]>, needed: usize) {
+        if needed > block.len() {
+            resize(block, rounded(needed + needed / 8));
+        }
+    }
+
+    /// Gives room back when half of it would do.
+    fn shrink(&self, block: &mut Box<[u8]>) {
+        let enough = rounded(self.used());
+        if enough * 2 <= block.len() {
+            resize(block, enough);
+        }
+    }
+}
+
+/// Cuts or lengthens a block, in place where the allocator can.
+pub(super) fn resize(block: &mut Box<[u8]>, bytes: usize) {
+    let mut vector = Vec::from(std::mem::take(block));
+    if bytes > vector.len() {
+        vector.reserve_exact(bytes - vector.len());
+        vector.resize(bytes, 0);
+    } else {
+        vector.truncate(bytes);
+    }
+    *block = vector.into_boxed_slice();
+}

@@ -1,0 +1,424 @@
+//! The rules of announce and scrape one by one, each as short as it can be said. That they hold
+//! together, in any order, is for the model test.
+
+use std::time::Duration;
+
+use onrush_proto::announce::HEAD_LEN;
+use onrush_proto::{AnnounceHead, Endpoint, Event, InfoHash, ScrapeCounts, TransactionId};
+use onrush_swarm::shard::MAX_PEER_LIFETIME;
+use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings, SwarmsByFamily};
+
+const SETTINGS: ShardSettings = ShardSettings {
+    interval: 1_800,
+    interval_jitter_percent: 0,
+    peer_lifetime: 2_400,
+    completed_retention: 86_400,
+    max_peers: 1_000,
+    max_idle_swarms: 10,
+};
+
+/// A shard with one clock and one batch.
+struct Tracker {
+    shard: Shard,
+    now: Moment,
+}
+
+struct Reply {
+    head: AnnounceHead,
+    peers: Vec<Vec<u8>>,
+}
+
+impl Reply {
+    fn counts(&self) -> (u32, u32) {
+        (self.head.seeders, self.head.leechers)
+    }
+}
+
+impl Tracker {
+    fn new(settings: ShardSettings) -> Self {
+        Self { shard: Shard::new(settings, [1; 16], 2), now: Moment(1_000) }
+    }
+
+    fn announce(&mut self, swarm: u8, peer: Endpoint, event: Event, seeder: bool) -> Reply {
+        let mut batch = ShardBatch::<(), ()>::new(1, 0, HEAD_LEN + 50 * 18);
+        let announce = Announce {
+            info_hash: InfoHash([swarm; 20]),
+            endpoint: peer,
+            event,
+            seeder,
+            want: 50,
+            transaction_id: TransactionId(77),
+        };
+        batch.push_announce(announce, ()).unwrap();
+        self.shard.serve(&mut batch, self.now);
+        let (bytes, ()) = batch.replies().next().unwrap();
+        let (head, peers) = bytes.split_first_chunk().unwrap();
+        let peers = peers.chunks(peer.family().peer_len()).map(<[u8]>::to_vec).collect();
+        Reply { head: AnnounceHead::parse(head), peers }
+    }
+
+    fn leecher(&mut self, swarm: u8, peer: Endpoint) -> Reply {
+        self.announce(swarm, peer, Event::None, false)
+    }
+
+    fn seeder(&mut self, swarm: u8, peer: Endpoint) -> Reply {
+        self.announce(swarm, peer, Event::None, true)
+    }
+
+    fn completed(&mut self, swarm: u8, peer: Endpoint) -> Reply {
+        self.announce(swarm, peer, Event::Completed, true)
+    }
+
+    fn stopped(&mut self, swarm: u8, peer: Endpoint) -> Reply {
+        self.announce(swarm, peer, Event::Stopped, false)
+    }
+
+    fn scrape(&mut self, swarm: u8) -> ScrapeCounts {
+        let mut batch = ShardBatch::<(), ()>::new(0, 1, 0);
+        batch.push_scrape(&[[swarm; 20]], ()).unwrap();
+        self.shard.serve(&mut batch, self.now);
+        ScrapeCounts::parse(&batch.scrapes().next().unwrap().counts[0])
+    }
+
+    fn later(&mut self, seconds: u32) {
+        self.now = self.now.after(seconds);
+        self.shard.sweep(self.now, usize::MAX);
+        self.shard.check();
+    }
+}
+
+fn v4(number: u16, port: u16) -> Endpoint {
+    let [a, b] = number.to_be_bytes();
+    Endpoint::new(std::net::IpAddr::from([192, 0, a, b]), port)
+}
+
+fn v6(number: u16) -> Endpoint {
+    Endpoint::new(std::net::IpAddr::from([0x2001, 0xDB8, 0, 0, 0, 0, 0, number]), 6_881)
+}
+
+#[test]
+fn counts_hold_both_families_and_the_announcer_lists_only_its_own() {
+    let mut tracker = Tracker::new(SETTINGS);
+    assert_eq!(tracker.leecher(1, v4(1, 80)).counts(), (0, 1));
+    assert_eq!(tracker.seeder(1, v6(1)).counts(), (1, 1));
+    let reply = tracker.leecher(1, v4(2, 80));
+    assert_eq!(reply.counts(), (1, 2));
+    assert_eq!(reply.peers, [v4(1, 80).as_bytes()]);
+    assert_eq!(reply.head.transaction_id, TransactionId(77));
+    assert_eq!(tracker.leecher(1, v6(2)).peers, [v6(1).as_bytes()]);
+}
+
+#[test]
+fn a_peer_is_an_endpoint_and_there_once() {
+    let mut tracker = Tracker::new(SETTINGS);
+    tracker.leecher(1, v4(1, 80));
+    assert_eq!(tracker.leecher(1, v4(1, 80)).counts(), (0, 1));
+    assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 2));
+}
+
+#[test]
+fn a_seeder_with_something_left_is_a_leecher_again() {
+    let mut tracker = Tracker::new(SETTINGS);
+    assert_eq!(tracker.seeder(1, v4(1, 80)).counts(), (1, 0));
+    assert_eq!(tracker.leecher(1, v4(1, 80)).counts(), (0, 1));
+    assert_eq!(tracker.shard.totals().seeders_v4, 0);
+}
+
+#[test]
+fn partial_seeds_are_leechers_that_stay() {
+    let mut tracker = Tracker::new(SETTINGS);
+    assert_eq!(tracker.announce(1, v4(1, 80), Event::Paused, false).counts(), (0, 1));
+    assert_eq!(tracker.announce(1, v4(2, 80), Event::Started, false).peers.len(), 1);
+}
+
+#[test]
+fn port_1_is_counted_and_never_handed_out() {
+    for others in [0, 1, 5, 200] {
+        let mut tracker = Tracker::new(SETTINGS);
+        tracker.leecher(1, v4(500, 1));
+        tracker.seeder(1, v4(501, 1));
+        (0..others).for_each(|number| drop(tracker.leecher(1, v4(number, 80))));
+        let reply = tracker.leecher(1, v4(502, 80));
+        assert_eq!(reply.counts(), (1, 2 + u32::from(others)));
+        assert_eq!(reply.peers.len(), usize::from(others.min(50)));
+        assert!(reply.peers.iter().all(|peer| peer[4..] == [0, 80]));
+        assert_eq!(tracker.leecher(1, v4(501, 1)).counts(), (0, 3 + u32::from(others)));
+    }
+}
+
+#[test]
+fn stopping_gets_counts_and_no_peers_and_creates_nothing() {
+    let mut tracker = Tracker::new(SETTINGS);
+    assert_eq!(tracker.stopped(1, v4(1, 80)).counts(), (0, 0));
+    assert_eq!(tracker.shard.totals().swarms, 0);
+    tracker.leecher(1, v4(1, 80));
+    tracker.leecher(1, v4(2, 80));
+    let reply = tracker.stopped(1, v4(2, 80));
+    assert_eq!((reply.counts(), reply.peers.len()), ((0, 1), 0));
+    tracker.stopped(1, v4(1, 80));
+    assert_eq!(tracker.shard.totals().swarms, 0);
+}
+
+#[test]
+fn completed_counts_once_per_peer_that_becomes_a_seeder() {
+    let mut tracker = Tracker::new(SETTINGS);
+    tracker.leecher(1, v4(1, 80));
+    tracker.completed(1, v4(1, 80));
+    tracker.completed(1, v4(1, 80)); // a seeder already
+    assert_eq!(tracker.scrape(1).completed, 1);
+    tracker.completed(1, v4(2, 80)); // not known before
+    tracker.completed(2, v4(1, 80)); // nor its swarm
+    tracker.announce(1, v4(3, 80), Event::Completed, false); // something is left
+    tracker.seeder(1, v4(3, 80)); // no event
+    assert_eq!(tracker.scrape(1), ScrapeCounts { seeders: 3, completed: 2, leechers: 0 });
+    assert_eq!(tracker.scrape(2).completed, 1);
+    assert_eq!(tracker.shard.totals().completed, 3);
+}
+
+#[test]
+fn completed_outlives_the_last_peer_for_its_time() {
+    let mut tracker = Tracker::new(SETTINGS);
+    tracker.completed(1, v4(1, 80));
+    tracker.stopped(1, v4(1, 80));
+    tracker.later(86_399);
+    assert_eq!(tracker.scrape(1), ScrapeCounts { seeders: 0, completed: 1, leechers: 0 });
+    assert_eq!(tracker.leecher(1, v4(2, 80)).counts(), (0, 1));
+    tracker.later(2_408); // its lifetime
+    assert_eq!((tracker.shard.totals().peers(), tracker.scrape(1).completed), (0, 1));
+    tracker.later(86_400);
+    assert_eq!(tracker.scrape(1), ScrapeCounts::default());
+    assert_eq!(tracker.shard.totals().idle_swarms, 0);
+}
+
+#[test]
+fn the_oldest_idle_swarm_leaves_first() {
+    let mut tracker = Tracker::new(ShardSettings { max_idle_swarms: 2, ..SETTINGS });
+    for swarm in 1..=4 {
+        tracker.completed(swarm, v4(1, 80));
+    }
+    for swarm in [3, 1, 4] {
+        tracker.now = tracker.now.after(1);
+        tracker.stopped(swarm, v4(1, 80));
+        tracker.shard.check();
+    }
+    let completed = [1, 2, 3, 4].map(|swarm| tracker.scrape(swarm).completed);
+    assert_eq!(completed, [1, 1, 0, 1]);
+    assert_eq!(tracker.shard.totals().idle_evicted, 1);
+}
+
+#[test]
+fn a_full_tracker_serves_strangers_without_storing_them() {
+    let mut tracker = Tracker::new(ShardSettings { max_peers: 2, ..SETTINGS });
+    tracker.leecher(1, v4(1, 80));
+    tracker.leecher(1, v4(2, 80));
+    let reply = tracker.completed(1, v4(3, 80));
+    assert_eq!((reply.counts(), reply.peers.len()), ((0, 2), 2));
+    assert_eq!(tracker.leecher(2, v4(3, 80)).counts(), (0, 0));
+    let totals = tracker.shard.totals();
+    assert_eq!((totals.peers(), totals.swarms, totals.refused_full), (2, 1, 2));
+    assert_eq!(totals.completed, 0, "a stranger could complete again and again");
+    // Whoever is known goes on as before.
+    assert_eq!(tracker.completed(1, v4(1, 80)).counts(), (1, 1));
+    tracker.stopped(1, v4(1, 80));
+    assert_eq!(tracker.leecher(2, v4(3, 80)).counts(), (0, 1));
+}
+
+#[test]
+fn scrapes_create_nothing() {
+    let mut tracker = Tracker::new(SETTINGS);
+    assert_eq!(tracker.scrape(1), ScrapeCounts::default());
+    assert_eq!(tracker.shard.swarms(tracker.now).count(), 0);
+}
+
+#[test]
+fn the_interval_swings_around_what_is_configured() {
+    let mut tracker = Tracker::new(ShardSettings { interval_jitter_percent: 10, ..SETTINGS });
+    let intervals: Vec<u32> =
+        (0..2_000).map(|_| tracker.leecher(1, v4(1, 80)).head.interval).collect();
+    let (low, high) = (intervals.iter().min().unwrap(), intervals.iter().max().unwrap());
+    assert!((1_620..1_630).contains(low) && (1_971..=1_980).contains(high), "{low} to {high}");
+    let mean = intervals.iter().sum::<u32>() / 2_000;
+    assert!((1_790..1_810).contains(&mean), "{mean}");
+}
+
+#[test]
+fn a_peer_that_announces_in_time_stays() {
+    let mut tracker = Tracker::new(SETTINGS);
+    tracker.leecher(1, v4(1, 80));
+    tracker.leecher(1, v4(2, 80));
+    tracker.later(1_500);
+    tracker.leecher(1, v4(2, 80));
+    tracker.later(1_500);
+    assert_eq!(tracker.leecher(1, v4(3, 80)).peers, [v4(2, 80).as_bytes()]);
+    assert_eq!(tracker.shard.totals().expired, 1);
+}
+
+/// Stored ages wrap around after 36 hours; the longest lifetime and daily passes stay clear of
+/// that.
+#[test]
+fn the_longest_lifetime_ends() {
+    for start in [0, 65_535, 131_071, 4_000_000_000] {
+        let settings = ShardSettings { peer_lifetime: MAX_PEER_LIFETIME, ..SETTINGS };
+        let mut tracker = Tracker::new(settings);
+        tracker.now = Moment(start);
+        tracker.leecher(1, v4(1, 80));
+        tracker.later(MAX_PEER_LIFETIME);
+        assert_eq!(tracker.shard.totals().peers(), 1);
+        tracker.later(8);
+        assert_eq!(tracker.shard.totals().peers(), 0);
+    }
+}
+
+#[test]
+#[should_panic(expected = "peer_lifetime")]
+fn a_longer_lifetime_is_refused() {
+    Shard::new(ShardSettings { peer_lifetime: MAX_PEER_LIFETIME + 1, ..SETTINGS }, [0; 16], 0);
+}
+
+#[test]
+fn forgetting_a_swarm_leaves_nothing_of_it() {
+    let mut tracker = Tracker::new(SETTINGS);
+    for number in 0..300 {
+        tracker.completed(1, v4(number, 80));
+        tracker.leecher(2, v6(number));
+    }
+    assert!(tracker.shard.remove(&InfoHash([1; 20]), tracker.now));
+    assert!(!tracker.shard.remove(&InfoHash([1; 20]), tracker.now));
+    tracker.shard.check();
+    assert_eq!(tracker.scrape(1), ScrapeCounts::default());
+    assert_eq!(tracker.scrape(2).leechers, 300);
+    assert!(!tracker.shard.release(usize::MAX));
+    assert_eq!(tracker.shard.totals().peers(), 300);
+}
+
+/// However many peers it has: nobody waits for them. They count, also against `max_peers`, as long as they have
+/// memory; whoever comes meanwhile is in a swarm that is new.
+#[test]
+fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
+    for by_sweeps in [false, true] {
+        let mut tracker = Tracker::new(ShardSettings { max_peers: 30_000, ..SETTINGS });
+        for number in 0..10_000 {
+            tracker.leecher(1, v4(number, 80));
+            tracker.completed(1, v6(number));
+            tracker.seeder(1, v4(number, 1));
+        }
+        assert!(tracker.shard.remove(&InfoHash([1; 20]), tracker.now));
+        tracker.shard.check();
+        let totals = tracker.shard.totals();
+        assert_eq!((totals.swarms, totals.peers(), totals.seeders()), (0, 30_000, 20_000));
+        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 0), "there is no room yet");
+        let mut steps = 0;
+        while tracker.shard.release(0) {
+            if steps == 1 {
+                // Founded again while peers of its former life are there.
+                assert_eq!(tracker.seeder(1, v4(2, 82)).counts(), (1, 0));
+            }
+            let before = tracker.shard.totals().peers();
+            match by_sweeps {
+                true => assert_eq!(tracker.shard.sweep(tracker.now, 500).expired, 0),
+                false => drop(tracker.shard.release(500)),
+            }
+            let gone = before - tracker.shard.totals().peers();
+            assert!(gone < 500 + 165, "{gone} at once");
+            tracker.shard.check();
+            steps += 1;
+        }
+        assert!(steps > 30_000 / 665, "{steps} steps");
+        let totals = tracker.shard.totals();
+        assert_eq!((totals.swarms, totals.peers(), totals.seeders(), totals.expired), (1, 1, 1, 0));
+        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (1, 1));
+    }
+}
+
+/// Small steps of the size that `sweep_budget` names get around in time, whatever the
+/// population: here many small swarms beside a large one.
+#[test]
+fn small_sweeps_get_around_in_time() {
+    let mut tracker = Tracker::new(ShardSettings { max_peers: 100_000, ..SETTINGS });
+    for number in 0..20_000 {
+        tracker.leecher(0, v4(number, 80));
+        tracker.leecher((number % 199) as u8 + 1, v4(number, 81));
+    }
+    let budget = tracker.shard.sweep_budget(Duration::from_millis(100), Duration::from_secs(10));
+    let mut pass = |now| {
+        let mut turns = 1;
+        loop {
+            let swept = tracker.shard.sweep(now, budget);
+            assert!(swept.visited <= budget + 255, "{swept:?} of {budget}");
+            if swept.pass_finished {
+                return (turns, tracker.shard.totals());
+            }
+            turns += 1;
+        }
+    };
+    let start = Moment(1_000);
+    let (turns, totals) = pass(start);
+    assert!((80..=100).contains(&turns), "{turns} turns of 100 ms");
+    assert_eq!(totals.expired, 0);
+    // The first of these may have begun when nobody was over its time yet.
+    pass(start.after(2_408));
+    let (_, totals) = pass(start.after(2_408));
+    assert_eq!((totals.expired, totals.peers()), (40_000, 0));
+    tracker.shard.check();
+}
+
+/// A pass that began when nobody was there meets those who have come until it gets to them: otherwise it would end
+/// with a count of nobody.
+#[test]
+fn a_pass_meets_swarms_that_are_newer_than_it() {
+    let mut tracker = Tracker::new(ShardSettings { max_peers: 1_000_000, ..SETTINGS });
+    assert!(!tracker.shard.sweep(tracker.now, 1).pass_finished, "there is an index to look at");
+    for number in 0..200 {
+        tracker.leecher(number, v4(1, 80));
+    }
+    while !tracker.shard.sweep(tracker.now, 100).pass_finished {}
+    assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily { v4: 200, v6: 0 });
+}
+
+/// Whichever form a swarm's peers are kept in, and whatever goes meanwhile.
+#[test]
+fn a_pass_counts_the_swarms_of_each_family() {
+    let mut tracker = Tracker::new(ShardSettings { max_peers: 100_000, ..SETTINGS });
+    let other = |n: u16| {
+        let mut endpoint = [0x20; 18];
+        endpoint[14..16].copy_from_slice(&n.to_be_bytes());
+        Endpoint::V6(endpoint)
+    };
+    // One peer, two, a block of them, and many: of IPv4, of IPv6 and of both.
+    for (number, peers) in [1, 2, 30, 600].into_iter().enumerate() {
+        let first = 1 + 3 * number as u8;
+        for peer in 0..peers {
+            tracker.leecher(first, v4(peer, 80));
+            tracker.leecher(first + 1, other(peer));
+            tracker.leecher(first + 2, v4(peer, 80));
+            tracker.leecher(first + 2, other(peer));
+        }
+    }
+    assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily::default());
+    for budget in [usize::MAX, 7] {
+        while !tracker.shard.sweep(Moment(1_000), budget).pass_finished {}
+        assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily { v4: 8, v6: 8 });
+    }
+    while !tracker.shard.sweep(Moment(100_000), 7).pass_finished {}
+    while !tracker.shard.sweep(Moment(100_000), 7).pass_finished {}
+    assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily::default());
+}
+
+/// A pass that stands in the middle of a large swarm when that swarm goes begins the next one at
+/// its beginning.
+#[test]
+fn a_pass_leaves_out_nobody_when_the_swarm_it_stands_in_goes() {
+    let mut tracker = Tracker::new(SETTINGS);
+    let many = || (0..200u8).map(|n| Endpoint::V4([192, 0, 2, n, 0, 80]));
+    many().for_each(|peer| drop(tracker.seeder(1, peer)));
+    tracker.now = tracker.now.after(SETTINGS.peer_lifetime + 8);
+    many().for_each(|peer| drop(tracker.leecher(2, peer)));
+    // Into the middle of the second swarm, behind its seeders, of whom it has none.
+    assert!(!tracker.shard.sweep(tracker.now, 10).pass_finished);
+    many().for_each(|peer| drop(tracker.stopped(2, peer)));
+    assert_eq!(tracker.shard.totals().peers(), 200);
+    let passes = (0..1_000).take_while(|_| !tracker.shard.sweep(tracker.now, 10).pass_finished);
+    assert!(passes.count() < 1_000);
+    assert_eq!(tracker.shard.totals().peers(), 0, "all of the first swarm had expired");
+    tracker.shard.check();
+}

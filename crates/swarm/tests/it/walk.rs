@@ -1,0 +1,320 @@
+//! Walks that show peers, and putting back what they show, against naive models: whatever comes and goes
+//! between the pieces, and in whatever order these are put back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onrush_proto::{Endpoint, InfoHash};
+use onrush_swarm::{
+    ChangeKind, Interest, Moment, PeerView, Restored, Shard, ShardSettings, SwarmSummary,
+    SwarmView, Visitor,
+};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+use crate::population::{self, LIFETIME, Step, endpoint, hash, steps, take};
+
+type Peer = (InfoHash, Endpoint);
+
+/// What a walk has shown.
+#[derive(Default)]
+struct Seen {
+    at: Option<(InfoHash, bool)>,
+    pieces: Vec<(SwarmSummary, Vec<PeerView>)>,
+    begun: Vec<InfoHash>,
+    peers: Vec<Peer>,
+    /// The time that it is.
+    now: u32,
+    /// When each piece was shown.
+    shown: Vec<u32>,
+}
+
+impl Visitor for Seen {
+    fn swarm(&mut self, swarm: &SwarmSummary, goes_on: bool) {
+        if !goes_on {
+            self.begun.push(swarm.info_hash);
+        }
+        self.at = Some((swarm.info_hash, false));
+        self.pieces.push((*swarm, Vec::new()));
+        self.shown.push(self.now);
+    }
+
+    fn peer(&mut self, endpoint: &Endpoint, seeder: bool, age: u32) {
+        let (info_hash, v6) = self.at.as_mut().expect("a swarm comes first");
+        let is_v6 = matches!(endpoint, Endpoint::V6(_));
+        assert!(is_v6 || !*v6, "those of IPv4 come first");
+        *v6 = is_v6;
+        self.peers.push((*info_hash, *endpoint));
+        self.pieces.last_mut().unwrap().1.push(PeerView { endpoint: *endpoint, seeder, age });
+    }
+}
+
+fn there(shard: &Shard, now: u32) -> BTreeMap<Peer, PeerView> {
+    let swarms = shard.swarms(Moment(now));
+    let peers = swarms.flat_map(|SwarmView { info_hash, peers, .. }| {
+        peers.into_iter().map(move |peer| ((info_hash, peer.endpoint), peer))
+    });
+    peers.collect()
+}
+
+fn names(shard: &Shard) -> BTreeSet<InfoHash> {
+    shard.swarms(Moment(0)).map(|swarm| swarm.info_hash).collect()
+}
+
+fn walk_all(shard: &mut Shard, now: u32, budget: usize) -> Seen {
+    let mut seen = Seen::default();
+    shard.begin_walk();
+    while shard.walk_with_peers(Moment(now), budget, &mut seen) {}
+    seen
+}
+
+/// Everything that can be asked for, in order.
+fn everything(shard: &Shard, now: u32) -> Vec<SwarmView> {
+    let mut swarms: Vec<_> = shard.swarms(Moment(now)).collect();
+    swarms.iter_mut().for_each(|swarm| swarm.peers.sort_unstable_by_key(|peer| peer.endpoint));
+    swarms.sort_unstable_by_key(|swarm| swarm.info_hash);
+    swarms
+}
+
+fn populated(seed: u64, steps: &[Step]) -> (Shard, u32) {
+    let mut shard = population::shard(seed, 100_000);
+    let mut now = 1_000_000;
+    for step in steps {
+        take(&mut shard, &mut now, step);
+    }
+    (shard, now)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    /// Who stays is met once, as it was at some time of the walk; nobody who was never there is met.
+    #[test]
+    fn every_peer_that_stays_is_met_once(seed: u64, before in steps(), steps in steps()) {
+        let (mut shard, mut now) = populated(seed, &before);
+        shard.begin_walk();
+        let mut seen = Seen::default();
+        let mut stayed = there(&shard, now);
+        let mut swarms_stayed = names(&shard);
+        let mut ever: BTreeSet<Peer> = stayed.keys().copied().collect();
+        for step in &steps {
+            take(&mut shard, &mut now, step);
+            let current = there(&shard, now);
+            ever.extend(current.keys());
+            stayed.retain(|peer, _| current.contains_key(peer));
+            let current = names(&shard);
+            swarms_stayed.retain(|name| current.contains(name));
+            if let Step::Walk { budget } = *step {
+                let (pieces, peers) = (seen.pieces.len(), seen.peers.len());
+                shard.walk_with_peers(Moment(now), budget, &mut seen);
+                let shown = seen.pieces.len() - pieces + seen.peers.len() - peers;
+                prop_assert!(shown <= budget + 3 * 165, "{} of {}", shown, budget);
+            }
+            shard.check();
+        }
+        while shard.walk_with_peers(Moment(now), 50, &mut seen) {}
+        prop_assert!(!shard.walk_with_peers(Moment(now), 50, &mut seen), "it is over");
+        let mut met: BTreeMap<Peer, usize> = BTreeMap::new();
+        seen.peers.iter().for_each(|peer| *met.entry(*peer).or_default() += 1);
+        for peer in stayed.keys() {
+            prop_assert_eq!(met.get(peer), Some(&1), "{:?} stayed", peer);
+        }
+        prop_assert!(met.keys().all(|peer| ever.contains(peer)));
+        for name in &swarms_stayed {
+            let begun = seen.begun.iter().filter(|begun| *begun == name).count();
+            // It may have been founded while the walk was under way.
+            prop_assert!(begun <= 1, "{:?} begun {} times", name, begun);
+        }
+    }
+
+    /// A walk without anything in between, put back into an empty shard in any order, is the same again.
+    #[test]
+    fn what_is_put_back_is_what_there_was(
+        seed: u64, steps in steps(), budget in 1usize..500, reversed: bool, later in 0u32..3_000,
+    ) {
+        let (mut shard, now) = populated(seed, &steps);
+        shard.sweep(Moment(now), usize::MAX);
+        let mut seen = walk_all(&mut shard, now, budget);
+        prop_assert_eq!(seen.peers.len() as u64, shard.totals().peers());
+        if reversed {
+            seen.pieces.reverse();
+        }
+        // On another clock, with other keys.
+        let (mut other, start) = (population::shard(seed ^ 1, 100_000), 5_000_000);
+        let aged = |peer: &PeerView| PeerView { age: peer.age + later / 4 * 4, ..*peer };
+        let (mut stored, mut expired) = (0, 0);
+        let (idle, busy): (Vec<_>, Vec<_>) =
+            seen.pieces.iter().partition(|(met, _)| met.idle_for.is_some());
+        let mut longest_first: Vec<_> = idle;
+        longest_first.sort_by_key(|(met, _)| std::cmp::Reverse(met.idle_for));
+        for (met, _) in longest_first {
+            let idle_for = met.idle_for.unwrap() + later / 4 * 4;
+            other.restore_idle(met.info_hash, met.completed, idle_for, Moment(start));
+        }
+        for (met, peers) in busy {
+            let restored = restore(&mut other, met, peers.iter().map(aged), start);
+            prop_assert_eq!(restored.full, 0);
+            stored += restored.stored;
+            expired += restored.expired;
+        }
+        other.check();
+        prop_assert_eq!(stored, other.totals().peers());
+        prop_assert_eq!(stored + expired, shard.totals().peers());
+        let mut expected = everything(&shard, now);
+        for swarm in &mut expected {
+            let youngest = swarm.peers.iter().map(|peer| aged(peer).age).min();
+            swarm.peers = swarm.peers.iter().map(aged).filter(|p| p.age <= LIFETIME).collect();
+            swarm.idle_for = match (swarm.idle_for, youngest) {
+                (Some(idle_for), _) => Some(idle_for + later / 4 * 4),
+                (None, Some(youngest)) if swarm.peers.is_empty() => Some(youngest - LIFETIME),
+                _ => None,
+            };
+        }
+        expected.retain(|swarm| !swarm.peers.is_empty() || swarm.completed > 0);
+        let mut got = everything(&other, start);
+        // Those whose peers are all too old come in no order: see `restore_idle`.
+        for (got, expected) in got.iter_mut().zip(&expected) {
+            if let (Some(got), Some(expected)) = (&mut got.idle_for, expected.idle_for) {
+                prop_assert!(*got <= expected);
+                *got = expected;
+            }
+        }
+        prop_assert_eq!(got, expected);
+    }
+
+    /// Twice is once, and the younger sighting counts.
+    #[test]
+    fn what_is_put_back_beside_others_is_merged(seed: u64, first in steps(), then in steps()) {
+        let (mut old, now) = populated(seed, &first);
+        let shown = walk_all(&mut old, now, 333);
+        let mut later = now + 10;
+        for step in &then {
+            take(&mut old, &mut later, step);
+        }
+        old.sweep(Moment(later), usize::MAX);
+        let live = everything(&old, later);
+        let (peers_before, seen_before) = (old.totals().peers(), there(&old, later));
+        for _ in 0..2 {
+            for (met, peers) in &shown.pieces {
+                let aged =
+                    peers.iter().map(|peer| PeerView { age: peer.age + (later - now) / 4 * 4, ..*peer });
+                restore(&mut old, met, aged, later);
+            }
+        }
+        old.check();
+        let merged = there(&old, later);
+        prop_assert!(old.totals().peers() >= peers_before);
+        for (peer, view) in seen_before {
+            let got = merged[&peer];
+            // An age is in ticks of four seconds, rounded twice.
+            prop_assert!(got.age <= view.age, "{:?} is {:?}", view, got);
+            prop_assert!(got == view || got.age < view.age);
+        }
+        for swarm in live {
+            let got = everything(&old, later).into_iter().find(|it| it.info_hash == swarm.info_hash);
+            prop_assert!(got.is_some_and(|got| got.completed >= swarm.completed));
+        }
+    }
+
+    /// The dump, what came since and who left since make the same again: how a shard is taken over. Of sightings
+    /// in the same unit of time the later one is made to count by taking the earlier for older.
+    #[test]
+    fn a_dump_with_what_came_since_is_the_whole(
+        seed: u64, before in steps(), during in steps(), budget in 1usize..200,
+    ) {
+        let (mut old, mut now) = populated(seed, &before);
+        let mut new = population::shard(seed ^ 1, 100_000);
+        let mut stops = old.subscribe(Interest::Stops);
+        old.begin_walk();
+        let mut dump = Seen::default();
+        let began = now;
+        // No swarm is forgotten by force, and nothing expires, meanwhile.
+        for step in during.iter().filter(|step| !matches!(step, Step::Remove { .. } | Step::Wait { .. })) {
+            take(&mut old, &mut now, step);
+            if matches!(step, Step::Walk { .. }) {
+                dump.now = now;
+                old.walk_with_peers(Moment(now), budget, &mut dump);
+            }
+            now += 1;
+        }
+        dump.now = now;
+        while old.walk_with_peers(Moment(now), budget, &mut dump) {}
+        for ((met, peers), shown) in dump.pieces.iter().zip(&dump.shown) {
+            let aged = peers.iter().map(|peer| PeerView { age: peer.age + now - shown + 32, ..*peer });
+            restore(&mut new, met, aged, now);
+        }
+        let more = old.read_changes(&mut stops, usize::MAX, |change| {
+            let ChangeKind::Stopped { endpoint } = change.kind else { panic!("{change:?}") };
+            let age = now - change.at.0 + 8;
+            new.remove_peer(&change.info_hash, &endpoint, change.completed, age, Moment(now));
+        });
+        prop_assert_eq!(more, Ok(false));
+        for (met, peers) in &walk_all(&mut old, now, 1_000).pieces {
+            // What is younger than the dump, with a tick to spare.
+            let young = peers.iter().filter(|peer| peer.age <= now - began + 4);
+            let young = young.map(|peer| PeerView { age: peer.age + 16, ..*peer });
+            restore(&mut new, met, young, now);
+        }
+        new.check();
+        // What is about to expire on the old side, where everybody is the youngest, may have done so on the new.
+        let seen = there(&old, now);
+        let expires = |peer: &Peer| seen.get(peer).is_some_and(|view| view.age + 80 > LIFETIME);
+        let fresh = |shard: &Shard| -> BTreeMap<Peer, bool> {
+            let peers = there(shard, now).into_iter().filter(|(peer, _)| !expires(peer));
+            peers.map(|(peer, view)| (peer, view.seeder)).collect()
+        };
+        prop_assert_eq!(fresh(&new), fresh(&old));
+        let busy: BTreeSet<InfoHash> = fresh(&old).keys().map(|(name, _)| *name).collect();
+        let completed = |shard: &Shard| -> Vec<_> {
+            let swarms = everything(shard, now).into_iter();
+            let busy = swarms.filter(|swarm| busy.contains(&swarm.info_hash));
+            busy.map(|swarm| (swarm.info_hash, swarm.completed)).collect()
+        };
+        prop_assert_eq!(completed(&new), completed(&old));
+    }
+}
+
+/// Puts a swarm back, or a piece of one; one whose peers are all too old at once for its `completed`.
+fn restore(
+    shard: &mut Shard,
+    met: &SwarmSummary,
+    peers: impl Iterator<Item = PeerView>,
+    now: u32,
+) -> Restored {
+    let restored = shard.restore(met.info_hash, met.completed, peers, Moment(now));
+    if let Some(idle_for) = restored.idle_for {
+        shard.restore_idle(met.info_hash, met.completed, idle_for, Moment(now));
+    }
+    restored
+}
+
+#[test]
+fn what_does_not_fit_is_told_and_left_out() {
+    let settings = ShardSettings {
+        interval: 1800,
+        interval_jitter_percent: 0,
+        peer_lifetime: LIFETIME,
+        completed_retention: 86_400,
+        max_peers: 10,
+        max_idle_swarms: 2,
+    };
+    let mut shard = Shard::new(settings, [1; 16], 1);
+    let peers = (0..13).map(|n| PeerView { endpoint: endpoint(n), seeder: true, age: 0 });
+    let restored = shard.restore(hash(1), 5, peers, Moment(9));
+    assert_eq!((restored.stored, restored.full, restored.expired), (10, 3, 0));
+    let one = |age| [PeerView { endpoint: endpoint(1), seeder: true, age }].into_iter();
+    assert_eq!(shard.restore(hash(2), 5, one(0), Moment(9)).full, 1);
+    let old = shard.restore(hash(3), 5, one(LIFETIME + 100), Moment(9));
+    assert_eq!((old.expired, old.idle_for), (1, Some(100)));
+    assert!(shard.restore_idle(hash(3), 5, 100, Moment(9)));
+    assert!(shard.restore_idle(hash(4), 1, 0, Moment(9)));
+    assert!(!shard.restore_idle(hash(5), 1, 0, Moment(9)), "no room");
+    assert!(!shard.restore_idle(hash(6), 0, 0, Moment(9)), "nothing to keep");
+    shard.check();
+    let totals = shard.totals();
+    assert_eq!((totals.swarms, totals.idle_swarms, totals.peers()), (1, 2, 10));
+    assert_eq!(totals.completed, 0, "that is what happened here");
+}
