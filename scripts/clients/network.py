@@ -34,7 +34,7 @@ def run_isolated(main):
     probe = "unshare --user --map-root-user --net --mount --pid --fork mount -t tmpfs tmpfs /run"
     if os.geteuid() != 0 and not _succeeds(probe):
         if _succeeds("sudo -n true"):
-            kept = [f"{name}={os.environ[name]}" for name in ("ONRUSH", "CARGO_TARGET_DIR") if name in os.environ]
+            kept = [f"{name}={os.environ[name]}" for name in ("ONRUSH_BIN", "CARGO_TARGET_DIR") if name in os.environ]
             os.execvp("sudo", ["sudo", "-n", "env", *kept, sys.executable, *sys.argv])
         raise Failure("no namespaces for the clients: run as root or allow user namespaces")
     libc = ctypes.CDLL(None, use_errno=True)

@@ -46,7 +46,7 @@ def parse_arguments():
         prog="scripts/transfer",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="ONRUSH names another daemon than target/release/onrush, which is built when needed.",
+        epilog="ONRUSH_BIN names a directory with a built daemon; without it a development build is made.",
     )
     parser.add_argument("--only", action="append", choices=list(CLIENTS), help="this client (repeatable)")
     parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
