@@ -1,8 +1,7 @@
-//! The house rules as tests, so that a review is about design. This crate reads the repository;
-//! its `tests/` say what the rules are.
+//! Reads the repository for the house rules, which are the tests in `tests/`.
 //!
-//! Rust files are read as tokens: comments and strings never look like code, and what stands
-//! inside a macro is seen too.
+//! Rust files are read as tokens, so that comments and strings are not taken for code, and code in
+//! macros is covered.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use source::{Function, Source, Token};
+
+/// Columns of a line of Rust at most, as in rustfmt.toml.
+pub const COLUMNS: usize = 100;
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -23,7 +25,7 @@ pub fn root() -> PathBuf {
 /// to the root, sorted. Build output and hidden directories are left out.
 ///
 /// # Panics
-/// When a directory cannot be read: a rule that sees nothing must not pass.
+/// When a directory cannot be read, so that a rule over no files fails.
 pub fn files(directory: &str, extension: &str) -> Vec<String> {
     let root = root();
     let mut found = Vec::new();
