@@ -10,7 +10,7 @@ use onrush_proto::InfoHash;
 use onrush_swarm::{Shard, SwarmSummary, Verdict};
 
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms looked at in a step: a cache miss or two for each.
 const STEP: usize = 128;
@@ -82,7 +82,7 @@ impl Top {
     }
 }
 
-impl Chore for Top {
+impl ShardTask for Top {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if self.given_up.load(Ordering::Relaxed) {
             return false;

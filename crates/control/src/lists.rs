@@ -62,7 +62,7 @@ impl Text {
     /// The next piece; empty at the end.
     fn piece(&mut self) -> String {
         let mut piece = self.head.take().unwrap_or_default();
-        let (Some(listing), Some(next)) = (self.list.listing(), self.next.take()) else {
+        let (Some(listing), Some(next)) = (self.list.set(), self.next.take()) else {
             return piece;
         };
         let mut hashes = listing.iter_from(next);
@@ -91,8 +91,8 @@ impl hyper::body::Body for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::access::hash_list::HashList;
-    use onrush_tracker::access::listing::Listing;
+    use onrush_tracker::access::overlay::OverlaySet;
+    use onrush_tracker::access::set::InfoHashSet;
 
     #[test]
     fn a_long_list_comes_in_pieces_and_whole() {
@@ -103,8 +103,8 @@ mod tests {
                 InfoHash(hash)
             })
             .collect();
-        let list = HashList::new(hashes.iter().map(|hash| hash.0).collect());
-        let mut text = Text::new(Arc::new(AccessList::Deny(Listing::new(list))));
+        let list = InfoHashSet::new(hashes.iter().map(|hash| hash.0).collect());
+        let mut text = Text::new(Arc::new(AccessList::Deny(OverlaySet::new(list))));
         let pieces: Vec<String> =
             std::iter::repeat_with(|| text.piece()).take_while(|piece| !piece.is_empty()).collect();
         assert_eq!(pieces.len(), 3);

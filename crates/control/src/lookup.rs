@@ -5,7 +5,7 @@ use onrush_proto::InfoHash;
 use onrush_swarm::{Shard, SwarmSummary};
 
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// A look-up in the shard of the info hash.
 pub struct LookUp {
@@ -20,7 +20,7 @@ impl LookUp {
     }
 }
 
-impl Chore for LookUp {
+impl ShardTask for LookUp {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         // Whoever asked may have given up.
         let _ = self.tell.try_send(shard.summary(&self.info_hash, now.moment));

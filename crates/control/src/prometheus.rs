@@ -14,7 +14,6 @@ use prometheus_client::registry::Registry;
 use super::reading::{Reading, Worker};
 use super::stats::{EVENT_NAMES, placement_name};
 use onrush_tracker::clients;
-use onrush_tracker::intake::Refusal;
 use onrush_tracker::metrics::{Histogram, Incoming, REPLIES, WorkerMetrics};
 
 /// A format of `/metrics`.
@@ -249,8 +248,8 @@ fn requests(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     });
     to.counters("onrush_requests", "Requests that passed every check", kinds)?;
     let refused = doors(reading).flat_map(|(worker, family, incoming)| {
-        Refusal::ALL.iter().zip(&incoming.refused).map(move |(reason, count)| {
-            ([("reason", reason.name()), ("family", family), ("worker", worker.name)], count.get())
+        incoming.refusals().map(move |(reason, count)| {
+            ([("reason", reason), ("family", family), ("worker", worker.name)], count)
         })
     });
     to.counters("onrush_refused_requests", "Requests refused", refused)?;

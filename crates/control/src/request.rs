@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use onrush_tracker::access::Kind;
-use onrush_tracker::access::listing::Change;
+use onrush_tracker::access::ListKind;
+use onrush_tracker::access::overlay::ListChange;
 
 /// Something that is asked for. Whoever asks is told when it is done, or why not.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub enum Ask {
     /// Start the process that follows, and tell when it takes over.
     Upgrade(Answer<Result<Followed, String>>),
     /// Put these info hashes on the list and take these off it, of which later ones count.
-    ChangeList(Vec<Change>, Answer<Result<ListChanged, NotChanged>>),
+    ChangeList(Vec<ListChange>, Answer<Result<ListChanged, NotChanged>>),
 }
 
 /// An export that was written.
@@ -56,7 +56,7 @@ pub struct Followed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListChanged {
     /// Which list it is.
-    pub kind: Kind,
+    pub kind: ListKind,
     /// How many info hashes it has now.
     pub listed: usize,
     /// How many of those that were named were not as they are now.

@@ -8,7 +8,7 @@ use onrush_proto::InfoHash;
 use onrush_swarm::ShardMap;
 
 use crate::view::Overview;
-use onrush_tracker::lanes::Ways;
+use onrush_tracker::lanes::Mailbox;
 
 /// A running tracker, as the HTTP side knows it.
 pub struct Source {
@@ -16,20 +16,20 @@ pub struct Source {
     pub overview: Overview,
     /// When it was started, on a clock that nobody sets.
     pub started: Instant,
-    ways: Arc<[Ways]>,
+    mailboxes: Arc<[Mailbox]>,
     map: ShardMap,
 }
 
 impl Source {
-    /// Of a tracker that has just been started. `ways` lead to its workers, `map` says which shard owns an info
+    /// Of a tracker that has just been started. `mailboxes` lead to its workers, `map` says which shard owns an info
     /// hash.
-    pub fn new(overview: Overview, ways: Arc<[Ways]>, map: ShardMap) -> Self {
-        Self { overview, started: Instant::now(), ways, map }
+    pub fn new(overview: Overview, mailboxes: Arc<[Mailbox]>, map: ShardMap) -> Self {
+        Self { overview, started: Instant::now(), mailboxes, map }
     }
 
     /// How many batches wait for a worker, and how many may.
     pub fn lane(&self, worker: usize) -> (usize, usize) {
-        self.ways[worker].work.depth()
+        self.mailboxes[worker].requests.depth()
     }
 
     /// The shard that owns an info hash.
@@ -40,6 +40,6 @@ impl Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Source({} workers)", self.ways.len())
+        write!(f, "Source({} workers)", self.mailboxes.len())
     }
 }

@@ -42,7 +42,7 @@ pub struct InForce {
 /// How hard a tracker is pressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// 0 is not at all; [`STEPS`](onrush_tracker::shedding::STEPS) at most.
+    /// 0 is not at all; [`SLOTS`](onrush_tracker::shedding::SLOTS) at most.
     pub step: u32,
     /// Seconds that clients are told to wait, before jitter.
     pub interval: u32,

@@ -19,7 +19,7 @@ use crate::reading::mode_of;
 use crate::request::{Ask, NotChanged};
 use crate::shared::Shared;
 use crate::stats::ListState;
-use onrush_tracker::access::listing::Change;
+use onrush_tracker::access::overlay::ListChange;
 
 /// Info hashes that are to be put on the list, or taken off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -87,7 +87,7 @@ pub(crate) async fn entry(
 ) -> Result<Json<Entry>, Problem> {
     let info_hash = info_hash(&text)?;
     let list = serving(&shared)?.overview.in_force().lists.access;
-    let listed = list.listing().is_some_and(|listing| listing.contains(&info_hash));
+    let listed = list.set().is_some_and(|listing| listing.contains(&info_hash));
     let served = list.permits(info_hash);
     Ok(Json(Entry { info_hash: info_hash.to_string(), listed, served }))
 }
@@ -155,7 +155,7 @@ async fn change(
     // Each once, or it would count as often as it stands there.
     let hashes: BTreeSet<InfoHash> =
         entries.info_hashes.iter().map(|text| info_hash(text)).collect::<Result<_, _>>()?;
-    let changes = hashes.into_iter().map(|info_hash| Change { info_hash, listed }).collect();
+    let changes = hashes.into_iter().map(|info_hash| ListChange { info_hash, listed }).collect();
     let source = serving(shared)?;
     let told =
         main_thread(source, shared.patience, |answer| Ask::ChangeList(changes, answer)).await?;

@@ -65,7 +65,7 @@ pub(crate) async fn swarm(
     let (tell, told) = bounded(1);
     let shard = source.shard_of(&info_hash);
     let order = Box::new(LookUp::new(info_hash, tell));
-    source.overview.orders().shard(shard, order).map_err(|deaf| unavailable(&deaf))?;
+    source.overview.orders().run_on_shard(shard, order).map_err(|deaf| unavailable(&deaf))?;
     match answer(&told, until).await {
         Ok(Some(met)) => Ok(Json(met.into())),
         Ok(None) => Err(Problem::new(

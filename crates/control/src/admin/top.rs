@@ -115,7 +115,9 @@ pub(crate) async fn top(
     let given_up = GivenUp::default();
     let (tell, told) = bounded(orders.shards());
     orders
-        .every_shard(|_| Box::new(Top::new(by.into(), limit, given_up.0.clone(), tell.clone())))
+        .run_on_every_shard(|_| {
+            Box::new(Top::new(by.into(), limit, given_up.0.clone(), tell.clone()))
+        })
         .map_err(|deaf| unavailable(&deaf))?;
     drop(tell);
     let mut found: Vec<Found> = Vec::with_capacity(orders.shards());

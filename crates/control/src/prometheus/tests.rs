@@ -28,9 +28,9 @@ const OF_DOORS: [(&str, u64); 21] = [
     ("onrush_refused_requests_total{reason=\"magic\",", 101),
     ("onrush_refused_requests_total{reason=\"action\",", 102),
     ("onrush_refused_requests_total{reason=\"source_port\",", 103),
-    ("onrush_refused_requests_total{reason=\"bogon\",", 104),
-    ("onrush_refused_requests_total{reason=\"blocked\",", 105),
-    ("onrush_refused_requests_total{reason=\"connection_id\",", 106),
+    ("onrush_refused_requests_total{reason=\"bogon\",", 105),
+    ("onrush_refused_requests_total{reason=\"blocked\",", 106),
+    ("onrush_refused_requests_total{reason=\"connection_id\",", 104),
     ("onrush_refused_requests_total{reason=\"port\",", 107),
     ("onrush_refused_requests_total{reason=\"forbidden\",", 108),
     ("onrush_refused_requests_total{reason=\"no_hash\",", 109),
@@ -186,13 +186,15 @@ fn fill_incoming(incoming: &Incoming, from: u64) {
         announces,
         scrapes,
         refused,
+        refused_by_udp,
         events,
         unconnectable,
         replies,
         clients: ClientCounts(clients),
     } = incoming;
     count([datagrams, bytes, connects, announces, scrapes, unconnectable], from + 1);
-    count(refused, from + 100);
+    count(refused_by_udp, from + 100);
+    count(refused, from + 105);
     count(events, from + 200);
     count(replies, from + 300);
     count(clients, from + 400);

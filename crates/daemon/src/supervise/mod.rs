@@ -37,7 +37,7 @@ use onrush_control::source::Source;
 use onrush_control::view::Pressure;
 use onrush_control::view::{InForce, Overview, Phase};
 use onrush_tracker::metrics::Summary;
-use onrush_tracker::running::Death;
+use onrush_tracker::running::WorkerFailure;
 use upgrading::Upgrading;
 use watch::{Steer, Watch, turn};
 
@@ -51,7 +51,7 @@ pub enum End {
     /// It was asked to.
     Asked,
     /// A worker died.
-    Died(Death),
+    Died(WorkerFailure),
     /// Another process has its sockets.
     Given(Given),
     /// The process that got them ended before it had all of the peers; this is its number.
@@ -99,7 +99,7 @@ impl Supervisor {
         let workers = running.shared_workers();
         let overview = Overview::new(workers, orders, addresses, in_force, files, sender);
         if let Some(http) = &tracker.http {
-            http.serve(Source::new(overview.clone(), running.ways().clone(), tracker.map));
+            http.serve(Source::new(overview.clone(), running.mailboxes().clone(), tracker.map));
         }
         let (mut enforcement, changes) = (Enforcement::new(), Changes::new());
         if let Some(former) = tracker.former.take() {
@@ -179,8 +179,8 @@ impl Supervisor {
                     Ok(1) => log::info!("forgot 1 swarm that is no longer permitted"),
                     Ok(swarms) => log::info!("forgot {swarms} swarms that are no longer permitted"),
                 },
-                recv(self.tracker.running.deaths()) -> death => {
-                    let unknown = || Death { name: "worker".into(), cause: "unknown".into() };
+                recv(self.tracker.running.failures()) -> death => {
+                    let unknown = || WorkerFailure { name: "worker".into(), cause: "unknown".into() };
                     break End::Died(death.unwrap_or_else(|_| unknown()));
                 }
                 recv(seconds) -> _ => self.second(Instant::now()),
