@@ -9,6 +9,7 @@ mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 pub use source::{Function, Source, Token};
 
@@ -58,11 +59,14 @@ pub fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every Rust file of the repository.
-pub fn sources() -> Vec<Source> {
-    let mut paths = files("crates", ".rs");
-    paths.extend(files("fuzz", ".rs"));
-    paths.iter().map(|path| Source::read(path)).collect()
+/// Every Rust file of the repository, read once for all tests of a process.
+pub fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let mut paths = files("crates", ".rs");
+        paths.extend(files("fuzz", ".rs"));
+        paths.iter().map(|path| Source::read(path)).collect()
+    });
+    &SOURCES
 }
 
 /// The crate that a path lies in: `net` for `crates/net/src/lib.rs`.

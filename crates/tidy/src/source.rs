@@ -109,7 +109,7 @@ impl Source {
         functions
     }
 
-    /// Whether the token at `at` belongs to a test: the file is in `tests` or `benches` or is called
+    /// Whether the token at `at` belongs to a test: the file is in `tests` or `benches` or is named
     /// `tests.rs`, or a module marked `#[cfg(test)]` or `#[cfg(all(loom, test))]` encloses it.
     pub fn is_test(&self, at: usize) -> bool {
         let path = &self.path;
