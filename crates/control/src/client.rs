@@ -87,7 +87,8 @@ impl Client {
     /// [`ClientError::Usage`], when `url` is not an `http://` URL.
     pub fn new(url: &str, token: Option<Token>, timeout: Duration) -> Result<Self, ClientError> {
         let url = url.trim_end_matches('/');
-        let parsed = url.strip_prefix("http://").map(|rest| rest.split_once('/').unwrap_or((rest, "")));
+        let parsed =
+            url.strip_prefix("http://").map(|rest| rest.split_once('/').unwrap_or((rest, "")));
         let Some((host, base)) = parsed.filter(|(host, _)| !host.is_empty()) else {
             return Err(ClientError::Usage(format!(
                 "onrush: --url {url}: write it as http://HOST:PORT, like http://127.0.0.1:6970\n"
@@ -272,8 +273,7 @@ mod tests {
 
     #[test]
     fn a_delete_request_has_a_body_and_its_response_is_read() {
-        let (url, server) =
-            serve_once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        let (url, server) = serve_once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
         let response = client(&url).unwrap().delete("/api/v1/list", "{\"a\":1}").unwrap();
         assert_eq!((response.status, response.text.as_str()), (200, "{}"));
         let request = server.join().unwrap();

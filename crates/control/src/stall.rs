@@ -32,11 +32,7 @@ impl StallDetector {
     /// Takes the turn counters of all workers, always in the same order. Returns for each worker
     /// how long its counter has not changed. Rare calls detect a stall late, but never report one
     /// that does not exist.
-    pub fn observe(
-        &mut self,
-        turns: impl IntoIterator<Item = u64>,
-        now: Instant,
-    ) -> Vec<Duration> {
+    pub fn observe(&mut self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<Duration> {
         let mut stalled = Vec::with_capacity(self.workers.len());
         for (worker, turns) in turns.into_iter().enumerate() {
             if worker == self.workers.len() {

@@ -16,7 +16,7 @@ use onrush_config::settings::AdminSettings;
 
 /// State of the HTTP server.
 #[derive(Debug)]
-pub struct ServerState {
+pub(crate) struct ServerState {
     pub(crate) readiness: AtomicReadiness,
     /// `admin.timeout`: time limit for a response that depends on another thread.
     pub(crate) timeout: Duration,

@@ -24,7 +24,10 @@ mod tests {
     #[test]
     fn the_commit_follows_the_version_where_it_is_known() {
         assert_eq!(format("0.1.0", Some("30029cd-dirty")), "0.1.0 (30029cd-dirty)");
-        assert_eq!((format("0.1.0", None), format("0.1.0", Some(""))), ("0.1.0".into(), "0.1.0".into()));
+        assert_eq!(
+            (format("0.1.0", None), format("0.1.0", Some(""))),
+            ("0.1.0".into(), "0.1.0".into())
+        );
         assert!(version().starts_with(env!("CARGO_PKG_VERSION")));
     }
 }

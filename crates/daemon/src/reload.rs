@@ -10,7 +10,7 @@ use crate::process::service;
 use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Notice, Settings};
 use onrush_control::Token;
-use onrush_control::request::{Answer, Reloaded};
+use onrush_control::request::{Reloaded, Responder};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
@@ -73,10 +73,10 @@ impl Settled {
             "limits.batch_requests" => limits.batch_requests,
             "limits.scrapes_in_flight" => limits.scrapes_in_flight,
             "snapshot.enabled" => snapshot.enabled,
-            "http.listen" => http.listen,
-            "http.connections" => http.connections,
-            "http.max_body" => http.max_body,
-            "http.timeout" => http.timeout,
+            "admin.listen" => admin.listen,
+            "admin.connections" => admin.connections,
+            "admin.max_body" => admin.max_body,
+            "admin.timeout" => admin.timeout,
         );
         let changed = differing!(running, read:
             "announce.interval" => announce.interval,
@@ -97,8 +97,8 @@ impl Settled {
             "snapshot.every" => snapshot.every,
             "export.file" => export.file,
             "export.every" => export.every,
-            "http.token_file" => http.token_file,
-            "http.publish_lists" => http.publish_lists,
+            "admin.token_file" => admin.token_file,
+            "admin.publish_lists" => admin.publish_lists,
             "log.level" => log.level,
             "log.totals_every" => log.totals_every,
             "log.addresses" => log.addresses,
@@ -132,8 +132,8 @@ pub struct Reload {
     reading: bool,
     again: bool,
     /// Who is told of what is being read, and who of the time after.
-    waiting: Vec<Answer<Told>>,
-    later: Vec<Answer<Told>>,
+    waiting: Vec<Responder<Told>>,
+    later: Vec<Responder<Told>>,
 }
 
 /// What becomes of a reload: what it led to, or what is wrong with the configuration.
@@ -157,7 +157,7 @@ impl Reload {
 
     /// Begins to read, as `who` asked for, and lets `answer` know what comes of it; where that is going on
     /// already, it is done once more afterwards, as the file may have changed since.
-    pub fn begin(&mut self, who: &str, journal: Option<&Journal>, answer: Option<Answer<Told>>) {
+    pub fn begin(&mut self, who: &str, journal: Option<&Journal>, answer: Option<Responder<Told>>) {
         if self.reading {
             self.again = true;
             self.later.extend(answer);
@@ -177,7 +177,7 @@ impl Reload {
             Err(error) => {
                 let why = format!("the configuration is not read again: no thread: {error}");
                 log::error!("{why}");
-                self.waiting.drain(..).for_each(|answer| answer.tell(Err(why.clone())));
+                self.waiting.drain(..).for_each(|answer| answer.respond(Err(why.clone())));
             }
         }
     }
@@ -196,7 +196,7 @@ impl Reload {
     /// What was read has been taken, and this has come of it: it may begin again.
     pub fn taken(&mut self, told: &Told, journal: Option<&Journal>) {
         self.reading = false;
-        self.waiting.drain(..).for_each(|answer| answer.tell(told.clone()));
+        self.waiting.drain(..).for_each(|answer| answer.respond(told.clone()));
         if std::mem::take(&mut self.again) {
             self.waiting = std::mem::take(&mut self.later);
             self.begin("reload", journal, None);
@@ -207,7 +207,7 @@ impl Reload {
 fn fresh(args: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Fresh, String> {
     let (settings, mut notices) = args.settings(host).map_err(|problems| problems.to_string())?;
     let token =
-        Token::load(settings.http.token_file.as_deref()).map_err(|error| error.to_string())?;
+        Token::load(settings.admin.token_file.as_deref()).map_err(|error| error.to_string())?;
     let mut lists = onrush_store::lists::load(&settings, &mut service::progress())
         .map_err(|error| error.to_string())?;
     let resumed = journal.map(|journal| journal.replay((*lists.access).clone()));

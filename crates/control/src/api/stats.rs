@@ -310,4 +310,3 @@ pub struct HttpStats {
     /// Count: connections turned away, as there were too many.
     pub turned_away: u64,
 }
-

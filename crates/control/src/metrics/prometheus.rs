@@ -55,7 +55,7 @@ pub fn write(snapshot: StatsSnapshot, format: Format) -> String {
 }
 
 /// OpenMetrics names a family of counters without `_total`, the older format with it.
-fn as_text(page: &str) -> String {
+pub(super) fn as_text(page: &str) -> String {
     let mut text = String::with_capacity(page.len() + 4096);
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
@@ -221,7 +221,8 @@ fn process(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
     to.gauge("process_open_fds", "Open file descriptors", process.open_files as f64)?;
     to.gauge("process_threads", "Threads", process.threads as f64)?;
     let stages = ["starting", "serving", "stopping"];
-    let now = stages.map(|stage| ([("stage", stage)], u64::from(stage == snapshot.readiness.name())));
+    let now =
+        stages.map(|stage| ([("stage", stage)], u64::from(stage == snapshot.readiness.name())));
     to.gauges("onrush_stage", "1 for the stage that the tracker is in", now)
 }
 
@@ -229,7 +230,8 @@ fn requests(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
     let labels =
         |worker: Worker<'_>, family| [("family", family), ("worker", worker.name)].map(own);
     let each = |of: fn(&Incoming) -> u64| {
-        doors(snapshot).map(move |(worker, family, incoming)| (labels(worker, family), of(incoming)))
+        doors(snapshot)
+            .map(move |(worker, family, incoming)| (labels(worker, family), of(incoming)))
     };
     to.counters(
         "onrush_received_datagrams",
@@ -263,7 +265,8 @@ fn requests(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
     });
     to.counters("onrush_announces", "Announces by event; paused is of partial seeds", events)?;
     let unconnectable = FAMILIES.map(|(family, name)| {
-        let counts = snapshot.metrics().map(|worker| worker.incoming.of(family).unconnectable.get());
+        let counts =
+            snapshot.metrics().map(|worker| worker.incoming.of(family).unconnectable.get());
         ([("family", name)], counts.sum())
     });
     to.counters(
@@ -405,7 +408,9 @@ fn swarms(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
 }
 
 /// Of each shard, once a pass has ended: until then nobody knows.
-fn swarms_by_family(snapshot: &StatsSnapshot) -> impl Iterator<Item = ([(&'static str, &str); 2], u64)> {
+fn swarms_by_family(
+    snapshot: &StatsSnapshot,
+) -> impl Iterator<Item = ([(&'static str, &str); 2], u64)> {
     snapshot
         .swarm_workers()
         .filter_map(|worker| Some((worker, worker.metrics.shard.by_family()?)))
@@ -538,4 +543,3 @@ fn http(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
         snapshot.http.turned_away as f64,
     )
 }
-

@@ -72,10 +72,7 @@ pub struct WorkerState {
 impl StatsSnapshot {
     /// A snapshot with these workers and fixed values for everything else: for tests and for
     /// measuring the cost of `/metrics`.
-    pub fn of_workers(
-        workers: Arc<[(String, Arc<WorkerMetrics>)]>,
-        settings: Settings,
-    ) -> Self {
+    pub fn of_workers(workers: Arc<[(String, Arc<WorkerMetrics>)]>, settings: Settings) -> Self {
         Self {
             states: vec![WorkerState::default(); workers.len()],
             workers,

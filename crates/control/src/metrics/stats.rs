@@ -64,7 +64,10 @@ impl Stats {
                 http_connections: settings.admin.connections as u64,
             },
             list: ListState::of(&snapshot.lists, settings),
-            overload: Overload { step: snapshot.pressure.step, interval: snapshot.pressure.interval },
+            overload: Overload {
+                step: snapshot.pressure.step,
+                interval: snapshot.pressure.interval,
+            },
             files: Files {
                 snapshot: FileStats::of(&snapshot.files.snapshot),
                 export: FileStats::of(&snapshot.files.export),

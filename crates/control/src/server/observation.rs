@@ -35,8 +35,6 @@ pub(super) async fn metrics(
     (status = 200, description = "All counters and gauges", body = Stats),
     (status = 503, description = "The tracker is starting", body = Problem),
 ))]
-pub(super) async fn stats(
-    State(state): State<Arc<ServerState>>,
-) -> Result<Json<Stats>, Problem> {
+pub(super) async fn stats(State(state): State<Arc<ServerState>>) -> Result<Json<Stats>, Problem> {
     Ok(Json(Stats::of(&state.snapshot()?)))
 }

@@ -10,7 +10,7 @@ use onrush_proto::InfoHash;
 use onrush_config::flags::Flags;
 use onrush_config::settings::Host;
 use onrush_control::Token;
-use onrush_control::client::{Client, Failure};
+use onrush_control::client::{Client, ClientError};
 use onrush_store::lists::file::{INFO_HASHES, read, read_stream};
 
 /// Where a tracker listens that nobody has told otherwise.
@@ -28,7 +28,7 @@ Examples:
   onrush ctl --json stats | jq .totals.peers     for programs
   onrush ctl metrics | grep dropped              what Prometheus would read
 
-reload, upgrade, export, list, swarm and top-swarms need the token of http.token_file; the others need none.
+reload, upgrade, export, list, swarm and top-swarms need the token of admin.token_file; the others need none.
 
 Exit codes:
   0  it was done; for health: all is well
@@ -39,7 +39,7 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Ctl {
-    /// Where its HTTP side is [default: http.listen of --config, else http://127.0.0.1:6970]
+    /// Where its HTTP side is [default: admin.listen of --config, else http://127.0.0.1:6970]
     #[arg(long, value_name = "URL", global = true)]
     pub url: Option<String>,
 
@@ -47,7 +47,7 @@ pub struct Ctl {
     #[arg(long = "config", id = "ctl_config", value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 
-    /// The file with the token of the admin API [default: http.token_file of --config]
+    /// The file with the token of the admin API [default: admin.token_file of --config]
     #[arg(long, value_name = "FILE", global = true)]
     pub token_file: Option<PathBuf>,
 
@@ -133,13 +133,13 @@ impl Named {
     ///
     /// # Errors
     /// When the file cannot be read, or something in it is no info hash.
-    pub fn all(&self) -> Result<Vec<String>, Failure> {
+    pub fn all(&self) -> Result<Vec<String>, ClientError> {
         let Some(path) = &self.file else { return Ok(self.info_hashes.clone()) };
         let read = match path.as_os_str() == "-" {
             true => read_stream(std::io::stdin().lock(), "standard input".as_ref(), &INFO_HASHES),
             false => read(path, usize::MAX, &INFO_HASHES, &mut || {}),
         };
-        let hashes = read.map_err(|error| Failure::Wrong(format!("onrush: {error}\n")))?;
+        let hashes = read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))?;
         Ok(hashes.into_iter().map(|hash| InfoHash(hash).to_string()).collect())
     }
 }
@@ -162,24 +162,26 @@ impl Ctl {
     ///
     /// # Errors
     /// When the configuration or the token file is wrong.
-    pub fn client(&self) -> Result<Client, Failure> {
+    pub fn client(&self) -> Result<Client, ClientError> {
         let (mut url, mut token_file) = (self.url.clone(), self.token_file.clone());
         if let Some(config) = &self.config {
             let of = Flags { config: Some(config.clone()), ..Flags::default() };
             let (settings, _) = of
                 .settings(&Host::default())
-                .map_err(|problems| Failure::Wrong(problems.to_string()))?;
-            let listen = settings.http.listen.map(|listen| listen.address);
+                .map_err(|problems| ClientError::Usage(problems.to_string()))?;
+            let listen = settings.admin.listen.map(|listen| listen.address);
             if url.is_none() && listen.is_none() {
-                let what =
-                    format!("{}: HTTP is switched off (http.listen = \"off\")\n", config.display());
-                return Err(Failure::Wrong(what));
+                let what = format!(
+                    "{}: HTTP is switched off (admin.listen = \"off\")\n",
+                    config.display()
+                );
+                return Err(ClientError::Usage(what));
             }
             url = url.or(listen.map(|address| format!("http://{}", reachable(address))));
-            token_file = token_file.or(settings.http.token_file);
+            token_file = token_file.or(settings.admin.token_file);
         }
         let token = Token::load(token_file.as_deref())
-            .map_err(|error| Failure::Wrong(format!("onrush: {error}\n")))?;
+            .map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))?;
         let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
         Client::new(&url, token, Duration::from_secs(self.timeout))
     }

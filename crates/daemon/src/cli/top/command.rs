@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::ctl::Ctl;
 use crate::cli::ctl::command::Action;
-use onrush_control::client::{Client, Failure};
+use onrush_control::client::{Client, ClientError};
 
 /// Seconds to wait for an answer: a tracker on another continent is nearer.
 const PATIENCE: u64 = 5;
@@ -34,7 +34,7 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Top {
-    /// Where its HTTP side is [default: http.listen of --config, else http://127.0.0.1:6970]
+    /// Where its HTTP side is [default: admin.listen of --config, else http://127.0.0.1:6970]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
 
@@ -58,7 +58,7 @@ impl Top {
     ///
     /// # Errors
     /// When URL or configuration are wrong.
-    pub fn client(&self) -> Result<Client, Failure> {
+    pub fn client(&self) -> Result<Client, ClientError> {
         let ctl = Ctl {
             url: self.url.clone(),
             config: self.config.clone(),
