@@ -103,9 +103,9 @@ fn serve(
     for line in greeting {
         log::info!("{line}");
     }
-    let end = supervisor.run(&wishes);
+    let mut end = supervisor.run(&wishes);
     let tracker = supervisor.into_tracker();
-    match &end {
+    match &mut end {
         End::Given(given) => {
             if !tracker.hand_over(given) {
                 return Ok(End::Orphaned(given.process));

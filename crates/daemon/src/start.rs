@@ -185,7 +185,7 @@ impl Tracker {
         }
         let path = snapshot_path(settings, state.lock.is_some());
         let load = Load { map, lists: &lists, now: clock.now() };
-        warnings.extend(load.peers(taker.as_ref(), path.as_deref(), &mut workers)?);
+        warnings.extend(load.peers(taker.as_mut(), path.as_deref(), &mut workers)?);
         let running =
             Running::prepare(&settings.workers(), group.addresses.clone(), workers, clock)
                 .map_err(StartError::Threads)?;
@@ -228,7 +228,7 @@ impl Tracker {
     /// between the two is only what cannot be done before.
     fn take_from(
         &mut self,
-        taker: Taker,
+        mut taker: Taker,
         late: PendingSockets,
         settings: &Settings,
         known: u64,
@@ -236,7 +236,8 @@ impl Tracker {
         let stream = taker.stream.try_clone().map_err(TakeError::Broken)?;
         let orders = self.running.orders().clone();
         let merging = self.merging.clone();
-        let rest = delta::receive(stream, orders, self.map, self.clock, merging)
+        let stops = std::mem::take(&mut taker.stops);
+        let rest = delta::receive(stream, orders, self.map, self.clock, merging, stops)
             .map_err(StartError::Threads)?;
         self.promise = taker.ready()?;
         self.catch_up(settings, known);
@@ -311,7 +312,7 @@ impl Tracker {
 
     /// Stops the workers, whose sockets another process has by now, and sends it what it has not. Whether that
     /// process is there to go on: where it has died the peers are in the snapshot, for a start.
-    pub fn hand_over(mut self, given: &Given) -> bool {
+    pub fn hand_over(mut self, given: &mut Given) -> bool {
         // Its address is free for the other one from here on.
         drop(self.http.take());
         let (_, mut shards) = self.running.stop_and_keep();
@@ -416,7 +417,7 @@ impl Load<'_> {
     /// From the process that runs, or from the file that the last one has left. Returns what the operator should know.
     fn peers<S: Socket>(
         &self,
-        taker: Option<&Taker>,
+        taker: Option<&mut Taker>,
         path: Option<&Path>,
         workers: &mut [Worker<S>],
     ) -> Result<Option<String>, TakeError> {
@@ -506,7 +507,7 @@ fn show_buffers<S: Socket>(workers: &[Worker<S>], got: &[Buffers]) {
 /// Puts the changes that were made to the list while trackers ran into force again. Returns what is odd.
 fn resume(lists: &mut Lists, journal: &Journal, compact: bool) -> Vec<String> {
     let resumed = journal.replay((*lists.access).clone());
-    let kept = if compact { journal.shorten(&resumed) } else { None };
+    let kept = if compact { journal.compact_or_warn(&resumed) } else { None };
     lists.access = Arc::new(resumed.settled());
     resumed.warning.into_iter().chain(kept).collect()
 }

@@ -29,12 +29,13 @@ impl Forget {
 }
 
 impl Chore for Forget {
-    fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
+    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if lets_go(shard) {
             return true;
         }
         let to = (self.done + STEP).min(self.names.len());
-        let gone = self.names[self.done..to].iter().filter(|name| shard.remove(name)).count();
+        let gone =
+            self.names[self.done..to].iter().filter(|name| shard.remove(name, now.moment)).count();
         (self.done, self.forgotten) = (to, self.forgotten + gone as u64);
         if to < self.names.len() || shard.release(0) {
             return true;

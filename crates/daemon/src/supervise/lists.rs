@@ -138,7 +138,7 @@ impl Supervisor {
         if !self.changes.unread.is_empty() || self.upgrading.is_under_way() {
             return;
         }
-        if let Some(what) = journal.shorten(resumed) {
+        if let Some(what) = journal.compact_or_warn(resumed) {
             log::warn!("{what}");
         }
     }

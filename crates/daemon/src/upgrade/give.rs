@@ -16,7 +16,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use onrush_net::bind::BoundSocket;
 use onrush_net::handover;
-use onrush_swarm::{Moment, Shard};
+use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
 
 use super::message::{Offer, PROTOCOL, Word, hear, say, unexpected};
 use crate::overload::Promise;
@@ -42,12 +42,13 @@ const MAIN_THREAD: Duration = Duration::from_secs(5);
 /// Between two tries to let somebody in, after one that failed.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Departures are not noted any more.
-struct NoteNoMore;
+/// Subscribes to the stops of a shard.
+struct Subscribe(Sender<ChangeReader>);
 
-impl Chore for NoteNoMore {
+impl Chore for Subscribe {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
-        shard.departures();
+        // The receiver is gone if the upgrade has failed meanwhile.
+        let _ = self.0.send(shard.subscribe(Interest::Stops));
         false
     }
 }
@@ -107,6 +108,8 @@ pub struct Given {
     pub process: i32,
     /// When the dump began.
     pub since: Moment,
+    /// For each shard, the peers that stopped since then.
+    pub stops: Vec<ChangeReader>,
 }
 
 impl Giver {
@@ -157,8 +160,6 @@ impl Giver {
             Ok(given) => self.tell.send(Step::Given(given)).is_ok(),
             Err(error) => {
                 log::warn!("an upgrade came to nothing, this process serves on: {error}");
-                // Nobody wants to know any more who stops. A worker that is deaf has been reported.
-                let _ = self.orders.every_shard(|_| Box::new(NoteNoMore));
                 // The main thread may have ended.
                 let _ = self.tell.send(Step::Failed(error.to_string()));
                 false
@@ -179,7 +180,7 @@ impl Giver {
         match hear(stream)? {
             Word::Look => say(stream, &Word::Offer(self.offer.clone())).map(|()| None),
             Word::Ask { protocol: PROTOCOL, .. } if self.merging.load(Ordering::Acquire) => {
-                // Shards note departures for one upgrade at a time.
+                // A dump would miss the peers that are still to be merged.
                 let why = "the rest of the peers of the process before this one is still arriving: try \
                            again in a moment";
                 say(stream, &Word::Refusal(why.to_owned()))?;
@@ -220,6 +221,7 @@ impl Giver {
         };
         log::info!("process {process} takes over: it gets the peers while this one serves on");
         let since = self.clock.now().moment;
+        let stops = self.subscribe()?;
         self.dump(&stream)?;
         stream.set_read_timeout(Some(LOADING))?;
         match hear(&stream)? {
@@ -229,7 +231,7 @@ impl Giver {
         let promise = self.main_thread(|promise| Step::Ready { process, version, promise })?;
         self.give(&stream, promise)?;
         self.finish(&keeps);
-        Ok(Given { stream, process, since })
+        Ok(Given { stream, process, since, stops })
     }
 
     /// Tells the main thread how far it is, and waits for what it says.
@@ -254,8 +256,19 @@ impl Giver {
         handover::send(stream, &[self.lock.as_fd()])
     }
 
+    /// A reader of the stops of each shard.
+    fn subscribe(&self) -> io::Result<Vec<ChangeReader>> {
+        let (to, readers) = bounded(self.orders.shards());
+        self.orders.every_shard(|_| Box::new(Subscribe(to.clone()))).map_err(io::Error::other)?;
+        let next = |_| readers.recv_timeout(DUMPING);
+        (0..self.orders.shards())
+            .map(next)
+            .collect::<Result<_, _>>()
+            .map_err(|_| io::Error::other("a worker has ended, or stands still"))
+    }
+
     fn dump(&self, stream: &UnixStream) -> io::Result<()> {
-        let parts = DumpTask::of_all(&self.orders, true).map_err(io::Error::other)?;
+        let parts = DumpTask::of_all(&self.orders).map_err(io::Error::other)?;
         let to = BufWriter::with_capacity(256 << 10, stream);
         let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
         let mut done = 0;

@@ -11,7 +11,7 @@ use crate::process::service;
 use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
 use onrush_net::regroup::AddressSockets;
-use onrush_swarm::{Shard, ShardMap};
+use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
@@ -71,6 +71,8 @@ pub struct Taker {
     pub added: Vec<Address>,
     /// The state directory's lock.
     lock: Option<OwnedFd>,
+    /// For each shard, the peers that stopped since the dump was loaded.
+    pub stops: Vec<ChangeReader>,
 }
 
 /// The sockets that a service manager has opened for the process that runs, if it has: they, and not the
@@ -127,7 +129,7 @@ impl Taker {
         let kept = of_address.filter(|(_, keep)| **keep);
         let kept =
             kept.map(|((&address, sockets), _)| AddressSockets { address, sockets }).collect();
-        Ok(Self { stream, offer, kept, keeps, added, lock: Some(lock) })
+        Ok(Self { stream, offer, kept, keeps, added, lock: Some(lock), stops: Vec::new() })
     }
 
     /// The sockets that are kept, once.
@@ -145,7 +147,7 @@ impl Taker {
     /// # Errors
     /// [`TakeError`], when not all of them arrive.
     pub fn load(
-        &self,
+        &mut self,
         mut shards: Vec<&mut Shard>,
         map: ShardMap,
         access: &AccessList,
@@ -167,8 +169,8 @@ impl Taker {
         )
         .map_err(|error| io::Error::other(error.to_string()))?;
         log::info!("upgrade: {loaded}");
-        // What stops here before the rest has come must not come back with it.
-        shards.iter_mut().for_each(|shard| shard.note_departures());
+        // A peer that stops here before the rest has arrived must not be stored with the rest.
+        self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
         Ok(())
     }
 
