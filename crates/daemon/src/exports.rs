@@ -83,7 +83,7 @@ impl Exports {
         }
         self.last = Instant::now();
         let (to, parts) = bounded(2 * orders.shards() + 2);
-        if let Err(deaf) = orders.every_shard(|_| Box::new(CountTask::new(to.clone()))) {
+        if let Err(deaf) = orders.run_on_every_shard(|_| Box::new(CountTask::new(to.clone()))) {
             return self.ended(Err(deaf.to_string()));
         }
         drop(to);

@@ -272,7 +272,7 @@ impl Tracker {
         self.lists.access = Arc::new(former.with(&changes));
         let rules = Arc::new(rules_under(self.promise, settings, &self.lists));
         // Nobody takes turns yet, and the lanes are empty.
-        if let Err(deaf) = self.running.orders().follow(&rules) {
+        if let Err(deaf) = self.running.orders().update_rules(&rules) {
             self.warnings.push(format!("{deaf}: it goes by the list as it was before the upgrade"));
         }
         self.former = Some(former);
@@ -315,7 +315,7 @@ impl Tracker {
     pub fn hand_over(mut self, given: &mut Given) -> bool {
         // Its address is free for the other one from here on.
         drop(self.http.take());
-        let (_, mut shards) = self.running.stop_and_keep();
+        let (_, mut shards) = self.running.stop_and_take_shards();
         self.snapshots.report();
         match delta::send(given, &mut shards, self.clock.now()) {
             Ok(rest) => log::info!(
@@ -347,7 +347,7 @@ impl Tracker {
         if let Some(http) = &self.http {
             http.stopping();
         }
-        let (summary, shards) = self.running.stop_and_keep();
+        let (summary, shards) = self.running.stop_and_take_shards();
         self.snapshots.finish(shards, self.clock);
         drop(self.lock);
         summary
@@ -403,7 +403,7 @@ fn keep<S: Socket>(
 ) {
     let rules = rules_under(Some(promise), settings, lists);
     let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
-    sides.for_each(|side| side.follow(&rules));
+    sides.for_each(|side| side.update(&rules));
 }
 
 /// What it takes to load peers.

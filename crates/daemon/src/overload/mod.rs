@@ -21,7 +21,7 @@ use onrush_config::settings::{OverloadSettings, Settings};
 use onrush_control::view::Pressure;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::shedding::{Known, STEPS, Shedding};
+use onrush_tracker::shedding::{ProvenSources, SLOTS, Shedding};
 use policy::{Change, Policy};
 
 /// The longest that a peer can be remembered, seconds.
@@ -35,7 +35,7 @@ const LEAST_OPEN: u32 = 2;
 pub struct Overload {
     policy: Policy,
     /// Made with the first pressure.
-    known: Option<Arc<Known>>,
+    known: Option<Arc<ProvenSources>>,
     generation_at: Instant,
     /// Clients were told of a longer interval: peers have to be remembered for longer until this time.
     held: Option<(Instant, u32)>,
@@ -89,11 +89,12 @@ impl Overload {
             }
             Some(Change::Harder(share)) => {
                 if self.known.is_none() {
-                    (self.known, self.generation_at) = (Some(Arc::new(Known::new(peers))), now);
+                    (self.known, self.generation_at) =
+                        (Some(Arc::new(ProvenSources::new(peers))), now);
                 }
                 let what = format!(
                     "overload: {share} % of the datagrams of the last seconds were dropped; the interval is \
-                     {} s now, and connects of new sources are answered in {} of {STEPS} parts of the time",
+                     {} s now, and connects of new sources are answered in {} of {SLOTS} parts of the time",
                     after.interval,
                     open(after.step),
                 );
@@ -106,7 +107,7 @@ impl Overload {
                 }
                 let what = format!(
                     "overload: hardly anything is dropped any more; the interval is {} s now, and connects of \
-                     new sources are answered in {} of {STEPS} parts of the time",
+                     new sources are answered in {} of {SLOTS} parts of the time",
                     after.interval,
                     open(after.step),
                 );
@@ -119,7 +120,7 @@ impl Overload {
     pub fn pressure(&self, overload: &OverloadSettings, announce: &AnnounceSettings) -> Pressure {
         let step = self.policy.step();
         let longest = overload.longest_interval.max(announce.interval);
-        let more = u64::from(longest - announce.interval) * u64::from(step) / u64::from(STEPS);
+        let more = u64::from(longest - announce.interval) * u64::from(step) / u64::from(SLOTS);
         Pressure { step, interval: announce.interval + more as u32 }
     }
 
@@ -128,8 +129,8 @@ impl Overload {
         let pressure = self.pressure(overload, &rules.announce);
         let lifetime = lifetime(&rules.announce, pressure.interval);
         let held = self.held.map_or(0, |(_, lifetime)| lifetime);
-        rules.live_for(lifetime.max(held));
-        rules.wait_for(pressure.interval);
+        rules.set_peer_lifetime(lifetime.max(held));
+        rules.set_interval(pressure.interval);
         rules.shedding = match (&self.known, pressure.step) {
             (Some(known), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
             _ => None,
@@ -194,7 +195,7 @@ impl Overload {
         if let Some(known) = &self.known
             && (now.duration_since(self.generation_at) >= generation || known.is_crowded())
         {
-            known.renew();
+            known.start_generation();
             self.generation_at = now;
         }
     }
@@ -202,7 +203,7 @@ impl Overload {
 
 /// In how many parts of the time connects of new sources are answered.
 fn open(step: u32) -> u32 {
-    (STEPS - step).max(LEAST_OPEN)
+    (SLOTS - step).max(LEAST_OPEN)
 }
 
 /// The longest that a client waits that is told to wait for `interval`.

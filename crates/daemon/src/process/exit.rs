@@ -72,7 +72,7 @@ impl Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::running::Death;
+    use onrush_tracker::running::WorkerFailure;
     use std::io;
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
             (exit.code, exit.text)
         };
         assert_eq!(after(Ok(End::Asked)), (0, String::new()));
-        let death = Death { name: "worker-3".into(), cause: "it panicked: why".into() };
+        let death = WorkerFailure { name: "worker-3".into(), cause: "it panicked: why".into() };
         let said = "onrush: worker-3 died: it panicked: why\n";
         assert_eq!(after(Ok(End::Died(death))), (1, said.into()));
         let (code, text) = after(Err(StartError::Poll(io::ErrorKind::OutOfMemory.into())));

@@ -20,8 +20,9 @@ use onrush_proto::InfoHash;
 use crate::purge::remove::Forget;
 use crate::purge::walk::Purge;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::access::listing::Change;
-use onrush_tracker::orders::{Chore, Deaf, Orders};
+use onrush_tracker::access::overlay::ListChange;
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 
 /// How long after a list came into force the shards are looked through.
 const DELAY: Duration = Duration::from_secs(2);
@@ -71,7 +72,7 @@ impl Enforcement {
     pub fn follow(
         &mut self,
         list: &Arc<AccessList>,
-        changes: &[Change],
+        changes: &[ListChange],
         former: Arc<AccessList>,
         now: Instant,
     ) {
@@ -97,20 +98,26 @@ impl Enforcement {
     /// To be called once a second with the list in force: has the shards looked through when it is time.
     ///
     /// # Errors
-    /// [`Deaf`], when a worker takes no orders.
-    pub fn second(&mut self, list: &AccessList, orders: &Orders, now: Instant) -> Result<(), Deaf> {
+    /// [`WorkerUnresponsive`], when a worker takes no orders.
+    pub fn second(
+        &mut self,
+        list: &AccessList,
+        orders: &Orders,
+        now: Instant,
+    ) -> Result<(), WorkerUnresponsive> {
         self.retired.retain(|list| Arc::strong_count(list) > 1);
         while self.singly.front().is_some_and(|(due, _)| now >= *due) {
             let Some((_, names)) = self.singly.pop_front() else { break };
             // What was permitted again meanwhile stays.
             let names: Arc<[InfoHash]> =
                 names.iter().copied().filter(|name| !list.permits(*name)).collect();
-            orders.every_shard(|_| Box::new(Forget::new(names.clone(), self.tell.clone())))?;
+            orders
+                .run_on_every_shard(|_| Box::new(Forget::new(names.clone(), self.tell.clone())))?;
         }
         let Some((_, list)) = self.due.take_if(|(due, _)| now >= *due) else { return Ok(()) };
-        orders.every_shard(|_| {
+        orders.run_on_every_shard(|_| {
             let purge = Purge::new(list.clone(), self.superseded.clone(), self.tell.clone());
-            Box::new(purge) as Box<dyn Chore>
+            Box::new(purge) as Box<dyn ShardTask>
         })
     }
 

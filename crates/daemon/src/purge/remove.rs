@@ -8,7 +8,7 @@ use onrush_swarm::Shard;
 
 use super::release::lets_go;
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms looked up in a step: each may be there, with up to 128 peers to be counted out at once.
 const STEP: usize = 64;
@@ -28,7 +28,7 @@ impl Forget {
     }
 }
 
-impl Chore for Forget {
+impl ShardTask for Forget {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if lets_go(shard) {
             return true;

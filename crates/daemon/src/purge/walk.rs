@@ -10,7 +10,7 @@ use onrush_swarm::{Shard, Verdict};
 use super::release::lets_go;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms looked at in a step: each takes a look-up in the list, out of the caches, and forgetting one
 /// as long again, with up to 128 peers to be counted out at once.
@@ -46,7 +46,7 @@ impl Purge {
     }
 }
 
-impl Chore for Purge {
+impl ShardTask for Purge {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if self.superseded.load(Ordering::Relaxed) {
             return false;

@@ -10,16 +10,16 @@ use super::Supervisor;
 use onrush_control::request::{ListChangeError, ListChanged};
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::access::Kind;
-use onrush_tracker::access::listing::{Change, Listing};
+use onrush_tracker::access::ListKind;
+use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 
 /// What the main thread keeps of changes that others have to learn of yet.
 pub(super) struct Changes {
     /// Made since a reload began to read the list, which may have read the journal already; without a journal,
     /// all that were made. Each to the list of a kind: "add" to the other means the opposite.
-    unread: Vec<(Kind, Change)>,
+    unread: Vec<(ListKind, ListChange)>,
     /// Made while a list is being merged.
-    while_merging: Vec<Change>,
+    while_merging: Vec<ListChange>,
     /// The list that is being merged.
     merging: Option<Arc<AccessList>>,
     tell: Sender<AccessList>,
@@ -34,7 +34,7 @@ impl Changes {
     }
 
     /// What a list of this kind that was just read does not know of.
-    pub(super) fn unread(&self, kind: Option<Kind>) -> Vec<Change> {
+    pub(super) fn unread(&self, kind: Option<ListKind>) -> Vec<ListChange> {
         let of_kind = self.unread.iter().filter(|(of, _)| Some(*of) == kind);
         of_kind.map(|(_, change)| *change).collect()
     }
@@ -51,7 +51,7 @@ impl Changes {
         &self.merged
     }
 
-    fn record(&mut self, kind: Kind, changes: &[Change], keep: bool) {
+    fn record(&mut self, kind: ListKind, changes: &[ListChange], keep: bool) {
         if keep {
             self.unread.extend(changes.iter().map(|change| (kind, *change)));
         }
@@ -62,7 +62,7 @@ impl Changes {
 
     /// Has a list with many changes merged, on a thread of its own: one of millions takes a second.
     fn merge(&mut self, list: &Arc<AccessList>) {
-        if self.merging.is_some() || !list.listing().is_some_and(Listing::is_ragged) {
+        if self.merging.is_some() || !list.set().is_some_and(OverlaySet::should_merge) {
             return;
         }
         let (tell, ragged) = (self.tell.clone(), list.clone());
@@ -82,16 +82,16 @@ impl Supervisor {
     /// Puts these on the list and takes these off it, at once and for as long as the state directory lasts.
     pub(super) fn change_list(
         &mut self,
-        changes: &[Change],
+        changes: &[ListChange],
     ) -> Result<ListChanged, ListChangeError> {
         if self.upgrading.is_settled() {
             return Err(ListChangeError::Upgrading);
         }
         let former = self.tracker.lists.access.clone();
-        let (Some(kind), Some(listing)) = (former.kind(), former.listing()) else {
+        let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
             return Err(ListChangeError::NoList);
         };
-        let news: Vec<Change> = changes
+        let news: Vec<ListChange> = changes
             .iter()
             .filter(|change| listing.contains(&change.info_hash) != change.listed)
             .copied()

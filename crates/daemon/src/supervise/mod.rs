@@ -35,7 +35,7 @@ use onrush_control::files::Files;
 use onrush_control::request::Request;
 use onrush_control::view::{InForce, Parts, Pressure, View};
 use onrush_tracker::metrics::Summary;
-use onrush_tracker::running::Death;
+use onrush_tracker::running::WorkerFailure;
 use upgrading::Upgrading;
 use watch::{Steer, Watch, turn};
 
@@ -49,7 +49,7 @@ pub enum End {
     /// It was asked to.
     Asked,
     /// A worker died.
-    Died(Death),
+    Died(WorkerFailure),
     /// Another process has its sockets.
     Given(Given),
     /// The process that got them ended before it had all of the peers; this is its number.
@@ -95,7 +95,7 @@ impl Supervisor {
         let parts = Parts {
             workers: running.shared_workers(),
             orders: running.orders().clone(),
-            lanes: running.ways().clone(),
+            mailboxes: running.mailboxes().clone(),
             map: tracker.map,
             addresses: running.addresses().to_vec(),
             files,
@@ -182,8 +182,8 @@ impl Supervisor {
                     Ok(1) => log::info!("forgot 1 swarm that is no longer permitted"),
                     Ok(swarms) => log::info!("forgot {swarms} swarms that are no longer permitted"),
                 },
-                recv(self.tracker.running.deaths()) -> death => {
-                    let unknown = || Death { name: "worker".into(), cause: "unknown".into() };
+                recv(self.tracker.running.failures()) -> death => {
+                    let unknown = || WorkerFailure { name: "worker".into(), cause: "unknown".into() };
                     break End::Died(death.unwrap_or_else(|_| unknown()));
                 }
                 recv(seconds) -> _ => self.second(Instant::now()),

@@ -107,7 +107,7 @@ impl Supervisor {
         let mut rules = self.settings.rules(lists);
         self.overload.press(&self.settings.overload, &mut rules);
         let rules = Arc::new(rules);
-        if let Err(deaf) = self.tracker.running.orders().follow(&rules) {
+        if let Err(deaf) = self.tracker.running.orders().update_rules(&rules) {
             log::error!("{deaf}: it goes by the former configuration");
         }
         self.view.update(|shown| {

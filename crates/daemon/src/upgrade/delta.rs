@@ -23,7 +23,8 @@ use onrush_store::snapshot::load::{BlockReader, peer_views};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::orders::{Chore, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
 
 /// What was dumped is taken for this many seconds older, so that the delta, where it has the same peer, counts as
 /// the younger sighting: ages are in units of four seconds, by the clocks of two processes, and may be off by two units
@@ -181,7 +182,7 @@ impl Merging {
         let result = self.parts(stream);
         // A peer that stopped here meanwhile may have been stored again by the merge.
         let mut stops = stops.into_iter();
-        self.every_shard(|_| Part::Own(stops.next()))?;
+        self.run_on_every_shard(|_| Part::Own(stops.next()))?;
         result
     }
 
@@ -198,7 +199,7 @@ impl Merging {
             stops[self.map.shard_of(&stop.info_hash)].push(stop);
         }
         let heard = self.clock.now();
-        self.every_shard(|shard| Part::Stops(std::mem::take(&mut stops[shard]), heard))?;
+        self.run_on_every_shard(|shard| Part::Stops(std::mem::take(&mut stops[shard]), heard))?;
         let mut blocks =
             BlockReader::begin(from).map_err(|error| io::Error::other(error.to_string()))?;
         loop {
@@ -206,18 +207,18 @@ impl Merging {
             let unix = blocks.next(&mut rest).map_err(|e| io::Error::other(e.to_string()))?;
             let Some(unix) = unix else { return Ok(blocks.read()) };
             let rest = Arc::new(rest);
-            self.every_shard(|_| Part::Block(rest.clone(), unix))?;
+            self.run_on_every_shard(|_| Part::Block(rest.clone(), unix))?;
         }
     }
 
     /// Has every shard take its part, and waits until all have.
-    fn every_shard(&self, mut part: impl FnMut(usize) -> Part) -> io::Result<()> {
+    fn run_on_every_shard(&self, mut part: impl FnMut(usize) -> Part) -> io::Result<()> {
         let (tell, told) = bounded(self.orders.shards());
-        let merge = |number| -> Box<dyn Chore> {
+        let merge = |number| -> Box<dyn ShardTask> {
             let (map, access) = (self.map, self.access.clone());
             Box::new(Merge { part: part(number), number, map, access, at: 0, tell: tell.clone() })
         };
-        self.orders.every_shard(merge).map_err(io::Error::other)?;
+        self.orders.run_on_every_shard(merge).map_err(io::Error::other)?;
         for _ in 0..self.orders.shards() {
             told.recv_timeout(PATIENCE).map_err(|_| io::Error::other("a worker stands still"))?;
         }
@@ -245,7 +246,7 @@ struct Merge {
     tell: Sender<()>,
 }
 
-impl Chore for Merge {
+impl ShardTask for Merge {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         let more = match &mut self.part {
             Part::Own(None) => false,

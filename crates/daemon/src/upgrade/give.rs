@@ -24,7 +24,8 @@ use onrush_control::version::version;
 use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::orders::{Chore, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
 
 /// How long the other side may take for an answer that takes no work, and for a piece of what it is sent.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Subscribes to the stops of a shard.
 struct Subscribe(Sender<ChangeReader>);
 
-impl Chore for Subscribe {
+impl ShardTask for Subscribe {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
         // The receiver is gone if the upgrade has failed meanwhile.
         let _ = self.0.send(shard.subscribe(Interest::Stops));
@@ -259,7 +260,9 @@ impl Giver {
     /// A reader of the stops of each shard.
     fn subscribe(&self) -> io::Result<Vec<ChangeReader>> {
         let (to, readers) = bounded(self.orders.shards());
-        self.orders.every_shard(|_| Box::new(Subscribe(to.clone()))).map_err(io::Error::other)?;
+        self.orders
+            .run_on_every_shard(|_| Box::new(Subscribe(to.clone())))
+            .map_err(io::Error::other)?;
         let next = |_| readers.recv_timeout(DUMPING);
         (0..self.orders.shards())
             .map(next)
@@ -292,7 +295,7 @@ impl Giver {
             return;
         }
         let (tell, quiet) = bounded(self.workers);
-        let finished = self.orders.finish(&left, &tell).is_ok()
+        let finished = self.orders.drain(&left, &tell).is_ok()
             && (0..self.workers).all(|_| quiet.recv_timeout(LAST_ANSWERS).is_ok());
         if !finished {
             log::warn!("not all that came to addresses that are not served any more was answered");
@@ -303,7 +306,7 @@ impl Giver {
     fn give(&self, stream: &UnixStream, promise: Option<Promise>) -> io::Result<()> {
         stream.set_read_timeout(Some(TAKING))?;
         let (tell, quiet) = bounded(self.workers);
-        let result = self.orders.hold(&tell).map_err(io::Error::other).and_then(|()| {
+        let result = self.orders.pause(&tell).map_err(io::Error::other).and_then(|()| {
             for _ in 0..self.workers {
                 quiet
                     .recv_timeout(LAST_ANSWERS)
