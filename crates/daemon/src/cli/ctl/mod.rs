@@ -15,14 +15,14 @@ use serde::de::DeserializeOwned;
 
 pub use command::Ctl;
 use command::{Action, By, List, Named};
-use onrush_control::client::{self, Client, Failure};
+use onrush_control::client::{self, Client, ClientError};
 
 use crate::cli::print;
 use crate::process::exit::Exit;
-use onrush_control::admin::list::Changed;
-use onrush_control::admin::upgrade::Successor;
-use onrush_control::routes::{Health, Ready};
-use onrush_control::stats::Stats;
+use onrush_control::api::Successor;
+use onrush_control::api::admin::ListUpdate;
+use onrush_control::api::stats::Stats;
+use onrush_control::api::{Health, Ready};
 
 /// Info hashes per request: well under the default of admin.max_body.
 const CHUNK: usize = 10_000;
@@ -32,7 +32,7 @@ pub fn run(ctl: &Ctl) -> Exit {
     let result = ctl.client().and_then(|client| request(ctl, &client));
     let (text, good) = match result {
         Ok(answer) => answer,
-        Err(Failure::Wrong(problems)) => return Exit::wrong(problems),
+        Err(ClientError::Usage(problems)) => return Exit::wrong(problems),
         Err(failure) => return Exit::failed(failure),
     };
     match print(&text) {
@@ -43,7 +43,7 @@ pub fn run(ctl: &Ctl) -> Exit {
 }
 
 /// The text to print, and whether the exit status is 0.
-fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), Failure> {
+fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
     let requests = Requests { json: ctl.json, client };
     match &ctl.action {
         Action::Health => requests.health(),
@@ -96,15 +96,15 @@ impl Requests<'_> {
         &self,
         path: &str,
         show: fn(&T) -> String,
-    ) -> Result<(String, bool), Failure> {
+    ) -> Result<(String, bool), ClientError> {
         self.answer(self.client.get(path)?, show)
     }
 
     fn answer<T: DeserializeOwned>(
         &self,
-        answer: client::Answer,
+        answer: client::Response,
         show: fn(&T) -> String,
-    ) -> Result<(String, bool), Failure> {
+    ) -> Result<(String, bool), ClientError> {
         if self.json {
             return Ok((format!("{}\n", answer.text.trim_end()), true));
         }
@@ -115,16 +115,16 @@ impl Requests<'_> {
     fn change(
         &self,
         named: &Named,
-        send: impl Fn(&str) -> Result<client::Answer, Failure>,
-    ) -> Result<(String, bool), Failure> {
-        let mut sum: Option<Changed> = None;
+        send: impl Fn(&str) -> Result<client::Response, ClientError>,
+    ) -> Result<(String, bool), ClientError> {
+        let mut sum: Option<ListUpdate> = None;
         for chunk in named.all()?.chunks(CHUNK) {
-            let changed: Changed = send(&body(chunk))?.json()?;
+            let changed: ListUpdate = send(&body(chunk))?.json()?;
             let before = sum.map_or(0, |sum| sum.changed);
-            sum = Some(Changed { changed: changed.changed + before, ..changed });
+            sum = Some(ListUpdate { changed: changed.changed + before, ..changed });
         }
         let Some(sum) = sum else {
-            return Err(Failure::Wrong("onrush: the file has no info hash\n".to_owned()));
+            return Err(ClientError::Usage("onrush: the file has no info hash\n".to_owned()));
         };
         let shown = match self.json {
             true => serde_json::to_string(&sum).map(|text| text + "\n").unwrap_or_default(),
@@ -134,7 +134,7 @@ impl Requests<'_> {
     }
 
     /// Starts an upgrade and waits until the new process answers.
-    fn upgrade(&self, timeout: Duration) -> Result<(String, bool), Failure> {
+    fn upgrade(&self, timeout: Duration) -> Result<(String, bool), ClientError> {
         let until = Instant::now() + timeout;
         let answer = self.client.post("/api/v1/upgrade", "")?;
         let successor: Successor = answer.json()?;
@@ -147,7 +147,7 @@ impl Requests<'_> {
             thread::sleep(POLL);
         }
         let (process, seconds) = (successor.process, timeout.as_secs());
-        Err(Failure::Refused(format!(
+        Err(ClientError::Refused(format!(
             "process {process} is taking over, but did not answer at {} within {seconds} s\n  see \
              the log; if the new configuration has another admin.listen, use that address",
             self.client.url()
@@ -155,8 +155,8 @@ impl Requests<'_> {
     }
 
     /// `/health` and `/ready` together. A reply with status 503 is a result, not a failure.
-    fn health(&self) -> Result<(String, bool), Failure> {
-        let (health, ready) = (self.client.any("/health")?, self.client.any("/ready")?);
+    fn health(&self) -> Result<(String, bool), ClientError> {
+        let (health, ready) = (self.client.get_any("/health")?, self.client.get_any("/ready")?);
         let good = health.status == 200 && ready.status == 200;
         if self.json {
             let (health, ready) = (health.text.trim_end(), ready.text.trim_end());

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::ctl::Ctl;
 use crate::cli::ctl::command::Action;
-use onrush_control::client::{Client, Failure};
+use onrush_control::client::{Client, ClientError};
 
 /// Seconds to wait for a reply.
 const TIMEOUT: u64 = 5;
@@ -65,7 +65,7 @@ impl Top {
     ///
     /// # Errors
     /// When the URL or the configuration is invalid.
-    pub fn client(&self) -> Result<Client, Failure> {
+    pub fn client(&self) -> Result<Client, ClientError> {
         let ctl = Ctl {
             url: self.url.clone(),
             config: self.config.clone(),

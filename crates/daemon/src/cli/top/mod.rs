@@ -26,8 +26,8 @@ use view::View;
 
 use crate::cli::print;
 use crate::process::exit::Exit;
-use onrush_control::client::{Client, Failure};
-use onrush_control::stats::Stats;
+use onrush_control::api::stats::Stats;
+use onrush_control::client::{Client, ClientError};
 
 /// Columns of a view that is printed to a file or a pipe.
 const COLUMNS: u16 = 120;
@@ -36,7 +36,7 @@ const COLUMNS: u16 = 120;
 pub fn run(top: &Top) -> Exit {
     let client = match top.client() {
         Ok(client) => client,
-        Err(Failure::Wrong(problems)) => return Exit::wrong(problems),
+        Err(ClientError::Usage(problems)) => return Exit::wrong(problems),
         Err(failure) => return Exit::failed(failure),
     };
     if top.once || !stdout().is_terminal() {
@@ -69,7 +69,7 @@ fn once(top: &Top, client: &Client) -> Exit {
 }
 
 /// One reading.
-fn read(client: &Client) -> Result<Stats, Failure> {
+fn read(client: &Client) -> Result<Stats, ClientError> {
     client.get("/stats.json")?.json()
 }
 

@@ -1,6 +1,6 @@
 //! Rates between two readings.
 
-use onrush_control::stats::{FamilyStats, Stats, WorkerStats};
+use onrush_control::api::stats::{FamilyStats, Stats, WorkerStats};
 
 /// Two readings of the same process; or one, before there is a second.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::rates::{Pair, requests};
-use onrush_control::stats::Stats;
+use onrush_control::api::stats::Stats;
 
 /// Length of the history: the columns of a wide terminal.
 const HISTORY: usize = 512;
