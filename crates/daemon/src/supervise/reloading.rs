@@ -6,10 +6,9 @@ use std::time::Instant;
 use super::Supervisor;
 use crate::process::service;
 use crate::reload::{Fresh, Told};
-use onrush_config::keys;
-use onrush_config::keys::Applied;
+use onrush_config::keys::{self, Applied};
 use onrush_config::reload::Changes;
-use onrush_control::request::{Answer, Reloaded};
+use onrush_control::request::{Reloaded, Responder};
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
@@ -20,7 +19,7 @@ impl Supervisor {
             Err(problems) => Err(problems),
         };
         if let Err(problems) = &result {
-            log::error!("the configuration is invalid and changes nothing:\n{problems}");
+            log::error!("the configuration is wrong, and the old one stays in force:\n{problems}");
         }
         self.changes.end_reading(self.tracker.journal.is_some());
         self.reload.taken(&result, self.tracker.journal.as_ref());
@@ -35,13 +34,13 @@ impl Supervisor {
     }
 
     /// Begins to read the configuration again.
-    pub(super) fn reload_for(&mut self, who: &str, answer: Option<Answer<Told>>) {
+    pub(super) fn reload_for(&mut self, who: &str, answer: Option<Responder<Told>>) {
         if self.upgrading.is_under_way() {
             // It may have read the configuration before it was changed, and would go by that.
             let why = "an upgrade is under way: reload when it is over";
             log::warn!("{who}: {why}");
             if let Some(answer) = answer {
-                answer.tell(Err(why.to_owned()));
+                answer.respond(Err(why.to_owned()));
             }
             return;
         }
@@ -67,7 +66,7 @@ impl Supervisor {
         }
         self.announce_rules();
         if let Some(http) = &self.tracker.http {
-            http.follow(fresh.token);
+            http.set_token(fresh.token);
         }
         let mut notices: Vec<String> = fresh.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
@@ -113,7 +112,7 @@ impl Supervisor {
         if let Err(deaf) = self.tracker.running.orders().update_rules(&rules) {
             log::error!("{deaf}: it goes by the former configuration");
         }
-        self.overview.change(|shown| {
+        self.view.update(|shown| {
             shown.settings = self.settings.clone();
             shown.lists = lists.clone();
             shown.pressure = self.pressure();
@@ -126,7 +125,7 @@ fn say(notices: &[String], changed: &[String], pending: &[String]) {
         log::warn!("{notice}");
     }
     match changed {
-        [] => log::info!("the configuration was read again; no value has changed"),
+        [] => log::info!("the configuration was read again; no key has changed"),
         keys => log::info!("the configuration was read again; changed: {}", keys.join(", ")),
     }
     let (restart, upgrade): (Vec<&str>, Vec<&str>) = pending
@@ -135,11 +134,11 @@ fn say(notices: &[String], changed: &[String], pending: &[String]) {
         .partition(|key| keys::applied(key) == Applied::OnRestart);
     if !upgrade.is_empty() {
         log::warn!(
-            "the old values stay until an upgrade (`onrush ctl upgrade`) or a restart for: {}",
+            "unchanged until an upgrade (`onrush ctl upgrade`) or a restart: {}",
             upgrade.join(", ")
         );
     }
     if !restart.is_empty() {
-        log::warn!("the old values stay until a restart for: {}", restart.join(", "));
+        log::warn!("unchanged until a restart: {}", restart.join(", "));
     }
 }

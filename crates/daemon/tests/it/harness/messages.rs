@@ -14,7 +14,7 @@ pub(crate) const NO_ADMIN: &str = "no metrics, health and control over HTTP";
 /// A reload was applied; the changed keys follow.
 pub(crate) const RELOADED: &str = "read again";
 /// A reload was rejected, and the former configuration stays.
-pub(crate) const RELOAD_REJECTED: &str = "changes nothing";
+pub(crate) const RELOAD_REJECTED: &str = "stays in force:";
 /// The purge after a list change has removed one swarm.
 pub(crate) const PURGED_ONE: &str = "forgot 1 swarm";
 /// Totals of the last interval, with requests per second by kind.
