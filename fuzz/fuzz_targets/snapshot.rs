@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
-use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records, Tally};
+use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records, SnapshotCounts};
 use onrush_store::snapshot::load::{from_stream, verify};
 use onrush_swarm::{Moment, Shard, ShardMap, ShardSettings};
 
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     let loaded = from_stream(file.as_slice(), vec![&mut shard], map, &AccessList::Open, NOW, 0, &mut || {});
     shard.check();
     if let Ok(loaded) = loaded {
-        let Tally { v4, v6, .. } = verify(file.as_slice(), &mut || {}).expect("it was loaded");
+        let SnapshotCounts { v4, v6, .. } = verify(file.as_slice(), &mut || {}).expect("it was loaded");
         let peers = loaded.peers;
         assert_eq!(peers.stored + peers.expired + peers.full, v4 + v6);
     }

@@ -51,12 +51,12 @@ fn main() {
     let began = Instant::now();
     for swarm in 0..peers / EACH {
         let (name, now) = (name(swarm), clock.now().moment);
-        let views = (0..EACH).map(|peer| PeerView {
+        let peer_views = (0..EACH).map(|peer| PeerView {
             endpoint: Endpoint::v4(Ipv4Addr::from((swarm * EACH + peer) as u32), 6_881),
             seeder: peer == 0,
             age: (swarm % 1_800) as u32,
         });
-        full[map.shard_of(&name)].restore(name, swarm as u32 % 7, views, now);
+        full[map.shard_of(&name)].restore(name, swarm as u32 % 7, peer_views, now);
     }
     println!("filled:  {peers} peers in {:.2} s", began.elapsed().as_secs_f64());
 

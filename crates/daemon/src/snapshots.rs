@@ -11,9 +11,9 @@ use crossbeam_channel::Receiver;
 use onrush_swarm::Shard;
 
 use onrush_control::files::FileWrites;
-use onrush_store::atomic_file::Draft;
-use onrush_store::snapshot::dump::{Dump, Part};
-use onrush_store::snapshot::write::{Writer, Written, write_all};
+use onrush_store::atomic_file::AtomicFile;
+use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_store::snapshot::write::{SnapshotSummary, SnapshotWriter, write_all};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::orders::Orders;
 
@@ -23,7 +23,7 @@ pub struct Snapshots {
     path: Option<PathBuf>,
     every: Duration,
     last: Instant,
-    under_way: Option<JoinHandle<io::Result<Written>>>,
+    under_way: Option<JoinHandle<io::Result<SnapshotSummary>>>,
     writes: Arc<FileWrites>,
 }
 
@@ -63,7 +63,7 @@ impl Snapshots {
     /// Begins a snapshot of shards that are being served from, if none is under way.
     pub fn begin(&mut self, orders: &Orders, clock: Clock) {
         let Some(path) = self.path.clone().filter(|_| self.under_way.is_none()) else { return };
-        let (shards, parts) = match Dump::of_all(orders, false) {
+        let (shards, parts) = match DumpTask::of_all(orders, false) {
             Ok(parts) => (orders.shards(), parts),
             Err(deaf) => return self.failed(format_args!("{deaf}")),
         };
@@ -87,7 +87,7 @@ impl Snapshots {
         }
     }
 
-    fn wrote(&self, written: &Written) {
+    fn wrote(&self, written: &SnapshotSummary) {
         self.writes.wrote(written.bytes, written.took);
         log::info!("snapshot: {written}");
     }
@@ -114,20 +114,20 @@ impl Snapshots {
 /// Writes what dumps send.
 fn write_parts(
     path: &Path,
-    parts: &Receiver<Part>,
+    parts: &Receiver<DumpMessage>,
     shards: usize,
     clock: Clock,
-) -> io::Result<Written> {
+) -> io::Result<SnapshotSummary> {
     let began = Instant::now();
-    let mut writer = Writer::begin(Draft::begin(path, 0o600)?, clock.now().unix)?;
+    let mut writer = SnapshotWriter::begin(AtomicFile::create(path, 0o600)?, clock.now().unix)?;
     let mut done = 0;
     while done < shards {
         match parts.recv() {
-            Ok(Part::Block(block)) => writer.block(&block)?,
-            Ok(Part::Done) => done += 1,
+            Ok(DumpMessage::Block(block)) => writer.block(&block)?,
+            Ok(DumpMessage::Done) => done += 1,
             Err(_) => return Err(io::Error::new(io::ErrorKind::Interrupted, "a worker has ended")),
         }
     }
-    let (draft, tally) = writer.end(clock.now().unix)?;
-    Ok(Written { tally, bytes: draft.finish()?, took: began.elapsed() })
+    let (file, tally) = writer.end(clock.now().unix)?;
+    Ok(SnapshotSummary { tally, bytes: file.finish()?, took: began.elapsed() })
 }

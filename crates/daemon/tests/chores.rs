@@ -17,8 +17,8 @@ use onrush_control::largest::{By, Top};
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
-use onrush_store::export::tally::{Counted, Tally};
-use onrush_store::snapshot::dump::{Dump, Part};
+use onrush_store::export::count::{CountTask, SwarmCounts};
+use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::format::{BLOCK_HEAD_LEN, Peers, Records};
 use onrush_swarm::{Announce, PeerView, Shard, ShardBatch, ShardSettings};
 use onrush_tracker::access::AccessList;
@@ -173,11 +173,11 @@ impl Busy {
 fn an_export_meets_each_swarm_once_in_short_steps() {
     let mut busy = Busy::new();
     let (to, parts) = unbounded();
-    busy.side.take_on(Box::new(Tally::new(to)));
+    busy.side.take_on(Box::new(CountTask::new(to)));
     while busy.step() {
         busy.come_and_go();
     }
-    let mut met: BTreeMap<u32, Counted> = BTreeMap::new();
+    let mut met: BTreeMap<u32, SwarmCounts> = BTreeMap::new();
     for counted in parts.try_iter().flatten() {
         assert_eq!(met.insert(number(&counted.info_hash), counted), None, "met twice");
     }
@@ -198,14 +198,14 @@ fn an_export_meets_each_swarm_once_in_short_steps() {
 fn a_snapshot_shows_each_peer_once_in_short_steps() {
     let mut busy = Busy::new();
     let (to, parts) = unbounded();
-    busy.side.take_on(Box::new(Dump::new(to, false)));
+    busy.side.take_on(Box::new(DumpTask::new(to, false)));
     let mut blocks = Vec::new();
     let mut steps = 0;
     loop {
         let goes_on = busy.step();
         steps += 1;
         for part in parts.try_iter() {
-            let Part::Block(block) = part else { continue };
+            let DumpMessage::Block(block) = part else { continue };
             let shown = block.tally.records + block.tally.v4 + block.tally.v6;
             assert!(shown <= steps * MOST_SHOWN, "{shown} swarms and peers in {steps} steps");
             steps = 0;
@@ -291,8 +291,8 @@ fn between_two_steps_the_worker_answers() {
     let (dump_to, dumped) = unbounded();
     let (top_to, top) = unbounded();
     let chores: [Box<dyn Chore>; 4] = [
-        Box::new(Tally::new(to)),
-        Box::new(Dump::new(dump_to, false)),
+        Box::new(CountTask::new(to)),
+        Box::new(DumpTask::new(dump_to, false)),
         Box::new(Top::new(By::Peers, 10, Arc::default(), top_to)),
         Box::new(Purge::new(forbidding_list(), Arc::default(), tell)),
     ];
@@ -308,7 +308,7 @@ fn between_two_steps_the_worker_answers() {
     let steps = 4 * u64::from(SWARMS) / MOST_MET as u64;
     assert!(turns > steps, "{turns} turns");
     assert!(parts.iter().any(|part| part.is_empty()), "the export is whole");
-    assert!(dumped.iter().any(|part| matches!(part, Part::Done)), "the snapshot is whole");
+    assert!(dumped.iter().any(|part| matches!(part, DumpMessage::Done)), "the snapshot is whole");
     assert_eq!(top.recv().unwrap().swarms.len(), 10);
 }
 

@@ -11,9 +11,9 @@ use std::os::unix::fs::PermissionsExt;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Announce, InfoHash};
-use onrush_store::snapshot::dump::{Dump, Part};
+use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::format::{BLOCK_HEAD_LEN, BlockHead, HEAD_LEN, Peers, Records};
-use onrush_store::snapshot::write::Writer;
+use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_store::snapshot::write::write_all;
 use onrush_tracker::assemble::Secrets;
 use onrush_tracker::connection::{Key, Keys};
@@ -85,14 +85,14 @@ fn ask(world: &mut World<Client>, client: &mut Client, announce: &Announce<'_>) 
 /// What the process that takes over gets of running workers.
 fn dumped(world: &mut World<Client>) -> Vec<u8> {
     let orders = Orders::new(&world.workers[0].ways, world.workers[0].owners.clone());
-    let parts = Dump::of_all(&orders, true).unwrap();
+    let parts = DumpTask::of_all(&orders, true).unwrap();
     world.settle(at(1_010));
-    let mut writer = Writer::begin(Vec::new(), at(1_010).unix).unwrap();
+    let mut writer = SnapshotWriter::begin(Vec::new(), at(1_010).unix).unwrap();
     let mut done = 0;
     for part in parts.try_iter() {
         match part {
-            Part::Block(block) => writer.block(&block).unwrap(),
-            Part::Done => done += 1,
+            DumpMessage::Block(block) => writer.block(&block).unwrap(),
+            DumpMessage::Done => done += 1,
         }
     }
     assert_eq!(done, orders.shards());

@@ -137,6 +137,7 @@ pub struct Setup {
     /// Decides population and mix.
     pub seed: u64,
     /// The mix.
+    #[schemars(with = "serde_json::Value")]
     pub profile: Profile,
     /// Swarms of the population.
     pub swarms: u32,

@@ -1,30 +1,30 @@
-//! Sockets that somebody else has bound: a service manager, or the process before this one. What
-//! [`bind`](crate::bind) makes sure of when it opens sockets is looked for here, as it cannot be
-//! mended on a bound socket.
+//! Sockets that another process has bound: a service manager, or the predecessor of this process.
+//! Options that [`bind`](crate::bind) sets before it binds are checked here, as they cannot be
+//! changed on a bound socket.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::SockRef;
 
-use crate::bind::{BindError, BoundSocket, Buffers, Group, settle};
+use crate::bind::{BindError, BoundSocket, Buffers, Group, apply_options};
 
-/// Bound sockets, of each address as many as of any other.
+/// Bound sockets, equally many for each address.
 #[derive(Debug)]
 pub struct Adopted {
-    /// By address, in the order in which each was first met; the sockets of one address in the
-    /// order in which they came, which steering takes for that in which they were bound.
+    /// By address, in the order of first appearance; the sockets of one address in the given order,
+    /// which steering takes for the order of binding.
     groups: Vec<(SocketAddr, Vec<UdpSocket>)>,
 }
 
-/// Why sockets cannot be served from. Displays with what would be right.
+/// Why sockets cannot be adopted. Displays with the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// There are none.
+    /// The list of sockets is empty.
     #[error("no socket was passed: one for each address and worker is needed")]
     Nothing,
-    /// Addresses that differ in their number of sockets.
+    /// Addresses with different numbers of sockets.
     #[error(
         "{address} has {sockets} of the sockets that were passed and {other} has {others}: each \
          address needs as many as there are workers, so repeat the ListenDatagram= lines of all \
@@ -40,10 +40,10 @@ pub enum AdoptError {
         /// Its sockets.
         others: usize,
     },
-    /// Several sockets of which the kernel would only ever use one.
+    /// Several sockets of which the kernel would use only one.
     #[error(
         "{sockets} sockets were passed for {address}, but not as a group (SO_REUSEPORT): all \
-         datagrams would reach one of them. Say ReusePort=yes in the socket unit, or pass one \
+         datagrams would reach one of them. Set ReusePort=yes in the socket unit, or pass one \
          socket for each address"
     )]
     NoGroup {
@@ -52,10 +52,10 @@ pub enum AdoptError {
         /// Its sockets.
         sockets: usize,
     },
-    /// An IPv6 socket that takes IPv4 datagrams too.
+    /// An IPv6 socket that accepts IPv4 datagrams as well.
     #[error(
-        "the socket for {address} takes IPv4 as well, and each family needs sockets of its own: \
-         say BindIPv6Only=ipv6-only in the socket unit, and list 0.0.0.0:{port} beside it",
+        "the socket for {address} accepts IPv4 as well, and each family needs its own sockets: \
+         set BindIPv6Only=ipv6-only in the socket unit, and add 0.0.0.0:{port}",
         port = address.port()
     )]
     BothFamilies {
@@ -65,24 +65,24 @@ pub enum AdoptError {
     /// A socket without a port.
     #[error("a socket that was passed is not bound to a port: {address}")]
     Unbound {
-        /// What it says of itself.
+        /// The address that it reports.
         address: SocketAddr,
     },
-    /// The system refuses to tell.
+    /// The system refuses a query.
     #[error("{step} of a socket that was passed: {cause}")]
     System {
-        /// What was being done.
+        /// The query.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
 impl Adopted {
-    /// Looks whether these sockets can be served from.
+    /// Checks that these sockets can be served from.
     ///
     /// # Errors
-    /// [`AdoptError`]: what would be right is part of its text.
+    /// [`AdoptError`], which displays with the remedy.
     pub fn new(sockets: Vec<UdpSocket>) -> Result<Self, AdoptError> {
         let mut groups: Vec<(SocketAddr, Vec<UdpSocket>)> = Vec::new();
         for socket in sockets {
@@ -121,12 +121,12 @@ impl Adopted {
         self.groups.iter().map(|(address, _)| *address).collect()
     }
 
-    /// Sockets of each address: how many workers can have one.
+    /// Sockets per address: the largest number of workers.
     pub fn workers(&self) -> usize {
         self.groups[0].1.len()
     }
 
-    /// Makes a group of them. A buffer that is larger already than what is asked for stays.
+    /// Makes a group of the sockets. A buffer that is larger than requested is not shrunk.
     ///
     /// # Errors
     /// When an option cannot be set.
@@ -138,10 +138,10 @@ impl Adopted {
             for (number, socket) in sockets.into_iter().enumerate() {
                 let failed = |step| move |cause| BindError::System { address, step, cause };
                 let socket =
-                    BoundSocket::of(socket).map_err(failed("make a socket nonblocking"))?;
+                    BoundSocket::from_bound(socket).map_err(failed("make a socket nonblocking"))?;
                 let has = socket.buffers().map_err(failed("ask for a buffer's size"))?;
-                let mut made = settle(&socket, missing(has, buffers))?;
-                // What holds for one socket of an address holds for all.
+                let mut made = apply_options(&socket, missing(has, buffers))?;
+                // The notices for one socket of an address hold for all of its sockets.
                 if number == 0 {
                     group.notices.append(&mut made);
                 }
@@ -152,14 +152,14 @@ impl Adopted {
     }
 }
 
-/// Of `asked` what is more than there is; the rest is 0, which asks for nothing. The kernel counts
-/// twice what it was asked for.
+/// The part of `asked` that exceeds the current sizes; 0, which requests nothing, where a size
+/// suffices. The kernel counts twice the requested size.
 pub(crate) fn missing(has: Buffers, asked: Buffers) -> Buffers {
     let more = |has: usize, asked: usize| if has / 2 >= asked { 0 } else { asked };
     Buffers { receive: more(has.receive, asked.receive), send: more(has.send, asked.send) }
 }
 
-/// A wildcard IPv6 socket is also an IPv4 one unless told otherwise before it was bound.
+/// A wildcard IPv6 socket also accepts IPv4 unless IPV6_V6ONLY was set before it was bound.
 fn takes_both_families(socket: &UdpSocket, address: SocketAddr) -> io::Result<bool> {
     match address.ip() {
         IpAddr::V6(ip) if ip.is_unspecified() => Ok(!SockRef::from(socket).only_v6()?),
@@ -180,7 +180,7 @@ mod tests {
     fn bound(address: &str, group: bool, only_v6: bool) -> UdpSocket {
         let address: SocketAddr = address.parse().unwrap();
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None).unwrap();
-        // As systemd does, so that the second one of an address can be bound at all.
+        // As systemd does, so that a second socket can be bound to the same address.
         socket.set_reuse_address(true).unwrap();
         socket.set_reuse_port(group).unwrap();
         if address.is_ipv6() {
@@ -190,7 +190,7 @@ mod tests {
         socket.into()
     }
 
-    /// So many sockets at one free port.
+    /// `number` sockets at one free port.
     fn several(ip: &str, number: usize, group: bool) -> Vec<UdpSocket> {
         let first = bound(&format!("{ip}:0"), group, true);
         let address = first.local_addr().unwrap().to_string();
@@ -203,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn sockets_go_to_workers_by_address_and_in_their_order() {
+    fn sockets_are_distributed_by_address_in_order() {
         let (mut v4, v6) = (several("127.0.0.1", 2, true), several("[::1]", 2, true));
         let expected = [v4[0].local_addr().unwrap(), v6[0].local_addr().unwrap()];
-        // What tells one from the other.
+        // Distinguishes the two sockets.
         for (size, socket) in [(70_000, &v4[0]), (90_000, &v4[1])] {
             SockRef::from(socket).set_recv_buffer_size(size).unwrap();
         }
@@ -236,15 +236,15 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_tells_which_address_was_asked_and_another_does_not() {
+    fn only_a_wildcard_reports_the_local_address() {
         let sockets = vec![bound("0.0.0.0:0", true, true), bound("127.0.0.1:0", true, true)];
         let group = Adopted::new(sockets).unwrap().into_group(Buffers::default()).unwrap();
-        let tells: Vec<_> = group.workers[0].iter().map(BoundSocket::reports_local).collect();
-        assert_eq!(tells, [true, false]);
+        let reports: Vec<_> = group.workers[0].iter().map(BoundSocket::reports_local).collect();
+        assert_eq!(reports, [true, false]);
     }
 
     #[test]
-    fn what_cannot_be_served_from_is_refused_with_what_would_be_right() {
+    fn unusable_sockets_are_refused_with_the_remedy() {
         assert!(refusal(Vec::new()).contains("one for each address and worker"));
         let mut uneven = several("127.0.0.1", 2, true);
         uneven.extend(several("[::1]", 1, true));

@@ -1,15 +1,15 @@
-//! Which vCPUs this process may use, which of them share a core, and pinning a thread to one.
+//! The vCPUs that this process may use, which of them share a core, and pinning a thread to one.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Why a thread could not be pinned or the mask not be read.
+/// Why the affinity mask could not be read or a thread not be pinned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AffinityError {
-    /// The system has no such call, or refuses it.
-    #[error("cannot tell which vCPUs this process may use: {0}")]
+    /// The system lacks the call, or refuses it.
+    #[error("cannot read which vCPUs this process may use: {0}")]
     Unreadable(io::Error),
     /// The vCPU is not in the process's mask, or offline.
     #[error(
@@ -20,17 +20,17 @@ pub enum AffinityError {
         /// The vCPU.
         cpu: usize,
     },
-    /// The system does not pin, or refuses to.
+    /// The system does not support pinning, or refuses it.
     #[error("cannot pin a thread to vCPU {cpu}: {cause}")]
     Refused {
         /// The vCPU.
         cpu: usize,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
-/// The vCPUs that this process may run on, by its affinity mask, ascending. Never empty.
+/// The vCPUs in this process's affinity mask, ascending. Never empty.
 ///
 /// # Errors
 /// [`AffinityError::Unreadable`]; the caller then runs unpinned.
@@ -43,13 +43,13 @@ pub fn allowed() -> Result<Vec<usize>, AffinityError> {
 }
 
 /// The vCPUs on the same core as `cpu`, itself included, ascending; `None` where the system does
-/// not tell.
+/// not report them.
 pub fn siblings(cpu: usize) -> Option<Vec<usize>> {
     siblings_in(Path::new("/sys/devices/system/cpu"), cpu)
 }
 
-/// The same vCPUs, ordered so that the first ones have a core each: the first thread of every
-/// core, then the second ones. Placement takes from the front.
+/// The same vCPUs, ordered so that the first ones have a core each: the first thread of every core,
+/// then the second threads. Placement takes them from the front.
 pub fn cores_first(cpus: &[usize]) -> Vec<usize> {
     order(cpus, siblings)
 }
@@ -77,7 +77,7 @@ fn parse_list(list: &str) -> Option<Vec<usize>> {
     for part in list.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        // No machine has more; a damaged file must not fill the memory.
+        // A bound on the numbers: a corrupt file must not exhaust memory.
         if last > 65_536 {
             return None;
         }
@@ -91,7 +91,7 @@ fn order(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
     let mut ranked: Vec<(usize, usize)> = cpus
         .iter()
         .map(|&cpu| {
-            // Only siblings that may be used count.
+            // Only siblings in `cpus` count.
             let rank = siblings(cpu)
                 .map_or(0, |all| all.iter().filter(|&&s| s < cpu && cpus.contains(&s)).count());
             (rank, cpu)
@@ -123,7 +123,7 @@ mod mask {
     }
 }
 
-/// Systems without.
+/// Systems without affinity masks.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 mod mask {
     use std::io;
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn cores_come_before_their_second_threads() {
-        // Four cores with two threads each, numbered as Linux does on Epyc: n and n + 4.
+        // Four cores with two threads each, numbered n and n + 4, as Linux does on Epyc.
         let pair = |cpu: usize| Some(vec![cpu % 4, cpu % 4 + 4]);
         assert_eq!(order(&[0, 1, 2, 3, 4, 5, 6, 7], pair), [0, 1, 2, 3, 4, 5, 6, 7]);
         // Numbered in pairs.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_named() {
+    fn an_absent_cpu_is_named() {
         let error = thread::spawn(|| pin_current_thread(1000).unwrap_err()).join().unwrap();
         assert!(matches!(error, AffinityError::NotAllowed { cpu: 1000 }), "{error}");
     }

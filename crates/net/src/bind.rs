@@ -1,11 +1,11 @@
-//! The one place that opens sockets, and what the kernel made of their options. Those that somebody
-//! else has opened come in by [`adopt`](crate::adopt).
+//! Opens all sockets, and reports the effect of their options. Sockets that another process opened
+//! come in through [`adopt`](crate::adopt).
 //!
 //! A daemon binds a *group*: for each address one socket per worker, joined by SO_REUSEPORT, bound
-//! in worker order and all before anything is served, since the kernel numbers the sockets of a
-//! group as they come and [steering](crate::steering) counts on it. SO_REUSEPORT would also
-//! let a second copy of the daemon in, which would silently take half of the traffic: so each
-//! address is first bound without it, as a probe.
+//! in worker order and before any datagram is served, because the kernel numbers the sockets of a
+//! group in the order of binding and [steering](crate::steering) relies on that order. With
+//! SO_REUSEPORT a second copy of the daemon could also bind, and would silently take half of the
+//! traffic: so each address is first bound without it, as a probe.
 //!
 //! A load tester binds [plain sockets](bind_client).
 
@@ -21,27 +21,27 @@ use crate::sys;
 /// An address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Address and port; port 0 lets the system choose one.
+    /// Address and port; with port 0 the system chooses one.
     pub address: SocketAddr,
-    /// Whether to go on without it when the host lacks the address or its whole family.
+    /// Whether to continue without it if the host lacks the address or its whole family.
     pub optional: bool,
 }
 
-/// How to bind a group.
+/// Options for binding a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Sockets per address, at least 1.
     pub workers: usize,
-    /// What to ask for as buffers.
+    /// The buffer sizes to request.
     pub buffers: Buffers,
-    /// Whether to look first if somebody else has an address. Only a takeover from a running
+    /// Whether to check first that no other process has an address. Only a takeover from a running
     /// copy skips this.
     pub probe: bool,
 }
 
-/// Bytes to ask for as socket buffers; 0 leaves the system's default. The kernel counts its own
-/// overhead too (about 800 bytes for a small datagram), and doubles what is asked for to make up
-/// for it (socket(7)).
+/// Socket buffer sizes to request, bytes; 0 leaves the system's default. The kernel also charges
+/// its own overhead to the buffer (about 800 bytes for a small datagram), and doubles the requested
+/// size to make up for it (socket(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
     /// SO_RCVBUF.
@@ -58,25 +58,25 @@ pub struct BoundSocket {
     reports_local: bool,
 }
 
-/// A group's sockets.
+/// The sockets of a group.
 #[derive(Debug)]
 pub struct Group {
-    /// For each worker its sockets, by address in the order of `addresses`: one of each, unless the group was made
-    /// for [another number of workers](crate::regroup).
+    /// For each worker its sockets, by address in the order of `addresses`: one of each, unless the
+    /// group was built for [another number of workers](crate::regroup).
     pub workers: Vec<Vec<BoundSocket>>,
-    /// The addresses that are bound, with the ports that they got.
+    /// The bound addresses, with the ports that they got.
     pub addresses: Vec<SocketAddr>,
-    /// What went less well than asked for.
+    /// Degraded options.
     pub notices: Vec<Notice>,
 }
 
-/// Why an address cannot be listened on. Displays with what to do about it.
+/// Why an address cannot be bound. Displays with the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody else has it.
+    /// Another process has it.
     #[error(
-        "{address} is taken: another process listens there, perhaps a second copy of this one. \
+        "{address} is taken by another process, perhaps a second copy of this one. \
          Find it with: ss -ulpn 'sport = :{port}'",
         port = address.port()
     )]
@@ -84,20 +84,21 @@ pub enum BindError {
         /// The address.
         address: SocketAddr,
     },
-    /// The user may not use it.
+    /// The user lacks the permission.
     #[error(
         "no permission to listen on {address}: ports below 1024 need CAP_NET_BIND_SERVICE. \
-         Use a higher port, or grant it with: setcap cap_net_bind_service=+ep <the program>, or in \
+         Use a higher port, or grant the capability with: \
+         setcap cap_net_bind_service=+ep <the program>, or in \
          its systemd unit: AmbientCapabilities=CAP_NET_BIND_SERVICE"
     )]
     Forbidden {
         /// The address.
         address: SocketAddr,
     },
-    /// The host does not have it.
+    /// The host does not have the address.
     #[error(
-        "this host has no address {ip}: see `ip addr` for those it has. If it comes later \
-         (failover), allow binding before that: sysctl -w net.ipv{family}.ip_nonlocal_bind=1",
+        "this host has no address {ip}: `ip addr` lists its addresses. If the address is \
+         added later (failover), allow binding it before: sysctl -w net.ipv{family}.ip_nonlocal_bind=1",
         ip = address.ip(),
         family = if address.is_ipv4() { 4 } else { 6 }
     )]
@@ -105,62 +106,62 @@ pub enum BindError {
         /// The address.
         address: SocketAddr,
     },
-    /// The host does not speak the address's family.
+    /// The host does not support the address's family.
     #[error(
-        "this host has no {family}, which {address} needs: enable it or leave the address out",
+        "this host has no {family}, which {address} needs: enable {family} or remove the address",
         family = if address.is_ipv4() { "IPv4" } else { "IPv6" }
     )]
     NoFamily {
         /// The address.
         address: SocketAddr,
     },
-    /// Of all addresses, which were all optional, none is there.
-    #[error("none of the addresses to listen on is there")]
+    /// All addresses were optional, and none is available.
+    #[error("none of the listen addresses is available on this host")]
     Nothing,
     /// The system refuses one of the steps.
     #[error("{step} on {address}: {cause}")]
     System {
         /// The address.
         address: SocketAddr,
-        /// What was being done.
+        /// The step.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
 impl BoundSocket {
-    /// A server's socket that somebody else has bound.
-    pub(crate) fn of(socket: UdpSocket) -> io::Result<Self> {
+    /// A server's socket that another process has bound.
+    pub(crate) fn from_bound(socket: UdpSocket) -> io::Result<Self> {
         let address = socket.local_addr()?;
         socket.set_nonblocking(true)?;
         set_fragments(socket.as_fd(), address, false);
         Ok(Self { socket, address, reports_local: address.ip().is_unspecified() })
     }
 
-    /// The address that it is bound to, with its port.
+    /// The address that the socket is bound to, with its port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether datagrams larger than their path may leave in fragments from now on; otherwise the
-    /// kernel refuses those (EMSGSIZE). Returns whether there is such a choice here.
+    /// Sets whether datagrams larger than their path's MTU may be sent in fragments; otherwise the
+    /// kernel refuses them (EMSGSIZE). Returns whether the system has this option.
     pub(crate) fn set_fragments(&self, may: bool) -> bool {
         set_fragments(self.as_fd(), self.address, may)
     }
 
-    /// Whether the kernel tells for each datagram which local address it was sent to (set on
-    /// wildcard binds only, as it costs on every datagram).
+    /// Whether the kernel reports for each datagram the local address that it was sent to (enabled
+    /// on wildcard binds only, as it costs on every datagram).
     pub fn reports_local(&self) -> bool {
         self.reports_local
     }
 
-    /// The socket itself, for calls that do not change how it works.
+    /// The socket itself, for calls that do not change its options.
     pub fn as_udp(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// The two buffers as the kernel counts them: twice what it was asked for.
+    /// The two buffer sizes as the kernel counts them: twice the requested size.
     ///
     /// # Errors
     /// Only if the socket is broken.
@@ -169,23 +170,22 @@ impl BoundSocket {
         Ok(Buffers { receive: socket.recv_buffer_size()?, send: socket.send_buffer_size()? })
     }
 
-    /// A socket that was bound elsewhere, by a server of this kind: its options are as that one set
-    /// them.
+    /// A socket that another server of this kind has bound; its options are left as they are.
     ///
     /// # Errors
-    /// When it is no UDP socket that is bound to an address of IPv4 or IPv6.
+    /// When it is not a UDP socket bound to an IPv4 or IPv6 address.
     pub fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
         let socket = Socket::from(descriptor);
         let address = socket.local_addr()?.as_socket().filter(|address| address.port() != 0);
         let (Type::DGRAM, Some(address)) = (socket.r#type()?, address) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no UDP socket that is bound"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a bound UDP socket"));
         };
         socket.set_nonblocking(true)?;
         Ok(Self { socket: socket.into(), address, reports_local: address.ip().is_unspecified() })
     }
 
-    /// A second descriptor of the same kernel socket. It keeps the socket, and with it its number
-    /// in its group, over a worker's restart.
+    /// A second descriptor of the same kernel socket. It keeps the socket open, and with it the
+    /// socket's number in its group, while a worker restarts.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -203,10 +203,10 @@ impl AsFd for BoundSocket {
 
 /// Binds one socket per worker and address.
 ///
-/// With port 0 the system picks a port, for each such address anew, and all workers share it.
+/// With port 0 the system picks a port for each such address, and all workers share it.
 ///
 /// # Errors
-/// A [`BindError`] for the first address that cannot be had and is not optional.
+/// A [`BindError`] for the first address that cannot be bound and is not optional.
 ///
 /// # Panics
 /// When `options.workers` is 0.
@@ -229,16 +229,17 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     let mut workers: Vec<Vec<BoundSocket>> = Vec::new();
     workers.resize_with(options.workers, || Vec::with_capacity(wanted.len()));
     for address in &mut wanted {
-        let mut held = (address.port() == 0).then(|| hold_a_port(*address)).transpose()?;
-        if let Some(held) = &held {
-            *address = held.address;
+        let mut reserved = (address.port() == 0).then(|| reserve_port(*address)).transpose()?;
+        if let Some(reserved) = &reserved {
+            *address = reserved.address;
         }
         for (number, sockets) in workers.iter_mut().enumerate() {
             let socket = open(*address, Sharing::Group).map_err(|e| e.into_error(*address))?;
-            // The group has begun. Its first socket takes the number that becomes free here.
-            drop(held.take());
-            let mut made = settle(&socket, options.buffers)?;
-            // What holds for one socket of an address holds for all.
+            // The group has begun: its first socket takes the number that the placeholder frees
+            // here.
+            drop(reserved.take());
+            let mut made = apply_options(&socket, options.buffers)?;
+            // The notices for one socket of an address hold for all of its sockets.
             if number == 0 {
                 notices.append(&mut made);
             }
@@ -248,19 +249,20 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     Ok(Group { workers, addresses: wanted, notices })
 }
 
-/// A socket with a port that nobody else had, which a group may now share. One that may share its port from the
-/// beginning gets any from the kernel, one of another group of this user too, and would take datagrams away there;
-/// and between looking for a port and binding it, somebody else could have it.
-fn hold_a_port(address: SocketAddr) -> Result<BoundSocket, BindError> {
-    let held = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
-    socket2::SockRef::from(&held.socket).set_reuse_port(true).map_err(|cause| {
-        BindError::System { address: held.address, step: "set SO_REUSEPORT", cause }
+/// A placeholder socket whose port is free of other groups, and is shared from now on. A socket
+/// that sets SO_REUSEPORT before it binds port 0 may get the port of another group of this user and
+/// take datagrams from it; a port found by a probe and bound later could be taken in between.
+fn reserve_port(address: SocketAddr) -> Result<BoundSocket, BindError> {
+    let reserved = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
+    socket2::SockRef::from(&reserved.socket).set_reuse_port(true).map_err(|cause| {
+        BindError::System { address: reserved.address, step: "set SO_REUSEPORT", cause }
     })?;
-    Ok(held)
+    Ok(reserved)
 }
 
 impl Group {
-    /// The sockets of one address, in the order of their group: number `i` is read by worker `i % workers`.
+    /// The sockets of one address, in the order of their group: worker `i % workers` reads number
+    /// `i`.
     pub fn sockets_at(&self, address: SocketAddr) -> Vec<&BoundSocket> {
         let own = |sockets: &'_ Vec<BoundSocket>| -> Vec<usize> {
             (0..sockets.len()).filter(|number| sockets[*number].address == address).collect()
@@ -275,15 +277,15 @@ impl Group {
     }
 }
 
-/// A server's socket that is to be bound to `address`, beside others of its group, and is not yet.
+/// A server's socket for `address`, to be bound later beside others of its group.
 pub(crate) fn open_unbound(address: SocketAddr) -> Result<BoundSocket, BindError> {
     let socket = prepare(address, Sharing::Group).map_err(|e| e.into_error(address))?;
     let reports_local = address.ip().is_unspecified();
     Ok(BoundSocket { socket: socket.into(), address, reports_local })
 }
 
-/// Binds one plain socket to `source` for a client: its port is usually 0, its address one of the
-/// host's (all of 127/8 are) or unspecified.
+/// Binds one plain socket to `source` for a client: its port is usually 0, its address an address
+/// of the host (all of 127/8 are) or unspecified.
 ///
 /// # Errors
 /// As [`bind_group`].
@@ -292,16 +294,16 @@ pub fn bind_client(
     buffers: Buffers,
 ) -> Result<(BoundSocket, Vec<Notice>), BindError> {
     let socket = open(source, Sharing::Alone).map_err(|e| e.into_error(source))?;
-    let notices = settle(&socket, buffers)?;
+    let notices = apply_options(&socket, buffers)?;
     Ok((socket, notices))
 }
 
-/// Who else may have the same address.
+/// Which other sockets may have the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
-    /// Nobody.
+    /// None.
     Alone,
-    /// The other workers; and as this is a server's socket, it tells the local address.
+    /// The other workers' sockets. A server's socket also reports the local address of a datagram.
     Group,
 }
 
@@ -309,18 +311,18 @@ enum Sharing {
 enum Failure {
     /// The host lacks the address or its family.
     Absent(Missing, io::Error),
-    /// Anything else, and at which step.
+    /// Any other error, with the step that failed.
     Other(&'static str, io::Error),
 }
 
-/// What is absent.
+/// What the host lacks.
 enum Missing {
     Address,
     Family,
 }
 
 impl Failure {
-    /// From the error of `step`.
+    /// Classifies the error of `step`.
     fn new(step: &'static str, cause: io::Error) -> Self {
         match cause.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => Self::Absent(Missing::Family, cause),
@@ -329,7 +331,7 @@ impl Failure {
         }
     }
 
-    /// As the caller of this module sees it.
+    /// The public form of the error.
     fn into_error(self, address: SocketAddr) -> BindError {
         match self {
             Self::Absent(Missing::Address, _) => BindError::NotHere { address },
@@ -343,34 +345,34 @@ impl Failure {
     }
 }
 
-/// Whether `address` can be bound by this process alone. Without `exclusive`, only whether the host
-/// has the address.
+/// Checks that this process can bind `address` alone. Without `exclusive`, checks only that the
+/// host has the address.
 fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
     if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
-        // With IPv6 switched off (net.ipv6.conf.all.disable_ipv6) the kernel binds `::` all the
-        // same, and nothing arrives there. ::1 is there exactly when IPv6 is.
+        // With IPv6 disabled (net.ipv6.conf.all.disable_ipv6) the kernel still binds `::`, but no
+        // datagram arrives. The address ::1 exists exactly if IPv6 is enabled.
         let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
         open(loopback, Sharing::Alone).map_err(|failure| match failure {
             Failure::Absent(_, cause) => Failure::Absent(Missing::Family, cause),
             other => other,
         })?;
     }
-    // A port of its own leaves only the address to be probed.
+    // Port 0 is always free, so that only the address is checked.
     let address = if exclusive { address } else { SocketAddr::new(address.ip(), 0) };
     open(address, Sharing::Alone).map(drop)
 }
 
-/// Opens a socket, with all that has to be set before it is bound.
+/// Opens a socket and sets the options that must be set before it is bound.
 fn prepare(address: SocketAddr, sharing: Sharing) -> Result<Socket, Failure> {
     let at = |step| move |cause| Failure::new(step, cause);
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
         .map_err(at("open a socket"))?;
     socket.set_nonblocking(true).map_err(at("make a socket nonblocking"))?;
     if address.is_ipv6() {
-        // Each family has sockets, and so a group, of its own; an IPv4 client is never mapped.
+        // Each family has its own sockets and groups; IPv4 addresses are never mapped.
         socket.set_only_v6(true).map_err(at("set IPV6_V6ONLY"))?;
     }
-    // It saves time, and nothing more: a kernel that does not know it is served from all the same.
+    // Only an optimisation: a kernel that does not support it works as well.
     set_fragments(socket.as_fd(), address, false);
     if sharing == Sharing::Group {
         socket.set_reuse_port(true).map_err(at("set SO_REUSEPORT"))?;
@@ -392,10 +394,10 @@ fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
     })
 }
 
-/// Whether datagrams that are larger than their path may leave in fragments. Where none may be
-/// fragmented IPv4 needs no identification, which the kernel otherwise draws for each datagram,
-/// by a keyed hash and a shared counter (docs/decisions/0014). IPv6 has one only in fragments.
-/// Returns whether it was set.
+/// Sets whether datagrams larger than their path's MTU may be sent in fragments. Without fragments
+/// IPv4 needs no identification, which the kernel otherwise draws for each datagram with a keyed
+/// hash and a shared counter (docs/decisions/0014). IPv6 has an identification only in fragments.
+/// Returns whether the option was set.
 fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if address.is_ipv4() {
@@ -406,11 +408,14 @@ fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
     false
 }
 
-/// Sets what can be set after binding, and looks what became of it.
-pub(crate) fn settle(socket: &BoundSocket, buffers: Buffers) -> Result<Vec<Notice>, BindError> {
+/// Sets the options that can be set after binding; returns the degraded ones.
+pub(crate) fn apply_options(
+    socket: &BoundSocket,
+    buffers: Buffers,
+) -> Result<Vec<Notice>, BindError> {
     let mut notices = Vec::new();
     if socket.reports_local
-        && let Err(cause) = tell_local(socket)
+        && let Err(cause) = enable_local_reports(socket)
     {
         notices.push(Notice::LocalAddressUnknown { address: socket.address, cause });
     }
@@ -430,8 +435,8 @@ pub(crate) fn settle(socket: &BoundSocket, buffers: Buffers) -> Result<Vec<Notic
     Ok(notices)
 }
 
-/// Has the kernel tell which local address each datagram was sent to.
-fn tell_local(socket: &BoundSocket) -> io::Result<()> {
+/// Makes the kernel report the local address of each datagram.
+fn enable_local_reports(socket: &BoundSocket) -> io::Result<()> {
     match socket.address.ip() {
         IpAddr::V6(Ipv6Addr { .. }) => {
             sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, &1)?;
@@ -446,7 +451,7 @@ fn tell_local(socket: &BoundSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a buffer of `asked` bytes (0: leaves it), returns what was given in the same measure.
+/// Requests a buffer of `asked` bytes (0 leaves it) and returns the granted size in the same unit.
 fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::Result<usize> {
     if asked == 0 {
         return Ok(0);
@@ -458,22 +463,22 @@ fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::R
             Direction::Receive => plain.recv_buffer_size()?,
             Direction::Send => plain.send_buffer_size()?,
         };
-        // Linux reports twice what it was asked for (socket(7)).
+        // Linux reports twice the requested size (socket(7)).
         Ok(if cfg!(any(target_os = "linux", target_os = "android")) {
             counted / 2
         } else {
             counted
         })
     };
-    // A system that refuses rather than clamps has told enough: the size read back says the rest.
+    // Some systems refuse a size instead of clamping it; the size read back covers both.
     let _ = match direction {
         Direction::Receive => plain.set_recv_buffer_size(asked),
         Direction::Send => plain.set_send_buffer_size(asked),
     };
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if given()? < asked {
-        // Past the sysctl limit with CAP_NET_ADMIN (docs/decisions/0009); without it the size
-        // stays, and the notice tells.
+        // Exceeds the sysctl limit with CAP_NET_ADMIN (docs/decisions/0009); without that
+        // capability the size stays, and a notice reports it.
         let name = match direction {
             Direction::Receive => libc::SO_RCVBUFFORCE,
             Direction::Send => libc::SO_SNDBUFFORCE,
@@ -487,15 +492,15 @@ fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::R
 mod tests {
     use super::*;
 
-    /// What the caller is told when `bind` fails with this error.
-    fn told(code: i32) -> String {
+    /// The message of the error that `bind` returned.
+    fn message(code: i32) -> String {
         let failure = Failure::new("bind", io::Error::from_raw_os_error(code));
         failure.into_error("192.0.2.7:80".parse().unwrap()).to_string()
     }
 
     #[test]
-    fn each_refusal_says_what_to_do() {
-        // Not all of these can be had in a test that may run as root.
+    fn each_refusal_names_its_remedy() {
+        // Some of these errors cannot be produced in a test that may run as root.
         for (code, remedy) in [
             (libc::EADDRINUSE, "ss -ulpn 'sport = :80'"),
             (libc::EACCES, "setcap cap_net_bind_service=+ep"),
@@ -504,7 +509,7 @@ mod tests {
             (libc::EAFNOSUPPORT, "no IPv4"),
             (libc::EMFILE, "bind on 192.0.2.7:80"),
         ] {
-            let text = told(code);
+            let text = message(code);
             assert!(text.contains(remedy) && text.contains("192.0.2.7"), "{code}: {text}");
         }
     }

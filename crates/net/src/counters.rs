@@ -1,4 +1,4 @@
-//! What the kernel dropped before anybody could receive it.
+//! Datagrams that the kernel dropped before they could be received.
 //!
 //! Per socket by SO_MEMINFO, which costs one system call and nothing on the path of a datagram (a
 //! per-packet control message, SO_RXQ_OVFL, measured 7 %); for the whole system from
@@ -21,11 +21,11 @@ pub struct SystemDrops {
     pub send_v6: u64,
 }
 
-/// The system's counters, of every process and socket on the host (in its network namespace). They
-/// are for diagnosis: a tracker's own drops are those of its sockets, which each backend counts.
+/// The system's counters, over all processes and sockets of the network namespace, for diagnosis.
+/// Each backend counts the drops of its own sockets.
 ///
 /// # Errors
-/// Where there is no `/proc/net/snmp`. A host without IPv6 has zeros for it.
+/// Without a `/proc/net/snmp`. A host without IPv6 has zeros for it.
 pub fn system_drops() -> io::Result<SystemDrops> {
     let v4 = fs::read_to_string("/proc/net/snmp")?;
     let v6 = fs::read_to_string("/proc/net/snmp6").unwrap_or_default();
@@ -35,7 +35,7 @@ pub fn system_drops() -> io::Result<SystemDrops> {
 /// Datagrams that the kernel dropped at one socket, modulo 2^32.
 ///
 /// # Errors
-/// Where the system does not count (anything but Linux).
+/// Where the system has no such counter (anything but Linux).
 pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -50,7 +50,7 @@ pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     }
 }
 
-/// Makes a 64-bit count of a 32-bit one that wraps, as long as it is asked often enough.
+/// Extends a 32-bit counter that wraps to 64 bits; it must be read at least once per wrap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wrapping {
     last: u32,
@@ -58,12 +58,12 @@ pub(crate) struct Wrapping {
 }
 
 impl Wrapping {
-    /// Counts what comes after the counter has shown `first`.
+    /// Counts from a counter value of `first`.
     pub(crate) fn since(first: u32) -> Self {
         Self { last: first, total: 0 }
     }
 
-    /// The count in all, now that the counter shows `now`.
+    /// The total, given that the counter reads `now`.
     pub(crate) fn update(&mut self, now: u32) -> u64 {
         self.total += u64::from(now.wrapping_sub(self.last));
         self.last = now;
@@ -71,16 +71,16 @@ impl Wrapping {
     }
 }
 
-/// Finds the four counters in the two files.
+/// Reads the four counters from the two files.
 fn parse(snmp: &str, snmp6: &str) -> Option<SystemDrops> {
-    // Two lines of a kind: names, then values.
+    // The file has pairs of lines: names, then values.
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
     let (names, values) = (lines.next()?, lines.next()?);
     let v4 = |wanted: &str| {
         let mut pairs = names.split_whitespace().zip(values.split_whitespace());
         pairs.find(|(name, _)| *name == wanted)?.1.parse().ok()
     };
-    // One line per counter.
+    // The file has one line per counter.
     let v6 = |wanted: &str| {
         let mut pairs = snmp6.lines().filter_map(|line| line.split_once(char::is_whitespace));
         pairs.find(|(name, _)| *name == wanted)?.1.trim().parse().ok()
@@ -100,7 +100,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn wrapping_counts_go_on() {
+    fn wrapping_counts_continue() {
         let mut count = Wrapping::default();
         assert_eq!(count.update(u32::MAX), u64::from(u32::MAX));
         assert_eq!(count.update(4), u64::from(u32::MAX) + 5);
@@ -108,8 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn the_systems_files_are_understood() {
-        let snmp = "Ip: Forwarding\nIp: 1\nUdp: InDatagrams RcvbufErrors SndbufErrors InCsumErrors\n\
+    fn the_systems_files_are_parsed() {
+        let snmp = "Ip: Forwarding\nIp: 1\n\
+                    Udp: InDatagrams RcvbufErrors SndbufErrors InCsumErrors\n\
                     Udp: 207 11 12 0\nUdpLite: InDatagrams RcvbufErrors\nUdpLite: 1 2\n";
         let snmp6 =
             "Udp6InDatagrams \t5\nUdp6RcvbufErrors                \t21\nUdp6SndbufErrors \t22\n";
@@ -135,7 +136,7 @@ mod tests {
         while server.as_udp().recv_from(&mut [0; 2048]).is_ok() {
             received += 1;
         }
-        // Loopback delivers within the sending call, so nothing is under way any more.
+        // Loopback delivers within the sending call, so nothing is in flight any more.
         let drops = socket_drops(server.as_fd()).unwrap();
         assert_eq!(received + drops, sent);
         assert!(drops > 100, "{drops}");

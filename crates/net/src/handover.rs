@@ -1,5 +1,5 @@
-//! Descriptors from one process to another, over a Unix socket (unix(7), SCM_RIGHTS): how a running server's
-//! sockets get to the one that follows it, with all that is queued in them.
+//! Passes descriptors from one process to another over a Unix socket (unix(7), SCM_RIGHTS): a
+//! running server hands its sockets, with the datagrams queued in them, to its successor.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Descriptors in one message at most; the kernel takes 253 (SCM_MAX_FD).
+/// The most descriptors in one message; the kernel accepts 253 (SCM_MAX_FD).
 pub const MAX_DESCRIPTORS: usize = 128;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS));
@@ -19,7 +19,7 @@ const SPACE: usize = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS));
 /// Sends descriptors, with one byte to carry them.
 ///
 /// # Errors
-/// When the other side is gone, or this process has too many descriptors under way.
+/// When the other side has closed, or this process has too many descriptors in flight.
 ///
 /// # Panics
 /// When there are more than [`MAX_DESCRIPTORS`].
@@ -38,10 +38,10 @@ pub fn send(stream: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<(
     if sent == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Receives what one [`send`] sent.
+/// Receives the descriptors of one [`send`].
 ///
 /// # Errors
-/// When the other side is gone, or this process has no room for so many descriptors.
+/// When the other side has closed, or this process has no room for so many descriptors.
 pub fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); SPACE];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -65,21 +65,21 @@ pub fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     Ok(descriptors)
 }
 
-/// The process and user at the other end of a Unix socket, as they were when it was connected.
+/// The process and user at the other end of a Unix socket, at the time of connecting.
 ///
 /// # Errors
-/// Only if it is no Unix socket.
+/// Only if the socket is not a Unix socket.
 pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let credentials = rustix::net::sockopt::socket_peercred(stream)?;
     Ok(Peer { process: credentials.pid.as_raw_pid(), user: credentials.uid.as_raw() })
 }
 
-/// Who is at the other end.
+/// The process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The process's number.
+    /// Its process id.
     pub process: i32,
-    /// Its user's.
+    /// Its user id.
     pub user: u32,
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_socket_goes_over_with_what_is_queued_in_it() {
+    fn a_socket_is_passed_with_its_queued_datagrams() {
         let (here, there) = UnixStream::pair().unwrap();
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn many_go_over() {
+    fn the_largest_message_is_passed() {
         let (here, there) = UnixStream::pair().unwrap();
         let sent = thread::spawn(move || {
             let descriptors = vec![here.as_fd(); MAX_DESCRIPTORS];
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_udp_socket_is_refused() {
+    fn other_descriptors_are_refused() {
         let (here, _there) = UnixStream::pair().unwrap();
         assert!(BoundSocket::adopt(here.into()).is_err());
     }

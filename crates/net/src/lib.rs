@@ -1,37 +1,37 @@
-//! Batched UDP: bytes to the kernel and back. Knows no BitTorrent; holds the project's only
-//! `unsafe`.
+//! Batched UDP: datagrams between the kernel and a worker. It does not depend on BitTorrent, and
+//! has the project's only `unsafe`.
 //!
 //! # The contract of a backend
 //!
-//! A backend is one worker's whole side of the network, however many kernel sockets that is. It
-//! implements [`Socket`]:
+//! A backend is one worker's whole network side, over any number of kernel sockets. It implements
+//! [`Socket`]:
 //!
-//! 1. [`Socket::wait`] blocks until a datagram may be there, the [`Waker`] was rung, or the
-//!    timeout has passed; it may return early for no reason. A ring before `wait` is not lost: it
-//!    makes the next `wait` return at once.
-//! 2. [`Socket::receive`] never blocks. It hands out a batch that stays in the backend's memory:
-//!    one region, and [`Slot`]s that point into it. An empty batch means that nothing is waiting;
-//!    a batch that is not empty means that there may be more, and while
-//!    there is, `wait` does not block.
-//! 3. [`Socket::send`] takes replies and never blocks: it borrows their bytes until it
-//!    returns. Each goes to where its [`Return`] came from, from the address that was asked. What
-//!    the kernel does not take is dropped and counted in [`Sent`].
-//! 4. A [`Return`] is a token: copied around freely, valid for as long as the backend lives, and
-//!    meaningless to another worker's backend.
+//! 1. [`Socket::wait`] blocks until a datagram may be available, the [`Waker`] wakes it, or the
+//!    timeout elapses; spurious returns are allowed. A wake-up before `wait` is not lost: the next
+//!    `wait` returns at once.
+//! 2. [`Socket::receive`] never blocks. It returns a batch that stays in the backend's memory: one
+//!    region, and [`Slot`]s that point into it. An empty batch means that nothing is available.
+//!    After a batch that is not empty there may be more; while there is, `wait` does not block.
+//! 3. [`Socket::send`] takes replies and never blocks; it borrows their bytes until it returns.
+//!    Each reply goes to the sender that its [`Return`] names, from the local address that the
+//!    sender used. A reply that the kernel does not take is dropped and counted in [`Sent`].
+//! 4. A [`Return`] is a token: it can be copied, is valid as long as the backend lives, and has no
+//!    meaning for the backend of another worker.
 //! 5. Nothing is allocated after construction.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`socket`] | the contract as types |
-//! | [`bind`] | the one place that opens sockets, and what the kernel made of their options |
-//! | [`adopt`] | sockets that somebody else has bound |
+//! | [`bind`] | opens all sockets, and reports the effect of their options |
+//! | [`adopt`] | sockets that another process has bound |
+//! | [`regroup`] | the sockets of a group, for another number of workers |
 //! | [`handover`] | descriptors from one process to another |
-//! | [`notice`] | what went less well than asked for, with its remedy |
-//! | [`steering`] | which socket of a group gets a datagram (classic BPF) |
-//! | [`affinity`] | which vCPUs there are, pinning to one |
-//! | [`counters`] | what the kernel dropped |
+//! | [`notice`] | warnings about degraded options, each with its remedy |
+//! | [`steering`] | which socket of a group receives a datagram (classic BPF) |
+//! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
+//! | [`counters`] | datagrams that the kernel dropped |
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
-//! | [`memory`] | a network inside the process: loss, delay and reordering from a seed |
+//! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 #![warn(unsafe_op_in_unsafe_fn)]
 
 pub mod adopt;

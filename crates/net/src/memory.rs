@@ -1,18 +1,18 @@
-//! A network inside the process: loss, duplicates, delay and reordering from a seed; a backend
-//! like the others, for tests and simulations.
+//! A network within the process, with loss, duplicates, delay and reordering from a seed: a backend
+//! for tests and simulations.
 //!
-//! Time is virtual: nothing that is delayed arrives until the test [advances](Network::advance)
-//! the clock. Used from one thread, everything that happens follows from the seed. Used from
-//! several ([`Options::blocking`]), workers wait for real and only the order of their sends is up
-//! to the scheduler.
+//! Time is virtual: a delayed datagram arrives only when the test [advances](Network::advance) the
+//! clock. On one thread, all events follow from the seed. On several threads
+//! ([`Options::blocking`]), workers wait in real time, and the scheduler decides the order of their
+//! sends.
 //!
-//! Addresses work as on one host that owns all of them: a worker bound to a wildcard address gets
-//! whatever is sent to its port and not bound by name, is told which address that was, and answers from it.
-//! Several workers on one address are a group, as with SO_REUSEPORT; a [`Choice`] stands for the
-//! kernel's.
+//! Addresses work as on one host that owns all of them: a worker bound to a wildcard address
+//! receives all datagrams to its port that no more specific address takes, learns the address they
+//! were sent to, and replies from it. Several workers on one address are a group, as with
+//! SO_REUSEPORT; a [`Choice`] replaces the kernel's choice among them.
 //!
-//! All memory is taken at construction and when workers are bound, so that allocations and
-//! instructions counted over this backend are the program's own.
+//! All memory is allocated at construction and when workers are bound, so that allocations and
+//! instructions counted over this backend belong to the program under test.
 
 mod state;
 
@@ -25,17 +25,17 @@ use std::time::{Duration, Instant};
 use crate::socket::{Received, Reply, Return, Sent, Slot, Socket};
 use state::{SLOT_BYTES, State};
 
-/// How bad the network is. The default is perfect.
+/// The faults of the network. The default has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
     /// Probability that a datagram is lost, 0 to 1.
     pub loss: f64,
     /// Probability that a datagram arrives twice, 0 to 1.
     pub duplicates: f64,
-    /// How long a datagram is under way: evenly spread. A range that is not one value reorders.
+    /// The delay of a datagram, uniform over this range. A range of more than one value reorders.
     pub delay: RangeInclusive<Duration>,
-    /// Probability that a datagram is held back for up to twice the longest delay and a
-    /// millisecond, so that later ones overtake it; 0 to 1.
+    /// Probability that a datagram is delayed by up to twice the longest delay and a millisecond
+    /// more, so that later ones overtake it; 0 to 1.
     pub reordering: f64,
 }
 
@@ -46,13 +46,13 @@ impl Default for Conditions {
     }
 }
 
-/// What the network and its workers have room for.
+/// Capacities of the network and its workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Datagrams under way and in receive buffers at most, 2 kB each; at that limit sends are
+    /// The most datagrams in flight and in receive buffers, 2 kB each; beyond it sends are
     /// `blocked`.
     pub in_flight: usize,
-    /// Datagrams in one worker's receive buffer at most; at that limit they are `dropped`.
+    /// The most datagrams in one worker's receive buffer; beyond it they are `dropped`.
     pub receive_buffer: usize,
     /// Datagrams per batch.
     pub batch: usize,
@@ -66,33 +66,33 @@ impl Default for Options {
     }
 }
 
-/// Which worker of a group gets a datagram.
+/// Which worker of a group receives a datagram.
 #[derive(Clone)]
 pub enum Choice {
-    /// By a hash of the source address, as the kernel does by itself.
+    /// By a hash of the source address, as the kernel does without a program.
     BySource,
-    /// By a function of payload and source, as a steering program does. `None` and numbers that no
-    /// worker has fall back to [`Choice::BySource`].
+    /// By a function of payload and source, as a steering program does. `None` and numbers without
+    /// a worker fall back to [`Choice::BySource`].
     By(Arc<Steer>),
 }
 
-/// A function from payload and source to a worker's number.
+/// A function from payload and source to the number of a worker.
 pub type Steer = dyn Fn(&[u8], SocketAddr) -> Option<usize> + Send + Sync;
 
-/// What became of all datagrams so far.
+/// Counts of all datagrams so far, by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounts {
-    /// Taken from workers.
+    /// Accepted from workers.
     pub sent: u64,
     /// Put into receive buffers.
     pub delivered: u64,
     /// Lost on the way, by [`Conditions::loss`].
     pub lost: u64,
-    /// Made twice, by [`Conditions::duplicates`].
+    /// Duplicated, by [`Conditions::duplicates`].
     pub duplicated: u64,
-    /// Dropped as a receive buffer was full.
+    /// Dropped because a receive buffer was full.
     pub dropped: u64,
-    /// Sent to where nobody is bound.
+    /// Sent to an address without a worker.
     pub unreachable: u64,
 }
 
@@ -102,16 +102,17 @@ pub struct Network {
     shared: Arc<Shared>,
 }
 
-/// What the network and its workers share.
+/// State shared by the network and its workers.
 struct Shared {
     state: Mutex<State>,
-    /// Rung whenever a worker that waits may have something.
+    /// Notified whenever a waiting worker may have a datagram.
     arrived: Condvar,
     options: Options,
 }
 
 impl Shared {
-    /// The state. A test that panicked while holding it has failed already.
+    /// The state, also after a test panicked while holding the lock: such a test has failed
+    /// already.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,13 +124,13 @@ impl Network {
         Self::with_options(seed, conditions, Options::default())
     }
 
-    /// A network with this much room.
+    /// A network with these capacities.
     pub fn with_options(seed: u64, conditions: Conditions, options: Options) -> Self {
         let state = Mutex::new(State::new(seed, conditions, options.in_flight));
         Self { shared: Arc::new(Shared { state, arrived: Condvar::new(), options }) }
     }
 
-    /// A worker on its own at these addresses (port 0: one is found).
+    /// One worker at these addresses (port 0: the network picks a free port).
     ///
     /// # Errors
     /// `AddrInUse`.
@@ -138,7 +139,7 @@ impl Network {
         Ok(group.pop().expect("one worker"))
     }
 
-    /// A group of workers, each at all of these addresses (port 0: one is found).
+    /// A group of workers, each at all of these addresses (port 0: the network picks a free port).
     ///
     /// # Errors
     /// `AddrInUse`.
@@ -166,7 +167,7 @@ impl Network {
         self.shared.state().now
     }
 
-    /// Lets time pass: what is due by then arrives, in its order.
+    /// Advances the time: datagrams due by then arrive, in order.
     pub fn advance(&self, by: Duration) {
         let mut state = self.shared.state();
         state.now += by;
@@ -180,18 +181,18 @@ impl Network {
         self.shared.state().next_arrival()
     }
 
-    /// Changes the conditions for what is sent from now on.
+    /// Changes the conditions for datagrams that are sent from now on.
     pub fn set_conditions(&self, conditions: Conditions) {
         self.shared.state().conditions = conditions;
     }
 
-    /// What became of all datagrams.
+    /// The outcomes of all datagrams so far.
     pub fn counts(&self) -> DatagramCounts {
         self.shared.state().counts
     }
 }
 
-/// One worker's side of the network. Dropping it unbinds its addresses.
+/// One worker's network side. Dropping it unbinds its addresses.
 pub struct Endpoint {
     shared: Arc<Shared>,
     worker: usize,
@@ -201,8 +202,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Its addresses with their ports, in the order in which they were given; a
-    /// [`Return::socket`] counts them.
+    /// The worker's addresses with their ports, in the order of binding, which [`Return::socket`]
+    /// counts.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -228,7 +229,7 @@ impl Socket for Endpoint {
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
-        state.workers[self.worker].rung = false;
+        state.workers[self.worker].wake_pending = false;
         Ok(())
     }
 
@@ -254,7 +255,7 @@ impl Socket for Endpoint {
     fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent {
         let mut sent = Sent::default();
         for reply in replies {
-            // The lock is not held while the caller's iterator runs.
+            // The lock is not reserved while the caller's iterator runs.
             let to: &Return = reply.to;
             let Some(&from) = self.addresses.get(usize::from(to.socket)) else {
                 sent.failed += 1;
@@ -289,7 +290,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// Rings an [`Endpoint`].
+/// Wakes an [`Endpoint`].
 #[derive(Clone)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -298,7 +299,7 @@ pub struct Waker {
 
 impl crate::socket::Waker for Waker {
     fn wake(&self) {
-        self.shared.state().workers[self.worker].rung = true;
+        self.shared.state().workers[self.worker].wake_pending = true;
         self.shared.arrived.notify_all();
     }
 }

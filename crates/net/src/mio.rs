@@ -21,21 +21,21 @@ use readiness::Readiness;
 pub use outbox::Segmentation;
 pub use readiness::Waker;
 
-/// How the backend works.
+/// Options of the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Datagrams per batch: 1 to 1024 (the kernel's own limit per call), others are brought into
-    /// that range. Each takes about 2.3 kB of memory.
+    /// Datagrams per batch, clamped to 1 to 1024 (the kernel's limit per call). Each takes about
+    /// 2.3 kB of memory.
     pub batch: usize,
-    /// Whether each datagram gets a system call of its own, as on systems without `recvmmsg`: the
-    /// only way there, and a way to test it on Linux.
+    /// Whether each datagram takes a system call of its own, as on systems without `recvmmsg`. On
+    /// Linux this serves to test that path.
     pub portable: bool,
     /// Whether replies to one client are grouped (Linux, not with `portable`).
     pub segmentation: bool,
-    /// Whether the kernel may hand over in one piece what one sender has sent in one piece
-    /// (UDP_GRO, Linux); it arrives in slots of its own all the same. Spares a client the cost of
-    /// each datagram, or, over loopback, whoever sends to it. Takes 2 MiB, and a piece that is
-    /// dropped counts as one datagram in [`Socket::dropped`].
+    /// Whether the kernel may coalesce datagrams that one sender sent in one call (UDP_GRO, Linux);
+    /// each still arrives in a slot of its own. Saves a client the cost of each datagram, or, over
+    /// loopback, its sender. Takes 2 MiB, and a dropped coalesced message counts as one datagram in
+    /// [`Socket::dropped`].
     pub coalesced: bool,
 }
 
@@ -55,11 +55,11 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// A backend of these sockets, whose numbers ([`Return::socket`](crate::Return::socket)) are
-    /// their places in the list.
+    /// A backend of these sockets; a socket's number ([`Return::socket`](crate::Return::socket)) is
+    /// its place in the list.
     ///
     /// # Errors
-    /// When the system has no descriptors left, or the list is longer than 65,536.
+    /// When the process has no descriptors left, or the list is longer than 65,536.
     pub fn new(sockets: Vec<BoundSocket>, options: Options) -> io::Result<Self> {
         if sockets.len() > usize::from(u16::MAX) + 1 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -82,19 +82,19 @@ impl Backend {
         &self.sockets
     }
 
-    /// How grouping of replies went so far.
+    /// Counters of the grouping of replies.
     pub fn segmentation(&self) -> Segmentation {
         self.outbox.segmentation()
     }
 
-    /// Datagrams so far that came in one piece with others (see [`Options::coalesced`]).
+    /// Datagrams so far that arrived coalesced with others (see [`Options::coalesced`]).
     pub fn joined(&self) -> u64 {
         self.inbox.joined()
     }
 }
 
-/// What a socket has dropped before this backend had it (one that systemd or another process has opened may have
-/// been there for long) is no news.
+/// The drop counter of a socket when this backend receives it. Drops before that, of a socket that
+/// systemd or another process opened long ago, are not counted.
 fn dropped_so_far(socket: &BoundSocket) -> Wrapping {
     Wrapping::since(counters::socket_drops(socket.as_fd()).unwrap_or(0))
 }
@@ -108,7 +108,7 @@ impl Socket for Backend {
 
     /// Timeouts are rounded up to milliseconds.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        if self.inbox.has_rest() {
+        if self.inbox.has_unsplit() {
             return Ok(());
         }
         self.readiness.wait(&self.sockets, timeout)
@@ -121,7 +121,7 @@ impl Socket for Backend {
     fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
         for (number, socket) in self.sockets.iter().enumerate() {
             if !keep(socket.address()) {
-                self.readiness.pass_over(number);
+                self.readiness.exclude(number);
             }
         }
     }
@@ -129,7 +129,7 @@ impl Socket for Backend {
     fn receive(&mut self, limit: usize) -> io::Result<Received<'_>> {
         let limit = limit.min(self.inbox.batch());
         self.inbox.begin(limit);
-        if self.inbox.has_rest() {
+        if self.inbox.has_unsplit() {
             return Ok(self.inbox.received());
         }
         self.readiness.begin()?;
@@ -138,7 +138,7 @@ impl Socket for Backend {
             let socket = &self.sockets[usize::from(number)];
             match self.inbox.fill(socket, number, limit)? {
                 Outcome::Drained => {}
-                Outcome::MayHaveMore => self.readiness.put_back(number),
+                Outcome::MayHaveMore => self.readiness.requeue(number),
             }
         }
         Ok(self.inbox.received())
@@ -150,7 +150,7 @@ impl Socket for Backend {
 
     fn dropped(&self) -> u64 {
         let mut drops = self.drops.borrow_mut();
-        // A system that does not count drops shows none.
+        // A system without drop counters reports zero.
         let count = |(socket, drops): (&BoundSocket, &mut Wrapping)| {
             counters::socket_drops(socket.as_fd()).map_or(0, |now| drops.update(now))
         };
@@ -158,15 +158,15 @@ impl Socket for Backend {
     }
 }
 
-/// Has the kernel hand over pieces; whether it will. What some sockets do and others do not is split
-/// alike.
+/// Enables UDP_GRO; returns whether any socket supports it. Messages are split whether or not the
+/// kernel coalesces on their socket.
 fn coalesce(sockets: &[BoundSocket]) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         let set = |socket: &BoundSocket| {
             crate::sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1).is_ok()
         };
-        // Each is asked, whatever the others said.
+        // Set on every socket, whatever the result on the others.
         sockets.iter().filter(|socket| set(socket)).count() > 0
     }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

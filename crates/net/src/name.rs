@@ -1,5 +1,5 @@
-//! Socket addresses in the kernel's own byte form, so that what a datagram came with can be
-//! handed back to the kernel untouched.
+//! Socket addresses in the kernel's own byte form: the name of a received datagram is passed back
+//! to the kernel unchanged.
 //!
 //! ```text
 //! sockaddr_in   (16 bytes)          sockaddr_in6 (28 bytes)
@@ -14,14 +14,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Bytes of the longest name there is.
+/// Bytes of the longest name.
 pub(crate) const MAX_LEN: usize = 28;
 /// Bytes of an IPv4 name.
 pub(crate) const V4_LEN: u8 = 16;
 /// Bytes of an IPv6 name.
 pub(crate) const V6_LEN: u8 = 28;
 
-/// The kernel's form of an address, and how many of its bytes count.
+/// The kernel's form of an address, and its length.
 pub(crate) fn encode(address: SocketAddr) -> ([u8; MAX_LEN], u8) {
     let mut name = [0; MAX_LEN];
     name[2..4].copy_from_slice(&address.port().to_be_bytes());
@@ -41,7 +41,7 @@ pub(crate) fn encode(address: SocketAddr) -> ([u8; MAX_LEN], u8) {
     }
 }
 
-/// The address that a name stands for; `None` when the length is no name's.
+/// The address in a name; `None` for a length that no name has.
 #[inline]
 pub(crate) fn decode(name: &[u8; MAX_LEN], len: u8) -> Option<SocketAddr> {
     let port = u16::from_be_bytes([name[2], name[3]]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_the_system_library_makes() {
+    fn names_match_the_system_librarys() {
         for address in ["192.0.2.7:6969", "[2001:db8::7%3]:80"] {
             let address: SocketAddr = address.parse().unwrap();
             let theirs = socket2::SockAddr::from(address);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_are_no_address() {
+    fn other_lengths_are_not_addresses() {
         assert_eq!(decode(&[0; MAX_LEN], 0), None);
         assert_eq!(decode(&[0; MAX_LEN], 17), None);
     }

@@ -1,11 +1,10 @@
-//! What went less well than asked for, but well enough to go on: to be logged at start, each with
-//! the command that mends it.
+//! Degraded options of otherwise usable sockets: logged at start, each with its remedy.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// Which of a socket's two buffers.
+/// One of a socket's two buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// SO_RCVBUF, limited by `net.core.rmem_max`.
@@ -14,41 +13,41 @@ pub enum Direction {
     Send,
 }
 
-/// Something to tell the operator. Displays as a sentence with the remedy.
+/// A warning for the operator. Displays as a sentence with the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// An optional address was left out because the host cannot serve it.
+    /// An optional address was left out because the host does not have it.
     AddressUnavailable {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The kernel gave a smaller buffer than asked for.
+    /// The kernel granted a smaller buffer than requested.
     BufferClamped {
-        /// The address whose sockets have it.
+        /// The address of the sockets.
         address: SocketAddr,
         /// Which buffer.
         direction: Direction,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: usize,
-        /// Bytes given.
+        /// Bytes granted.
         given: usize,
     },
-    /// Datagrams cannot be steered by their content; the kernel's own hash spreads them.
+    /// Datagrams cannot be steered by content; the kernel spreads them by its own hash.
     SteeringUnavailable {
         /// The address whose group is not steered.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A wildcard address, on a system that does not tell which address was asked: replies leave
-    /// from the one that routing picks.
+    /// A wildcard address, on a system that does not report the local address of a datagram:
+    /// routing picks the source address of replies.
     LocalAddressUnknown {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 }
@@ -70,24 +69,27 @@ impl fmt::Display for Notice {
             }
             Self::BufferClamped { address, direction, asked, given } => {
                 let (name, sysctl, harm) = match direction {
-                    Direction::Receive => ("receive", "rmem_max", "bursts will be dropped"),
+                    Direction::Receive => {
+                        ("receive", "rmem_max", "bursts of requests will be dropped")
+                    }
                     Direction::Send => ("send", "wmem_max", "bursts of replies will be dropped"),
                 };
                 write!(
                     f,
                     "the {name} buffers of {address} are {given} bytes each instead of {asked}: \
-                     {harm}; mend it with: sysctl -w net.core.{sysctl}={asked}"
+                     {harm}; raise the limit with: sysctl -w net.core.{sysctl}={asked}"
                 )
             }
             Self::SteeringUnavailable { address, cause } => write!(
                 f,
-                "datagrams to {address} cannot be steered to the worker that owns them ({cause}); \
-                 the kernel spreads them by address and workers pass them on: correct, but slower"
+                "datagrams to {address} cannot be steered to the worker of their swarm ({cause}); \
+                 the kernel spreads them by address and workers forward them: correct, but slower"
             ),
             Self::LocalAddressUnknown { address, cause } => write!(
                 f,
-                "on {address} this system does not tell which address was asked ({cause}); a host \
-                 with several addresses may answer from another: listen on each by name instead"
+                "on {address} this system does not report the local address of a request ({cause}); \
+                 a host with several addresses may reply from the wrong one: list each address in \
+                 place of the wildcard"
             ),
         }
     }
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clamped_buffer_names_its_sysctl_with_the_value_that_mends_it() {
+    fn a_clamped_buffer_names_its_sysctl_and_the_value() {
         let notice = Notice::BufferClamped {
             address: "[::]:6969".parse().unwrap(),
             direction: Direction::Receive,

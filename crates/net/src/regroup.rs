@@ -1,11 +1,12 @@
-//! A group of sockets for another number of workers: what a server does that takes over the sockets of the one before
-//! it, and is to have other workers or addresses.
+//! A group of sockets for another number of workers: for a server that takes over the sockets of
+//! its predecessor, and has other workers or addresses.
 //!
-//! No socket of a group is closed, since that would lose what is queued in it and renumber the others, and steering goes
-//! by the numbers. So fewer workers read several sockets each: socket `i` of a group is read by worker `i % workers`, so
-//! that the first `workers` of them, which is where steering brings datagrams, are read by the workers of their numbers.
-//! More workers need more sockets, which are bound behind the others, as the last thing: from then on the kernel
-//! brings datagrams there.
+//! No socket of a group is closed: that would lose the datagrams queued in it and renumber the
+//! other sockets, on whose numbers steering relies. So with fewer workers each reads several
+//! sockets: worker `i % workers` reads socket `i` of a group, and the first `workers` sockets, to
+//! which datagrams are steered, belong to the workers of the same numbers. More workers need more
+//! sockets, which are bound behind the others as the last step: from then on they receive
+//! datagrams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +15,8 @@ use socket2::SockRef;
 
 use crate::adopt::missing;
 use crate::bind::{
-    Address, BindError, BoundSocket, Buffers, Group, Options, bind_group, open_unbound, settle,
+    Address, BindError, BoundSocket, Buffers, Group, Options, apply_options, bind_group,
+    open_unbound,
 };
 
 /// The sockets of one address, in the order of their group.
@@ -27,7 +29,7 @@ pub struct AddressSockets {
 }
 
 impl Group {
-    /// Its sockets by address, for whoever takes them over.
+    /// The group's sockets by address, for a successor.
     pub fn into_address_sockets(mut self) -> Vec<AddressSockets> {
         let take = |address: SocketAddr| {
             let mut sockets = Vec::new();
@@ -45,18 +47,18 @@ impl Group {
     }
 }
 
-/// Sockets that are part of a group already, and to be bound yet.
+/// Sockets that belong to a group but are not bound yet.
 #[derive(Debug, Default)]
 pub struct PendingSockets(Vec<(SocketAddr, BoundSocket)>);
 
-/// Deals the sockets of `kept` to `workers`, opens what is missing, and binds the addresses that are `added`. What is
-/// in [`PendingSockets`] has to be bound before anything is received.
+/// Distributes the sockets of `kept` over `workers`, opens missing ones, and binds the addresses in
+/// `added`. The [`PendingSockets`] must be bound before datagrams are received.
 ///
 /// # Errors
-/// A [`BindError`] for the first address that cannot be had and is not optional.
+/// A [`BindError`] for the first address that cannot be bound and is not optional.
 ///
 /// # Panics
-/// When there are no workers.
+/// When `workers` is 0.
 pub fn regroup(
     kept: Vec<AddressSockets>,
     added: &[Address],
@@ -70,18 +72,18 @@ pub fn regroup(
     for AddressSockets { address, mut sockets } in kept {
         let failed = |step| move |cause| BindError::System { address, step, cause };
         for (number, socket) in sockets.iter().enumerate() {
-            // Asking for what is there already could make it smaller: whoever bound it may have had the right to go
-            // beyond the kernel's limit.
+            // Requesting the current size again could shrink the buffer: the process that bound the
+            // socket may have had the capability to exceed the kernel's limit.
             let has = socket.buffers().map_err(failed("ask for a buffer's size"))?;
-            let mut made = settle(socket, missing(has, buffers))?;
-            // What holds for one socket of an address holds for all.
+            let mut made = apply_options(socket, missing(has, buffers))?;
+            // The notices for one socket of an address hold for all of its sockets.
             if number == 0 {
                 group.notices.append(&mut made);
             }
         }
         while sockets.len() < workers {
             let socket = open_unbound(address)?;
-            settle(&socket, buffers)?;
+            apply_options(&socket, buffers)?;
             late.push((address, socket.try_clone().map_err(failed("copy a socket"))?));
             sockets.push(socket);
         }
@@ -100,7 +102,7 @@ pub fn regroup(
                     own.extend(sockets);
                 }
             }
-            // All of them were optional, and there are others.
+            // All added addresses were optional, and the group has others.
             Err(BindError::Nothing) if !group.addresses.is_empty() => {}
             Err(error) => return Err(error),
         }
@@ -112,10 +114,11 @@ pub fn regroup(
 }
 
 impl PendingSockets {
-    /// Binds them.
+    /// Binds the sockets.
     ///
     /// # Errors
-    /// For the first one that cannot be. What the kernel has brought to those that were bound goes with them.
+    /// The error of the first socket that cannot be bound. Datagrams that already arrived at the
+    /// bound ones are lost.
     pub fn bind(self) -> io::Result<()> {
         self.0.iter().try_for_each(|(address, socket)| {
             SockRef::from(socket.as_udp()).bind(&(*address).into()).map_err(|error| {
@@ -125,7 +128,7 @@ impl PendingSockets {
         })
     }
 
-    /// Whether there are none.
+    /// Whether no socket is pending.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -153,7 +156,7 @@ mod tests {
         group.addresses.iter().map(of).collect()
     }
 
-    /// By what is marked by its size.
+    /// Marks each socket by the size of its receive buffer.
     fn mark(group: &Group, address: SocketAddr) {
         for (number, socket) in group.sockets_at(address).into_iter().enumerate() {
             SockRef::from(socket.as_udp()).set_recv_buffer_size(50_000 + 10_000 * number).unwrap();
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_workers_read_more_sockets_and_their_order_stays() {
+    fn fewer_workers_read_more_sockets_in_the_same_order() {
         let first = bind_group(&addresses(&["127.0.0.1:0", "127.0.0.1:0"]), &ANY).unwrap();
         let [address, other] = first.addresses[..] else { panic!("two addresses") };
         mark(&first, address);
@@ -180,7 +183,7 @@ mod tests {
                 let expected: Vec<_> = (0..4).filter(|number| number % workers == worker).collect();
                 assert_eq!(marks(&own), expected, "worker {worker} of {workers}");
             }
-            // And again, from there.
+            // Regrouped once more from this state.
             let (next, late) =
                 regroup(group.into_address_sockets(), &[], 4, Buffers::default()).unwrap();
             assert!(late.is_empty());
@@ -195,7 +198,7 @@ mod tests {
         mark(&first, address);
         let (group, late) = regroup(kept(&first), &[], 6, Buffers::default()).unwrap();
         assert!(!late.is_empty());
-        // Whoever sends now is heard by one of the four.
+        // Datagrams now arrive at the first four sockets only.
         let send = |number: u32| {
             let client = UdpSocket::bind("127.0.0.1:0").unwrap();
             client.send_to(&number.to_be_bytes(), address).unwrap();
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_and_go() {
+    fn addresses_are_added_and_dropped() {
         let first = bind_group(&addresses(&["127.0.0.1:0", "[::1]:0"]), &ANY).unwrap();
         let mut some = kept(&first);
         let dropped = some.pop().unwrap().address;
@@ -233,7 +236,7 @@ mod tests {
         assert_eq!(group.addresses[0], first.addresses[0]);
         assert_eq!(group.sockets_at(group.addresses[0]).len(), 4);
         assert_eq!(group.sockets_at(group.addresses[1]).len(), 2);
-        // One that somebody has is refused.
+        // An address that another socket has is refused.
         let taken = [Address { address: dropped, optional: false }];
         let error = regroup(kept(&first), &taken, 2, Buffers::default()).unwrap_err();
         assert!(error.to_string().contains("is taken"), "{error}");

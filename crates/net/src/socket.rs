@@ -1,4 +1,4 @@
-//! The contract of a backend as types; its rules are in the [crate] documentation.
+//! The contract of a backend as types; the rules are in the [crate] documentation.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use crate::name;
 
-/// One worker's side of the network.
+/// One worker's network side.
 pub trait Socket {
     /// Ends this socket's [`wait`](Socket::wait) from another thread.
     type Waker: Waker;
 
-    /// A handle that rings this socket.
+    /// A handle that wakes this socket.
     fn waker(&self) -> Self::Waker;
 
-    /// Blocks until a datagram may be waiting, the waker was rung or `timeout` has passed.
+    /// Blocks until a datagram may be available, the waker wakes this socket, or `timeout` elapses.
     ///
     /// # Errors
     /// Only what makes the socket unusable; an interrupted call is a spurious return.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// Blocks until the waker was rung or `timeout` has passed, whatever is waiting: for who receives nothing.
-    /// A backend without it returns as soon as something is there to be received.
+    /// Blocks until the waker wakes this socket or `timeout` elapses, even if datagrams are
+    /// available: for a worker that no longer receives. The default returns as soon as a datagram
+    /// is available.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -29,38 +30,39 @@ pub trait Socket {
         self.wait(timeout)
     }
 
-    /// Receives only from the kernel sockets at addresses for which `keep` holds, from now on. A backend that has
-    /// no kernel sockets goes on with all that it has.
+    /// From now on receives only from the kernel sockets at addresses that `keep` accepts. A
+    /// backend without kernel sockets ignores this.
     fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
         let _ = keep;
     }
 
-    /// Receives at most `limit` datagrams, and no more than the backend's own batch size.
+    /// Receives at most `limit` datagrams, and at most the backend's own batch size.
     ///
     /// # Errors
-    /// Only what makes the socket unusable. Errors that the network sends (ICMP) are not.
+    /// Only what makes the socket unusable. Errors that the network reports (ICMP) do not.
     fn receive(&mut self, limit: usize) -> io::Result<Received<'_>>;
 
-    /// Sends replies, in order for each destination, grouped as the backend likes.
+    /// Sends replies, in order for each destination; the backend may group them.
     fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent;
 
-    /// Datagrams that the kernel dropped for want of buffer space since the socket was opened.
-    /// Costs a system call per kernel socket: ask once a second, not per batch.
+    /// Datagrams that the kernel dropped for lack of buffer space since the socket was opened.
+    /// Costs a system call per kernel socket: call it once a second, not per batch.
     fn dropped(&self) -> u64;
 }
 
-/// Wakes a [`Socket`] that waits.
+/// Wakes a waiting [`Socket`].
 pub trait Waker: Clone + Send + Sync + 'static {
-    /// Makes the current or the next [`Socket::wait`] return. Cheap when it already would.
+    /// Makes the current or the next [`Socket::wait`] return. Cheap when a wake-up is already
+    /// pending.
     fn wake(&self);
 }
 
-/// Bytes and where they go.
+/// A datagram to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'b> {
     /// The datagram's payload.
     pub bytes: &'b [u8],
-    /// Where it goes, and from which socket and address.
+    /// The destination, and the socket and local address to send from.
     pub to: &'b Return,
 }
 
@@ -71,16 +73,16 @@ pub struct Received<'a> {
     slots: &'a [Slot],
 }
 
-/// Where in its region a datagram is, and whom it came from.
+/// The place of a datagram in the batch's region, and its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// First byte in the region.
     pub offset: u32,
-    /// Bytes received. A datagram longer than the backend's slots is cut, not refused.
+    /// Bytes received. A datagram longer than the backend's slots is truncated, not refused.
     pub len: u32,
-    /// The sender as the kernel gave it (an IPv4-mapped address stays one).
+    /// The sender as the kernel reported it (an IPv4-mapped address stays one).
     pub source: SocketAddr,
-    /// How to answer.
+    /// The token for replies.
     pub reply_to: Return,
 }
 
@@ -90,12 +92,12 @@ impl<'a> Received<'a> {
         Self { region, slots }
     }
 
-    /// Datagrams in the batch.
+    /// The number of datagrams in the batch.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -111,54 +113,63 @@ impl<'a> Received<'a> {
     }
 }
 
-/// How IPv4-mapped IPv6 addresses begin.
+/// The prefix of IPv4-mapped IPv6 addresses (RFC 4291, section 2.5.5.2).
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF];
 
-/// How to answer a datagram: the peer's address in the kernel's own form, the local address that
-/// was asked (only on wildcard binds), and which of the backend's kernel sockets. Opaque outside
-/// of this crate but for what its methods tell.
+/// The token for replies to a datagram: the peer's address in the kernel's own form, the local
+/// address that the datagram was sent to (only on wildcard binds), the backend's kernel socket, and
+/// 16 bytes of the backend's own. Opaque outside of this crate except for its methods.
+///
+/// A token is one cache line: batches store one for each request, and a reply reads it once.
 #[derive(Clone, Copy, Debug)]
 pub struct Return {
     /// A `sockaddr_in` or `sockaddr_in6` byte for byte, so that no address is converted between
     /// receiving and sending.
     pub(crate) name: [u8; 28],
-    /// The local IPv4 (first 4 bytes) or IPv6 address that was asked; meaningless unless
-    /// `has_local`.
+    /// The local IPv4 (first 4 bytes) or IPv6 address that the datagram was sent to; undefined
+    /// unless `has_local`.
     pub(crate) local: [u8; 16],
     /// Length of `name`: 16 for IPv4, 28 for IPv6.
     pub(crate) name_len: u8,
-    /// Whether `local` is to be set as the source address of the reply.
+    /// Whether the reply sets `local` as its source address.
     pub(crate) has_local: bool,
     /// Index of the kernel socket within the backend.
     pub(crate) socket: u16,
+    /// The backend's own bytes, which no other code reads: link-layer addresses of the next hop and
+    /// a VLAN tag for a backend that writes Ethernet frames, unused by the others.
+    #[expect(dead_code, reason = "no backend here writes frames yet")]
+    pub(crate) backend: [u8; 16],
 }
 
+// One cache line per stored token, whatever a backend keeps in it.
+const _: () = assert!(size_of::<Return>() == 64);
+
 impl Return {
-    /// A token for a datagram that answers nothing: to `peer`, from the backend's kernel socket
-    /// number `socket` (in the order in which the backend was given them).
+    /// A token for a datagram that is not a reply: to `peer`, from the backend's kernel socket
+    /// number `socket` (in the order in which the backend received them).
     pub fn to(peer: SocketAddr, socket: u16) -> Self {
         let (name, name_len) = name::encode(peer);
-        Self { name, local: [0; 16], name_len, has_local: false, socket }
+        Self { name, local: [0; 16], name_len, has_local: false, socket, backend: [0; 16] }
     }
 
-    /// The backend's kernel socket, in the order in which the backend was given them.
+    /// The number of the backend's kernel socket, in the order in which the backend received them.
     pub fn socket(&self) -> u16 {
         self.socket
     }
 
-    /// Whether the other side speaks IPv4, be it to a socket of IPv6 (then its address is an IPv4-mapped one, RFC
-    /// 4291, section 2.5.5.2).
+    /// Whether the peer uses IPv4, also when it does so through an IPv6 socket, where its address
+    /// is IPv4-mapped (RFC 4291, section 2.5.5.2).
     #[inline]
     pub fn is_ipv4(&self) -> bool {
         self.name_len == name::V4_LEN || self.name[8..20] == MAPPED
     }
 
-    /// The other side's address.
+    /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         name::decode(&self.name, self.name_len).expect("made from an address")
     }
 
-    /// The local address that was asked, where the backend knows it.
+    /// The local address that the datagram was sent to, if the backend knows it.
     pub fn local(&self) -> Option<IpAddr> {
         self.has_local.then(|| match self.name_len {
             name::V4_LEN => {
@@ -169,10 +180,10 @@ impl Return {
     }
 }
 
-/// What became of replies.
+/// The outcome of sending replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Datagrams that the kernel took.
+    /// Datagrams that the kernel accepted.
     pub datagrams: u64,
     /// Their payload bytes.
     pub bytes: u64,
@@ -199,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_return_tells_what_it_was_made_of() {
+    fn a_return_keeps_peer_and_socket() {
         for peer in ["192.0.2.7:6969", "[2001:db8::7]:80", "[fe80::1%4]:80"] {
             let peer: SocketAddr = peer.parse().unwrap();
             let back = Return::to(peer, 3);
@@ -208,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_addresses_are_of_ipv4() {
+    fn mapped_addresses_are_ipv4() {
         for (peer, is_ipv4) in [
             ("192.0.2.7:6969", true),
             ("[::ffff:192.0.2.7]:6969", true),
@@ -221,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_local_address_is_of_the_peers_family() {
+    fn the_local_address_has_the_peers_family() {
         for (peer, local) in [("192.0.2.7:1", "127.0.0.2"), ("[::1]:1", "2001:db8::2")] {
             let local: IpAddr = local.parse().unwrap();
             let mut back = Return::to(peer.parse().unwrap(), 0);

@@ -1,18 +1,18 @@
-//! Which socket of a group gets a datagram: a classic BPF program on the SO_REUSEPORT group picks
-//! it by the datagram's content.
+//! Which socket of a group receives a datagram: a classic BPF program on the SO_REUSEPORT group
+//! picks the socket by the datagram's content.
 //!
-//! The program knows a *key*, five big-endian words at a fixed place in the payload, and computes
+//! The program reads a *key*, five big-endian words at a fixed offset of the payload, and computes
 //! `sum(word[i] * multiplier[i]) mod 2^32`, then `(sum >> 16) * buckets >> 16`: the number of the
-//! socket, in the order in which the group's sockets were bound. A datagram too short to have a
-//! key, or whose bucket is [withdrawn](Steering::withdraw), gets a number that no socket has, upon
-//! which the kernel falls back to its own hash of the addresses.
+//! socket, in the order in which the group's sockets were bound. For a datagram too short to have a
+//! key, or whose bucket is [withdrawn](Steering::withdraw), it returns a number without a socket,
+//! and the kernel falls back to its own hash of the addresses.
 //!
-//! Steering is a hint, never a guarantee: a burst cut by UDP_SEGMENT is steered by its first
-//! packet on loopback, and systems other than Linux do not steer at all.
+//! Steering is a hint, never a guarantee: a burst cut by UDP_SEGMENT is steered by its first packet
+//! on loopback, and systems other than Linux do not steer at all.
 //!
 //! Sources: `Documentation/networking/filter.rst` (classic BPF), socket(7) on
-//! SO_ATTACH_REUSEPORT_CBPF. That payload offset 0 is the first byte behind the UDP header was measured,
-//! for both families (the tests here hold it).
+//! SO_ATTACH_REUSEPORT_CBPF. That payload offset 0 is the first byte behind the UDP header was
+//! measured for both families; the tests verify it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,29 +20,29 @@ use std::net::SocketAddr;
 use crate::bind::{BoundSocket, Group};
 use crate::notice::Notice;
 
-/// Words in a key.
+/// Words of a key.
 const WORDS: usize = 5;
 
-/// Withdrawn buckets that fit into a program beside the function itself (BPF_MAXINSNS is 4096,
+/// The most withdrawn buckets that fit into a program beside the function (BPF_MAXINSNS is 4096,
 /// each takes two instructions).
 const MAX_WITHDRAWN: usize = 2000;
 
 /// The function from datagrams to sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Where the key starts in the payload, in bytes.
+    /// The offset of the key in the payload, bytes.
     pub offset: u32,
     /// Multipliers of its words.
     pub multipliers: [u32; WORDS],
-    /// Payloads of fewer bytes are left to the kernel's own hash. At least `offset + 20`.
+    /// Shorter payloads are left to the kernel's own hash. At least `offset + 20`.
     pub min_len: u32,
-    /// How many sockets to spread over: at least 1, at most as many as the group has.
+    /// The number of sockets to spread over: at least 1, at most the group's.
     pub buckets: u16,
 }
 
 impl Function {
-    /// What the kernel's program computes: the number of the socket for a payload, or `None`
-    /// where the kernel's own hash decides.
+    /// The result of the kernel's program: the number of the socket for a payload, or `None` where
+    /// the kernel's own hash decides.
     pub fn bucket(&self, payload: &[u8]) -> Option<u16> {
         if payload.len() < self.min_len as usize {
             return None;
@@ -56,8 +56,8 @@ impl Function {
     }
 }
 
-/// A steered set of groups, one per address. Keeps a descriptor of each group; dropping it leaves
-/// the program where it is.
+/// The steered groups, one per address. Keeps a descriptor of each group; dropping it leaves the
+/// program attached.
 #[derive(Debug)]
 pub struct Steering {
     function: Function,
@@ -66,20 +66,19 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Steers every address of `group`. All of its sockets must still be bound, in their order.
-    /// Addresses that cannot be steered are served without; each gets a [`Notice`].
+    /// Steers every address of `group`. All of its sockets must still be bound, in their order. An
+    /// address that cannot be steered is served without steering and gets a [`Notice`].
     ///
     /// # Panics
-    /// When `function` asks for more buckets than there are workers, for none, or for a key beyond
-    /// `min_len`.
+    /// When `function` has no buckets or more than there are workers, or its key exceeds `min_len`.
     pub fn attach(function: Function, group: &Group) -> (Self, Vec<Notice>) {
         assert!(function.buckets > 0, "a function has at least one bucket");
-        // Each address has at least as many sockets.
+        // Each address has at least as many sockets as workers.
         assert!(usize::from(function.buckets) <= group.workers.len(), "a bucket is a socket");
         assert!(function.min_len >= function.offset + 4 * WORDS as u32, "the key must be inside");
         let mut steering = Self { function, withdrawn: Vec::new(), groups: Vec::new() };
         let mut notices = Vec::new();
-        // A program belongs to the group, whichever of its sockets it is attached through.
+        // The program belongs to the group, through whichever socket it is attached.
         for &address in &group.addresses {
             let Some(socket) = group.sockets_at(address).first().copied() else { continue };
             let attached = kernel::attach(socket, &function, &[]).and_then(|()| socket.try_clone());
@@ -93,12 +92,12 @@ impl Steering {
         (steering, notices)
     }
 
-    /// The addresses that are steered.
+    /// The steered addresses.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.groups.iter().map(BoundSocket::address)
     }
 
-    /// The buckets that are withdrawn.
+    /// The withdrawn buckets.
     pub fn withdrawn(&self) -> &[u16] {
         &self.withdrawn
     }
@@ -118,7 +117,7 @@ impl Steering {
         self.withdrawn.push(bucket);
         self.replace().inspect_err(|_| {
             self.withdrawn.pop();
-            // Groups that had the new program already get the old one back, if the kernel lets them.
+            // Groups that already have the new program get the old one back, if the kernel permits.
             let _ = self.replace();
         })
     }
@@ -142,17 +141,17 @@ impl Steering {
     }
 }
 
-/// Has the kernel's own hash decide for every address of `group` again, whose sockets were another process's
-/// before. Where nothing is steered nothing changes.
+/// Removes the steering program from every address of `group`, whose sockets another process may
+/// have steered. Without a program nothing changes.
 ///
 /// # Errors
-/// When the kernel goes on steering: one before 5.3 cannot be told to stop.
+/// When the kernel cannot detach a program (before Linux 5.3).
 pub fn detach(group: &Group) -> io::Result<()> {
     let sockets =
         group.addresses.iter().filter_map(|&address| group.sockets_at(address).first().copied());
     let mut result = Ok(());
     for socket in sockets {
-        // Each, whatever becomes of the others.
+        // Every socket is detached, whatever the result on the others.
         result = result.and(kernel::detach(socket));
     }
     result
@@ -170,7 +169,7 @@ mod kernel {
     use crate::bind::BoundSocket;
     use crate::sys;
 
-    /// A verdict that is no socket's number.
+    /// A verdict without a socket.
     const NO_SOCKET: u32 = u32::MAX;
 
     /// Attaches the program to the group that `socket` is in.
@@ -183,18 +182,18 @@ mod kernel {
         Ok(())
     }
 
-    /// Takes the program of the group away that `socket` is in.
+    /// Detaches the program of the group that `socket` is in.
     pub(super) fn detach(socket: &BoundSocket) -> io::Result<()> {
         match sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0) {
-            // There is none, or the socket is in no group.
+            // There is no program, or the socket is in no group.
             Err(nix::errno::Errno::ENOENT | nix::errno::Errno::EINVAL) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// The instructions. Classic BPF has an accumulator A, a register X and scratch words M; all
-    /// of its arithmetic is 32 bits wide and wraps; loads from the packet are big endian. A load
-    /// past the packet's end ends the program with verdict 0, so the length test comes first.
+    /// The instructions. Classic BPF has an accumulator A, a register X and scratch words M; all of
+    /// its arithmetic is 32 bits wide and wraps; loads from the packet are big endian. A load past
+    /// the packet's end ends the program with verdict 0, so the length test comes first.
     fn program(function: &Function, withdrawn: &[u16]) -> Vec<sock_filter> {
         use libc::{BPF_ADD, BPF_JEQ, BPF_JGE, BPF_LEN, BPF_MUL, BPF_RSH, BPF_W, BPF_X};
         let mut program = vec![
@@ -237,7 +236,7 @@ mod kernel {
     }
 }
 
-/// Systems that do not steer.
+/// Systems without steering.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod kernel {
     use std::io;
@@ -245,12 +244,12 @@ mod kernel {
     use super::Function;
     use crate::bind::BoundSocket;
 
-    /// There is nothing to be taken away.
+    /// No program can be attached.
     pub(super) fn detach(_: &BoundSocket) -> io::Result<()> {
         Ok(())
     }
 
-    /// Always refuses.
+    /// Always fails.
     pub(super) fn attach(_: &BoundSocket, _: &Function, _: &[u16]) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

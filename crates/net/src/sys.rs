@@ -1,7 +1,7 @@
-//! The system calls that no wrapper offers in the form needed here, behind safe functions: socket
-//! options by number, batches of messages ([`message`]) and memory that stays where it is
-//! ([`fixed`]). All of the crate's `unsafe` is in this room and in the one call that hands
-//! borrowed bytes to the kernel.
+//! System calls that no wrapper offers in the required form, behind safe functions: socket options
+//! by number, batches of messages ([`message`]) and memory with stable addresses ([`fixed`]). All
+//! of the crate's `unsafe` is in this module and in the one call that passes borrowed bytes to the
+//! kernel.
 
 pub(crate) mod fixed;
 pub(crate) mod message;
@@ -22,7 +22,7 @@ pub(crate) fn set_option<T: Plain>(
     let len = mem::size_of::<T>() as socklen_t;
     let value: *const T = value;
     // SAFETY: the kernel reads `len` bytes at `value`, which is a live reference of that size.
-    // Reason: socket2 and nix know neither the forced buffer sizes nor steering programs.
+    // Reason: socket2 and nix have neither the forced buffer sizes nor steering programs.
     let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.cast(), len) };
     Errno::result(result).map(drop)
 }
@@ -37,8 +37,8 @@ pub(crate) fn get_option<T: Plain>(
 ) -> Result<usize, Errno> {
     let mut len = mem::size_of::<T>() as socklen_t;
     let value: *mut T = value;
-    // SAFETY: the kernel writes at most `len` bytes at `value`, and any bytes are a valid `T`
-    // (that is what `Plain` promises).
+    // SAFETY: the kernel writes at most `len` bytes at `value`, and any bytes are a valid `T` (the
+    // contract of `Plain`).
     // Reason: no wrapper reads SO_MEMINFO.
     let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.cast(), &mut len) };
     Errno::result(result).map(|_| len as usize)

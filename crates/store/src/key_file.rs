@@ -6,8 +6,8 @@
 //! previous ffeeddccbbaa99887766554433221100
 //! ```
 //!
-//! Rotation over several hosts: on each, make `current` the new `previous` and put the new secret
-//! in as `current`; ids of either key are accepted everywhere meanwhile.
+//! To rotate the key on several hosts, rename `current` to `previous` on each and add the new secret as
+//! `current`; meanwhile every host accepts ids of both keys.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use onrush_tracker::connection::{Key, Keys};
 use thiserror::Error;
 
-/// Why there are no keys.
+/// Why no keys could be loaded.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The file cannot be read.
@@ -25,7 +25,7 @@ pub enum KeyError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The file cannot be created.
@@ -33,29 +33,28 @@ pub enum KeyError {
     Create {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file does not hold keys.
+    /// A line is not a key.
     #[error(
         "{path}:{line}: {problem}\n  a key file has a line `current` and maybe a line `previous`, \
-         each with 32 hexadecimal digits; remove the file to have a new one made"
+         each with 32 hexadecimal digits; remove the file to create a new one"
     )]
     Content {
         /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// The fault in that line.
         problem: String,
     },
 }
 
-/// The keys in `path`; where there is no such file, fresh ones, written there readable for
-/// nobody else.
+/// The keys in `path`. A missing file is created with fresh keys, readable by its owner only.
 ///
 /// # Errors
-/// [`KeyError`]: what to do is part of its text.
+/// [`KeyError`], whose text names the remedy.
 pub fn load_or_create(path: &Path) -> Result<Keys, KeyError> {
     match fs::read_to_string(path) {
         Ok(text) => parse(&text).map_err(|(line, problem)| KeyError::Content {
@@ -73,7 +72,7 @@ pub fn load_or_create(path: &Path) -> Result<Keys, KeyError> {
     }
 }
 
-/// Written beside and renamed, so that a crash leaves either no key or a whole one.
+/// Written under a temporary name and renamed: a crash leaves either no key or a whole one.
 fn create(keys: &Keys, path: &Path) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file =
@@ -86,7 +85,7 @@ fn create(keys: &Keys, path: &Path) -> io::Result<()> {
 
 fn to_text(keys: &Keys) -> String {
     let mut text = String::from(
-        "# Secrets of connection ids. Give the same file to every host that answers for one name.\n",
+        "# Secrets of connection ids. Copy this file to every host that serves the same tracker name.\n",
     );
     text += &format!("current {}\n", hex(&keys.current));
     if let Some(previous) = &keys.previous {
@@ -107,7 +106,11 @@ fn parse(text: &str) -> Result<Keys, (usize, String)> {
         let place = match name {
             "current" => &mut current,
             "previous" => &mut previous,
-            other => return Err(wrong(format!("`{other}` is no name of a key"))),
+            other => {
+                return Err(wrong(format!(
+                    "`{other}` is not a key name: write `current` or `previous`"
+                )));
+            }
         };
         let key = unhex(digits.trim())
             .ok_or_else(|| wrong(format!("the {name} key is not 32 hexadecimal digits")))?;
@@ -136,7 +139,7 @@ mod tests {
     use onrush_config::secret_file::readable_by_others;
 
     #[test]
-    fn a_created_file_is_private_and_read_back() {
+    fn a_created_file_is_private_and_can_be_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("connection.key");
         let keys = load_or_create(&path).unwrap();
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_an_error_and_stays_as_it_is() {
+    fn a_damaged_file_is_an_error_and_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("connection.key");
         fs::write(&path, "current zzz\n").unwrap();

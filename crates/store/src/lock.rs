@@ -1,5 +1,5 @@
-//! One tracker per state directory. The kernel frees the lock when the process ends, however it
-//! ends.
+//! The lock of a state directory: one tracker per directory. The kernel releases it when the process
+//! exits, also after a crash (flock(2)).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -13,16 +13,16 @@ use thiserror::Error;
 /// Holds the lock until dropped.
 #[derive(Debug)]
 pub struct StateLock {
-    /// Always there until it is dropped.
+    /// `Some` until dropped.
     file: Option<Flock<File>>,
-    /// Whether another process holds it too, and goes on holding it where this one fails.
-    borrowed: bool,
+    /// Whether another process shares the lock, so that dropping it here must not unlock it.
+    shared: bool,
 }
 
-/// Why the lock cannot be had.
+/// Why the lock could not be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process holds it.
     #[error(
         "the state directory {directory} is in use by another onrush (process {holder})\n  \
          stop that one, or give this one a directory of its own with --state-dir"
@@ -30,7 +30,7 @@ pub enum LockError {
     Held {
         /// The directory.
         directory: PathBuf,
-        /// The other's process id, as it wrote it down.
+        /// The process id in the lock file, or "unknown".
         holder: String,
     },
     /// The file cannot be opened or locked.
@@ -38,41 +38,41 @@ pub enum LockError {
     Io {
         /// The lock file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
 impl StateLock {
-    /// A second descriptor of the lock: whoever has it holds the lock too, also in another process.
+    /// A second descriptor of the lock, for another process: both processes then hold the lock.
     ///
     /// # Errors
-    /// When this process has no descriptors left.
+    /// When no descriptor is left (RLIMIT_NOFILE).
     pub fn share(&self) -> std::io::Result<OwnedFd> {
         self.file().as_fd().try_clone_to_owned()
     }
 
-    /// The lock that another process has shared. Both hold it until both let go of it.
+    /// The lock from a descriptor that another process made with [`share`](Self::share). The directory
+    /// is locked until both processes have released it.
     ///
     /// # Errors
-    /// When it is not what was shared.
+    /// When the descriptor is not that of a lock file.
     pub fn adopt(descriptor: OwnedFd) -> std::io::Result<Self> {
         match Flock::lock(File::from(descriptor), FlockArg::LockExclusiveNonblock) {
-            Ok(file) => Ok(Self { file: Some(file), borrowed: true }),
+            Ok(file) => Ok(Self { file: Some(file), shared: true }),
             Err((_, errno)) => Err(errno.into()),
         }
     }
 
-    /// The other process has let go, or will: from now on the lock ends with this one. Writes that down.
-    pub fn own(&mut self) {
-        self.borrowed = false;
-        self.sign();
+    /// Makes this process the owner of a shared lock: it unlocks on drop. Writes its process id to the
+    /// lock file.
+    pub fn take_ownership(&mut self) {
+        self.shared = false;
+        self.write_process_id();
     }
 
-    /// Writes down that this process holds it.
-    fn sign(&mut self) {
-        // The number only tells others who holds the lock: a full disk takes neither the
-        // lock nor the key beside it away.
+    fn write_process_id(&mut self) {
+        // The number is for error messages only: a full disk must not cost the lock.
         let Some(file) = &mut self.file else { return };
         let _ = file
             .set_len(0)
@@ -80,19 +80,19 @@ impl StateLock {
             .and_then(|()| writeln!(file, "{}", std::process::id()));
     }
 
-    /// Lets go of it in this process only, where it is shared with another.
-    pub fn leave(mut self) {
-        self.borrowed = true;
+    /// Releases the lock in this process only; the process that shares it keeps it.
+    pub fn release_to_other(mut self) {
+        self.shared = true;
     }
 
     fn file(&self) -> &File {
-        self.file.as_ref().expect("it is there until it is dropped")
+        self.file.as_ref().expect("the file is open until dropped")
     }
 
     /// Takes the lock of a state directory.
     ///
     /// # Errors
-    /// [`LockError`]: what to do is part of its text.
+    /// [`LockError`], whose text names the remedy.
     pub fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join("lock");
         let failed = |source| LockError::Io { path: path.clone(), source };
@@ -106,13 +106,13 @@ impl StateLock {
             .map_err(failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => {
-                let mut lock = Self { file: Some(file), borrowed: false };
-                lock.sign();
+                let mut lock = Self { file: Some(file), shared: false };
+                lock.write_process_id();
                 Ok(lock)
             }
             Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
                 let mut holder = String::new();
-                // Whoever holds it may be just about to write its number.
+                // The other process may not have written its number yet.
                 let read = file.read_to_string(&mut holder);
                 let holder = match (read, holder.trim()) {
                     (Ok(_), number) if !number.is_empty() => number.to_owned(),
@@ -127,8 +127,8 @@ impl StateLock {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        if self.borrowed {
-            // Unlocking would unlock it for all who share it (flock(2)); the process's end does not.
+        if self.shared {
+            // LOCK_UN would unlock it for the other process too (flock(2)); closing at exit does not.
             std::mem::forget(self.file.take());
         }
     }
@@ -139,21 +139,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_adopted_it_and_fails_does_not_unlock_it_for_the_other() {
+    fn dropping_an_adopted_lock_keeps_it_locked_for_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let first = StateLock::take(directory.path()).unwrap();
         drop(StateLock::adopt(first.share().unwrap()).unwrap());
-        assert!(StateLock::take(directory.path()).is_err(), "the first one holds it still");
+        assert!(StateLock::take(directory.path()).is_err(), "the first process holds it");
         let mut second = StateLock::adopt(first.share().unwrap()).unwrap();
-        second.own();
-        first.leave();
-        assert!(StateLock::take(directory.path()).is_err(), "the second one holds it");
+        second.take_ownership();
+        first.release_to_other();
+        assert!(StateLock::take(directory.path()).is_err(), "the second process holds it");
         drop(second);
         StateLock::take(directory.path()).unwrap();
     }
 
     #[test]
-    fn the_second_is_told_who_is_first_and_may_follow_when_it_is_gone() {
+    fn a_held_lock_names_its_holder_and_can_be_taken_once_released() {
         let directory = tempfile::tempdir().unwrap();
         let first = StateLock::take(directory.path()).unwrap();
         let error = StateLock::take(directory.path()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What outlives the process: the state directory, its lock, and the key of connection ids.
+//! The state directory, opened at start: its lock and the key of connection ids.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -15,64 +15,64 @@ use onrush_tracker::connection::Keys;
 /// The key's file name in the state directory.
 pub const KEY_FILE: &str = "connection.key";
 
-/// What was found or made at start.
+/// The state found or created at start.
 #[derive(Debug)]
 pub struct State {
-    /// For connection ids.
+    /// Secrets of connection ids.
     pub keys: Keys,
-    /// What the operator should know.
+    /// Warnings for the operator, each with its remedy.
     pub warnings: Vec<String>,
-    /// Held while the tracker runs; `None` without a usable directory.
+    /// Held while the tracker runs; `None` without a writable directory.
     pub lock: Option<StateLock>,
 }
 
-/// Why the tracker cannot start with this state.
+/// Why the tracker must not start.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// Somebody else uses the directory.
+    /// Another process uses the directory.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A key file that is there cannot be used, or one that was named does not work.
+    /// The key file is damaged, or the configured one cannot be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
 
 impl State {
-    /// Opens the state directory, making it where it is missing. Without a writable one the
-    /// tracker goes on with a key in memory, and a warning.
+    /// Opens the state directory and creates it if missing. Without a writable directory the key is
+    /// kept in memory, with a warning.
     ///
     /// # Errors
-    /// [`StateError`], when going on would do harm: two trackers on one directory, or a key file
-    /// that would have to be overwritten.
+    /// [`StateError`], when starting would do damage: two trackers on one directory, or a key file that
+    /// would have to be overwritten.
     pub fn open(settings: &Settings) -> Result<Self, StateError> {
         Self::with_lock(settings, None)
     }
 
-    /// The same, where the lock is held already.
+    /// As [`open`](Self::open), with a lock that is held already.
     ///
     /// # Errors
-    /// [`StateError`], as above.
+    /// As [`open`](Self::open).
     pub fn with_lock(settings: &Settings, lock: Option<StateLock>) -> Result<Self, StateError> {
         let mut state = Self { keys: Keys::random(), warnings: Vec::new(), lock };
         if let Some(directory) = settings.state_dir.as_ref().filter(|_| state.lock.is_none()) {
-            state.enter(directory)?;
+            state.lock_directory(directory)?;
         }
         if let Some(path) = &settings.connection.key_file {
             state.keys = load_or_create(path)?;
-            // A file that somebody placed may be shared with a group on purpose.
+            // The operator may share a configured file with a group on purpose.
             state.warn_if_readable(path, true);
             return Ok(state);
         }
         match settings.state_dir.as_ref().map(|directory| directory.join(KEY_FILE)) {
-            // A key that is there is good even where nothing can be written.
+            // An existing key is used even if the directory cannot be written.
             Some(path) if state.lock.is_some() || path.is_file() => state.load_key(&path)?,
             Some(_) => {}
-            None => state.warnings.push(in_memory("no state directory is known")),
+            None => state.warnings.push(in_memory("no state directory is configured")),
         }
         Ok(state)
     }
 
-    fn enter(&mut self, directory: &Path) -> Result<(), StateError> {
+    fn lock_directory(&mut self, directory: &Path) -> Result<(), StateError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         let locked = match made {
             Ok(()) => StateLock::take(directory),
@@ -102,7 +102,7 @@ impl State {
         if readable_by_others(path, group_may) {
             let right = if group_may { "o-rwx" } else { "600" };
             self.warnings.push(format!(
-                "the key file {0} can be read by others; mend it with: chmod {right} {0}",
+                "other users can read the key file {0}; fix: chmod {right} {0}",
                 path.display()
             ));
         }
@@ -127,11 +127,11 @@ mod tests {
     fn settings(directory: &Path) -> Settings {
         let text = format!("state_dir = {directory:?}\n");
         let (config, host) = (Config::parse("test.toml", &text), Host::default());
-        Settings::resolve(config, &Flags::default(), &host).expect("is right").0
+        Settings::resolve(config, &Flags::default(), &host).expect("the settings are valid").0
     }
 
     #[test]
-    fn the_second_start_finds_what_the_first_left() {
+    fn a_second_start_reads_the_key_of_the_first() {
         let root = tempfile::tempdir().unwrap();
         let settings = settings(&root.path().join("a/b"));
         let first = State::open(&settings).unwrap();
@@ -143,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_used_even_where_the_lock_cannot_be_had() {
+    fn an_existing_key_is_used_without_the_lock() {
         let root = tempfile::tempdir().unwrap();
         let settings = settings(root.path());
         let keys = State::open(&settings).unwrap().keys;
-        // A directory in the lock's place cannot be opened for writing, not even by root.
+        // A directory of that name cannot be opened for writing, not even by root.
         fs::remove_file(root.path().join("lock")).unwrap();
         fs::create_dir(root.path().join("lock")).unwrap();
         let state = State::open(&settings).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_directory_the_key_lives_in_memory_and_a_warning_says_so() {
+    fn without_a_directory_the_key_is_in_memory_and_a_warning_names_the_flag() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();

@@ -7,16 +7,17 @@ use toml::{Table, Value};
 
 /// Which of our crates each may depend on. Protocol and network meet in the tracker's intake and
 /// in the load generator, nowhere else.
-const MAY_KNOW: [(&str, &[&str]); 11] = [
+const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("proto", &[]),
     ("net", &[]),
     ("swarm", &["proto"]),
+    ("toml-keys", &[]),
     ("tracker", &["net", "proto", "swarm"]),
-    ("config", &["net", "proto", "swarm", "tracker"]),
+    ("config", &["net", "proto", "swarm", "toml-keys", "tracker"]),
     ("store", &["config", "proto", "swarm", "tracker"]),
     ("control", &["config", "proto", "swarm", "tracker"]),
     ("daemon", &["config", "control", "net", "proto", "store", "swarm", "tracker"]),
-    ("load", &["net", "proto"]),
+    ("load", &["net", "proto", "toml-keys"]),
     ("bench", &["load"]),
     ("tidy", &[]),
 ];

@@ -245,7 +245,7 @@ impl Tracker {
         self.merging.store(true, Ordering::Release);
         taker.take()?;
         if let Some(lock) = &mut self.lock {
-            lock.own();
+            lock.take_ownership();
         }
         // It waits for this, and for nothing else.
         let _ = rest.send(self.lists.access.clone());
@@ -336,7 +336,7 @@ impl Tracker {
         // This process is about to end: its memory goes at once then.
         std::mem::forget(shards);
         if let Some(lock) = self.lock.take() {
-            lock.leave();
+            lock.release_to_other();
         }
         true
     }
@@ -425,7 +425,7 @@ impl Load<'_> {
         let shards: Vec<_> = sides.map(|side| &mut side.shard).collect();
         match (taker, path) {
             (Some(taker), _) => taker.load(shards, *map, &lists.access, *now).map(|()| None),
-            (None, Some(path)) => Ok(snapshot::load::at_start(
+            (None, Some(path)) => Ok(snapshot::load::load_at_start(
                 path,
                 shards,
                 *map,
@@ -505,7 +505,7 @@ fn show_buffers<S: Socket>(workers: &[Worker<S>], got: &[Buffers]) {
 
 /// Puts the changes that were made to the list while trackers ran into force again. Returns what is odd.
 fn resume(lists: &mut Lists, journal: &Journal, compact: bool) -> Vec<String> {
-    let resumed = journal.resume((*lists.access).clone());
+    let resumed = journal.replay((*lists.access).clone());
     let kept = if compact { journal.shorten(&resumed) } else { None };
     lists.access = Arc::new(resumed.settled());
     resumed.warning.into_iter().chain(kept).collect()

@@ -13,9 +13,9 @@ use onrush_config::settings::ExportSettings;
 use onrush_control::files::FileWrites;
 use onrush_control::request::Answer;
 use onrush_control::request::Exported;
-use onrush_store::atomic_file::Draft;
+use onrush_store::atomic_file::AtomicFile;
+use onrush_store::export::count::{CountTask, SwarmCounts};
 use onrush_store::export::format::{Packed, write};
-use onrush_store::export::tally::{Counted, Part, Tally};
 use onrush_tracker::orders::Orders;
 
 /// Anybody may read it.
@@ -83,7 +83,7 @@ impl Exports {
         }
         self.last = Instant::now();
         let (to, parts) = bounded(2 * orders.shards() + 2);
-        if let Err(deaf) = orders.every_shard(|_| Box::new(Tally::new(to.clone()))) {
+        if let Err(deaf) = orders.every_shard(|_| Box::new(CountTask::new(to.clone()))) {
             return self.ended(Err(deaf.to_string()));
         }
         drop(to);
@@ -148,7 +148,7 @@ impl Exports {
 /// Writes what tallies send, unless it is given up.
 fn write_parts(
     path: &Path,
-    parts: &Receiver<Part>,
+    parts: &Receiver<Vec<SwarmCounts>>,
     shards: usize,
     given_up: &Receiver<()>,
 ) -> io::Result<Exported> {
@@ -161,10 +161,10 @@ fn write_parts(
 }
 
 fn collect(
-    parts: &Receiver<Part>,
+    parts: &Receiver<Vec<SwarmCounts>>,
     shards: usize,
     given_up: &Receiver<()>,
-) -> io::Result<Vec<Counted>> {
+) -> io::Result<Vec<SwarmCounts>> {
     let mut swarms = Vec::new();
     let mut through = 0;
     while through < shards {
@@ -181,9 +181,13 @@ fn collect(
     Ok(swarms)
 }
 
-fn write_swarms(path: &Path, swarms: &mut [Counted], given_up: &Receiver<()>) -> io::Result<u64> {
+fn write_swarms(
+    path: &Path,
+    swarms: &mut [SwarmCounts],
+    given_up: &Receiver<()>,
+) -> io::Result<u64> {
     let (content, packing) = of_name(path).ok_or(io::ErrorKind::InvalidFilename)?;
-    let to = Packed::new(packing, Draft::begin(path, MODE)?)?;
+    let to = Packed::new(packing, AtomicFile::create(path, MODE)?)?;
     let mut wanted = Wanted { to, given_up };
     write(content, swarms, &mut wanted)?;
     wanted.to.finish()
@@ -218,9 +222,13 @@ mod tests {
 
     use super::*;
 
-    fn swarms() -> Part {
-        let counted =
-            |n: u8| Counted { info_hash: InfoHash([n; 20]), seeders: 1, leechers: 2, completed: 3 };
+    fn swarms() -> Vec<SwarmCounts> {
+        let counted = |n: u8| SwarmCounts {
+            info_hash: InfoHash([n; 20]),
+            seeders: 1,
+            leechers: 2,
+            completed: 3,
+        };
         (0..100).map(counted).collect()
     }
 
@@ -256,7 +264,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.txt");
         let (wanted, given_up) = bounded::<()>(1);
-        let draft = Draft::begin(&path, MODE).unwrap();
+        let draft = AtomicFile::create(&path, MODE).unwrap();
         let (at_work, ends) = bounded(0);
         let thread = thread::spawn(move || {
             let _at_work: Sender<()> = at_work;

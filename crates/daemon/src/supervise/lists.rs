@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::Supervisor;
 use onrush_control::request::{ListChanged, NotChanged};
-use onrush_store::lists::journal::Resumed;
+use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::Kind;
 use onrush_tracker::access::listing::{Change, Listing};
@@ -129,7 +129,7 @@ impl Supervisor {
 
     /// The file of the list was read: what it says now is taken out of the journal, so that the file decides about
     /// it from now on. Where something was changed since the journal was read, the next time.
-    pub(super) fn shorten_journal(&self, resumed: Option<&Resumed>) {
+    pub(super) fn shorten_journal(&self, resumed: Option<&ReplayedList>) {
         let (Some(journal), Some(resumed)) = (&self.tracker.journal, resumed) else { return };
         // A process that takes over reads on from where it has been.
         if !self.changes.unread.is_empty() || self.upgrading.is_under_way() {

@@ -11,7 +11,7 @@ use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Notice, Settings};
 use onrush_control::Token;
 use onrush_control::request::{Answer, Reloaded};
-use onrush_store::lists::journal::{Journal, Resumed};
+use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
 /// Keys that an upgrade does not change either: a new process finds the old one by its state directory, and is of its
@@ -117,7 +117,7 @@ pub struct Fresh {
     /// The lists that it leads to, with the changes that the journal has.
     pub lists: Lists,
     /// What the journal was found to say, and the list after that, not merged; `None` without a journal.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<ReplayedList>,
     /// The token of the admin API.
     pub token: Option<Token>,
 }
@@ -210,7 +210,7 @@ fn fresh(args: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Fresh, 
         Token::load(settings.http.token_file.as_deref()).map_err(|error| error.to_string())?;
     let mut lists = onrush_store::lists::load(&settings, &mut service::progress())
         .map_err(|error| error.to_string())?;
-    let resumed = journal.map(|journal| journal.resume((*lists.access).clone()));
+    let resumed = journal.map(|journal| journal.replay((*lists.access).clone()));
     if let Some(resumed) = &resumed {
         if resumed.unreadable {
             return Err(resumed.warning.clone().unwrap_or_default());

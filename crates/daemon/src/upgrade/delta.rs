@@ -18,9 +18,9 @@ use onrush_swarm::{Departure, Moment, Shard, ShardMap};
 use super::give::Given;
 use crate::process::service;
 use onrush_store::snapshot::encode::Encoder;
-use onrush_store::snapshot::format::{Peers, Records, Tally};
-use onrush_store::snapshot::load::{Blocks, views};
-use onrush_store::snapshot::write::Writer;
+use onrush_store::snapshot::format::{Peers, Records, SnapshotCounts};
+use onrush_store::snapshot::load::{BlockReader, peer_views};
+use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::{Chore, Orders};
@@ -43,7 +43,7 @@ const STEP: usize = 64;
 ///
 /// # Errors
 /// When the new process is gone.
-pub fn send(given: &Given, shards: &mut [Shard], now: Now) -> io::Result<Tally> {
+pub fn send(given: &Given, shards: &mut [Shard], now: Now) -> io::Result<SnapshotCounts> {
     given.stream.set_write_timeout(Some(PATIENCE))?;
     let mut to = BufWriter::with_capacity(256 << 10, &given.stream);
     let gone: Vec<Departure> = shards.iter_mut().flat_map(Shard::departures).collect();
@@ -52,7 +52,7 @@ pub fn send(given: &Given, shards: &mut [Shard], now: Now) -> io::Result<Tally> 
         write_departure(&mut to, departure, now.moment)?;
     }
     let youngest = now.moment.since(given.since) + MARGIN;
-    let mut writer = Writer::begin(to, now.unix)?;
+    let mut writer = SnapshotWriter::begin(to, now.unix)?;
     writer.shards(shards, now, || Encoder::of_the_last(youngest), &mut service::progress())?;
     let (mut to, tally) = writer.end(now.unix)?;
     to.flush()?;
@@ -137,14 +137,14 @@ struct Merging {
 }
 
 impl Merging {
-    fn all(&self, stream: &UnixStream) -> io::Result<Tally> {
+    fn all(&self, stream: &UnixStream) -> io::Result<SnapshotCounts> {
         let result = self.parts(stream);
         // Whoever has stopped here meanwhile may have come back by what was merged.
         self.every_shard(|_| Part::Own)?;
         result
     }
 
-    fn parts(&self, stream: &UnixStream) -> io::Result<Tally> {
+    fn parts(&self, stream: &UnixStream) -> io::Result<SnapshotCounts> {
         let mut from = BufReader::with_capacity(256 << 10, stream);
         let mut number = [0; 4];
         from.read_exact(&mut number)?;
@@ -158,7 +158,7 @@ impl Merging {
         let heard = self.clock.now();
         self.every_shard(|shard| Part::Gone(std::mem::take(&mut gone[shard]), heard))?;
         let mut blocks =
-            Blocks::begin(from).map_err(|error| io::Error::other(error.to_string()))?;
+            BlockReader::begin(from).map_err(|error| io::Error::other(error.to_string()))?;
         loop {
             let mut rest = Vec::new();
             let unix = blocks.next(&mut rest).map_err(|e| io::Error::other(e.to_string()))?;
@@ -246,7 +246,7 @@ impl Chore for Merge {
                         )),
                         Peers::Rows(v4, v6) => {
                             taken += v4.len() + v6.len();
-                            let peers = views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
+                            let peers = peer_views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
                             let (name, completed) = (record.info_hash, record.completed);
                             let restored = shard.restore(name, completed, peers, now);
                             if let Some(idle_for) = restored.idle_for {

@@ -21,8 +21,8 @@ use onrush_swarm::{Moment, Shard};
 use super::message::{Offer, PROTOCOL, Word, hear, say, unexpected};
 use crate::overload::Promise;
 use onrush_control::version::version;
-use onrush_store::snapshot::dump::{Dump, Part};
-use onrush_store::snapshot::write::Writer;
+use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::{Chore, Orders};
 
@@ -255,14 +255,14 @@ impl Giver {
     }
 
     fn dump(&self, stream: &UnixStream) -> io::Result<()> {
-        let parts = Dump::of_all(&self.orders, true).map_err(io::Error::other)?;
+        let parts = DumpTask::of_all(&self.orders, true).map_err(io::Error::other)?;
         let to = BufWriter::with_capacity(256 << 10, stream);
-        let mut writer = Writer::begin(to, self.clock.now().unix)?;
+        let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
         let mut done = 0;
         while done < self.orders.shards() {
             match parts.recv_timeout(DUMPING) {
-                Ok(Part::Block(block)) => writer.block(&block)?,
-                Ok(Part::Done) => done += 1,
+                Ok(DumpMessage::Block(block)) => writer.block(&block)?,
+                Ok(DumpMessage::Done) => done += 1,
                 Err(_) => return Err(io::Error::other("a worker has ended, or stands still")),
             }
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 
 use crate::client::{Client, fresh_hash, leecher};
+use crate::process::messages::{SERVES, STOPPED};
 use crate::process::{Daemon, Launch};
 
 /// Runs `onrush ctl` with these flags.
@@ -39,7 +40,7 @@ impl Told {
 
     /// Where it serves: heard already, so it is in its log.
     pub(crate) fn address(&self) -> SocketAddr {
-        let serves = |line: &&String| line.contains(" serves udp://");
+        let serves = |line: &&String| line.contains(SERVES);
         let line = self.daemon.log().iter().find(serves).unwrap();
         line.split("udp://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
     }
@@ -59,7 +60,7 @@ impl Drop for Told {
 fn a_healthy_tracker_is_told_by_exit_code_and_words() {
     let told = Told::start();
     let (code, text, _) = ctl(&["--url", &told.url, "health"]);
-    assert_eq!((code, text.as_str()), (Some(0), "ready: serving\nevery worker takes turns\n"));
+    assert!(code == Some(0) && text.starts_with("ready: serving\n"), "{text}");
     let (code, json, _) = ctl(&["--url", &told.url, "--json", "health"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((code, json["ready"]["ready"].as_bool()), (Some(0), Some(true)));
@@ -78,25 +79,32 @@ fn swarms_and_statistics_are_shown() {
 
     let (code, text, _) = told.ask(&["swarm", &name]);
     assert_eq!(code, Some(0));
-    assert!(
-        text.contains(&format!("info hash  {name}\n")) && text.contains("leechers   3\n"),
-        "{text}"
-    );
+    let value = |row: &str| text.lines().find_map(|line| line.strip_prefix(row)).unwrap().trim();
+    assert_eq!((value("info hash"), value("leechers")), (name.as_str(), "3"), "{text}");
     let (code, text, _) = told.ask(&["top-swarms", "--by", "leechers", "--limit", "3"]);
     assert_eq!(code, Some(0));
-    assert!(text.contains(&name) && text.ends_with("1 of 1 swarms, by leechers\n"), "{text}");
+    assert!(text.contains(&name) && text.contains("1 of 1 swarms"), "{text}");
     let (code, text, _) = told.ask(&["stats"]);
     assert!(code == Some(0) && text.contains("1 connects, 3 announces, 0 scrapes"), "{text}");
     let (code, json, _) = told.ask(&["--json", "stats"]);
     let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(code == Some(0) && stats["totals"]["announces"] == 3, "{stats:#}");
 
-    let (code, _, error) = told.ask(&["swarm", &fresh_hash().to_string()]);
-    assert!(code == Some(1) && error.contains("nobody has announced it lately"), "{error}");
+    let unknown = fresh_hash().to_string();
+    let (code, _, error) = told.ask(&["swarm", &unknown]);
+    assert!(code == Some(1) && error.contains(&unknown), "{error}");
     let (code, _, error) = told.ask(&["swarm", "nonsense"]);
     assert!(code == Some(1) && error.contains("40 hexadecimal digits"), "{error}");
     told.daemon.signal("TERM");
-    told.daemon.line("stopped: ");
+    told.daemon.line(STOPPED);
+}
+
+/// What `list add` and `list remove` say of the deny list.
+#[track_caller]
+fn assert_changed(code: Option<i32>, text: &str, changed: usize, entries: usize) {
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with(&format!("{changed} changed")), "{text}");
+    assert!(text.contains(&format!("deny list has {entries} ")), "{text}");
 }
 
 #[test]
@@ -104,30 +112,21 @@ fn the_list_is_shown_and_changed_and_the_configuration_read_again() {
     let told = Told::start_with("[access]\nmode = \"deny\"\n");
     let name = fresh_hash().to_string();
     let (code, text, _) = told.ask(&["list", "add", &name]);
-    assert_eq!(
-        (code, text.as_str()),
-        (Some(0), "1 changed: the deny list has 1 info hashes now\n")
-    );
+    assert_changed(code, &text, 1, 1);
     let (_, text, _) = told.ask(&["list", "show"]);
-    assert_eq!(text, "deny: every info hash is served but the 1 of the list\n");
+    assert!(text.starts_with("deny: ") && text.contains(" 1 "), "{text}");
     let (_, text, _) = told.ask(&["list", "show", &name]);
-    assert_eq!(text, format!("{name} is listed, and not served\n"));
+    assert!(text.starts_with(&format!("{name} is listed")), "{text}");
     let (code, text, _) = told.ask(&["list", "remove", &name]);
-    assert_eq!(
-        (code, text.as_str()),
-        (Some(0), "1 changed: the deny list has 0 info hashes now\n")
-    );
+    assert_changed(code, &text, 1, 0);
     // A file, in more than one piece; and what is wrong in one is named by its line.
     let file = told.daemon.home().join("more");
     let names: String = (0..12_345).map(|_| format!("{} # why\n", fresh_hash())).collect();
     std::fs::write(&file, format!("{names}\n{names}")).unwrap();
     let path = file.to_str().unwrap();
     let (code, text, error) = told.ask(&["list", "add", "--file", path]);
-    assert_eq!(
-        (code, text.as_str()),
-        (Some(0), "12345 changed: the deny list has 12345 info hashes now\n"),
-        "{error}"
-    );
+    assert_eq!(error, "");
+    assert_changed(code, &text, 12_345, 12_345);
     let (code, json, _) = told.ask(&["--json", "list", "remove", "--file", path]);
     let changed: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(code == Some(0) && changed["changed"] == 12_345 && changed["entries"] == 0, "{json}");
@@ -135,10 +134,10 @@ fn the_list_is_shown_and_changed_and_the_configuration_read_again() {
     let (code, _, error) = told.ask(&["list", "add", "--file", path]);
     assert!(code == Some(2) && error.contains(":2: "), "{error}");
     let (code, _, error) = told.ask(&["list", "add", "nonsense"]);
-    assert!(code == Some(1) && error.contains("\"nonsense\" is no info hash"), "{error}");
+    assert!(code == Some(1) && error.contains("\"nonsense\""), "{error}");
 
     let (code, text, _) = told.ask(&["reload"]);
-    assert!(code == Some(0) && text.starts_with("nothing has changed\n"), "{text}");
+    assert_eq!(code, Some(0), "{text}");
     std::fs::write(told.daemon.home().join("onrush.toml"), "[log]\nlevel = \"loud\"\n").unwrap();
     let (code, _, error) = told.ask(&["reload"]);
     assert!(code == Some(1) && error.contains("log.level"), "{error}");
@@ -161,15 +160,15 @@ fn address_and_token_come_from_the_trackers_configuration() {
     std::fs::write(&config, format!("[http]\nlisten = \"127.0.0.1:1\"\ntoken_file = {token:?}\n"))
         .unwrap();
     let (code, _, error) = ctl(&["--config", &path, "health"]);
-    assert!(code == Some(2) && error.contains("holds no token"), "{error}");
+    assert!(code == Some(2) && error.contains(token.to_str().unwrap()), "{error}");
     std::fs::write(&token, "long-enough-for-a-token").unwrap();
     let (code, _, error) = ctl(&["--config", &path, "health"]);
-    assert!(code == Some(1) && error.contains("http://127.0.0.1:1 cannot be reached"), "{error}");
+    assert!(code == Some(1) && error.contains("http://127.0.0.1:1 "), "{error}");
     std::fs::write(&config, "[http]\nlisten = \"off\"\n").unwrap();
     let (code, _, error) = ctl(&["--config", &path, "health"]);
-    assert!(code == Some(2) && error.contains("switched off"), "{error}");
+    assert!(code == Some(2) && error.contains("http.listen"), "{error}");
     let (code, _, error) = ctl(&["--config", "/nonexistent/onrush.toml", "health"]);
-    assert!(code == Some(2) && error.contains("cannot be read"), "{error}");
+    assert!(code == Some(2) && error.contains("/nonexistent/onrush.toml"), "{error}");
 }
 
 #[test]

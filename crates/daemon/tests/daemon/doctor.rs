@@ -59,7 +59,7 @@ fn where_nothing_can_be_seen_it_ends_in_2() {
     let nothing = tempfile::tempdir().unwrap();
     let ended = asked(nothing.path(), &[]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.text().contains("is /proc mounted?"), "{}", ended.text());
+    assert!(ended.text().contains("/proc"), "{}", ended.text());
     let ended = Launch::new(&["doctor"]).config("nonsense\n").start().end();
     assert_eq!(ended.code, Some(2));
     assert!(ended.text().contains("onrush.toml:1"), "{}", ended.text());
@@ -70,11 +70,10 @@ fn this_host_is_looked_at_and_the_start_says_the_short_version() {
     let config = "[socket]\nreceive_buffer = 1073741823\n";
     let ended = Launch::new(&["doctor"]).config(config).start().end();
     assert_eq!(ended.code, Some(1), "{}", ended.output);
-    assert!(ended.output.contains("mend it: "), "{}", ended.output);
+    assert!(ended.output.contains("net.core.rmem_max"), "{}", ended.output);
     let mut daemon = Launch::on_loopback().config(config).start();
     daemon.serving();
     let text = daemon.stop().text();
-    let line = text.lines().find(|line| line.contains("on this host will hurt")).unwrap();
-    assert!(line.contains(" WARN ") && line.contains("run onrush doctor"), "{line}");
-    assert!(line.contains("rmem_max"), "{line}");
+    let line = text.lines().find(|line| line.contains("onrush doctor")).expect(&text);
+    assert!(line.contains(" WARN ") && line.contains("rmem_max"), "{line}");
 }

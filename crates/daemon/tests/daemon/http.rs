@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::client::{Ask, Client, fresh_hash, leecher, seeder};
 use crate::network::{Ipv6, in_own_network};
+use crate::process::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
 use crate::process::{Daemon, Launch, PATIENCE};
 
 const TOKEN: &str = "of-the-tests-0123456789";
@@ -365,9 +366,9 @@ fn the_list_is_shown_to_who_asks_only_when_it_is_published() {
         let answer = get(daemon.http(), "/lists");
         assert_eq!(answer.status, status, "{}", answer.body);
         if status == 200 {
-            let expected =
-                format!("# deny: every info hash but these is served (1 listed)\n{hash}\n");
-            assert_eq!(answer.body, expected);
+            let (head, list) = answer.body.split_once('\n').unwrap();
+            assert!(head.starts_with("# deny: ") && head.contains('1'), "{head}");
+            assert_eq!(list, format!("{hash}\n"));
         } else {
             assert!(answer.error().contains("http.publish_lists"), "{}", answer.error());
         }
@@ -407,7 +408,7 @@ fn the_list_is_changed_at_once_and_what_it_forbids_is_forgotten() {
         let entry = admin(http, "GET", &format!("/api/v1/list/{hash}")).json();
         assert_eq!((&entry["listed"], &entry["served"]), (&true.into(), &false.into()));
         assert_eq!(admin(http, "GET", "/api/v1/list").json()["entries"], 1);
-        daemon.line("forgot 1 swarm");
+        daemon.line(PURGED_ONE);
 
         let removed = send(http, "DELETE", "/api/v1/list", &body).json();
         assert_eq!(
@@ -418,9 +419,9 @@ fn the_list_is_changed_at_once_and_what_it_forbids_is_forgotten() {
         assert_eq!(client.announce(hash, leecher(4_002)).peers, []);
 
         for (body, part) in [
-            ("{\"info_hashes\": [\"abc\"]}", "\"abc\" is no info hash"),
-            ("{\"hashes\": []}", "send {\"info_hashes\""),
-            ("nonsense", "send {\"info_hashes\""),
+            ("{\"info_hashes\": [\"abc\"]}", "\"abc\""),
+            ("{\"hashes\": []}", "{\"info_hashes\""),
+            ("nonsense", "{\"info_hashes\""),
         ] {
             let answer = send(http, "POST", "/api/v1/list", body);
             assert_eq!(answer.status, 400, "{}", answer.body);
@@ -454,7 +455,7 @@ fn an_export_is_for_who_has_the_token_and_takes_a_file() {
     assert_eq!(admin(http, "GET", path).status, 405);
     let answer = send(http, "POST", path, "");
     assert_eq!(answer.status, 409, "{}", answer.body);
-    assert!(answer.error().contains("name a file as export.file"), "{}", answer.error());
+    assert!(answer.error().contains("export.file"), "{}", answer.error());
     // What it says is right.
     let named = format!("{config}[export]\nfile = {file:?}\n");
     std::fs::write(daemon.home().join("onrush.toml"), named).unwrap();
@@ -491,7 +492,7 @@ fn a_reload_answers_what_it_has_led_to() {
     std::fs::write(&file, format!("{config}[announce]\nintervall = 900\n")).unwrap();
     let answer = send(http, "POST", "/api/v1/reload", "");
     assert_eq!(answer.status, 422, "{}", answer.body);
-    assert!(answer.error().contains("`announce.intervall`: unknown key"), "{}", answer.error());
+    assert!(answer.error().contains("`announce.intervall`"), "{}", answer.error());
 
     // The token is read again too, and one that is none leaves the former in force.
     std::fs::write(&file, &config).unwrap();
@@ -525,7 +526,7 @@ fn slow_clients_are_in_nobodys_way_and_are_cut_off() {
         // Where the answer comes before it was read, the reset may overtake it.
         let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
         let _ = stream.read_to_string(&mut text);
-        text.starts_with("HTTP/1.1 503 ") && text.contains("raise http.connections")
+        text.starts_with("HTTP/1.1 503 ") && text.contains("http.connections")
     });
     drop(eighth);
     for mut stream in slow {
@@ -563,7 +564,7 @@ fn a_taken_address_ends_the_start_of_who_named_it() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let refused = Launch::on_loopback().flag("--http", &address).start().refusal();
-    assert!(refused.contains(&format!("http.listen: {address} is taken")), "{refused}");
+    assert!(refused.contains(&format!("http.listen: {address} ")), "{refused}");
     assert!(refused.contains("ss -ltnp"), "{refused}");
 }
 
@@ -573,12 +574,12 @@ fn without_the_address_that_nobody_named_it_serves_all_the_same() {
         let _taken = TcpListener::bind("127.0.0.1:6970").unwrap();
         let mut daemon = Launch::on_loopback().own_http().start();
         let address = daemon.serving()[0];
-        let warning =
-            "no metrics, health and control over HTTP: http.listen: 127.0.0.1:6970 is taken";
-        daemon.has_said(warning);
+        daemon.has_said(NO_ADMIN);
         Client::new(address).converse();
         let ended = daemon.stop().text();
-        assert!(!ended.contains(" shows metrics"), "{ended}");
+        let warning = ended.lines().find(|line| line.contains(NO_ADMIN)).unwrap();
+        assert!(warning.contains("http.listen: 127.0.0.1:6970"), "{warning}");
+        assert!(!ended.contains(ADMIN_LISTENS), "{ended}");
     });
 }
 
@@ -590,11 +591,7 @@ fn a_token_file_that_is_none_ends_the_start() {
         .start()
         .end();
     assert_eq!(ended.code, Some(2), "{}", ended.text());
-    assert!(
-        ended.text().contains("http.token_file: /nonexistent/token cannot be read"),
-        "{}",
-        ended.text()
-    );
+    assert!(ended.text().contains("http.token_file: /nonexistent/token"), "{}", ended.text());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use onrush_proto::InfoHash;
 use tempfile::TempDir;
 
 use crate::client::{Client, fresh_hash, seeder};
+use crate::process::messages::{EXPORTED, PEERS_RESTORED, READY};
 use crate::process::{Daemon, Launch, PATIENCE};
 use crate::snapshot::{PLACEMENTS, set_aside};
 
@@ -65,7 +66,7 @@ impl Kept {
     fn start_for(&mut self, time: Duration) -> bool {
         let mut daemon = self.start();
         daemon.hear_until(Instant::now() + time);
-        let served = daemon.kill().text().contains(" ready: ");
+        let served = daemon.kill().text().contains(READY);
         self.look();
         served
     }
@@ -167,10 +168,10 @@ fn the_next_start_succeeds_whenever_it_was_killed() {
     assert!(early > round, "{early} of {} were killed before they served", 3 * round);
 
     let mut daemon = kept.start();
-    let line = daemon.line(" are back in ");
+    let line = daemon.line(PEERS_RESTORED);
     Client::new(daemon.serving()[0]).converse();
     kept.look_at_list(daemon.http());
-    daemon.line("export: ");
+    daemon.line(EXPORTED);
     daemon.stop();
     kept.look();
     assert!(!kept.listed.is_empty(), "the list was never changed");

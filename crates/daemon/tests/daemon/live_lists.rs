@@ -223,7 +223,7 @@ fn what_cannot_be_changed_is_told_and_stays() {
     fs::create_dir(&journal).unwrap();
     let other = fresh_hash();
     let error = tracker.change(&[(other, true)]).unwrap_err().to_string();
-    assert!(error.contains("access.changes cannot be written: "), "{error}");
+    assert!(error.contains("access.changes"), "{error}");
     assert_eq!(tracker.client().announce_in_vain(other, leecher(4_002)), REFUSED);
     tracker.stop();
 

@@ -11,6 +11,7 @@ use onrush_proto::{Connect, TransactionId, connect};
 
 use crate::client::{Client, fresh_hash, leecher};
 use crate::http::{eventually, get, samples, sum};
+use crate::process::messages::{OVERLOAD, SHED};
 use crate::process::{Launch, PATIENCE};
 
 /// Sources that a flood comes from.
@@ -41,9 +42,9 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
             let over = &over;
             scope.spawn(move || flood(tracker, part, over));
         }
-        daemon.line("overload: ");
-        daemon.line("overload: ");
-        daemon.line("shed ");
+        daemon.line(OVERLOAD);
+        daemon.line(OVERLOAD);
+        daemon.line(SHED);
         over.store(true, Ordering::Relaxed);
     });
     // Half a minute passes until anything becomes easier again.

@@ -4,6 +4,8 @@
 // Each test binary uses its own part.
 #![allow(dead_code)]
 
+pub(crate) mod messages;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -18,6 +20,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, User};
 use tempfile::TempDir;
+
+use messages::{READY, SERVES, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
 
 /// For how long a test waits for anything before it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -227,12 +231,12 @@ impl Daemon {
 
     /// Waits until a process that this one has started has followed it; where that serves.
     pub(crate) fn followed(&mut self) -> Vec<SocketAddr> {
-        let line = self.line(" takes over: it gets the peers");
+        let line = self.line(UPGRADE_BEGINS);
         let number = line.split("process ").nth(1).unwrap().split(' ').next().unwrap();
         self.successor = Some(number.parse().unwrap());
         let addresses = self.serving();
-        let from = self.log.iter().rposition(|line| line.contains(" takes over: ")).unwrap();
-        for part in ["upgrade: the rest has arrived", " has taken over; the rest was "] {
+        let from = self.log.iter().rposition(|line| line.contains(UPGRADE_BEGINS)).unwrap();
+        for part in [UPGRADE_RECEIVED, UPGRADE_DONE] {
             self.has_said_since(from, part);
         }
         addresses
@@ -259,8 +263,8 @@ impl Daemon {
 
     /// Waits until it serves; where.
     pub(crate) fn serving(&mut self) -> Vec<SocketAddr> {
-        let line = self.line(" serves udp://");
-        self.line(" ready: ");
+        let line = self.line(SERVES);
+        self.line(READY);
         let addresses = line.split("udp://").skip(1);
         addresses.map(|text| text.split(' ').next().unwrap().parse().unwrap()).collect()
     }
@@ -401,7 +405,7 @@ impl Daemon {
     pub(crate) fn refusal(self) -> String {
         let ended = self.end();
         assert_eq!(ended.code, Some(1), "{}", ended.text());
-        assert!(!ended.text().contains(" ready: "), "{}", ended.text());
+        assert!(!ended.text().contains(READY), "{}", ended.text());
         ended.text()
     }
 

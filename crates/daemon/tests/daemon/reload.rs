@@ -8,6 +8,7 @@ use onrush_proto::{ScrapeCounts, TransactionId};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
 use crate::http::{eventually, get, samples, sum};
+use crate::process::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
 use crate::process::{Daemon, Launch, free_address};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
@@ -26,6 +27,12 @@ fn reload(daemon: &Daemon, config: &str) {
     daemon.signal("HUP");
 }
 
+/// Waits until a reload is applied that has changed these keys.
+fn applied(daemon: &mut Daemon, keys: &str) {
+    let line = daemon.line(RELOADED);
+    assert!(line.contains(keys), "{line}");
+}
+
 #[test]
 fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
     for mut daemon in daemons("") {
@@ -38,17 +45,17 @@ fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
         let hex: String = denied.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hex}\"]\n");
         reload(&daemon, &deny);
-        daemon.line("read again; changed: access");
+        applied(&mut daemon, "access");
         let told = client.announce_in_vain(denied, leecher(4_002));
         assert_eq!(told, "info hash is not allowed on this tracker");
         let one = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
         let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
         assert_eq!(client.scrape(&[kept, denied]), [one, none]);
-        daemon.line("forgot 1 swarm");
+        daemon.line(PURGED_ONE);
 
         // Served again, it is a new swarm.
         reload(&daemon, "");
-        daemon.line("read again; changed: access");
+        applied(&mut daemon, "access");
         assert_eq!(client.scrape(&[kept, denied]), [one, none]);
         assert_eq!(client.announce(denied, leecher(4_002)).peers, []);
         daemon.stop();
@@ -69,24 +76,24 @@ fn a_list_in_a_file_is_read_again_or_stays_as_it_was() {
         fs::write(&file, format!("# denied\n{first}  # by letter of today\n")).unwrap();
         let deny = format!("[access]\nmode = \"deny\"\nfile = {file:?}\n");
         reload(&daemon, &deny);
-        daemon.line("changed: access");
-        daemon.line("forgot 1 swarm");
+        applied(&mut daemon, "access");
+        daemon.line(PURGED_ONE);
         client.announce_in_vain(first, leecher(4_002));
         client.announce(second, leecher(4_002));
 
         fs::write(&file, format!("{first}\n{second}\n")).unwrap();
         daemon.signal("HUP");
-        daemon.line("changed: access.file");
-        daemon.line("forgot 1 swarm");
+        applied(&mut daemon, "access.file");
+        daemon.line(PURGED_ONE);
         client.announce_in_vain(second, leecher(4_002));
 
         fs::write(&file, format!("{second}\nnonsense\n")).unwrap();
         daemon.signal("HUP");
-        daemon.line("denied.txt:2: \"nonsense\" has 8 characters");
+        daemon.line("denied.txt:2: \"nonsense\"");
         client.announce_in_vain(first, leecher(4_002));
         fs::remove_file(&file).unwrap();
         daemon.signal("HUP");
-        daemon.line("the list cannot be read");
+        daemon.line("denied.txt");
         client.announce_in_vain(first, leecher(4_002));
         daemon.stop();
     }
@@ -101,7 +108,7 @@ fn what_announces_get_changes_at_once_and_peers_stay() {
         (4_001..4_005).for_each(|port| drop(client.announce(hash, seeder(port))));
         assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 4);
         reload(&daemon, "[announce]\nmax_peers_v4 = 2\ndefault_peers = 2\n");
-        daemon.line("changed: announce.default_peers, announce.max_peers_v4");
+        applied(&mut daemon, "announce.default_peers, announce.max_peers_v4");
         assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 2);
         daemon.stop();
     }
@@ -112,13 +119,12 @@ fn what_needs_an_upgrade_is_named_and_stays() {
     for mut daemon in daemons("") {
         let address = daemon.serving()[0];
         reload(&daemon, "[limits]\npeers = 5000\n[socket]\nbatch = 64\n[log]\ntotals_every = 0\n");
-        daemon.line("read again; changed: log.totals_every");
-        daemon.line(
-            "until an upgrade (`onrush ctl upgrade`) or a restart for: socket.batch, limits.peers",
-        );
+        applied(&mut daemon, "log.totals_every");
+        let line = daemon.line("onrush ctl upgrade");
+        assert!(line.contains("socket.batch") && line.contains("limits.peers"), "{line}");
         Client::new(address).converse();
         reload(&daemon, "");
-        daemon.line("read again; changed: log.totals_every");
+        applied(&mut daemon, "log.totals_every");
         daemon.stop();
     }
 }
@@ -131,15 +137,15 @@ fn a_wrong_file_changes_nothing_and_is_told_with_its_place() {
         let hash = fresh_hash();
         (4_001..4_004).for_each(|port| drop(client.announce(hash, seeder(port))));
         reload(&daemon, "[announce]\nmax_peers_v4 = 9\nintervall = 900\n");
-        daemon.line("the configuration is wrong, and what was in force stays");
-        daemon.line("onrush.toml:4:1: `announce.intervall`: unknown key");
+        daemon.line(RELOAD_REJECTED);
+        daemon.line("onrush.toml:4:1: `announce.intervall`");
         assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
         fs::remove_file(daemon.home().join("onrush.toml")).unwrap();
         daemon.signal("HUP");
-        daemon.line("the file cannot be read");
+        daemon.line("onrush.toml");
         assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
         reload(&daemon, "");
-        daemon.line("read again; changed: announce.default_peers, announce.max_peers_v4");
+        applied(&mut daemon, "announce.default_peers, announce.max_peers_v4");
         assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 3);
         daemon.stop();
     }
@@ -153,7 +159,7 @@ fn the_level_of_the_log_changes() {
     Client::new(address).await_tracker();
     fs::write(daemon.home().join("onrush.toml"), config("info")).unwrap();
     daemon.signal("HUP");
-    daemon.line("read again; changed: log.level");
+    applied(&mut daemon, "log.level");
     daemon.stop();
 }
 
@@ -211,31 +217,31 @@ fn sources_are_silenced_and_served_again() {
         fs::write(&file, "127.0.0.9  # why\n").unwrap();
         let blocked = format!("[access]\nblocked_file = {file:?}\n");
         reload(&daemon, &blocked);
-        daemon.line("read again; changed: access.blocked");
+        applied(&mut daemon, "access.blocked");
         silent(&daemon, &client, "blocked");
         other.connect();
 
         fs::write(&file, "127.0.0.9\nnonsense\n").unwrap();
         daemon.signal("HUP");
-        daemon.line("blocked.txt:2: \"nonsense\" is no address block");
+        daemon.line("blocked.txt:2: \"nonsense\"");
         silent(&daemon, &client, "blocked");
 
         fs::write(&file, "").unwrap();
         daemon.signal("HUP");
-        daemon.line("read again; changed: access.blocked_file");
+        applied(&mut daemon, "access.blocked_file");
         client.connect();
 
         reload(&daemon, "[access]\nblocked = [\"127.0.0.8/31\"]\n");
-        daemon.line("read again; changed: access.blocked");
+        applied(&mut daemon, "access.blocked");
         silent(&daemon, &client, "blocked");
         other.connect();
 
         reload(&daemon, "[access]\nrefuse_bogons = true\n");
-        daemon.line("read again; changed: access.blocked, access.refuse_bogons");
+        applied(&mut daemon, "access.blocked, access.refuse_bogons");
         silent(&daemon, &client, "bogon");
         silent(&daemon, &other, "bogon");
         reload(&daemon, "");
-        daemon.line("read again; changed: access.refuse_bogons");
+        applied(&mut daemon, "access.refuse_bogons");
         client.converse();
         daemon.stop();
     }
@@ -248,15 +254,15 @@ fn the_list_is_published_and_not_any_more() {
         let hash = fresh_hash();
         let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
         reload(&daemon, &deny);
-        daemon.line("read again; changed: access");
+        applied(&mut daemon, "access");
         assert_eq!(get(daemon.http(), "/lists").status, 404);
         reload(&daemon, &format!("{deny}[http]\npublish_lists = true\n"));
-        daemon.line("read again; changed: http.publish_lists");
+        applied(&mut daemon, "http.publish_lists");
         let answer = get(daemon.http(), "/lists");
         assert_eq!(answer.status, 200, "{}", answer.body);
         assert!(answer.body.contains(&format!("\n{hash}\n")), "{}", answer.body);
         reload(&daemon, &deny);
-        daemon.line("read again; changed: http.publish_lists");
+        applied(&mut daemon, "http.publish_lists");
         assert_eq!(get(daemon.http(), "/lists").status, 404);
         daemon.stop();
     }

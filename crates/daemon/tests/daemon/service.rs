@@ -80,9 +80,9 @@ fn it_is_ready_when_it_serves_and_tells_how_it_is() {
         Client::new(*address).converse();
     }
     let live = ear.next(&format!("{serves}: "));
-    assert!(live.contains(" requests/s, ") && live.contains(" swarms"), "{live}");
+    assert!(live.contains("requests/s") && live.contains("swarms"), "{live}");
     daemon.signal("TERM");
-    assert!(ear.next("STOPPING=1").contains("STATUS=stopping"));
+    assert!(ear.next("STOPPING=1").contains("STATUS="));
     assert_eq!(daemon.end().code, Some(0));
 }
 
@@ -92,7 +92,7 @@ fn who_cannot_serve_is_never_ready() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let daemon = ear.launch(Launch::new(&["--listen", "[::1]:0", "--listen", &address])).start();
-    assert!(daemon.refusal().contains("is taken"));
+    assert!(daemon.refusal().contains(&address));
     assert_eq!(ear.heard(), None);
 }
 
@@ -264,8 +264,8 @@ fn it_serves_from_sockets_that_systemd_has_opened() {
         Client::new(address).converse();
     }
     let text = daemon.stop().text();
-    assert!(text.contains("(sockets by systemd)"), "{text}");
-    assert!(text.contains("workers: 1 colocated"), "{text}");
+    assert!(text.contains("sockets by systemd"), "{text}");
+    assert!(text.contains("1 colocated"), "{text}");
 }
 
 #[test]
@@ -278,9 +278,12 @@ fn what_is_asked_for_by_flag_is_not_followed_then_and_that_is_said() {
     Client::new(address).await_tracker();
     assert_eq!(daemon.serving(), [address]);
     let text = daemon.stop().text();
-    assert!(text.contains("WARN  [onrush] there are sockets for 1 of 3 workers"), "{text}");
-    let said = format!("WARN  [onrush] the service manager has opened {address}: --listen is not");
-    assert!(text.contains(&said), "{text}");
+    let warns = |parts: [&str; 2]| {
+        let has = |line: &str| line.contains(" WARN ") && parts.iter().all(|it| line.contains(it));
+        assert!(text.lines().any(has), "{parts:?}: {text}");
+    };
+    warns(["sockets", "1 of 3 workers"]);
+    warns([&address.to_string(), "--listen"]);
 }
 
 #[test]
@@ -290,7 +293,7 @@ fn sockets_of_another_kind_are_refused() {
     // A connection starts it.
     TcpStream::connect(address).unwrap();
     let text = daemon.refusal();
-    assert!(text.contains("socket 1 of the 1 that were passed (LISTEN_FDS) is no UDP"), "{text}");
+    assert!(text.contains("LISTEN_FDS") && text.contains("UDP"), "{text}");
     assert!(text.contains("ListenDatagram=ADDRESS:PORT"), "{text}");
 }
 
@@ -299,8 +302,8 @@ fn sockets_that_do_not_fit_together_are_refused() {
     // systemd-socket-activate binds an address twice, but makes no group of it.
     let [v4, v6] = both();
     for (addresses, said) in [
-        ([v4, v4, v6].as_slice(), "each address needs as many as there are workers"),
-        ([v4, v4].as_slice(), "Say ReusePort=yes in the socket unit"),
+        ([v4, v4, v6].as_slice(), "each address needs as many"),
+        ([v4, v4].as_slice(), "ReusePort=yes"),
     ] {
         let daemon = activated(&["--datagram"], addresses);
         Client::new(v4).send(b"wake up");

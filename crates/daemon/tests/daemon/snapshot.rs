@@ -7,6 +7,7 @@ use std::path::Path;
 use onrush_proto::{InfoHash, ScrapeCounts};
 
 use crate::client::{Client, fresh_hash, leecher, seeder};
+use crate::process::messages::{NO_PEERS, PEERS_RESTORED, SNAPSHOT, TOO_OLD};
 use crate::process::{Daemon, Launch, mode};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
@@ -106,12 +107,11 @@ fn peers_survive_a_restart_with_other_workers() {
     assert_eq!((before.counts[7].completed, before.peers[7].len()), (2, 0));
     for flags in [PLACEMENTS[1], PLACEMENTS[2], PLACEMENTS[0]] {
         let said = daemon.stop().text();
-        assert!(said.contains("snapshot: "), "{said}");
+        assert!(said.contains(SNAPSHOT), "{said}");
         assert_eq!(mode(&state.path().join(FILE)), 0o600);
         assert_tells_no_key(state.path());
         daemon = started(state.path(), flags, "");
-        let line = daemon.line(" peers of ");
-        assert!(line.contains(" s ago are back in "), "{line}");
+        daemon.line(PEERS_RESTORED);
         address = daemon.serving()[0];
         client = Client::new(address);
         assert_eq!(ask(&mut client, &hashes), before);
@@ -131,7 +131,7 @@ fn what_was_written_meanwhile_survives_a_kill() {
         // One that begins after that is whole when another has begun.
         daemon.skip();
         for _ in 0..3 {
-            daemon.line("snapshot: ");
+            daemon.line(SNAPSHOT);
         }
         daemon.signal("KILL");
         daemon.end();
@@ -163,17 +163,17 @@ fn a_file_that_is_no_good_is_set_aside_and_reported_and_harms_nobody() {
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 4;
     let bad: [(&[u8], &str); 4] = [
-        (&flipped, "a checksum does not agree"),
-        (&good[..good.len() - 1], "it ends too early"),
-        (b"onrush snap", "it ends too early"),
-        (b"-----BEGIN SOMETHING ELSE-----------------", "it is not a snapshot of onrush's"),
+        (&flipped, "checksum"),
+        (&good[..good.len() - 1], "ends too early"),
+        (b"onrush snap", "ends too early"),
+        (b"-----BEGIN SOMETHING ELSE-----------------", "not a snapshot"),
     ];
     for (number, (bytes, why)) in bad.into_iter().enumerate() {
         fs::write(&path, bytes).unwrap();
         // The name of what is set aside has the second in it.
         let aside = set_aside(state.path());
         let mut daemon = started(state.path(), PLACEMENTS[number % 3], "");
-        let line = daemon.line("no peers from before");
+        let line = daemon.line(NO_PEERS);
         assert!(line.contains("WARN") && line.contains(why), "{line}");
         let address = daemon.serving()[0];
         Client::new(address).converse();
@@ -182,7 +182,7 @@ fn a_file_that_is_no_good_is_set_aside_and_reported_and_harms_nobody() {
     }
     // The last stop has left a good one.
     let mut daemon = started(state.path(), PLACEMENTS[0], "");
-    daemon.line(" peers of ");
+    daemon.line(PEERS_RESTORED);
     daemon.stop();
 }
 
@@ -215,7 +215,7 @@ fn peers_that_are_too_old_stay_away() {
     daemon.stop();
     age(&state.path().join(FILE), 120);
     let mut daemon = started(state.path(), PLACEMENTS[1], config);
-    let line = daemon.line(" were too old");
+    let line = daemon.line(TOO_OLD);
     assert!(line.contains("0 peers of "), "{line}");
     let mut client = Client::new(daemon.serving()[0]);
     let said = ask(&mut client, &hashes);

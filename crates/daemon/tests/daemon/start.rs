@@ -7,6 +7,7 @@ use onrush_net::affinity;
 
 use crate::client::Client;
 use crate::network::{Ipv6, in_own_network};
+use crate::process::messages::SERVES;
 use crate::process::{Launch, PATIENCE, free_address};
 
 #[test]
@@ -23,12 +24,9 @@ fn without_a_flag_or_a_file_it_serves_port_6969_of_both_families() {
         let state = daemon.home().join(".local/state/onrush");
         let text = daemon.stop().text();
         let version = env!("CARGO_PKG_VERSION");
-        assert!(
-            text.contains(&format!("onrush {version} serves udp://0.0.0.0:6969 and")),
-            "{text}"
-        );
-        assert!(text.contains("udp://<this host>:6969/announce"), "{text}");
-        assert!(text.contains(&format!("state: {}", state.display())), "{text}");
+        assert!(text.contains(&format!("onrush {version}{SERVES}0.0.0.0:6969")), "{text}");
+        assert!(text.contains(":6969/announce"), "{text}");
+        assert!(text.contains(&state.display().to_string()), "{text}");
     });
 }
 
@@ -42,7 +40,8 @@ fn it_says_which_workers_run_on_which_vcpus_and_they_do() {
     let allowed = daemon.threads("Cpus_allowed_list");
     assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
     let text = daemon.stop().text();
-    assert!(text.contains(&format!("1 colocated, pinned to vCPU {vcpu}")), "{text}");
+    let workers = text.lines().find(|line| line.contains("1 colocated")).expect(&text);
+    assert!(workers.contains(&format!("vCPU {vcpu}")), "{workers}");
 }
 
 #[test]
@@ -62,7 +61,7 @@ fn workers_of_both_kinds_have_their_names() {
     }
     assert_eq!(names, expected);
     let text = daemon.stop().text();
-    assert!(text.contains("2 socket workers, 3 swarm workers, not pinned"), "{text}");
+    assert!(text.contains("2 socket workers, 3 swarm workers"), "{text}");
 }
 
 #[test]
@@ -72,14 +71,14 @@ fn a_second_copy_is_told_which_address_is_taken() {
     for address in &taken {
         let address = address.to_string();
         let only = Launch::new(&["--listen", &address]).start().refusal();
-        assert!(only.contains(&format!("onrush: {address} is taken")), "{only}");
+        assert!(only.contains(&format!("{address} is taken")), "{only}");
         let port = address.rsplit(':').next().unwrap();
         assert!(only.contains(&format!("ss -ulpn 'sport = :{port}'")), "{only}");
         // The free ones before and behind it do not help, and are not held on to.
         let free = free_address().to_string();
         let flags = ["--listen", &free, "--listen", &address, "--listen", "[::1]:0"];
         let one_of_three = Launch::new(&flags).start().refusal();
-        assert!(one_of_three.contains(&format!("onrush: {address} is taken")), "{one_of_three}");
+        assert!(one_of_three.contains(&format!("{address} is taken")), "{one_of_three}");
         UdpSocket::bind(&free).unwrap();
     }
     for address in taken {
@@ -93,7 +92,11 @@ fn an_address_of_another_host_gets_a_hint() {
     // 192.0.2.0/24 and 2001:db8::/32 are for documentation (RFC 5737, RFC 3849).
     for (address, family) in [("192.0.2.7:6969", 4), ("[2001:db8::7]:6969", 6)] {
         let text = Launch::new(&["--listen", address]).start().refusal();
-        assert!(text.contains("this host has no address") && text.contains("`ip addr`"), "{text}");
+        assert!(
+            text.contains(address.rsplit_once(':').unwrap().0.trim_matches(['[', ']'])),
+            "{text}"
+        );
+        assert!(text.contains("`ip addr`"), "{text}");
         assert!(text.contains(&format!("net.ipv{family}.ip_nonlocal_bind")), "{text}");
     }
 }
@@ -103,7 +106,7 @@ fn a_low_port_without_the_right_to_it_gets_a_hint() {
     in_own_network(Ipv6::On, || {
         for address in ["127.0.0.1:81", "[::1]:81"] {
             let text = Launch::new(&["--listen", address]).by_nobody().start().refusal();
-            assert!(text.contains(&format!("no permission to listen on {address}")), "{text}");
+            assert!(text.contains(address), "{text}");
             assert!(text.contains("setcap cap_net_bind_service=+ep"), "{text}");
             assert!(text.contains("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{text}");
         }
@@ -114,16 +117,17 @@ fn a_low_port_without_the_right_to_it_gets_a_hint() {
 fn a_host_with_ipv6_switched_off_gets_a_warning_and_is_served_over_ipv4() {
     in_own_network(Ipv6::Off, || {
         let mut daemon = Launch::new(&[]).start();
-        let warning = daemon.line("WARN  [onrush] not listening on [::]:6969");
+        let warning = daemon.line("[::]:6969");
+        assert!(warning.contains(" WARN "), "{warning}");
         assert!(warning.contains("sysctl -w net.ipv6.conf.all.disable_ipv6=0"), "{warning}");
         assert_eq!(daemon.serving(), ["0.0.0.0:6969".parse().unwrap()]);
         Client::new("127.0.0.1:6969".parse().unwrap()).converse();
         daemon.stop();
         // Who names an IPv6 address means it.
         let text = Launch::new(&["--listen", "[::1]:6969"]).start().refusal();
-        assert!(text.contains("this host has no address ::1"), "{text}");
+        assert!(text.contains("::1"), "{text}");
         let text = Launch::new(&["--listen", "[::]:6969"]).start().refusal();
-        assert!(text.contains("this host has no IPv6, which [::]:6969 needs"), "{text}");
+        assert!(text.contains("IPv6") && text.contains("[::]:6969"), "{text}");
     });
 }
 
@@ -137,8 +141,9 @@ fn a_buffer_that_the_kernel_cuts_is_warned_of_with_the_remedy() {
     let text = daemon.log().join("\n");
     for address in &addresses {
         for (direction, sysctl) in [("receive", "rmem_max"), ("send", "wmem_max")] {
-            let part = format!("the {direction} buffers of {address} are ");
-            let line = text.lines().find(|line| line.contains(&part)).expect(&text);
+            let named = [direction.to_owned(), address.to_string(), format!("net.core.{sysctl}")];
+            let warns = |line: &&str| named.iter().all(|part| line.contains(part));
+            let line = text.lines().find(warns).expect(&text);
             assert!(line.contains(" WARN "), "{line}");
             assert!(line.contains(&format!("sysctl -w net.core.{sysctl}={asked}")), "{line}");
         }

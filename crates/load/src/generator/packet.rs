@@ -10,7 +10,7 @@ use onrush_proto::options::Options;
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
 
-use crate::plan::profile::limits::{MAX_HASHES, MAX_OPTIONS};
+use crate::plan::profile::{MAX_HASHES, MAX_OPTIONS};
 use crate::plan::{Ask, Broken, Plan};
 
 /// Bytes of the largest request: a scrape of more swarms than are answered.

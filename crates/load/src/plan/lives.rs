@@ -169,7 +169,7 @@ impl Lives {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::profile::{Events, limits};
+    use crate::plan::profile::{Events, consistency};
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -289,7 +289,7 @@ mod tests {
             let mut profile = profile(0.0, Events { stopped, vanished, completed: 1.0, paused: 0.3 });
             profile.set_seeders(seeders);
             profile.events.completed *= part;
-            prop_assert_eq!(limits::together(&profile), []);
+            prop_assert_eq!(consistency::contradictions(&profile), []);
             let mut told = HashMap::new();
             for (peer, event, seeder) in announces(&profile, peers, 20_000) {
                 let was = told.entry(peer).or_insert(Told::Nothing);

@@ -1,23 +1,24 @@
-//! What peers send, and how often: every number of a mix in one place. Profiles are written in
-//! TOML; those that come with the program are in `crates/load/profiles`, with a comment on every
-//! number, and what is wrong with one is told by [`read`].
+//! The request mix and the population of a run: every number in one place. Profiles are TOML
+//! files; the built-in ones are in `crates/load/profiles`, with a comment on every key.
+//! [`read`] reads them, [`consistency`] checks the keys against each other.
 
-pub mod limits;
+pub mod consistency;
 pub mod read;
 mod text;
 
 use onrush_proto::announce::REQUEST_LEN;
+use onrush_toml_keys::{Key, integer, keys, number, table, tables, word};
 use serde::{Deserialize, Serialize};
 
 pub use super::tail::Tail;
 
-/// The profiles that come with the program: name, what it is in a few words, text.
+/// The built-in profiles: name, description, text.
 pub const BUILT_IN: [(&str, &str, &str); 6] = [
     ("real", "what public trackers see", include_str!("../../profiles/real.toml")),
     ("classic", "what published comparisons send", include_str!("../../profiles/classic.toml")),
     (
         "seeding-heavy",
-        "seed boxes: many torrents each, hardly anybody to give to",
+        "seed boxes: many torrents per peer, few leechers",
         include_str!("../../profiles/seeding-heavy.toml"),
     ),
     ("ipv6", "real traffic, most of it over IPv6", include_str!("../../profiles/ipv6.toml")),
@@ -29,144 +30,168 @@ pub const BUILT_IN: [(&str, &str, &str); 6] = [
     ("abuse", "attackers and broken clients", include_str!("../../profiles/abuse.toml")),
 ];
 
-/// A mix of requests and the shape of the population that sends it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Profile {
-    /// Its name.
-    pub name: String,
-    /// Weights of the kinds of requests.
-    pub mix: Mix,
-    /// Share of peers that miss nothing, 0 to 1.
-    pub seeders: f64,
-    /// Share of traffic and peers over IPv6, 0 to 1, where both families have a target.
-    pub v6: f64,
-    /// How peers come, go and change.
-    pub events: Events,
-    /// Announces that are not like the others.
-    pub odd: Odd,
-    /// What is wrong with unusable connection ids.
-    pub unusable: Unusable,
-    /// What is wrong with junk.
-    pub junk: Junk,
-    /// Connects of a few addresses that do nothing else.
-    pub flood: Flood,
-    /// What sends announces.
-    pub clients: Vec<Client>,
-    /// How many swarms a scrape asks for.
-    pub scrapes: Vec<ScrapeSize>,
-    /// How many swarms there are and how large they are.
-    pub swarms: Swarms,
-}
+/// Info hashes per scrape: more than the 74 that trackers answer; a request of 2016 bytes.
+pub const MAX_HASHES: u8 = 100;
+/// Bytes of options: an announce with this many is as long as a scrape of 74 info hashes.
+pub const MAX_OPTIONS: usize = 1398;
+/// Entries of a list of tables.
+const MAX_ENTRIES: usize = 64;
 
-/// Weights of the kinds of requests; only their ratios matter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Mix {
-    /// Connects.
-    pub connect: f64,
-    /// Announces with a good id.
-    pub announce: f64,
-    /// Scrapes with a good id.
-    pub scrape: f64,
-    /// Announces with an id that nobody gave out.
-    pub unusable: f64,
-    /// Datagrams that are no request.
-    pub junk: f64,
-}
+const NAMES: [&str; BUILT_IN.len()] = {
+    let mut names = [""; BUILT_IN.len()];
+    let mut nth = 0;
+    while nth < BUILT_IN.len() {
+        names[nth] = BUILT_IN[nth].0;
+        nth += 1;
+    }
+    names
+};
+const SHARE: Key = number(0.0..=1.0);
+const WEIGHT: Key = number(0.0..=1_000_000.0);
 
-/// How peers come, go and change, as shares of all announces with a good id. What remains carries
-/// no event. As many arrive as leave: the share of `started` is `stopped` and `vanished` together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Events {
-    /// Share of `stopped`: the peer leaves and says so.
-    pub stopped: f64,
-    /// Share of plain announces after which the peer leaves without a word.
-    pub vanished: f64,
-    /// Share of `completed`: a leecher becomes a seeder.
-    pub completed: f64,
-    /// Share of 4: a partial seed (BEP 21).
-    pub paused: f64,
-}
+keys! {
+    /// A request mix and the shape of the population that sends it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Profile {
+        /// The built-in profile that a file is based on: its keys hold where the file has none.
+        #[serde(default, skip_serializing)]
+        pub base: String = word(&NAMES),
+        /// The name in reports.
+        pub name: String = onrush_toml_keys::text("1 to 40 characters, in quotes", text::is_name),
+        /// Weights of the kinds of requests.
+        pub mix: Mix = table(Mix::KEYS),
+        /// Share of peers that have everything, 0 to 1.
+        pub seeders: f64 = SHARE,
+        /// Share of traffic and peers over IPv6, 0 to 1, when both families have a target.
+        pub v6: f64 = SHARE,
+        /// Arrivals, departures and state changes of peers.
+        pub events: Events = table(Events::KEYS),
+        /// Announces with unusual properties.
+        pub odd: Odd = table(Odd::KEYS),
+        /// Kinds of unusable connection ids.
+        pub unusable: Unusable = table(Unusable::KEYS),
+        /// Kinds of malformed datagrams.
+        pub junk: Junk = table(Junk::KEYS),
+        /// Connects of a few addresses that send nothing else.
+        pub flood: Flood = table(Flood::KEYS),
+        /// The client software of the peers.
+        pub clients: Vec<Client> = tables(Client::KEYS, MAX_ENTRIES),
+        /// The sizes of scrapes.
+        pub scrapes: Vec<ScrapeSize> = tables(ScrapeSize::KEYS, MAX_ENTRIES),
+        /// Number and sizes of swarms.
+        pub swarms: Swarms = table(Swarms::KEYS),
+    }
 
-/// Announces that are not like the others, as shares of all announces with a good id.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Odd {
-    /// Share with port 0. An error reply to it is right.
-    pub port_zero: f64,
-    /// Share that goes to the largest swarm, on top of what its size brings it.
-    pub hot: f64,
-}
+    /// Weights of the kinds of requests; only their ratios matter.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Mix {
+        /// Connects.
+        pub connect: f64 = WEIGHT,
+        /// Announces with a valid connection id.
+        pub announce: f64 = WEIGHT,
+        /// Scrapes with a valid connection id.
+        pub scrape: f64 = WEIGHT,
+        /// Announces with an invalid connection id.
+        pub unusable: f64 = WEIGHT,
+        /// Malformed datagrams.
+        pub junk: f64 = WEIGHT,
+    }
 
-/// What is wrong with unusable ids; only ratios matter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Unusable {
-    /// Never given out: a random number.
-    pub unknown: f64,
-    /// Given to another source address.
-    pub foreign: f64,
-    /// 0, as of a client that did not wait for its connect.
-    pub zero: f64,
-}
+    /// Arrivals, departures and state changes of peers, as shares of all announces with a valid
+    /// connection id. The other announces carry no event. As many peers arrive as leave: the
+    /// share of `started` is the sum of `stopped` and `vanished`.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Events {
+        /// Share of `stopped`.
+        pub stopped: f64 = SHARE,
+        /// Share of announces without an event after which the peer leaves without `stopped`.
+        pub vanished: f64 = SHARE,
+        /// Share of `completed`: a leecher becomes a seeder.
+        pub completed: f64 = SHARE,
+        /// Share of event 4, `paused`: a partial seed (BEP 21).
+        pub paused: f64 = SHARE,
+    }
 
-/// What is wrong with junk; only ratios matter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Junk {
-    /// Fewer than 16 bytes.
-    pub short: f64,
-    /// A connect without its magic number.
-    pub magic: f64,
-    /// An action that does not exist.
-    pub action: f64,
-    /// An announce that ends before its 98 bytes.
-    pub cut: f64,
-}
+    /// Announces with unusual properties, as shares of all announces with a valid connection id.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Odd {
+        /// Share with port 0, for which an error reply is correct.
+        pub port_zero: f64 = SHARE,
+        /// Additional share for the largest swarm.
+        pub hot: f64 = SHARE,
+    }
 
-/// Connects of a few addresses that do nothing else, in the middle of everything.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Flood {
-    /// Share of all bursts, 0 to 0.95.
-    pub share: f64,
-    /// How many addresses of each family they come from, at least 1.
-    pub addresses: u32,
-}
+    /// Kinds of invalid connection ids; only their ratios matter.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Unusable {
+        /// Random ids.
+        pub unknown: f64 = WEIGHT,
+        /// Ids that were issued to another source address.
+        pub foreign: f64 = WEIGHT,
+        /// Id 0, as sent by clients that do not wait for the connect reply.
+        pub zero: f64 = WEIGHT,
+    }
 
-/// A client software as a tracker sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Client {
-    /// Share of the peers; only ratios matter.
-    pub weight: f64,
-    /// The first eight characters of its peer ids (BEP 20).
-    #[serde(with = "text::prefix")]
-    #[schemars(with = "String")]
-    pub prefix: [u8; 8],
-    /// How many peers it asks for.
-    pub num_want: i32,
-    /// What it appends to an announce (BEP 41). In TOML and JSON a character stands for the byte
-    /// of its number.
-    #[serde(with = "text::bytes")]
-    #[schemars(with = "String")]
-    pub options: Vec<u8>,
-}
+    /// Kinds of malformed datagrams; only their ratios matter.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Junk {
+        /// Fewer than 16 bytes.
+        pub short: f64 = WEIGHT,
+        /// A connect with a wrong magic number.
+        pub magic: f64 = WEIGHT,
+        /// An unknown action.
+        pub action: f64 = WEIGHT,
+        /// An announce of fewer than 98 bytes.
+        pub cut: f64 = WEIGHT,
+    }
 
-/// A size of scrapes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct ScrapeSize {
-    /// Share of the scrapes; only ratios matter.
-    pub weight: f64,
-    /// Info hashes in one request, 0 to 100. Trackers answer 74, and none with an error.
-    pub hashes: u8,
-}
+    /// Connects of a few addresses that send nothing else, amid the other traffic.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Flood {
+        /// Share of all bursts, 0 to 0.95.
+        pub share: f64 = number(0.0..=0.95),
+        /// Number of source addresses per family.
+        pub addresses: u32 = integer(1..=64_000, ""),
+    }
 
-/// How many swarms there are and how large they are, at least 1 peer each.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Swarms {
-    /// How many swarms.
-    pub count: u32,
-    /// Peers per swarm on average, at least 1.
-    pub mean: f64,
-    /// How sizes fall from the largest to the smallest.
-    pub tail: Tail,
-    /// How steeply: what it is depends on the [`Tail`].
-    pub exponent: f64,
+    /// Client software as a tracker sees it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Client {
+        /// Share of the peers; only the ratios of weights matter.
+        pub weight: f64 = WEIGHT,
+        /// The first eight characters of the peer ids (BEP 20).
+        #[serde(with = "text::prefix")]
+        pub prefix: [u8; 8] = onrush_toml_keys::text("8 characters, in quotes", text::is_prefix),
+        /// Number of peers requested; -1 leaves it to the tracker.
+        pub num_want: i32 = integer(i32::MIN as i64..=i32::MAX as i64, ""),
+        /// Options behind the announce (BEP 41). In TOML and JSON, a character stands for the
+        /// byte of its number.
+        #[serde(with = "text::bytes")]
+        pub options: Vec<u8> =
+            onrush_toml_keys::text("0 to 1398 characters, in quotes", text::is_options),
+    }
+
+    /// A size of scrapes.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct ScrapeSize {
+        /// Share of the scrapes; only the ratios of weights matter.
+        pub weight: f64 = WEIGHT,
+        /// Info hashes per request, 0 to 100. Trackers answer up to 74; 0 is malformed.
+        pub hashes: u8 = integer(0..=MAX_HASHES as i64, ""),
+    }
+
+    /// Number and sizes of swarms. Each has at least one peer.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Swarms {
+        /// Number of swarms.
+        pub count: u32 = integer(1..=500_000_000, ""),
+        /// Mean number of peers per swarm, at least 1.
+        pub mean: f64 = number(1.0..=10_000.0),
+        /// The law by which sizes fall from the largest to the smallest.
+        pub tail: Tail = word(&Tail::WORDS),
+        /// The parameter of that law, see [`Tail`].
+        pub exponent: f64 = number(0.1..=100_000.0),
+    }
 }
 
 impl Swarms {
@@ -198,7 +223,7 @@ impl Junk {
 }
 
 impl Events {
-    /// The share of announces with which a peer leaves, and of those with which one comes.
+    /// The share of announces with which a peer leaves, which is that with which one arrives.
     pub const fn turnover(&self) -> f64 {
         self.stopped + self.vanished
     }
@@ -212,31 +237,31 @@ impl Client {
 }
 
 impl Profile {
-    /// A profile that comes with the program; `None` when none has this name.
+    /// The built-in profile of this name.
     pub fn named(name: &str) -> Option<Self> {
         let (_, _, text) = BUILT_IN.iter().find(|(known, ..)| *known == name)?;
-        Some(read::complete(text).expect("a test reads every profile that comes along"))
+        Some(toml::from_str(text).expect("a test reads every built-in profile"))
     }
 
     /// What public trackers see.
     pub fn real() -> Self {
-        Self::named("real").expect("it comes along")
+        Self::named("real").expect("it is built in")
     }
 
-    /// What the published comparisons of trackers send.
+    /// What published comparisons of trackers send.
     pub fn classic() -> Self {
-        Self::named("classic").expect("it comes along")
+        Self::named("classic").expect("it is built in")
     }
 
-    /// Another share of seeders, 0 to 1. Where so few or so many leave no room for as many
-    /// `completed` or paused peers as there were, these become as many as there is room for.
+    /// Changes the share of seeders, 0 to 1. Reduces the shares of `completed` and `paused` to
+    /// what is consistent with it.
     pub fn set_seeders(&mut self, seeders: f64) {
         self.seeders = seeders;
         let events = &mut self.events;
         events.completed = events.completed.min(events.turnover() * seeders);
-        let room = limits::leechers_that_stay(seeders, events);
-        events.completed = events.completed.min(room);
-        events.paused = events.paused.min(room - events.completed);
+        let available = consistency::remaining_leechers(seeders, events);
+        events.completed = events.completed.min(available);
+        events.paused = events.paused.min(available - events.completed);
     }
 }
 
@@ -276,12 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn any_share_of_seeders_can_be_had() {
+    fn every_share_of_seeders_is_possible() {
         for percent in 0..=100 {
-            for (name, ..) in BUILT_IN {
+            for name in NAMES {
                 let mut profile = Profile::named(name).unwrap();
                 profile.set_seeders(f64::from(percent) / 100.0);
-                assert_eq!(limits::together(&profile), [], "{name} with {percent} % seeders");
+                let found = consistency::contradictions(&profile);
+                assert_eq!(found, [], "{name} with {percent} % seeders");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What happens in the network: who is bound where, what is under way, and what the dice say.
+//! The state of the network: bound addresses, datagrams in flight, and the random sequence.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -17,7 +17,7 @@ use crate::socket::Return;
 /// Bytes kept of a datagram, as in the other backends.
 pub(super) const SLOT_BYTES: usize = 2048;
 
-/// The first port given to who asks for none (RFC 6335, section 6: the dynamic ports).
+/// The first port assigned for port 0 (RFC 6335, section 6: the dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
 /// Everything behind the network's lock.
@@ -27,52 +27,52 @@ pub(super) struct State {
     pub(super) counts: DatagramCounts,
     pub(super) workers: Vec<Worker>,
     groups: HashMap<SocketAddr, Group>,
-    under_way: BinaryHeap<Reverse<Flight>>,
+    in_flight: BinaryHeap<Reverse<Flight>>,
     sequence: u64,
     next_port: u16,
     frames: Frames,
-    dice: SmallRng,
+    rng: SmallRng,
 }
 
 /// One worker's receive buffer.
 pub(super) struct Worker {
-    inbox: VecDeque<Parcel>,
-    pub(super) rung: bool,
+    inbox: VecDeque<Datagram>,
+    pub(super) wake_pending: bool,
     pub(super) dropped: u64,
 }
 
 impl Worker {
     /// Whether `wait` has to return.
     pub(super) fn has_cause_to_wake(&self) -> bool {
-        self.rung || !self.inbox.is_empty()
+        self.wake_pending || !self.inbox.is_empty()
     }
 }
 
 /// The workers at one address.
 struct Group {
-    /// Their numbers.
+    /// The numbers of the workers.
     members: Vec<usize>,
-    /// Which of their sockets this is.
+    /// The number of this socket within each of them.
     socket: u16,
     choice: Choice,
 }
 
 /// A datagram in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Parcel {
+struct Datagram {
     frame: u32,
     source: SocketAddr,
     target: SocketAddr,
-    /// The receiver's socket, once there.
+    /// The receiver's socket, once delivered.
     socket: u16,
 }
 
-/// A datagram under way. Ordered by when it is due, then by when it was sent.
+/// A datagram in flight. Ordered by due time, then by the order of sending.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Flight {
     due: Duration,
     sequence: u64,
-    parcel: Parcel,
+    datagram: Datagram,
 }
 
 /// A received datagram.
@@ -91,11 +91,11 @@ impl State {
             counts: DatagramCounts::default(),
             workers: Vec::new(),
             groups: HashMap::new(),
-            under_way: BinaryHeap::with_capacity(in_flight),
+            in_flight: BinaryHeap::with_capacity(in_flight),
             sequence: 0,
             next_port: FIRST_DYNAMIC_PORT,
             frames: Frames::new(in_flight),
-            dice: SmallRng::seed_from_u64(seed),
+            rng: SmallRng::seed_from_u64(seed),
         }
     }
 
@@ -116,7 +116,7 @@ impl State {
         let numbers = first..first + workers;
         self.workers.extend(numbers.clone().map(|_| Worker {
             inbox: VecDeque::with_capacity(receive_buffer),
-            rung: false,
+            wake_pending: false,
             dropped: 0,
         }));
         for (socket, &address) in addresses.iter().enumerate() {
@@ -127,7 +127,7 @@ impl State {
         Ok((addresses, numbers))
     }
 
-    /// Takes a worker out of all of its groups. As in the kernel, the last member gets its number.
+    /// Removes a worker from all of its groups. As in the kernel, the last member takes its number.
     pub(super) fn unbind(&mut self, worker: usize) {
         self.groups.retain(|_, group| {
             if let Some(place) = group.members.iter().position(|&member| member == worker) {
@@ -136,12 +136,12 @@ impl State {
             !group.members.is_empty()
         });
         let inbox = std::mem::take(&mut self.workers[worker].inbox);
-        for parcel in inbox {
-            self.frames.free(parcel.frame);
+        for datagram in inbox {
+            self.frames.free(datagram.frame);
         }
     }
 
-    /// The address, with a port that nobody has if it has none.
+    /// The address; a port of 0 is replaced by a free port.
     fn with_port(&mut self, mut address: SocketAddr) -> SocketAddr {
         if address.port() == 0 {
             let wildcard = address.ip().is_unspecified();
@@ -158,13 +158,13 @@ impl State {
                     break;
                 }
             }
-            // If all clash, so does the last one: with an equal address bind refuses it, else the
-            // more precise address gets what is sent to both.
+            // If all ports clash, so does the last one: bind refuses an equal address; otherwise
+            // the more specific address receives the datagrams for both.
         }
         address
     }
 
-    /// Sends a datagram; `false` when there is no room for it.
+    /// Sends a datagram; `false` when the network is at its capacity.
     pub(super) fn send(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
         if self.frames.free.is_empty() {
             return false;
@@ -174,29 +174,29 @@ impl State {
             self.counts.lost += 1;
             return true;
         }
-        self.carry(source, target, bytes);
-        if self.happens(self.conditions.duplicates) && self.carry(source, target, bytes) {
+        self.transport(source, target, bytes);
+        if self.happens(self.conditions.duplicates) && self.transport(source, target, bytes) {
             self.counts.duplicated += 1;
         }
         true
     }
 
-    /// Puts a datagram under way, or delivers it when that takes no time.
-    fn carry(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
+    /// Puts a datagram in flight, or delivers it when the delay is zero.
+    fn transport(&mut self, source: SocketAddr, target: SocketAddr, bytes: &[u8]) -> bool {
         let Some(frame) = self.frames.fill(bytes) else { return false };
-        let parcel = Parcel { frame, source, target, socket: 0 };
+        let datagram = Datagram { frame, source, target, socket: 0 };
         let delay = self.delay();
         if delay.is_zero() {
-            self.deliver(parcel);
+            self.deliver(datagram);
         } else {
             self.sequence += 1;
             let due = self.now + delay;
-            self.under_way.push(Reverse(Flight { due, sequence: self.sequence, parcel }));
+            self.in_flight.push(Reverse(Flight { due, sequence: self.sequence, datagram }));
         }
         true
     }
 
-    /// How long the next datagram takes.
+    /// The delay of the next datagram.
     fn delay(&mut self) -> Duration {
         let (shortest, longest) = (*self.conditions.delay.start(), *self.conditions.delay.end());
         let mut delay = self.up_to(shortest, longest);
@@ -206,74 +206,74 @@ impl State {
         delay
     }
 
-    /// Whether something of this probability happens. Never asks the dice about what is certain.
+    /// Whether an event of this probability occurs. A certain outcome draws no random number.
     fn happens(&mut self, probability: f64) -> bool {
-        probability > 0.0 && self.dice.random_bool(probability.min(1.0))
+        probability > 0.0 && self.rng.random_bool(probability.min(1.0))
     }
 
-    /// A duration in between, in whole nanoseconds.
+    /// A random duration in this range, in whole nanoseconds.
     fn up_to(&mut self, shortest: Duration, longest: Duration) -> Duration {
         if longest <= shortest {
             return shortest;
         }
         let span = u64::try_from((longest - shortest).as_nanos()).unwrap_or(u64::MAX);
-        shortest + Duration::from_nanos(self.dice.random_range(0..=span))
+        shortest + Duration::from_nanos(self.rng.random_range(0..=span))
     }
 
-    /// When the next datagram under way is due.
+    /// When the next datagram in flight is due.
     pub(super) fn next_arrival(&self) -> Option<Duration> {
-        self.under_way.peek().map(|Reverse(flight)| flight.due)
+        self.in_flight.peek().map(|Reverse(flight)| flight.due)
     }
 
-    /// Delivers what is due.
+    /// Delivers the datagrams that are due.
     pub(super) fn deliver_due(&mut self) {
         while self.next_arrival().is_some_and(|due| due <= self.now) {
-            let Some(Reverse(flight)) = self.under_way.pop() else { break };
-            self.deliver(flight.parcel);
+            let Some(Reverse(flight)) = self.in_flight.pop() else { break };
+            self.deliver(flight.datagram);
         }
     }
 
-    /// Puts a datagram into the receive buffer of the worker that it is for.
-    fn deliver(&mut self, mut parcel: Parcel) {
-        let target = parcel.target;
+    /// Puts a datagram into the receive buffer of its worker.
+    fn deliver(&mut self, mut datagram: Datagram) {
+        let target = datagram.target;
         let wildcard = SocketAddr::new(unspecified(target.ip()), target.port());
         let Some(group) = self.groups.get(&target).or_else(|| self.groups.get(&wildcard)) else {
             self.counts.unreachable += 1;
-            self.frames.free(parcel.frame);
+            self.frames.free(datagram.frame);
             return;
         };
-        let worker = group.pick(self.frames.bytes(parcel.frame), parcel.source);
-        parcel.socket = group.socket;
+        let worker = group.pick(self.frames.bytes(datagram.frame), datagram.source);
+        datagram.socket = group.socket;
         let worker = &mut self.workers[worker];
         if worker.inbox.len() == worker.inbox.capacity() {
             worker.dropped += 1;
             self.counts.dropped += 1;
-            self.frames.free(parcel.frame);
+            self.frames.free(datagram.frame);
             return;
         }
-        worker.inbox.push_back(parcel);
+        worker.inbox.push_back(datagram);
         self.counts.delivered += 1;
     }
 
-    /// Takes a datagram out of a worker's receive buffer, its bytes into `room`.
+    /// Takes a datagram out of a worker's receive buffer and copies its bytes into `room`.
     pub(super) fn take(&mut self, worker: usize, room: &mut [u8]) -> Option<Taken> {
-        let parcel = self.workers[worker].inbox.pop_front()?;
-        let bytes = self.frames.bytes(parcel.frame);
+        let datagram = self.workers[worker].inbox.pop_front()?;
+        let bytes = self.frames.bytes(datagram.frame);
         let len = bytes.len();
         room[..len].copy_from_slice(bytes);
-        self.frames.free(parcel.frame);
-        let mut reply_to = Return::to(parcel.source, parcel.socket);
-        // As on a real host, only who is bound to no address in particular is told.
-        if !self.groups.contains_key(&parcel.target) {
-            reply_to.local = name::encode_ip(parcel.target.ip());
+        self.frames.free(datagram.frame);
+        let mut reply_to = Return::to(datagram.source, datagram.socket);
+        // As on a real host, only a wildcard bind learns the local address.
+        if !self.groups.contains_key(&datagram.target) {
+            reply_to.local = name::encode_ip(datagram.target.ip());
             reply_to.has_local = true;
         }
-        Some(Taken { len, source: parcel.source, reply_to })
+        Some(Taken { len, source: datagram.source, reply_to })
     }
 }
 
 impl Group {
-    /// The number of the worker that gets a datagram.
+    /// The number of the worker that receives a datagram.
     fn pick(&self, payload: &[u8], source: SocketAddr) -> usize {
         let wanted = match &self.choice {
             Choice::BySource => None,
@@ -286,8 +286,8 @@ impl Group {
     }
 }
 
-/// The address that a reply leaves from: the one the socket is bound to, else the one that was
-/// asked, else loopback. `None` when it is of another family than the peer.
+/// The source address of a reply: the socket's own, else the one that the request was sent to, else
+/// loopback. `None` when its family differs from the peer's.
 pub(super) fn source(bound: SocketAddr, to: &Return) -> Option<SocketAddr> {
     let ip = match (bound.ip(), to.local()) {
         (ip, _) if !ip.is_unspecified() => ip,
@@ -307,10 +307,10 @@ fn unspecified(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// A number below `len` from an address, the same in every run.
+/// A number below `len` from an address, equal in every run.
 fn spread(source: SocketAddr, len: usize) -> usize {
     let (name, _) = name::encode(source);
-    // FNV-1a over port and address, its upper half for the choice.
+    // FNV-1a over port and address; its upper half picks the number.
     let hash = name[2..].iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
     });
@@ -330,7 +330,7 @@ impl Frames {
         Self { bytes, lens: vec![0; count].into(), free: (0..count as u32).rev().collect() }
     }
 
-    /// A frame with a copy of `bytes`, cut to the frame's size.
+    /// A frame with a copy of `bytes`, truncated to the frame's size.
     fn fill(&mut self, bytes: &[u8]) -> Option<u32> {
         let frame = self.free.pop()?;
         let bytes = &bytes[..bytes.len().min(SLOT_BYTES)];

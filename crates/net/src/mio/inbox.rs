@@ -1,8 +1,8 @@
 //! Receiving: from a ready socket's buffer into slots.
 //!
-//! Where the kernel hands over several datagrams in one piece (UDP_GRO, udp(7)) it tells their
-//! length, and the piece is split: each datagram has a slot of its own, as if it had come alone. A piece
-//! may hold more than the caller wants at once; the rest stays for the next batch.
+//! A message that the kernel coalesced from several datagrams (UDP_GRO, udp(7)) comes with their
+//! length and is split here: each datagram has a slot of its own, as if it had arrived alone. If a
+//! message has more datagrams than the caller wants, the rest stays for the next batch.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,57 +13,61 @@ use nix::errno::Errno;
 use crate::bind::BoundSocket;
 use crate::name;
 use crate::socket::{Received, Return, Slot};
-use crate::sys::message::{Arrived, BURST_BYTES, Calls, Inbound, SLOT_BYTES};
+use crate::sys::message::{Arrived, COALESCED_BYTES, Calls, Inbound, SLOT_BYTES};
 
-/// Errors in a row that are taken for the network's doing; with more the socket is unusable.
-const PATIENCE: usize = 16;
+/// Consecutive errors that are attributed to the network; after more the socket is unusable.
+const MAX_ERRORS: usize = 16;
 
-/// Messages of a batch that may be pieces: what a load tester's sockets have at once, and 2 MiB.
-const BURSTS: usize = 32;
+/// Messages of a batch that may be coalesced: as many as a load tester's sockets have at once, 2
+/// MiB.
+const COALESCED_PLACES: usize = 32;
 
 /// What is left in a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing: the next datagram makes it ready again.
+    /// Nothing: the next datagram makes the socket ready again.
     Drained,
-    /// Perhaps something: it must be asked again before waiting.
+    /// Perhaps a datagram: receive again before waiting.
     MayHaveMore,
 }
 
 /// A batch of received datagrams.
 pub(super) struct Inbox {
     inbound: Inbound,
-    /// As long as the batch is large; the first `filled` are valid.
+    /// One per datagram of a batch; the first `filled` are valid.
     slots: Box<[Slot]>,
     filled: usize,
-    /// Places of `inbound`, and how many of them the batch takes.
+    /// Places of `inbound`, and the number in use by the batch.
     places: usize,
     used: usize,
     calls: Calls,
-    /// Whether datagrams may come in one piece.
+    /// Whether messages may be coalesced.
     coalesced: bool,
-    /// What came, as it came, from the first that is not split to the end.
-    bursts: VecDeque<Burst>,
-    /// Datagrams that came in one piece with others.
+    /// Received messages that are not fully split yet, in order.
+    unsplit: VecDeque<Coalesced>,
+    /// Datagrams that arrived coalesced with others.
     joined: u64,
 }
 
-/// Datagrams in one piece.
-struct Burst {
-    /// All that is left of them.
+/// A coalesced message.
+struct Coalesced {
+    /// The part that is not split yet.
     rest: Slot,
-    /// The length of each but the last.
+    /// The length of each datagram but the last.
     segment: u32,
 }
 
 impl Inbox {
-    /// Room for `batch` datagrams.
+    /// Space for `batch` datagrams.
     pub(super) fn new(batch: usize, calls: Calls, coalesced: bool) -> Self {
         let nowhere = Return::to(([0, 0, 0, 0], 0).into(), 0);
         let empty = Slot { offset: 0, len: 0, source: nowhere.peer(), reply_to: nowhere };
         let slots = vec![empty; batch].into();
-        let (places, bytes, bursts) =
-            if coalesced { (BURSTS, BURST_BYTES, BURSTS) } else { (batch, SLOT_BYTES, 0) };
+        let (places, bytes, messages) = if coalesced {
+            (COALESCED_PLACES, COALESCED_BYTES, COALESCED_PLACES)
+        } else {
+            (batch, SLOT_BYTES, 0)
+        };
         Self {
             inbound: Inbound::new(places, bytes),
             slots,
@@ -72,36 +76,37 @@ impl Inbox {
             used: 0,
             calls,
             coalesced,
-            bursts: VecDeque::with_capacity(bursts),
+            unsplit: VecDeque::with_capacity(messages),
             joined: 0,
         }
     }
 
-    /// Datagrams that fit.
+    /// The largest batch, datagrams.
     pub(super) fn batch(&self) -> usize {
         self.slots.len()
     }
 
-    /// Datagrams so far that came in one piece with others.
+    /// Datagrams so far that arrived coalesced with others.
     pub(super) fn joined(&self) -> u64 {
         self.joined
     }
 
-    /// Whether something was received that is in no batch yet.
-    pub(super) fn has_rest(&self) -> bool {
-        !self.bursts.is_empty()
+    /// Whether a received message is not fully split yet.
+    pub(super) fn has_unsplit(&self) -> bool {
+        !self.unsplit.is_empty()
     }
 
-    /// Forgets the batch and begins one of at most `limit` datagrams with what is left over.
+    /// Discards the batch and begins one of at most `limit` datagrams with the messages left to
+    /// split.
     pub(super) fn begin(&mut self, limit: usize) {
         self.filled = 0;
         self.split(limit);
-        if self.bursts.is_empty() && self.filled == 0 {
+        if self.unsplit.is_empty() && self.filled == 0 {
             self.used = 0;
         }
     }
 
-    /// Whether nothing more can be received into a batch of `limit` datagrams.
+    /// Whether a batch of `limit` datagrams is full.
     #[inline]
     pub(super) fn is_full(&self, limit: usize) -> bool {
         match self.coalesced {
@@ -115,7 +120,7 @@ impl Inbox {
         Received::new(self.inbound.region(), &self.slots[..self.filled])
     }
 
-    /// Receives from `socket`, whose number is `number`, until the batch has `limit` datagrams.
+    /// Receives from `socket`, number `number`, until the batch has `limit` datagrams.
     ///
     /// # Errors
     /// When the socket is unusable.
@@ -125,21 +130,21 @@ impl Inbox {
         number: u16,
         limit: usize,
     ) -> io::Result<Outcome> {
-        // What comes in one piece may be many.
+        // A coalesced message may have many datagrams.
         let room = if self.coalesced { self.places } else { limit } - self.used;
         let mut last = Errno::EIO;
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ERRORS {
             match self.inbound.receive(socket.as_fd(), self.used, room, self.calls) {
                 Ok(count) => {
                     if self.coalesced {
-                        self.accept_bursts(count, number);
+                        self.accept_coalesced(count, number);
                         self.split(limit);
                     } else {
                         self.accept(count, number, socket.reports_local());
                     }
-                    // The kernel stops short when there is no more, or at an error that came
-                    // meanwhile (recvmmsg(2)): that one rings by itself, and who looks then is
-                    // told of the datagrams behind it too.
+                    // A short batch means that the socket is empty, or that the call stopped at a
+                    // pending error (recvmmsg(2)). Such an error makes the socket ready again, so
+                    // the datagrams behind it are not forgotten.
                     let full = count == room;
                     return Ok(if full { Outcome::MayHaveMore } else { Outcome::Drained });
                 }
@@ -147,32 +152,32 @@ impl Inbox {
                 Err(error @ (Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT | Errno::EINVAL)) => {
                     return Err(error.into());
                 }
-                // Interrupted, or an ICMP error of an earlier reply: asking again clears it.
+                // Interrupted, or an ICMP error of an earlier reply: the next call clears it.
                 Err(error) => last = error,
             }
         }
         Err(last.into())
     }
 
-    /// Makes slots of the `count` datagrams behind the last place.
+    /// Fills slots for the `count` datagrams behind the last place.
     #[inline]
     fn accept(&mut self, count: usize, socket: u16, reports_local: bool) {
         let places = self.used..self.used + count;
         self.used = places.end;
         let (slots, mut filled) = (&mut self.slots, self.filled);
         self.inbound.read(places, reports_local, |offset, arrived| {
-            // There are as many slots as places.
+            // The slots are as many as the places.
             let Some(slot) = slots.get_mut(filled) else { return };
             filled += usize::from(fill_slot(slot, offset, &arrived, socket));
         });
         self.filled = filled;
     }
 
-    /// Keeps the `count` messages behind the last place to be split.
-    fn accept_bursts(&mut self, count: usize, socket: u16) {
+    /// Queues the `count` messages behind the last place for splitting.
+    fn accept_coalesced(&mut self, count: usize, socket: u16) {
         let places = self.used..self.used + count;
         self.used = places.end;
-        let (bursts, joined) = (&mut self.bursts, &mut self.joined);
+        let (unsplit, joined) = (&mut self.unsplit, &mut self.joined);
         let nowhere = Return::to(([0, 0, 0, 0], 0).into(), 0);
         self.inbound.read(places, true, |offset, arrived| {
             let mut rest = Slot { offset: 0, len: 0, source: nowhere.peer(), reply_to: nowhere };
@@ -183,28 +188,28 @@ impl Inbox {
             if arrived.len > segment {
                 *joined += u64::from(arrived.len.div_ceil(segment));
             }
-            bursts.push_back(Burst { rest, segment });
+            unsplit.push_back(Coalesced { rest, segment });
         });
     }
 
-    /// Makes slots of what is to be split until the batch has `limit` datagrams.
+    /// Splits queued messages into slots until the batch has `limit` datagrams.
     fn split(&mut self, limit: usize) {
         while self.filled < limit {
-            let Some(Burst { rest, segment }) = self.bursts.front_mut() else { break };
+            let Some(Coalesced { rest, segment }) = self.unsplit.front_mut() else { break };
             let len = rest.len.min(*segment);
-            // As long a datagram is cut here as without pieces.
+            // A datagram of this length is truncated as without coalescing.
             self.slots[self.filled] = Slot { len: len.min(SLOT_BYTES as u32), ..*rest };
             self.filled += 1;
             rest.offset += len;
             rest.len -= len;
             if rest.len == 0 {
-                self.bursts.pop_front();
+                self.unsplit.pop_front();
             }
         }
     }
 }
 
-/// Writes what arrived into a slot; `false` for what did not come from a UDP address.
+/// Writes a received datagram into a slot; `false` if its sender is not a UDP address.
 #[inline]
 fn fill_slot(slot: &mut Slot, offset: u32, arrived: &Arrived<'_>, socket: u16) -> bool {
     // UDP sockets of the two families have no other names.

@@ -1,10 +1,11 @@
-//! Sending: replies sorted by socket, those to one client grouped, the rest one message each.
+//! Sending: replies sorted by socket; replies to one client are grouped, the others are one message
+//! each.
 //!
-//! Replies are taken in rounds of at most one batch. Each reply either joins the *group* of an
-//! earlier reply to the same client or begins one. A group of several goes out as one message that
-//! the kernel cuts into datagrams of one size (UDP_SEGMENT, udp(7)), so a group takes replies of
-//! the size of its first; a shorter one may be its last; a longer one begins another
-//! group. Groups leave in the order of their first replies, which keeps the order for each client.
+//! Replies are processed in rounds of at most one batch. Each reply either joins the *group* of an
+//! earlier reply to the same client or begins one. A group of several is sent as one message that
+//! the kernel splits into datagrams of one size (UDP_SEGMENT, udp(7)): a group accepts replies of
+//! the size of its first one; a shorter one may be its last; a longer one begins another group.
+//! Groups are sent in the order of their first replies, which keeps the order for each client.
 
 use std::mem;
 use std::ops::Range;
@@ -17,57 +18,57 @@ use crate::name;
 use crate::socket::{Reply, Return, Sent};
 use crate::sys::message::{Calls, Outbound};
 
-/// Datagrams in a group at most (UDP_MAX_SEGMENTS was 64 before it became 128).
+/// The most datagrams in a group (UDP_MAX_SEGMENTS was 64 before it became 128).
 const MAX_SEGMENTS: u16 = 64;
 
-/// Bytes in a group at most: what fits one IPv4 datagram.
+/// The most bytes in a group: the payload of one IPv4 datagram.
 const MAX_BYTES: usize = 65_507;
 
-/// Refusals by the device in a row after which a socket's replies are not grouped any more.
+/// Consecutive refusals by the device after which a socket stops grouping.
 const MAX_REFUSALS: u8 = 4;
 
-/// Places of the index of clients; a power of two.
+/// Entries in the index of clients; a power of two.
 const INDEX: usize = 512;
 
 /// No reply, no group.
 const NONE: u16 = u16::MAX;
 
-/// How grouping of replies went.
+/// Counters of the grouping of replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segmentation {
-    /// Groups that went out as one message.
+    /// Groups that were sent as one message.
     pub groups: u64,
     /// Datagrams in them.
     pub datagrams: u64,
-    /// Groups that the kernel refused as such; their datagrams were sent one by one.
+    /// Groups that the kernel refused; their datagrams were sent one by one.
     pub refused: u64,
-    /// Sockets that no longer group, for the kernel refused repeatedly.
+    /// Sockets that stopped grouping after repeated refusals.
     pub off: u64,
-    /// Times that a reply was larger than its path, so that it and what was left of its round
-    /// might leave in fragments.
+    /// Rounds in which a reply exceeded its path's MTU, so that it and the rest of its round could
+    /// be sent in fragments.
     pub fragmented: u64,
 }
 
-/// Where replies wait for the end of their round.
+/// Replies of the current round, and its groups.
 pub(super) struct Outbox {
-    /// Empty between calls; its memory serves every round.
+    /// Empty between calls; every round reuses its memory.
     round: Vec<Reply<'static>>,
-    /// For each reply of the round the next one of its group.
+    /// For each reply of the round, the next one of its group.
     next: Box<[u16]>,
     /// The round's groups.
     groups: Vec<Group>,
-    /// By a hash of the client: its last group, perhaps. Stale entries are harmless, as a match is
-    /// checked against the group itself.
+    /// By a hash of the client: a candidate for its last group. A stale entry does no harm, as a
+    /// match is checked against the group itself.
     index: Box<[u16; INDEX]>,
-    lanes: Box<[Lane]>,
+    queues: Box<[SocketQueue]>,
     /// Sockets with groups in this round.
     touched: Vec<u16>,
     outbound: Outbound,
     /// The group of each message.
     messages: Vec<u16>,
-    /// A message of its own for what could not go out as a group.
+    /// One message, for replies whose group was refused.
     spare: Outbound,
-    /// Whether the socket that is being sent from may send in fragments for the rest of its round.
+    /// Whether the socket may send fragments for the rest of its round.
     fragments: bool,
     calls: Calls,
     capacity: usize,
@@ -77,21 +78,21 @@ pub(super) struct Outbox {
 /// Replies to one client.
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// Distinguishes clients, mostly.
+    /// Identifies the client, with few collisions.
     key: u64,
-    /// Bytes in all.
+    /// The sum of its replies, bytes.
     bytes: u32,
-    /// Bytes of its first reply, and of all but the last.
+    /// The length of its first reply, and of all but the last.
     segment: u32,
-    /// First reply, which says where all go.
+    /// Its first reply, whose destination holds for all.
     first: u16,
-    /// Last reply.
+    /// Its last reply.
     last: u16,
-    /// Replies.
+    /// The number of its replies.
     count: u16,
-    /// Whether it takes more.
+    /// Whether it accepts more replies.
     open: bool,
-    /// The socket's next group.
+    /// The next group of the same socket.
     next: u16,
 }
 
@@ -118,22 +119,22 @@ impl Tally {
     }
 }
 
-/// A socket's groups in this round, and what is known of it.
+/// A socket's groups in this round, and whether it groups at all.
 #[derive(Clone, Copy, Debug)]
-struct Lane {
+struct SocketQueue {
     first: u16,
     last: u16,
     segmentation: bool,
     refusals: u8,
 }
 
-impl Lane {
-    /// A group was refused for this reason; whether that was once too often.
+impl SocketQueue {
+    /// Records a refused group; returns whether the socket stops grouping with it.
     ///
-    /// EIO speaks of the device (no checksum offload, IPsec). EINVAL and EMSGSIZE may speak of one
-    /// client's path, whose MTU is small, and no client may switch grouping off for all.
+    /// EIO concerns the device (no checksum offload, IPsec). EINVAL and EMSGSIZE may concern the
+    /// path of one client, whose MTU is small; no client may disable grouping for the others.
     fn stops_grouping(&mut self, error: Errno) -> bool {
-        // What is already grouped in this round may be refused many times more.
+        // The groups that this round still has may be refused as well.
         self.refusals = self.refusals.saturating_add(u8::from(error == Errno::EIO));
         let stops = self.segmentation && self.refusals >= MAX_REFUSALS;
         self.segmentation &= !stops;
@@ -144,13 +145,13 @@ impl Lane {
 impl Outbox {
     /// For `sockets` sockets and rounds of at most `capacity` replies.
     pub(super) fn new(capacity: usize, sockets: usize, calls: Calls, segmentation: bool) -> Self {
-        let lane = Lane { first: NONE, last: NONE, segmentation, refusals: 0 };
+        let queue = SocketQueue { first: NONE, last: NONE, segmentation, refusals: 0 };
         Self {
             round: Vec::with_capacity(capacity),
             next: vec![NONE; capacity].into(),
             groups: Vec::with_capacity(capacity),
             index: Box::new([0; INDEX]),
-            lanes: vec![lane; sockets].into(),
+            queues: vec![queue; sockets].into(),
             touched: Vec::with_capacity(capacity.min(sockets)),
             outbound: Outbound::new(capacity),
             messages: Vec::with_capacity(capacity),
@@ -162,12 +163,12 @@ impl Outbox {
         }
     }
 
-    /// How grouping went.
+    /// Counters of the grouping.
     pub(super) fn segmentation(&self) -> Segmentation {
         self.count
     }
 
-    /// Sends all of `replies`.
+    /// Sends all `replies`.
     pub(super) fn send<'b>(
         &mut self,
         sockets: &[BoundSocket],
@@ -179,9 +180,9 @@ impl Outbox {
         }
         let mut round = with_lifetime(mem::take(&mut self.round));
         for reply in replies {
-            let lane = usize::from(reply.to.socket);
-            if lane >= self.lanes.len() {
-                // Another backend's token.
+            let queue = usize::from(reply.to.socket);
+            if queue >= self.queues.len() {
+                // A token of another backend.
                 sent.failed += 1;
                 continue;
             }
@@ -208,16 +209,16 @@ impl Outbox {
         sent
     }
 
-    /// Forgets a round that a panic of the caller's iterator has left behind.
+    /// Discards a round that a panic in the caller's iterator has left behind.
     #[cold]
     fn abandon(&mut self) {
         for number in self.touched.drain(..) {
-            self.lanes[usize::from(number)].first = NONE;
+            self.queues[usize::from(number)].first = NONE;
         }
         self.groups.clear();
     }
 
-    /// Adds a reply to a group, if it is the client's and takes it.
+    /// Adds a reply to a group, if it goes to the group's client and the group accepts it.
     #[inline(never)]
     fn join(&mut self, at: u16, round: &[Reply<'_>], reply: &Reply<'_>) -> bool {
         let group = &mut self.groups[usize::from(at)];
@@ -238,12 +239,12 @@ impl Outbox {
         true
     }
 
-    /// Begins a group with the reply that is number `this` of the round.
+    /// Begins a group with reply number `this` of the round.
     #[inline]
     fn begin(&mut self, key: u64, this: usize, reply: &Reply<'_>) {
         let (this, at) = (this as u16, self.groups.len() as u16);
         let len = reply.bytes.len();
-        let lane = &mut self.lanes[usize::from(reply.to.socket)];
+        let queue = &mut self.queues[usize::from(reply.to.socket)];
         self.groups.push(Group {
             key,
             bytes: len as u32,
@@ -251,27 +252,27 @@ impl Outbox {
             first: this,
             last: this,
             count: 1,
-            open: lane.segmentation && len > 0 && len <= MAX_BYTES,
+            open: queue.segmentation && len > 0 && len <= MAX_BYTES,
             next: NONE,
         });
         self.index[place(key)] = at;
-        if lane.first == NONE {
-            lane.first = at;
+        if queue.first == NONE {
+            queue.first = at;
             self.touched.push(reply.to.socket);
         } else {
-            self.groups[usize::from(lane.last)].next = at;
+            self.groups[usize::from(queue.last)].next = at;
         }
-        lane.last = at;
+        queue.last = at;
     }
 
     /// Sends the round, socket by socket.
     fn flush(&mut self, sockets: &[BoundSocket], round: &[Reply<'_>], sent: &mut Sent) {
         while let Some(number) = self.touched.pop() {
-            let lane = &mut self.lanes[usize::from(number)];
-            let first = mem::replace(&mut lane.first, NONE);
-            let whole = self.lay_out(round, first);
+            let queue = &mut self.queues[usize::from(number)];
+            let first = mem::replace(&mut queue.first, NONE);
+            let total = self.lay_out(round, first);
             let socket = &sockets[usize::from(number)];
-            self.transmit(socket, number, round, (whole, sent));
+            self.transmit(socket, number, round, (total, sent));
             if mem::take(&mut self.fragments) {
                 socket.set_fragments(false);
             }
@@ -279,13 +280,13 @@ impl Outbox {
         self.groups.clear();
     }
 
-    /// Makes messages of the groups from `group` on; returns what they are together.
+    /// Builds messages from the groups starting at `group`; returns their sum.
     fn lay_out(&mut self, round: &[Reply<'_>], mut group: u16) -> Tally {
         self.outbound.clear();
         self.messages.clear();
-        let mut whole = Tally::default();
+        let mut total = Tally::default();
         while let Some(this) = self.groups.get(usize::from(group)) {
-            whole.add(this);
+            total.add(this);
             let first = &round[usize::from(this.first)];
             let segment = (this.count > 1).then_some(this.segment as u16);
             self.outbound.push(first.to, first.bytes, segment);
@@ -297,34 +298,34 @@ impl Outbox {
             self.messages.push(group);
             group = this.next;
         }
-        whole
+        total
     }
 
-    /// Hands the messages, which are `whole` together, to the kernel.
+    /// Passes the messages, whose sum is `total`, to the kernel.
     fn transmit(
         &mut self,
         socket: &BoundSocket,
         number: u16,
         round: &[Reply<'_>],
-        (whole, sent): (Tally, &mut Sent),
+        (total, sent): (Tally, &mut Sent),
     ) {
         let (mut done, all) = (0, self.messages.len());
         while done < all {
             sent.calls += 1;
             // SAFETY: `round` borrows every reply that `lay_out` has just put into messages.
-            // Reason: the kernel reads replies where they were written, in others' memory.
+            // Reason: the kernel reads replies from the batches they were written into.
             let result = unsafe { self.outbound.send(socket.as_fd(), done, self.calls) };
             match result {
                 Ok(count) => {
                     let full = count == all;
-                    let tally = if full { whole } else { self.tally(done..done + count) };
+                    let tally = if full { total } else { self.tally(done..done + count) };
                     self.count_sent(&tally, number, sent);
                     done += count;
                 }
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
-                    // A full buffer does not empty within this call: the rest would only cost
-                    // a system call each (docs/decisions/0010).
+                    // A full buffer does not drain within this call: further attempts would only
+                    // cost a system call each (docs/decisions/0010).
                     sent.blocked += self.tally(done..all).datagrams;
                     return;
                 }
@@ -337,7 +338,7 @@ impl Outbox {
         }
     }
 
-    /// What some of the messages are together.
+    /// The sum of some of the messages.
     fn tally(&self, messages: Range<usize>) -> Tally {
         let mut tally = Tally::default();
         for &at in &self.messages[messages] {
@@ -346,20 +347,20 @@ impl Outbox {
         tally
     }
 
-    /// Counts messages that went out.
+    /// Counts sent messages.
     fn count_sent(&mut self, tally: &Tally, number: u16, sent: &mut Sent) {
         sent.datagrams += tally.datagrams;
         sent.bytes += tally.bytes;
         if tally.groups > 0 {
             self.count.groups += tally.groups;
             self.count.datagrams += tally.grouped;
-            self.lanes[usize::from(number)].refusals = 0;
+            self.queues[usize::from(number)].refusals = 0;
         }
     }
 
-    /// The kernel did not take a message: counts it, or sends its replies one by one when it may be
-    /// the grouping that was refused (no checksum offload on the way, datagrams larger than the
-    /// way's MTU; udp(7)).
+    /// Handles a message that the kernel refused: counts it as failed, or sends its replies one by
+    /// one if the cause may be the grouping (no checksum offload on the path, datagrams larger than
+    /// the path's MTU; udp(7)).
     #[cold]
     fn refuse(
         &mut self,
@@ -375,7 +376,7 @@ impl Outbox {
             return;
         }
         self.count.refused += 1;
-        self.count.off += u64::from(self.lanes[usize::from(number)].stops_grouping(error));
+        self.count.off += u64::from(self.queues[usize::from(number)].stops_grouping(error));
         let mut reply = group.first;
         while reply != NONE {
             self.send_alone(socket, &round[usize::from(reply)], sent);
@@ -383,7 +384,7 @@ impl Outbox {
         }
     }
 
-    /// Sends one reply in a call of its own.
+    /// Sends one reply as a message of its own.
     fn send_alone(&mut self, socket: &BoundSocket, reply: &Reply<'_>, sent: &mut Sent) {
         self.spare.clear();
         self.spare.push(reply.to, reply.bytes, None);
@@ -405,9 +406,10 @@ impl Outbox {
         }
     }
 
-    /// A reply is larger than its path: lets the rest of the socket's round leave in fragments.
-    /// Once for all, since a path's MTU is what anybody's ICMP says, and what that costs must not
-    /// grow with the number of replies (docs/decisions/0014). Whether it is news.
+    /// Handles a reply larger than its path's MTU: the rest of the socket's round may be sent in
+    /// fragments. Once per round, because any host can send ICMP messages that lower a path's MTU,
+    /// and their cost must not grow with the number of replies (docs/decisions/0014). Returns
+    /// whether fragments were enabled by this call.
     #[cold]
     fn allow_fragments(&mut self, socket: &BoundSocket) -> bool {
         let news = !self.fragments && socket.set_fragments(true);
@@ -417,14 +419,14 @@ impl Outbox {
     }
 }
 
-/// The memory of an empty vector for another lifetime's replies: the standard library collects in
-/// place, so nothing is allocated (a conformance test holds it to that).
+/// Reuses the memory of an empty vector for replies of another lifetime: the standard library
+/// collects in place, so nothing is allocated (a conformance test checks this).
 fn with_lifetime<'a>(mut round: Vec<Reply<'_>>) -> Vec<Reply<'a>> {
     round.clear();
     round.into_iter().map(|_| unreachable!("it is empty")).collect()
 }
 
-/// A number for a client: its port and address, folded.
+/// A number that identifies a client: its port and address, folded.
 #[inline]
 fn key(to: &Return) -> u64 {
     let word = |at: usize| {
@@ -432,17 +434,17 @@ fn key(to: &Return) -> u64 {
         bytes.copy_from_slice(&to.name[at..at + 8]);
         u64::from_ne_bytes(bytes)
     };
-    // The first word has an IPv6 name's flow label where an IPv4 name has the address.
+    // Offset 4 is the address in an IPv4 name, but the flow label in an IPv6 name.
     match to.name_len {
         name::V4_LEN => word(0),
         _ => word(0) ^ word(8).rotate_left(7) ^ word(16).rotate_left(31),
     }
 }
 
-/// The key's place in the index.
+/// The entry of a key in the index.
 #[inline]
 fn place(key: u64) -> usize {
-    // Fibonacci hashing: the golden ratio's multiple, the upper bits.
+    // Fibonacci hashing: the upper bits of a multiple of the golden ratio.
     (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - INDEX.trailing_zeros())) as usize
 }
 
@@ -461,33 +463,33 @@ fn same_client(a: &Return, b: &Return) -> bool {
 mod tests {
     use super::*;
 
-    fn lane() -> Lane {
-        Lane { first: NONE, last: NONE, segmentation: true, refusals: 0 }
+    fn queue() -> SocketQueue {
+        SocketQueue { first: NONE, last: NONE, segmentation: true, refusals: 0 }
     }
 
     #[test]
-    fn a_device_that_refuses_every_group_is_asked_four_times() {
-        let mut lane = lane();
-        let stops: Vec<_> = (0..300).map(|_| lane.stops_grouping(Errno::EIO)).collect();
+    fn grouping_stops_after_four_refusals_by_the_device() {
+        let mut queue = queue();
+        let stops: Vec<_> = (0..300).map(|_| queue.stops_grouping(Errno::EIO)).collect();
         assert_eq!(stops.iter().position(|stops| *stops), Some(3));
-        assert_eq!(stops.iter().filter(|stops| **stops).count(), 1, "said once");
-        assert!(!lane.segmentation);
+        assert_eq!(stops.iter().filter(|stops| **stops).count(), 1, "reported once");
+        assert!(!queue.segmentation);
     }
 
     #[test]
-    fn a_clients_path_does_not_switch_grouping_off() {
-        let mut lane = lane();
+    fn a_clients_path_does_not_disable_grouping() {
+        let mut queue = queue();
         for error in [Errno::EINVAL, Errno::EMSGSIZE].repeat(300) {
-            assert!(!lane.stops_grouping(error));
+            assert!(!queue.stops_grouping(error));
         }
-        assert!(lane.segmentation);
+        assert!(queue.segmentation);
     }
 
-    /// The kernel says EIO where a way transforms packets (IPsec), which is hard to come by: so it
-    /// is put into its mouth.
+    /// EIO comes from paths that transform packets (IPsec), which a test cannot easily set up: the
+    /// test passes the error in.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_group_that_the_device_refuses_leaves_one_by_one() {
+    fn a_group_that_the_device_refuses_is_sent_one_by_one() {
         let bind = || {
             let any = "127.0.0.1:0".parse().unwrap();
             crate::bind::bind_client(any, crate::bind::Buffers::default()).unwrap().0
@@ -516,6 +518,6 @@ mod tests {
         }
         assert_eq!(outbox.send(&sockets, round.into_iter()).datagrams, 2);
         assert_eq!([arrived(), arrived()], [b"one", b"two"]);
-        assert_eq!(outbox.segmentation().groups, 0, "it has stopped grouping");
+        assert_eq!(outbox.segmentation().groups, 0, "grouping has stopped");
     }
 }

@@ -1,15 +1,16 @@
-//! Which sockets may have datagrams, and sleeping until one has.
+//! Which sockets may have datagrams, and sleeping until one does.
 //!
-//! A server has few sockets. Each is simply asked in turn: a receive call that finds nothing costs no
-//! more than asking the kernel for readiness, and one that finds something saves that call. Only
-//! who sleeps is in the kernel's lists of waiters, for as long as it sleeps (poll(2)): a socket
-//! that is registered for good (epoll) has its waiter called for every datagram sent and received
+//! A server has few sockets, which are polled in turn: a receive call that finds nothing costs no
+//! more than asking the kernel for readiness, and a call that finds a datagram saves that question.
+//! Only a sleeping worker is in the kernel's wait queues (poll(2)). A permanently registered socket
+//! (epoll) would have its wait queue callback run for every datagram sent and received
 //! (docs/decisions/0013).
 //!
-//! A load tester has a thousand sockets. Those are registered, edge-triggered: a socket that became readable
-//! is remembered in a queue until a receive call comes back with less than it asked for. While the
-//! queue has sockets, `wait` returns at once. It still looks (without blocking) for others that
-//! became readable, and so does `receive` for who never waits; the queue gives each its turn.
+//! A load tester has a thousand sockets, which are registered, edge-triggered: a socket that became
+//! readable stays in a queue until a receive call returns less than it asked for. While the queue
+//! has sockets, `wait` returns at once, after looking (without blocking) for others that became
+//! readable. `receive` looks as well, for callers that never wait. The queue serves its sockets in
+//! turn.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,50 +26,50 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use crate::bind::BoundSocket;
 
-/// Sockets up to which each is asked in turn.
-const FEW: usize = 4;
+/// The most sockets that are polled in turn.
+const MAX_POLLED: usize = 4;
 
 /// The waker's token; sockets have their numbers.
 const WAKER: Token = Token(usize::MAX);
 
-/// Readiness events taken from the kernel at once; more sockets than this just take more calls.
+/// Readiness events taken from the kernel at once; more ready sockets take more calls.
 const EVENTS: usize = 256;
 
-/// Knows whom to ask.
+/// Decides which socket to receive from next.
 pub(super) struct Readiness {
     poll: Poll,
     events: Events,
     waker: Waker,
-    /// Whether the waker's event was seen while looking for readiness in `receive`.
+    /// Whether `receive` saw the waker's event while looking for readiness.
     woken: bool,
     sockets: Sockets,
-    /// For each socket whether it is not to be asked.
-    passed_over: Box<[bool]>,
+    /// For each socket, whether it is excluded.
+    excluded: Box<[bool]>,
 }
 
-/// How sockets are found that have something.
+/// How ready sockets are found.
 enum Sockets {
-    /// They are asked. `next` is whose turn it is, `left` how many have not had theirs in this
-    /// batch, of `count`.
-    Asked { next: u16, left: u16, count: u16 },
-    /// The kernel tells. `fresh` is whether it was asked since the last batch.
-    Told { ready: Ready, fresh: bool },
+    /// Polling in turn: `next` is the next socket, and `left` of `count` sockets are still to be
+    /// polled in this batch.
+    Polled { next: u16, left: u16, count: u16 },
+    /// Readiness events. `fresh` is whether the kernel was asked since the last batch.
+    Registered { ready: Ready, fresh: bool },
 }
 
 impl Readiness {
-    /// For these sockets, whose numbers are their places.
+    /// For these sockets; a socket's number is its place.
     pub(super) fn new(sockets: &[BoundSocket]) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let few = sockets.len() <= FEW;
-        if !few {
+        let polled = sockets.len() <= MAX_POLLED;
+        if !polled {
             for (number, socket) in sockets.iter().enumerate() {
                 let fd = socket.as_fd().as_raw_fd();
                 poll.registry().register(&mut SourceFd(&fd), Token(number), Interest::READABLE)?;
             }
         }
         let waker = Waker {
-            bell: Arc::new(Bell {
-                rung: AtomicBool::new(false),
+            shared: Arc::new(Shared {
+                wake_pending: AtomicBool::new(false),
                 waker: ::mio::Waker::new(poll.registry(), WAKER)?,
             }),
         };
@@ -77,49 +78,49 @@ impl Readiness {
             events: Events::with_capacity(EVENTS),
             waker,
             woken: false,
-            passed_over: vec![false; sockets.len()].into(),
-            sockets: match few {
-                true => Sockets::Asked { next: 0, left: 0, count: sockets.len() as u16 },
-                // What arrived before has made no edge: look at every socket once.
-                false => Sockets::Told { ready: Ready::all(sockets.len()), fresh: false },
+            excluded: vec![false; sockets.len()].into(),
+            sockets: match polled {
+                true => Sockets::Polled { next: 0, left: 0, count: sockets.len() as u16 },
+                // Datagrams that arrived earlier cause no event: every socket is tried once.
+                false => Sockets::Registered { ready: Ready::all(sockets.len()), fresh: false },
             },
         })
     }
 
-    /// Rings.
+    /// A handle that wakes this backend.
     pub(super) fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Sleeps until a socket may have something, the waker was rung or `timeout` has passed.
+    /// Sleeps until a socket may have a datagram, the waker wakes it, or `timeout` elapses.
     pub(super) fn wait(&mut self, sockets: &[BoundSocket], timeout: Duration) -> io::Result<()> {
         match &self.sockets {
-            Sockets::Asked { .. } => {
+            Sockets::Polled { .. } => {
                 if sleep(&self.poll, sockets, timeout)? {
-                    self.look(Duration::ZERO)?;
+                    self.poll_events(Duration::ZERO)?;
                 }
             }
-            Sockets::Told { ready, .. } => {
+            Sockets::Registered { ready, .. } => {
                 let at_once = self.woken || !ready.is_empty();
-                self.look(if at_once { Duration::ZERO } else { timeout })?;
+                self.poll_events(if at_once { Duration::ZERO } else { timeout })?;
             }
         }
         self.woken = false;
         Ok(())
     }
 
-    /// Sleeps until the waker was rung or `timeout` has passed.
+    /// Sleeps until the waker wakes it or `timeout` elapses.
     pub(super) fn wait_for_wake(&mut self, timeout: Duration) -> io::Result<()> {
         if !self.woken {
-            self.look(timeout)?;
+            self.poll_events(timeout)?;
         }
         self.woken = false;
         Ok(())
     }
 
-    /// Never asks this socket again.
-    pub(super) fn pass_over(&mut self, number: usize) {
-        if let Some(passed) = self.passed_over.get_mut(number) {
+    /// Excludes a socket from now on.
+    pub(super) fn exclude(&mut self, number: usize) {
+        if let Some(passed) = self.excluded.get_mut(number) {
             *passed = true;
         }
     }
@@ -127,15 +128,15 @@ impl Readiness {
     /// Begins a batch.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         match &mut self.sockets {
-            Sockets::Asked { left, count, .. } => *left = *count,
-            Sockets::Told { ready, fresh } => {
-                // The caller did not wait: an empty batch must still mean that nothing is there,
-                // and a socket that is never empty must not keep the others from being seen. Who
-                // is queued has filled a batch, so that this call is one for many datagrams.
+            Sockets::Polled { left, count, .. } => *left = *count,
+            Sockets::Registered { ready, fresh } => {
+                // The caller did not wait: an empty batch must still mean that nothing is
+                // available, and a socket that is never empty must not hide the others. A queued
+                // socket has filled a batch, so this call is one per many datagrams.
                 if !*fresh && (ready.is_empty() || ready.queued.len() > 1) {
-                    self.look(Duration::ZERO)?;
+                    self.poll_events(Duration::ZERO)?;
                 }
-                if let Sockets::Told { fresh, .. } = &mut self.sockets {
+                if let Sockets::Registered { fresh, .. } = &mut self.sockets {
                     *fresh = false;
                 }
             }
@@ -143,12 +144,12 @@ impl Readiness {
         Ok(())
     }
 
-    /// The socket to ask next for this batch.
+    /// The next socket to receive from for this batch.
     #[inline]
     pub(super) fn take(&mut self) -> Option<u16> {
         loop {
             let number = self.take_any()?;
-            if !self.passed_over[usize::from(number)] {
+            if !self.excluded[usize::from(number)] {
                 return Some(number);
             }
         }
@@ -157,28 +158,28 @@ impl Readiness {
     #[inline]
     fn take_any(&mut self) -> Option<u16> {
         match &mut self.sockets {
-            Sockets::Asked { next, left, count } => {
+            Sockets::Polled { next, left, count } => {
                 *left = left.checked_sub(1)?;
                 let this = *next;
                 *next = if this + 1 == *count { 0 } else { this + 1 };
                 Some(this)
             }
-            Sockets::Told { ready, .. } => ready.take(),
+            Sockets::Registered { ready, .. } => ready.take(),
         }
     }
 
-    /// There may be more in a socket that was asked.
+    /// Marks a socket that may have more datagrams.
     #[inline]
-    pub(super) fn put_back(&mut self, number: u16) {
+    pub(super) fn requeue(&mut self, number: u16) {
         match &mut self.sockets {
-            // Each has one turn in a batch, and the next batch begins with the next one.
-            Sockets::Asked { .. } => {}
-            Sockets::Told { ready, .. } => ready.add(number),
+            // Each socket has one turn per batch, and the next batch begins with the next socket.
+            Sockets::Polled { .. } => {}
+            Sockets::Registered { ready, .. } => ready.add(number),
         }
     }
 
     /// Takes readiness events from the kernel.
-    fn look(&mut self, timeout: Duration) -> io::Result<()> {
+    fn poll_events(&mut self, timeout: Duration) -> io::Result<()> {
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
@@ -186,27 +187,28 @@ impl Readiness {
         for event in &self.events {
             match (event.token(), &mut self.sockets) {
                 (WAKER, _) => {
-                    self.waker.bell.rung.swap(false, Ordering::AcqRel);
+                    self.waker.shared.wake_pending.swap(false, Ordering::AcqRel);
                     self.woken = true;
                 }
-                (Token(number), Sockets::Told { ready, .. }) => ready.add(number as u16),
-                (Token(_), Sockets::Asked { .. }) => {}
+                (Token(number), Sockets::Registered { ready, .. }) => ready.add(number as u16),
+                (Token(_), Sockets::Polled { .. }) => {}
             }
         }
-        if let Sockets::Told { fresh, .. } = &mut self.sockets {
+        if let Sockets::Registered { fresh, .. } = &mut self.sockets {
             *fresh = true;
         }
         Ok(())
     }
 }
 
-/// Sleeps until one of few `sockets`, or the waker's `poll`, is readable; returns whether this is.
+/// Sleeps until one of few `sockets`, or the waker's `poll`, is readable; returns whether `poll`
+/// is.
 fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<bool> {
-    let mut fds: [PollFd<'_>; FEW + 1] = std::array::from_fn(|n| {
+    let mut fds: [PollFd<'_>; MAX_POLLED + 1] = std::array::from_fn(|n| {
         let fd = sockets.get(n).map_or(poll.registry().as_fd(), AsFd::as_fd);
         PollFd::new(fd, PollFlags::POLLIN)
     });
-    // Never too early: who waits for a moment would find that it has not come.
+    // Rounded up: a caller that waits until a point in time must not wake before it.
     let timeout = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
     let fds = &mut fds[..=sockets.len()];
@@ -217,33 +219,34 @@ fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<
     }
 }
 
-/// Rings a [`Backend`](super::Backend). Only the first ring since the backend last woke costs a
+/// Wakes a [`Backend`](super::Backend). Only the first wake-up since the backend last woke costs a
 /// system call.
 #[derive(Clone, Debug)]
 pub struct Waker {
-    bell: Arc<Bell>,
+    shared: Arc<Shared>,
 }
 
-/// What a backend and its wakers share.
+/// State shared by a backend and its wakers.
 #[derive(Debug)]
-struct Bell {
-    /// Whether a ring is on its way that the backend has not seen.
-    rung: AtomicBool,
+struct Shared {
+    /// Whether a wake-up is pending that the backend has not seen.
+    wake_pending: AtomicBool,
     waker: ::mio::Waker,
 }
 
 impl crate::socket::Waker for Waker {
     fn wake(&self) {
-        // A ring that finds the flag set is part of the earlier one: the backend clears the flag
-        // when it sees that one's event, and by doing so sees what was done before this ring.
-        if !self.bell.rung.swap(true, Ordering::AcqRel) {
-            // It can fail only for a full counter, when the backend is bound to wake anyway.
-            let _ = self.bell.waker.wake();
+        // If the flag is set, this wake-up is part of an earlier one: the backend clears the flag
+        // when it sees the event of the earlier one, and then also sees all writes before this
+        // call.
+        if !self.shared.wake_pending.swap(true, Ordering::AcqRel) {
+            // It fails only when the counter is full, and then the backend wakes anyway.
+            let _ = self.shared.waker.wake();
         }
     }
 }
 
-/// The sockets that may have datagrams, each once, in turn.
+/// The sockets that may have datagrams, each at most once, in turn.
 struct Ready {
     queue: VecDeque<u16>,
     queued: Box<[bool]>,
@@ -270,7 +273,7 @@ impl Ready {
         }
     }
 
-    /// The socket whose turn it is.
+    /// The next socket.
     fn take(&mut self) -> Option<u16> {
         let number = self.queue.pop_front()?;
         self.queued[usize::from(number)] = false;

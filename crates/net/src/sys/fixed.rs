@@ -1,5 +1,5 @@
-//! An array that the kernel holds pointers into: allocated once, never moved, reached through one
-//! raw pointer so that no Rust reference claims it for itself between calls.
+//! An array that the kernel holds pointers into: allocated once, never moved, accessed through one
+//! raw pointer, so that no Rust reference claims exclusive access between calls.
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -12,7 +12,7 @@ pub(super) struct Fixed<T> {
 }
 
 impl Fixed<u8> {
-    /// `len` zero bytes, which take memory only where they are written to.
+    /// `len` zero bytes; the kernel backs them with memory only where they are written.
     pub(super) fn bytes(len: usize) -> Self {
         Self::of(vec![0; len].into())
     }
@@ -31,12 +31,12 @@ impl<T> Fixed<T> {
         Self { start: NonNull::new(start).expect("a box"), len }
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where element `index` is: for the kernel, and for prebuilt headers.
+    /// The address of element `index`: for the kernel, and for prebuilt headers.
     #[inline]
     pub(super) fn pointer(&self, index: usize) -> *mut T {
         assert!(index < self.len, "{index} of {}", self.len);
@@ -46,17 +46,17 @@ impl<T> Fixed<T> {
         unsafe { self.start.as_ptr().add(index) }
     }
 
-    /// An element, to be changed.
+    /// A mutable element.
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> &mut T {
         // SAFETY: `pointer` checks the index; the element is initialised; the borrow of `self` is
         // exclusive, which keeps out the calls that let the kernel write (they take `&mut` too).
-        // Reason: a box would claim the elements for itself whenever it moves, and headers point
-        // to them all the time.
+        // Reason: a box would claim exclusive access to the elements whenever it moves, while
+        // headers keep pointers to them.
         unsafe { &mut *self.pointer(index) }
     }
 
-    /// Some elements, to be changed.
+    /// Mutable elements.
     #[inline]
     pub(super) fn range_mut(&mut self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len);
@@ -71,7 +71,7 @@ impl<T> Fixed<T> {
     /// The whole array.
     #[inline]
     pub(super) fn as_slice(&self) -> &[T] {
-        // SAFETY: `start` and `len` are those of an initialised boxed slice; nobody writes while
+        // SAFETY: `start` and `len` are those of an initialised boxed slice; nothing writes while
         // `self` is borrowed.
         // Reason: as for `get_mut`; datagrams are read where the kernel wrote them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
@@ -81,10 +81,10 @@ impl<T> Fixed<T> {
 impl<T> Drop for Fixed<T> {
     fn drop(&mut self) {
         let array = ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
-        // SAFETY: `new` took this very slice out of its box, and nobody else gives it back.
+        // SAFETY: `new` took this slice out of its box, and it is returned only here.
         drop(unsafe { Box::from_raw(array) });
     }
 }
 
-// SAFETY: a `Fixed` owns its elements as a box does; sending it is sending them.
+// SAFETY: a `Fixed` owns its elements as a box does; sending it sends them.
 unsafe impl<T: Send> Send for Fixed<T> {}

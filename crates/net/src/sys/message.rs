@@ -1,13 +1,13 @@
-//! Batches of datagrams in the kernel's own form: headers, names, control messages and bytes laid
-//! out once, then only their lengths are written again.
+//! Batches of datagrams in the kernel's own form: headers, names, control messages and bytes are
+//! laid out once; afterwards only their lengths are rewritten.
 //!
-//! [`Inbound`] is filled by `recvmmsg`, [`Outbound`] is emptied by `sendmmsg`; where those do not
-//! exist, or are not wanted ([`Calls::Single`]), `recvmsg` and `sendmsg` do the same one by one.
-//! `recv_from` and `send_to` would be simpler there, but do not report the local address: a host
-//! with several addresses would reply from the wrong one. With one code path for headers, tokens
-//! and control messages, the conformance tests on Linux cover what another Unix runs. The price is
-//! two system calls per request and reply: 3.9 to 4.7 us instead of 3.1 to 4.0 us over loopback
-//! (2026-11-20, 2 vCPUs, 16 to 25 % more in each of five interleaved runs).
+//! `recvmmsg` fills [`Inbound`] and `sendmmsg` sends [`Outbound`]; where these calls do not exist,
+//! or with [`Calls::Single`], `recvmsg` and `sendmsg` handle one message each. `recv_from` and
+//! `send_to` would be simpler there, but do not report the local address: a host with several
+//! addresses would reply from the wrong one. With one code path for headers, tokens and control
+//! messages, the conformance tests on Linux cover what another Unix runs. The price is two system
+//! calls per request and reply: 3.9 to 4.7 us instead of 3.1 to 4.0 us over loopback (2026-11-20, 2
+//! vCPUs, 16 to 25 % more in each of five interleaved runs).
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -20,11 +20,11 @@ use super::fixed::Fixed;
 use crate::name;
 use crate::socket::Return;
 
-/// Bytes for one datagram. Larger ones are cut: nothing that fits an Ethernet frame is.
+/// Bytes for one datagram. Larger ones are truncated; a datagram in one Ethernet frame never is.
 pub(crate) const SLOT_BYTES: usize = 2048;
 
-/// Bytes for datagrams that come in one piece: no more than one IP packet could hold.
-pub(crate) const BURST_BYTES: usize = 1 << 16;
+/// Bytes for a coalesced message: the kernel limits it to the size of one IP packet.
+pub(crate) const COALESCED_BYTES: usize = 1 << 16;
 
 /// Bytes for control messages: the larger of the two local addresses (40) and a segment size (24,
 /// in either direction).
@@ -33,7 +33,7 @@ const CONTROL_BYTES: usize = 64;
 /// How many datagrams go through one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// As many as there are (Linux).
+    /// A whole batch (Linux).
     #[cfg(any(target_os = "linux", target_os = "android"))]
     Many,
     /// One.
@@ -43,7 +43,7 @@ pub(crate) enum Calls {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use libc::mmsghdr;
 
-/// A message and how many of its bytes went through, as Linux has it.
+/// A message and the number of its bytes transferred, as Linux declares it.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[repr(C)]
 #[allow(non_camel_case_types)]
@@ -53,7 +53,7 @@ struct mmsghdr {
     msg_len: c_uint,
 }
 
-/// Room for control messages, aligned as their headers want it.
+/// Space for control messages, aligned for their headers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
@@ -63,23 +63,23 @@ struct Control([u8; CONTROL_BYTES]);
 #[repr(C, align(4))]
 struct Name([u8; name::MAX_LEN]);
 
-/// Where datagrams are received into.
+/// Memory for received datagrams.
 pub(crate) struct Inbound {
     region: Fixed<u8>,
     place_bytes: usize,
     names: Fixed<Name>,
-    /// Held for the headers, which point into it.
+    /// Not read here: the headers point into it.
     _controls: Fixed<Control>,
-    /// Held for the headers, which point into it.
+    /// Not read here: the headers point into it.
     _iovecs: Fixed<iovec>,
     headers: Fixed<mmsghdr>,
 }
 
-// SAFETY: the raw pointers inside of the headers lead only into this value's own arrays.
+// SAFETY: the raw pointers in the headers point only into this value's own arrays.
 unsafe impl Send for Inbound {}
 
 impl Inbound {
-    /// Room for `batch` messages of up to `place_bytes`.
+    /// Space for `batch` messages of up to `place_bytes`.
     pub(crate) fn new(batch: usize, place_bytes: usize) -> Self {
         let region = Fixed::bytes(batch * place_bytes);
         let names = Fixed::new(batch, |_| Name([0; name::MAX_LEN]));
@@ -101,14 +101,14 @@ impl Inbound {
         Self { region, place_bytes, names, _controls: controls, _iovecs: iovecs, headers }
     }
 
-    /// Every message's bytes; number `i` starts at `i * place_bytes`.
+    /// The bytes of all messages; number `i` starts at `i * place_bytes`.
     #[inline]
     pub(crate) fn region(&self) -> &[u8] {
         self.region.as_slice()
     }
 
-    /// Receives up to `count` datagrams into the places from `first` on, without blocking.
-    /// Each place must be [read](Self::read) before it is used again.
+    /// Receives up to `count` datagrams into the places from `first` on, without blocking. Each
+    /// place must be [read](Self::read) before its next use.
     pub(crate) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -152,8 +152,8 @@ impl Inbound {
         }
     }
 
-    /// Tells `each` where and what was received into `places`, and makes these ready for the next
-    /// call. Control messages are looked for only when `controls` says so.
+    /// Calls `each` with the offset and the metadata of each message in `places`, and prepares
+    /// these for the next call. Control messages are parsed only if `controls` is set.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -165,11 +165,11 @@ impl Inbound {
         let headers = self.headers.range_mut(places.clone());
         let names = self.names.range_mut(places.clone());
         for ((place, header), name) in places.zip(headers).zip(names) {
-            let told = if controls { told(&header.msg_hdr) } else { Told::default() };
+            let metadata = if controls { metadata(&header.msg_hdr) } else { Metadata::default() };
             let (len, name_len) = (header.msg_len, header.msg_hdr.msg_namelen as u8);
             header.msg_hdr.msg_namelen = name::MAX_LEN as _;
             header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
-            let Told { local, segment } = told;
+            let Metadata { local, segment } = metadata;
             let offset = (place * place_bytes) as u32;
             each(offset, Arrived { len, name: &name.0, name_len, local, segment });
         }
@@ -184,28 +184,28 @@ pub(crate) struct Arrived<'a> {
     pub(crate) name: &'a [u8; name::MAX_LEN],
     /// Bytes of `name`.
     pub(crate) name_len: u8,
-    /// The address that it was sent to, where the socket was told to say so.
+    /// The local address that it was sent to, where the socket reports it.
     pub(crate) local: Option<[u8; 16]>,
-    /// Where several datagrams came in one piece, the length of each but the last.
+    /// For a coalesced message, the length of each datagram but the last.
     pub(crate) segment: Option<u16>,
 }
 
-/// What the kernel tells about a message beside its sender.
+/// Metadata of a message from its control messages.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Metadata {
     /// The local address that it was sent to.
     local: Option<[u8; 16]>,
-    /// The length of the datagrams that it is made of.
+    /// The length of the datagrams in a coalesced message.
     segment: Option<u16>,
 }
 
-/// What the control messages of a received message tell.
-fn told(header: &msghdr) -> Told {
-    let mut told = Told::default();
-    // SAFETY: the kernel has just filled `msg_control` and set `msg_controllen`; CMSG_FIRSTHDR
-    // and CMSG_NXTHDR stay within these, and each message's type says what its data is.
-    // Reason: no other way to learn which address of a wildcard socket was asked, or how long
-    // datagrams are that come in one piece.
+/// Parses the control messages of a received message.
+fn metadata(header: &msghdr) -> Metadata {
+    let mut metadata = Metadata::default();
+    // SAFETY: the kernel has just filled `msg_control` and set `msg_controllen`; CMSG_FIRSTHDR and
+    // CMSG_NXTHDR stay within these, and each message's type says what its data is.
+    // Reason: control messages are the only source of the local address of a wildcard socket and of
+    // the segment size of a coalesced message.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(control) = message.as_ref() {
@@ -213,34 +213,34 @@ fn told(header: &msghdr) -> Told {
                 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in_pktinfo>();
-                    // `ipi_spec_dst` is an address of this host even for a broadcast, `ipi_addr`
-                    // is not (ip(7)).
+                    // `ipi_spec_dst` is an address of this host even for a broadcast, `ipi_addr` is
+                    // not (ip(7)).
                     let address = ptr::read_unaligned(info).ipi_spec_dst.s_addr;
                     let mut local = [0; 16];
                     local[..4].copy_from_slice(&address.to_ne_bytes());
-                    told.local = Some(local);
+                    metadata.local = Some(local);
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in6_pktinfo>();
                     let address = ptr::read_unaligned(info).ipi6_addr.s6_addr;
-                    // Nothing can be sent from a multicast address.
-                    told.local = (address[0] != 0xFF).then_some(address);
+                    // A multicast address cannot be a source address.
+                    metadata.local = (address[0] != 0xFF).then_some(address);
                 }
                 #[cfg(any(target_os = "linux", target_os = "android"))]
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let segment = ptr::read_unaligned(libc::CMSG_DATA(message).cast::<c_int>());
-                    told.segment = u16::try_from(segment).ok().filter(|segment| *segment > 0);
+                    metadata.segment = u16::try_from(segment).ok().filter(|segment| *segment > 0);
                 }
                 _ => {}
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    told
+    metadata
 }
 
-/// Where datagrams are sent from. Messages are begun with [`push`](Self::push) and continued
-/// with [`add`](Self::add); the bytes stay where they are, which is why sending is unsafe.
+/// Messages to send. [`push`](Self::push) begins a message and [`add`](Self::add) extends it; the
+/// bytes are not copied, which makes sending unsafe.
 pub(crate) struct Outbound {
     headers: Fixed<mmsghdr>,
     iovecs: Fixed<iovec>,
@@ -249,42 +249,42 @@ pub(crate) struct Outbound {
     parts: usize,
 }
 
-// SAFETY: pointers to others' bytes are used only within `send`, whose caller vouches for them;
-// between calls they are dead numbers.
+// SAFETY: the pointers to borrowed bytes are used only within `send`, whose caller guarantees them;
+// between calls they are never dereferenced.
 unsafe impl Send for Outbound {}
 
 impl Outbound {
-    /// Room for `capacity` datagrams.
+    /// Space for `capacity` datagrams.
     pub(crate) fn new(capacity: usize) -> Self {
         let controls = Fixed::new(capacity, |_| Control([0; CONTROL_BYTES]));
         let iovecs = Fixed::new(capacity, |_| iovec { iov_base: ptr::null_mut(), iov_len: 0 });
         let headers = Fixed::new(capacity, |i| {
             let mut header = empty_header();
-            // Nothing is read from there while its length is 0.
+            // The kernel reads nothing from it while its length is 0.
             header.msg_hdr.msg_control = controls.pointer(i).cast();
             header
         });
         Self { headers, iovecs, controls, messages: 0, parts: 0 }
     }
 
-    /// Forgets all messages.
+    /// Removes all messages.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.messages = 0;
         self.parts = 0;
     }
 
-    /// Begins a message with its first bytes; `segment` has the kernel cut all of its bytes into
-    /// datagrams of that size.
+    /// Begins a message with its first bytes; with `segment` the kernel splits all of its bytes
+    /// into datagrams of that size.
     ///
     /// # Panics
-    /// When there are as many as there is room for.
+    /// When all `capacity` messages are in use.
     #[inline]
     pub(crate) fn push(&mut self, to: &Return, bytes: &[u8], segment: Option<u16>) {
         let part = self.iovecs.pointer(self.parts);
         // SAFETY: `pointer` checked the index; nothing else refers to the part.
-        // Reason: the header keeps this very pointer, which leads to the parts behind it as well;
-        // a reference in between costs a second check.
+        // Reason: the header keeps this pointer, which also reaches the parts behind it; going
+        // through a reference costs a second bounds check.
         unsafe { part.write(part_of(bytes)) };
         let header = &mut self.headers.get_mut(self.messages).msg_hdr;
         header.msg_name = to.name.as_ptr().cast_mut().cast();
@@ -308,8 +308,8 @@ impl Outbound {
         self.parts += 1;
     }
 
-    /// Sends the messages from `first` on without blocking; returns how many went out, at least
-    /// one, or why the first one did not.
+    /// Sends the messages from `first` on without blocking; returns how many were sent, at least
+    /// one, or the error of the first one.
     ///
     /// # Safety
     /// All bytes and all [`Return`]s given since the last [`clear`](Self::clear) are still
@@ -341,7 +341,7 @@ impl Outbound {
             }
             Calls::Single => one_by_one(count, |i| {
                 // SAFETY: as above; `i < count`.
-                // Reason: the local address goes only as a control message.
+                // Reason: the local address can be set only by a control message.
                 unsafe {
                     let header = &raw const (*headers.add(i)).msg_hdr;
                     libc::sendmsg(fd.as_raw_fd(), header, libc::MSG_DONTWAIT)
@@ -351,8 +351,8 @@ impl Outbound {
     }
 }
 
-/// Does `call` for 0, 1 ... `count - 1` until one fails; like the calls for many, it reports the
-/// error only when it is the first's.
+/// Runs `call` for 0, 1 ... `count - 1` until one fails; like the batched calls, it returns an
+/// error only if the first one failed.
 fn one_by_one(count: usize, mut call: impl FnMut(usize) -> isize) -> Result<usize, Errno> {
     for i in 0..count {
         if call(i) < 0 {
@@ -362,7 +362,7 @@ fn one_by_one(count: usize, mut call: impl FnMut(usize) -> isize) -> Result<usiz
     Ok(count)
 }
 
-/// Where bytes are, for the kernel. It only reads them, though the type says otherwise.
+/// The place of bytes, for the kernel, which only reads them although the type is mutable.
 #[inline]
 fn part_of(bytes: &[u8]) -> iovec {
     iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
@@ -375,7 +375,7 @@ fn empty_header() -> mmsghdr {
     unsafe { mem::zeroed() }
 }
 
-/// Writes the control messages of a reply, returns how many bytes they take.
+/// Writes the control messages of a reply and returns their length.
 fn write_controls(control: &mut Control, to: &Return, segment: Option<u16>) -> usize {
     let mut len = 0;
     if to.has_local {
@@ -389,10 +389,10 @@ fn write_controls(control: &mut Control, to: &Return, segment: Option<u16>) -> u
     len
 }
 
-/// Writes the local address that a reply is to leave from.
+/// Writes the source address of a reply.
 fn write_local(control: &mut Control, to: &Return) -> usize {
     if to.name_len == name::V6_LEN {
-        // A link-local address needs its interface, which is the one that the peer is on.
+        // A link-local address needs its interface, which is the peer's scope.
         let link_local = to.local[0] == 0xFE && to.local[1] & 0xC0 == 0x80;
         let [.., a, b, c, d] = to.name;
         let scope = if link_local { u32::from_ne_bytes([a, b, c, d]) } else { 0 };
@@ -416,7 +416,7 @@ fn write_local(control: &mut Control, to: &Return) -> usize {
     0
 }
 
-/// Writes one control message at `offset`, returns how many bytes it takes.
+/// Writes one control message at `offset` and returns its length.
 #[inline]
 fn write_control<T>(
     control: &mut Control,
@@ -445,8 +445,8 @@ fn write_control<T>(
 }
 
 const _: () = {
-    // Both control messages at once fit. (CMSG_SPACE is const in libc.)
-    // SAFETY: pure arithmetic on lengths.
+    // Both control messages at once fit. (CMSG_SPACE is const in libc.) SAFETY: pure arithmetic on
+    // lengths.
     let both = unsafe {
         libc::CMSG_SPACE(mem::size_of::<libc::in6_pktinfo>() as c_uint) + libc::CMSG_SPACE(2)
     };

@@ -6,8 +6,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use onrush_config::export_format::{Content, Packing};
 
-use crate::atomic_file::Draft;
-use crate::export::tally::Counted;
+use crate::atomic_file::AtomicFile;
+use crate::export::count::SwarmCounts;
 
 /// How hard zstd tries: its own default.
 const ZSTD_LEVEL: i32 = 3;
@@ -16,7 +16,7 @@ const ZSTD_LEVEL: i32 = 3;
 ///
 /// # Errors
 /// When they cannot be written.
-pub fn write(content: Content, swarms: &mut [Counted], to: &mut impl Write) -> io::Result<()> {
+pub fn write(content: Content, swarms: &mut [SwarmCounts], to: &mut impl Write) -> io::Result<()> {
     match content {
         Content::Text => swarms.iter().try_for_each(|swarm| text(swarm, to)),
         Content::Bencoded => {
@@ -29,13 +29,13 @@ pub fn write(content: Content, swarms: &mut [Counted], to: &mut impl Write) -> i
     }
 }
 
-fn text(swarm: &Counted, to: &mut impl Write) -> io::Result<()> {
-    let Counted { info_hash, seeders, leechers, completed } = swarm;
+fn text(swarm: &SwarmCounts, to: &mut impl Write) -> io::Result<()> {
+    let SwarmCounts { info_hash, seeders, leechers, completed } = swarm;
     writeln!(to, "{info_hash} {seeders} {leechers} {completed}")
 }
 
-fn bencoded(swarm: &Counted, to: &mut impl Write) -> io::Result<()> {
-    let Counted { info_hash, seeders, leechers, completed } = swarm;
+fn bencoded(swarm: &SwarmCounts, to: &mut impl Write) -> io::Result<()> {
+    let SwarmCounts { info_hash, seeders, leechers, completed } = swarm;
     to.write_all(b"20:")?;
     to.write_all(&info_hash.0)?;
     write!(to, "d8:completei{seeders}e10:downloadedi{completed}e10:incompletei{leechers}ee")
@@ -44,11 +44,11 @@ fn bencoded(swarm: &Counted, to: &mut impl Write) -> io::Result<()> {
 /// A draft behind its packing.
 pub enum Packed {
     /// As it is.
-    Plain(Draft),
+    Plain(AtomicFile),
     /// By gzip.
-    Gzip(GzEncoder<Draft>),
+    Gzip(GzEncoder<AtomicFile>),
     /// By zstd.
-    Zstd(zstd::Encoder<'static, Draft>),
+    Zstd(zstd::Encoder<'static, AtomicFile>),
 }
 
 impl Packed {
@@ -56,7 +56,7 @@ impl Packed {
     ///
     /// # Errors
     /// When the compressor has no memory.
-    pub fn new(packing: Packing, draft: Draft) -> io::Result<Self> {
+    pub fn new(packing: Packing, draft: AtomicFile) -> io::Result<Self> {
         Ok(match packing {
             Packing::Plain => Self::Plain(draft),
             Packing::Gzip => Self::Gzip(GzEncoder::new(draft, Compression::default())),
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn both_contents_are_as_they_are_written_elsewhere() {
-        let swarm = |byte, seeders, leechers, completed| Counted {
+        let swarm = |byte, seeders, leechers, completed| SwarmCounts {
             info_hash: InfoHash([byte; 20]),
             seeders,
             leechers,

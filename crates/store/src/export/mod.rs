@@ -5,7 +5,7 @@
 //! | [`mod@format`] | what such a file looks like, by its name |
 //! | [`schedule`] | when it is written, and by whom |
 //!
-//! The chore that walks over a shard is [`chores::tally`](crate::export::tally).
+//! The chore that walks over a shard is [`chores::tally`](crate::export::count).
 
+pub mod count;
 pub mod format;
-pub mod tally;

@@ -24,7 +24,7 @@ const MOST_BAD: usize = 10_000;
 const LINES_A_STEP: usize = 20_000;
 
 /// What stands in the lines of a file.
-pub struct Entries<T> {
+pub struct EntryFormat<T> {
     /// What they are called, several of them.
     pub name: &'static str,
     /// What a line has to look like.
@@ -38,7 +38,7 @@ pub struct Entries<T> {
 }
 
 /// Info hashes.
-pub const INFO_HASHES: Entries<[u8; 20]> = Entries {
+pub const INFO_HASHES: EntryFormat<[u8; 20]> = EntryFormat {
     name: "info hashes",
     form: "a line is 40 hexadecimal digits or 32 base32 characters, and what follows a # is a comment",
     comments: b"#",
@@ -47,7 +47,7 @@ pub const INFO_HASHES: Entries<[u8; 20]> = Entries {
 };
 
 /// Blocks of one line each.
-pub const BLOCKS: Entries<Block> = Entries {
+pub const BLOCKS: EntryFormat<Block> = EntryFormat {
     name: "address blocks",
     form: "a line is an address, a block like 192.0.2.0/24 or 2001:db8::/32, or a range like \
            192.0.2.1-192.0.2.9, and what follows a # or a ; is a comment",
@@ -137,7 +137,7 @@ impl fmt::Display for Shown<'_> {
 pub fn read<T>(
     path: &Path,
     most: usize,
-    entries: &Entries<T>,
+    entries: &EntryFormat<T>,
     progress: &mut dyn FnMut(),
 ) -> Result<Vec<T>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
@@ -160,7 +160,7 @@ pub fn read<T>(
 pub fn read_stream<T>(
     from: impl io::Read,
     name: &Path,
-    entries: &Entries<T>,
+    entries: &EntryFormat<T>,
 ) -> Result<Vec<T>, ListError> {
     read_all(from, name, usize::MAX, entries, Vec::new(), &mut || {})
 }
@@ -169,7 +169,7 @@ fn read_all<T>(
     from: impl io::Read,
     path: &Path,
     most: usize,
-    entries: &Entries<T>,
+    entries: &EntryFormat<T>,
     mut found: Vec<T>,
     progress: &mut dyn FnMut(),
 ) -> Result<Vec<T>, ListError> {
@@ -205,7 +205,7 @@ fn read_all<T>(
     match total {
         0 => Ok(found),
         _ => {
-            let Entries { name, form, .. } = *entries;
+            let EntryFormat { name, form, .. } = *entries;
             Err(ListError::Lines { path: path.to_owned(), lines: bad, total, name, form })
         }
     }
@@ -242,7 +242,7 @@ impl<R: io::Read> Lines<R> {
     }
 }
 
-impl<T> Entries<T> {
+impl<T> EntryFormat<T> {
     /// What a line lists; nothing where it is empty or only a comment.
     fn on(&self, line: &[u8]) -> Result<Option<T>, String> {
         let end = line.iter().position(|byte| self.comments.contains(byte)).unwrap_or(line.len());

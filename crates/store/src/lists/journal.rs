@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use onrush_proto::InfoHash;
 
-use crate::atomic_file::sync_name;
+use crate::atomic_file::sync_directory_of;
 use onrush_tracker::access::listing::{Change, Listing};
 use onrush_tracker::access::{AccessList, Kind};
 
@@ -32,7 +32,7 @@ pub struct Journal {
 
 /// What a journal says.
 #[derive(Clone, Debug, Default)]
-pub struct Read {
+pub struct JournalContents {
     /// The changes to the list of the kind that was asked for, in order.
     pub changes: Vec<Change>,
     /// Those to the other.
@@ -43,17 +43,17 @@ pub struct Read {
 
 /// A list with what its journal says of it.
 #[derive(Clone, Debug)]
-pub struct Resumed {
+pub struct ReplayedList {
     /// The list, not merged.
     pub list: AccessList,
     /// What is odd about the journal, in a sentence with the remedy.
     pub warning: Option<String>,
     /// Whether it could not be read at all.
     pub unreadable: bool,
-    read: Read,
+    read: JournalContents,
 }
 
-impl Resumed {
+impl ReplayedList {
     /// The list, merged where so much has changed that it is worth it.
     pub fn settled(&self) -> AccessList {
         let ragged = self.list.listing().is_some_and(Listing::is_ragged);
@@ -76,12 +76,14 @@ impl Journal {
     ///
     /// # Errors
     /// When it is there and cannot be read.
-    pub fn read(&self, kind: Kind) -> io::Result<Read> {
+    pub fn read(&self, kind: Kind) -> io::Result<JournalContents> {
         let file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(JournalContents::default());
+            }
             file => file?,
         };
-        let mut read = Read::default();
+        let mut read = JournalContents::default();
         for line in BufReader::new(file).split(b'\n') {
             let line = line?;
             match change(&line) {
@@ -120,9 +122,14 @@ impl Journal {
     }
 
     /// A list that was just loaded, after all changes that were made to it while trackers ran.
-    pub fn resume(&self, list: AccessList) -> Resumed {
+    pub fn replay(&self, list: AccessList) -> ReplayedList {
         let Some(kind) = list.kind() else {
-            return Resumed { list, warning: None, unreadable: false, read: Read::default() };
+            return ReplayedList {
+                list,
+                warning: None,
+                unreadable: false,
+                read: JournalContents::default(),
+            };
         };
         let path = self.path.display();
         let (read, warning, unreadable) = match self.read(kind) {
@@ -136,10 +143,10 @@ impl Journal {
                     "{path} cannot be read: {error}; what was added to the list and removed from it \
                      while the tracker ran is not in force"
                 );
-                (Read::default(), Some(what), true)
+                (JournalContents::default(), Some(what), true)
             }
         };
-        Resumed { list: list.with(&read.changes), warning, unreadable, read }
+        ReplayedList { list: list.with(&read.changes), warning, unreadable, read }
     }
 
     /// Adds changes, on the disk when it returns.
@@ -155,7 +162,8 @@ impl Journal {
         let torn = before > 0 && last_byte(&self.path)? != b'\n';
         let text = if torn { format!("\n{text}") } else { text };
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-        let written = written.and_then(|()| if is_new { sync_name(&self.path) } else { Ok(()) });
+        let written =
+            written.and_then(|()| if is_new { sync_directory_of(&self.path) } else { Ok(()) });
         if written.is_err() {
             let _ = file.set_len(before);
         }
@@ -167,8 +175,8 @@ impl Journal {
     ///
     /// # Errors
     /// When the file cannot be replaced; it is as it was then.
-    pub fn compact(&self, resumed: &Resumed) -> io::Result<()> {
-        let Resumed { list, read, .. } = resumed;
+    pub fn compact(&self, resumed: &ReplayedList) -> io::Result<()> {
+        let ReplayedList { list, read, .. } = resumed;
         let (Some(kind), Some(listing)) = (list.kind(), list.listing()) else { return Ok(()) };
         let lines = read.changes.len() + read.unreadable;
         if lines == listing.changes().count() {
@@ -180,7 +188,7 @@ impl Journal {
     }
 
     /// The same; what the operator should know where it cannot be.
-    pub fn shorten(&self, resumed: &Resumed) -> Option<String> {
+    pub fn shorten(&self, resumed: &ReplayedList) -> Option<String> {
         let error = self.compact(resumed).err()?;
         Some(format!("{} cannot be made shorter: {error}", self.path.display()))
     }
@@ -193,7 +201,7 @@ impl Journal {
         file.write_all(text.as_bytes())?;
         file.sync_data()?;
         fs::rename(&beside, &self.path)?;
-        sync_name(&self.path)
+        sync_directory_of(&self.path)
     }
 }
 
@@ -279,7 +287,7 @@ mod tests {
         journal.append(Kind::Deny, &changes).unwrap();
         journal.append(Kind::Allow, &[of(6, true)]).unwrap();
         // 1 is listed and 4 is not, as the changes have it; 5 came and went.
-        let resumed = journal.resume(deny(&[1, 2]));
+        let resumed = journal.replay(deny(&[1, 2]));
         let permitted = [1, 2, 3, 4, 5].map(|n| resumed.list.permits(InfoHash([n; 20])));
         assert_eq!(permitted, [false, true, false, true, true]);
         journal.compact(&resumed).unwrap();
@@ -296,7 +304,7 @@ mod tests {
         let mut text = fs::read(journal.path()).unwrap();
         text.extend_from_slice(b"deny * 00\nnonsense\nallow + 0101 more\ndeny + 0202020202");
         fs::write(journal.path(), text).unwrap();
-        let resumed = journal.resume(deny(&[]));
+        let resumed = journal.replay(deny(&[]));
         assert_eq!(
             (resumed.read.changes.as_slice(), resumed.read.unreadable),
             (&[of(1, true)][..], 4)
@@ -305,7 +313,7 @@ mod tests {
         // The next one is not torn with it, whether or not it was left out first.
         journal.append(Kind::Deny, &[of(2, true)]).unwrap();
         assert_eq!(journal.read(Kind::Deny).unwrap().changes, [of(1, true), of(2, true)]);
-        journal.compact(&journal.resume(deny(&[]))).unwrap();
+        journal.compact(&journal.replay(deny(&[]))).unwrap();
         assert_eq!(fs::read_to_string(journal.path()).unwrap().lines().count(), 2);
     }
 

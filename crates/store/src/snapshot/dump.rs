@@ -14,7 +14,7 @@ const PATIENCE: u32 = 120;
 
 /// What a dump sends.
 #[derive(Debug)]
-pub enum Part {
+pub enum DumpMessage {
     /// Some swarms.
     Block(Block),
     /// That was the whole shard.
@@ -23,20 +23,20 @@ pub enum Part {
 
 /// A dump of one shard.
 #[derive(Debug)]
-pub struct Dump {
+pub struct DumpTask {
     encoder: Encoder,
-    to: Sender<Part>,
+    to: Sender<DumpMessage>,
     /// Could not be sent yet.
-    ready: Option<Part>,
+    ready: Option<DumpMessage>,
     begun: bool,
     over: bool,
     note_departures: bool,
     waits_since: Option<Moment>,
 }
 
-impl Dump {
+impl DumpTask {
     /// A dump to `to`. Where departures are noted, the shard does so from the beginning of the walk on.
-    pub fn new(to: Sender<Part>, note_departures: bool) -> Self {
+    pub fn new(to: Sender<DumpMessage>, note_departures: bool) -> Self {
         Self {
             encoder: Encoder::new(),
             to,
@@ -53,7 +53,7 @@ impl Dump {
     ///
     /// # Errors
     /// [`Deaf`], when a worker did not take the order.
-    pub fn of_all(orders: &Orders, note_departures: bool) -> Result<Receiver<Part>, Deaf> {
+    pub fn of_all(orders: &Orders, note_departures: bool) -> Result<Receiver<DumpMessage>, Deaf> {
         let (to, parts) = bounded(2 * orders.shards() + 2);
         orders.every_shard(|_| Box::new(Self::new(to.clone(), note_departures)))?;
         Ok(parts)
@@ -83,7 +83,7 @@ enum Sent {
     Nobody,
 }
 
-impl Chore for Dump {
+impl Chore for DumpTask {
     fn waits(&self) -> bool {
         self.waits_since.is_some()
     }
@@ -104,9 +104,9 @@ impl Chore for Dump {
         }
         let more = shard.walk_with_peers(now.moment, STEP, &mut self.encoder);
         match self.encoder.block(now.unix, !more) {
-            Some(block) => self.ready = Some(Part::Block(block)),
+            Some(block) => self.ready = Some(DumpMessage::Block(block)),
             None if !more => {
-                self.ready = Some(Part::Done);
+                self.ready = Some(DumpMessage::Done);
                 self.over = true;
             }
             None => {}

@@ -3,7 +3,7 @@
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{SwarmSummary, Visitor};
 
-use super::format::{self, BLOCK_HEAD_LEN, RECORD_LEN, Tally};
+use super::format::{self, BLOCK_HEAD_LEN, RECORD_LEN, SnapshotCounts};
 
 /// Bytes at which a block is closed. What a step of a walk shows goes beyond it, and stays far below what a
 /// block may have.
@@ -15,7 +15,7 @@ pub struct Encoder {
     /// The block that is being filled, behind room for its head.
     block: Vec<u8>,
     open: Option<Open>,
-    tally: Tally,
+    tally: SnapshotCounts,
     /// What was heard of longer ago, in seconds, is left out.
     youngest: Option<u32>,
 }
@@ -37,7 +37,7 @@ pub struct Block {
     /// All of it.
     pub bytes: Vec<u8>,
     /// What is in it.
-    pub tally: Tally,
+    pub tally: SnapshotCounts,
 }
 
 impl Default for Encoder {
@@ -49,7 +49,7 @@ impl Default for Encoder {
 impl Encoder {
     /// Of everything.
     pub fn new() -> Self {
-        Self { block: empty(), open: None, tally: Tally::default(), youngest: None }
+        Self { block: empty(), open: None, tally: SnapshotCounts::default(), youngest: None }
     }
 
     /// Only of what was heard of in the last `seconds`.
@@ -87,7 +87,7 @@ impl Encoder {
         };
         let head = format::record_head(&info_hash, completed, counts);
         self.block[at..at + RECORD_LEN].copy_from_slice(&head);
-        self.tally += Tally { records: 1, v4: peers.0.into(), v6: peers.1.into() };
+        self.tally += SnapshotCounts { records: 1, v4: peers.0.into(), v6: peers.1.into() };
     }
 }
 

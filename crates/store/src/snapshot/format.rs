@@ -75,7 +75,7 @@ pub enum Damage {
 
 /// How many there are of what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SnapshotCounts {
     /// Records of swarms.
     pub records: u64,
     /// IPv4 peers.
@@ -84,7 +84,7 @@ pub struct Tally {
     pub v6: u64,
 }
 
-impl std::ops::AddAssign for Tally {
+impl std::ops::AddAssign for SnapshotCounts {
     fn add_assign(&mut self, other: Self) {
         self.records += other.records;
         self.v4 += other.v4;
@@ -131,7 +131,7 @@ pub fn close_block(block: &mut [u8], unix: u64) {
 }
 
 /// The last block.
-pub fn end(tally: Tally, unix: u64) -> [u8; BLOCK_HEAD_LEN + END_LEN] {
+pub fn end(tally: SnapshotCounts, unix: u64) -> [u8; BLOCK_HEAD_LEN + END_LEN] {
     let mut end = [0; BLOCK_HEAD_LEN + END_LEN];
     for (at, number) in [tally.records, tally.v4, tally.v6].into_iter().enumerate() {
         end[BLOCK_HEAD_LEN + 8 * at..][..8].copy_from_slice(&number.to_be_bytes());
@@ -192,10 +192,10 @@ impl BlockHead {
 }
 
 /// What the last block says.
-pub fn read_end(rest: &[u8]) -> Option<Tally> {
+pub fn read_end(rest: &[u8]) -> Option<SnapshotCounts> {
     let rest: &[u8; END_LEN] = rest.try_into().ok()?;
     let number = |at| u64::from_be_bytes(part(rest, at));
-    Some(Tally { records: number(0), v4: number(8), v6: number(16) })
+    Some(SnapshotCounts { records: number(0), v4: number(8), v6: number(16) })
 }
 
 /// A swarm, or a piece of one.
@@ -261,8 +261,8 @@ impl<'a> Records<'a> {
     ///
     /// # Errors
     /// When a length leads beyond the block.
-    pub fn tally(self) -> Result<Tally, Damage> {
-        let mut tally = Tally::default();
+    pub fn tally(self) -> Result<SnapshotCounts, Damage> {
+        let mut tally = SnapshotCounts::default();
         for record in self {
             tally.records += 1;
             if let Peers::Rows(v4, v6) = record?.peers {

@@ -14,13 +14,13 @@ use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{PeerView, Restored, Shard, ShardMap};
 use thiserror::Error;
 
-use super::format::{self, BlockHead, Damage, HEAD_LEN, Peers, Record, Records, Tally};
+use super::format::{self, BlockHead, Damage, HEAD_LEN, Peers, Record, Records, SnapshotCounts};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
 /// Files that could not be used and are kept at most.
 const MOST_ASIDE: usize = 3;
-/// Blocks that wait for a shard at most.
+/// BlockReader that wait for a shard at most.
 const WAITING: usize = 8;
 
 /// Why there is nothing of a snapshot.
@@ -77,11 +77,11 @@ impl std::ops::AddAssign for Loaded {
     }
 }
 
-/// Blocks of a snapshot, one after the other, each as it was written.
+/// BlockReader of a snapshot, one after the other, each as it was written.
 #[derive(Debug)]
-pub struct Blocks<R> {
+pub struct BlockReader<R> {
     from: R,
-    read: Tally,
+    read: SnapshotCounts,
     /// When it was written.
     pub unix: u64,
 }
@@ -106,7 +106,7 @@ impl ReadError {
     }
 }
 
-impl<R: Read> Blocks<R> {
+impl<R: Read> BlockReader<R> {
     /// Of a snapshot that begins here.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl<R: Read> Blocks<R> {
             let ours = head[..known] == format::MAGIC[..known];
             return Err(if ours { Damage::Short } else { Damage::Foreign }.into());
         }
-        Ok(Self { from, read: Tally::default(), unix: format::read_head(&head)? })
+        Ok(Self { from, read: SnapshotCounts::default(), unix: format::read_head(&head)? })
     }
 
     /// Puts the next block's records into `rest`, and says when their ages were right; `None` at the end.
@@ -150,7 +150,7 @@ impl<R: Read> Blocks<R> {
     }
 
     /// What was read so far.
-    pub fn read(&self) -> Tally {
+    pub fn read(&self) -> SnapshotCounts {
         self.read
     }
 }
@@ -159,8 +159,11 @@ impl<R: Read> Blocks<R> {
 ///
 /// # Errors
 /// When it cannot be read, or is damaged anywhere.
-pub fn verify(mut from: impl Read, progress: &mut dyn FnMut()) -> Result<Tally, ReadError> {
-    let mut blocks = Blocks::begin(&mut from)?;
+pub fn verify(
+    mut from: impl Read,
+    progress: &mut dyn FnMut(),
+) -> Result<SnapshotCounts, ReadError> {
+    let mut blocks = BlockReader::begin(&mut from)?;
     let mut rest = Vec::new();
     while blocks.next(&mut rest)?.is_some() {
         progress();
@@ -173,7 +176,7 @@ pub fn verify(mut from: impl Read, progress: &mut dyn FnMut()) -> Result<Tally, 
 }
 
 /// Fills one shard.
-pub struct Filling<'a> {
+pub struct ShardLoader<'a> {
     shard: &'a mut Shard,
     number: usize,
     map: ShardMap,
@@ -186,7 +189,7 @@ pub struct Filling<'a> {
     loaded: Loaded,
 }
 
-impl<'a> Filling<'a> {
+impl<'a> ShardLoader<'a> {
     /// Of shard `number` of `map`, from what `access` permits.
     pub fn new(
         shard: &'a mut Shard,
@@ -217,7 +220,7 @@ impl<'a> Filling<'a> {
                     self.idle.push((idle_for.saturating_add(since), completed, info_hash));
                 }
                 Peers::Rows(v4, v6) => {
-                    let peers = views(v4, v6, since.saturating_add(self.older));
+                    let peers = peer_views(v4, v6, since.saturating_add(self.older));
                     let restored = self.shard.restore(info_hash, completed, peers, self.now.moment);
                     self.loaded.peers += restored;
                     let idle = restored.idle_for.map(|idle_for| (idle_for, completed, info_hash));
@@ -240,7 +243,7 @@ impl<'a> Filling<'a> {
 }
 
 /// Peers as a shard takes them, `since` seconds later.
-pub fn views<'a>(
+pub fn peer_views<'a>(
     v4: &'a [format::RowV4],
     v6: &'a [format::RowV6],
     since: u32,
@@ -283,12 +286,12 @@ pub fn load(
     verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(failed)?;
     file.rewind().map_err(|error| failed(error.into()))?;
     let lost = |cause| LoadError::Lost { path: path.to_owned(), cause };
-    let blocks = Blocks::begin(BufReader::with_capacity(256 << 10, &file)).map_err(lost)?;
+    let blocks = BlockReader::begin(BufReader::with_capacity(256 << 10, &file)).map_err(lost)?;
     let age = now.unix.saturating_sub(blocks.unix);
-    let fillings = shards.into_iter().enumerate();
-    let fillings =
-        fillings.map(|(number, shard)| Filling::new(shard, number, map, access, now)).collect();
-    let loaded = fill(blocks, fillings, progress).map_err(lost)?;
+    let loaders = shards.into_iter().enumerate();
+    let loaders =
+        loaders.map(|(number, shard)| ShardLoader::new(shard, number, map, access, now)).collect();
+    let loaded = fill(blocks, loaders, progress).map_err(lost)?;
     Ok(Loaded { age, ..loaded })
 }
 
@@ -306,11 +309,13 @@ pub fn from_stream(
     older: u32,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, ReadError> {
-    let fillings = shards.into_iter().enumerate();
-    let filling =
-        |(number, shard)| Filling { older, ..Filling::new(shard, number, map, access, now) };
-    let fillings = fillings.map(filling).collect();
-    fill(Blocks::begin(from)?, fillings, progress)
+    let loaders = shards.into_iter().enumerate();
+    let loader = |(number, shard)| ShardLoader {
+        older,
+        ..ShardLoader::new(shard, number, map, access, now)
+    };
+    let loaders = loaders.map(loader).collect();
+    fill(BlockReader::begin(from)?, loaders, progress)
 }
 
 /// The records of a block, with the time at which their ages were right.
@@ -318,19 +323,19 @@ type Part = (Arc<Vec<u8>>, u64);
 
 /// Has all shards take their parts of each block.
 fn fill(
-    mut blocks: Blocks<impl Read>,
-    fillings: Vec<Filling<'_>>,
+    mut blocks: BlockReader<impl Read>,
+    loaders: Vec<ShardLoader<'_>>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, ReadError> {
     thread::scope(|scope| {
         let mut ways = Vec::new();
         let mut threads = Vec::new();
-        for mut filling in fillings {
+        for mut loader in loaders {
             let (way, parts): (_, Receiver<Part>) = bounded(WAITING);
             ways.push(way);
             threads.push(scope.spawn(move || {
-                parts.iter().for_each(|(rest, unix)| filling.take(&rest, unix));
-                filling.end()
+                parts.iter().for_each(|(rest, unix)| loader.take(&rest, unix));
+                loader.end()
             }));
         }
         loop {
@@ -385,7 +390,7 @@ fn forget_older(path: &Path) -> io::Result<()> {
 
 /// Loads what the last process has left, and says in the log how that went. Returns what the operator should
 /// know.
-pub fn at_start(
+pub fn load_at_start(
     path: &Path,
     shards: Vec<&mut Shard>,
     map: ShardMap,

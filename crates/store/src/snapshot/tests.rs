@@ -12,10 +12,10 @@ use onrush_swarm::{Moment, PeerView, Shard, ShardMap, ShardSettings};
 use proptest::prelude::*;
 
 use super::format::{self, Damage};
-use super::load::{LoadError, Loaded, ReadError, at_start, load, set_aside, verify};
+use super::load::{LoadError, Loaded, ReadError, load, load_at_start, set_aside, verify};
 use super::write::write_all;
 use crate::lists::access_list;
-use crate::snapshot::dump::{Dump, Part};
+use crate::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_config::settings::{Access, Listed};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
@@ -246,7 +246,8 @@ fn what_cannot_be_used_is_set_aside_and_leaves_nothing_in_the_shards() {
         let mut shards = shards(1);
         let open = AccessList::Open;
         let warning =
-            at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {}).unwrap();
+            load_at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {})
+                .unwrap();
         let aside = format!("{}.damaged-{}", path.display(), NOW.unix);
         assert!(warning.contains(&aside), "{warning}");
         assert!(!path.exists());
@@ -256,7 +257,7 @@ fn what_cannot_be_used_is_set_aside_and_leaves_nothing_in_the_shards() {
     let mut shards = shards(1);
     let open = AccessList::Open;
     assert_eq!(
-        at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {}),
+        load_at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {}),
         None,
         "none"
     );
@@ -324,7 +325,7 @@ fn it_is_compact() {
 fn a_dump_goes_on_where_there_was_no_room() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = Dump::new(to, false);
+    let mut dump = DumpTask::new(to, false);
     let (mut blocks, mut peers, mut waited) = (0, 0, 0);
     let mut later = NOW;
     loop {
@@ -334,8 +335,8 @@ fn a_dump_goes_on_where_there_was_no_room() {
         waited += usize::from(steps == 200);
         later.moment = later.moment.after(100);
         match parts.try_recv() {
-            Ok(Part::Block(block)) => (blocks, peers) = (blocks + 1, peers + block.tally.v4),
-            Ok(Part::Done) => break,
+            Ok(DumpMessage::Block(block)) => (blocks, peers) = (blocks + 1, peers + block.tally.v4),
+            Ok(DumpMessage::Done) => break,
             Err(error) => panic!("after {blocks} blocks: {error}"),
         }
     }
@@ -348,7 +349,7 @@ fn a_dump_goes_on_where_there_was_no_room() {
 fn a_dump_that_nobody_takes_gives_up() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = Dump::new(to, false);
+    let mut dump = DumpTask::new(to, false);
     let mut now = NOW;
     let mut seconds = 0;
     while (0..200).all(|_| dump.step(&mut shard, now)) {
@@ -357,6 +358,6 @@ fn a_dump_that_nobody_takes_gives_up() {
     }
     assert!((60..200).contains(&seconds), "after {seconds} s");
     drop(dump);
-    assert!(matches!(parts.recv(), Ok(Part::Block(_))));
+    assert!(matches!(parts.recv(), Ok(DumpMessage::Block(_))));
     assert!(parts.recv().is_err(), "it never says that it is done");
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use onrush_swarm::Shard;
 
-use crate::atomic_file::Draft;
+use crate::atomic_file::AtomicFile;
 
 use super::encode::{Block, Encoder};
-use super::format::{self, Tally};
+use super::format::{self, SnapshotCounts};
 use onrush_tracker::clock::Now;
 
 /// Swarms and peers that are shown in one go once nobody waits for replies.
@@ -17,19 +17,19 @@ const PIECE: usize = 4096;
 
 /// Writes blocks as a snapshot.
 #[derive(Debug)]
-pub struct Writer<W> {
+pub struct SnapshotWriter<W> {
     to: W,
-    tally: Tally,
+    tally: SnapshotCounts,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> SnapshotWriter<W> {
     /// Begins one.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn begin(mut to: W, unix: u64) -> io::Result<Self> {
         to.write_all(&format::head(unix))?;
-        Ok(Self { to, tally: Tally::default() })
+        Ok(Self { to, tally: SnapshotCounts::default() })
     }
 
     /// Writes a block.
@@ -74,7 +74,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn end(mut self, unix: u64) -> io::Result<(W, Tally)> {
+    pub fn end(mut self, unix: u64) -> io::Result<(W, SnapshotCounts)> {
         self.to.write_all(&format::end(self.tally, unix))?;
         self.to.flush()?;
         Ok((self.to, self.tally))
@@ -83,18 +83,18 @@ impl<W: Write> Writer<W> {
 
 /// A snapshot that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct SnapshotSummary {
     /// What is in it.
-    pub tally: Tally,
+    pub tally: SnapshotCounts,
     /// Its length.
     pub bytes: u64,
     /// How long that took.
     pub took: Duration,
 }
 
-impl std::fmt::Display for Written {
+impl std::fmt::Display for SnapshotSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally { records, v4, v6 } = self.tally;
+        let SnapshotCounts { records, v4, v6 } = self.tally;
         let (peers, megabytes) = (v4 + v6, self.bytes as f64 / 1e6);
         let seconds = self.took.as_secs_f64();
         write!(f, "{peers} peers in {records} swarms, {megabytes:.1} MB in {seconds:.2} s")
@@ -110,12 +110,12 @@ pub fn write_all(
     mut shards: Vec<Shard>,
     now: Now,
     progress: &mut dyn FnMut(),
-) -> io::Result<Written> {
+) -> io::Result<SnapshotSummary> {
     let began = Instant::now();
-    let mut writer = Writer::begin(Draft::begin(path, 0o600)?, now.unix)?;
+    let mut writer = SnapshotWriter::begin(AtomicFile::create(path, 0o600)?, now.unix)?;
     writer.shards(&mut shards, now, Encoder::new, progress)?;
     // The process is about to end: its memory goes at once then.
     std::mem::forget(shards);
     let (draft, tally) = writer.end(now.unix)?;
-    Ok(Written { tally, bytes: draft.finish()?, took: began.elapsed() })
+    Ok(SnapshotSummary { tally, bytes: draft.finish()?, took: began.elapsed() })
 }

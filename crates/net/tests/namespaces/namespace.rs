@@ -1,9 +1,9 @@
-//! Network namespaces for tests, where this user is root: a test starts this very program again by `unshare`,
-//! which every Linux system has (util-linux), and configures it by `ip` (iproute2).
+//! Network namespaces for tests, with the user as root: a test starts its own program again through
+//! `unshare` (util-linux) and configures the namespace with `ip` (iproute2).
 
 use std::process::Command;
 
-/// Set in the second run.
+/// Set in the inner process.
 const INSIDE: &str = "ONRUSH_TEST_INSIDE_NAMESPACE";
 
 /// Runs `test` in a namespace: this process starts itself again with only the test of this name.

@@ -1,6 +1,5 @@
-//! Steering over real sockets, both families: each datagram is at the socket that the function
-//! names, and nowhere else.
-#![cfg(target_os = "linux")]
+//! Steering over real sockets, both families: each datagram arrives at the socket that the function
+//! computes, and at no other.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -23,7 +22,7 @@ fn group(workers: usize) -> Group {
     bind_group(&addresses, &Options { workers, buffers, probe: true }).unwrap()
 }
 
-/// The payloads at a socket, which loopback has delivered by now.
+/// The payloads at a socket; loopback has delivered them by now.
 fn drain(socket: &BoundSocket) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
     let mut buffer = [0; 2048];
@@ -54,7 +53,7 @@ fn payloads(rng: &mut SmallRng, count: usize, min: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The function in other words than its own: whole-number arithmetic in 128 bits.
+/// An independent implementation of the function: integer arithmetic in 128 bits.
 fn independent(function: &Function, payload: &[u8]) -> usize {
     let word = |i: usize| {
         payload[function.offset as usize + 4 * i..][..4]
@@ -67,7 +66,7 @@ fn independent(function: &Function, payload: &[u8]) -> usize {
 }
 
 #[test]
-fn every_datagram_is_where_the_function_says() {
+fn every_datagram_arrives_where_the_function_says() {
     let mut rng = SmallRng::seed_from_u64(1);
     for workers in [1, 2, 5] {
         let group = group(workers);
@@ -90,13 +89,13 @@ fn every_datagram_is_where_the_function_says() {
 }
 
 #[test]
-fn what_has_no_key_is_spread_by_the_kernel() {
+fn datagrams_without_a_key_are_spread_by_the_kernel() {
     let mut rng = SmallRng::seed_from_u64(2);
     let group = group(4);
     let function = function(&mut rng, 4);
     let (_steering, _) = Steering::attach(function, &group);
     for (number, &address) in group.addresses.iter().enumerate() {
-        // All the same, and as long as can be without a key.
+        // Equal payloads of the greatest length without a key.
         for short in [vec![7; 16], vec![7; 35]] {
             assert_eq!(function.bucket(&short), None);
             send(address, &vec![short; 100]);
@@ -104,7 +103,7 @@ fn what_has_no_key_is_spread_by_the_kernel() {
             assert_eq!(counts.iter().sum::<usize>(), 100);
             assert!(counts.iter().all(|count| (5..50).contains(count)), "{counts:?}");
         }
-        // One byte more, and all are at one socket.
+        // One byte more, and all arrive at one socket.
         send(address, &vec![vec![7; 36]; 100]);
         let counts: Vec<_> = landed(&group, number).iter().map(Vec::len).collect();
         assert!(counts.contains(&100), "{counts:?}");
@@ -112,7 +111,7 @@ fn what_has_no_key_is_spread_by_the_kernel() {
 }
 
 #[test]
-fn fewer_buckets_than_sockets_leave_the_last_ones_alone() {
+fn sockets_beyond_the_buckets_receive_nothing() {
     let mut rng = SmallRng::seed_from_u64(3);
     let group = group(3);
     let (_steering, _) = Steering::attach(function(&mut rng, 2), &group);
@@ -132,7 +131,7 @@ fn a_withdrawn_bucket_is_spread_and_a_restored_one_is_not() {
     let of = |bucket| -> Vec<Vec<u8>> {
         all.iter().filter(|payload| function.bucket(payload) == Some(bucket)).cloned().collect()
     };
-    // Where the payloads of a bucket are, for each address.
+    // The sockets where the payloads of a bucket arrived, for each address.
     let counts = |bucket| -> Vec<Vec<usize>> {
         let count = |(number, &address): (usize, &SocketAddr)| {
             send(address, &of(bucket));
@@ -155,13 +154,13 @@ fn a_withdrawn_bucket_is_spread_and_a_restored_one_is_not() {
     assert!((0..4).all(whole));
 }
 
-/// As after an upgrade to a tracker that does not steer: the program of the one before must not stay.
+/// As after an upgrade to a tracker that does not steer: the predecessor's program must be removed.
 #[test]
-fn a_group_that_is_detached_is_spread() {
+fn a_detached_group_is_spread_by_the_kernel() {
     let mut rng = SmallRng::seed_from_u64(6);
     let group = group(4);
     detach(&group).unwrap();
-    // Of one bucket alone.
+    // Payloads of one bucket.
     let _ = Steering::attach(function(&mut rng, 1), &group);
     let all = payloads(&mut rng, 400, 36);
     let counts = |number: usize| -> Vec<usize> {
@@ -174,8 +173,8 @@ fn a_group_that_is_detached_is_spread() {
 }
 
 #[test]
-fn serving_goes_on_where_steering_is_refused() {
-    // Sockets that share nothing have no program to pick among them.
+fn refused_steering_is_a_notice() {
+    // Sockets without SO_REUSEPORT are in no group, and accept no program.
     let alone = || bind_client("127.0.0.1:0".parse().unwrap(), Buffers::default()).unwrap().0;
     let workers = vec![vec![alone(), alone()]];
     let addresses: Vec<_> = workers[0].iter().map(|socket| socket.address()).collect();

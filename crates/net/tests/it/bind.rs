@@ -1,4 +1,4 @@
-//! Binding: groups, what is refused and how it is said, and what the kernel made of options.
+//! Binding: groups, the text of refusals, and the effect of options.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ fn named(address: &str) -> Address {
     self::address(address.parse().unwrap(), false)
 }
 
-/// The error, when there must be one.
+/// The error of a bind that must fail.
 fn refused(result: Result<Group, BindError>) -> BindError {
     match result {
         Ok(group) => panic!("bound {:?}", group.addresses),
@@ -42,7 +42,8 @@ fn a_group_has_a_socket_per_worker_and_address_on_one_port_each() {
 
 #[test]
 fn both_families_share_a_port() {
-    // Without IPV6_V6ONLY the first would have IPv4's port as well, each time. Somebody else may, now and then.
+    // Without IPV6_V6ONLY the IPv6 socket would always take IPv4's port as well. Another process
+    // may have that port now and then.
     let both = (0..20).find_map(|_| {
         let v6 = bind_group(&[named("[::]:0")], &PLAIN).unwrap();
         let port = v6.addresses[0].port();
@@ -53,10 +54,10 @@ fn both_families_share_a_port() {
 }
 
 #[test]
-fn only_a_wildcard_tells_the_local_address() {
+fn only_a_wildcard_reports_the_local_address() {
     let group = bind_group(&[named("0.0.0.0:0"), named("127.0.0.1:0")], &PLAIN).unwrap();
-    let tells: Vec<_> = group.workers[0].iter().map(|socket| socket.reports_local()).collect();
-    assert_eq!(tells, [true, false]);
+    let reports: Vec<_> = group.workers[0].iter().map(|socket| socket.reports_local()).collect();
+    assert_eq!(reports, [true, false]);
 }
 
 #[test]
@@ -68,18 +69,18 @@ fn a_second_copy_is_refused_by_name() {
     assert!(matches!(error, BindError::Taken { address } if address == taken), "{error}");
     let text = error.to_string();
     assert!(text.contains(&taken.to_string()) && text.contains("ss -ulpn"), "{text}");
-    // A wildcard overlaps it.
+    // A wildcard overlaps the bound address.
     let wildcard = format!("0.0.0.0:{}", taken.port());
     let error = refused(bind_group(&[named(&wildcard)], &PLAIN));
     assert!(matches!(error, BindError::Taken { .. }), "{error}");
-    // Only who says so gets in.
+    // Without the probe a second group can bind.
     bind_group(&[address(taken, false)], &Options { probe: false, ..PLAIN }).unwrap();
     drop(first);
     bind_group(&[address(taken, false)], &PLAIN).unwrap();
 }
 
 #[test]
-fn a_foreign_socket_in_the_way_is_found_without_a_probe() {
+fn a_socket_of_another_process_is_found_without_a_probe() {
     let theirs = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = theirs.local_addr().unwrap();
     for probe in [true, false] {
@@ -89,8 +90,8 @@ fn a_foreign_socket_in_the_way_is_found_without_a_probe() {
 }
 
 #[test]
-fn an_address_that_is_not_here_is_an_error_or_a_notice() {
-    // TEST-NET-2 (RFC 5737): nobody's.
+fn an_absent_address_is_an_error_or_a_notice() {
+    // TEST-NET-2 (RFC 5737) is not assigned to any host.
     let elsewhere: SocketAddr = "198.51.100.7:0".parse().unwrap();
     let error = refused(bind_group(&[address(elsewhere, false)], &PLAIN));
     assert!(matches!(error, BindError::NotHere { address } if address == elsewhere), "{error}");
@@ -113,7 +114,7 @@ fn an_address_that_is_not_here_is_an_error_or_a_notice() {
 }
 
 #[test]
-fn buffers_are_what_was_asked_for_or_a_notice_says_so() {
+fn buffers_have_the_requested_size_or_a_notice() {
     let modest = Buffers { receive: 150_000, send: 100_000 };
     let group =
         bind_group(&[named("127.0.0.1:0")], &Options { buffers: modest, workers: 2, ..PLAIN });
@@ -123,7 +124,8 @@ fn buffers_are_what_was_asked_for_or_a_notice_says_so() {
         let given = socket.buffers().unwrap();
         assert_eq!((given.receive, given.send), (300_000, 200_000), "twice, see socket(7)");
     }
-    // More than any limit here: given to root, refused to others. Either way what is said is true.
+    // A size above the limit of any host: granted to root, refused to others. Either result must be
+    // reported correctly.
     let huge = Buffers { receive: 1 << 28, send: 1 << 28 };
     let group =
         bind_group(&[named("127.0.0.1:0")], &Options { buffers: huge, workers: 2, ..PLAIN });

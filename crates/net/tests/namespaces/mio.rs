@@ -1,11 +1,8 @@
-//! What is the mio backend's own: turns of its sockets, grouping by UDP_SEGMENT and what happens
+//! The mio backend's own behaviour: turns of its sockets, grouping by UDP_SEGMENT and its fallback
 //! where the kernel refuses it, full send buffers, clamped receive buffers.
 //!
-//! Some of this cannot be had on the loopback device as it is. These tests run in a network
-//! namespace of their own.
-#![cfg(target_os = "linux")]
-
-mod namespace;
+//! Tests of conditions that the loopback device does not produce run in a network namespace of
+//! their own.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +11,7 @@ use onrush_net::bind::{Address, Buffers, Group, Options, bind_client, bind_group
 use onrush_net::mio::{self, Backend};
 use onrush_net::{Notice, Reply, Return, Socket};
 
-use namespace::{in_a_namespace, ip};
+use crate::namespace::{in_a_namespace, ip};
 
 fn group(addresses: &[&str], buffers: Buffers) -> Group {
     let addresses: Vec<_> = addresses
@@ -37,7 +34,7 @@ fn client(at: &str) -> (Backend, SocketAddr) {
     (Backend::new(vec![socket], mio::Options::default()).unwrap(), address)
 }
 
-/// The payloads at a socket, which loopback has delivered by now.
+/// The payloads at a socket; loopback has delivered them by now.
 fn drain(socket: &mut Backend) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -61,7 +58,7 @@ fn a_busy_socket_does_not_keep_another_waiting() {
     server.wait(Duration::ZERO).unwrap();
     for round in 0..6 {
         if round == 2 {
-            // It becomes readable while the other one still is.
+            // The second socket becomes readable while the first still is.
             v6.send([Reply { bytes: b"rare", to: &to_v6 }].into_iter());
         }
         server.wait(Duration::from_secs(20)).unwrap();
@@ -69,16 +66,15 @@ fn a_busy_socket_does_not_keep_another_waiting() {
             seen[usize::from(slot.reply_to.socket())] += 1;
         }
         if round == 3 {
-            assert_eq!(seen[1], 1, "its turn is within two rounds: {seen:?}");
+            assert_eq!(seen[1], 1, "the other socket is read within two rounds: {seen:?}");
         }
     }
     assert_eq!(seen, [20, 1]);
 }
 
-/// A worker that is never out of work never waits: a flood over one family must not cut off the
-/// other.
+/// A worker that is always busy never waits: a flood over one family must not starve the other.
 #[test]
-fn a_socket_that_is_never_empty_does_not_starve_another_when_nobody_waits() {
+fn a_socket_that_is_never_empty_does_not_starve_another_without_waits() {
     let (mut server, there) =
         backend(&["127.0.0.1:0", "[::1]:0"], Buffers { receive: 1 << 20, send: 0 }, 4);
     let (mut v4, _) = client("127.0.0.1:0");
@@ -95,22 +91,22 @@ fn a_socket_that_is_never_empty_does_not_starve_another_when_nobody_waits() {
             seen[usize::from(slot.reply_to.socket())] += 1;
         }
     }
-    assert!(seen[0] < 40 && seen[1] == 1, "its turn is within two rounds: {seen:?}");
+    assert!(seen[0] < 40 && seen[1] == 1, "the other socket is read within two rounds: {seen:?}");
 }
 
-/// The ports are chosen, as two clients may have one place in the table by which groups are found:
-/// those of random ports sometimes do.
+/// With chosen ports, as two clients may share an entry of the index of groups, and random ports
+/// sometimes do.
 #[test]
-fn replies_to_one_client_are_one_message_to_many_are_not() {
-    in_a_namespace("replies_to_one_client_are_one_message_to_many_are_not", || {
+fn only_replies_to_one_client_are_grouped() {
+    in_a_namespace("mio::only_replies_to_one_client_are_grouped", || {
         ip("link set lo up");
         let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
         let mut clients: Vec<_> = (1..5).map(|n| client(&format!("127.0.0.1:200{n}"))).collect();
         let tokens: Vec<_> = clients.iter().map(|(_, here)| Return::to(*here, 0)).collect();
-        // One reply each: nothing to group.
+        // One reply per client: no group.
         server.send(tokens.iter().map(|to| Reply { bytes: b"alone", to }));
         assert_eq!(server.segmentation(), mio::Segmentation::default());
-        // Taking turns: four groups of eight, in one call.
+        // Clients in turn: four groups of eight, in one call.
         let sent = server.send((0..32).map(|n| Reply { bytes: b"grouped", to: &tokens[n % 4] }));
         assert_eq!((sent.datagrams, sent.calls), (32, 1));
         let count = server.segmentation();
@@ -128,10 +124,10 @@ fn replies_to_one_client_are_one_message_to_many_are_not() {
     });
 }
 
-/// With chosen ports as above.
+/// With chosen ports, as above.
 #[test]
-fn what_comes_in_one_piece_is_split_at_any_limit() {
-    in_a_namespace("what_comes_in_one_piece_is_split_at_any_limit", || {
+fn coalesced_messages_are_split_at_any_limit() {
+    in_a_namespace("mio::coalesced_messages_are_split_at_any_limit", || {
         ip("link set lo up");
         let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 256);
         for limit in [1, 7, 63, 64, 65, 128, 1024] {
@@ -143,14 +139,14 @@ fn what_comes_in_one_piece_is_split_at_any_limit() {
             let tokens: Vec<_> = sockets.iter().map(|here| Return::to(here.address(), 0)).collect();
             let options = mio::Options { coalesced: true, ..mio::Options::default() };
             let mut client = Backend::new(sockets, options).unwrap();
-            // To each in turn, numbered; the last of all is shorter.
+            // To each in turn, numbered; the last payload is shorter.
             let payloads: Vec<Vec<u8>> =
                 (0..200).map(|n| vec![n; if n < 199 { 30 } else { 3 }]).collect();
             let to = |n: usize| &tokens[n % 2];
             server.send(payloads.iter().enumerate().map(|(n, bytes)| Reply { bytes, to: to(n) }));
             let mut got = [Vec::new(), Vec::new()];
             while got[0].len() + got[1].len() < payloads.len() {
-                // It would sleep for ever with something left over.
+                // With messages left to split, a blocking wait would not return.
                 client.wait(Duration::from_secs(60)).unwrap();
                 let batch = client.receive(limit).unwrap();
                 assert!(batch.len() <= limit.min(128), "{} of {limit}", batch.len());
@@ -161,7 +157,7 @@ fn what_comes_in_one_piece_is_split_at_any_limit() {
             for (who, got) in got.iter().enumerate() {
                 assert!(got.iter().eq(payloads.iter().skip(who).step_by(2)), "limit {limit}");
             }
-            assert_eq!(client.joined(), 200, "they did come in pieces");
+            assert_eq!(client.joined(), 200, "the kernel coalesced them");
             assert!(client.receive(limit).unwrap().is_empty());
         }
     });
@@ -172,7 +168,7 @@ fn groups_stay_within_the_kernels_limits() {
     let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 256);
     let (mut client, here) = client("127.0.0.1:0");
     let to = Return::to(here, 0);
-    // 64 + 64 + 22 segments; then 54 + 6, as 55 of them are more than a datagram can have.
+    // 64 + 64 + 22 segments; then 54 + 6, as 55 of them exceed the size of a datagram.
     for (count, len, groups) in [(150, 20, 3), (60, 1200, 5)] {
         server.send((0..count).map(|_| Reply { bytes: &[3; 1200][..len], to: &to }));
         let grouped = server.segmentation();
@@ -182,7 +178,7 @@ fn groups_stay_within_the_kernels_limits() {
 }
 
 #[test]
-fn switched_off_nothing_is_grouped() {
+fn grouping_can_be_disabled() {
     let mut group = group(&["127.0.0.1:0"], Buffers::default());
     let options = mio::Options { segmentation: false, ..mio::Options::default() };
     let mut server = Backend::new(group.workers.remove(0), options).unwrap();
@@ -200,7 +196,7 @@ fn a_panic_in_the_callers_iterator_leaves_a_working_backend() {
     let to = Return::to(here, 0);
     let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         server.send((0..5).map(|n| {
-            assert!(n < 3, "broken on purpose");
+            assert!(n < 3, "a deliberate panic");
             Reply { bytes: b"before", to: &to }
         }))
     }));
@@ -211,8 +207,8 @@ fn a_panic_in_the_callers_iterator_leaves_a_working_backend() {
 }
 
 #[test]
-fn where_segments_are_refused_datagrams_go_one_by_one() {
-    in_a_namespace("where_segments_are_refused_datagrams_go_one_by_one", || {
+fn refused_segments_are_sent_one_by_one() {
+    in_a_namespace("mio::refused_segments_are_sent_one_by_one", || {
         // Segments may not exceed the MTU, datagrams may (they become fragments).
         ip("link set lo mtu 1280 up");
         let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
@@ -223,7 +219,7 @@ fn where_segments_are_refused_datagrams_go_one_by_one() {
             let sent = server.send((0..3).map(|_| Reply { bytes: &large, to: &to }));
             assert_eq!((sent.datagrams, sent.bytes, sent.failed), (3, 4200, 0));
             assert_eq!(drain(&mut client), vec![large.to_vec(); 3]);
-            // The path's MTU is no reason to stop grouping for everybody.
+            // The MTU of one path must not disable grouping for other clients.
             let count = server.segmentation();
             assert_eq!((count.refused, count.off, count.fragmented), (round, 0, round));
         }
@@ -232,8 +228,8 @@ fn where_segments_are_refused_datagrams_go_one_by_one() {
 }
 
 #[test]
-fn replies_larger_than_the_mtu_leave_in_fragments() {
-    in_a_namespace("replies_larger_than_the_mtu_leave_in_fragments", || {
+fn replies_larger_than_the_mtu_are_fragmented() {
+    in_a_namespace("mio::replies_larger_than_the_mtu_are_fragmented", || {
         ip("link set lo mtu 1280 up");
         let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
         let mut clients: Vec<_> = (0..3).map(|_| client("127.0.0.1:0")).collect();
@@ -244,17 +240,18 @@ fn replies_larger_than_the_mtu_leave_in_fragments() {
         let sent = server.send(replies);
         assert_eq!((sent.datagrams, sent.bytes, sent.failed), (3, 1700, 0));
         for ((client, _), len) in clients.iter_mut().zip(lens) {
-            assert_eq!(drain(client), vec![vec![5; len]], "those around it as well");
+            assert_eq!(drain(client), vec![vec![5; len]], "the replies around it arrive as well");
         }
         let count = server.segmentation();
         assert_eq!((count.fragmented, count.refused), (1, 0));
     });
 }
 
-/// What a path takes is what anybody's ICMP says: replies larger than it must not cost a call each.
+/// Any host can send ICMP messages that lower a path's MTU: replies larger than it must not cost a
+/// call each.
 #[test]
 fn a_round_of_replies_larger_than_the_mtu_costs_one_call_more() {
-    in_a_namespace("a_round_of_replies_larger_than_the_mtu_costs_one_call_more", || {
+    in_a_namespace("mio::a_round_of_replies_larger_than_the_mtu_costs_one_call_more", || {
         ip("link set lo mtu 1280 up");
         let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
         let mut clients: Vec<_> = (0..40).map(|_| client("127.0.0.1:0")).collect();
@@ -265,7 +262,7 @@ fn a_round_of_replies_larger_than_the_mtu_costs_one_call_more() {
             for (client, _) in &mut clients {
                 assert_eq!(drain(client), vec![vec![5; 1400]]);
             }
-            // Noticed anew, so the round before ended as it had begun: without identifications.
+            // The fragments are noticed anew, so the previous round restored the option.
             assert_eq!(server.segmentation().fragmented, round);
         }
     });
@@ -274,10 +271,10 @@ fn a_round_of_replies_larger_than_the_mtu_costs_one_call_more() {
 /// All groups of a round are laid out before the first is refused.
 #[test]
 fn a_whole_round_of_refused_groups_is_sent_one_by_one() {
-    in_a_namespace("a_whole_round_of_refused_groups_is_sent_one_by_one", || {
+    in_a_namespace("mio::a_whole_round_of_refused_groups_is_sent_one_by_one", || {
         ip("link set lo mtu 1280 up");
         let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 1024);
-        // Nobody has to be there for a datagram to be sent.
+        // A datagram can be sent without a receiver.
         let tokens: Vec<_> =
             (0..300).map(|n| Return::to(([127, 0, 0, 1], 20_000 + n).into(), 0)).collect();
         let twice = tokens.iter().flat_map(|to| [to, to]);
@@ -289,8 +286,8 @@ fn a_whole_round_of_refused_groups_is_sent_one_by_one() {
 }
 
 #[test]
-fn a_refusal_now_and_then_does_not_switch_grouping_off() {
-    in_a_namespace("a_refusal_now_and_then_does_not_switch_grouping_off", || {
+fn occasional_refusals_do_not_disable_grouping() {
+    in_a_namespace("mio::occasional_refusals_do_not_disable_grouping", || {
         ip("link set lo mtu 1280 up");
         let (mut server, _) = backend(&["127.0.0.1:0"], Buffers::default(), 64);
         let (mut client, here) = client("127.0.0.1:0");
@@ -307,8 +304,8 @@ fn a_refusal_now_and_then_does_not_switch_grouping_off() {
 
 #[test]
 fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
-    in_a_namespace("a_full_send_buffer_drops_and_counts_and_does_not_block", || {
-        // Nobody answers for the peer's address on the wire: datagrams wait for it, and fill the
+    in_a_namespace("mio::a_full_send_buffer_drops_and_counts_and_does_not_block", || {
+        // The peer's address does not resolve on this link: datagrams wait for it and fill the
         // socket's buffer.
         ip("link add here type veth peer name there");
         ip("addr add 10.9.9.1/24 dev here");
@@ -333,9 +330,9 @@ fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
 }
 
 #[test]
-fn a_clamped_buffer_is_told_with_the_remedy() {
-    in_a_namespace("a_clamped_buffer_is_told_with_the_remedy", || {
-        // Root only of its own namespace may not go past the limit.
+fn a_clamped_buffer_is_reported_with_its_remedy() {
+    in_a_namespace("mio::a_clamped_buffer_is_reported_with_its_remedy", || {
+        // Root of a user namespace may not exceed the limit.
         ip("link set lo up");
         let asked = 1 << 28;
         let group = group(&["127.0.0.1:0"], Buffers { receive: asked, send: 0 });
@@ -354,7 +351,7 @@ fn a_clamped_buffer_is_told_with_the_remedy() {
 
 #[test]
 fn a_host_without_ipv6_is_served_over_ipv4() {
-    in_a_namespace("a_host_without_ipv6_is_served_over_ipv4", || {
+    in_a_namespace("mio::a_host_without_ipv6_is_served_over_ipv4", || {
         // With its device down the namespace has no ::1.
         let wanted = ["[::1]:0", "0.0.0.0:0"]
             .map(|address| Address { address: address.parse().unwrap(), optional: true });
@@ -370,10 +367,11 @@ fn a_host_without_ipv6_is_served_over_ipv4() {
     });
 }
 
-/// Few sockets are asked in turn, many are told of by the kernel: who rests sleeps in both cases though something is
-/// there, and who is narrowed down receives only what it is left.
+/// Few sockets are polled in turn, many are registered with the kernel: in both cases a worker that
+/// waits for a wake-up sleeps although datagrams are available, and after `retain_addresses` it
+/// receives only from the remaining sockets.
 #[test]
-fn who_rests_sleeps_and_what_is_passed_over_is_left_to_others() {
+fn wait_for_wake_ignores_datagrams_and_excluded_sockets_keep_theirs() {
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for addresses in [vec!["127.0.0.1:0"; 2], vec!["127.0.0.1:0"; 6]] {
         let mut group = group(&addresses, Buffers::default());
@@ -381,7 +379,7 @@ fn who_rests_sleeps_and_what_is_passed_over_is_left_to_others() {
         let copies: Vec<_> =
             group.workers[0].iter().map(|socket| socket.try_clone().unwrap()).collect();
         let mut backend = Backend::new(group.workers.remove(0), mio::Options::default()).unwrap();
-        // Once they are told of, so that nothing that is left rings again.
+        // Their readiness is consumed once, so that the sockets cause no new event.
         backend.receive(8).unwrap();
         for address in [kept, dropped] {
             client.send_to(b"x", address).unwrap();
@@ -393,7 +391,7 @@ fn who_rests_sleeps_and_what_is_passed_over_is_left_to_others() {
         let began = std::time::Instant::now();
         backend.wait_for_wake(Duration::from_millis(50)).unwrap();
         assert!(began.elapsed() >= Duration::from_millis(45), "{:?}", began.elapsed());
-        // A ring ends it.
+        // A wake-up ends the wait.
         onrush_net::Waker::wake(&backend.waker());
         let began = std::time::Instant::now();
         backend.wait_for_wake(Duration::from_secs(20)).unwrap();
@@ -403,6 +401,10 @@ fn who_rests_sleeps_and_what_is_passed_over_is_left_to_others() {
         let sockets: Vec<u16> = received.iter().map(|(_, slot)| slot.reply_to.socket()).collect();
         assert_eq!(sockets, [1]);
         assert!(backend.receive(8).unwrap().is_empty());
-        assert_eq!(copies[0].as_udp().recv(&mut [0; 8]).unwrap(), 1, "it is there for others");
+        assert_eq!(
+            copies[0].as_udp().recv(&mut [0; 8]).unwrap(),
+            1,
+            "the datagram stays in the excluded socket"
+        );
     }
 }

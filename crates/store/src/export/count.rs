@@ -16,7 +16,7 @@ const PATIENCE: u32 = 120;
 
 /// The counts of a swarm, in 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Counted {
+pub struct SwarmCounts {
     /// Its name.
     pub info_hash: InfoHash,
     /// Peers that miss nothing.
@@ -28,11 +28,11 @@ pub struct Counted {
 }
 
 /// What a tally sends: some swarms, or, empty, that it is through.
-pub type Part = Vec<Counted>;
+pub type Part = Vec<SwarmCounts>;
 
 /// A tally of one shard.
 #[derive(Debug)]
-pub struct Tally {
+pub struct CountTask {
     to: Sender<Part>,
     part: Part,
     begun: bool,
@@ -40,7 +40,7 @@ pub struct Tally {
     waits_since: Option<Moment>,
 }
 
-impl Tally {
+impl CountTask {
     /// To this way. It is whole when an empty part has come of every shard.
     pub fn new(to: Sender<Part>) -> Self {
         let part = Vec::with_capacity(PART + STEP);
@@ -64,7 +64,7 @@ impl Tally {
     }
 }
 
-impl Chore for Tally {
+impl Chore for CountTask {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if !self.begun {
             self.begun = true;
@@ -81,7 +81,7 @@ impl Chore for Tally {
         self.over = !shard.walk(now.moment, STEP, |met| {
             let (info_hash, completed) = (met.info_hash, met.completed);
             let (seeders, leechers) = (met.seeders, met.leechers);
-            part.push(Counted { info_hash, seeders, leechers, completed });
+            part.push(SwarmCounts { info_hash, seeders, leechers, completed });
             Verdict::Keep
         });
         true

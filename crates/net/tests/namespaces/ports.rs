@@ -1,20 +1,16 @@
-//! Ports of the system's choice, where these are few. Apart from other tests of binding: a process that a test starts
-//! has this one's sockets until it has begun, and addresses that are given back meanwhile are taken that long.
-#![cfg(target_os = "linux")]
-
-mod namespace;
+//! Ports chosen by the system, when few are left.
 
 use std::collections::BTreeSet;
 
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 
-use namespace::{in_a_namespace, ip};
+use crate::namespace::{in_a_namespace, ip};
 
-/// Few ports and many who want one at the same time: nobody gets another's, and none is told that a port which it did
-/// not name is taken.
+/// Several groups bind port 0 at the same time in a small port range: no two groups get the same
+/// port, and none fails because its port was taken meanwhile.
 #[test]
-fn a_port_of_the_systems_choice_is_had_by_one_group() {
-    in_a_namespace("a_port_of_the_systems_choice_is_had_by_one_group", || {
+fn a_port_chosen_by_the_system_belongs_to_one_group() {
+    in_a_namespace("ports::a_port_chosen_by_the_system_belongs_to_one_group", || {
         ip("link set lo up");
         std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20015").unwrap();
         let wanted = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };

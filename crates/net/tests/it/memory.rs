@@ -1,5 +1,5 @@
-//! What is the memory network's own: the seed decides everything, time is the test's, and groups
-//! are steered like the kernel's.
+//! The in-memory network's own behaviour: all events follow from the seed, time is virtual, and
+//! groups are steered as in the kernel.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn send(from: &mut Endpoint, to: SocketAddr, numbers: std::ops::Range<u8>) -> u6
     from.send(bytes.iter().map(|bytes| Reply { bytes, to: &to })).datagrams
 }
 
-/// The first bytes of what is there.
+/// The first bytes of the available datagrams.
 fn receive(endpoint: &mut Endpoint) -> Vec<u8> {
     let mut all = Vec::new();
     loop {
@@ -33,8 +33,8 @@ fn receive(endpoint: &mut Endpoint) -> Vec<u8> {
     }
 }
 
-/// A bad network, and when which datagrams arrive in it.
-fn story(seed: u64) -> Vec<(Duration, Vec<u8>)> {
+/// A faulty network, and which datagrams arrive when.
+fn events(seed: u64) -> Vec<(Duration, Vec<u8>)> {
     let conditions =
         Conditions { loss: 0.2, duplicates: 0.1, delay: 5 * MS..=50 * MS, reordering: 0.1 };
     let network = Network::new(seed, conditions);
@@ -53,14 +53,14 @@ fn story(seed: u64) -> Vec<(Duration, Vec<u8>)> {
 }
 
 #[test]
-fn the_seed_decides_everything() {
-    assert_eq!(story(7), story(7));
-    assert_ne!(story(7), story(8));
+fn all_events_follow_from_the_seed() {
+    assert_eq!(events(7), events(7));
+    assert_ne!(events(7), events(8));
 }
 
 #[test]
-fn loss_duplicates_and_disorder_are_about_as_frequent_as_asked() {
-    let story = story(1);
+fn loss_duplicates_and_reordering_have_their_probabilities() {
+    let story = events(1);
     let order: Vec<u8> = story.iter().flat_map(|(_, numbers)| numbers.clone()).collect();
     let mut distinct = order.clone();
     distinct.sort();
@@ -76,7 +76,7 @@ fn loss_duplicates_and_disorder_are_about_as_frequent_as_asked() {
 }
 
 #[test]
-fn nothing_arrives_before_its_time() {
+fn nothing_arrives_before_it_is_due() {
     let network = Network::new(1, Conditions { delay: 30 * MS..=30 * MS, ..Conditions::default() });
     let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
     let mut client = network.bind(&[at("10.0.0.2:0")]).unwrap();
@@ -88,7 +88,7 @@ fn nothing_arrives_before_its_time() {
     network.advance(MS);
     assert_eq!(receive(&mut server), [0, 1, 2]);
     network.advance(100 * MS);
-    assert_eq!(receive(&mut server), [3, 4], "in order, as one delay reorders nothing");
+    assert_eq!(receive(&mut server), [3, 4], "a constant delay keeps the order");
     assert_eq!((network.now(), network.next_arrival()), (130 * MS, None));
 }
 
@@ -106,8 +106,8 @@ fn a_group_is_steered_by_content_and_falls_back_to_the_source() {
     for (number, worker) in group.iter_mut().enumerate() {
         assert_eq!(receive(worker), [number as u8]);
     }
-    // No such worker, and no choice: by source, so one client's are all at one worker, and many
-    // clients' are everywhere.
+    // A number without a worker, or no number: by source, so the datagrams of one client are at one
+    // worker, and those of many clients are at all of them.
     let spread = |client: &mut Endpoint, group: &mut [Endpoint], number: u8| -> Vec<usize> {
         (0..10).for_each(|_| _ = send(client, address, number..number + 1));
         group.iter_mut().map(|worker| receive(worker).len()).collect()
@@ -126,7 +126,7 @@ fn a_group_is_steered_by_content_and_falls_back_to_the_source() {
 }
 
 #[test]
-fn addresses_are_free_again_when_their_workers_are_gone() {
+fn dropped_workers_free_their_addresses() {
     let network = Network::new(1, Conditions::default());
     let address = at("[2001:db8::1]:6969");
     let group = network.bind_group(&[address], 2, &Choice::BySource).unwrap();
@@ -138,11 +138,11 @@ fn addresses_are_free_again_when_their_workers_are_gone() {
     assert_eq!(network.counts().unreachable, 3);
     let mut again = network.bind(&[address]).unwrap();
     send(&mut client, address, 5..6);
-    assert_eq!(receive(&mut again), [5], "and what was left in their buffers is gone");
+    assert_eq!(receive(&mut again), [5], "their buffers are discarded");
 }
 
 #[test]
-fn room_is_bounded_and_what_finds_none_is_counted() {
+fn capacities_are_bounded_and_drops_are_counted() {
     let options = Options { in_flight: 10, receive_buffer: 4, ..Options::default() };
     let conditions = Conditions { delay: MS..=MS, ..Conditions::default() };
     let network = Network::with_options(1, conditions, options);
@@ -160,7 +160,7 @@ fn room_is_bounded_and_what_finds_none_is_counted() {
 }
 
 #[test]
-fn waiting_takes_no_time_unless_asked_to() {
+fn waiting_is_instant_unless_blocking() {
     let network = Network::new(1, Conditions::default());
     let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
     let start = std::time::Instant::now();
@@ -169,7 +169,7 @@ fn waiting_takes_no_time_unless_asked_to() {
 }
 
 #[test]
-fn nothing_is_allocated_in_a_bad_network_either() {
+fn nothing_is_allocated_in_a_faulty_network() {
     let conditions = Conditions { loss: 0.1, duplicates: 0.2, delay: MS..=9 * MS, reordering: 0.3 };
     let network = Network::new(3, conditions);
     let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();

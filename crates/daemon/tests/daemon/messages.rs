@@ -1,0 +1,61 @@
+//! The log messages that tests wait for. Each test asserts the values in a line (a key, a number, a path);
+//! the words that identify the line are written here, so that rewording a message changes one line.
+
+/// The addresses of the listeners, at the start.
+pub(crate) const SERVES: &str = " serves udp://";
+/// The start is complete.
+pub(crate) const READY: &str = " ready: ";
+/// The last line of a clean stop, with the totals.
+pub(crate) const STOPPED: &str = "stopped: ";
+/// The admin side listens.
+pub(crate) const ADMIN_LISTENS: &str = " shows metrics";
+/// The admin side cannot listen, and the tracker serves without it.
+pub(crate) const NO_ADMIN: &str = "no metrics, health and control over HTTP";
+/// A reload was applied; the changed keys follow.
+pub(crate) const RELOADED: &str = "read again";
+/// A reload was rejected, and the former configuration stays.
+pub(crate) const RELOAD_REJECTED: &str = "what was in force stays";
+/// The purge after a list change has removed one swarm.
+pub(crate) const PURGED_ONE: &str = "forgot 1 swarm";
+/// Totals of the last interval, with requests per second by kind.
+pub(crate) const TOTALS: &str = "/s: connect ";
+/// The kernel dropped datagrams because a receive buffer was full.
+pub(crate) const KERNEL_DROPPED: &str = "the kernel dropped ";
+/// The announce interval or the shedding of sources has changed by a step.
+pub(crate) const OVERLOAD: &str = "overload: ";
+/// The totals' count of refused new sources.
+pub(crate) const SHED: &str = "shed ";
+/// A snapshot was written.
+pub(crate) const SNAPSHOT: &str = "snapshot: ";
+/// Peers were restored from a snapshot; a file that cannot be used gives `NO_PEERS`.
+pub(crate) const PEERS_RESTORED: &str = " are back in ";
+/// The snapshot cannot be used.
+pub(crate) const NO_PEERS: &str = "no peers from before";
+/// Peers of the snapshot were dropped for their age.
+pub(crate) const TOO_OLD: &str = "too old";
+/// An export was written.
+pub(crate) const EXPORTED: &str = "export: ";
+/// An export was not written.
+pub(crate) const NO_EXPORT: &str = "no export";
+/// The state directory cannot be used.
+pub(crate) const NO_STATE: &str = "will not survive a restart";
+/// The daemon runs with root's rights.
+pub(crate) const AS_ROOT: &str = "running as root";
+/// A successor has connected and receives the peers; its process id is in the line.
+pub(crate) const UPGRADE_BEGINS: &str = " takes over: ";
+/// The successor has received the changes made during the transfer.
+pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: the rest has arrived";
+/// The process before has handed over everything and stops.
+pub(crate) const UPGRADE_DONE: &str = " has taken over; ";
+/// The successor failed; the process goes on serving.
+pub(crate) const UPGRADE_FAILED: &str = "an upgrade came to nothing";
+/// The successor that this process has started ended without a takeover.
+pub(crate) const SUCCESSOR_FAILED: &str = "has not taken over";
+/// A successor has disconnected before it asked for the peers.
+pub(crate) const UPGRADE_LEFT: &str = "looked at what there is to take over, and left";
+/// A request that an upgrade in progress does not allow.
+pub(crate) const UPGRADE_RUNNING: &str = "under way";
+/// Errors of `onrush ctl list` while one process hands over to the next: the sockets are in transfer, neither process
+/// listens, the tracker starts or stops.
+pub(crate) const UNAVAILABLE: [&str; 4] =
+    ["ask that one, in a second", "cannot be reached", "the tracker is ", "ask again in a moment"];

@@ -1,0 +1,241 @@
+//! The declaration of keys.
+
+use std::ops::RangeInclusive;
+
+use toml::{Table, Value};
+
+use crate::kind::Kind;
+
+/// Declares structs whose fields are keys of a TOML file. Each field has its documentation and,
+/// behind `=`, a [`Key`]; the struct gets a constant `KEYS` with all of them. The documentation
+/// of a field is at once its rustdoc, the comment in the default file and the text of the
+/// reference page. `#[derive(..)]` of a struct has to include `serde::Deserialize`; a field may
+/// have one `#[serde(..)]`.
+#[macro_export]
+macro_rules! keys {
+    ($(
+        $(#[doc = $about:literal])+
+        $(#[derive($($derive:path),+ $(,)?)])?
+        $visibility:vis struct $name:ident {$(
+            $(#[doc = $doc:literal])+
+            $(#[serde($($serde:tt)+)])?
+            $field_visibility:vis $field:ident: $type:ty = $key:expr
+        ),+ $(,)?}
+    )+) => {$(
+        $(#[doc = $about])+
+        $(#[derive($($derive),+)])?
+        $visibility struct $name {$(
+            $(#[doc = $doc])+
+            $(#[serde($($serde)+)])?
+            $field_visibility $field: $type,
+        )+}
+
+        impl $name {
+            /// The keys of this table, in the order of the fields.
+            pub const KEYS: &'static [$crate::Key] =
+                &[$($key.named(stringify!($field), concat!($($doc, "\n"),+)),)+];
+        }
+    )+};
+}
+
+/// All that is known of a file: its keys and the texts around them.
+#[derive(Debug)]
+pub struct Schema {
+    /// The keys of the file. Tables are keys, too ([`table`]).
+    pub keys: &'static [Key],
+    /// Names that users bring along from other programs, each with what to write here.
+    pub hints: &'static [(&'static str, &'static str)],
+    /// The comment at the top of the default file.
+    pub head: &'static str,
+}
+
+impl Schema {
+    /// The values of all keys that have a default.
+    pub fn defaults(&self) -> Table {
+        defaults(self.keys)
+    }
+
+    /// Every key that is not a table, with its path, in the order of declaration.
+    pub fn leaves(&self) -> Vec<(String, &'static Key)> {
+        let mut leaves = Vec::new();
+        add_leaves(self.keys, "", &mut leaves);
+        leaves
+    }
+}
+
+/// One key of a file.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Its name in its table.
+    pub name: &'static str,
+    /// Its documentation.
+    pub doc: &'static str,
+    /// The values that it accepts.
+    pub kind: Kind,
+    /// What holds when the file does not have it.
+    pub absent: Absent,
+    /// When a change of its value has effect.
+    pub applied: Applied,
+}
+
+/// What holds when a key is absent.
+#[derive(Clone, Copy, Debug)]
+pub enum Absent {
+    /// The reader supplies the value of another file.
+    Base,
+    /// The key has this default, in TOML.
+    Default(&'static str),
+    /// The value is derived from other keys or from the host.
+    Derived {
+        /// From what, in words.
+        from: &'static str,
+        /// A typical explicit value, in TOML.
+        example: &'static str,
+    },
+}
+
+/// When a change of a value has effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// When the running process reads the file again.
+    OnReload,
+    /// When a new process takes over from the running one, or after a restart.
+    OnUpgrade,
+    /// Only after a restart.
+    OnRestart,
+}
+
+impl Key {
+    /// An unnamed key that accepts values of this kind.
+    pub const fn new(kind: Kind) -> Self {
+        Self { name: "", doc: "", kind, absent: Absent::Base, applied: Applied::OnUpgrade }
+    }
+
+    /// Sets name and documentation ([`keys!`] calls this).
+    pub const fn named(self, name: &'static str, doc: &'static str) -> Self {
+        Self { name, doc, ..self }
+    }
+
+    /// The default, in TOML.
+    pub const fn default(self, value: &'static str) -> Self {
+        Self { absent: Absent::Default(value), ..self }
+    }
+
+    /// For a key whose value is derived where it is absent: from what, and an example in TOML.
+    pub const fn derived(self, from: &'static str, example: &'static str) -> Self {
+        Self { absent: Absent::Derived { from, example }, ..self }
+    }
+
+    /// A change of the value has effect on a reload.
+    pub const fn on_reload(self) -> Self {
+        Self { applied: Applied::OnReload, ..self }
+    }
+
+    /// A change of the value has effect on a restart only, not even on an upgrade.
+    pub const fn on_restart(self) -> Self {
+        Self { applied: Applied::OnRestart, ..self }
+    }
+
+    /// The keys of a table; none of any other key.
+    pub const fn keys(&self) -> &'static [Key] {
+        match self.kind {
+            Kind::Table(keys) => keys,
+            _ => &[],
+        }
+    }
+
+    /// The remedy for a value that is not accepted and whose intent is not clear.
+    pub(crate) fn remedy(&self, path: &str) -> Option<String> {
+        match (&self.kind, self.absent) {
+            (Kind::Table(_), _) => {
+                Some(format!("write `[{path}]` on a line of its own and its keys below"))
+            }
+            (Kind::Tables { .. }, _) => {
+                Some(format!("write `[[{path}]]` on a line of its own for each entry"))
+            }
+            (_, Absent::Default(value)) => Some(format!("the default is {value}")),
+            (_, Absent::Derived { from, example }) => {
+                Some(format!("without this key: {from}; an example is {example}"))
+            }
+            (_, Absent::Base) => None,
+        }
+    }
+}
+
+/// A key for `true` or `false`.
+pub const fn switch() -> Key {
+    Key::new(Kind::Switch)
+}
+
+/// A key for an integer in a range; `unit` is what it counts, or empty.
+pub const fn integer(range: RangeInclusive<i64>, unit: &'static str) -> Key {
+    Key::new(Kind::Integer { least: *range.start(), most: *range.end(), unit })
+}
+
+/// A key for a number in a range, with or without a fraction.
+pub const fn number(range: RangeInclusive<f64>) -> Key {
+    Key::new(Kind::Number { least: *range.start(), most: *range.end() })
+}
+
+/// A key for one of a few words.
+pub const fn word(words: &'static [&'static str]) -> Key {
+    Key::new(Kind::Word(words))
+}
+
+/// A key for a string that `check` accepts ([`parses`](crate::parses) for any `FromStr`);
+/// `expects` describes it, as in "an absolute path, in quotes".
+pub const fn text(expects: &'static str, check: fn(&str) -> Result<(), String>) -> Key {
+    Key::new(Kind::Text { expects, check })
+}
+
+/// A key for a list, with the number of entries that it may have.
+pub const fn list(of: &'static Kind, entries: RangeInclusive<usize>) -> Key {
+    Key::new(Kind::List { of, least: *entries.start(), most: *entries.end() })
+}
+
+/// A key for one of a few words, or a list in place of a word.
+pub const fn word_or_list(words: &'static [&'static str], list: &'static Kind) -> Key {
+    Key::new(Kind::WordOrList(words, list))
+}
+
+/// A key that is a table of further keys.
+pub const fn table(keys: &'static [Key]) -> Key {
+    Key::new(Kind::Table(keys))
+}
+
+/// A key that is a list of 1 to `most` tables, each with all of these keys.
+pub const fn tables(keys: &'static [Key], most: usize) -> Key {
+    Key::new(Kind::Tables { keys, most })
+}
+
+/// The path of a key below a table.
+pub(crate) fn join(table: &str, key: &str) -> String {
+    if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
+}
+
+fn add_leaves(keys: &'static [Key], path: &str, leaves: &mut Vec<(String, &'static Key)>) {
+    for key in keys {
+        let path = join(path, key.name);
+        match key.kind {
+            Kind::Table(keys) => add_leaves(keys, &path, leaves),
+            _ => leaves.push((path, key)),
+        }
+    }
+}
+
+fn defaults(keys: &[Key]) -> Table {
+    let mut values = Table::new();
+    for key in keys {
+        match (&key.kind, key.absent) {
+            (Kind::Table(keys), _) => {
+                values.insert(key.name.to_owned(), Value::Table(defaults(keys)));
+            }
+            (_, Absent::Default(text)) => {
+                let parsed: Table = format!("value = {text}").parse().expect("a default is TOML");
+                values.extend(parsed.into_iter().map(|(_, value)| (key.name.to_owned(), value)));
+            }
+            _ => {}
+        }
+    }
+    values
+}

@@ -1,0 +1,139 @@
+//! What is wrong with a file or a flag, where, and the remedy.
+
+use std::fmt;
+
+use crate::source::Place;
+
+/// Problems that are printed; of a long faulty list the first are enough.
+const PRINTED: usize = 40;
+
+/// Problems that are kept; the others are only counted.
+const KEPT: usize = 200;
+
+/// One problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    at: At,
+    key: String,
+    what: String,
+    remedy: Option<String>,
+}
+
+/// Where a problem is. The order is that of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// In a file as a whole, or in what follows from it.
+    File(String),
+    /// At a place in a file.
+    Place(Place),
+    /// In the value of this flag.
+    Flag(&'static str),
+}
+
+impl Problem {
+    /// `key` is the path of a key, or empty.
+    pub(crate) fn new(at: At, key: &str, what: String, remedy: Option<String>) -> Self {
+        Self { at, key: key.to_owned(), what, remedy }
+    }
+
+    /// A problem with a file as a whole, named `file`, or with its key `key`.
+    pub fn in_file(file: &str, key: &str, what: String) -> Self {
+        Self::new(At::File(file.to_owned()), key, what, None)
+    }
+
+    /// The path of the key; empty when the problem is not that of a key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Line and column in the file, from 1; `None` for a flag or a file as a whole.
+    pub fn position(&self) -> Option<(usize, usize)> {
+        match &self.at {
+            At::Place(place) => Some((place.line, place.column)),
+            _ => None,
+        }
+    }
+
+    fn order(&self) -> (usize, usize, usize) {
+        match &self.at {
+            At::File(_) => (0, 0, 0),
+            At::Place(place) => (1, place.line, place.column),
+            At::Flag(_) => (2, 0, 0),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            At::Place(place) => write!(f, "{}:{}:{}: ", place.file, place.line, place.column)?,
+            At::File(name) => write!(f, "{name}: ")?,
+            At::Flag(flag) => write!(f, "{flag}: ")?,
+        }
+        if !self.key.is_empty() {
+            write!(f, "`{}`: ", self.key)?;
+        }
+        writeln!(f, "{}", self.what)?;
+        if let At::Place(place) = &self.at {
+            place.write_excerpt(f)?;
+        }
+        match &self.remedy {
+            Some(remedy) => writeln!(f, "  help: {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that is wrong, in the order of the file. Never empty where it is returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems {
+    kept: Vec<Problem>,
+    total: usize,
+}
+
+impl Problems {
+    /// Adds a problem, which is only made if it is kept.
+    pub(crate) fn add(&mut self, problem: impl FnOnce() -> Problem) {
+        self.total += 1;
+        if self.kept.len() < KEPT {
+            self.kept.push(problem());
+        }
+    }
+
+    /// An error if there are any.
+    pub(crate) fn into_result(mut self) -> Result<(), Self> {
+        self.kept.sort_by_key(Problem::order);
+        if self.total == 0 { Ok(()) } else { Err(self) }
+    }
+
+    /// Each problem, in the order of the file; those of flags come last. At most 200.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.kept.iter()
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self { kept: vec![problem], total: 1 }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in self.kept.iter().take(PRINTED) {
+            writeln!(f, "{problem}")?;
+        }
+        write!(f, "{} problem{}", self.total, if self.total == 1 { "" } else { "s" })?;
+        match self.total > PRINTED {
+            true => writeln!(f, "; the first {PRINTED} are shown"),
+            false => writeln!(f),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
