@@ -15,8 +15,8 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{Departure, Moment, Shard, ShardMap};
 
-use super::give::Given;
-use crate::process::service;
+use super::outgoing::HandedOver;
+use crate::process::notify;
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Peers, Records, SnapshotCounts};
 use onrush_store::snapshot::load::{BlockReader, peer_views};
@@ -43,17 +43,17 @@ const STEP: usize = 64;
 ///
 /// # Errors
 /// When the new process is gone.
-pub fn send(given: &Given, shards: &mut [Shard], now: Now) -> io::Result<SnapshotCounts> {
-    given.stream.set_write_timeout(Some(PATIENCE))?;
-    let mut to = BufWriter::with_capacity(256 << 10, &given.stream);
+pub fn send(handed_over: &HandedOver, shards: &mut [Shard], now: Now) -> io::Result<SnapshotCounts> {
+    handed_over.stream.set_write_timeout(Some(PATIENCE))?;
+    let mut to = BufWriter::with_capacity(256 << 10, &handed_over.stream);
     let gone: Vec<Departure> = shards.iter_mut().flat_map(Shard::departures).collect();
     to.write_all(&(gone.len() as u32).to_be_bytes())?;
     for departure in &gone {
         write_departure(&mut to, departure, now.moment)?;
     }
-    let youngest = now.moment.since(given.since) + MARGIN;
+    let youngest = now.moment.since(handed_over.since) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
-    writer.shards(shards, now, || Encoder::of_the_last(youngest), &mut service::progress())?;
+    writer.shards(shards, now, || Encoder::of_the_last(youngest), &mut notify::progress())?;
     let (mut to, tally) = writer.end(now.unix)?;
     to.flush()?;
     Ok(tally)
@@ -149,7 +149,7 @@ impl Merging {
         let mut number = [0; 4];
         from.read_exact(&mut number)?;
         // The old process has said which one is to be watched over before it said anything here.
-        service::followed();
+        notify::followed();
         let mut gone: Vec<Vec<Gone>> = vec![Vec::new(); self.orders.shards()];
         for _ in 0..u32::from_be_bytes(number) {
             let departure = read_departure(&mut from)?;

@@ -1,13 +1,13 @@
-//! The new process's part: it asks for sockets and peers, and says when it could serve.
+//! The new process's side of an upgrade: it requests sockets and peers, and acquires the sockets once
+//! it could serve.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::process::service;
 use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
 use onrush_net::regroup::AddressSockets;
@@ -16,8 +16,9 @@ use thiserror::Error;
 
 use super::SOCKET;
 use super::delta::OLDER_IN_DUMP;
-use super::message::{Offer, PROTOCOL, Word, hear, say, unexpected};
-use crate::overload::Promise;
+use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
+use crate::overload::IntervalCommitment;
+use crate::process::notify;
 use onrush_config::settings::{Listen, Passed, Settings};
 use onrush_control::version::version;
 use onrush_store::lock::StateLock;
@@ -25,183 +26,189 @@ use onrush_store::snapshot::load::from_stream;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
-/// How long the old process may take for anything: longer than it gives others, and its workers.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// For each message of the running process: longer than any of its own timeouts.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why nothing was taken over. The old process serves on.
+/// Why nothing was taken over. The running process keeps serving.
 #[derive(Debug, Error)]
-pub enum TakeError {
+pub enum TakeoverError {
     /// There is no state directory.
     #[error(
-        "an upgrade goes by way of the state directory, and there is none\n  name that of the \
-         running onrush with --state-dir"
+        "an upgrade needs the state directory, and none is configured\n  name that of the running \
+         onrush with --state-dir"
     )]
     NoDirectory,
-    /// Nobody is there.
+    /// No process listens at the upgrade socket.
     #[error(
-        "nobody to take over from: no onrush waits at {path}: {cause}\n  start without --upgrade, \
-         or name the state directory of the one that runs with --state-dir"
+        "no process to take over from: no onrush listens at {path}: {cause}\n  start without \
+         --upgrade, or name the state directory of the running onrush with --state-dir"
     )]
-    Nobody {
-        /// Where one was expected.
+    NotRunning {
+        /// The upgrade socket.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the connection.
         cause: io::Error,
     },
-    /// It refuses.
-    #[error("the running onrush refuses: {0}\n  it serves on; stop it and start this one")]
+    /// The running process refuses the handoff.
+    #[error(
+        "the running onrush refuses the upgrade: {0}\n  it keeps serving; stop it, then start this one"
+    )]
     Refused(String),
-    /// The conversation broke off.
-    #[error("the upgrade came to nothing, and the running onrush serves on: {0}")]
+    /// The connection failed, or a message did not follow the protocol.
+    #[error("upgrade failed; the running onrush keeps serving: {0}")]
     Broken(#[from] io::Error),
 }
 
-/// What was offered, and the way to the one who offers it.
+/// A handoff in progress.
 #[derive(Debug)]
-pub struct Taker {
-    /// To the old process.
+pub struct Incoming {
+    /// The connection to the running process.
     pub stream: UnixStream,
-    /// What it told.
-    pub offer: Offer,
-    /// The addresses that both serve, with their sockets.
+    /// The description of the handoff.
+    pub handoff: Handoff,
+    /// The sockets of the addresses that both processes serve.
     kept: Vec<AddressSockets>,
-    /// For each address that was offered whether it is one of them.
+    /// For each address of the handoff whether it is kept.
     keeps: Vec<bool>,
-    /// The addresses that only this one serves.
+    /// The addresses that only the new process serves.
     pub added: Vec<Address>,
     /// The state directory's lock.
     lock: Option<OwnedFd>,
 }
 
-/// The sockets that a service manager has opened for the process that runs, if it has: they, and not the
-/// configuration, say where is listened and by how many workers. Whatever is amiss is for [`Taker::ask`] to say.
-pub fn look(settings: &Settings) -> Option<Passed> {
-    match offered(settings)? {
-        Offer { passed: true, addresses, sockets, .. } => {
+/// The sockets that a service manager has opened for the running process, if it has. Their addresses
+/// and number override the configuration. Failures are reported by [`Incoming::request`].
+pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
+    match inspect(settings)? {
+        Handoff { passed: true, addresses, sockets, .. } => {
             Some(Passed { each: sockets.into_iter().min()?, addresses })
         }
         _ => None,
     }
 }
 
-/// What the process that runs has to offer, without anything being done about it. Whatever is amiss is for
-/// [`Taker::ask`] to say.
-pub fn offered(settings: &Settings) -> Option<Offer> {
+/// The handoff that the running process would make. Failures are reported by [`Incoming::request`].
+pub fn inspect(settings: &Settings) -> Option<Handoff> {
     let stream = connect(settings).ok()?;
-    say(&stream, &Word::Look).ok()?;
-    match hear(&stream).ok()? {
-        Word::Offer(offer) => Some(offer),
+    send(&stream, &Message::Inspect).ok()?;
+    match receive(&stream).ok()? {
+        Message::Handoff(handoff) => Some(handoff),
         _ => None,
     }
 }
 
-fn connect(settings: &Settings) -> Result<UnixStream, TakeError> {
-    let path = settings.state_dir.as_ref().ok_or(TakeError::NoDirectory)?.join(SOCKET);
-    let stream = UnixStream::connect(&path).map_err(|cause| TakeError::Nobody { path, cause })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn connect(settings: &Settings) -> Result<UnixStream, TakeoverError> {
+    let path = settings.state_dir.as_ref().ok_or(TakeoverError::NoDirectory)?.join(SOCKET);
+    let stream = UnixStream::connect(&path)
+        .map_err(|cause| TakeoverError::NotRunning { path, cause })?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
-impl Taker {
-    /// Asks the process that runs with the state directory of `settings`.
+impl Incoming {
+    /// Requests the handoff from the process that runs with the state directory of `settings`.
     ///
     /// # Errors
-    /// [`TakeError`]: the other process serves on.
-    pub fn ask(settings: &Settings) -> Result<Self, TakeError> {
+    /// [`TakeoverError`].
+    pub fn request(settings: &Settings) -> Result<Self, TakeoverError> {
         let stream = connect(settings)?;
-        say(&stream, &Word::Ask { protocol: PROTOCOL, version: version().to_owned() })?;
-        let offer = match hear(&stream)? {
-            Word::Offer(offer) => offer,
-            Word::Refusal(why) => return Err(TakeError::Refused(why)),
+        send(&stream, &Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
+        let handoff = match receive(&stream)? {
+            Message::Handoff(handoff) => handoff,
+            Message::Refusal(why) => return Err(TakeoverError::Refused(why)),
             other => return Err(unexpected(&other).into()),
         };
-        let mut groups = Vec::with_capacity(offer.addresses.len());
-        for &number in &offer.sockets {
-            groups.push(receive(&stream, number)?);
+        let mut groups = Vec::with_capacity(handoff.addresses.len());
+        for &count in &handoff.sockets {
+            groups.push(receive_sockets(&stream, count)?);
         }
         let lock = handover::receive(&stream)?.pop();
-        let lock = lock.ok_or_else(|| io::Error::other("it sent no lock"))?;
-        let (keeps, added) = compare(&offer.addresses, &settings.listen);
-        let of_address = offer.addresses.iter().zip(groups).zip(&keeps);
-        let kept = of_address.filter(|(_, keep)| **keep);
-        let kept =
-            kept.map(|((&address, sockets), _)| AddressSockets { address, sockets }).collect();
-        Ok(Self { stream, offer, kept, keeps, added, lock: Some(lock) })
+        let lock = lock.ok_or_else(|| io::Error::other("the state lock is missing"))?;
+        let (keeps, added) = compare(&handoff.addresses, &settings.listen);
+        let all = handoff.addresses.iter().zip(groups).zip(&keeps);
+        let kept = all
+            .filter(|(_, keep)| **keep)
+            .map(|((&address, sockets), _)| AddressSockets { address, sockets })
+            .collect();
+        Ok(Self { stream, handoff, kept, keeps, added, lock: Some(lock) })
     }
 
-    /// The sockets that are kept, once.
-    pub fn kept(&mut self) -> Vec<AddressSockets> {
+    /// Takes the sockets of the addresses that both serve. Empty from the second call on.
+    pub fn take_sockets(&mut self) -> Vec<AddressSockets> {
         std::mem::take(&mut self.kept)
     }
 
-    /// The state directory's lock, once.
-    pub fn lock(&mut self) -> Option<Result<StateLock, TakeError>> {
-        Some(StateLock::adopt(self.lock.take()?).map_err(TakeError::Broken))
-    }
-
-    /// Has the peers sent, and loads them.
+    /// Takes the state directory's lock. `None` from the second call on.
     ///
     /// # Errors
-    /// [`TakeError`], when not all of them arrive.
-    pub fn load(
+    /// When the descriptor is not a lock.
+    pub fn take_lock(&mut self) -> Result<Option<StateLock>, TakeoverError> {
+        Ok(self.lock.take().map(StateLock::adopt).transpose()?)
+    }
+
+    /// Accepts the handoff, and loads the peers as they arrive.
+    ///
+    /// # Errors
+    /// [`TakeoverError`], when the peers do not arrive completely.
+    pub fn load_peers(
         &self,
         mut shards: Vec<&mut Shard>,
         map: ShardMap,
         access: &AccessList,
         now: Now,
-    ) -> Result<(), TakeError> {
-        let Offer { version, process, .. } = &self.offer;
+    ) -> Result<(), TakeoverError> {
+        let Handoff { version, process, .. } = &self.handoff;
         log::info!("taking over from process {process}, onrush {version}");
-        say(&self.stream, &Word::Go { keeps: self.keeps.clone() })?;
-        let again = shards.iter_mut().map(|shard| &mut **shard).collect();
-        // Without a buffer: nothing is read that comes behind it.
+        send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
+        let borrowed = shards.iter_mut().map(|shard| &mut **shard).collect();
+        // Unbuffered, so that the messages behind the peers are not read.
         let loaded = from_stream(
             &self.stream,
-            again,
+            borrowed,
             map,
             access,
             now,
             OLDER_IN_DUMP,
-            &mut service::progress(),
+            &mut notify::progress(),
         )
         .map_err(|error| io::Error::other(error.to_string()))?;
         log::info!("upgrade: {loaded}");
-        // What stops here before the rest has come must not come back with it.
+        // The delta may contain peers that stop at this process before it arrives.
         shards.iter_mut().for_each(|shard| shard.note_departures());
         Ok(())
     }
 
-    /// Everything is ready to serve: asks for the sockets. From its answer on nobody serves, so that whatever can take
-    /// time has been done before. What has to be kept of what clients were told.
+    /// Waits until the running process has released the sockets. Call it when everything slow is
+    /// done: from the release on neither process serves. Returns the commitment to keep.
     ///
     /// # Errors
-    /// [`TakeError`], when the other process keeps them after all.
-    pub fn ready(&self) -> Result<Option<Promise>, TakeError> {
-        say(&self.stream, &Word::Ready)?;
-        match hear(&self.stream)? {
-            Word::Yours { promise } => Ok(promise),
-            Word::Refusal(why) => Err(TakeError::Refused(why)),
+    /// [`TakeoverError`], when the running process keeps the sockets.
+    pub fn wait_for_release(&self) -> Result<Option<IntervalCommitment>, TakeoverError> {
+        send(&self.stream, &Message::Ready)?;
+        match receive(&self.stream)? {
+            Message::Release { commitment } => Ok(commitment),
+            Message::Refusal(why) => Err(TakeoverError::Refused(why)),
             other => Err(unexpected(&other).into()),
         }
     }
 
-    /// Takes them: from then on this process has to serve.
+    /// Acquires the sockets: from here on this process has to serve.
     ///
     /// # Errors
-    /// [`TakeError`], when that took too long.
-    pub fn take(&self) -> Result<(), TakeError> {
-        Ok(say(&self.stream, &Word::Mine)?)
+    /// [`TakeoverError`], when the running process has timed out and serves again.
+    pub fn acquire(&self) -> Result<(), TakeoverError> {
+        Ok(send(&self.stream, &Message::Acquired)?)
     }
 }
 
-/// The sockets of one address.
-fn receive(stream: &UnixStream, number: usize) -> io::Result<Vec<BoundSocket>> {
-    let mut sockets = Vec::with_capacity(number);
-    while sockets.len() < number {
+/// Receives the sockets of one address.
+fn receive_sockets(stream: &UnixStream, count: usize) -> io::Result<Vec<BoundSocket>> {
+    let mut sockets = Vec::with_capacity(count);
+    while sockets.len() < count {
         let descriptors = handover::receive(stream)?;
         if descriptors.is_empty() {
-            return Err(io::Error::other("it sent fewer sockets than it offered"));
+            return Err(io::Error::other("fewer sockets arrived than the handoff names"));
         }
         for descriptor in descriptors {
             sockets.push(BoundSocket::adopt(descriptor)?);
@@ -210,25 +217,21 @@ fn receive(stream: &UnixStream, number: usize) -> io::Result<Vec<BoundSocket>> {
     Ok(sockets)
 }
 
-/// Of what is bound what is to be listened on, and what is not bound yet. Port 0 is any port.
+/// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0 matches
+/// any port.
 fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>) {
     let mut keeps = vec![false; bound.len()];
     let mut added = Vec::new();
     for &Listen { address, optional } in listen {
-        let is = |bound: &SocketAddr| {
+        let matches = |bound: &SocketAddr| {
             bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port())
         };
-        match (0..bound.len()).find(|number| !keeps[*number] && is(&bound[*number])) {
+        match (0..bound.len()).find(|number| !keeps[*number] && matches(&bound[*number])) {
             Some(number) => keeps[number] = true,
             None => added.push(Address { address, optional }),
         }
     }
     (keeps, added)
-}
-
-/// The socket that an upgrade comes to in a state directory.
-pub fn socket_path(directory: &Path) -> PathBuf {
-    directory.join(SOCKET)
 }
 
 #[cfg(test)]
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(compared(&all), (vec![true; 3], Vec::new()));
         let other = compared(&["127.0.0.1:3000", "127.0.0.1:2000"]);
         assert_eq!(other, (vec![false, true, false], vec![at("127.0.0.1:3000")]));
-        // Any port is one that is there, each once.
+        // Each bound address matches once.
         let any = compared(&["127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"]);
         assert_eq!(any, (vec![true, true, false], vec![at("127.0.0.1:0")]));
     }

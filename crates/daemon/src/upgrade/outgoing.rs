@@ -1,5 +1,5 @@
-//! The old process's part: it waits at a Unix socket for one that is to follow it, and goes on serving when
-//! that comes to nothing.
+//! The running process's side of an upgrade: it waits at a Unix socket for a process that takes over,
+//! and keeps serving when that fails.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -18,104 +18,104 @@ use onrush_net::bind::BoundSocket;
 use onrush_net::handover;
 use onrush_swarm::{Moment, Shard};
 
-use super::message::{Offer, PROTOCOL, Word, hear, say, unexpected};
-use crate::overload::Promise;
+use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
+use crate::overload::IntervalCommitment;
 use onrush_control::version::version;
 use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::{Chore, Orders};
 
-/// How long the other side may take for an answer that takes no work, and for a piece of what it is sent.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take, once it has been sent everything, until it could serve. It loads as it reads, so that
-/// little is left to be done then.
-const LOADING: Duration = Duration::from_secs(60);
-/// How long a worker may take for the next block of the dump.
-const DUMPING: Duration = Duration::from_secs(30);
-/// How long workers may take to answer what they have.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// How long the other side may take for the sockets: it has nothing left to do but to say so, and nobody serves.
-const TAKING: Duration = Duration::from_secs(1);
-/// How long the main thread may take for an answer.
-const MAIN_THREAD: Duration = Duration::from_secs(5);
-/// Between two tries to let somebody in, after one that failed.
-const AGAIN: Duration = Duration::from_secs(1);
+/// For a reply of the new process that takes no work, and for each write to it.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// For the new process to open its sockets, and to finish loading once all peers are sent. It loads
+/// while it receives, so little is left then.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// For a worker to produce the next block of the dump.
+const DUMP_TIMEOUT: Duration = Duration::from_secs(30);
+/// For workers to answer everything they have received.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// For the new process to acquire the sockets: neither process serves meanwhile.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
+/// For the main thread to reply.
+const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a failed accept.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
-/// Departures are not noted any more.
-struct NoteNoMore;
+/// Stops recording departures.
+struct StopRecording;
 
-impl Chore for NoteNoMore {
+impl Chore for StopRecording {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
         shard.departures();
         false
     }
 }
 
-/// What there is to be given.
-pub struct Giver {
-    /// What is told of it.
-    pub offer: Offer,
-    /// Of each address its sockets, in the order of their group.
+/// The running process's side, with all that it hands over.
+pub struct Outgoing {
+    /// The description of the handoff.
+    pub handoff: Handoff,
+    /// The sockets of each address, in the order of their group.
     pub sockets: Vec<Vec<BoundSocket>>,
-    /// Workers that have sockets.
+    /// The number of workers with sockets.
     pub workers: usize,
     /// The state directory's lock.
     pub lock: OwnedFd,
-    /// The ways to the workers.
+    /// Sends orders to the workers.
     pub orders: Orders,
-    /// Their clock.
+    /// The workers' clock.
     pub clock: Clock,
-    /// Whether the peers of the process before this one have not all arrived yet.
+    /// Whether this process is still merging the delta of its own predecessor.
     pub merging: Arc<AtomicBool>,
-    /// Where it is told how far it is.
-    pub tell: Sender<Step>,
+    /// Reports to the main thread.
+    pub events: Sender<Event>,
 }
 
-/// How far an upgrade is, as the main thread hears of it.
+/// The state of an upgrade, reported to the main thread.
 #[derive(Debug)]
-pub enum Step {
-    /// A process has come to take over.
-    Begun {
-        /// Its number.
+pub enum Event {
+    /// A process has requested the handoff.
+    Requested {
+        /// Its process id.
         process: i32,
-        /// What it has to keep of what clients were told.
-        promise: Sender<Option<Promise>>,
+        /// For the commitment so far.
+        commitment: Sender<Option<IntervalCommitment>>,
     },
-    /// It could serve. When this is answered the sockets change hands, and from then on nothing may be changed that
-    /// it has not been told of.
+    /// The new process could serve. The sockets are released after the reply; from then on the main
+    /// thread makes no changes that the new process would miss.
     Ready {
-        /// Its number.
+        /// Its process id.
         process: i32,
-        /// Which build it is.
+        /// Its build.
         version: String,
-        /// What it has to keep, in the end.
-        promise: Sender<Option<Promise>>,
+        /// For the final commitment.
+        commitment: Sender<Option<IntervalCommitment>>,
     },
-    /// It came to nothing.
+    /// The upgrade has failed; this process serves.
     Failed(String),
-    /// The sockets have changed hands.
-    Given(Given),
+    /// The new process serves.
+    HandedOver(HandedOver),
 }
 
-/// The sockets have changed hands: what is left to do is to send what the dump has not.
+/// A completed handoff of the sockets. The delta since the dump is still to be sent.
 #[derive(Debug)]
-pub struct Given {
-    /// To the new process.
+pub struct HandedOver {
+    /// The connection to the new process.
     pub stream: UnixStream,
-    /// Its number.
+    /// Its process id.
     pub process: i32,
     /// When the dump began.
     pub since: Moment,
 }
 
-impl Giver {
-    /// Waits on a thread of its own, at `path`, for whoever is to follow.
+impl Outgoing {
+    /// Listens at `path`, on a thread of its own, for a process that takes over.
     ///
     /// # Errors
-    /// When nobody could be heard there.
-    pub fn wait_at(self, path: &Path) -> io::Result<()> {
-        // Left over from a process that is gone: the lock of the directory is ours.
+    /// When the socket cannot be bound or the thread cannot be started.
+    pub fn listen(self, path: &Path) -> io::Result<()> {
+        // A socket found here is stale: this process holds the directory's lock.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -124,202 +124,214 @@ impl Giver {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         thread::Builder::new().name("upgrade".into()).spawn(move || {
             for stream in listener.incoming() {
-                let stream = match stream {
-                    Ok(stream) => stream,
+                match stream {
+                    // The next process connects to the new one.
+                    Ok(stream) if self.serve(stream) => return,
+                    Ok(_) => {}
                     Err(error) => {
-                        // Out of descriptors, most likely: without a pause this would go round and round.
-                        log::debug!("nobody can be let in to take over: {error}");
-                        thread::sleep(AGAIN);
-                        continue;
+                        // Probably out of descriptors: without a pause this would be a busy loop.
+                        log::debug!("cannot accept a connection at the upgrade socket: {error}");
+                        thread::sleep(ACCEPT_RETRY);
                     }
-                };
-                // Whoever comes next finds nobody here, but the new process.
-                if self.meet(stream) {
-                    return;
                 }
             }
         })?;
         Ok(())
     }
 
-    /// Talks with one that came. Whether the sockets are its own now.
-    fn meet(&self, stream: UnixStream) -> bool {
-        let met = match self.greet(&stream) {
-            Ok(Some(met)) => met,
+    /// Serves one connection. Returns whether the sockets were handed over.
+    fn serve(&self, stream: UnixStream) -> bool {
+        let failed = |error: &io::Error| {
+            log::warn!("upgrade failed; this process keeps serving: {error}");
+        };
+        let candidate = match self.receive_request(&stream) {
+            Ok(Some(candidate)) => candidate,
             Ok(None) => return false,
             Err(error) => {
-                // It has got nothing, and an upgrade that is under way goes on.
-                log::warn!("an upgrade came to nothing, this process serves on: {error}");
+                // Nothing was handed over, and the main thread was not involved.
+                failed(&error);
                 return false;
             }
         };
-        match self.talk(stream, met) {
-            Ok(given) => self.tell.send(Step::Given(given)).is_ok(),
+        match self.hand_over(stream, candidate) {
+            Ok(handed_over) => self.events.send(Event::HandedOver(handed_over)).is_ok(),
             Err(error) => {
-                log::warn!("an upgrade came to nothing, this process serves on: {error}");
-                // Nobody wants to know any more who stops. A worker that is deaf has been reported.
-                let _ = self.orders.every_shard(|_| Box::new(NoteNoMore));
+                failed(&error);
+                // An unresponsive worker has been reported by the failure.
+                let _ = self.orders.every_shard(|_| Box::new(StopRecording));
                 // The main thread may have ended.
-                let _ = self.tell.send(Step::Failed(error.to_string()));
+                let _ = self.events.send(Event::Failed(error.to_string()));
                 false
             }
         }
     }
 
-    /// Hears who it is and what it wants; `None` where it wants nothing more.
-    fn greet(&self, stream: &UnixStream) -> io::Result<Option<Met>> {
+    /// Authenticates the peer and reads its request; `None` if the connection needs nothing more.
+    fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<Candidate>> {
         let peer = handover::peer(stream)?;
         let own = nix::unistd::Uid::effective().as_raw();
         if peer.user != own && peer.user != 0 {
-            log::warn!("user {} wanted to take over, and may not", peer.user);
+            log::warn!("upgrade refused: user {} is neither user {own} nor root", peer.user);
             return Ok(None);
         }
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        match hear(stream)? {
-            Word::Look => say(stream, &Word::Offer(self.offer.clone())).map(|()| None),
-            Word::Ask { protocol: PROTOCOL, .. } if self.merging.load(Ordering::Acquire) => {
-                // Shards note departures for one upgrade at a time.
-                let why = "the rest of the peers of the process before this one is still arriving: try \
-                           again in a moment";
-                say(stream, &Word::Refusal(why.to_owned()))?;
-                Err(io::Error::other(why))
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        let why = match receive(stream)? {
+            Message::Inspect => {
+                send(stream, &Message::Handoff(self.handoff.clone()))?;
+                return Ok(None);
             }
-            Word::Ask { protocol: PROTOCOL, version } => {
-                Ok(Some(Met { process: peer.process, version }))
+            // Shards record departures for one upgrade at a time.
+            Message::Request { protocol: PROTOCOL, .. } if self.merging.load(Ordering::Acquire) => {
+                "the previous upgrade is still merging peers: try again in a few seconds".to_owned()
             }
-            Word::Ask { protocol, version: other } => {
-                let why = format!(
-                    "onrush {} speaks version {PROTOCOL} of the upgrade protocol, and onrush {other} \
-                     version {protocol}",
-                    version()
-                );
-                say(stream, &Word::Refusal(why.clone()))?;
-                Err(io::Error::other(why))
+            Message::Request { protocol: PROTOCOL, version } => {
+                return Ok(Some(Candidate { process: peer.process, version }));
             }
-            other => Err(unexpected(&other)),
-        }
+            Message::Request { protocol, version: other } => format!(
+                "onrush {} has version {PROTOCOL} of the upgrade protocol, and onrush {other} version \
+                 {protocol}",
+                version()
+            ),
+            other => return Err(unexpected(&other)),
+        };
+        send(stream, &Message::Refusal(why.clone()))?;
+        Err(io::Error::other(why))
     }
 
-    /// Gives everything to one that may have it.
-    fn talk(&self, stream: UnixStream, met: Met) -> io::Result<Given> {
-        let Met { process, version } = met;
-        let promise = self.main_thread(|promise| Step::Begun { process, promise })?;
-        self.offer_all(&stream, promise)?;
-        // It binds what it has to, and reads the list again.
-        stream.set_read_timeout(Some(LOADING))?;
-        let keeps = match hear(&stream) {
-            Ok(Word::Go { keeps }) => keeps,
+    /// Hands over sockets and peers.
+    fn hand_over(&self, stream: UnixStream, candidate: Candidate) -> io::Result<HandedOver> {
+        let Candidate { process, version } = candidate;
+        let commitment =
+            self.ask_main_thread(|commitment| Event::Requested { process, commitment })?;
+        self.send_handoff(&stream, commitment)?;
+        // The new process binds further sockets, and may read long lists.
+        stream.set_read_timeout(Some(LOAD_TIMEOUT))?;
+        let keeps = match receive(&stream) {
+            Ok(Message::Accept { keeps }) => keeps,
             Ok(other) => return Err(unexpected(&other)),
             Err(error) => {
-                let why = format!(
-                    "process {process} looked at what there is to take over, and left: {error}"
-                );
+                let why = format!("process {process} left before it accepted the handoff: {error}");
                 return Err(io::Error::new(error.kind(), why));
             }
         };
-        log::info!("process {process} takes over: it gets the peers while this one serves on");
+        log::info!("process {process} takes over: it gets the peers while this one keeps serving");
         let since = self.clock.now().moment;
-        self.dump(&stream)?;
-        stream.set_read_timeout(Some(LOADING))?;
-        match hear(&stream)? {
-            Word::Ready => {}
+        self.send_peers(&stream)?;
+        match receive(&stream)? {
+            Message::Ready => {}
             other => return Err(unexpected(&other)),
         }
-        let promise = self.main_thread(|promise| Step::Ready { process, version, promise })?;
-        self.give(&stream, promise)?;
-        self.finish(&keeps);
-        Ok(Given { stream, process, since })
+        let commitment = self
+            .ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
+        self.release_sockets(&stream, commitment)?;
+        self.drain_dropped_addresses(&keeps);
+        Ok(HandedOver { stream, process, since })
     }
 
-    /// Tells the main thread how far it is, and waits for what it says.
-    fn main_thread(
+    /// Reports an event to the main thread, and waits for the commitment in reply.
+    fn ask_main_thread(
         &self,
-        step: impl FnOnce(Sender<Option<Promise>>) -> Step,
-    ) -> io::Result<Option<Promise>> {
-        let (answer, answered) = bounded(1);
-        let ending = |_| io::Error::other("this process is ending");
-        self.tell.send(step(answer)).map_err(|_| ending(()))?;
-        answered.recv_timeout(MAIN_THREAD).map_err(|_| ending(()))
+        event: impl FnOnce(Sender<Option<IntervalCommitment>>) -> Event,
+    ) -> io::Result<Option<IntervalCommitment>> {
+        let (reply, replied) = bounded(1);
+        let ending = |_| io::Error::other("this process is stopping");
+        self.events.send(event(reply)).map_err(|_| ending(()))?;
+        replied.recv_timeout(MAIN_THREAD_TIMEOUT).map_err(|_| ending(()))
     }
 
-    fn offer_all(&self, stream: &UnixStream, promise: Option<Promise>) -> io::Result<()> {
-        say(stream, &Word::Offer(Offer { promise, ..self.offer.clone() }))?;
+    fn send_handoff(
+        &self,
+        stream: &UnixStream,
+        commitment: Option<IntervalCommitment>,
+    ) -> io::Result<()> {
+        send(stream, &Message::Handoff(Handoff { commitment, ..self.handoff.clone() }))?;
         for sockets in &self.sockets {
             let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-            for some in descriptors.chunks(handover::MAX_DESCRIPTORS) {
-                handover::send(stream, some)?;
+            for chunk in descriptors.chunks(handover::MAX_DESCRIPTORS) {
+                handover::send(stream, chunk)?;
             }
         }
         handover::send(stream, &[self.lock.as_fd()])
     }
 
-    fn dump(&self, stream: &UnixStream) -> io::Result<()> {
+    fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
         let parts = DumpTask::of_all(&self.orders, true).map_err(io::Error::other)?;
         let to = BufWriter::with_capacity(256 << 10, stream);
         let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
         let mut done = 0;
         while done < self.orders.shards() {
-            match parts.recv_timeout(DUMPING) {
+            match parts.recv_timeout(DUMP_TIMEOUT) {
                 Ok(DumpMessage::Block(block)) => writer.block(&block)?,
                 Ok(DumpMessage::Done) => done += 1,
-                Err(_) => return Err(io::Error::other("a worker has ended, or stands still")),
+                Err(_) => return Err(io::Error::other("a worker has ended, or is stalled")),
             }
         }
         let (mut to, _) = writer.end(self.clock.now().unix)?;
         to.flush()
     }
 
-    /// Addresses that the new process does not serve have nobody but this one to answer what is left there.
-    fn finish(&self, keeps: &[bool]) {
-        let addresses = self.offer.addresses.iter().zip(keeps);
-        let left: Arc<[SocketAddr]> =
-            addresses.filter(|(_, keep)| !**keep).map(|(address, _)| *address).collect();
-        if left.is_empty() {
-            return;
-        }
-        let (tell, quiet) = bounded(self.workers);
-        let finished = self.orders.finish(&left, &tell).is_ok()
-            && (0..self.workers).all(|_| quiet.recv_timeout(LAST_ANSWERS).is_ok());
-        if !finished {
-            log::warn!("not all that came to addresses that are not served any more was answered");
-        }
-    }
-
-    /// The sockets change hands, or nothing does.
-    fn give(&self, stream: &UnixStream, promise: Option<Promise>) -> io::Result<()> {
-        stream.set_read_timeout(Some(TAKING))?;
-        let (tell, quiet) = bounded(self.workers);
-        let result = self.orders.hold(&tell).map_err(io::Error::other).and_then(|()| {
-            for _ in 0..self.workers {
-                quiet
-                    .recv_timeout(LAST_ANSWERS)
-                    .map_err(|_| io::Error::other("a worker did not come to rest"))?;
-            }
-            say(stream, &Word::Yours { promise })?;
-            match hear(stream) {
-                Ok(Word::Mine) => return Ok(()),
-                Ok(other) => return Err(unexpected(&other)),
-                Err(_) => {}
-            }
-            // From here on it can say nothing more; what it has said is heard.
-            stream.shutdown(Shutdown::Both)?;
-            match hear(stream) {
-                Ok(Word::Mine) => Ok(()),
-                _ => Err(io::Error::other("it did not take the sockets")),
-            }
-        });
+    /// Stops receiving and releases the sockets; on failure, receives again.
+    fn release_sockets(
+        &self,
+        stream: &UnixStream,
+        commitment: Option<IntervalCommitment>,
+    ) -> io::Result<()> {
+        let result = self.release(stream, commitment);
         if result.is_err()
-            && let Err(deaf) = self.orders.resume()
+            && let Err(error) = self.orders.resume()
         {
-            log::error!("{deaf}: it does not serve");
+            log::error!("{error}: it does not serve");
         }
         result
     }
+
+    fn release(
+        &self,
+        stream: &UnixStream,
+        commitment: Option<IntervalCommitment>,
+    ) -> io::Result<()> {
+        stream.set_read_timeout(Some(ACQUIRE_TIMEOUT))?;
+        let (done, drained) = bounded(self.workers);
+        self.orders.hold(&done).map_err(io::Error::other)?;
+        for _ in 0..self.workers {
+            let drained = drained.recv_timeout(DRAIN_TIMEOUT);
+            drained.map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
+        }
+        send(stream, &Message::Release { commitment })?;
+        match receive(stream) {
+            Ok(Message::Acquired) => return Ok(()),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(_) => {}
+        }
+        // After the shutdown the new process can send nothing more. A message that it sent before
+        // can still be read, and counts.
+        stream.shutdown(Shutdown::Both)?;
+        match receive(stream) {
+            Ok(Message::Acquired) => Ok(()),
+            _ => Err(io::Error::other("the new process did not take the sockets in time")),
+        }
+    }
+
+    /// Answers the datagrams queued at addresses that the new process does not serve.
+    fn drain_dropped_addresses(&self, keeps: &[bool]) {
+        let addresses = self.handoff.addresses.iter().zip(keeps);
+        let dropped: Arc<[SocketAddr]> =
+            addresses.filter(|(_, keep)| !**keep).map(|(address, _)| *address).collect();
+        if dropped.is_empty() {
+            return;
+        }
+        let (done, drained) = bounded(self.workers);
+        let finished = self.orders.finish(&dropped, &done).is_ok()
+            && (0..self.workers).all(|_| drained.recv_timeout(DRAIN_TIMEOUT).is_ok());
+        if !finished {
+            log::warn!("some requests at addresses that are no longer served were not answered");
+        }
+    }
 }
 
-/// Somebody who may take over.
-struct Met {
+/// A process that may take over.
+struct Candidate {
     process: i32,
     version: String,
 }
