@@ -211,7 +211,7 @@ async function restart({ page, errors }, running) {
   check('it says when it asks again', waits ? '' : await text(page, 'says'));
   await picture(page, 'lost');
   check('legible while nobody answers', legible(await page.evaluate(contrasts), 'light'));
-  writeFileSync(at.config, `[access]\nmode = "deny"\nfile = "${join(place, 'deny.txt')}"\n[http]\npublish_lists = true\n`);
+  writeFileSync(at.config, `[access]\nmode = "deny"\nfile = "${join(place, 'deny.txt')}"\n[admin]\npublish_lists = true\n`);
   const again = tracker({ ...at });
   check('the tracker starts again', (await until(answers)) ? '' : 'it does not answer');
   const back = await until(async () => (await text(page, 'state')).includes('Serving'), 25);

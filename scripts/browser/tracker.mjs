@@ -29,7 +29,7 @@ export async function until(ask, seconds = 20) {
 }
 
 export function tracker({ bin, place, state, config, udp, udp6, http }) {
-  const args = ['--config', config, '--listen', udp, '--listen', udp6, '--http', http, '--state-dir', state];
+  const args = ['--config', config, '--listen', udp, '--listen', udp6, '--admin', http, '--state-dir', state];
   return run(join(bin, 'onrush'), args, join(place, 'onrush-status.log'));
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use onrush_load::affinity;
 use serde::{Deserialize, Serialize};
 
 /// vCPUs by number, ascending, none twice. Written as `taskset -c` takes it.
@@ -46,18 +47,7 @@ impl CpuList {
 
 impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0.as_slice();
-        let mut comma = "";
-        while let [first, ..] = rest {
-            let run = rest.iter().zip(*first..).take_while(|(cpu, next)| *cpu == next).count();
-            match run {
-                1 => write!(f, "{comma}{first}")?,
-                _ => write!(f, "{comma}{first}-{}", first + run - 1)?,
-            }
-            rest = &rest[run..];
-            comma = ",";
-        }
-        Ok(())
+        f.write_str(&affinity::format_list(&self.0))
     }
 }
 
@@ -65,18 +55,11 @@ impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no list of vCPUs, like 0-3,8");
-        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
-        let mut cpus = Vec::new();
-        for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (number(first)?, number(last)?);
-            if first > last || last > 1 << 16 {
-                return Err(wrong());
-            }
-            cpus.extend(first..=last);
+        if text.trim().is_empty() {
+            return Ok(Self::default());
         }
-        Ok(Self::new(cpus))
+        let cpus = affinity::parse_list(text);
+        cpus.map(Self::new).ok_or_else(|| format!("{text:?} is no list of vCPUs, like 0-3,8"))
     }
 }
 

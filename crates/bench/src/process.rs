@@ -17,6 +17,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nix::unistd::geteuid;
 use onrush_load::process::Memory;
+use procfs_core::FromRead as _;
+use procfs_core::process::Status;
 use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
 
 use crate::contender::Launch;
@@ -80,9 +82,7 @@ impl Stop {
 
 /// Whether this process was started with a signal ignored, as nohup does (proc_pid_status(5)).
 fn ignores(signal: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mask = Status::from_file("/proc/self/status").map_or(0, |status| status.sigign);
     mask >> (signal - 1) & 1 == 1
 }
 

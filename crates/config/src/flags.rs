@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 
 use crate::file::keys::MAX_WORKERS;
-use crate::file::{Config, Field, HttpAt, Item, Level, ListenAt, Origin, Problems, Shape, Words};
+use crate::file::{AdminAt, Config, Field, Item, Level, ListenAt, Origin, Problems, Shape, Words};
 use crate::settings::{Host, Notice, Settings};
 
 /// The flags. Each overrides its key in the file.
@@ -41,7 +41,7 @@ pub struct Flags {
 
     /// Serve metrics, health and the admin API here over HTTP, or `off` [default: 127.0.0.1:6970]
     #[arg(long, value_name = "ADDR")]
-    pub http: Option<HttpAt>,
+    pub admin: Option<AdminAt>,
 
     /// Write lines of this level and graver ones [default: info]
     #[arg(long, value_name = "LEVEL", value_parser = words::<Level>())]
@@ -72,8 +72,8 @@ impl Flags {
         if let Some(directory) = &self.state_dir {
             written.state_dir = Field::flag(Some(directory.clone()), "--state-dir");
         }
-        if let Some(http) = self.http {
-            written.http_listen = Field::flag(Some(http), "--http");
+        if let Some(listen) = self.admin {
+            written.admin_listen = Field::flag(Some(listen), "--admin");
         }
         if let Some(level) = self.log_level {
             written.log_level = Field::flag(level, "--log-level");

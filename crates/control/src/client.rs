@@ -22,7 +22,7 @@ pub enum Failure {
     Wrong(String),
     /// Nobody is there, or not in time.
     #[error(
-        "{url} cannot be reached: {cause}\n  is it running, and is this its http.listen? (--url, or --config FILE)"
+        "{url} cannot be reached: {cause}\n  is it running, and is this its admin.listen? (--url, or --config FILE)"
     )]
     Unreachable {
         /// Who was asked.
@@ -204,6 +204,6 @@ mod tests {
         let url = format!("http://{address}");
         let error = client(&url).unwrap().get("/health").unwrap_err().to_string();
         assert!(error.starts_with(&format!("{url} cannot be reached")), "{error}");
-        assert!(error.contains("http.listen"), "{error}");
+        assert!(error.contains("admin.listen"), "{error}");
     }
 }

@@ -21,16 +21,16 @@ use onrush_tracker::access::AccessList;
 /// The list of info hashes in force, one a line, behind a comment that says what it means.
 #[utoipa::path(get, path = "/lists", tag = "observation", responses(
     (status = 200, description = "The list", body = String, content_type = "text/plain"),
-    (status = 404, description = "It is not published (http.publish_lists)", body = Problem),
+    (status = 404, description = "It is not published (admin.publish_lists)", body = Problem),
     (status = 503, description = "The tracker does not serve yet", body = Problem),
 ))]
 pub(super) async fn lists(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let source = shared.source().ok_or_else(|| Problem::not_serving("starting"))?;
     let InForce { settings, lists, .. } = source.overview.in_force();
-    if !settings.http.publish_lists {
+    if !settings.admin.publish_lists {
         return Err(Problem::new(
             StatusCode::NOT_FOUND,
-            "this tracker does not publish its list: its operator may set http.publish_lists = true",
+            "this tracker does not publish its list: its operator may set admin.publish_lists = true",
         ));
     }
     let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];

@@ -33,7 +33,7 @@ use super::{admin, lists, page, routes};
     ),
     tags(
         (name = "observation", description = "For everybody who can reach the address"),
-        (name = "admin", description = "With the token of http.token_file, as `Authorization: Bearer TOKEN`"),
+        (name = "admin", description = "With the token of admin.token_file, as `Authorization: Bearer TOKEN`"),
     ),
     modifiers(&Bearer)
 )]
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::Token;
     use crate::shared::Shared;
-    use onrush_config::settings::HttpSettings;
+    use onrush_config::settings::AdminSettings;
 
     const TOKEN: &str = "of-the-tests-0123456789";
 
@@ -86,7 +86,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
         std::fs::write(&file, TOKEN).unwrap();
-        let settings = HttpSettings {
+        let settings = AdminSettings {
             listen: None,
             token_file: Some(file.clone()),
             publish_lists: false,

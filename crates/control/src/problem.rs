@@ -34,7 +34,7 @@ impl Problem {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
             format!(
-                "{who} did not answer within http.timeout: /health says whether all workers take turns"
+                "{who} did not answer within admin.timeout: /health says whether all workers take turns"
             ),
         )
     }

@@ -529,8 +529,8 @@ fn http(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.gauge("onrush_http_connections", "HTTP connections", reading.http.connections as f64)?;
     to.gauge(
         "onrush_http_connections_limit",
-        "http.connections",
-        reading.settings.http.connections as f64,
+        "admin.connections",
+        reading.settings.admin.connections as f64,
     )?;
     to.counter(
         "onrush_http_turned_away_connections",

@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::stage::Stage;
 use super::stats::Stats;
 use super::{admin, lists, page};
-use onrush_config::settings::HttpSettings;
+use onrush_config::settings::AdminSettings;
 
 /// Where the admin API begins.
 pub(super) const API: &str = "/api/v1";
@@ -43,7 +43,7 @@ pub(super) fn open() -> Vec<Route> {
 }
 
 /// All routes.
-pub(super) fn router(shared: Arc<Shared>, settings: &HttpSettings) -> Router {
+pub(super) fn router(shared: Arc<Shared>, settings: &AdminSettings) -> Router {
     of(open())
         .nest(API, of(admin::routes()).layer(from_fn_with_state(shared.clone(), admin::authorized)))
         .fallback(nothing_here)
@@ -166,7 +166,7 @@ async fn in_time(State(shared): State<Arc<Shared>>, request: Request, next: Next
     let _under_way = shared.under_way();
     let answered = timeout(longest, next.run(request)).await;
     let mut response = answered.unwrap_or_else(|_| {
-        let why = "the request was not sent within http.timeout: send it at once";
+        let why = "the request was not sent within admin.timeout: send it at once";
         Problem::new(StatusCode::REQUEST_TIMEOUT, why).into_response()
     });
     let headers = response.headers_mut();

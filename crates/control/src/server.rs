@@ -26,7 +26,7 @@ use super::shared::Shared;
 use super::source::Source;
 use super::stage::Stage;
 use super::token::Token;
-use onrush_config::settings::{HttpSettings, Listen};
+use onrush_config::settings::{AdminSettings, Listen};
 
 /// How many time-outs a connection may last, however lively it is.
 const LIFE: u32 = 30;
@@ -50,22 +50,22 @@ const LAST_LOOK: Duration = Duration::from_millis(10);
 /// What a connection too many gets.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
     Retry-After: 1\r\nConnection: close\r\nContent-Length: 82\r\n\r\n\
-    {\"error\":\"too many connections at once: try again, or raise http.connections\"}\n   ";
+    {\"error\":\"too many connections at once: try again, or raise admin.connections\"}\n  ";
 
 /// Why HTTP cannot be served.
 #[derive(Debug, Error)]
 pub enum HttpError {
     /// Somebody else has the address.
     #[error(
-        "http.listen: {0} is taken\n  find out by whom with `ss -ltnp 'sport = :{port}'`; name another \
-         address as `http.listen` (or --http), or \"off\"",
+        "admin.listen: {0} is taken\n  find out by whom with `ss -ltnp 'sport = :{port}'`; name another \
+         address as `admin.listen` (or --admin), or \"off\"",
         port = .0.port()
     )]
     Taken(SocketAddr),
     /// The host does not have the address, or not for this user.
     #[error(
-        "http.listen: cannot listen on {address}: {cause}\n  name an address of this host (`ip addr`) and a \
-         port above 1023 as `http.listen` (or --http), or \"off\""
+        "admin.listen: cannot listen on {address}: {cause}\n  name an address of this host (`ip addr`) and a \
+         port above 1023 as `admin.listen` (or --admin), or \"off\""
     )]
     Bind {
         /// What was asked for.
@@ -75,7 +75,7 @@ pub enum HttpError {
     },
     /// The thread or what it needs.
     #[error(
-        "cannot start the HTTP thread: {0}\n  raise the limits of tasks and open files, or set http.listen to \"off\""
+        "cannot start the HTTP thread: {0}\n  raise the limits of tasks and open files, or set admin.listen to \"off\""
     )]
     Start(io::Error),
 }
@@ -152,16 +152,16 @@ fn still_taken(address: SocketAddr) -> String {
     format!(
         "no metrics, health and control over HTTP yet: {address} is still taken, though the process before this \
          one has given it up: find out by whom with `ss -ltnp 'sport = :{}'`; they are there as soon as it is free, or \
-         name another address as `http.listen` (or --http) and upgrade again",
+         name another address as `admin.listen` (or --admin) and upgrade again",
         address.port()
     )
 }
 
 /// What the log says of HTTP that is served.
-fn announcement(address: SocketAddr, settings: &HttpSettings) -> String {
+fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
     let admin = match &settings.token_file {
         Some(_) => "",
-        None => " (off: no http.token_file)",
+        None => " (off: no admin.token_file)",
     };
     format!("http://{address} shows metrics, health and statistics, and takes the admin API{admin}")
 }
@@ -183,7 +183,7 @@ impl Server {
     /// [`HttpError::Start`].
     pub fn start(
         bound: Bound,
-        settings: &HttpSettings,
+        settings: &AdminSettings,
         token: Option<Token>,
     ) -> Result<Self, HttpError> {
         let shared = Arc::new(Shared::new(token, settings));
@@ -337,7 +337,7 @@ mod tests {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = first.local_addr().unwrap();
         let error = bind(Listen { address, optional: false }).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("http.listen: {address} is taken\n")), "{error}");
+        assert!(error.starts_with(&format!("admin.listen: {address} is taken\n")), "{error}");
         assert!(error.contains(&format!("ss -ltnp 'sport = :{}'", address.port())), "{error}");
     }
 
@@ -349,8 +349,8 @@ mod tests {
         io::read_to_string(stream).unwrap()
     }
 
-    fn settings() -> HttpSettings {
-        HttpSettings {
+    fn settings() -> AdminSettings {
+        AdminSettings {
             listen: None,
             token_file: None,
             publish_lists: false,
@@ -364,7 +364,7 @@ mod tests {
     fn before_and_after_it_serves_it_is_alive_and_not_ready() {
         let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
         let server = Server::start(bind(listen).unwrap(), &settings(), None).unwrap();
-        assert!(server.announcement().unwrap().contains("(off: no http.token_file)"));
+        assert!(server.announcement().unwrap().contains("(off: no admin.token_file)"));
         let of = |path| get(server.address(), path);
         assert!(of("/health").starts_with("HTTP/1.1 200 "));
         let ready = of("/ready");

@@ -12,7 +12,7 @@ use super::stage::{Stage, StageCell};
 use super::stats::HttpStats;
 use super::token::Token;
 use crate::view::InForce;
-use onrush_config::settings::HttpSettings;
+use onrush_config::settings::AdminSettings;
 
 /// State of the HTTP side.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(token: Option<Token>, settings: &HttpSettings) -> Self {
+    pub(super) fn new(token: Option<Token>, settings: &AdminSettings) -> Self {
         Self {
             stage: StageCell::new(),
             patience: settings.timeout,
@@ -186,7 +186,7 @@ mod tests {
         let named = ["worker-0", "worker-1"].into_iter().zip(&workers);
         let named = named.map(|(name, metrics)| (name.to_owned(), metrics.clone())).collect();
         let (asks, _) = crossbeam_channel::bounded(1);
-        let shared = Shared::new(None, &settings.http);
+        let shared = Shared::new(None, &settings.admin);
         let in_force = InForce {
             settings: Arc::new(settings),
             lists: Lists::open(),

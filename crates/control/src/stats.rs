@@ -366,13 +366,13 @@ impl Stats {
                 peers: settings.limits.peers,
                 idle_swarms: settings.limits.idle_swarms,
                 list_entries: settings.limits.list_entries as u64,
-                http_connections: settings.http.connections as u64,
+                http_connections: settings.admin.connections as u64,
             },
             list: ListState {
                 mode: reading.list_mode.to_owned(),
                 entries: reading.list_entries as u64,
                 blocked_sources: reading.blocked_sources as u64,
-                published: settings.http.publish_lists,
+                published: settings.admin.publish_lists,
             },
             overload: Overload { step: reading.pressure.step, interval: reading.pressure.interval },
             files: Files {

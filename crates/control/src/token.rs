@@ -24,7 +24,7 @@ pub struct Token(String);
 pub enum TokenError {
     /// It cannot be read.
     #[error(
-        "http.token_file: {path} cannot be read: {cause}\n  it has to be readable for the user that the tracker runs as"
+        "admin.token_file: {path} cannot be read: {cause}\n  it has to be readable for the user that the tracker runs as"
     )]
     Read {
         /// The file.
@@ -34,7 +34,7 @@ pub enum TokenError {
     },
     /// What is in it is none.
     #[error(
-        "http.token_file: {path} holds no token: {what}\n  write one line of {LEAST} to {MOST} printable \
+        "admin.token_file: {path} holds no token: {what}\n  write one line of {LEAST} to {MOST} printable \
          characters without spaces into it: `head -c24 /dev/urandom | base64 >{path}`"
     )]
     Form {

@@ -6,17 +6,14 @@
 
 #![forbid(unsafe_code)]
 
-#[path = "../../tracker/tests/expiry/population.rs"]
-mod population;
-
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use onrush_swarm::Moment;
+use onrush_testing::population::{LIFETIME, Population, is_empty};
 use onrush_tracker::clock::Now;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::worker::SwarmSide;
-use population::{LIFETIME, Population, is_empty};
 
 /// As `placement` has it for peers that live for 40 minutes.
 const PERIOD: Duration = Duration::from_secs(120);

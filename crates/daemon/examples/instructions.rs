@@ -9,9 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-#[path = "../../tracker/tests/world/mod.rs"]
-mod world;
-
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +23,9 @@ use onrush_proto::{
     Announce, Connect, ConnectionId, Family, InfoHash, PeerId, Response, Scrape, TransactionId,
 };
 use onrush_swarm::{Moment, Shard, ShardBatch, ShardSettings};
-use world::{TRACKER_V4, TRACKER_V6, World, announce, at, secrets, settings};
+use onrush_testing::memory_tracker::{
+    TRACKER_V4, TRACKER_V6, TestTracker, announce, at, secrets, settings,
+};
 
 /// Source addresses; each is in every swarm.
 const CLIENTS: usize = 62;
@@ -133,7 +132,7 @@ fn serve(kind: &Kind, requests: usize) {
     let text = format!(
         "{text}[announce]\nmax_peers_v4 = {PEERS}\nmax_peers_v6 = {PEERS}\n[socket]\nbatch = {BATCH}\nsteering = false\n"
     );
-    let mut world = World::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
+    let mut world = TestTracker::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
     let ids = connect(kind, &mut world, &mut clients);
     let joins = packets(kind, Ask::Announce, &ids);
     for batch in (0..joins.len()).step_by(BATCH) {
@@ -243,7 +242,7 @@ fn network(kind: &Kind) -> (Network, Endpoint) {
 /// Every client connects.
 fn connect(
     kind: &Kind,
-    world: &mut World<Endpoint>,
+    world: &mut TestTracker<Endpoint>,
     clients: &mut Endpoint,
 ) -> [ConnectionId; CLIENTS] {
     let connects = packets(kind, Ask::Connect, &[ConnectionId(0); CLIENTS]);

@@ -10,8 +10,6 @@
 
 #[path = "../src/allocator.rs"]
 mod allocator;
-#[path = "../../tracker/tests/world/mod.rs"]
-mod world;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -24,12 +22,12 @@ use onrush_proto::{
     Announce, Connect, ConnectionId, Endpoint, Event, Family, InfoHash, Response, TransactionId,
 };
 use onrush_swarm::{Moment, Shard, ShardBatch};
+use onrush_testing::memory_tracker::{announce, secrets, settings};
 use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Now;
 use onrush_tracker::worker::Worker;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use world::{announce, secrets, settings};
 
 /// Datagrams in a turn, each from a socket of its own, so that no replies are grouped.
 const BATCH: usize = 128;

@@ -1,5 +1,4 @@
-//! The command line as written; what is meant follows from it in `main`. One file per group of
-//! arguments, as `--help` shows them.
+//! The command line. One file per group of arguments in `--help`.
 
 mod bounds;
 mod checks;
@@ -14,102 +13,102 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 
-pub use bounds::BoundArgs;
-pub use checks::CheckArgs;
-pub use mix::MixArgs;
-pub use output::OutputArgs;
-pub use pace::PaceArgs;
-pub use target::TargetArgs;
-pub use verify::VerifyArgs;
+pub(crate) use bounds::BoundArgs;
+pub(crate) use checks::CheckArgs;
+pub(crate) use mix::MixArgs;
+pub(crate) use output::OutputArgs;
+pub(crate) use pace::PaceArgs;
+pub(crate) use target::TargetArgs;
+pub(crate) use verify::VerifyArgs;
 
-use crate::generator::Pace;
-use crate::plan::Profile;
-use crate::report::search::Purpose;
-use crate::run::Course;
+use onrush_load::generator::Pace;
+use onrush_load::plan::Profile;
+use onrush_load::report::search::Purpose;
+use onrush_load::run::Course;
 
 const EXAMPLES: &str = "\
 Examples:
-  onrush-load                                      as fast as replies come, ten seconds, 127.0.0.1:6969
-  onrush-load -t [::1]:6969 --rate 5000 --poisson  as from many clients, 5,000 requests a second
-  onrush-load --find-max --tracker-pid 4711        the highest rate within 0.1 % loss and 10 ms at p99
-  onrush-load verify tracker.example.org:6969      does it keep to BEP 15?";
+  onrush-load                                      closed loop, ten seconds, 127.0.0.1:6969
+  onrush-load -t [::1]:6969 --rate 5000 --poisson  5,000 requests/s as from many clients
+  onrush-load --find-max --tracker-pid 4711        highest rate within 0.1 % loss, 10 ms at p99
+  onrush-load verify tracker.example.org:6969      check conformance to BEP 15";
 
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
-/// Without options it keeps 256 requests under way for ten seconds (a closed loop).
+/// Without options it keeps 256 requests in flight for ten seconds (a closed loop).
 ///
-/// Exit status: 0 all replies were right, 1 some were wrong, 2 the arguments or this host are not
-/// fit for it, 3 nobody answers, 4 more was lost than --max-loss allows, or --find-max found no
-/// rate within its bounds.
+/// Exit status: 0 all replies were right, 1 some replies were wrong, 2 the arguments or this host
+/// are unusable, 3 the tracker does not answer, 4 more requests were lost than --max-loss allows,
+/// or --find-max found no rate within its bounds.
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
-    version = crate::version(),
+    version = onrush_load::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_help = EXAMPLES
 )]
-pub struct Args {
-    /// Something else than load.
+pub(crate) struct Args {
+    /// Another task than load.
     #[command(subcommand)]
-    pub command: Option<Command>,
-    /// Who is asked, and from where.
+    pub(crate) command: Option<Command>,
+    /// Target and sources.
     #[command(flatten)]
-    pub target: TargetArgs,
-    /// What is sent.
+    pub(crate) target: TargetArgs,
+    /// Traffic.
     #[command(flatten)]
-    pub mix: MixArgs,
-    /// How fast and how long.
+    pub(crate) mix: MixArgs,
+    /// Rate and duration.
     #[command(flatten)]
-    pub pace: PaceArgs,
-    /// What must be kept.
+    pub(crate) pace: PaceArgs,
+    /// Bounds.
     #[command(flatten)]
-    pub bounds: BoundArgs,
-    /// How strict the checks are.
+    pub(crate) bounds: BoundArgs,
+    /// Checks of replies.
     #[command(flatten)]
-    pub checks: CheckArgs,
-    /// What is shown and written.
+    pub(crate) checks: CheckArgs,
+    /// Output.
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
-/// What else can be done with a tracker.
+/// The subcommands.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub(crate) enum Command {
     /// Checks a tracker against BEP 15, one line per check.
     Verify(VerifyArgs),
 }
 
 impl Args {
-    /// What fits no single argument: several that contradict each other.
+    /// Checks the arguments against each other.
     ///
     /// # Errors
-    /// A sentence that names them.
-    pub fn check(&self) -> Result<(), String> {
+    /// A sentence that names the contradiction.
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.target.check()?;
         self.pace.check(self.bounds.find_max)
     }
 
-    /// What fits no mix.
+    /// Checks the arguments against the profile.
     ///
     /// # Errors
-    /// A closed loop of nothing but what is met with silence: no reply would ever make it send the next.
-    pub fn check_mix(&self, profile: &Profile) -> Result<(), String> {
+    /// A closed loop needs requests that are answered, as replies trigger the next requests.
+    pub(crate) fn check_mix(&self, profile: &Profile) -> Result<(), String> {
         let mix = &profile.mix;
         let answered = mix.connect + mix.announce + mix.scrape;
         if matches!(self.pace.pace(), Pace::InFlight(_)) && !self.bounds.find_max && answered <= 0.0
         {
             return Err(
-                "nothing in this mix is ever answered, and a closed loop sends when replies \
-                        come: give a --rate"
+                "no request of this mix is answered, and a closed loop sends when replies arrive: \
+                 give a --rate"
                     .into(),
             );
         }
         Ok(())
     }
 
-    /// What the workers do.
-    pub fn course(&self, seed: u64) -> Course {
+    /// The course of a run.
+    pub(crate) fn course(&self, seed: u64) -> Course {
         Course {
             pace: self.pace.pace(),
             limit: self.pace.limit(self.target.workers),
@@ -128,8 +127,14 @@ impl Args {
         }
     }
 
-    /// What the workers do in a round of a search.
-    pub fn round(&self, seed: u64, purpose: Purpose, rate: f64, stop: &Arc<AtomicBool>) -> Course {
+    /// The course of a round of a search.
+    pub(crate) fn round(
+        &self,
+        seed: u64,
+        purpose: Purpose,
+        rate: f64,
+        stop: &Arc<AtomicBool>,
+    ) -> Course {
         let confirm = purpose == Purpose::Confirm;
         let duration = if confirm { self.pace.duration() } else { self.bounds.round };
         Course {
@@ -144,15 +149,16 @@ impl Args {
     }
 }
 
-fn number(text: &str, what: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
+/// Parses a number that `fits`; the error says which `range` is expected.
+fn number(text: &str, range: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    if fits(number) { Ok(number) } else { Err(format!("`{text}` is not {what}")) }
+    if fits(number) { Ok(number) } else { Err(format!("`{text}` is not {range}")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::pace::{Arrivals, Schedule, Segment};
+    use onrush_load::generator::pace::{Arrivals, Schedule, Segment};
 
     fn args(line: &str) -> Result<Args, String> {
         let words = std::iter::once("onrush-load").chain(line.split_whitespace());
@@ -170,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_and_both_loops() {
+    fn targets_of_both_families_and_an_open_loop() {
         let args = args("-t 127.0.0.1:1 -t [::1]:1 --rate 2000 --workers 2 --pin 0,1").unwrap();
         assert_eq!(args.target.target.len(), 2);
         let course = args.course(1);
@@ -193,7 +199,7 @@ mod tests {
         let Pace::Open(schedule) = ramp.pace else { panic!("{ramp:?}") };
         assert_eq!(schedule.arrivals, Arrivals::Poisson);
         assert_eq!(schedule.segments, [Segment { from: 1000.0, to: 50000.0, seconds: 30.0 }]);
-        assert_eq!(ramp.limit, 62_500, "room for a second and a quarter of its highest rate");
+        assert_eq!(ramp.limit, 62_500, "1.25 s of its highest rate");
         let steps = args("--steps 1000:10,1000-2000:5,20:0.5").unwrap().course(1);
         let meant = [(1000.0, 1000.0, 10.0), (1000.0, 2000.0, 5.0), (20.0, 20.0, 0.5)];
         assert_eq!(steps.pace, even(&meant));
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_has_short_rounds_and_a_long_one() {
+    fn a_search_has_short_rounds_and_a_long_confirmation() {
         let args = args("--find-max --poisson --round 1 --max-p99 5 --duration 20").unwrap();
         let aim = args.bounds.aim();
         assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_can_be_changed() {
+    fn arguments_change_the_profile() {
         let args = args("-p classic --seeders 10 --swarms 7 --zipf 0.5 --ipv6 50").unwrap();
         let profile = args.mix.profile().unwrap();
         assert_eq!((profile.seeders, profile.v6), (0.1, 0.5));
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_a_profile_can_be_set() {
+    fn any_key_of_a_profile_can_be_set() {
         let args = args("--swarms 7 --set swarms.count=9 --set mix.scrape=5 --seeders 0").unwrap();
         let profile = args.mix.profile().unwrap();
         assert_eq!((profile.swarms.count, profile.mix.scrape), (9, 5.0));
@@ -233,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_printed_as_it_is_written() {
+    fn a_profile_is_printed_with_its_comments() {
         let text = args("-p abuse --print-profile").unwrap().mix.printed().unwrap();
         assert!(text.contains("# given to another source address"), "{text}");
         let text = args("--print-profile --set seeders=0.5").unwrap().mix.printed().unwrap();
@@ -241,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_is_none_is_named() {
+    fn an_invalid_profile_is_named() {
         for (line, named) in [
             ("--profile rael", "the profiles are real, classic"),
             ("--profile /nowhere/x.toml", "--profile /nowhere/x.toml: No such file"),
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_waits_for_something() {
+    fn a_closed_loop_needs_answered_requests() {
         let junk = "--set mix.connect=0 --set mix.announce=0 --set mix.scrape=0 --set mix.junk=1";
         let check = |line: &str| {
             let args = args(line).unwrap();
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_arguments_are_named() {
         for (line, named) in [
             ("--target tracker", "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969"),
             ("--target 127.0.0.1", "expected IP:PORT"),
@@ -289,7 +295,7 @@ mod tests {
             ("--max-p99 5", "--find-max"),
             ("--max-loss 101", "between 0 and 100"),
             ("--find-max --resolution 0", "between 0.1"),
-            ("--poisson", "--poisson is about an open loop"),
+            ("--poisson", "--poisson needs an open loop"),
             ("--pin 0,1", "2 vCPUs for 1"),
             ("--duration 0", "--duration"),
             ("--duration -1", "-1"),

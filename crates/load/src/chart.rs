@@ -11,7 +11,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-pub use axis::{Axis, Scale, Unit};
+pub use axis::{Axis, Scale};
 pub use bars::{Bar, Bars, Row, bars};
 pub use lines::{Line, Lines, Point, Span, lines};
 

@@ -22,7 +22,7 @@ pub const SHORT_LIST: usize = 16;
 const LEAST_LIMIT: u32 = 30;
 
 /// What can be the matter with a reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
     /// Its transaction id belongs to nothing that was sent.
@@ -142,7 +142,7 @@ impl Finding {
 }
 
 /// How strict to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strictness {
     /// Whether peers that are not of the population, and counts above its own, are fine: other
     /// load testers use the same swarms.

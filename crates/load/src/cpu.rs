@@ -1,18 +1,19 @@
-//! Processor time of the tracker and of the load tester, from /proc (proc_pid_stat(5)).
+//! CPU time of processes and threads, from /proc (proc_pid_stat(5)).
 
-use std::fs;
 use std::io;
 use std::ops::Sub;
 use std::path::Path;
 
+use procfs_core::FromRead as _;
+use procfs_core::process::Stat;
 use serde::{Deserialize, Serialize};
 
-/// The kernel tells times to user space in hundredths of a second (USER_HZ) on every architecture
-/// that matters; it computes them from nanoseconds, so nothing is lost between two readings.
+/// USER_HZ: the kernel reports times to user space in hundredths of a second on every architecture
+/// that Rust supports. It derives them from nanoseconds, so differences do not lose time.
 const TICKS: f64 = 100.0;
 
-/// Processor time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+/// CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Seconds in user space.
     pub user: f64,
@@ -21,7 +22,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Of a process with all its threads.
+    /// CPU time of a process with all its threads.
     ///
     /// # Errors
     /// When there is no such process, or no /proc.
@@ -29,7 +30,7 @@ impl Cpu {
         Self::read(Path::new(&format!("/proc/{pid}/stat")))
     }
 
-    /// Of this process.
+    /// CPU time of this process.
     ///
     /// # Errors
     /// When there is no /proc.
@@ -37,7 +38,7 @@ impl Cpu {
         Self::read(Path::new("/proc/self/stat"))
     }
 
-    /// Of the calling thread.
+    /// CPU time of the calling thread.
     ///
     /// # Errors
     /// When there is no /proc.
@@ -51,8 +52,8 @@ impl Cpu {
     }
 
     fn read(path: &Path) -> io::Result<Self> {
-        let text = fs::read_to_string(path)?;
-        parse(&text).ok_or_else(|| io::Error::other(format!("{}: unexpected text", path.display())))
+        let stat = Stat::from_file(path).map_err(io::Error::other)?;
+        Ok(Self { user: stat.utime as f64 / TICKS, system: stat.stime as f64 / TICKS })
     }
 }
 
@@ -64,28 +65,13 @@ impl Sub for Cpu {
     }
 }
 
-/// Fields 14 and 15. The second field, the command's name in brackets, may contain anything.
-fn parse(stat: &str) -> Option<Cpu> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
-    let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / TICKS);
-    Some(Cpu { user: seconds()?, system: seconds()? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn fields_are_counted_behind_the_name() {
-        let stat = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 250 125 0 0 20 0 1 0 5";
-        assert_eq!(parse(stat), Some(Cpu { user: 2.5, system: 1.25 }));
-        assert_eq!(parse("42 (x) S 1 2"), None);
-    }
-
     #[cfg(target_os = "linux")]
     #[test]
-    fn own_time_grows_by_work() {
+    fn cpu_time_grows_with_work() {
         let before = Cpu::of_thread().unwrap();
         let start = std::time::Instant::now();
         let mut sum = 0u64;
@@ -93,8 +79,8 @@ mod tests {
             sum = (0..100_000u64).fold(sum, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
             assert!(start.elapsed().as_secs() < 20, "{sum}");
         }
-        let whole = Cpu::of_self().unwrap();
-        assert!(whole.total() + 0.05 >= Cpu::of_thread().unwrap().total());
+        let process = Cpu::of_self().unwrap();
+        assert!(process.total() + 0.05 >= Cpu::of_thread().unwrap().total());
         assert!(Cpu::of_process(std::process::id()).is_ok());
         assert!(Cpu::of_process(u32::MAX).is_err());
     }

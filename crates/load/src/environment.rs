@@ -1,15 +1,16 @@
-//! The machine that measures, for reports: what one has to know to compare figures. Read from
-//! /proc and /sys; what a host does not tell is left out.
+//! Facts about the measuring machine that decide whether figures of two reports compare. Read
+//! from /proc and /sys; facts that a host does not provide are left out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use schemars::JsonSchema;
+use onrush_net::affinity;
+use procfs_core::{CpuInfo, FromRead as _, Meminfo};
 use serde::{Deserialize, Serialize};
 
-use crate::chart::Unit;
+use crate::number::Unit;
 
-/// Settings of the kernel's network stack that decide what is dropped.
+/// Settings of the kernel's network stack that decide when datagrams are dropped.
 const SYSCTLS: [&str; 7] = [
     "net.core.rmem_max",
     "net.core.rmem_default",
@@ -20,8 +21,8 @@ const SYSCTLS: [&str; 7] = [
     "net.core.busy_read",
 ];
 
-/// A machine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The measuring machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// The processor's name.
     pub cpu: String,
@@ -33,18 +34,17 @@ pub struct Environment {
     pub memory: u64,
     /// The kernel's version.
     pub kernel: String,
-    /// What the kernel does about each of the processor's weaknesses, those left out that the
-    /// processor does not have.
+    /// The kernel's mitigation of each CPU vulnerability that affects this processor.
     pub mitigations: BTreeMap<String, String>,
     /// The frequency governor of vCPU 0.
     pub governor: Option<String>,
     /// Settings of the network stack.
     pub sysctls: BTreeMap<String, String>,
-    /// The hypervisor, or that there is one.
+    /// The hypervisor's vendor or product; "a hypervisor" where neither is known.
     pub virtualization: Option<String>,
     /// Load average over 1, 5 and 15 minutes, before the start.
     pub load_average: Vec<f64>,
-    /// The commit that this tool was built from, where the build was told
+    /// The commit that this tool was built from, where the build had it
     /// (`ONRUSH_COMMIT=$(git rev-parse HEAD) cargo build`).
     pub commit: Option<String>,
 }
@@ -55,33 +55,30 @@ impl Environment {
         Self::read_below(Path::new("/"))
     }
 
-    /// A machine with its /proc and /sys below `root`.
+    /// A machine whose /proc and /sys are under `root`.
     fn read_below(root: &Path) -> Self {
         let text = |path: &str| {
             let text = std::fs::read_to_string(root.join(path)).ok()?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         };
-        let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
-        let field = |name: &str| {
-            let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        };
-        let memory = text("proc/meminfo").and_then(|meminfo| {
-            let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
-            line.split_whitespace().nth(1)?.parse::<u64>().ok()
-        });
+        let cpuinfo = CpuInfo::from_file(root.join("proc/cpuinfo")).ok();
+        let field = |name: &str| Some(cpuinfo.as_ref()?.get_field(0, name)?.to_owned());
+        let memory = Meminfo::from_file(root.join("proc/meminfo")).ok();
         let siblings = text("sys/devices/system/cpu/cpu0/topology/thread_siblings_list");
         let sysctl = |name: &&str| {
             let path = format!("proc/sys/{}", name.replace('.', "/"));
             Some(((*name).to_owned(), text(&path)?))
         };
         let load = text("proc/loadavg").unwrap_or_default();
-        let vcpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+        // Arm has no model name per vCPU; a board's name is in its device tree.
+        let board = || Some(text("proc/device-tree/model")?.trim_end_matches('\0').to_owned());
         Self {
-            cpu: field("model name").or_else(|| field("Model")).unwrap_or_default(),
-            vcpus: vcpus as u32,
-            threads_per_core: siblings.map_or(1, |list| listed(&list)),
-            memory: memory.unwrap_or(0) * 1024,
+            cpu: field("model name").or_else(board).unwrap_or_default(),
+            vcpus: cpuinfo.as_ref().map_or(0, |info| info.num_cores() as u32),
+            threads_per_core: siblings
+                .and_then(|list| affinity::parse_list(&list))
+                .map_or(1, |all| all.len() as u32),
+            memory: memory.map_or(0, |memory| memory.mem_total),
             kernel: text("proc/sys/kernel/osrelease").unwrap_or_default(),
             mitigations: mitigations(&root.join("sys/devices/system/cpu/vulnerabilities")),
             governor: text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -98,7 +95,7 @@ impl Environment {
         }
     }
 
-    /// All of it in words, by name; what the host does not tell is left out.
+    /// All known facts as pairs of name and text.
     pub fn facts(&self) -> Vec<(String, String)> {
         let load: Vec<_> = self.load_average.iter().map(ToString::to_string).collect();
         let known = [
@@ -116,7 +113,7 @@ impl Environment {
         known.chain(listed.map(|(name, text)| (name.clone(), text.clone()))).collect()
     }
 
-    /// What makes a measurement on this machine doubtful.
+    /// Reasons to doubt a measurement on this machine.
     pub fn warnings(&self) -> Vec<String> {
         let load = self.load_average.first().copied().unwrap_or(0.0);
         if load <= f64::from(self.vcpus) * 0.5 {
@@ -124,19 +121,11 @@ impl Environment {
         }
         let vcpus = self.vcpus;
         vec![format!(
-            "the load average was {load:.1} on {vcpus} vCPUs before the start: others were at \
-             work, so compare CPU times rather than rates, or wait until it is quiet"
+            "the load average was {load:.1} on {vcpus} vCPUs before the start: other \
+             processes were busy, so compare CPU times rather than rates, or wait until the host \
+             is idle"
         )]
     }
-}
-
-/// Numbers in a list of the kernel's, like 0-1,4.
-fn listed(list: &str) -> u32 {
-    let count = |part: &str| match part.split_once('-') {
-        Some((from, to)) => Some(to.parse::<u32>().ok()?.checked_sub(from.parse().ok()?)? + 1),
-        None => part.parse::<u32>().ok().map(|_| 1),
-    };
-    list.trim().split(',').filter_map(count).sum::<u32>().max(1)
 }
 
 fn mitigations(path: &Path) -> BTreeMap<String, String> {
@@ -154,13 +143,37 @@ fn mitigations(path: &Path) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
+    /// A file as the kernel writes it, of 1 MiB of memory.
+    fn meminfo() -> String {
+        let others = [
+            "MemFree",
+            "Buffers",
+            "Cached",
+            "SwapCached",
+            "Active",
+            "Inactive",
+            "SwapTotal",
+            "SwapFree",
+            "Dirty",
+            "Writeback",
+            "Mapped",
+            "Slab",
+            "Committed_AS",
+            "VmallocTotal",
+            "VmallocUsed",
+            "VmallocChunk",
+        ];
+        let others = others.map(|name| format!("{name}: 1 kB\n")).concat();
+        format!("MemTotal:       1024 kB\n{others}")
+    }
+
     #[test]
-    fn a_machine_is_read_from_its_files() {
+    fn facts_are_read_from_the_kernels_files() {
         let root = tempfile::tempdir().unwrap();
         let cpu = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu hypervisor\n\n";
         for (path, text) in [
             ("proc/cpuinfo", cpu.repeat(2).as_str()),
-            ("proc/meminfo", "MemTotal:       1024 kB\nMemFree: 1 kB\n"),
+            ("proc/meminfo", meminfo().as_str()),
             ("proc/loadavg", "3.50 0.25 0.10 1/100 4242\n"),
             ("proc/sys/kernel/osrelease", "6.18.1\n"),
             ("proc/sys/net/core/rmem_max", "212992\n"),
@@ -192,16 +205,16 @@ mod tests {
             (fact("vCPUs"), fact("spectre_v2")),
             (Some("2, 2 per core"), Some("Mitigation: IBRS"))
         );
-        assert_eq!(fact("governor"), None, "not told");
+        assert_eq!(fact("governor"), None);
         assert!(read.warnings()[0].contains("3.5 on 2 vCPUs"), "{:?}", read.warnings());
     }
 
     #[test]
-    fn what_is_not_told_is_left_out() {
+    fn missing_facts_are_left_out() {
         let root = tempfile::tempdir().unwrap();
         let read = Environment::read_below(root.path());
         assert_eq!((read.vcpus, read.threads_per_core, read.memory), (0, 1, 0));
         assert!(read.warnings().is_empty() && read.mitigations.is_empty());
-        assert!(!Environment::read().kernel.is_empty(), "and this host tells");
+        assert!(!Environment::read().kernel.is_empty(), "the kernel of this host");
     }
 }

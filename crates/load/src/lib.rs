@@ -13,7 +13,6 @@
 //! | [`check`] | is the reply right |
 //! | [`tally`] | what a worker counts and measures |
 //! | [`report`] | what came out, for people and for machines |
-//! | [`args`] | the command line, as written and as meant |
 //! | [`sources`] | the addresses that requests come from, and their sockets |
 //! | [`hashes`] | the info hashes of a population as a file |
 //! | [`descriptors`] | room for that many sockets |
@@ -22,7 +21,6 @@
 //! | [`interrupt`] | Ctrl-C ends a run early |
 //! | [`run`] | workers, warm-up, measured window, drain |
 //! | [`series`] | the run over time, a sample per interval |
-//! | [`verify`] | does a tracker keep to the protocol, check by check |
 //! | [`live`] | what is shown while it runs |
 //! | [`cpu`] | processor time of the tracker and of the load tester |
 //! | [`process`] | that, and memory and kernel drops, of any process |
@@ -31,7 +29,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod args;
 pub mod chart;
 pub mod check;
 pub mod cpu;
@@ -40,7 +37,9 @@ pub mod environment;
 pub mod generator;
 pub mod hashes;
 pub mod interrupt;
+pub mod latency;
 pub mod live;
+pub mod number;
 pub mod plan;
 pub mod probe;
 pub mod process;
@@ -50,7 +49,7 @@ pub mod search;
 pub mod series;
 pub mod sources;
 pub mod tally;
-pub mod verify;
 mod version;
 
+pub use onrush_net::affinity;
 pub use version::version;

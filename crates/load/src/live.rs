@@ -119,7 +119,7 @@ fn line(samples: &[Sample]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Latency;
+    use crate::latency::Latency;
 
     #[test]
     fn a_line_shows_what_came_since_the_last_one() {

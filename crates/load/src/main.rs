@@ -1,5 +1,7 @@
-//! `onrush-load`: asks whether anybody answers, lets the workers run, reports.
+//! `onrush-load`: probes the target, runs the workers, reports.
 #![forbid(unsafe_code)]
+
+mod args;
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -10,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use args::{Args, Command, VerifyArgs};
 use clap::Parser as _;
-use onrush_load::args::{Args, Command, VerifyArgs};
+use onrush_load::affinity;
 use onrush_load::environment::Environment;
 use onrush_load::plan::population::Addresses;
 use onrush_load::plan::{Plan, Population};
@@ -21,31 +24,27 @@ use onrush_load::report::{Report, Setup};
 use onrush_load::run::{Course, run};
 use onrush_load::search::search;
 use onrush_load::{hashes, interrupt, sources};
-use onrush_net::affinity::{self, AffinityError};
+use onrush_net::affinity::AffinityError;
 use onrush_net::mio::{Backend, Options};
 use onrush_proto::Family;
 
-/// Some reply was wrong.
+/// Exit status: a reply was wrong, or a conformance check failed.
 const WRONG: u8 = 1;
-/// The arguments or this host are not fit for it. Clap exits with the same.
-const UNFIT: u8 = 2;
-/// Nobody answers.
-const NOBODY: u8 = 3;
-/// A bound was not kept. Loss is part of what a load test measures, so it fails a run only where
-/// `--max-loss` is given; a status of its own, because a wrong reply ([`WRONG`], which takes
-/// precedence) is a fault at any rate, and loss is one at this rate only.
-const BEYOND: u8 = 4;
-/// How long to wait for a first sign of life.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Exit status: the arguments or this host cannot be used. Clap exits with the same status.
+const UNUSABLE: u8 = 2;
+/// Exit status: the target does not answer.
+const NO_REPLY: u8 = 3;
+/// Exit status: a bound was exceeded. Loss is part of what a load test measures, so it fails a run
+/// only with `--max-loss`. The status differs from [`WRONG`], which takes precedence: a wrong reply
+/// is a fault at any rate, loss only at this one.
+const EXCEEDED: u8 = 4;
+/// How long the probe waits for a reply.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(Command::Verify(args)) = &args.command {
         return verify(args);
-    }
-    if args.output.print_schema {
-        println!("{}", Report::schema());
-        return ExitCode::SUCCESS;
     }
     if args.mix.print_profile {
         return match args.mix.printed() {
@@ -53,106 +52,106 @@ fn main() -> ExitCode {
                 println!("{}", text.trim_end());
                 ExitCode::SUCCESS
             }
-            Err(reason) => unfit(&anyhow::anyhow!(reason)),
+            Err(reason) => unusable(&anyhow::anyhow!(reason)),
         };
     }
     if let Some(file) = &args.output.write_hashes {
         return match write_hashes(&args, file) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => unfit(&error),
+            Err(error) => unusable(&error),
         };
     }
     match measure(&args) {
-        Ok(Outcome::Dead(reason)) => {
+        Ok(Outcome::NoReply(reason)) => {
             eprintln!("onrush-load: {reason}");
-            NOBODY.into()
+            NO_REPLY.into()
         }
-        Ok(Outcome::Measured(report)) => match show(&args, &report) {
-            // A tracker that meets nothing but junk with silence is right to do so.
+        Ok(Outcome::Measured(report)) => match write(&args, &report) {
+            // Silence is the right answer where all requests are junk.
             Ok(())
                 if report.answerable() > 0
                     && report.right_replies() + report.wrong_replies() == 0 =>
             {
-                eprintln!("onrush-load: no reply came within the measured time");
-                NOBODY.into()
+                eprintln!("onrush-load: no reply arrived within the measured time");
+                NO_REPLY.into()
             }
             Ok(()) if report.wrong_replies() > 0 => WRONG.into(),
-            Ok(()) if beyond(&args, &report) => BEYOND.into(),
+            Ok(()) if exceeds_bounds(&args, &report) => EXCEEDED.into(),
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => unfit(&error),
+            Err(error) => unusable(&error),
         },
-        Err(error) => unfit(&error),
+        Err(error) => unusable(&error),
     }
 }
 
-/// The checks: 0 nothing fails, 1 something does, 2 nobody answers.
+/// Runs the conformance checks.
 fn verify(args: &VerifyArgs) -> ExitCode {
-    let found = match args.inquiry().map(|inquiry| (onrush_load::verify::verify(&inquiry), inquiry))
-    {
-        Ok((Ok(found), _)) => found,
-        Ok((Err(dead), inquiry)) => {
-            eprintln!("onrush-load: {}", dead.advice(inquiry.target));
-            return UNFIT.into();
-        }
-        Err(error) => return unfit(&error),
+    let settings = match args.settings() {
+        Ok(settings) => settings,
+        Err(error) => return unusable(&error),
     };
-    let written = show_both(args.json.as_deref(), &found.to_list(), || found.to_json());
-    match written {
-        Err(error) => unfit(&error),
-        Ok(()) if found.is_bad(args.strict) => WRONG.into(),
+    let report = match onrush_verify::verify(&settings) {
+        Ok(report) => report,
+        Err(unreachable) => return unusable(&unreachable.into()),
+    };
+    match print(args.json.as_deref(), &report.to_list(), || report.to_json()) {
+        Err(error) => unusable(&error),
+        Ok(()) if report.has_failed(args.strict) => WRONG.into(),
         Ok(()) => ExitCode::SUCCESS,
     }
 }
 
-/// Text for people; JSON where it is asked for.
-fn show_both(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> anyhow::Result<()> {
-    // Not by println!, which panics where a reader has gone or a disk is full.
-    let say = |text: &str| {
+/// Prints the text; writes the JSON to a file or, with the text on standard error, to standard
+/// output.
+fn print(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> anyhow::Result<()> {
+    // println! would panic where the reader has closed the pipe or the disk is full.
+    let print = |text: &str| {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the report")
     };
     match json {
-        None => say(text),
+        None => print(text),
         Some(path) if path.as_os_str() == "-" => {
             let _ = std::io::stderr().write_all(text.as_bytes());
-            say(&(to_json() + "\n"))
+            print(&(to_json() + "\n"))
         }
         Some(path) => {
             let written = std::fs::write(path, to_json() + "\n")
                 .with_context(|| format!("cannot write {}", path.display()));
-            say(text).and(written)
+            print(text).and(written)
         }
     }
 }
 
-/// Whether a bound was not kept; says so.
-fn beyond(args: &Args, report: &Report) -> bool {
-    let lost = args.bounds.max_loss.filter(|most| report.missed_percent() > *most);
-    let nothing = report.search.as_ref().is_some_and(|search| search.found.is_none());
-    if nothing {
+/// Whether a bound was exceeded, which is printed.
+fn exceeds_bounds(args: &Args, report: &Report) -> bool {
+    let exceeded = args.bounds.max_loss.filter(|max| report.missed_percent() > *max);
+    let not_found = report.search.as_ref().is_some_and(|search| search.found.is_none());
+    if not_found {
         eprintln!("onrush-load: no rate was found and confirmed within the bounds");
-    } else if let Some(most) = lost {
+    } else if let Some(max) = exceeded {
         let loss = report.missed_percent();
         eprintln!(
-            "onrush-load: {loss:.3} % of requests were lost or never sent, more than --max-loss {most} %"
+            "onrush-load: {loss:.3} % of requests were lost or never sent, more than --max-loss \
+             {max} %"
         );
     }
-    nothing || lost.is_some()
+    not_found || exceeded.is_some()
 }
 
-fn unfit(error: &anyhow::Error) -> ExitCode {
+fn unusable(error: &anyhow::Error) -> ExitCode {
     eprintln!("onrush-load: {error:#}");
-    UNFIT.into()
+    UNUSABLE.into()
 }
 
-/// How a run can end without an error.
+/// The result of a run without an error.
 enum Outcome {
     Measured(Box<Report>),
-    /// Nobody answers, and what to try.
-    Dead(String),
+    /// The target does not answer; the text says what to try.
+    NoReply(String),
 }
 
-/// The population that the same arguments would measure with.
+/// Writes the info hashes of the population that the same arguments measure with.
 fn write_hashes(args: &Args, file: &Path) -> anyhow::Result<()> {
     if let Err(reason) = args.check() {
         bail!("{reason}");
@@ -173,14 +172,14 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     }
     let profile = args.mix.profile().map_err(anyhow::Error::msg)?;
     args.check_mix(&profile).map_err(anyhow::Error::msg)?;
-    // Before anybody is asked: a tracker that does not answer is not the first thing to mend.
-    usable(args)?;
-    writable(args)?;
+    // Unusable arguments are reported before a tracker that does not answer.
+    check_host(args)?;
+    check_files(args)?;
     let mut routed = Vec::new();
     for &target in &args.target.target {
-        match probe(target, None, PATIENCE) {
+        match probe(target, None, PROBE_TIMEOUT) {
             Ok(local) => routed.push((target, local)),
-            Err(dead) => return Ok(Outcome::Dead(dead.advice(target))),
+            Err(failure) => return Ok(Outcome::NoReply(failure.advice(target))),
         }
     }
     let seed = args.mix.seed.unwrap_or_else(rand::random);
@@ -198,16 +197,16 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Measured(Box::new(report)))
 }
 
-/// One run, from sockets of its own: what is late for one is not in the way of the next.
+/// One run with sockets of its own, so that late replies do not reach the next run.
 fn once(args: &Args, plan: &Plan, seed: u64, course: &Course) -> anyhow::Result<Report> {
     let environment = Environment::read();
     let mut warnings = environment.warnings();
-    warnings.extend(deserted(&plan.population));
+    warnings.extend(unused_sources(&plan.population));
     let mut networks = Vec::new();
     let mut sockets = 0;
     for _ in 0..args.target.workers {
         let opened = sources::open(plan.population.addresses(), &args.target.target)
-            .context("cannot send from here")?;
+            .context("cannot open the sockets of a worker")?;
         if networks.is_empty() {
             warnings.extend(opened.notices.iter().map(ToString::to_string));
         }
@@ -226,22 +225,22 @@ fn once(args: &Args, plan: &Plan, seed: u64, course: &Course) -> anyhow::Result<
     Ok(report)
 }
 
-/// Rounds at several rates, each told of in a line.
+/// Runs rounds at several rates, each reported by a line.
 fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Report> {
     let measure = |purpose, rate| once(args, plan, seed, &args.round(seed, purpose, rate, stop));
-    let tell = |round: &Round| {
+    let print = |round: &Round| {
         if !args.output.quiet {
-            // A closed stderr is no reason to stop measuring.
+            // A closed standard error does not end the measurement.
             drop(writeln!(std::io::stderr(), "{}", round.line()));
         }
     };
-    search(args.bounds.aim(), measure, tell, || stop.load(Ordering::Relaxed))
+    search(args.bounds.aim(), measure, print, || stop.load(Ordering::Relaxed))
 }
 
-/// Of addresses that can only connect, which makes another mix of it than was asked for.
-fn deserted(population: &Population) -> Option<String> {
+/// A warning about source addresses without peers: they only connect, which changes the mix.
+fn unused_sources(population: &Population) -> Option<String> {
     let families = [Family::V4, Family::V6];
-    let count: u32 = families.map(|family| population.deserted(family)).iter().sum();
+    let count: u32 = families.map(|family| population.unused(family)).iter().sum();
     let all: u32 = families.map(|family| population.addresses().count(family)).iter().sum();
     (count > 0).then(|| {
         format!(
@@ -251,7 +250,7 @@ fn deserted(population: &Population) -> Option<String> {
     })
 }
 
-/// The command that does it again: as it was given, with the seed.
+/// The command line that repeats this run: as given, with the seed.
 fn command(args: &Args, seed: u64) -> String {
     let quoted = |word: String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,[]%+".contains(c);
@@ -268,8 +267,8 @@ fn command(args: &Args, seed: u64) -> String {
     words.join(" ")
 }
 
-/// Whether this host has the vCPUs and the addresses that were named.
-fn usable(args: &Args) -> anyhow::Result<()> {
+/// Checks that this host has the vCPUs and the source addresses of the arguments.
+fn check_host(args: &Args) -> anyhow::Result<()> {
     let allowed = match args.target.pin.is_empty() {
         true => Vec::new(),
         false => affinity::allowed().context("--pin")?,
@@ -284,7 +283,7 @@ fn usable(args: &Args) -> anyhow::Result<()> {
 }
 
 fn addresses(args: &Args, routed: &[(SocketAddr, IpAddr)]) -> Addresses {
-    let find = |target| routed.iter().find(|(there, _)| *there == target).map(|(_, ip)| *ip);
+    let find = |target| routed.iter().find(|(to, _)| *to == target).map(|(_, local)| *local);
     sources::addresses(&args.target.target, &args.target.source, args.target.sources, find)
 }
 
@@ -311,12 +310,12 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
     }
 }
 
-/// The table for people, files where they are asked for. What cannot be written keeps nothing else
-/// from being written; the first of it is the error.
-fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
+/// Prints the table and writes the requested files. A file that cannot be written does not prevent
+/// the others; the first failure is the error.
+fn write(args: &Args, report: &Report) -> anyhow::Result<()> {
     let cannot = |path: &Path| format!("cannot write {}", path.display());
     let output = &args.output;
-    let shown = show_both(output.json.as_deref(), &report.to_table(), || report.to_json());
+    let printed = print(output.json.as_deref(), &report.to_table(), || report.to_json());
     let html = output.html.as_deref().map_or(Ok(()), |path| {
         std::fs::write(path, report.to_html()).with_context(|| cannot(path))
     });
@@ -324,11 +323,11 @@ fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
         .hgrm
         .as_deref()
         .map_or(Ok(()), |path| report.write_hgrm(path).with_context(|| cannot(path)));
-    shown.and(html).and(hgrm)
+    printed.and(html).and(hgrm)
 }
 
-/// Whether the files that are asked for can be written, seen before there is anything to lose.
-fn writable(args: &Args) -> anyhow::Result<()> {
+/// Checks that the requested files can be written, before time is spent on measuring.
+fn check_files(args: &Args) -> anyhow::Result<()> {
     let output = &args.output;
     let hgrm = output.hgrm.as_ref().map(|path| match path.is_dir() {
         true => path.join("all.hgrm"),
@@ -336,11 +335,11 @@ fn writable(args: &Args) -> anyhow::Result<()> {
     });
     let json = output.json.clone().filter(|path| path.as_os_str() != "-");
     for path in [json, output.html.clone(), hgrm].into_iter().flatten() {
-        // A pipe's reader would take the closing for the end.
+        // Opening and closing a pipe would signal the end of the file to its reader.
         if path.exists() && !path.is_file() && !path.is_dir() {
             continue;
         }
-        // A link that leads nowhere yet is somebody's, too.
+        // A dangling symbolic link exists, and is not removed below.
         let new = path.symlink_metadata().is_err();
         std::fs::OpenOptions::new()
             .write(true)

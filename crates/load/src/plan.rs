@@ -7,6 +7,7 @@
 mod lives;
 pub mod population;
 pub mod profile;
+mod sizes;
 pub mod tail;
 
 use onrush_proto::{Event, Family};
@@ -41,17 +42,7 @@ pub struct Plan {
 }
 
 /// The kinds of what is sent, as they are counted.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Debug,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Asks for a connection id.

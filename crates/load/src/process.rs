@@ -1,46 +1,49 @@
-//! A process from outside: its processor time, its memory, and what the kernel dropped because
-//! its UDP sockets were full. Everything is read from /proc (proc(5)), so any process will do, in
-//! whichever network namespace.
+//! A process observed from outside: its CPU time, its memory, and the datagrams that the kernel
+//! dropped because the receive buffers of its UDP sockets were full. All figures come from /proc
+//! (proc(5)), so the process may live in another network namespace.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::time::{Duration, Instant};
 
+use procfs_core::FromRead as _;
+use procfs_core::process::Status;
+
 use crate::cpu::Cpu;
 use crate::series::ProcessSample;
 
-/// File descriptors that are looked at when the process's sockets are searched.
-const MOST_DESCRIPTORS: usize = 1 << 16;
-/// The sockets are searched anew this often: they seldom change.
-const SEARCH_EVERY: Duration = Duration::from_secs(5);
-/// Looking for drops takes at most this share of the time: /proc/net/udp lists every socket of
-/// the host, the load tester's thousands, too.
-const SHARE: u32 = 100;
+/// Upper bound on the file descriptors that are read to find the process's sockets.
+const MAX_DESCRIPTORS: usize = 1 << 16;
+/// How often the sockets are listed again: they rarely change.
+const LIST_INTERVAL: Duration = Duration::from_secs(5);
+/// Reading drops takes at most 1/100 of the time: /proc/net/udp lists every socket of the
+/// namespace, including the thousands of the load tester.
+const READ_SHARE: u32 = 100;
 
 /// A process under observation.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
-    before: Look,
-    /// Per inode of a socket that the process has: its drops so far.
+    before: Reading,
+    /// Drop counter by inode of each socket that the process has.
     sockets: HashMap<u64, u64>,
-    /// Whether its descriptors may be looked at.
-    seen: bool,
-    searched: Instant,
+    /// Whether the process's descriptors are readable (same user, or root).
+    readable: bool,
+    listed_at: Instant,
     /// Drops of all sockets since the observation began.
     drops: u64,
-    /// Of these, told.
-    told: u64,
-    /// When.
-    told_at: Instant,
-    /// Not looked for drops before this.
-    rest_until: Instant,
+    /// Drops that samples have reported.
+    reported: u64,
+    /// When drops were last reported.
+    reported_at: Instant,
+    /// Drops are not read again before this time, see [`READ_SHARE`].
+    next_read: Instant,
     line: String,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Reading {
     at: Instant,
     cpu: Cpu,
 }
@@ -48,104 +51,103 @@ struct Look {
 /// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident now (VmRSS).
+    /// Resident memory (VmRSS).
     pub rss: u64,
-    /// Resident at most since it began (VmHWM).
+    /// Peak resident memory since the process started (VmHWM).
     pub peak: u64,
 }
 
 impl Process {
-    /// Begins to observe.
+    /// Starts to observe the process with this id.
     ///
     /// # Errors
     /// When there is no such process, or no /proc.
     pub fn observe(pid: u32) -> io::Result<Self> {
         let now = Instant::now();
-        let before = Look { at: now, cpu: Cpu::of_process(pid)? };
+        let before = Reading { at: now, cpu: Cpu::of_process(pid)? };
         let mut process = Self {
             pid,
             before,
             sockets: HashMap::new(),
-            seen: true,
-            searched: now,
+            readable: true,
+            listed_at: now,
             drops: 0,
-            told: 0,
-            told_at: now,
-            rest_until: now,
+            reported: 0,
+            reported_at: now,
+            next_read: now,
             line: String::new(),
         };
-        process.search();
-        process.look_for_drops();
-        // What was dropped before is not of this run.
+        process.list_sockets();
+        process.read_drops();
+        // Earlier drops do not belong to this run.
         process.drops = 0;
         Ok(process)
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What came since the last call.
+    /// CPU time, memory and drops since the last call.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// When the process has ended.
     pub fn sample(&mut self) -> io::Result<ProcessSample> {
-        let now = Look { at: Instant::now(), cpu: Cpu::of_process(self.pid)? };
+        let now = Reading { at: Instant::now(), cpu: Cpu::of_process(self.pid)? };
         let passed = (now.at - self.before.at).as_secs_f64();
         let time = (now.cpu - self.before.cpu).total();
         self.before = now;
         let cpu_percent = if passed > 0.0 { time / passed * 100.0 } else { 0.0 };
         let rss = Memory::of(self.pid)?.rss;
-        let told_at = self.told_at;
+        let reported_at = self.reported_at;
         let drops = self.recent_drops();
-        let drops_seconds = (self.told_at - told_at).as_secs_f64();
+        let drops_seconds = (self.reported_at - reported_at).as_secs_f64();
         Ok(ProcessSample { cpu_percent, rss, drops, drops_seconds })
     }
 
-    /// Datagrams dropped since the observation began, looked at now; none when the sockets cannot
-    /// be looked at. Sockets that the process has made meanwhile are among them.
+    /// Datagrams dropped since the observation began, read now, including those of sockets made
+    /// meanwhile; `None` when the process's descriptors are not readable.
     pub fn drops(&mut self) -> Option<u64> {
-        self.search();
-        self.look_for_drops();
-        self.seen.then_some(self.drops)
+        self.list_sockets();
+        self.read_drops();
+        self.readable.then_some(self.drops)
     }
 
     /// Memory now.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// When the process has ended.
     pub fn memory(&self) -> io::Result<Memory> {
         Memory::of(self.pid)
     }
 
     fn recent_drops(&mut self) -> Option<u64> {
-        let begin = Instant::now();
-        if begin < self.rest_until {
+        let start = Instant::now();
+        if start < self.next_read {
             return None;
         }
-        if begin - self.searched >= SEARCH_EVERY {
-            self.search();
+        if start - self.listed_at >= LIST_INTERVAL {
+            self.list_sockets();
         }
-        self.look_for_drops();
-        let cost = begin.elapsed();
-        self.rest_until = begin + cost * SHARE;
-        let recent = self.drops - self.told;
-        self.told = self.drops;
-        self.told_at = begin;
-        self.seen.then_some(recent)
+        self.read_drops();
+        self.next_read = start + start.elapsed() * READ_SHARE;
+        let recent = self.drops - self.reported;
+        self.reported = self.drops;
+        self.reported_at = start;
+        self.readable.then_some(recent)
     }
 
-    /// Looks which sockets the process has. A new one begins with the drops that it has had since
-    /// it was made, all of them under observation.
-    fn search(&mut self) {
-        self.searched = Instant::now();
+    /// Lists the process's sockets. A new socket starts at 0, so all its drops count: it was made
+    /// under observation.
+    fn list_sockets(&mut self) {
+        self.listed_at = Instant::now();
         let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else {
-            self.seen = false;
+            self.readable = false;
             return;
         };
-        self.seen = true;
-        let inodes = descriptors.flatten().take(MOST_DESCRIPTORS).filter_map(|descriptor| {
+        self.readable = true;
+        let inodes = descriptors.flatten().take(MAX_DESCRIPTORS).filter_map(|descriptor| {
             let link = fs::read_link(descriptor.path()).ok()?;
             link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
         });
@@ -154,7 +156,7 @@ impl Process {
             inodes.map(|inode| (inode, before.get(&inode).copied().unwrap_or(0))).collect();
     }
 
-    fn look_for_drops(&mut self) {
+    fn read_drops(&mut self) {
         for table in ["udp", "udp6"] {
             // A host without IPv6 has no udp6.
             let Ok(file) = File::open(format!("/proc/{}/net/{table}", self.pid)) else { continue };
@@ -175,7 +177,8 @@ impl Process {
     }
 }
 
-/// Inode and drops of a line of /proc/net/udp; none of its heading.
+/// Inode and drops of a line of /proc/net/udp; `None` for the heading. procfs-core reads this file
+/// without its last column, the drops.
 fn parse_socket(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split_ascii_whitespace();
     let inode = fields.nth(9)?.parse().ok()?;
@@ -184,22 +187,14 @@ fn parse_socket(line: &str) -> Option<(u64, u64)> {
 }
 
 impl Memory {
-    /// Of a process.
+    /// Memory of a process: 0 for a zombie, which has none.
     ///
     /// # Errors
     /// When there is no such process, or no /proc.
     pub fn of(pid: u32) -> io::Result<Self> {
-        Ok(Self::parse(&fs::read_to_string(format!("/proc/{pid}/status"))?))
-    }
-
-    /// A process that has no memory any more (a zombie) has no such lines.
-    fn parse(status: &str) -> Self {
-        let field = |name: &str| {
-            let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
-            let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            Some(kib * 1024)
-        };
-        Self { rss: field("VmRSS:").unwrap_or(0), peak: field("VmHWM:").unwrap_or(0) }
+        let status = Status::from_file(format!("/proc/{pid}/status")).map_err(io::Error::other)?;
+        let bytes = |kib: Option<u64>| kib.unwrap_or(0) * 1024;
+        Ok(Self { rss: bytes(status.vmrss), peak: bytes(status.vmhwm) })
     }
 }
 
@@ -207,36 +202,29 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// As /proc/net/udp and udp6 have them; the last two columns of the fields before the drops
-    /// are reference count and address of the socket.
-    const UDP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
- 1147: 0100007F:1B39 00000000:0000 07 00000000:00000600 00:00000000 00000000  1000        0 345678 2 00000000a1b2c3d4 117
+    /// Lines of /proc/net/udp and udp6; the two columns before the drops are the reference count
+    /// and the address of the socket.
+    const UDP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when \
+                       retrnsmt   uid  timeout inode ref pointer drops
+ 1147: 0100007F:1B39 00000000:0000 07 00000000:00000600 00:00000000 00000000  1000        0 \
+                       345678 2 00000000a1b2c3d4 117
 ";
-    const UDP6: &str = " 9142: 00000000000000000000000001000000:1B39 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18446744073 2 0000000000000000 4294967295";
+    const UDP6: &str = " 9142: 00000000000000000000000001000000:1B39 \
+                        00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 \
+                        00000000     0        0 18446744073 2 0000000000000000 4294967295";
 
     #[test]
-    fn lines_of_sockets_have_inode_and_drops() {
+    fn socket_lines_have_inode_and_drops() {
         let found: Vec<_> = UDP.lines().map(parse_socket).collect();
         assert_eq!(found, [None, Some((345_678, 117))]);
         assert_eq!(parse_socket(UDP6), Some((18_446_744_073, 4_294_967_295)));
         let cut = UDP.lines().nth(1).unwrap().strip_suffix(" 117").unwrap();
-        assert_eq!(parse_socket(cut), None, "nothing is made of another column");
+        assert_eq!(parse_socket(cut), None, "no other column is taken for the drops");
         assert_eq!(parse_socket(""), None);
     }
 
     #[test]
     fn memory_is_in_bytes() {
-        let status = "Name:\tonrush\nVmPeak:\t  250000 kB\nVmHWM:\t   10240 kB\n\
-                      VmRSS:\t    8192 kB\nRssAnon:\t    4096 kB\n";
-        let expected = Memory { rss: 8 << 20, peak: 10 << 20 };
-        assert_eq!(Memory::parse(status), expected);
-        let zombie = "Name:\tonrush\nState:\tZ (zombie)\n";
-        assert_eq!(Memory::parse(zombie), Memory::default(), "it has none any more");
-    }
-
-    /// What is read of this very process is what it has.
-    #[test]
-    fn a_process_has_memory_and_uses_it() {
         let pid = std::process::id();
         let before = Memory::of(pid).unwrap();
         let large = vec![1u8; 64 << 20];
@@ -246,5 +234,17 @@ mod tests {
         assert!(after.peak >= 64 << 20, "{after:?}");
         assert!(Memory::of(u32::MAX).is_err());
         assert!(Process::observe(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_zombie_has_no_memory() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // The child is not waited for, so it stays a zombie once it has ended.
+        while Memory::of(child.id()).unwrap() != Memory::default() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
     }
 }

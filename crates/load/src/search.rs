@@ -1,50 +1,50 @@
-//! The highest rate that a tracker holds: short open-loop rounds that double the rate until one
-//! fails, halve the distance between held and failed down to a resolution, and a longer round that
-//! confirms what was found.
+//! Searches for the highest rate that a tracker holds: short open-loop rounds double the rate until
+//! a round fails, then halve the interval between the highest held and the lowest failed rate, and
+//! a longer round confirms the result.
 //!
-//! A round that fails is tried a second time, so that a hiccup of the host does not decide. The
+//! A failed round is repeated once, so that a short disturbance of the host does not decide. The
 //! number of rounds is bounded, so the search ends.
 
 use crate::report::Report;
 use crate::report::search::{Bounds, Purpose, Round, Search, Verdict};
 
-/// The first rate, requests per second.
-const FIRST: f64 = 1000.0;
-/// No rate below this is tried.
-const LOWEST: f64 = 1.0;
-/// And none above this.
-const HIGHEST: f64 = 1e8;
-/// Rounds at most, but for those that confirm.
-const ROUNDS: usize = 48;
-/// Rounds that confirm at most; each is for a lower rate than the one before.
-const CONFIRMS: i32 = 5;
+/// The first rate, in requests per second.
+const FIRST_RATE: f64 = 1000.0;
+/// The lowest rate that is tried.
+const MIN_RATE: f64 = 1.0;
+/// The highest rate that is tried.
+const MAX_RATE: f64 = 1e8;
+/// Upper bound on rounds, without the confirming ones.
+const MAX_ROUNDS: usize = 48;
+/// Upper bound on confirming rounds; each has a lower rate than the one before.
+const MAX_CONFIRMATIONS: i32 = 5;
 
-/// What is searched for.
+/// The aim of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aim {
-    /// What a rate must keep.
+    /// The bounds within which a rate counts as held.
     pub bounds: Bounds,
-    /// How close the highest rate held and the lowest one failed are to come: 0.02 for 2 %.
+    /// Wanted distance between the highest held and the lowest failed rate: 0.02 for 2 %.
     pub resolution: f64,
 }
 
-/// Searches. `measure` runs a round of a purpose at a rate, `tell` hears of each, and `stopped`
-/// says whether somebody has had enough: the highest rate held until then is the result, marked as
-/// not confirmed. The round that this came into counts for nothing.
+/// Searches. `measure` runs a round at a rate, `observe` is called with each round, and `stopped`
+/// ends the search early: the result is then the highest rate held so far, marked as not
+/// confirmed, without the interrupted round.
 ///
-/// The report is that of the round of the rate found, with the search in it; where nothing was
-/// held, that of the last round.
+/// The report is the one of the round at the found rate, with the search added; where no rate was
+/// held, the one of the last round.
 ///
 /// # Errors
 /// Those of `measure`, and when no round was run.
 pub fn search(
     aim: Aim,
     measure: impl FnMut(Purpose, f64) -> anyhow::Result<Report>,
-    tell: impl FnMut(&Round),
+    observe: impl FnMut(&Round),
     stopped: impl Fn() -> bool,
 ) -> anyhow::Result<Report> {
-    let mut seeker =
-        Seeker { aim, measure, tell, stopped, rounds: Vec::new(), best: Vec::new(), last: None };
+    let (rounds, best) = (Vec::new(), Vec::new());
+    let mut seeker = Seeker { aim, measure, observe, stopped, rounds, best, last: None };
     let (held, failed) = seeker.grow()?;
     let (held, mut failed) = seeker.narrow(held, failed)?;
     let confirmed = match held {
@@ -54,14 +54,14 @@ pub fn search(
     let found = confirmed.or_else(|| seeker.unconfirmed(failed));
     let search = Search {
         bounds: aim.bounds,
-        // Without the last digits of what cannot be written in binary.
+        // Rounded, as 0.02 * 100 is not exactly 2 in binary.
         resolution_percent: (aim.resolution * 1e8).round() / 1e6,
         found,
         confirmed: confirmed.is_some(),
         limit: failed.map(|(_, verdict)| verdict),
         rounds: seeker.rounds,
     };
-    // Of several rounds at one rate the last: the one that confirms.
+    // The last of several rounds at the found rate is the confirming one.
     let mut best = seeker.best.into_iter().rev();
     let best = best.find(|(rate, _)| Some(*rate) == found).map(|(_, report)| report);
     let mut report = best.or(seeker.last).ok_or_else(|| anyhow::anyhow!("no round was run"))?;
@@ -70,16 +70,16 @@ pub fn search(
     Ok(report)
 }
 
-/// A rate that failed, and why.
+/// The lowest failed rate and its verdict.
 type Failed = Option<(f64, Verdict)>;
 
 struct Seeker<M, T, S> {
     aim: Aim,
     measure: M,
-    tell: T,
+    observe: T,
     stopped: S,
     rounds: Vec<Round>,
-    /// Of the rounds that held, with their rates.
+    /// The reports of held rounds, with their rates.
     best: Vec<(f64, Report)>,
     last: Option<Report>,
 }
@@ -90,7 +90,7 @@ where
     T: FnMut(&Round),
     S: Fn() -> bool,
 {
-    /// One round; none when it was cut, which says nothing of the rate.
+    /// Runs a round; `None` when it was interrupted, which says nothing about the rate.
     fn round(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Option<Verdict>> {
         let report = (self.measure)(purpose, rate);
         if (self.stopped)() {
@@ -98,7 +98,7 @@ where
         }
         let report = report?;
         let round = Round::new(purpose, rate, &report, &self.aim.bounds);
-        (self.tell)(&round);
+        (self.observe)(&round);
         let verdict = round.verdict;
         if round.held() {
             self.best.push((rate, report.clone()));
@@ -108,22 +108,22 @@ where
         Ok(Some(verdict))
     }
 
-    /// Up to two rounds, the second one when the first has failed.
+    /// Runs a round and, where it failed, a second one.
     fn held(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Option<Verdict>> {
         match self.round(purpose, rate)? {
-            Some(failed) if failed != Verdict::Held && !self.over() => self.round(purpose, rate),
+            Some(failed) if failed != Verdict::Held && !self.is_over() => self.round(purpose, rate),
             decided => Ok(decided),
         }
     }
 
-    fn over(&self) -> bool {
-        (self.stopped)() || self.rounds.len() >= ROUNDS
+    fn is_over(&self) -> bool {
+        (self.stopped)() || self.rounds.len() >= MAX_ROUNDS
     }
 
-    /// The last rate that held and the first one that failed.
+    /// The highest held and the lowest failed rate by doubling, or dividing.
     fn grow(&mut self) -> anyhow::Result<(Option<f64>, Failed)> {
-        let (mut held, mut failed, mut rate) = (None, None, FIRST);
-        while (LOWEST..=HIGHEST).contains(&rate) && !self.over() {
+        let (mut held, mut failed, mut rate) = (None, None, FIRST_RATE);
+        while (MIN_RATE..=MAX_RATE).contains(&rate) && !self.is_over() {
             match self.held(Purpose::Grow, rate)? {
                 Some(Verdict::Held) => held = Some(rate),
                 Some(verdict) => failed = Some((rate, verdict)),
@@ -146,7 +146,7 @@ where
     ) -> anyhow::Result<(Option<f64>, Failed)> {
         while let (Some(low), Some((high, _))) = (held, failed)
             && high / low > 1.0 + self.aim.resolution
-            && !self.over()
+            && !self.is_over()
         {
             let rate = (low * high).sqrt();
             match self.held(Purpose::Narrow, rate)? {
@@ -161,7 +161,7 @@ where
     /// The rate that holds for longer too: `rate`, or one that is lower by some steps of the
     /// resolution, each step twice as long as the one before. What fails here is `failed`.
     fn confirm(&mut self, rate: f64, failed: &mut Failed) -> anyhow::Result<Option<f64>> {
-        for nth in 0..CONFIRMS {
+        for nth in 0..MAX_CONFIRMATIONS {
             if (self.stopped)() {
                 break;
             }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn one_hiccup_does_not_decide_what_is_confirmed() {
+    fn one_failed_confirmation_is_repeated() {
         let nth = Cell::new(0);
         let measure = |purpose, rate| {
             nth.set(nth.get() + usize::from(purpose == Purpose::Confirm));
@@ -313,7 +313,7 @@ mod tests {
 
     /// What keeps a rate from being confirmed is what limits it.
     #[test]
-    fn who_could_not_confirm_is_told() {
+    fn the_verdict_of_a_failed_confirmation_is_the_limit() {
         let measure = |purpose, rate| {
             let mut report = round(rate, 10_000.0);
             report.unsent = if purpose == Purpose::Confirm { 10_000 } else { 0 };
@@ -324,6 +324,6 @@ mod tests {
             (result(&report).found, result(&report).limit),
             (None, Some(Verdict::LoadTester))
         );
-        assert!(report.warnings.iter().any(|warning| warning.contains("the load tester itself")));
+        assert!(report.warnings.iter().any(|warning| warning.contains("own limit")));
     }
 }

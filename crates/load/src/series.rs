@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::generator::Recent;
 use crate::generator::flight::Nanos;
-use crate::report::Latency;
+use crate::latency::Latency;
 
 /// Intervals are no shorter than this: processor time is told in hundredths of a second.
 const SHORTEST: Duration = Duration::from_millis(200);
@@ -22,7 +22,7 @@ const WANTED: u32 = 60;
 const MOST: u32 = 1200;
 
 /// One interval of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Its end, in seconds since the run (with its warm-up) began.
     pub time: f64,
@@ -48,7 +48,7 @@ pub struct Sample {
 }
 
 /// A process over one interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
     /// Processor time, in percent of one vCPU.
     pub cpu_percent: f64,

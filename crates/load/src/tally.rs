@@ -78,9 +78,7 @@ pub struct Found {
 }
 
 /// A reply with a finding, in hexadecimal.
-#[derive(
-    Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Example {
     /// What was asked.
     pub asked: String,

@@ -1,5 +1,6 @@
 //! The vCPUs that this process may use, which of them share a core, and pinning a thread to one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -54,6 +55,12 @@ pub fn cores_first(cpus: &[usize]) -> Vec<usize> {
     order(cpus, siblings)
 }
 
+/// The given vCPUs grouped by core, each group ascending, in order of the cores' first given vCPU.
+/// A vCPU whose siblings are unknown is a core of its own.
+pub fn cores(cpus: &[usize]) -> Vec<Vec<usize>> {
+    group(cpus, siblings)
+}
+
 /// Pins the calling thread to one vCPU.
 ///
 /// # Errors
@@ -71,19 +78,48 @@ fn siblings_in(root: &Path, cpu: usize) -> Option<Vec<usize>> {
     parse_list(&fs::read_to_string(file).ok()?)
 }
 
-/// Parses the kernel's list form: `0-3,8,10-11`.
-fn parse_list(list: &str) -> Option<Vec<usize>> {
+/// Parses the list form of the kernel and of `taskset -c`, like `0-3,8,10-11`; `None` where the
+/// text is no such list. (Linux, Documentation/admin-guide/cputopology.rst.)
+pub fn parse_list(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in list.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
         // A bound on the numbers: a corrupt file must not exhaust memory.
-        if last > 65_536 {
+        if first > last || last > 65_536 {
             return None;
         }
         cpus.extend(first..=last);
     }
     Some(cpus)
+}
+
+/// Writes ascending vCPU numbers in the form that [`parse_list`] reads: `0-3,8`.
+pub fn format_list(cpus: &[usize]) -> String {
+    let mut ranges = Vec::new();
+    let mut rest = cpus;
+    while let [first, ..] = rest {
+        let run = rest.iter().zip(*first..).take_while(|(cpu, next)| *cpu == next).count();
+        ranges.push(match run {
+            1 => first.to_string(),
+            _ => format!("{first}-{}", first + run - 1),
+        });
+        rest = &rest[run..];
+    }
+    ranges.join(",")
+}
+
+/// [`cores`] with another source of siblings.
+fn group(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<Vec<usize>> {
+    let mut cores = BTreeMap::<usize, Vec<usize>>::new();
+    for &cpu in cpus {
+        let first = siblings(cpu).and_then(|all| all.first().copied()).unwrap_or(cpu);
+        cores.entry(first).or_default().push(cpu);
+    }
+    let mut cores: Vec<_> = cores.into_values().collect();
+    cores.iter_mut().for_each(|core| core.sort_unstable());
+    cores.sort_by_key(|core| core[0]);
+    cores
 }
 
 /// Orders by rank within the core, then by number.
@@ -148,6 +184,26 @@ mod tests {
         assert_eq!(parse_list("5"), Some(vec![5]));
         assert_eq!(parse_list(""), None);
         assert_eq!(parse_list("0-999999999"), None);
+        assert_eq!(parse_list("3-1"), None);
+    }
+
+    #[test]
+    fn lists_are_written_as_they_are_parsed() {
+        for text in ["3", "0-3", "0,2,4-6", "0-3,16-19"] {
+            assert_eq!(format_list(&parse_list(text).unwrap()), text);
+        }
+        assert_eq!(format_list(&[]), "");
+    }
+
+    #[test]
+    fn siblings_are_grouped_by_core() {
+        let four_apart = |cpu: usize| Some(vec![cpu % 4, cpu % 4 + 4]);
+        assert_eq!(group(&[0, 1, 4, 5], four_apart), [vec![0, 4], vec![1, 5]]);
+        let adjacent = |cpu: usize| Some(vec![cpu & !1, cpu | 1]);
+        assert_eq!(group(&[0, 1, 2, 3], adjacent), [vec![0, 1], vec![2, 3]]);
+        // vCPU 0 is not given, and the siblings of 7 are unknown.
+        let partial = |cpu: usize| (cpu < 7).then(|| vec![0, 4]);
+        assert_eq!(group(&[4, 7], partial), [vec![4], vec![7]]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 /// Which of our crates each may depend on. Protocol and network meet in the tracker's intake and
 /// in the load generator, nowhere else.
-const MAY_KNOW: [(&str, &[&str]); 12] = [
+const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("proto", &[]),
     ("net", &[]),
     ("swarm", &["proto"]),
@@ -19,6 +19,7 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("daemon", &["config", "control", "net", "proto", "store", "swarm", "tracker"]),
     ("load", &["net", "proto", "toml-keys"]),
     ("bench", &["load"]),
+    ("testing", &["config", "net", "proto", "store", "swarm", "tracker"]),
     ("tidy", &[]),
 ];
 

@@ -18,12 +18,12 @@ const EMPTY_ROOMS: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];
 /// function, reason.
 const MAY_SLEEP: [(&str, &str, &str); 2] = [
     (
-        "crates/daemon/tests/memory_back.rs",
+        "crates/daemon/tests/it/memory_returned.rs",
         "when_everybody_has_left_the_daemon_is_small_again",
         "nothing tells when an allocator's own threads give memory back",
     ),
     (
-        "crates/load/tests/responder/mod.rs",
+        "crates/load/tests/responder/server.rs",
         "serve",
         "a server that is slow or stalls: that is what it is for, nobody waits for state",
     ),

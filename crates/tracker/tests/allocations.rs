@@ -1,14 +1,14 @@
 //! No allocation per request: once a tracker has met its peers, traffic costs no memory at all.
 
-mod world;
-
 use std::net::SocketAddr;
 
 use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
 use onrush_proto::{Announce, Connect, ConnectionId, InfoHash, PeerId, Scrape, TransactionId};
-use world::{COLOCATED, SPLIT, TRACKER_V4, World, announce, at, connect, secrets, settings};
+use onrush_testing::memory_tracker::{
+    COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect, secrets, settings,
+};
 
 const CLIENTS: u8 = 100;
 const SWARMS: u8 = 40;
@@ -41,7 +41,11 @@ fn packets(client: u8, connection_id: ConnectionId) -> Vec<Vec<u8>> {
 }
 
 /// Sends everything of every client, lets the tracker answer, and counts the answers.
-fn round(world: &mut World<Endpoint>, clients: &mut Endpoint, packets: &[Vec<Vec<u8>>]) -> usize {
+fn round(
+    world: &mut TestTracker<Endpoint>,
+    clients: &mut Endpoint,
+    packets: &[Vec<Vec<u8>>],
+) -> usize {
     let tracker: SocketAddr = TRACKER_V4.parse().unwrap();
     let mut answers = 0;
     for (client, packets) in packets.iter().enumerate() {
@@ -62,7 +66,7 @@ fn round(world: &mut World<Endpoint>, clients: &mut Endpoint, packets: &[Vec<Vec
 fn steady_state_allocates_nothing(placement: &str) {
     let settings = settings(placement);
     let network = Network::with_options(1, Conditions::default(), Options::default());
-    let mut world = World::new(&settings, &secrets(1), &network, |endpoint| endpoint);
+    let mut world = TestTracker::new(&settings, &secrets(1), &network, |endpoint| endpoint);
     let addresses: Vec<SocketAddr> =
         (1..=CLIENTS).map(|n| format!("198.51.100.{n}:3000").parse().unwrap()).collect();
     let mut clients = network.bind(&addresses).unwrap();

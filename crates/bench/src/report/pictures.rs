@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use onrush_load::chart::{Axis, Bar, Bars, Line, Lines, Point, Row as Colour, Unit, bars, lines};
+use onrush_load::chart::{Axis, Bar, Bars, Line, Lines, Point, Row as Colour, bars, lines};
+use onrush_load::number::Unit;
 
 use crate::load::Mix;
 use crate::stats::Spread;

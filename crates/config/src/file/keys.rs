@@ -150,10 +150,10 @@ pub static TABLES: &[Table] = &[
         keys: SNAPSHOT,
     },
     Table {
-        name: "http",
+        name: "admin",
         doc: "Control and observation over HTTP, for people and programs of the operator: metrics, health, \
               statistics, the admin API. On a thread of its own, out of the workers' way.",
-        keys: HTTP,
+        keys: ADMIN,
     },
     Table {
         name: "export",
@@ -587,18 +587,18 @@ const EXPORT: &[Key] = &[
     },
 ];
 
-const HTTP: &[Key] = &[
+const ADMIN: &[Key] = &[
     Key {
         doc: "Where to listen (TCP). An address that is named is required: without it the tracker does not \
               start. Beyond loopback put a proxy with TLS in front: what is said here is not encrypted. \
-              \"off\" switches it off. Flag: --http.",
+              \"off\" switches it off. Flag: --admin.",
         ..key(
             "listen",
             Standard::Absent {
                 means: "127.0.0.1:6970; where that is taken, a warning, and no HTTP",
                 example: "\"127.0.0.1:6970\"",
             },
-            |w| &mut w.http_listen,
+            |w| &mut w.admin_listen,
         )
     },
     Key {
@@ -612,34 +612,34 @@ const HTTP: &[Key] = &[
                 means: "the admin API refuses everybody",
                 example: "\"/etc/onrush/admin.token\"",
             },
-            |w| &mut w.http_token_file,
+            |w| &mut w.admin_token_file,
         )
     },
     Key {
         doc: "Whether anybody who can reach this address may read the list of info hashes in force, at \
               /lists: some operators publish what they deny.",
-        ..key("publish_lists", Standard::Is("false"), |w| &mut w.http_publish_lists)
+        ..key("publish_lists", Standard::Is("false"), |w| &mut w.admin_publish_lists)
     },
     Key {
         unit: "connections",
         range: Some(1..=4096),
         doc: "Connections at once.",
         limit: "Who comes then is told to try again (503) and hung up on.",
-        ..key("connections", Standard::Is("64"), |w| &mut w.http_connections)
+        ..key("connections", Standard::Is("64"), |w| &mut w.admin_connections)
     },
     Key {
         unit: "bytes",
         range: Some(1_024..=64 << 20),
         doc: "The body of a request at most.",
         limit: "A longer one is refused (413).",
-        ..key("max_body", Standard::Is("1_048_576"), |w| &mut w.http_max_body)
+        ..key("max_body", Standard::Is("1_048_576"), |w| &mut w.admin_max_body)
     },
     Key {
         unit: "seconds",
         range: Some(1..=300),
         doc: "How long a client may take to send a request, an answer to be made, and a client to read it.",
         limit: "Then the connection is closed.",
-        ..key("timeout", Standard::Is("10"), |w| &mut w.http_timeout)
+        ..key("timeout", Standard::Is("10"), |w| &mut w.admin_timeout)
     },
 ];
 

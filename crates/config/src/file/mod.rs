@@ -10,7 +10,7 @@
 //! | `read` | a TOML document, key by key, into [`Config`] |
 //! | `value` | which texts are good for which type |
 //! | `listen` | the ways to write an address to listen on |
-//! | `http_at` | the ways to write where HTTP listens |
+//! | `admin_at` | the ways to write where HTTP listens |
 //! | `suggest` | what somebody may have meant by an unknown key |
 //! | `source` | lines and columns of a file |
 //! | `problem` | what is wrong, where, and what would be right |
@@ -18,7 +18,7 @@
 
 pub mod keys;
 
-mod http_at;
+mod admin_at;
 mod listen;
 mod print;
 mod problem;
@@ -36,7 +36,7 @@ use onrush_proto::InfoHash;
 
 use onrush_tracker::access::blocks::Block;
 
-pub use http_at::{HttpAt, InvalidHttpAt};
+pub use admin_at::{AdminAt, InvalidAdminAt};
 pub use listen::{InvalidListen, ListenAt};
 pub use print::print_config;
 pub use problem::{Problem, Problems};
@@ -147,12 +147,12 @@ pub(crate) struct Written {
     pub(crate) snapshot_every: Field<u32>,
     pub(crate) export_file: Field<Option<PathBuf>>,
     pub(crate) export_every: Field<u32>,
-    pub(crate) http_listen: Field<Option<HttpAt>>,
-    pub(crate) http_token_file: Field<Option<PathBuf>>,
-    pub(crate) http_publish_lists: Field<bool>,
-    pub(crate) http_connections: Field<usize>,
-    pub(crate) http_max_body: Field<usize>,
-    pub(crate) http_timeout: Field<u32>,
+    pub(crate) admin_listen: Field<Option<AdminAt>>,
+    pub(crate) admin_token_file: Field<Option<PathBuf>>,
+    pub(crate) admin_publish_lists: Field<bool>,
+    pub(crate) admin_connections: Field<usize>,
+    pub(crate) admin_max_body: Field<usize>,
+    pub(crate) admin_timeout: Field<u32>,
     pub(crate) log_level: Field<Level>,
     pub(crate) totals_every: Field<u32>,
     pub(crate) log_addresses: Field<bool>,

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(suggest("", "interval"), "this key belongs in [announce]");
         assert_eq!(
             suggest("announce", "listen"),
-            "this key belongs at the top of the file, above the first [table] or in [http]"
+            "this key belongs at the top of the file, above the first [table] or in [admin]"
         );
         assert_eq!(
             suggest("scrape", "max_peer_v4"),

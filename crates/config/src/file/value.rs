@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
 use super::keys::Key;
-use super::{Field, HttpAt, Item, ListenAt, Origin};
+use super::{AdminAt, Field, Item, ListenAt, Origin};
 use onrush_tracker::access::blocks::Block;
 
 /// A type that is written as one of a few words.
@@ -267,7 +267,7 @@ impl Value for Vec<Item<ListenAt>> {
     }
 }
 
-impl Value for HttpAt {
+impl Value for AdminAt {
     fn expects(_: &Key) -> String {
         "an address with a port, in quotes, or \"off\"".to_owned()
     }

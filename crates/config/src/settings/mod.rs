@@ -71,7 +71,7 @@ pub struct Settings {
     /// Where the full scrape goes.
     pub export: ExportSettings,
     /// Control and observation over HTTP.
-    pub http: HttpSettings,
+    pub admin: AdminSettings,
     /// What is logged.
     pub log: LogSettings,
 }
@@ -221,7 +221,7 @@ pub struct ExportSettings {
 
 /// Control and observation over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpSettings {
+pub struct AdminSettings {
     /// Where to listen; `None` is nowhere. Optional where nobody named it: the tracker then goes on without
     /// HTTP when the address is taken.
     pub listen: Option<Listen>,

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use super::summary::bytes;
 use super::{
-    Access, Blocked, ConnectionSettings, ExportSettings, Host, HttpSettings, Limits, Listed,
+    Access, AdminSettings, Blocked, ConnectionSettings, ExportSettings, Host, Limits, Listed,
     Listen, LogSettings, Notice, OverloadSettings, ScrapeSettings, Settings, SnapshotSettings,
     SocketSettings,
 };
 use crate::export_format::{NAMES, of_name};
-use crate::file::{AccessMode, Config, Findings, HttpAt, Origin, Problem, Problems, Written};
+use crate::file::{AccessMode, AdminAt, Config, Findings, Origin, Problem, Problems, Written};
 use crate::flags::Flags;
 use onrush_tracker::limits::{AnnounceSettings, Placement};
 
@@ -32,7 +32,7 @@ const LONGEST_INTERVAL: u32 = 43_200;
 const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
 /// Where HTTP listens when nobody says otherwise.
-const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6970);
+const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6970);
 
 impl Settings {
     /// Settles what a configuration and flags mean on a host.
@@ -104,7 +104,7 @@ impl<'a> Resolution<'a> {
                 every: Duration::from_secs(u64::from(written.snapshot_every.value)),
             },
             export: self.export(),
-            http: self.http(),
+            admin: self.admin(),
             log: LogSettings {
                 level: written.log_level.value.0,
                 totals_every: Duration::from_secs(u64::from(written.totals_every.value)),
@@ -295,30 +295,30 @@ impl<'a> Resolution<'a> {
         ExportSettings { file: file.value.clone(), every }
     }
 
-    fn http(&mut self) -> HttpSettings {
+    fn admin(&mut self) -> AdminSettings {
         let written = self.written();
-        let listen = match written.http_listen.value {
-            Some(HttpAt::Off) => None,
-            Some(HttpAt::Address(address)) => Some(Listen { address, optional: false }),
-            None => Some(Listen { address: HTTP, optional: true }),
+        let listen = match written.admin_listen.value {
+            Some(AdminAt::Off) => None,
+            Some(AdminAt::Address(address)) => Some(Listen { address, optional: false }),
+            None => Some(Listen { address: ADMIN, optional: true }),
         };
-        let token_file = written.http_token_file.value.clone();
+        let token_file = written.admin_token_file.value.clone();
         if let (Some(Listen { address, .. }), Some(_)) = (listen, &token_file)
             && !address.ip().to_canonical().is_loopback()
         {
             self.notices.push(Notice::new(format!(
                 "the admin API listens on {address}, beyond this host, and its token passes unencrypted: let \
-                 a proxy with TLS in front, and http.listen = \"127.0.0.1:{}\"",
+                 a proxy with TLS in front, and admin.listen = \"127.0.0.1:{}\"",
                 address.port()
             )));
         }
-        HttpSettings {
+        AdminSettings {
             listen,
             token_file,
-            publish_lists: written.http_publish_lists.value,
-            connections: written.http_connections.value,
-            max_body: written.http_max_body.value,
-            timeout: Duration::from_secs(u64::from(written.http_timeout.value)),
+            publish_lists: written.admin_publish_lists.value,
+            connections: written.admin_connections.value,
+            max_body: written.admin_max_body.value,
+            timeout: Duration::from_secs(u64::from(written.admin_timeout.value)),
         }
     }
 

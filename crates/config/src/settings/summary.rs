@@ -17,7 +17,7 @@ impl Settings {
             ("limits", self.limits_line()),
             ("access", self.access_line()),
             ("state", self.state_line()),
-            ("http", self.http_line()),
+            ("admin", self.admin_line()),
         ];
         lines.iter().map(|(name, text)| format!("  {name:<9} {text}\n")).collect()
     }
@@ -83,11 +83,11 @@ impl Settings {
         format!("{list}; addresses that are not of the internet are {bogons}")
     }
 
-    fn http_line(&self) -> String {
-        let Some(listen) = self.http.listen else { return "off".to_owned() };
-        let admin = match &self.http.token_file {
+    fn admin_line(&self) -> String {
+        let Some(listen) = self.admin.listen else { return "off".to_owned() };
+        let admin = match &self.admin.token_file {
             Some(file) => format!("admin API with the token in {}", file.display()),
-            None => "no admin API (give http.token_file)".to_owned(),
+            None => "no admin API (give admin.token_file)".to_owned(),
         };
         format!("http://{}: metrics, health, statistics; {admin}", listen.address)
     }

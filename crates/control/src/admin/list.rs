@@ -66,7 +66,7 @@ pub(crate) async fn state(State(shared): State<Arc<Shared>>) -> Result<Json<List
         mode: mode_of(&in_force.lists.access).to_owned(),
         entries: in_force.lists.access.len() as u64,
         blocked_sources: in_force.lists.blocked.len() as u64,
-        published: in_force.settings.http.publish_lists,
+        published: in_force.settings.admin.publish_lists,
     }))
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn entry(
         (status = 401, description = "Not the token", body = Problem),
         (status = 403, description = "The admin API is switched off", body = Problem),
         (status = 409, description = "There is no list, or it would be too long", body = Problem),
-        (status = 413, description = "The body is longer than http.max_body", body = Problem),
+        (status = 413, description = "The body is longer than admin.max_body", body = Problem),
         (status = 503, description = "The tracker does not serve, or has too much to do", body = Problem),
         (status = 504, description = "The main thread did not answer in time", body = Problem),
     )
@@ -121,7 +121,7 @@ pub(crate) async fn add(
         (status = 401, description = "Not the token", body = Problem),
         (status = 403, description = "The admin API is switched off", body = Problem),
         (status = 409, description = "There is no list, or nothing would be left of an allow list", body = Problem),
-        (status = 413, description = "The body is longer than http.max_body", body = Problem),
+        (status = 413, description = "The body is longer than admin.max_body", body = Problem),
         (status = 503, description = "The tracker does not serve, or has too much to do", body = Problem),
         (status = 504, description = "The main thread did not answer in time", body = Problem),
     )
@@ -142,7 +142,7 @@ async fn change(
         let how = "send {\"info_hashes\": [\"...\"]} as application/json";
         let text = match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
-                "the body is longer than http.max_body: send fewer info hashes at once".to_owned()
+                "the body is longer than admin.max_body: send fewer info hashes at once".to_owned()
             }
             _ => format!("{}: {how}", error.body_text()),
         };

@@ -1,4 +1,4 @@
-//! The admin API, `/api/v1`: for who has the token of `http.token_file`.
+//! The admin API, `/api/v1`: for who has the token of `admin.token_file`.
 
 pub mod export;
 pub mod list;
@@ -53,14 +53,14 @@ pub(super) async fn authorized(
         Some(true) => next.run(request).await,
         Some(false) => {
             let why = match given {
-                Some(_) => "this is not the token of http.token_file",
-                None => "send the token of http.token_file: `Authorization: Bearer TOKEN`",
+                Some(_) => "this is not the token of admin.token_file",
+                None => "send the token of admin.token_file: `Authorization: Bearer TOKEN`",
             };
             Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
         }
         None => Problem::new(
             StatusCode::FORBIDDEN,
-            "the admin API is switched off: name a file with a token as http.token_file, and reload",
+            "the admin API is switched off: name a file with a token as admin.token_file, and reload",
         )
         .into_response(),
     }

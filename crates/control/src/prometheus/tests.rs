@@ -245,7 +245,7 @@ fn workers(settings: &Settings) -> Arc<[(String, Arc<WorkerMetrics>)]> {
 fn full_reading() -> Reading {
     let mut settings = settings("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
     (settings.limits.peers, settings.limits.idle_swarms) = (21, 22);
-    (settings.limits.list_entries, settings.http.connections) = (23, 24);
+    (settings.limits.list_entries, settings.admin.connections) = (23, 24);
     let workers = workers(&settings);
     workers.iter().zip(EACH).for_each(|((_, metrics), from)| fill(metrics, from));
     let state = |from: u64, still_for| {

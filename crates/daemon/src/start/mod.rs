@@ -77,7 +77,7 @@ pub struct Tracker {
     /// Which shard owns an info hash.
     pub map: ShardMap,
     /// The admin server, if it is on.
-    pub http: Option<Server>,
+    pub admin: Option<Server>,
 }
 
 /// Why a tracker cannot start. Each message names the remedy.
@@ -187,7 +187,7 @@ impl Tracker {
 struct Start<'a> {
     settings: &'a Settings,
     warnings: Vec<String>,
-    http: Option<Server>,
+    admin: Option<Server>,
     lists: Lists,
     clock: Clock,
 }
@@ -217,11 +217,11 @@ impl<'a> Start<'a> {
             None => {}
         }
         // Early, so that `/ready` reports the start while lists and state are loaded.
-        let http = start_admin(settings, bind_admin, &mut warnings)?;
+        let admin = start_admin(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
         let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
-        Ok(Self { settings, warnings, http, lists, clock: Clock::start() })
+        Ok(Self { settings, warnings, admin, lists, clock: Clock::start() })
     }
 
     /// Drops the capability that binding needed, and opens the state directory. `lock` is the one
@@ -295,7 +295,7 @@ impl<'a> Start<'a> {
         state: StateDir,
         commitment: Option<IntervalCommitment>,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, http, lists, clock } = self;
+        let Self { settings, warnings, admin, lists, clock } = self;
         let addresses = group.addresses.clone();
         let running = Running::prepare(&settings.workers(), addresses, workers, clock)
             .map_err(StartError::Threads)?;
@@ -314,7 +314,7 @@ impl<'a> Start<'a> {
             replaced_list: None,
             merging: Arc::default(),
             map,
-            http,
+            admin,
         })
     }
 }
@@ -332,8 +332,8 @@ fn start_admin(
     bind: impl FnOnce(Listen) -> Result<Bound, HttpError>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Server>, StartError> {
-    let Some(listen) = settings.http.listen else { return Ok(None) };
-    let token_file = settings.http.token_file.as_deref();
+    let Some(listen) = settings.admin.listen else { return Ok(None) };
+    let token_file = settings.admin.token_file.as_deref();
     let token = Token::load(token_file)?;
     warnings.extend(Token::warning(token_file));
     match bind(listen) {
@@ -341,7 +341,7 @@ fn start_admin(
             warnings.push(format!("no metrics, health and control over HTTP: {error}"));
             Ok(None)
         }
-        bound => Ok(Some(Server::start(bound?, &settings.http, token)?)),
+        bound => Ok(Some(Server::start(bound?, &settings.admin, token)?)),
     }
 }
 

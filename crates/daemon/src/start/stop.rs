@@ -17,8 +17,8 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 impl Tracker {
     /// Stops the workers, writes the peers to disk, then releases the state directory.
     pub fn stop(mut self) -> Summary {
-        if let Some(http) = &self.http {
-            http.stopping();
+        if let Some(admin) = &self.admin {
+            admin.stopping();
         }
         let (summary, shards) = self.running.stop_and_keep();
         self.snapshots.write_final(shards, self.clock);
@@ -30,7 +30,7 @@ impl Tracker {
     /// Returns whether it lives; if it has exited, the peers are written to the snapshot.
     pub fn hand_over(mut self, handed_over: &HandedOver) -> bool {
         // The new process waits for this address.
-        drop(self.http.take());
+        drop(self.admin.take());
         let (_, mut shards) = self.running.stop_and_keep();
         self.snapshots.join();
         let process = handed_over.process;

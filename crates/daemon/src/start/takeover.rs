@@ -104,7 +104,7 @@ impl Tracker {
             passed: settings.sockets_passed,
             shard_key,
             commitment: None,
-            admin: self.http.iter().map(Server::address).collect(),
+            admin: self.admin.iter().map(Server::address).collect(),
         };
         let sockets = addresses.into_iter().map(|address| address.sockets).collect();
         let path = directory.join(SOCKET);

@@ -73,10 +73,10 @@ impl Settled {
             "limits.batch_requests" => limits.batch_requests,
             "limits.scrapes_in_flight" => limits.scrapes_in_flight,
             "snapshot.enabled" => snapshot.enabled,
-            "http.listen" => http.listen,
-            "http.connections" => http.connections,
-            "http.max_body" => http.max_body,
-            "http.timeout" => http.timeout,
+            "admin.listen" => admin.listen,
+            "admin.connections" => admin.connections,
+            "admin.max_body" => admin.max_body,
+            "admin.timeout" => admin.timeout,
         );
         let changed = differing!(running, read:
             "announce.interval" => announce.interval,
@@ -97,8 +97,8 @@ impl Settled {
             "snapshot.every" => snapshot.every,
             "export.file" => export.file,
             "export.every" => export.every,
-            "http.token_file" => http.token_file,
-            "http.publish_lists" => http.publish_lists,
+            "admin.token_file" => admin.token_file,
+            "admin.publish_lists" => admin.publish_lists,
             "log.level" => log.level,
             "log.totals_every" => log.totals_every,
             "log.addresses" => log.addresses,
@@ -207,7 +207,7 @@ impl Reload {
 fn fresh(args: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Fresh, String> {
     let (settings, mut notices) = args.settings(host).map_err(|problems| problems.to_string())?;
     let token =
-        Token::load(settings.http.token_file.as_deref()).map_err(|error| error.to_string())?;
+        Token::load(settings.admin.token_file.as_deref()).map_err(|error| error.to_string())?;
     let mut lists = onrush_store::lists::load(&settings, &mut service::progress())
         .map_err(|error| error.to_string())?;
     let resumed = journal.map(|journal| journal.replay((*lists.access).clone()));

@@ -1,45 +1,54 @@
-//! What must be kept: the bounds of a run and of the search for the highest rate.
+//! Arguments about the bounds of a run and of the search for the highest rate.
 
 use std::time::Duration;
 
 use clap::Args;
+use onrush_load::report::search::Bounds;
+use onrush_load::search::Aim;
 
 use super::number;
-use crate::report::search::Bounds;
-use crate::search::Aim;
 
-/// Loss that a search allows unless told otherwise, in percent.
+/// Default loss bound of a search, in percent.
 const LOSS: f64 = 0.1;
 
-/// What must be kept.
+/// Arguments about bounds.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Bounds, and the highest rate within them")]
-pub struct BoundArgs {
-    /// Find the highest rate within the bounds: short open-loop rounds, doubling and then halving
-    /// the distance, and one of --duration that confirms it. Takes a minute or so.
+pub(crate) struct BoundArgs {
+    /// Find the highest rate within the bounds: short open-loop rounds that double the rate and
+    /// then halve the interval, and a round of --duration that confirms it. Takes about a minute.
     #[arg(long, conflicts_with_all = ["rate", "ramp", "steps"])]
-    pub find_max: bool,
+    pub(crate) find_max: bool,
 
-    /// Percent of requests that may be lost: more is exit status 4 [default with --find-max: 0.1].
+    /// Percent of requests that may be lost; exit with status 4 above it [default with --find-max:
+    /// 0.1].
     #[arg(long, value_name = "%", value_parser = percent)]
-    pub max_loss: Option<f64>,
+    pub(crate) max_loss: Option<f64>,
 
-    /// Milliseconds that 99 % of replies may take at most, with --find-max.
-    #[arg(long, value_name = "MS", default_value = "10", value_parser = milliseconds, requires = "find_max")]
-    pub max_p99: f64,
+    /// Upper bound on the 99th percentile of latency in milliseconds, with --find-max.
+    #[arg(
+        long, value_name = "MS", default_value = "10", value_parser = milliseconds,
+        requires = "find_max"
+    )]
+    pub(crate) max_p99: f64,
 
-    /// How close --find-max comes to the highest rate, in percent.
-    #[arg(long, value_name = "%", default_value = "2", value_parser = resolution, requires = "find_max")]
-    pub resolution: f64,
+    /// Precision of the rate that --find-max finds, in percent.
+    #[arg(
+        long, value_name = "%", default_value = "2", value_parser = resolution,
+        requires = "find_max"
+    )]
+    pub(crate) resolution: f64,
 
-    /// Seconds of each round of --find-max, but for the one that confirms.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = round, requires = "find_max")]
-    pub round: Duration,
+    /// Seconds of each round of --find-max except the confirming one.
+    #[arg(
+        long, value_name = "S", default_value = "2", value_parser = round, requires = "find_max"
+    )]
+    pub(crate) round: Duration,
 }
 
 impl BoundArgs {
-    /// What a search is to find.
-    pub fn aim(&self) -> Aim {
+    /// The aim of a search.
+    pub(crate) fn aim(&self) -> Aim {
         let loss_percent = self.max_loss.unwrap_or(LOSS);
         let bounds = Bounds { loss_percent, p99_ms: self.max_p99 };
         Aim { bounds, resolution: self.resolution / 100.0 }

@@ -1,29 +1,31 @@
-//! How strict the checks are.
+//! Arguments about the checks of replies.
 
 use clap::Args;
+use onrush_load::check::Strictness;
 
-use crate::check::Strictness;
-
-/// How strict the checks are.
+/// Arguments about the checks of replies.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Checks")]
-pub struct CheckArgs {
-    /// Count replies as wrong that do what BEP 15 leaves open in another way than expected.
+pub(crate) struct CheckArgs {
+    /// Count replies as wrong that differ from the expected ones within what BEP 15 leaves open.
     #[arg(long)]
-    pub strict: bool,
+    pub(crate) strict: bool,
 
     /// Tolerate peers of other load testers, which share the swarms of this seed.
     #[arg(long)]
-    pub strangers: bool,
+    pub(crate) strangers: bool,
 
-    /// Look at one in N long peer lists in full, of the others at the first 16 peers.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
-    pub sample: u32,
+    /// Check one in N long peer lists in full, and the first 16 peers of the others.
+    #[arg(
+        long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(crate) sample: u32,
 }
 
 impl CheckArgs {
-    /// As the checks take it.
-    pub fn strictness(&self) -> Strictness {
+    /// The strictness that these arguments ask for.
+    pub(crate) fn strictness(&self) -> Strictness {
         Strictness { strangers: self.strangers, sample: self.sample }
     }
 }

@@ -1,66 +1,67 @@
-//! What is sent.
+//! Arguments about the traffic: the profile and changes to it.
 
 use clap::Args;
+use onrush_load::plan::Profile;
+use onrush_load::plan::profile::{BUILT_IN, Swarms, read};
 
 use super::number;
-use crate::plan::Profile;
-use crate::plan::profile::{BUILT_IN, Swarms, read};
 
-/// What is sent.
+/// Arguments about the traffic.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "What is sent")]
-pub struct MixArgs {
-    /// What is sent: the name of a profile, or a file.
+#[command(next_help_heading = "Traffic")]
+pub(crate) struct MixArgs {
+    /// The profile: a name, or a file.
     #[arg(
         long, short, value_name = "NAME|FILE.toml", default_value = "real",
-        long_help = profiles(), help = "What is sent: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, or a file"
+        long_help = profiles(),
+        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, or a file"
     )]
-    pub profile: String,
+    pub(crate) profile: String,
 
-    /// Prints the profile with a comment on every number, and ends.
+    /// Print the profile with a comment on every number, and exit.
     #[arg(long)]
-    pub print_profile: bool,
+    pub(crate) print_profile: bool,
 
-    /// Sets any key of the profile, like mix.scrape=5 or clients.0.num_want=30 (--print-profile
-    /// shows them all). Can be given several times; what is set last counts.
+    /// Set a key of the profile, like mix.scrape=5 or clients.0.num_want=30 (--print-profile lists
+    /// the keys). Repeatable; the last value of a key counts.
     #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
 
     /// Swarms in the population [default: the profile's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
-    pub swarms: Option<u32>,
+    pub(crate) swarms: Option<u32>,
 
     /// Peers per swarm on average, at least 1 [default: the profile's].
     #[arg(long, value_name = "X", value_parser = mean)]
-    pub peers_per_swarm: Option<f64>,
+    pub(crate) peers_per_swarm: Option<f64>,
 
-    /// Swarm sizes fall with the rank to this power; 1 is Zipf's law [default: the profile's tail].
+    /// Exponent of swarm sizes by rank; 1 is Zipf's law [default: the profile's tail].
     #[arg(long, value_name = "X", value_parser = zipf)]
-    pub zipf: Option<f64>,
+    pub(crate) zipf: Option<f64>,
 
     /// Percent of announces by seeders [default: the profile's].
     #[arg(long, value_name = "%", value_parser = percent)]
-    pub seeders: Option<f64>,
+    pub(crate) seeders: Option<f64>,
 
     /// Percent of traffic over IPv6 where there are targets of both families [default: the
     /// profile's].
     #[arg(long, value_name = "%", value_parser = percent)]
-    pub ipv6: Option<f64>,
+    pub(crate) ipv6: Option<f64>,
 
-    /// Decides population and mix; shown in the report [default: chosen at random].
+    /// Seed of the population and the mix; part of the report [default: random].
     #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
 }
 
 impl MixArgs {
-    /// The profile, with what was changed of it.
+    /// The profile with the changes of the arguments.
     ///
     /// # Errors
-    /// Everything that is wrong with it: file or flag, line, key, and what would be right.
-    pub fn profile(&self) -> Result<Profile, String> {
+    /// All problems of the profile: file or flag, line, key, and the expected form.
+    pub(crate) fn profile(&self) -> Result<Profile, String> {
         let (name, text) = self.text()?;
         let mut profile = read::file(&name, &text)?;
-        // The short flags first, so that --set has the last word.
+        // --set comes last, so that it overrides the other arguments.
         let swarms = &mut profile.swarms;
         swarms.count = self.swarms.unwrap_or(swarms.count);
         swarms.mean = self.peers_per_swarm.unwrap_or(swarms.mean);
@@ -74,11 +75,11 @@ impl MixArgs {
         read::change(&profile, &self.set)
     }
 
-    /// What `--print-profile` prints: the profile as it is written, with its comments.
+    /// The output of `--print-profile`: the text of the profile with its comments.
     ///
     /// # Errors
-    /// When there is no such profile, or something is wrong with it.
-    pub fn printed(&self) -> Result<String, String> {
+    /// When there is no such profile, or it has problems.
+    pub(crate) fn printed(&self) -> Result<String, String> {
         self.profile()?;
         let (_, mut text) = self.text()?;
         for set in &self.set {
@@ -87,7 +88,7 @@ impl MixArgs {
         Ok(text)
     }
 
-    /// The profile's file name, or a name to call it by, and its text.
+    /// The profile's name for messages, and its text.
     fn text(&self) -> Result<(String, String), String> {
         if let Some((name, _, text)) = BUILT_IN.iter().find(|(name, ..)| *name == self.profile) {
             return Ok((format!("profile {name}"), (*text).to_owned()));
@@ -96,7 +97,8 @@ impl MixArgs {
         if !is_file {
             let names: Vec<_> = BUILT_IN.iter().map(|(name, ..)| *name).collect();
             return Err(format!(
-                "--profile {}: there is no such profile; the profiles are {}, or name a file that ends in .toml",
+                "--profile {}: there is no such profile; the profiles are {}, or name a file that \
+                 ends in .toml",
                 self.profile,
                 names.join(", ")
             ));
@@ -107,10 +109,10 @@ impl MixArgs {
     }
 }
 
-/// The profiles in words, for `--help`.
+/// Describes the profiles for `--help`.
 fn profiles() -> String {
     let mut help = String::from(
-        "What is sent: a profile that comes along, or a file (FILE.toml) that says what it does otherwise than one of them:\n",
+        "The profile: a built-in one, or a file (FILE.toml) with changes to one of them:\n",
     );
     for (name, what, _) in BUILT_IN {
         help.push_str(&format!("\n- {name}: {what}"));

@@ -1,100 +1,108 @@
-//! How fast and how long.
+//! Arguments about rate and duration.
 
 use std::time::Duration;
 
 use clap::Args;
+use onrush_load::generator::Pace;
+use onrush_load::generator::pace::{Arrivals, Schedule, Segment};
 
 use super::number;
-use crate::generator::Pace;
-use crate::generator::pace::{Arrivals, Schedule, Segment};
 
-/// Requests under way per worker in a closed loop. A kernel's usual receive buffer holds some 500
-/// small datagrams.
+/// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
+/// buffer holds some 500 small datagrams.
 const IN_FLIGHT: usize = 256;
-/// Requests under way per worker at most in an open loop: what a rate of a million leaves behind
-/// within the timeout of a second.
-const IN_FLIGHT_OPEN: usize = 1 << 20;
+/// Upper bound on requests in flight per worker in an open loop: a million per second without a
+/// reply, with a timeout of a second.
+const MAX_IN_FLIGHT: usize = 1 << 20;
 
-/// How long to measure.
+/// Default duration of the measured window.
 const DURATION: Duration = Duration::from_secs(10);
 
-/// How fast and how long.
+/// Arguments about rate and duration.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "How fast and how long")]
-pub struct PaceArgs {
-    /// Closed loop: keep so many requests under way per worker [default: 256]. Open loop (--rate, --ramp,
-    /// --steps, --find-max): the most that may be under way per worker, beyond which requests wait
-    /// [default: what the rate brings within the timeout, and a quarter more].
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub in_flight: Option<u32>,
+#[command(next_help_heading = "Rate and duration")]
+pub(crate) struct PaceArgs {
+    /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --ramp,
+    /// --steps, --find-max): the limit per worker, above which requests wait [default: 1.25 times
+    /// the requests of the rate within the timeout].
+    #[arg(
+        long, short = 'n', value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20)
+    )]
+    pub(crate) in_flight: Option<u32>,
 
-    /// Open loop: send so many requests per second, whatever comes back. Latency then counts from
-    /// when a request should have been sent.
-    #[arg(long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"])]
-    pub rate: Option<f64>,
+    /// Open loop: send this many requests per second, whatever comes back. Latency then counts
+    /// from the time at which a request was due.
+    #[arg(
+        long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"]
+    )]
+    pub(crate) rate: Option<f64>,
 
-    /// Open loop with a rate that grows (or falls) evenly over the measured time, like
-    /// 1000-50000.
+    /// Open loop with a rate that changes linearly over the measured time, like 1000-50000.
     #[arg(long, value_name = "R-R", value_parser = ramp, conflicts_with = "steps")]
-    pub ramp: Option<(f64, f64)>,
+    pub(crate) ramp: Option<(f64, f64)>,
 
-    /// Open loop of several rates, each for so many seconds, like 1000:10,5000:10; a ramp among
-    /// them is 1000-5000:10.
-    #[arg(long, value_name = "R:S,R:S", value_parser = step, value_delimiter = ',', conflicts_with = "duration")]
-    pub steps: Vec<Segment>,
+    /// Open loop of several rates with their seconds, like 1000:10,5000:10; a ramp among them is
+    /// 1000-5000:10.
+    #[arg(
+        long, value_name = "R:S,R:S", value_parser = step, value_delimiter = ',',
+        conflicts_with = "duration"
+    )]
+    pub(crate) steps: Vec<Segment>,
 
-    /// Open loop: requests come as from many who know nothing of each other (Poisson arrivals:
-    /// now and then several at once), instead of at even distances.
+    /// Open loop: Poisson arrivals, as from many independent clients, in place of even distances.
     #[arg(long)]
-    pub poisson: bool,
+    pub(crate) poisson: bool,
 
-    /// Seconds to measure [default: 10, or what --steps add up to].
+    /// Seconds to measure [default: 10, or the sum of --steps].
     #[arg(long, short, value_name = "S", value_parser = seconds)]
-    pub duration: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
 
     /// Seconds of load before measuring.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
-    pub warmup: Duration,
+    pub(crate) warmup: Duration,
 
     /// Seconds after which a request is lost.
     #[arg(long, value_name = "S", default_value = "1", value_parser = positive_seconds)]
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl PaceArgs {
-    /// What fits no single argument.
+    /// Checks the arguments against each other.
     ///
     /// # Errors
-    /// A sentence that names it.
+    /// A sentence that names the contradiction.
     pub(super) fn check(&self, find_max: bool) -> Result<(), String> {
         if self.duration().is_zero() {
             return Err("--duration is 0: nothing would be measured".into());
         }
         if self.poisson && !find_max && self.schedule().is_none() {
-            return Err("--poisson is about an open loop: give --rate, --ramp, --steps or \
-                        --find-max too, or leave it out"
-                .into());
+            return Err(
+                "--poisson needs an open loop: add --rate, --ramp, --steps or --find-max, \
+                        or leave it out"
+                    .into(),
+            );
         }
         Ok(())
     }
 
     /// The measured time.
-    pub fn duration(&self) -> Duration {
+    pub(crate) fn duration(&self) -> Duration {
         if self.steps.is_empty() {
             return self.duration.unwrap_or(DURATION);
         }
         Duration::from_secs_f64(self.steps.iter().map(|step| step.seconds).sum())
     }
 
-    /// When requests leave.
-    pub fn pace(&self) -> Pace {
+    /// The pace of requests.
+    pub(crate) fn pace(&self) -> Pace {
         match self.schedule() {
             Some(schedule) => Pace::Open(schedule),
             None => Pace::InFlight(self.in_flight.map_or(IN_FLIGHT, |count| count as usize)),
         }
     }
 
-    /// That of an open loop.
+    /// The schedule of an open loop; `None` for a closed one.
     fn schedule(&self) -> Option<Schedule> {
         let segments = match (self.rate, self.ramp) {
             (Some(rate), _) => return Some(self.at(rate, self.duration())),
@@ -106,9 +114,9 @@ impl PaceArgs {
         (!segments.is_empty()).then_some(Schedule { arrivals: self.arrivals(), segments })
     }
 
-    /// That of one rate.
-    pub(super) fn at(&self, rate: f64, lasts: Duration) -> Schedule {
-        let segments = vec![Segment { from: rate, to: rate, seconds: lasts.as_secs_f64() }];
+    /// The schedule of a constant rate.
+    pub(super) fn at(&self, rate: f64, duration: Duration) -> Schedule {
+        let segments = vec![Segment { from: rate, to: rate, seconds: duration.as_secs_f64() }];
         Schedule { arrivals: self.arrivals(), segments }
     }
 
@@ -116,17 +124,17 @@ impl PaceArgs {
         if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
     }
 
-    /// Requests under way at most in an open loop, per worker: room for what it leaves under way
-    /// when nobody answers.
-    pub fn limit(&self, workers: u32) -> usize {
+    /// The limit of requests in flight per worker in an open loop: those of a tracker that does
+    /// not answer, with a margin.
+    pub(crate) fn limit(&self, workers: u32) -> usize {
         self.limit_at(self.schedule().map_or(0.0, |schedule| schedule.peak()), workers)
     }
 
-    /// That at a rate.
+    /// [`Self::limit`] at a given rate.
     pub(super) fn limit_at(&self, rate: f64, workers: u32) -> usize {
         let unanswered = rate / f64::from(workers) * self.timeout.as_secs_f64() * 1.25;
-        let room = (unanswered as usize).clamp(1024, IN_FLIGHT_OPEN);
-        self.in_flight.map_or(room, |count| count as usize)
+        let limit = (unanswered as usize).clamp(1024, MAX_IN_FLIGHT);
+        self.in_flight.map_or(limit, |count| count as usize)
     }
 }
 
@@ -152,11 +160,11 @@ fn ramp(text: &str) -> Result<(f64, f64), String> {
 }
 
 fn step(text: &str) -> Result<Segment, String> {
-    let (rates, lasts) = text.split_once(':').ok_or_else(|| {
+    let (rates, duration) = text.split_once(':').ok_or_else(|| {
         format!("`{text}` is no step: expected RATE:SECONDS or FROM-TO:SECONDS, like 5000:10")
     })?;
     let seconds =
-        number(lasts, "between 0.001 and 1000000 seconds", |s| (0.001..=1e6).contains(&s))?;
+        number(duration, "between 0.001 and 1000000 seconds", |s| (0.001..=1e6).contains(&s))?;
     let (from, to) = match rate(rates) {
         Ok(rate) => (rate, rate),
         Err(_) if rates.contains('-') => ramp(rates)?,

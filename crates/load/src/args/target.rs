@@ -1,63 +1,73 @@
-//! Who is asked, and from where.
+//! Arguments about target and sources.
 
 use std::net::SocketAddr;
 
 use clap::Args;
+use onrush_load::sources::{MAX_SOURCES, Range};
 
-use crate::sources::{MAX_SOURCES, Range};
-
-/// Who is asked, and from where.
+/// Arguments about target and sources.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "To whom and from where")]
-pub struct TargetArgs {
-    /// The tracker's address; repeat it for several, of either family.
-    #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:6969", value_parser = target)]
-    pub target: Vec<SocketAddr>,
+#[command(next_help_heading = "Target and sources")]
+pub(crate) struct TargetArgs {
+    /// The tracker's address. Repeatable, for several addresses of either family.
+    #[arg(
+        long, short, value_name = "ADDR", default_value = "127.0.0.1:6969", value_parser = target
+    )]
+    pub(crate) target: Vec<SocketAddr>,
 
     /// Source addresses in 127/8, for a tracker on 127/8.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES)))]
-    pub sources: u32,
+    #[arg(
+        long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
+    )]
+    pub(crate) sources: u32,
 
-    /// Send from this address of the host instead; repeat it, or give FIRST-LAST.
+    /// Send from this address of the host instead. Repeatable; FIRST-LAST is a range.
     #[arg(long, value_name = "IP")]
-    pub source: Vec<Range>,
+    pub(crate) source: Vec<Range>,
 
-    /// Threads that send.
-    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub workers: u32,
+    /// Number of threads that send and receive.
+    #[arg(
+        long, short, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
+    pub(crate) workers: u32,
 
-    /// A vCPU for each worker.
+    /// Pin each worker to a vCPU.
     #[arg(long, value_name = "CPU,CPU", value_delimiter = ',')]
-    pub pin: Vec<usize>,
+    pub(crate) pin: Vec<usize>,
 
-    /// Requests through one socket at a time.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub burst: u32,
+    /// Requests that leave through one socket at a time.
+    #[arg(
+        long, value_name = "N", default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
+    pub(crate) burst: u32,
 
-    /// Hand every request to the kernel by itself: no runs of one length (UDP_SEGMENT), which a
-    /// kernel steers as one.
+    /// Send every request by itself: no segmentation of equally long requests (UDP_SEGMENT), which
+    /// the kernel steers as one datagram.
     #[arg(long)]
-    pub no_bursts: bool,
+    pub(crate) no_bursts: bool,
 
-    /// Take every reply from the kernel by itself, also those that were sent in one piece
-    /// (UDP_GRO off). Over loopback the tracker then pays for cutting them.
+    /// Receive every reply by itself, also those that were sent as one segment (UDP_GRO off).
+    /// Over loopback the tracker then pays for splitting them.
     #[arg(long)]
-    pub no_coalescing: bool,
+    pub(crate) no_coalescing: bool,
 }
 
 impl TargetArgs {
-    /// What fits no single argument: several that contradict each other.
+    /// Checks the arguments against each other.
     ///
     /// # Errors
-    /// A sentence that names them.
-    pub fn check(&self) -> Result<(), String> {
+    /// A sentence that names the contradiction.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let (pins, workers) = (self.pin.len(), self.workers as usize);
         if pins != 0 && pins != workers {
             return Err(format!("--pin names {pins} vCPUs for {workers} --workers"));
         }
         for (n, target) in self.target.iter().enumerate() {
             if target.port() == 0 {
-                return Err(format!("--target {target}: port 0 cannot be sent to"));
+                return Err(format!("--target {target}: port 0 is not a valid destination"));
             }
             if self.target[..n].contains(target) {
                 return Err(format!("--target {target} is given twice"));
@@ -69,6 +79,6 @@ impl TargetArgs {
 
 pub(super) fn target(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969 (names are not looked up)".to_owned()
+        "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969 (names are not resolved)".to_owned()
     })
 }

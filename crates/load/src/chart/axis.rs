@@ -5,6 +5,7 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
 use super::bounds;
+use crate::number::Unit;
 
 /// What an axis shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,17 +30,6 @@ pub enum Scale {
     /// Shares of all (0 to 1) by how few are above them: 90 %, 99 % and 99.9 % at even distances.
     /// 1 itself is left out.
     Nines,
-}
-
-/// How marks are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// As they are, with k, M and G for thousands, millions and billions.
-    Plain,
-    /// Microseconds, written as us, ms or s.
-    Micros,
-    /// Bytes, written as KiB, MiB or GiB.
-    Bytes,
 }
 
 impl Axis {
@@ -121,38 +111,6 @@ impl Axis {
             (Scale::Log, unit) => unit.label(10f64.powf(place)),
             (Scale::Linear, unit) => unit.label(place),
         }
-    }
-}
-
-impl Unit {
-    /// A value in this unit.
-    pub fn label(self, value: f64) -> String {
-        let steps: &[(f64, &str)] = match self {
-            Self::Plain => &[(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")],
-            Self::Micros => &[(1e6, " s"), (1e3, " ms"), (1.0, " us")],
-            Self::Bytes => &[
-                ((1u64 << 30) as f64, " GiB"),
-                ((1u64 << 20) as f64, " MiB"),
-                (1024.0, " KiB"),
-                (1.0, " B"),
-            ],
-        };
-        let smallest = (1.0, steps[steps.len() - 1].1);
-        let step = steps.iter().find(|(step, _)| value.abs() >= step * 0.999_999);
-        let (step, name) = step.copied().unwrap_or(smallest);
-        let name = if self == Self::Plain && value == 0.0 { "" } else { name };
-        format!("{}{name}", significant(value / step))
-    }
-}
-
-/// Three significant digits at most, without zeros at the end.
-fn significant(value: f64) -> String {
-    let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
-    let decimals = (2 - digits).clamp(0, 9) as usize;
-    let text = format!("{value:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
     }
 }
 

@@ -28,7 +28,7 @@ use super::flight::Nanos;
 const READY: usize = 1024;
 
 /// When requests leave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
     /// Closed loop: so many are kept under way.
@@ -38,7 +38,7 @@ pub enum Pace {
 }
 
 /// A rate over time, and how requests are strewn over it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// How they are strewn.
     pub arrivals: Arrivals,
@@ -47,7 +47,7 @@ pub struct Schedule {
 }
 
 /// How requests are strewn over a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
     /// At even distances.
@@ -57,7 +57,7 @@ pub enum Arrivals {
 }
 
 /// A straight piece of a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
     /// Requests per second where it begins.
     pub from: f64,
@@ -132,7 +132,7 @@ impl Schedule {
 fn per_second(rate: f64) -> String {
     match rate {
         rate if rate < 1000.0 => format!("{rate}"),
-        rate => crate::report::count(rate),
+        rate => crate::number::grouped(rate),
     }
 }
 

@@ -14,7 +14,7 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{LineGauge, Sparkline, Widget};
 
-use crate::report::count;
+use crate::number::grouped;
 use crate::series::Sample;
 
 /// Lines of the picture.
@@ -52,13 +52,13 @@ impl Picture {
             Layout::vertical([Constraint::Length(1); HEIGHT as usize]).areas(area);
         self.time(last, rows[0], cells);
         let rate = [
-            figure("replies", count(last.rate()), "/s"),
-            vec![faint("  sent "), count(last.sent_rate()).into()],
+            figure("replies", grouped(last.rate()), "/s"),
+            vec![faint("  sent "), grouped(last.sent_rate()).into()],
         ];
         self.curve(rate.concat(), Color::Green, |s| s.rate(), rows[1], cells);
-        let p50 = figure("p50", count(last.latency.p50), " us");
+        let p50 = figure("p50", grouped(last.latency.p50), " us");
         self.curve(p50, Color::Cyan, |s| s.latency.p50, rows[2], cells);
-        let p99 = figure("p99", count(last.latency.p99), " us");
+        let p99 = figure("p99", grouped(last.latency.p99), " us");
         self.curve(p99, Color::Cyan, |s| s.latency.p99, rows[3], cells);
         let loss = figure("loss", format!("{:.2}", last.loss_percent()), " %");
         self.curve(loss, Color::Red, Sample::loss_percent, rows[4], cells);
@@ -106,10 +106,10 @@ impl Picture {
     fn counts(&self, row: Rect, cells: &mut Buffer) {
         let sum = |of: fn(&Sample) -> u64| self.samples.iter().map(of).sum::<u64>();
         let (right, wrong, lost) = (sum(|s| s.right), sum(|s| s.wrong), sum(|s| s.lost));
-        let mut line = figure("in all", count(right as f64), " right, ");
+        let mut line = figure("in all", grouped(right as f64), " right, ");
         let alarm = if wrong > 0 { Color::Red } else { Color::Reset };
-        line.push(Span::styled(format!("{} wrong", count(wrong as f64)), alarm));
-        line.push(format!(", {} lost", count(lost as f64)).into());
+        line.push(Span::styled(format!("{} wrong", grouped(wrong as f64)), alarm));
+        line.push(format!(", {} lost", grouped(lost as f64)).into());
         Line::from(line).render(row, cells);
     }
 }
@@ -131,7 +131,7 @@ fn tracker(last: &Sample) -> Vec<Span<'static>> {
     line.push(format!("  RSS {:.1} MB", tracker.rss as f64 / 1e6).into());
     if let Some(drops) = tracker.drops {
         let alarm = if drops > 0 { Color::Red } else { Color::Reset };
-        line.push(Span::styled(format!("  dropped {}", count(drops as f64)), alarm));
+        line.push(Span::styled(format!("  dropped {}", grouped(drops as f64)), alarm));
     }
     line
 }
@@ -214,7 +214,7 @@ fn code(color: Color) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Latency;
+    use crate::latency::Latency;
     use crate::series::ProcessSample;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

@@ -21,7 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use onrush_proto::{Family, InfoHash};
 
 use super::profile::Swarms;
-use super::tail;
+use super::sizes::sizes;
 
 /// Ports below this are nobody's.
 const FIRST_PORT: u32 = 1024;
@@ -95,7 +95,7 @@ impl Population {
         let mut layout = Layout { classes: Vec::new(), swarms: 0, peers: [0; 2], owed: 0.0 };
         let caps =
             [Family::V4, Family::V6].map(|family| addresses.count(family).saturating_mul(PORTS));
-        for (size, count) in tail::sizes(swarms) {
+        for (size, count) in sizes(swarms) {
             layout.add(size, count, v6, caps);
         }
         let largest = layout.classes.iter().map(|class| class.sizes[0].max(class.sizes[1])).max();
@@ -119,7 +119,7 @@ impl Population {
     }
 
     /// Addresses of a family at which nobody is, as there are fewer peers than addresses.
-    pub fn deserted(&self, family: Family) -> u32 {
+    pub fn unused(&self, family: Family) -> u32 {
         self.addresses.count(family).saturating_sub(self.peers(family))
     }
 
@@ -475,11 +475,11 @@ mod tests {
     #[test]
     fn addresses_without_peers_are_counted() {
         let alone = Population::new(&Swarms::zipf(1, 1.0, 1.0), 0.0, addresses(64, 0), 3, false);
-        let deserted = (0..64).filter(|n| alone.pick(Family::V4, *n, 7).is_none()).count();
-        assert_eq!((alone.deserted(Family::V4), deserted), (63, 63));
-        assert_eq!(alone.deserted(Family::V6), 0);
+        let unused = (0..64).filter(|n| alone.pick(Family::V4, *n, 7).is_none()).count();
+        assert_eq!((alone.unused(Family::V4), unused), (63, 63));
+        assert_eq!(alone.unused(Family::V6), 0);
         let many = Population::new(&Swarms::zipf(64, 1.0, 1.0), 0.0, addresses(64, 0), 3, false);
-        assert_eq!(many.deserted(Family::V4), 0);
+        assert_eq!(many.unused(Family::V4), 0);
     }
 
     #[test]

@@ -8,13 +8,14 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::{Latency, Report};
+use super::Report;
+use crate::latency::Latency;
 
 /// Points per halving of the distance to 100 %, HdrHistogram's default.
 const TICKS: u32 = 5;
 
 /// A point of a latency's distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// Share of replies that took no longer, 0 to 1.
     pub share: f64,

@@ -4,9 +4,9 @@ use askama::Template;
 
 use super::search::{Round, Search};
 use super::steps::{Step, steps};
-use super::table::count;
 use super::{CpuReport, CurvePoint, Report};
-use crate::chart::{Axis, Line, Lines, Span, Unit, lines};
+use crate::chart::{Axis, Line, Lines, Span, lines};
+use crate::number::{Unit, grouped};
 use crate::series::Sample;
 
 /// What the template shows beside the report itself.
@@ -59,11 +59,11 @@ fn verdict(report: &Report) -> Verdict {
     let text = match (right, wrong) {
         (0, 0) if report.answerable() == 0 => "Nothing was asked that a reply is due to.".into(),
         (0, 0) => "No reply came.".into(),
-        (_, 0) => format!("All {} replies were right.", count(right as f64)),
+        (_, 0) => format!("All {} replies were right.", grouped(right as f64)),
         _ => format!(
             "{} of {} replies were wrong.",
-            count(wrong as f64),
-            count((right + wrong) as f64)
+            grouped(wrong as f64),
+            grouped((right + wrong) as f64)
         ),
     };
     Verdict { right: wrong == 0 && (right > 0 || report.answerable() == 0), text }
@@ -71,7 +71,7 @@ fn verdict(report: &Report) -> Verdict {
 
 fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
     let mut all = vec![
-        ("right replies", count(report.rate), "per second".to_owned()),
+        ("right replies", grouped(report.rate), "per second".to_owned()),
         ("lost", format!("{:.3}", report.loss_percent), "% of requests".into()),
         ("latency p50", Unit::Micros.label(report.latency.p50), String::new()),
         ("latency p99", Unit::Micros.label(report.latency.p99), String::new()),
@@ -88,7 +88,7 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
 
 fn kinds(report: &Report) -> Vec<Vec<String>> {
     let row = |kind: &super::KindReport| {
-        let number = |n: u64| count(n as f64);
+        let number = |n: u64| grouped(n as f64);
         let mut row = vec![kind.kind.name().to_owned(), number(kind.requests)];
         if !kind.kind.is_answered() {
             row.push("silence".into());
@@ -110,8 +110,8 @@ fn rounds(report: &Report) -> Vec<[String; 7]> {
         let verdict = if round.held() { "held" } else { round.why.as_str() };
         [
             round.purpose.name().to_owned(),
-            count(round.rate),
-            count(round.replies_rate),
+            grouped(round.rate),
+            grouped(round.replies_rate),
             format!("{:.3} %", round.loss_percent),
             Unit::Micros.label(round.p99),
             Unit::Micros.label(round.behind_p99),
@@ -243,18 +243,18 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("profile", setup.profile.name.clone()),
         ("pace", setup.pace.describe()),
         ("seed", setup.seed.to_string()),
-        ("swarms", count(f64::from(setup.swarms))),
-        ("peers", count(f64::from(setup.peers[0]) + f64::from(setup.peers[1]))),
-        ("source addresses", count(f64::from(setup.sources[0]) + f64::from(setup.sources[1]))),
+        ("swarms", grouped(f64::from(setup.swarms))),
+        ("peers", grouped(f64::from(setup.peers[0]) + f64::from(setup.peers[1]))),
+        ("source addresses", grouped(f64::from(setup.sources[0]) + f64::from(setup.sources[1]))),
         ("load workers", setup.workers.to_string()),
         ("measured", format!("{} s after {} s of warm-up", report.seconds, setup.warmup)),
         ("tracker's CPU", cpu(report.tracker_cpu)),
         ("load tester's CPU", cpu(report.own_cpu)),
-        ("late replies", count(report.late as f64)),
-        ("replies dropped here", count(report.dropped_here as f64)),
+        ("late replies", grouped(report.late as f64)),
+        ("replies dropped here", grouped(report.dropped_here as f64)),
     ];
     if let Some(tracker) = &report.tracker {
-        let drops = tracker.drops.map_or("not seen".into(), |drops| count(drops as f64));
+        let drops = tracker.drops.map_or("not seen".into(), |drops| grouped(drops as f64));
         facts.push(("dropped before the tracker", drops));
     }
     facts

@@ -1,42 +1,43 @@
-//! What a search for the highest rate found, and every round of it with its verdict.
+//! The result of a search for the highest rate, and every round of it with its verdict.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Report, count};
+use super::Report;
+use crate::number::grouped;
 
-/// What a rate must keep to count as held.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+/// The bounds within which a rate counts as held.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// Requests given up, in percent of those that a reply is due to.
+    /// Lost requests, in percent of those that deserve a reply.
     pub loss_percent: f64,
-    /// The 99th percentile of latency, from when a request should have been sent, in milliseconds.
+    /// 99th percentile of latency in milliseconds, counted from the time a request was due.
     pub p99_ms: f64,
 }
 
-/// A search for the highest rate that keeps the bounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+/// A search for the highest rate within the bounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// What a rate must keep.
+    /// The bounds.
     pub bounds: Bounds,
-    /// How close the highest rate held and the lowest one failed were to come, in percent.
+    /// Wanted distance between the highest held rate and the lowest failed one, in percent.
     pub resolution_percent: f64,
-    /// The highest rate, in requests per second; none when no rate kept the bounds.
+    /// The highest held rate in requests per second; none when no rate was held.
     pub found: Option<f64>,
-    /// Whether it was held for longer too. A search that is ended early confirms nothing.
+    /// Whether a longer round confirmed it. A search that is interrupted confirms nothing.
     #[serde(default)]
     pub confirmed: bool,
-    /// What kept the next higher rate from being held, or confirmed; none when nothing did.
+    /// Verdict of the next higher rate, or of its confirmation; none when no rate failed.
     pub limit: Option<Verdict>,
-    /// In the order in which they were run.
+    /// All rounds in their order.
     pub rounds: Vec<Round>,
 }
 
 /// One round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// What it was for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Requests per second that were due.
     pub rate: f64,
@@ -46,79 +47,79 @@ pub struct Round {
     pub sent_rate: f64,
     /// Right replies per second.
     pub replies_rate: f64,
-    /// Requests given up, in percent.
+    /// Lost requests, in percent.
     pub loss_percent: f64,
     /// 99th percentile of latency in microseconds.
     pub p99: f64,
-    /// 99th percentile of how late the load tester itself sent, in microseconds.
+    /// 99th percentile of the load tester's own delay before sending, in microseconds.
     pub behind_p99: f64,
     /// Wrong replies.
     pub wrong: u64,
-    /// Whether it held.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// Why not; empty when it held.
+    /// The reason of a failure; empty when the rate was held.
     pub why: String,
 }
 
-/// What a round is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+/// The purpose of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Finding a rate that is too high, by doubling (or one that is not, by dividing).
+    /// Doubles the rate until it fails, or divides it until it is held.
     Grow,
-    /// Finding the border between held and failed, by halving the distance.
+    /// Halves the interval between the highest held and the lowest failed rate.
     Narrow,
-    /// Seeing for longer whether the rate found is held.
+    /// Repeats the highest held rate for longer.
     Confirm,
 }
 
-/// How a round ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+/// The verdict of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Within the bounds.
     Held,
-    /// Too much was lost.
+    /// Loss above its bound.
     Lost,
-    /// Latency was too high.
+    /// Latency above its bound.
     Slow,
-    /// The load tester could not do it: nothing is known of the tracker.
+    /// The load tester reached its own limit, which says nothing about the tracker.
     LoadTester,
 }
 
-/// A sender that is this much of the p99 bound behind makes latencies its own fault.
-const BEHIND: f64 = 0.5;
-/// Share of requests that may be missing before a rate counts as not sent.
-const UNSENT: f64 = 0.001;
+/// Share of the p99 bound above which the load tester's own delay is the cause of a high latency.
+const MAX_BEHIND: f64 = 0.5;
+/// Share of due requests that may stay unsent before a rate counts as not sent.
+const MAX_UNSENT: f64 = 0.001;
 
 impl Bounds {
-    /// Whether a round kept them, and in words why not.
+    /// The verdict of a round, and the reason of a failure.
     pub fn judge(&self, report: &Report) -> (Verdict, String) {
         let Report { loss_percent, unsent, dropped_here, not_sent, no_room, .. } = *report;
         let lost = loss_percent > self.loss_percent;
-        // What was lost here does not excuse what the tracker lost beside it.
+        // Without the losses of the load tester the remaining ones may still exceed the bound.
         let lost_here = dropped_here + not_sent;
         let own = lost_here as f64 * 100.0;
         let lost_anyway =
             loss_percent - own / report.answerable().max(1) as f64 > self.loss_percent;
         let slow = report.latency.p99 > self.p99_ms * 1e3;
         let due = unsent as f64 + report.sent_rate * report.seconds;
-        let unsent_much = unsent as f64 > due * UNSENT;
+        let unsent_many = unsent as f64 > due * MAX_UNSENT;
         let behind = report.behind.p99 / 1e3;
-        if !(lost || slow || unsent_much) {
+        if !(lost || slow || unsent_many) {
             return (Verdict::Held, String::new());
         }
-        // Where too many were under way it was replies that were missing, not the sender.
+        // At the limit of requests in flight the cause is missing replies, not a slow sender.
         let lost_there = loss_percent / 100.0 * report.answerable() as f64 + unsent as f64;
-        let own = if unsent_much && no_room > 0 && (lost_here as f64) < lost_there / 2.0 {
-            let why = "were due and never sent, as too many replies were missing";
+        let own = if unsent_many && no_room > 0 && (lost_here as f64) < lost_there / 2.0 {
+            let why = "were due and never sent, as too many requests were unanswered";
             return (Verdict::Lost, format!("{unsent} requests {why}"));
-        } else if unsent_much {
+        } else if unsent_many {
             format!("{unsent} requests were due and never sent")
-        } else if behind > self.p99_ms * BEHIND && no_room == 0 {
-            format!("it sent {behind:.1} ms late at p99")
+        } else if behind > self.p99_ms * MAX_BEHIND && no_room == 0 {
+            format!("requests left {behind:.1} ms late at p99")
         } else if lost && !lost_anyway && not_sent > dropped_here {
-            format!("the kernel did not take {not_sent} requests")
+            format!("the kernel refused {not_sent} requests")
         } else if lost && !lost_anyway {
             format!("its sockets dropped {dropped_here} replies")
         } else if lost {
@@ -133,7 +134,7 @@ impl Bounds {
 }
 
 impl Purpose {
-    /// In one word.
+    /// Its name in JSON and in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Grow => "grow",
@@ -144,7 +145,7 @@ impl Purpose {
 }
 
 impl Round {
-    /// What came of `rate`.
+    /// The round at `rate` with this report.
     pub fn new(purpose: Purpose, rate: f64, report: &Report, bounds: &Bounds) -> Self {
         let (verdict, why) = bounds.judge(report);
         Self {
@@ -162,12 +163,12 @@ impl Round {
         }
     }
 
-    /// Whether the bounds were kept.
+    /// Whether the rate was held.
     pub fn held(&self) -> bool {
         self.verdict == Verdict::Held
     }
 
-    /// In one line.
+    /// The round's line in the table.
     pub fn line(&self) -> String {
         let purpose = self.purpose.name();
         let verdict = if self.held() { "held".into() } else { format!("failed: {}", self.why) };
@@ -176,9 +177,10 @@ impl Round {
             wrong => format!("  WRONG {wrong}"),
         };
         format!(
-            "{purpose:<8}{:>12}/s{:>12} replies/s  loss {:>7.3} %  p99 {:>8.0} us  {verdict}{wrong}",
-            count(self.rate),
-            count(self.replies_rate),
+            "{purpose:<8}{:>12}/s{:>12} replies/s  loss {:>7.3} %  p99 {:>8.0} us  {verdict}\
+             {wrong}",
+            grouped(self.rate),
+            grouped(self.replies_rate),
             self.loss_percent,
             self.p99,
         )
@@ -186,7 +188,7 @@ impl Round {
 }
 
 impl Search {
-    /// What was looked for, and what was found.
+    /// The bounds and the rate that was found.
     pub fn headline(&self) -> String {
         format!(
             "highest rate with loss <= {} % and p99 <= {} ms, to {} %: {}",
@@ -194,14 +196,14 @@ impl Search {
             self.bounds.p99_ms,
             self.resolution_percent,
             match self.found {
-                Some(rate) if self.confirmed => format!("{} requests per second", count(rate)),
-                Some(rate) => format!("{} requests per second, not confirmed", count(rate)),
+                Some(rate) if self.confirmed => format!("{} requests per second", grouped(rate)),
+                Some(rate) => format!("{} requests per second, not confirmed", grouped(rate)),
                 None => "none".into(),
             },
         )
     }
 
-    /// For people; ends with a line feed.
+    /// A table of all rounds; ends with a line feed.
     pub fn to_table(&self) -> String {
         let mut out = format!("\n{}\n", self.headline());
         for round in &self.rounds {
@@ -210,16 +212,16 @@ impl Search {
         out
     }
 
-    /// What to know before the result is believed.
+    /// A warning about the result, where it may mislead.
     pub fn warning(&self) -> Option<String> {
         match (self.found, self.limit) {
             (Some(_), _) if !self.confirmed => Some(
-                "the search was ended early: the highest rate held until then is not confirmed"
+                "the search was interrupted: the highest rate held until then is not confirmed"
                     .into(),
             ),
             (None, Some(Verdict::LoadTester)) => Some(
-                "no rate was found because of the load tester itself, not of the tracker: give it \
-                 more --workers and vCPUs"
+                "no rate was found because of the load tester's own limit: give it more --workers \
+                 and vCPUs"
                     .into(),
             ),
             (Some(_), Some(Verdict::LoadTester)) => Some(
@@ -227,16 +229,16 @@ impl Search {
                  --workers and vCPUs"
                     .into(),
             ),
-            (Some(_), None) => Some("no rate that was tried was too high for the tracker".into()),
+            (Some(_), None) => Some("the tracker held every rate that was tried".into()),
             _ => None,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::report::Latency;
+    use crate::latency::Latency;
 
     const BOUNDS: Bounds = Bounds { loss_percent: 0.1, p99_ms: 10.0 };
 
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_load_tester_cannot_do_is_not_charged_to_the_tracker() {
+    fn limits_of_the_load_tester_are_not_the_trackers() {
         for (change, named) in [
             ((|report| report.unsent = 50) as fn(&mut Report), "50 requests were due"),
             (
@@ -269,13 +271,13 @@ mod tests {
                 "40.0 ms late",
             ),
             (|report| (report.loss_percent, report.dropped_here) = (5.0, 70), "dropped 70"),
-            (|report| (report.loss_percent, report.not_sent) = (5.0, 60), "did not take 60"),
+            (|report| (report.loss_percent, report.not_sent) = (5.0, 60), "refused 60"),
         ] {
             let (verdict, why) = BOUNDS.judge(&report(change));
             assert_eq!(verdict, Verdict::LoadTester, "{why}");
             assert!(why.contains("own limit") && why.contains(named), "{why}");
         }
-        // Of some fifty lost ones, seven are its own: the others are not.
+        // Of some fifty lost requests the load tester lost seven.
         for change in [
             (|report| (report.loss_percent, report.dropped_here) = (5.0, 7)) as fn(&mut Report),
             |report| (report.loss_percent, report.not_sent) = (5.0, 7),
@@ -283,27 +285,32 @@ mod tests {
             let (verdict, why) = BOUNDS.judge(&report(change));
             assert_eq!((verdict, why.as_str()), (Verdict::Lost, "loss 5.000 % > 0.1 %"));
         }
-        // Late, but within the bound all the same.
+        // Late, but within the bound.
         let late = |report: &mut Report| report.behind.p99 = 8000.0;
         assert_eq!(BOUNDS.judge(&report(late)).0, Verdict::Held);
     }
 
-    #[test]
-    fn the_table_has_every_round() {
+    /// A search with one round.
+    pub(crate) fn example() -> Search {
         let round = Round::new(
             Purpose::Grow,
             20_000.0,
             &report(|report| report.loss_percent = 3.0),
             &BOUNDS,
         );
-        let search = Search {
+        Search {
             bounds: BOUNDS,
             resolution_percent: 2.0,
             found: Some(12_345.6),
             confirmed: true,
             limit: Some(Verdict::LoadTester),
             rounds: vec![round],
-        };
+        }
+    }
+
+    #[test]
+    fn the_table_has_every_round() {
+        let search = example();
         let table = search.to_table();
         assert!(table.contains("p99 <= 10 ms, to 2 %: 12,346 requests per second"), "{table}");
         assert!(table.contains("20,000/s") && table.contains("failed: loss 3.000 %"), "{table}");

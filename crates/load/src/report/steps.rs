@@ -1,7 +1,8 @@
 //! What came of each step of a schedule: the samples of one step taken together. A request is given up a
 //! timeout after it was sent, so what is lost of a step is in samples that much later.
 
-use super::{Report, count};
+use super::Report;
+use crate::number::{Unit, grouped};
 use crate::series::Sample;
 
 /// One step of an open loop.
@@ -55,8 +56,8 @@ impl Step {
         format!(
             "{:<34}{:>12} sent/s{:>12} replies/s  loss {:>7.3} %  p99 up to {:.0} us",
             self.name,
-            count(self.sent_rate),
-            count(self.rate),
+            grouped(self.sent_rate),
+            grouped(self.rate),
             self.loss_percent,
             self.p99,
         )
@@ -67,10 +68,10 @@ impl Step {
         [
             self.name.clone(),
             format!("{:.1} s", self.seconds),
-            count(self.sent_rate),
-            count(self.rate),
+            grouped(self.sent_rate),
+            grouped(self.rate),
             format!("{:.3} %", self.loss_percent),
-            crate::chart::Unit::Micros.label(self.p99),
+            Unit::Micros.label(self.p99),
         ]
     }
 }
@@ -78,7 +79,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Latency;
+    use crate::latency::Latency;
 
     fn sample(time: f64, phase: &str, right: u64, lost: u64, p99: f64) -> Sample {
         let latency = Latency { p99, ..Latency::default() };

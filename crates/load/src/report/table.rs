@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::steps::steps;
-use super::{CpuReport, Findings, KindReport, Latency, Report};
+use super::{CpuReport, Findings, KindReport, Report};
+use crate::latency::Latency;
+use crate::number::grouped;
 
 /// The whole table; ends with a line feed.
 pub(super) fn table(report: &Report) -> String {
@@ -51,8 +53,8 @@ fn head(out: &mut String, report: &Report) {
         out,
         format_args!(
             "{} swarms, {} peers; measured {:.1} s after {:.1} s of warm-up\n",
-            count(f64::from(setup.swarms)),
-            count(f64::from(setup.peers[0]) + f64::from(setup.peers[1])),
+            grouped(f64::from(setup.swarms)),
+            grouped(f64::from(setup.peers[0]) + f64::from(setup.peers[1])),
             report.seconds,
             setup.warmup,
         ),
@@ -91,8 +93,8 @@ fn kinds(out: &mut String, report: &Report) {
     row(out, "all", &all, true);
     let others = report.wrong_replies().saturating_sub(all.wrong);
     if others > 0 {
-        let others = count(others as f64);
-        line(out, format_args!("and {others} wrong replies to no request that waits for one"));
+        let others = grouped(others as f64);
+        line(out, format_args!("and {others} wrong replies to no request in flight"));
     }
 }
 
@@ -116,9 +118,12 @@ fn figures(out: &mut String, report: &Report) {
     line(out, format_args!(""));
     line(
         out,
-        format_args!("right replies     {} per second ({megabits:.1} Mbit/s)", count(report.rate)),
+        format_args!(
+            "right replies     {} per second ({megabits:.1} Mbit/s)",
+            grouped(report.rate)
+        ),
     );
-    line(out, format_args!("sent              {} per second", count(report.sent_rate)));
+    line(out, format_args!("sent              {} per second", grouped(report.sent_rate)));
     line(
         out,
         format_args!("loss              {:.3} % ({} late)", report.loss_percent, report.late),
@@ -137,7 +142,7 @@ fn figures(out: &mut String, report: &Report) {
     cpu(out, "load tester CPU", report.own_cpu);
     if let Some(tracker) = &report.tracker {
         let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| bytes as f64 / 1048576.0);
-        let drops = tracker.drops.map_or("not seen".into(), |drops| count(drops as f64));
+        let drops = tracker.drops.map_or("not seen".into(), |drops| grouped(drops as f64));
         line(
             out,
             format_args!(
@@ -178,29 +183,8 @@ fn findings(out: &mut String, title: &str, all: &[Findings]) {
     }
 }
 
-/// A number with separators: 1,234,567.
-pub(crate) fn count(number: f64) -> String {
-    let digits = format!("{:.0}", number.max(0.0));
-    let mut out = String::new();
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_separators() {
-        let found = [0.0, 999.4, 1000.0, 1_234_567.0].map(count);
-        assert_eq!(found, ["0", "999", "1,000", "1,234,567"]);
-    }
-
     #[test]
     fn the_table_shows_what_matters() {
         let table = super::super::tests::example().to_table();

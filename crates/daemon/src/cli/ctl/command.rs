@@ -28,7 +28,7 @@ Examples:
   onrush ctl --json stats | jq .totals.peers     for programs
   onrush ctl metrics | grep dropped              what Prometheus would read
 
-reload, upgrade, export, list, swarm and top-swarms need the token of http.token_file; the others need none.
+reload, upgrade, export, list, swarm and top-swarms need the token of admin.token_file; the others need none.
 
 Exit codes:
   0  it was done; for health: all is well
@@ -39,7 +39,7 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Ctl {
-    /// Where its HTTP side is [default: http.listen of --config, else http://127.0.0.1:6970]
+    /// Where its HTTP side is [default: admin.listen of --config, else http://127.0.0.1:6970]
     #[arg(long, value_name = "URL", global = true)]
     pub url: Option<String>,
 
@@ -47,7 +47,7 @@ pub struct Ctl {
     #[arg(long = "config", id = "ctl_config", value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 
-    /// The file with the token of the admin API [default: http.token_file of --config]
+    /// The file with the token of the admin API [default: admin.token_file of --config]
     #[arg(long, value_name = "FILE", global = true)]
     pub token_file: Option<PathBuf>,
 
@@ -169,14 +169,16 @@ impl Ctl {
             let (settings, _) = of
                 .settings(&Host::default())
                 .map_err(|problems| Failure::Wrong(problems.to_string()))?;
-            let listen = settings.http.listen.map(|listen| listen.address);
+            let listen = settings.admin.listen.map(|listen| listen.address);
             if url.is_none() && listen.is_none() {
-                let what =
-                    format!("{}: HTTP is switched off (http.listen = \"off\")\n", config.display());
+                let what = format!(
+                    "{}: HTTP is switched off (admin.listen = \"off\")\n",
+                    config.display()
+                );
                 return Err(Failure::Wrong(what));
             }
             url = url.or(listen.map(|address| format!("http://{}", reachable(address))));
-            token_file = token_file.or(settings.http.token_file);
+            token_file = token_file.or(settings.admin.token_file);
         }
         let token = Token::load(token_file.as_deref())
             .map_err(|error| Failure::Wrong(format!("onrush: {error}\n")))?;

@@ -25,7 +25,7 @@ use onrush_control::admin::upgrade::Successor;
 use onrush_control::routes::{Health, Ready};
 use onrush_control::stats::Stats;
 
-/// Info hashes that are sent at once: their length is well under what http.max_body is by default.
+/// Info hashes that are sent at once: their length is well under what admin.max_body is by default.
 const PIECE: usize = 10_000;
 
 /// Does what was asked for, up to the end of the process.
@@ -150,7 +150,7 @@ impl Asking<'_> {
         let (process, seconds) = (successor.process, patience.as_secs());
         Err(Failure::Refused(format!(
             "process {process} takes over, but {} has not answered for it in {seconds} s\n  see the log; where the new \
-             configuration has another http.listen, ask there",
+             configuration has another admin.listen, ask there",
             self.client.url()
         )))
     }

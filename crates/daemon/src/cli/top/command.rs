@@ -34,7 +34,7 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Top {
-    /// Where its HTTP side is [default: http.listen of --config, else http://127.0.0.1:6970]
+    /// Where its HTTP side is [default: admin.listen of --config, else http://127.0.0.1:6970]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
 

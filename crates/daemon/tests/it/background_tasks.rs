@@ -1,0 +1,324 @@
+//! Work over whole shards is done in steps so short that no reply waits for one, and it is right whatever comes
+//! and goes between them. What a step does is counted, not timed: over many swarms, and over one of very many peers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::unbounded;
+use onrush::purge::remove::Forget;
+use onrush::purge::walk::Purge;
+use onrush_config::settings::{Access, Listed};
+use onrush_control::largest::{By, Top};
+use onrush_net::memory::{Conditions, Endpoint as Client, Network};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
+use onrush_store::export::count::{CountTask, SwarmCounts};
+use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_store::snapshot::format::{BLOCK_HEAD_LEN, Peers, Records};
+use onrush_swarm::{Announce, PeerView, Shard, ShardBatch, ShardSettings};
+use onrush_testing::memory_tracker::{
+    TRACKER_V4, TestTracker, announce, at, connect, secrets, settings,
+};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::orders::{Chore, Orders};
+use onrush_tracker::worker::{SwarmSide, Worker};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// Small swarms.
+const SWARMS: u32 = 100_000;
+/// Peers of the large one.
+const CROWD: u32 = 200_000;
+/// The large one, in their midst.
+const LARGE: u32 = u32::MAX;
+
+/// Swarms that a step meets at most: some 20 us out of the caches.
+const MOST_MET: usize = 256;
+/// Swarms and peers together that a step shows at most: its own 192 and the rest of a chunk of each kind.
+const MOST_SHOWN: u64 = 192 + 3 * 165;
+/// Peers that a step forgets at most: of a large swarm 2,048 and the rest of a chunk; of small ones, as they are
+/// here, fewer.
+const MOST_FORGOTTEN: u64 = 2_048 + 165;
+
+fn name(number: u32) -> InfoHash {
+    let mut name = [7; 20];
+    name[..4].copy_from_slice(&number.to_be_bytes());
+    InfoHash(name)
+}
+
+fn number(name: &InfoHash) -> u32 {
+    u32::from_be_bytes([name.0[0], name.0[1], name.0[2], name.0[3]])
+}
+
+fn endpoint(number: u32) -> Endpoint {
+    // One in fifty can be reached by nobody.
+    let port = if number % 50 == 49 { 1 } else { 6_881 };
+    match number % 3 {
+        0 => Endpoint::v6(Ipv6Addr::from((0x2001 << 112) | u128::from(number)), port),
+        _ => Endpoint::v4(Ipv4Addr::from(number), port),
+    }
+}
+
+/// The peers of a swarm, by number: one or two of a small one.
+fn peers(swarm: u32) -> std::ops::Range<u32> {
+    if swarm == LARGE { 0..CROWD } else { swarm..swarm + 1 + swarm % 2 }
+}
+
+/// Without it a swarm goes with its last peer.
+fn completed(swarm: u32) -> u32 {
+    if swarm == LARGE { 0 } else { swarm % 4 }
+}
+
+fn is_forbidden(swarm: u32) -> bool {
+    swarm == LARGE || swarm % 3 == 1
+}
+
+fn forbidding_list() -> Arc<AccessList> {
+    let hashes = (0..SWARMS).chain([LARGE]).filter(|swarm| is_forbidden(*swarm)).map(name);
+    let listed = Listed { hashes: hashes.collect(), file: None };
+    Arc::new(onrush_store::lists::access_list(&Access::Deny(listed), 0, &mut || {}).unwrap())
+}
+
+fn fill(shard: &mut Shard) {
+    let (before, after) = (0..SWARMS / 2, SWARMS / 2..SWARMS);
+    for swarm in before.chain([LARGE]).chain(after) {
+        let peer =
+            |n| PeerView { endpoint: endpoint(n), seeder: n.is_multiple_of(2), age: n % 100 };
+        shard.restore(name(swarm), completed(swarm), peers(swarm).map(peer), at(1_000).moment);
+    }
+}
+
+/// A worker's shard, of which it does a chore step by step, and swarms come and go in between.
+struct Busy {
+    side: SwarmSide,
+    rng: SmallRng,
+    begun: bool,
+    steps: usize,
+    /// Small swarms that lost all of their peers.
+    left: BTreeSet<u32>,
+    /// The number of the next swarm that comes.
+    next: u32,
+}
+
+impl Busy {
+    fn new() -> Self {
+        let settings = ShardSettings {
+            interval: 1_800,
+            interval_jitter_percent: 5,
+            peer_lifetime: 3_600,
+            completed_retention: 86_400,
+            max_peers: 2_000_000,
+            max_idle_swarms: 1_000_000,
+        };
+        let mut shard = Shard::new(settings, [1; 16], 1);
+        fill(&mut shard);
+        Self {
+            side: SwarmSide::new(0, shard, Duration::from_secs(120)),
+            rng: SmallRng::seed_from_u64(1),
+            begun: false,
+            steps: 0,
+            left: BTreeSet::new(),
+            next: SWARMS,
+        }
+    }
+
+    /// Does a step of the only chore and looks at what it did; false once the chore is over.
+    fn step(&mut self) -> bool {
+        let totals = self.side.shard.totals();
+        let due = match self.begun {
+            true => self.side.shard.walk_remaining(),
+            false => (totals.swarms + totals.idle_swarms) as usize,
+        };
+        let goes_on = self.side.do_chores(at(1_000));
+        (self.begun, self.steps) = (true, self.steps + 1);
+        let met = due - self.side.shard.walk_remaining();
+        assert!(met <= MOST_MET, "{met} swarms in step {}", self.steps);
+        let forgotten = totals.peers() - self.side.shard.totals().peers();
+        assert!(forgotten <= MOST_FORGOTTEN, "{forgotten} peers in step {}", self.steps);
+        goes_on
+    }
+
+    /// Some swarms lose their peers, some are founded.
+    fn come_and_go(&mut self) {
+        let mut batch = ShardBatch::<(), ()>::new(8, 1, 8 << 10);
+        let leaves = self.rng.random_range(0..SWARMS);
+        self.left.insert(leaves);
+        for (swarm, event) in [(leaves, Event::Stopped), (self.next, Event::Started)] {
+            for peer in peers(swarm) {
+                let announce = Announce {
+                    info_hash: name(swarm),
+                    endpoint: endpoint(peer),
+                    event,
+                    seeder: false,
+                    want: 0,
+                    transaction_id: TransactionId(0),
+                };
+                batch.push_announce(announce, ()).unwrap();
+            }
+        }
+        self.side.shard.serve(&mut batch, at(1_000).moment);
+        self.next += 1;
+    }
+
+    /// Whether a small swarm was there all the time.
+    fn stayed(&self, swarm: u32) -> bool {
+        !self.left.contains(&swarm) || completed(swarm) > 0
+    }
+}
+
+#[test]
+fn an_export_meets_each_swarm_once_in_short_steps() {
+    let mut busy = Busy::new();
+    let (to, parts) = unbounded();
+    busy.side.take_on(Box::new(CountTask::new(to)));
+    while busy.step() {
+        busy.come_and_go();
+    }
+    let mut met: BTreeMap<u32, SwarmCounts> = BTreeMap::new();
+    for counted in parts.try_iter().flatten() {
+        assert_eq!(met.insert(number(&counted.info_hash), counted), None, "met twice");
+    }
+    assert!(busy.left.len() > 500, "only {} went in between", busy.left.len());
+    for swarm in (0..SWARMS).chain([LARGE]).filter(|swarm| busy.stayed(*swarm)) {
+        let counted = met.remove(&swarm).unwrap_or_else(|| panic!("{swarm} was not met"));
+        let seeders = peers(swarm).filter(|peer| peer.is_multiple_of(2)).count() as u32;
+        let leechers = peers(swarm).len() as u32 - seeders;
+        assert_eq!(counted.completed, completed(swarm));
+        if !busy.left.contains(&swarm) {
+            assert_eq!((counted.seeders, counted.leechers), (seeders, leechers));
+        }
+    }
+    assert!(met.keys().all(|swarm| busy.left.contains(swarm)), "who comes late is not met");
+}
+
+#[test]
+fn a_snapshot_shows_each_peer_once_in_short_steps() {
+    let mut busy = Busy::new();
+    let (to, parts) = unbounded();
+    busy.side.take_on(Box::new(DumpTask::new(to, false)));
+    let mut blocks = Vec::new();
+    let mut steps = 0;
+    loop {
+        let goes_on = busy.step();
+        steps += 1;
+        for part in parts.try_iter() {
+            let DumpMessage::Block(block) = part else { continue };
+            let shown = block.tally.records + block.tally.v4 + block.tally.v6;
+            assert!(shown <= steps * MOST_SHOWN, "{shown} swarms and peers in {steps} steps");
+            steps = 0;
+            blocks.push(block.bytes);
+        }
+        if !goes_on {
+            break;
+        }
+        busy.come_and_go();
+    }
+    let mut shown: BTreeSet<(u32, Vec<u8>)> = BTreeSet::new();
+    for record in blocks.iter().flat_map(|block| Records::new(&block[BLOCK_HEAD_LEN..])) {
+        let record = record.unwrap();
+        let Peers::Rows(v4, v6) = record.peers else { continue };
+        let v4 = v4.iter().map(|row| row[..6].to_vec());
+        for peer in v4.chain(v6.iter().map(|row| row[..18].to_vec())) {
+            assert!(shown.insert((number(&record.info_hash), peer)), "shown twice");
+        }
+    }
+    assert!(busy.left.len() > 500, "only {} went in between", busy.left.len());
+    for swarm in (0..SWARMS).chain([LARGE]).filter(|swarm| !busy.left.contains(swarm)) {
+        for peer in peers(swarm) {
+            let peer = endpoint(peer).as_bytes().to_vec();
+            assert!(shown.remove(&(swarm, peer)), "one of {swarm} was not shown");
+        }
+    }
+    assert!(
+        shown.iter().all(|(swarm, _)| busy.left.contains(swarm)),
+        "who comes late is not shown"
+    );
+}
+
+#[test]
+fn a_purge_forgets_what_is_forbidden_in_short_steps() {
+    let mut busy = Busy::new();
+    let (tell, told) = unbounded();
+    let list = forbidding_list();
+    busy.side.take_on(Box::new(Purge::new(list, Arc::default(), tell)));
+    while busy.step() {
+        busy.come_and_go();
+    }
+    let forgotten = told.try_recv().expect("it tells at its end");
+    let forbidden = (0..SWARMS).chain([LARGE]).filter(|swarm| is_forbidden(*swarm));
+    let (stayed, left): (Vec<_>, Vec<_>) = forbidden.partition(|swarm| busy.stayed(*swarm));
+    assert!(left.len() > 20 && busy.steps > 500, "{} of {}", left.len(), busy.steps);
+    assert!((stayed.len()..=stayed.len() + left.len()).contains(&(forgotten as usize)));
+    let shard = &busy.side.shard;
+    shard.check();
+    for swarm in 0..SWARMS {
+        let there = shard.summary(&name(swarm), at(1_000).moment).is_some();
+        assert_eq!(there, busy.stayed(swarm) && !is_forbidden(swarm), "{swarm}");
+    }
+    assert_eq!(shard.summary(&name(LARGE), at(1_000).moment), None);
+    assert!(shard.totals().peers() < 2 * u64::from(SWARMS), "the crowd is gone");
+}
+
+#[test]
+fn single_swarms_are_forgotten_in_short_steps_however_large_they_are() {
+    let mut busy = Busy::new();
+    let (tell, told) = unbounded();
+    let names: Arc<[InfoHash]> = (0..1_000).chain([LARGE]).chain(1_000..2_000).map(name).collect();
+    busy.side.shard.begin_walk();
+    busy.side.take_on(Box::new(Forget::new(names, tell)));
+    busy.begun = true;
+    while busy.step() {}
+    assert_eq!(told.try_recv(), Ok(2_001));
+    assert!(busy.steps as u64 > u64::from(CROWD) / MOST_FORGOTTEN, "{} steps", busy.steps);
+    busy.side.shard.check();
+}
+
+/// The chores go on for thousands of turns, and in each the worker answers what has come.
+#[test]
+fn between_two_steps_the_worker_answers() {
+    let text = "[workers]\nplacement = \"colocated\"\ntotal = 1\n";
+    let network = Network::new(1, Conditions::default());
+    let mut world = TestTracker::new(&settings(text), &secrets(1), &network, |socket| socket);
+    let mut client = network.bind(&["198.51.100.1:6881".parse().unwrap()]).unwrap();
+    let id = connect(&mut world, &mut client, 0, at(1_000));
+    let worker = &mut world.workers[0];
+    fill(&mut worker.swarm_side.as_mut().unwrap().shard);
+    let (tell, told) = unbounded();
+    let (to, parts) = unbounded();
+    let (dump_to, dumped) = unbounded();
+    let (top_to, top) = unbounded();
+    let chores: [Box<dyn Chore>; 4] = [
+        Box::new(CountTask::new(to)),
+        Box::new(DumpTask::new(dump_to, false)),
+        Box::new(Top::new(By::Peers, 10, Arc::default(), top_to)),
+        Box::new(Purge::new(forbidding_list(), Arc::default(), tell)),
+    ];
+    let orders = Orders::new(&worker.ways, worker.owners.clone());
+    chores.into_iter().for_each(|chore| orders.shard(0, chore).unwrap());
+    let mut request = [0; 98];
+    announce(id, name(0)).write(&mut request);
+    let mut turns = 0;
+    while told.is_empty() {
+        turns += 1;
+        answers_in_one_turn(worker, &mut client, &request);
+    }
+    let steps = 4 * u64::from(SWARMS) / MOST_MET as u64;
+    assert!(turns > steps, "{turns} turns");
+    assert!(parts.iter().any(|part| part.is_empty()), "the export is whole");
+    assert!(dumped.iter().any(|part| matches!(part, DumpMessage::Done)), "the snapshot is whole");
+    assert_eq!(top.recv().unwrap().swarms.len(), 10);
+}
+
+/// Sends a request; the next turn answers it, and its step of a chore is short.
+fn answers_in_one_turn(worker: &mut Worker<Client>, client: &mut Client, request: &[u8]) {
+    let unmet = |worker: &Worker<_>| worker.swarm_side.as_ref().unwrap().shard.walk_remaining();
+    let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
+    client.send(std::iter::once(Reply { bytes: request, to: &to }));
+    let before = unmet(worker);
+    worker.turn(at(1_000)).unwrap();
+    assert_eq!(client.receive(8).unwrap().iter().count(), 1, "it is answered");
+    let met = before.saturating_sub(unmet(worker));
+    assert!(met <= MOST_MET, "{met} swarms in a turn");
+}

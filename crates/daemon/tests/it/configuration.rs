@@ -1,0 +1,72 @@
+//! The configuration as the process takes it; what is right and wrong in a file is shown by the
+//! tests of the configuration itself.
+
+use crate::harness::process::Launch;
+
+#[test]
+fn a_wrong_file_ends_it_with_2_before_anything_is_started() {
+    let launch = Launch::new(&[]).config("[announce]\n  intervall = 900\n");
+    let path = launch.config_path();
+    let ended = launch.start().end();
+    assert_eq!(ended.code, Some(2), "{}", ended.text());
+    let place = format!("{}:2:3: `announce.intervall`", path.display());
+    assert!(ended.log[0].contains(&place), "{}", ended.text());
+    assert!(ended.text().contains("`interval`"), "{}", ended.text());
+    assert_eq!(ended.output, "");
+}
+
+#[test]
+fn a_wrong_flag_ends_it_with_2() {
+    for (flag, value) in [("--listen", "nowhere"), ("--workers", "0"), ("--config", "/nowhere")] {
+        let ended = Launch::new(&[flag, value]).start().end();
+        assert_eq!(ended.code, Some(2), "{}", ended.text());
+        assert!(ended.text().contains(value), "{}", ended.text());
+    }
+}
+
+#[test]
+fn check_config_says_what_a_file_means_and_starts_nothing() {
+    let config = "listen = [\"127.0.0.1:7001\"]\n[announce]\ninterval = 1200\n";
+    let launch = Launch::new(&["--check-config"]).config(config);
+    let path = launch.config_path();
+    let ended = launch.start().end();
+    assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
+    let path = path.display().to_string();
+    for part in [&path, "127.0.0.1:7001", "1200 s"] {
+        assert!(ended.output.contains(part), "{}", ended.output);
+    }
+}
+
+#[test]
+fn a_list_that_cannot_be_used_is_told_by_check_config_and_keeps_it_from_starting() {
+    let list = tempfile::NamedTempFile::new().unwrap();
+    let path = list.path().display().to_string();
+    let config = format!("[access]\nmode = \"allow\"\nfile = {path:?}\n");
+    let launch = |flags: &[&str]| Launch::new(flags).config(&config).start().end();
+    std::fs::write(&list, "ab".repeat(20)).unwrap();
+    let checked = launch(&["--check-config"]);
+    let listed = |line: &str| line.contains("list ") && line.contains(" 1 ");
+    assert!(checked.output.lines().any(listed), "{}", checked.output);
+    std::fs::write(&list, "ab\n").unwrap();
+    let (checked, started) = (launch(&["--check-config"]), launch(&["--listen", "127.0.0.1:0"]));
+    assert_eq!((checked.code, started.code), (Some(2), Some(2)), "{}", started.text());
+    for ended in [checked, started] {
+        assert!(ended.text().contains(&format!("{path}:1: \"ab\"")), "{}", ended.text());
+    }
+}
+
+#[test]
+fn check_config_ends_with_2_on_a_wrong_file() {
+    let launch = Launch::new(&["--check-config"]).config("[log]\nlevel = \"loud\"\n");
+    let ended = launch.start().end();
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.text().contains(":2:9: `log.level`"), "{}", ended.text());
+}
+
+#[test]
+fn what_print_config_writes_is_right() {
+    let printed = Launch::new(&["--print-config"]).start().end();
+    assert_eq!((printed.code, printed.text()), (Some(0), String::new()));
+    let ended = Launch::new(&["--check-config"]).config(&printed.output).start().end();
+    assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
+}

@@ -1,0 +1,181 @@
+//! The full scrape in a file: by time, by signal, in every form, read by readers of others.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use onrush_proto::{InfoHash, ScrapeCounts};
+
+use crate::ctl::Told;
+use crate::harness::client::Client;
+use crate::harness::messages::{EXPORTED, NO_EXPORT};
+use crate::harness::process::{Daemon, Launch, PATIENCE, mode};
+use crate::snapshot::{PLACEMENTS, ask, populate};
+
+/// A daemon that exports to this file.
+fn exporting(flags: &[&str], file: &Path, every: u32) -> Daemon {
+    let config = format!("[export]\nfile = {file:?}\nevery = {every}\n");
+    // As the unit has it, and many an administrator.
+    let strict = ["sh", "-c", "umask 077; exec \"$0\" \"$@\""];
+    Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).under(&strict).start()
+}
+
+/// What a program that is on every host of Debian's says of a file.
+fn unpacked(program: &str, file: &Path) -> Vec<u8> {
+    let output = Command::new(program).arg("-dc").arg(file).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn hex(hash: &InfoHash) -> String {
+    hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The lines that a text is to have, in order.
+fn lines(hashes: &[InfoHash], counts: &[ScrapeCounts]) -> Vec<String> {
+    let line = |(hash, counts): (&InfoHash, &ScrapeCounts)| {
+        let ScrapeCounts { seeders, leechers, completed } = counts;
+        format!("{} {seeders} {leechers} {completed}", hex(hash))
+    };
+    let mut lines: Vec<_> = hashes.iter().zip(counts).map(line).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn every_form_has_what_scrapes_say() {
+    let names = ["a.txt", "a.txt.gz", "a.txt.zst", "a.bencode", "a.benc.gz", "a.bencode.zst"];
+    for (number, name) in names.into_iter().enumerate() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(name);
+        let mut daemon = exporting(PLACEMENTS[number % 3], &file, 0);
+        let address = daemon.serving()[0];
+        let hashes = populate(address);
+        let counts = ask(&mut Client::new(address), &hashes).counts;
+        assert!(!file.exists(), "it was not asked for");
+        daemon.signal("USR1");
+        let line = daemon.line(EXPORTED);
+        assert!(line.contains("24 swarms") && line.contains(name), "{line}");
+        // Others are to read it, whatever the umask of the service is.
+        assert_eq!(mode(&file), 0o644);
+        let bytes = match name.rsplit_once('.').unwrap().1 {
+            "gz" => unpacked("gzip", &file),
+            "zst" => zstd::decode_all(fs::File::open(&file).unwrap()).unwrap(),
+            _ => fs::read(&file).unwrap(),
+        };
+        let got = if name.contains(".txt") {
+            let mut got: Vec<String> =
+                String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect();
+            got.sort_unstable();
+            got
+        } else {
+            of_bencode(&bytes)
+        };
+        assert_eq!(got, lines(&hashes, &counts), "{name}");
+        daemon.stop();
+    }
+}
+
+/// Reads a full scrape with a strict reader of bencode, written for this: keys in order, no number in two forms.
+fn of_bencode(mut bytes: &[u8]) -> Vec<String> {
+    fn eat(bytes: &mut &[u8], expected: &[u8]) {
+        let rest = bytes.strip_prefix(expected);
+        *bytes = rest.unwrap_or_else(|| panic!("no {}", String::from_utf8_lossy(expected)));
+    }
+    fn number(bytes: &mut &[u8]) -> u32 {
+        eat(bytes, b"i");
+        let end = bytes.iter().position(|byte| *byte == b'e').unwrap();
+        let text = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        *bytes = &bytes[end + 1..];
+        let number: u32 = text.parse().unwrap();
+        assert_eq!(number.to_string(), text);
+        number
+    }
+    let (mut lines, mut before) = (Vec::new(), None);
+    eat(&mut bytes, b"d5:filesd");
+    while bytes[0] != b'e' {
+        eat(&mut bytes, b"20:");
+        let hash = InfoHash(bytes[..20].try_into().unwrap());
+        bytes = &bytes[20..];
+        assert!(before < Some(hash), "keys are in order");
+        before = Some(hash);
+        eat(&mut bytes, b"d8:complete");
+        let seeders = number(&mut bytes);
+        eat(&mut bytes, b"10:downloaded");
+        let completed = number(&mut bytes);
+        eat(&mut bytes, b"10:incomplete");
+        let leechers = number(&mut bytes);
+        eat(&mut bytes, b"e");
+        lines.push(format!("{} {seeders} {leechers} {completed}", hex(&hash)));
+    }
+    assert_eq!(bytes, b"ee");
+    lines
+}
+
+#[test]
+fn it_is_written_again_and_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scrape.txt");
+    let mut daemon = exporting(PLACEMENTS[1], &file, 1);
+    let address = daemon.serving()[0];
+    let line = daemon.line(EXPORTED);
+    assert!(line.contains(" 0 swarms"), "{line}");
+    let hashes = populate(address);
+    let deadline = Instant::now() + PATIENCE;
+    while fs::read_to_string(&file).unwrap().lines().count() < hashes.len() {
+        assert!(Instant::now() < deadline, "it is never written again");
+        std::thread::yield_now();
+    }
+    daemon.stop();
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_the_tracker_serves_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("gone/scrape.txt");
+    let mut daemon = exporting(PLACEMENTS[0], &file, 0);
+    let address = daemon.serving()[0];
+    daemon.signal("USR1");
+    let line = daemon.line(NO_EXPORT);
+    assert!(line.contains("gone/scrape.txt"), "{line}");
+    Client::new(address).converse();
+    daemon.stop();
+    let mut daemon = Launch::on_loopback().start();
+    daemon.serving();
+    daemon.signal("USR1");
+    let line = daemon.line(NO_EXPORT);
+    assert!(line.contains("export.file"), "{line}");
+    daemon.stop();
+    let text = exporting(PLACEMENTS[0], Path::new("/tmp/scrape.csv"), 0).end();
+    assert_eq!(text.code, Some(2));
+    assert!(
+        text.text().contains("export.file") && text.text().contains(".bencode"),
+        "{}",
+        text.text()
+    );
+}
+
+#[test]
+fn whoever_asks_for_it_is_told_what_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scrape.txt");
+    let told = Told::start_with(&format!("[export]\nfile = {file:?}\nevery = 0\n"));
+    populate(told.address());
+    assert!(!file.exists(), "it was not asked for");
+    let (code, json, error) = told.ask(&["--json", "export"]);
+    assert_eq!(code, Some(0), "{error}");
+    let written: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().count(), 24);
+    assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()), "{json}");
+    assert_eq!(written["path"], file.display().to_string());
+    assert!(written["seconds"].as_f64().unwrap() > 0.0, "{json}");
+    let (code, said, _) = told.ask(&["export"]);
+    let values = ["24 swarms".into(), file.display().to_string(), format!("{} bytes", text.len())];
+    assert!(code == Some(0) && values.iter().all(|value| said.contains(value)), "{said}");
+    // A directory that has gone: the answer says so.
+    drop(directory);
+    let (code, _, error) = told.ask(&["export"]);
+    assert!(code == Some(1) && error.contains("scrape.txt"), "{error}");
+}

@@ -1,0 +1,206 @@
+//! A flood of what is not, or hardly, a request: the daemon survives it, accounts for every
+//! datagram, keeps its memory, and serves the next client as if nothing had been.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use onrush_proto::{ConnectionId, InfoHash, Scrape, TransactionId};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::harness::client::{Ask, Client};
+use crate::harness::process::{Daemon, Launch};
+
+/// Where the random numbers start.
+const SEED: u64 = 0x6969;
+/// Datagrams before memory is measured first, and between that and the last time.
+const WARM_UP: usize = 40_000;
+const FLOOD: usize = 200_000;
+/// Of the flood, so many have to be received at least.
+const RECEIVED: u64 = 150_000;
+/// Datagrams after which an answer is waited for, so that they are not lost in a full buffer.
+const BURST: usize = 64;
+/// A flood takes no longer.
+const LONGEST: Duration = Duration::from_secs(180);
+/// By which memory may grow, in kB: peers of mutated announces that were good enough are stored.
+const GROWTH: u64 = 3 * 1024;
+
+#[test]
+fn after_a_flood_of_nonsense_it_serves_as_before() {
+    let flags = ["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--workers", "2"];
+    let mut daemon = Launch::new(&flags).config("[log]\ntotals_every = 1\n").start();
+    let addresses = daemon.serving();
+    let mut flood = Flood::new(&addresses);
+    flood.send(WARM_UP);
+    let before = memory(&daemon);
+    flood.send(FLOOD);
+    let after = memory(&daemon);
+    for address in addresses {
+        Client::new(address).converse();
+    }
+    assert!(after < before + GROWTH, "from {before} kB to {after} kB");
+
+    // Totals of a second in which nothing happens, after one in which this was: all before that is told.
+    daemon.skip();
+    daemon.line("/s: connect ");
+    daemon.line("in 0/s, out 0/s: connect 0, announce 0, scrape 0 ");
+    let ended = daemon.stop();
+    let counted = Counted::of(&ended.log);
+    println!("{counted:?}, memory from {before} kB to {after} kB");
+    assert!(counted.datagrams >= RECEIVED + WARM_UP as u64, "{counted:?}");
+    let answered = counted.connects + counted.announces + counted.scrapes;
+    // A request that found no batch free was first accepted, then refused.
+    assert_eq!(counted.datagrams, answered + counted.refused - counted.busy, "{counted:?}");
+    assert_eq!(counted.datagrams + counted.lost, flood.sent + flood.asked + 8, "{counted:?}");
+    for name in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
+        assert!(sum(&ended.log, &format!("{name} ")) > 0, "nothing refused for {name}");
+    }
+}
+
+/// Sends nonsense, at a pace at which it arrives.
+struct Flood {
+    rng: SmallRng,
+    /// For each address a few, since sockets have different workers.
+    clients: Vec<Client>,
+    hashes: Vec<InfoHash>,
+    sent: u64,
+    /// Questions of its own, answered each.
+    asked: u64,
+}
+
+impl Flood {
+    fn new(addresses: &[SocketAddr]) -> Self {
+        let mut rng = SmallRng::seed_from_u64(SEED);
+        let mut clients = Vec::new();
+        for address in [addresses, addresses, addresses, addresses].concat() {
+            let mut client = Client::new(address);
+            client.connect();
+            clients.push(client);
+        }
+        let hashes = (0..100).map(|_| InfoHash(rng.random())).collect();
+        let asked = clients.len() as u64;
+        Self { rng, clients, hashes, sent: 0, asked }
+    }
+
+    fn send(&mut self, datagrams: usize) {
+        let deadline = Instant::now() + LONGEST;
+        for number in 0..datagrams {
+            // Families take turns, and within a family its clients.
+            let client = number % self.clients.len();
+            let datagram = self.datagram(client);
+            self.clients[client].send(&datagram);
+            self.sent += 1;
+            if number % BURST == 0 {
+                let asking = (number / BURST) % self.clients.len();
+                self.clients[asking].connect();
+                self.asked += 1;
+                assert!(Instant::now() < deadline, "{number} of {datagrams} in {LONGEST:?}");
+            }
+        }
+    }
+
+    /// Random bytes, or a request with something wrong.
+    fn datagram(&mut self, client: usize) -> Vec<u8> {
+        if self.rng.random_ratio(2, 5) {
+            let mut bytes = vec![0; self.rng.random_range(0..2_000)];
+            self.rng.fill(&mut bytes[..]);
+            if bytes.len() > 12 && self.rng.random_ratio(1, 2) {
+                // Few random datagrams have an action that gets them further.
+                bytes[8..12].copy_from_slice(&self.rng.random_range(0u32..4).to_be_bytes());
+            }
+            return bytes;
+        }
+        let id = match self.rng.random_ratio(2, 3) {
+            true => self.clients[client].id,
+            false => ConnectionId(self.rng.random()),
+        };
+        let mut bytes = self.request(&self.clients[client], id);
+        self.mutate(&mut bytes);
+        bytes
+    }
+
+    /// A request that is right but for its connection id, perhaps.
+    fn request(&self, client: &Client, id: ConnectionId) -> Vec<u8> {
+        let mut rng = SmallRng::seed_from_u64(self.sent);
+        let hash = self.hashes[rng.random_range(0..self.hashes.len())];
+        if rng.random_ratio(1, 5) {
+            let mut bytes = vec![0; 16 + 20 * rng.random_range(0..80)];
+            let hashes = vec![hash; (bytes.len() - 16) / 20];
+            Scrape::write(id, TransactionId(rng.random()), &hashes, &mut bytes);
+            return bytes;
+        }
+        let ask = Ask {
+            port: rng.random_range(0..20),
+            left: rng.random_range(0..2),
+            event: onrush_proto::Event::from_wire(rng.random_range(0..6)),
+            want: rng.random_range(-2..300),
+        };
+        let mut bytes = client.announcement(hash, ask).0;
+        bytes[..8].copy_from_slice(&id.0.to_be_bytes());
+        bytes
+    }
+
+    /// Cuts, lengthens, or changes bytes; not too often those that make another swarm, as what is
+    /// stored is not what is looked for here.
+    fn mutate(&mut self, bytes: &mut Vec<u8>) {
+        let rng = &mut self.rng;
+        match rng.random_range(0..4) {
+            0 => bytes.truncate(rng.random_range(0..=bytes.len())),
+            1 => {
+                let more = rng.random_range(0..200);
+                bytes.extend((0..more).map(|_| rng.random::<u8>()));
+            }
+            _ => {
+                for _ in 0..rng.random_range(1..5) {
+                    let at = rng.random_range(0..bytes.len());
+                    if !(16..36).contains(&at) || rng.random_ratio(1, 10) {
+                        bytes[at] = rng.random();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the log tells of all datagrams.
+#[derive(Debug)]
+struct Counted {
+    datagrams: u64,
+    refused: u64,
+    connects: u64,
+    announces: u64,
+    scrapes: u64,
+    /// Refused although accepted before.
+    busy: u64,
+    /// Dropped by the kernel.
+    lost: u64,
+}
+
+impl Counted {
+    fn of(log: &[String]) -> Self {
+        let last = &log[log.len() - 1..];
+        Self {
+            datagrams: sum(last, "stopped: "),
+            refused: sum(last, "out, "),
+            connects: sum(log, "connect "),
+            announces: sum(log, "announce "),
+            scrapes: sum(log, "scrape "),
+            busy: sum(log, "busy "),
+            lost: sum(log, "kernel drops "),
+        }
+    }
+}
+
+/// The sum of the numbers behind a word, over all lines that have both.
+fn sum(log: &[String], word: &str) -> u64 {
+    let number = |line: &String| {
+        let (_, rest) = line.split_once(word)?;
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
+    };
+    log.iter().filter_map(number).sum()
+}
+
+/// Resident memory in kB.
+fn memory(daemon: &Daemon) -> u64 {
+    daemon.status("VmRSS").strip_suffix(" kB").unwrap().trim().parse().unwrap()
+}

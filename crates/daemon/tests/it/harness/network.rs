@@ -1,0 +1,33 @@
+//! A network of the test's own, which goes away with it.
+
+use std::fs;
+use std::panic::resume_unwind;
+use std::process::Command;
+use std::thread;
+
+use nix::sched::{CloneFlags, unshare};
+
+use crate::harness::process::need_root;
+
+/// Whether a network speaks IPv6.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ipv6 {
+    On,
+    Off,
+}
+
+/// Runs a test on a thread in a network namespace of its own, where there is only a loopback
+/// interface and every port is free. Processes and sockets that it makes live there too.
+pub(crate) fn in_own_network<T: Send>(ipv6: Ipv6, test: impl FnOnce() -> T + Send) -> T {
+    need_root("makes a network namespace");
+    let life = || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may make namespaces (CAP_SYS_ADMIN)");
+        if ipv6 == Ipv6::Off {
+            fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
+        }
+        let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        assert!(up.expect("`ip` is there (package iproute2)").success());
+        test()
+    };
+    thread::scope(|scope| scope.spawn(life).join().unwrap_or_else(|panic| resume_unwind(panic)))
+}

@@ -1,0 +1,459 @@
+//! The daemon as a process of its own: started with flags and a configuration, heard line by
+//! line, ended by its number.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Uid, User};
+use tempfile::TempDir;
+
+use crate::harness::messages::{READY, SERVES, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
+
+/// For how long a test waits for anything before it fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The account of nobody: no rights, and on every host.
+pub(crate) fn nobody() -> User {
+    User::from_name("nobody").unwrap().expect("this host has a user `nobody`")
+}
+
+/// An address that nobody has, for a daemon whose log does not tell its own or that comes again: a port outside the range
+/// from which the system takes those that nobody names, free for UDP and TCP over both families.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..10_000 {
+        let number = std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 10_000) as u16;
+        let free =
+            |ip| UdpSocket::bind((ip, port)).is_ok() && TcpListener::bind((ip, port)).is_ok();
+        if free("127.0.0.1") && free("::1") {
+            return ([127, 0, 0, 1], port).into();
+        }
+    }
+    panic!("no port is free at 127.0.0.1 and ::1");
+}
+
+/// Fails, and says why, where a test cannot show anything without root.
+pub(crate) fn need_root(why: &str) {
+    assert!(Uid::effective().is_root(), "run the tests as root: this one {why}");
+}
+
+/// A daemon that is about to be started. Its home, where state is kept when nobody says, is a
+/// temporary directory.
+pub(crate) struct Launch {
+    command: Command,
+    home: TempDir,
+    http: &'static str,
+}
+
+impl Launch {
+    /// With these flags.
+    pub(crate) fn new(flags: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
+        command.args(flags).env("HOME", home.path()).stdin(Stdio::null());
+        command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
+        command.env_remove("NOTIFY_SOCKET");
+        Self { command, home, http: "off" }
+    }
+
+    /// With its HTTP side at a free port: [`Daemon::http`] tells which. Others have none, as daemons of many
+    /// tests would take each other's port.
+    pub(crate) fn http(mut self) -> Self {
+        self.http = "127.0.0.1:0";
+        self
+    }
+
+    /// With its HTTP side where its configuration says.
+    pub(crate) fn own_http(mut self) -> Self {
+        self.http = "";
+        self
+    }
+
+    /// By another program, which is given the daemon's command line behind these words.
+    pub(crate) fn under(mut self, program: &[&str]) -> Self {
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null());
+        self.command = command;
+        self
+    }
+
+    /// With this in its environment.
+    pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// On free ports of 127.0.0.1 and ::1.
+    pub(crate) fn on_loopback() -> Self {
+        Self::new(&["--listen", "127.0.0.1:0", "--listen", "[::1]:0"])
+    }
+
+    /// With one more flag and its value.
+    pub(crate) fn flag(mut self, flag: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(flag).arg(value);
+        self
+    }
+
+    /// With one more flag that takes no value.
+    pub(crate) fn one(mut self, flag: &str) -> Self {
+        self.command.arg(flag);
+        self
+    }
+
+    /// With a configuration file of this text.
+    pub(crate) fn config(self, text: &str) -> Self {
+        let path = self.config_path();
+        fs::write(&path, text).unwrap();
+        self.flag("--config", path)
+    }
+
+    /// Where [`config`](Self::config) writes.
+    pub(crate) fn config_path(&self) -> PathBuf {
+        self.home.path().join("onrush.toml")
+    }
+
+    /// As nobody, who owns the home.
+    pub(crate) fn by_nobody(mut self) -> Self {
+        need_root("starts the daemon as another user");
+        let account = nobody();
+        chown(self.home.path(), Some(account.uid.as_raw()), Some(account.gid.as_raw())).unwrap();
+        let mut command = Command::new("/proc/self/fd/0");
+        // The build directory may be closed to others: what is open already can be run all the
+        // same.
+        command.stdin(File::open(env!("CARGO_BIN_EXE_onrush")).unwrap());
+        command.args(self.command.get_args()).env("HOME", self.home.path());
+        command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
+        command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
+        self.command = command;
+        self
+    }
+
+    /// Starts it.
+    pub(crate) fn start(self) -> Daemon {
+        self.start_with_log_to(Stdio::piped())
+    }
+
+    /// Starts it with these flags as well.
+    pub(crate) fn start_with(mut self, flags: &[&str]) -> Daemon {
+        self.command.args(flags);
+        self.start()
+    }
+
+    /// Starts it where its log cannot be written.
+    pub(crate) fn start_with_a_full_disk(self) -> Daemon {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        self.start_with_log_to(full.into())
+    }
+
+    fn start_with_log_to(mut self, log: Stdio) -> Daemon {
+        let alone = ["--print-config", "--admin", "ctl", "doctor"];
+        if !self.http.is_empty()
+            && !self.command.get_args().any(|flag| alone.iter().any(|alone| flag == *alone))
+        {
+            self.command.args(["--admin", self.http]);
+        }
+        let mut child = self.command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let (sender, lines) = channel();
+        read_lines(child.stdout.take().unwrap(), sender.clone(), Line::Output);
+        if let Some(log) = child.stderr.take() {
+            read_lines(log, sender, Line::Log);
+        }
+        let (log, output) = (Vec::new(), Vec::new());
+        Daemon { child, successor: None, lines, log, output, read: 0, home: self.home }
+    }
+}
+
+/// A daemon, killed when dropped.
+pub(crate) struct Daemon {
+    child: Child,
+    /// The process that has followed it, whose log comes the same way.
+    successor: Option<u32>,
+    lines: Receiver<Line>,
+    log: Vec<String>,
+    output: Vec<String>,
+    /// Lines of the log that were waited for and those before them.
+    read: usize,
+    home: TempDir,
+}
+
+/// How a daemon ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its exit code; `None` when a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// What it wrote to standard error.
+    pub(crate) log: Vec<String>,
+    /// What it wrote to standard output.
+    pub(crate) output: String,
+}
+
+impl Ended {
+    /// The log as one text.
+    pub(crate) fn text(&self) -> String {
+        self.log.join("\n")
+    }
+}
+
+enum Line {
+    Output(String),
+    Log(String),
+}
+
+impl Daemon {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.successor.unwrap_or_else(|| self.child.id())
+    }
+
+    /// Waits until a process that this one has started has followed it; where that serves.
+    pub(crate) fn followed(&mut self) -> Vec<SocketAddr> {
+        let line = self.line(UPGRADE_BEGINS);
+        let number = line.split("process ").nth(1).unwrap().split(' ').next().unwrap();
+        self.successor = Some(number.parse().unwrap());
+        let addresses = self.serving();
+        let from = self.log.iter().rposition(|line| line.contains(UPGRADE_BEGINS)).unwrap();
+        for part in [UPGRADE_RECEIVED, UPGRADE_DONE] {
+            self.has_said_since(from, part);
+        }
+        addresses
+    }
+
+    /// Waits for a line of the log with `part` in it, wherever among the others: several threads write.
+    pub(crate) fn has_said(&mut self, part: &str) {
+        self.has_said_since(0, part);
+    }
+
+    fn has_said_since(&mut self, from: usize, part: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log[from..].iter().any(|line| line.contains(part)) {
+            if let Err(why) = self.hear(deadline) {
+                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
+            }
+        }
+    }
+
+    /// Its home directory.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Waits until it serves; where.
+    pub(crate) fn serving(&mut self) -> Vec<SocketAddr> {
+        let line = self.line(SERVES);
+        self.line(READY);
+        let addresses = line.split("udp://").skip(1);
+        addresses.map(|text| text.split(' ').next().unwrap().parse().unwrap()).collect()
+    }
+
+    /// Where its HTTP side listens, once it [serves](Self::serving).
+    pub(crate) fn http(&self) -> SocketAddr {
+        let of = |line: &String| Some(line.split_once("http://")?.1.split(' ').next()?.to_owned());
+        self.log.iter().find_map(of).expect("the log tells it").parse().unwrap()
+    }
+
+    /// Waits for a line of the log with `part` in it, behind the last one waited for.
+    pub(crate) fn line(&mut self, part: &str) -> String {
+        let found = self.find(part);
+        found.unwrap_or_else(|why| self.no_line(part, why))
+    }
+
+    /// The same; nothing where its outputs end without one.
+    pub(crate) fn line_or_end(&mut self, part: &str) -> Option<String> {
+        match self.find(part) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(why) => self.no_line(part, why),
+        }
+    }
+
+    fn find(&mut self, part: &str) -> Result<String, RecvTimeoutError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            while let Some(line) = self.log.get(self.read) {
+                self.read += 1;
+                if line.contains(part) {
+                    return Ok(line.clone());
+                }
+            }
+            self.hear(deadline)?;
+        }
+    }
+
+    fn no_line(&self, part: &str, why: RecvTimeoutError) -> ! {
+        panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"))
+    }
+
+    /// Passes over all that it has said by now: what is waited for next comes after that.
+    pub(crate) fn skip(&mut self) {
+        self.hear_until(Instant::now());
+        self.read = self.log.len();
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Hears what it writes until then, or until it has ended.
+    pub(crate) fn hear_until(&mut self, moment: Instant) {
+        while self.hear(moment).is_ok() {}
+    }
+
+    /// The lines of the log so far.
+    pub(crate) fn log(&self) -> &[String] {
+        &self.log
+    }
+
+    /// Sends a signal, by its name without SIG.
+    pub(crate) fn signal(&self, name: &str) {
+        self.signals(&[name], 1);
+    }
+
+    /// Sends each of these signals in turn, `times` times.
+    pub(crate) fn signals(&self, names: &[&str], times: usize) {
+        let pid = self.pid();
+        let each: String = names.iter().map(|name| format!("kill -{name} {pid}; ")).collect();
+        let script = format!("i=0; while [ $i -lt {times} ]; do {each} i=$((i+1)); done");
+        let status = Command::new("sh").args(["-ec", &script]).status().unwrap();
+        assert!(status.success(), "{script}");
+    }
+
+    /// Does something while none of its threads runs, all of it in between.
+    pub(crate) fn while_stopped(&self, what: impl FnOnce()) {
+        self.signal("STOP");
+        // A signal that was sent has not come in yet: each thread stops when it is given a vCPU, and
+        // a CONT that is faster than that takes the STOP back.
+        let deadline = Instant::now() + PATIENCE;
+        while self.threads("State").iter().any(|(_, state)| state != "T (stopped)") {
+            assert!(Instant::now() < deadline, "it does not stop: {:?}", self.threads("State"));
+            thread::yield_now();
+        }
+        what();
+        self.signal("CONT");
+    }
+
+    /// Datagrams that the kernel dropped at its sockets of this IPv4 port, by the kernel's own table.
+    pub(crate) fn dropped_at(&self, port: u16) -> u64 {
+        let table = fs::read_to_string(format!("/proc/{}/net/udp", self.pid())).unwrap();
+        let end = format!(":{port:04X}");
+        let of = |line: &str| {
+            let mut columns = line.split_whitespace();
+            let local = columns.nth(1)?.ends_with(&end);
+            local.then(|| columns.last()?.parse::<u64>().ok()).flatten()
+        };
+        table.lines().filter_map(of).sum()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        let why = loop {
+            if let Err(why) = self.hear(deadline) {
+                break why;
+            }
+        };
+        assert_eq!(why, RecvTimeoutError::Disconnected, "still runs:\n{}", self.log.join("\n"));
+        // Whoever has closed both of its outputs is gone, or about to be.
+        let status = self.child.wait().unwrap();
+        Ended {
+            code: status.code(),
+            signal: status.signal(),
+            log: std::mem::take(&mut self.log),
+            output: self.output.join("\n"),
+        }
+    }
+
+    /// Kills it at once and waits for its end.
+    pub(crate) fn kill(mut self) -> Ended {
+        self.child.kill().unwrap();
+        self.end()
+    }
+
+    /// Asks it to stop and waits for its end, which must be a good one.
+    pub(crate) fn stop(self) -> Ended {
+        self.signal("TERM");
+        let ended = self.end();
+        assert_eq!(ended.code, Some(0), "{}", ended.text());
+        ended
+    }
+
+    /// Waits until it refuses to start, as it has to; what it says.
+    pub(crate) fn refusal(self) -> String {
+        let ended = self.end();
+        assert_eq!(ended.code, Some(1), "{}", ended.text());
+        assert!(!ended.text().contains(READY), "{}", ended.text());
+        ended.text()
+    }
+
+    /// A field of /proc/PID/status.
+    pub(crate) fn status(&self, field: &str) -> String {
+        status(&format!("/proc/{}/status", self.pid()), field)
+    }
+
+    /// A field of the status of each of its threads, with the thread's name.
+    pub(crate) fn threads(&self, field: &str) -> Vec<(String, String)> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let of = |task: fs::DirEntry| {
+            let path = format!("{}/status", task.path().display());
+            (status(&path, "Name"), status(&path, field))
+        };
+        tasks.map(|task| of(task.unwrap())).collect()
+    }
+
+    fn hear(&mut self, deadline: Instant) -> Result<(), RecvTimeoutError> {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))? {
+            Line::Log(line) => self.log.push(line),
+            Line::Output(line) => self.output.push(line),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(successor) = self.successor {
+            let pid = nix::unistd::Pid::from_raw(successor as i32);
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_lines(from: impl Read + Send + 'static, to: Sender<Line>, kind: fn(String) -> Line) {
+    thread::spawn(move || {
+        let lines = BufReader::new(from).lines().map_while(Result::ok);
+        lines.map(kind).for_each(|line| drop(to.send(line)));
+    });
+}
+
+fn status(path: &str, field: &str) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let start = format!("{field}:");
+    let line = text.lines().find_map(|line| line.strip_prefix(&start));
+    line.unwrap_or_else(|| panic!("no {field} in {path}")).trim().to_owned()
+}
+
+/// The permission bits of a file or directory.
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}

@@ -1,0 +1,248 @@
+//! One info hash that half of all announces are for, on four colocated workers: the worker that it is
+//! steered to drowns, is relieved, and the announces of all other info hashes are answered.
+//!
+//! Real sockets, the kernel's own steering and its own drops; but the workers take their turns when the
+//! test says so, one of [`CAPACITY`] datagrams in each round. So how much a worker can do follows from
+//! the test and not from the machine, and a second is [`ROUNDS`] rounds. Nothing is asked twice.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use onrush::steering_backoff::{Change, Relief};
+use onrush_net::bind::{Address, Buffers, Options, bind_group};
+use onrush_net::mio;
+use onrush_net::steering::{Function, Steering};
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Family, InfoHash, Response, TransactionId, announce, connect,
+};
+use onrush_swarm::ShardMap;
+use onrush_testing::memory_tracker::{at, secrets, settings};
+use onrush_tracker::assemble::{assemble, shard_map};
+use onrush_tracker::worker::Worker;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const WORKERS: usize = 4;
+/// Datagrams that a worker takes in a round. All four could serve 320.
+const CAPACITY: usize = 80;
+/// Each sends one announce in a round, every other one for the hot hash: 125 of them are steered to
+/// one worker.
+const CLIENTS: usize = 200;
+/// Rounds in a second.
+const ROUNDS: usize = 20;
+/// Swarms beside the hot one.
+const SWARMS: usize = 1_000;
+/// Marks transaction ids of announces for the hot hash.
+const HOT: u32 = 1 << 31;
+
+#[test]
+fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
+    let mut tracker = Tracker::new();
+    let mut relief = Relief::new(WORKERS);
+    let mut withdrawals = 0;
+    for second in 1..=120 {
+        tracker.second(second);
+        for change in relief.observe(tracker.drops(), at(second).moment) {
+            match change {
+                Change::Withdraw(worker) => {
+                    assert_eq!(worker, tracker.hot_worker, "the one that drowns is relieved");
+                    withdrawals += 1;
+                    tracker.steering.withdraw(worker as u16).unwrap();
+                }
+                Change::Restore(worker) => tracker.steering.restore(worker as u16).unwrap(),
+            }
+        }
+    }
+    tracker.drain(121);
+    assert!(withdrawals > 1, "steering was tried again: {withdrawals}");
+    assert_eq!(tracker.steering.withdrawn(), [tracker.hot_worker as u16]);
+    assert_only_the_hot_worker_dropped(&tracker);
+    let (hot, others) = (tracker.hot.lost(), tracker.others.lost());
+    println!("lost of the hot hash {hot:.4}, of the others {others:.4}, {withdrawals} withdrawals");
+    assert!(others < 0.01, "{others} of {:?}", tracker.others);
+}
+
+/// What the figure above is worth: without relief the hot worker drops for good, and with it all that
+/// is steered there.
+#[test]
+fn without_relief_the_others_lose_with_it() {
+    let mut tracker = Tracker::new();
+    for second in 1..=10 {
+        tracker.second(second);
+    }
+    tracker.drain(11);
+    assert_only_the_hot_worker_dropped(&tracker);
+    let (hot, others) = (tracker.hot.lost(), tracker.others.lost());
+    assert!(hot > 0.25, "the hot worker is asked for half more than it can: {:?}", tracker.hot);
+    assert!(others > 0.05, "a quarter of them is steered to that worker: {:?}", tracker.others);
+}
+
+fn assert_only_the_hot_worker_dropped(tracker: &Tracker) {
+    for (worker, drops) in tracker.drops().into_iter().enumerate() {
+        assert_eq!(drops > 0, worker == tracker.hot_worker, "worker {worker} dropped {drops}");
+    }
+}
+
+/// Four workers on real sockets, and their clients.
+struct Tracker {
+    workers: Vec<Worker<mio::Backend>>,
+    steering: Steering,
+    /// The worker that owns the hot hash.
+    hot_worker: usize,
+    address: SocketAddr,
+    clients: Vec<UdpSocket>,
+    hashes: Vec<InfoHash>,
+    rng: SmallRng,
+    hot: Asked,
+    others: Asked,
+}
+
+/// What was asked and answered.
+#[derive(Debug, Default)]
+struct Asked {
+    sent: u64,
+    answered: u64,
+}
+
+impl Asked {
+    fn lost(&self) -> f64 {
+        assert!(self.sent > 0 && self.answered <= self.sent, "{self:?}");
+        (self.sent - self.answered) as f64 / self.sent as f64
+    }
+}
+
+impl Tracker {
+    fn new() -> Self {
+        let text = format!(
+            "[workers]\nplacement = \"colocated\"\ntotal = {WORKERS}\n[socket]\nbatch = {CAPACITY}\n"
+        );
+        let (settings, secrets) = (settings(&text), secrets(3));
+        let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };
+        // Room for some hundred small datagrams.
+        let buffers = Buffers { receive: 128 * 1024, send: 0 };
+        let options = Options { workers: WORKERS, buffers, probe: true };
+        let group = bind_group(&[address], &options).unwrap();
+        let map = shard_map(settings.placement.shards(), &secrets);
+        let (steering, notices) = Steering::attach(function(map), &group);
+        assert!(notices.is_empty(), "{notices:?}");
+        let address = group.addresses[0];
+        let options = mio::Options { batch: CAPACITY, ..mio::Options::default() };
+        let backend = |sockets| mio::Backend::new(sockets, options).unwrap();
+        let sockets = group.workers.into_iter().map(backend).collect();
+        let lists = onrush_store::lists::load(&settings, &mut || {}).unwrap();
+        let mut rng = SmallRng::seed_from_u64(5);
+        let hashes: Vec<_> = (0..=SWARMS).map(|_| InfoHash(rng.random())).collect();
+        Self {
+            workers: assemble(&settings.workers(), &secrets, sockets, &settings.rules(&lists)),
+            steering,
+            hot_worker: map.shard_of(&hashes[0]),
+            address,
+            clients: (0..CLIENTS).map(|_| client()).collect(),
+            hashes,
+            rng,
+            hot: Asked::default(),
+            others: Asked::default(),
+        }
+    }
+
+    /// Everybody announces, round by round.
+    fn second(&mut self, second: u64) {
+        let id = self.connect(second);
+        for round in 0..ROUNDS {
+            for client in 0..CLIENTS {
+                let hot = (client + round).is_multiple_of(2);
+                self.announce(client, id, hot);
+            }
+            self.turn(second);
+            self.hear();
+        }
+    }
+
+    /// Rounds in which nobody asks, until nothing is left to be answered.
+    fn drain(&mut self, second: u64) {
+        while self.turn(second) {}
+        self.hear();
+    }
+
+    /// Every worker takes one turn. Returns whether any had something to do.
+    fn turn(&mut self, second: u64) -> bool {
+        let turn = |worker: &mut Worker<_>| worker.turn(at(second)).expect("its socket works");
+        self.workers.iter_mut().fold(false, |busy, worker| turn(worker) | busy)
+    }
+
+    /// A connection id, good for all clients: they share an address.
+    fn connect(&mut self, second: u64) -> ConnectionId {
+        let mut bytes = [0; connect::REQUEST_LEN];
+        Connect { transaction_id: TransactionId(0) }.write(&mut bytes);
+        let client = client();
+        client.send_to(&bytes, self.address).unwrap();
+        // There may be a queue before it.
+        for _ in 0..100 {
+            self.turn(second);
+            if let Some(answer) = receive(&client, &mut bytes) {
+                let Ok(Response::Connect(response)) = Response::parse(answer, Family::V4) else {
+                    panic!("no answer to a connect: {answer:?}")
+                };
+                return response.connection_id;
+            }
+        }
+        panic!("a connect gets no answer");
+    }
+
+    fn announce(&mut self, client: usize, connection_id: ConnectionId, hot: bool) {
+        let number = if hot { 0 } else { self.rng.random_range(1..=SWARMS) };
+        let mark = if hot { HOT } else { 0 };
+        let announce = Announce {
+            transaction_id: TransactionId(mark | client as u32),
+            left: 1,
+            num_want: 10,
+            port: 1_025 + client as u16,
+            ..onrush_testing::memory_tracker::announce(connection_id, self.hashes[number])
+        };
+        let mut bytes = [0; announce::REQUEST_LEN];
+        announce.write(&mut bytes);
+        self.clients[client].send_to(&bytes, self.address).unwrap();
+        if hot { self.hot.sent += 1 } else { self.others.sent += 1 }
+    }
+
+    /// Counts what has been answered.
+    fn hear(&mut self) {
+        let mut buffer = [0; 2048];
+        for client in &self.clients {
+            while let Some(answer) = receive(client, &mut buffer) {
+                let Ok(Response::Announce(head, _)) = Response::parse(answer, Family::V4) else {
+                    panic!("no answer to an announce: {answer:?}")
+                };
+                match head.transaction_id.0 & HOT != 0 {
+                    true => self.hot.answered += 1,
+                    false => self.others.answered += 1,
+                }
+            }
+        }
+    }
+
+    /// What the kernel has dropped at each worker.
+    fn drops(&self) -> Vec<u64> {
+        self.workers.iter().map(|worker| worker.metrics.kernel_drops.get()).collect()
+    }
+}
+
+/// As the daemon steers: info hashes are at 16.
+fn function(map: ShardMap) -> Function {
+    Function { offset: 16, multipliers: map.key(), min_len: 36, buckets: map.shards() }
+}
+
+fn client() -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// The next datagram that is there.
+fn receive<'a>(client: &UdpSocket, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    match client.recv(buffer) {
+        Ok(len) => Some(&buffer[..len]),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,226 @@
+//! `kill -9` at any moment, from the first one on: the next start succeeds, whatever was being made, read or written,
+//! with the peers of some snapshot, every change of the list that was confirmed, and a whole export.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use onrush_proto::InfoHash;
+use tempfile::TempDir;
+
+use crate::harness::client::{Client, fresh_hash, seeder};
+use crate::harness::messages::{EXPORTED, PEERS_RESTORED, READY};
+use crate::harness::process::{Daemon, Launch, PATIENCE};
+use crate::snapshot::{PLACEMENTS, set_aside};
+
+const TOKEN: &str = "of-the-tests-0123456789";
+/// Swarms that are there from the beginning, so that no file is written or read in an instant.
+const SWARMS: usize = 20_000;
+/// For how long it is killed and started again; a start or two more where those take long.
+const TIME: Duration = Duration::from_secs(10);
+
+/// What outlives the processes.
+struct Kept {
+    directory: TempDir,
+    config: String,
+    /// What is on the list, by what was confirmed.
+    listed: BTreeSet<String>,
+    /// What was to be put on it or taken off when the process was killed: either is right.
+    unsure: Option<String>,
+    /// Starts so far.
+    starts: usize,
+}
+
+impl Kept {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let token = directory.path().join("token");
+        fs::write(&token, TOKEN).unwrap();
+        let scrape = directory.path().join("scrape.txt");
+        let config = format!(
+            "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"\n\
+             [admin]\ntoken_file = {token:?}\npublish_lists = true\n\
+             [snapshot]\nevery = 1\n[export]\nfile = {scrape:?}\nevery = 1\n"
+        );
+        Self { directory, config, listed: BTreeSet::new(), unsure: None, starts: 0 }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    fn start(&mut self) -> Daemon {
+        self.starts += 1;
+        Launch::new(PLACEMENTS[self.starts % 3])
+            .flag("--state-dir", self.state())
+            .http()
+            .config(&self.config)
+            .start()
+    }
+
+    /// Starts it and kills it so much later; whether it served by then.
+    fn start_for(&mut self, time: Duration) -> bool {
+        let mut daemon = self.start();
+        daemon.hear_until(Instant::now() + time);
+        let served = daemon.kill().text().contains(READY);
+        self.look();
+        served
+    }
+
+    /// Files that others read are whole, and nothing was set aside.
+    fn look(&self) {
+        if self.state().exists() {
+            assert_eq!(set_aside(&self.state()), 0, "what is there is whole");
+        }
+        if let Ok(text) = fs::read_to_string(self.directory.path().join("scrape.txt")) {
+            assert!(text.is_empty() || text.ends_with('\n'), "the export ends in a line");
+            let whole = |line: &str| line.len() > 45 && line.split(' ').count() == 4;
+            assert!(text.lines().all(whole), "the export is whole");
+        }
+    }
+
+    /// The list is what was confirmed.
+    fn look_at_list(&mut self, http: SocketAddr) {
+        let published = tell(http, "GET", "/lists", "").expect("it answers");
+        let (_, body) = published.split_once("\r\n\r\n").unwrap();
+        // It comes in chunks, whose lengths stand between them.
+        let lines = body.lines().filter(|line| line.len() == 40);
+        let listed: BTreeSet<String> = lines.map(str::to_owned).collect();
+        if let Some(hash) = self.unsure.take() {
+            match listed.contains(&hash) {
+                true => self.listed.insert(hash),
+                false => self.listed.remove(&hash),
+            };
+        }
+        assert!(listed == self.listed, "{} listed, not {}", listed.len(), self.listed.len());
+    }
+
+    /// Changes the list for as long as it answers.
+    fn change_list(&mut self, http: SocketAddr) {
+        for number in 1.. {
+            let old = self.listed.first().filter(|_| number % 3 == 0).cloned();
+            let method = if old.is_some() { "DELETE" } else { "POST" };
+            let hash = old.unwrap_or_else(|| fresh_hash().to_string());
+            self.unsure = Some(hash.clone());
+            let body = format!("{{\"info_hashes\": [\"{hash}\"]}}");
+            if tell(http, method, "/api/v1/list", &body).is_none() {
+                return;
+            }
+            match method {
+                "POST" => self.listed.insert(hash),
+                _ => self.listed.remove(&hash),
+            };
+            self.unsure = None;
+        }
+    }
+}
+
+/// What is answered, where it is yes.
+fn tell(http: SocketAddr, method: &str, path: &str, body: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(http).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    text.starts_with("HTTP/1.1 200 ").then_some(text)
+}
+
+/// A moment within this time.
+fn within(time: Duration) -> Duration {
+    time.mul_f64(rand::random::<f64>())
+}
+
+#[test]
+fn the_next_start_succeeds_whenever_it_was_killed() {
+    let mut kept = Kept::new();
+    // With nothing there: directory, lock and key are being made.
+    for milliseconds in [0, 10, 30, 60] {
+        kept.start_for(Duration::from_millis(milliseconds));
+    }
+    let mut daemon = kept.start();
+    let first = populate(daemon.serving()[0]);
+    daemon.stop();
+
+    let until = Instant::now() + TIME;
+    let (mut takes, mut early, mut round) = (Duration::from_millis(300), 0, 0);
+    while round < 3 || Instant::now() < until {
+        for number in 0..3 {
+            // Once while a key is made; otherwise while everything is read.
+            if number == 2 {
+                fs::remove_file(kept.state().join("connection.key")).unwrap();
+            }
+            let time = if number == 0 { Duration::ZERO } else { within(takes) };
+            early += usize::from(!kept.start_for(time));
+        }
+        takes = serve_and_be_killed(&mut kept, &first, round);
+        round += 1;
+    }
+    assert!(early > round, "{early} of {} were killed before they served", 3 * round);
+
+    let mut daemon = kept.start();
+    let line = daemon.line(PEERS_RESTORED);
+    Client::new(daemon.serving()[0]).converse();
+    kept.look_at_list(daemon.http());
+    daemon.line(EXPORTED);
+    daemon.stop();
+    kept.look();
+    assert!(!kept.listed.is_empty(), "the list was never changed");
+    let names =
+        [kept.directory.path().to_owned(), kept.state()].map(|path| fs::read_dir(path).unwrap());
+    let names = names.into_iter().flatten().map(|entry| entry.unwrap().file_name());
+    let drafts: Vec<_> = names.filter(|name| name.to_string_lossy().ends_with(".new")).collect();
+    assert!(drafts.is_empty(), "{drafts:?} are left; {line}");
+}
+
+/// Swarms of one seeder each.
+fn populate(address: SocketAddr) -> Vec<InfoHash> {
+    let hashes: Vec<InfoHash> = (0..SWARMS).map(|_| fresh_hash()).collect();
+    let mut client = Client::new(address);
+    client.connect();
+    for some in hashes.chunks(64) {
+        assert_eq!(client.burst(some, seeder(4_001), PATIENCE), some.len());
+    }
+    hashes
+}
+
+/// A start after kills, which has to succeed; killed while peers come, the list changes, and snapshots and exports
+/// are written. Returns how long the start took.
+fn serve_and_be_killed(kept: &mut Kept, first: &[InfoHash], round: usize) -> Duration {
+    let began = Instant::now();
+    let mut daemon = kept.start();
+    let address = daemon.serving()[0];
+    let takes = began.elapsed();
+    let http = daemon.http();
+    let mut client = Client::new(address);
+    client.connect();
+    for some in first.chunks(50).skip(round % 7).step_by(7).take(5) {
+        assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1), "peers are missing");
+    }
+    kept.look_at_list(http);
+    let moment = Instant::now() + within(Duration::from_millis(1_500));
+    thread::scope(|scope| {
+        scope.spawn(|| kept.change_list(http));
+        while Instant::now() < moment {
+            let some: Vec<InfoHash> = (0..32).map(|_| fresh_hash()).collect();
+            client.burst(&some, seeder(4_001), PATIENCE);
+        }
+        if round % 3 == 2 {
+            // In the middle of the last snapshot, perhaps.
+            daemon.signal("TERM");
+            daemon.hear_until(Instant::now() + within(Duration::from_millis(60)));
+        }
+        daemon.kill();
+    });
+    kept.look();
+    takes
+}

@@ -1,0 +1,264 @@
+//! Lists that change while the tracker runs, as another thread asks for it: in force at once for announces, scrapes
+//! and what is stored, and kept over reloads and restarts.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use clap::Parser;
+use crossbeam_channel::{Sender, unbounded};
+use onrush::Tracker;
+use onrush::cli::Cli;
+use onrush::process::signals::Wish;
+use onrush::reload::Reload;
+use onrush::supervise::{End, Supervisor};
+use onrush_config::settings::Host;
+use onrush_control::request::{Answer, Ask, ListChanged, NotChanged, Reloaded};
+use onrush_control::view::Overview;
+use onrush_proto::{InfoHash, ScrapeCounts};
+use onrush_tracker::access::listing::Change;
+use tempfile::TempDir;
+
+use crate::harness::client::{Client, fresh_hash, leecher, seeder};
+use crate::harness::process::PATIENCE;
+
+const REFUSED: &str = "info hash is not allowed on this tracker";
+const ONE: ScrapeCounts = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
+const NONE: ScrapeCounts = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
+
+/// A tracker with its main thread in this process.
+struct Watched {
+    overview: Overview,
+    wisher: Sender<Wish>,
+    main: JoinHandle<()>,
+}
+
+impl Watched {
+    /// In this directory, which keeps its state, its configuration and its list.
+    fn start(directory: &Path, placement: &str) -> Self {
+        let config = directory.join("onrush.toml");
+        let state = directory.join("state");
+        let args = [
+            "onrush".as_ref(),
+            "--config".as_ref(),
+            config.as_os_str(),
+            "--state-dir".as_ref(),
+            state.as_os_str(),
+            "--workers".as_ref(),
+            "2".as_ref(),
+            "--placement".as_ref(),
+            placement.as_ref(),
+        ];
+        let args = Cli::try_parse_from(args).unwrap();
+        let host = Host { vcpus: vec![0, 1], ..Host::default() };
+        let (settings, _) = args.flags.settings(&host).unwrap_or_else(|error| panic!("{error}"));
+        let tracker = Tracker::start(&settings).unwrap();
+        let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args.flags, host));
+        let overview = supervisor.overview().clone();
+        let (wisher, wishes) = unbounded();
+        let main = thread::spawn(move || {
+            assert!(matches!(supervisor.run(&wishes), End::Asked));
+            supervisor.into_tracker().stop();
+        });
+        Self { overview, wisher, main }
+    }
+
+    /// A client that has an id.
+    fn client(&self) -> Client {
+        let mut client = Client::new(self.overview.addresses()[0]);
+        client.connect();
+        client
+    }
+
+    fn change(&self, changes: &[(InfoHash, bool)]) -> Result<ListChanged, NotChanged> {
+        let changes = changes
+            .iter()
+            .map(|(info_hash, listed)| Change { info_hash: *info_hash, listed: *listed });
+        let (tell, told) = channel();
+        let answer = Answer::new(move |result| tell.send(result).unwrap());
+        self.overview.ask(Ask::ChangeList(changes.collect(), answer)).unwrap();
+        told.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn reload(&self) -> Result<Reloaded, String> {
+        let (tell, told) = channel();
+        let answer = Answer::new(move |result| tell.send(result).unwrap());
+        self.overview.ask(Ask::Reload(answer)).unwrap();
+        told.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Waits until so many swarms are there.
+    fn until_swarms(&self, swarms: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.overview.summary().swarms != swarms {
+            let now = self.overview.summary().swarms;
+            assert!(Instant::now() < deadline, "{now} swarms, not {swarms}");
+            thread::yield_now();
+        }
+    }
+
+    fn stop(self) {
+        self.wisher.send(Wish::Stop).unwrap();
+        self.main.join().unwrap();
+    }
+}
+
+fn directory(access: &str) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display();
+    let access = access.replace("HERE", &path.to_string());
+    let text =
+        format!("listen = [\"127.0.0.1:0\"]\n[access]\n{access}\n[workers]\npin = \"off\"\n");
+    fs::write(directory.path().join("onrush.toml"), text).unwrap();
+    directory
+}
+
+fn in_both(access: &str, test: impl Fn(&Path, &str)) {
+    for placement in ["colocated", "split"] {
+        test(directory(access).path(), placement);
+    }
+}
+
+#[test]
+fn what_is_denied_is_refused_and_forgotten_at_once() {
+    in_both("mode = \"deny\"", |directory, placement| {
+        let tracker = Watched::start(directory, placement);
+        let client = tracker.client();
+        let (kept, denied) = (fresh_hash(), fresh_hash());
+        for hash in [kept, denied] {
+            client.announce(hash, seeder(4_001));
+        }
+        // Gauges are up to a second behind.
+        tracker.until_swarms(2);
+        let changed = tracker.change(&[(denied, true), (fresh_hash(), false)]).unwrap();
+        assert_eq!((changed.listed, changed.changed, changed.lasting), (1, 1, true));
+        assert_eq!(client.announce_in_vain(denied, leecher(4_002)), REFUSED);
+        assert_eq!(client.scrape(&[kept, denied]), [ONE, NONE]);
+        tracker.until_swarms(1);
+        let changed = tracker.change(&[(denied, false)]).unwrap();
+        assert_eq!((changed.listed, changed.changed), (0, 1));
+        assert_eq!(client.announce(denied, leecher(4_002)).peers, [], "it is a new swarm");
+        assert_eq!(client.scrape(&[kept])[0], ONE);
+        tracker.stop();
+    });
+}
+
+#[test]
+fn changes_outlive_a_reload_and_a_restart() {
+    in_both("mode = \"deny\"\nfile = \"HERE/list\"", |directory, placement| {
+        let (in_file, added) = (fresh_hash(), fresh_hash());
+        fs::write(directory.join("list"), format!("{in_file}\n")).unwrap();
+        let tracker = Watched::start(directory, placement);
+        tracker.change(&[(added, true), (in_file, false)]).unwrap();
+        let holds = |tracker: &Watched| {
+            let client = tracker.client();
+            assert_eq!(client.announce_in_vain(added, leecher(4_002)), REFUSED);
+            client.announce(in_file, leecher(4_002));
+        };
+        holds(&tracker);
+        let reloaded = tracker.reload().unwrap();
+        assert_eq!(reloaded.changed, [""; 0], "the list is the same as before");
+        holds(&tracker);
+        tracker.stop();
+        let tracker = Watched::start(directory, placement);
+        holds(&tracker);
+        // The file says the same as the changes from now on, and the journal nothing.
+        tracker.stop();
+        fs::write(directory.join("list"), format!("{added}\n")).unwrap();
+        let tracker = Watched::start(directory, placement);
+        holds(&tracker);
+        assert_eq!(fs::read_to_string(directory.join("state/access.changes")).unwrap(), "");
+        tracker.stop();
+    });
+}
+
+/// A change holds until the list's file says the same, and from then on the file decides.
+#[test]
+fn once_the_file_says_the_same_the_file_decides() {
+    in_both("mode = \"deny\"\nfile = \"HERE/list\"", |directory, placement| {
+        let (always, added) = (fresh_hash(), fresh_hash());
+        let write = |hashes: &[InfoHash]| {
+            let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
+            fs::write(directory.join("list"), text).unwrap();
+        };
+        let journal = || fs::read_to_string(directory.join("state/access.changes")).unwrap();
+        write(&[always]);
+        let tracker = Watched::start(directory, placement);
+        for _ in 0..3 {
+            tracker.change(&[(added, true), (always, true)]).unwrap();
+        }
+        assert_eq!(journal(), format!("deny + {added}\n"), "what changed nothing is not kept");
+        tracker.reload().unwrap();
+        let client = tracker.client();
+        assert_eq!(client.announce_in_vain(added, leecher(4_002)), REFUSED);
+        write(&[always, added]);
+        assert_eq!(tracker.reload().unwrap().changed, [""; 0]);
+        assert_eq!(
+            (journal().as_str(), client.announce_in_vain(added, leecher(4_002))),
+            ("", REFUSED.into())
+        );
+        write(&[always]);
+        assert_eq!(tracker.reload().unwrap().changed, ["access.file"]);
+        client.announce(added, leecher(4_002));
+        tracker.stop();
+    });
+}
+
+#[test]
+fn what_cannot_be_changed_is_told_and_stays() {
+    let open = directory("mode = \"open\"");
+    let tracker = Watched::start(open.path(), "colocated");
+    assert_eq!(tracker.change(&[(fresh_hash(), true)]), Err(NotChanged::NoList));
+    tracker.stop();
+
+    let only = fresh_hash();
+    let allow = directory(&format!("mode = \"allow\"\ninfo_hashes = [\"{only}\"]"));
+    let tracker = Watched::start(allow.path(), "split");
+    assert_eq!(tracker.change(&[(only, false)]), Err(NotChanged::NothingLeft));
+    tracker.client().announce(only, leecher(4_002));
+    // The journal cannot be written: nothing changes.
+    let journal = allow.path().join("state/access.changes");
+    fs::create_dir(&journal).unwrap();
+    let other = fresh_hash();
+    let error = tracker.change(&[(other, true)]).unwrap_err().to_string();
+    assert!(error.contains("access.changes"), "{error}");
+    assert_eq!(tracker.client().announce_in_vain(other, leecher(4_002)), REFUSED);
+    tracker.stop();
+
+    let full = directory("mode = \"deny\"\n[limits]\nlist_entries = 2");
+    let tracker = Watched::start(full.path(), "colocated");
+    let three = [(fresh_hash(), true), (fresh_hash(), true), (fresh_hash(), true)];
+    assert_eq!(tracker.change(&three), Err(NotChanged::Full(2)));
+    assert_eq!(tracker.change(&three[1..]).unwrap().listed, 2);
+    tracker.stop();
+}
+
+/// More changes than the overlay is for: they are merged into the list, while others are made.
+#[test]
+fn many_changes_are_merged() {
+    let many = directory("mode = \"deny\"");
+    let tracker = Watched::start(many.path(), "colocated");
+    let hashes: Vec<InfoHash> = (0..9_000).map(|_| fresh_hash()).collect();
+    for some in hashes.chunks(1_500) {
+        let changes: Vec<_> = some.iter().map(|hash| (*hash, true)).collect();
+        tracker.change(&changes).unwrap();
+        tracker.change(&[(some[0], false)]).unwrap();
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let ragged = || {
+        let access = tracker.overview.in_force().lists.access;
+        access.listing().unwrap().is_ragged()
+    };
+    while ragged() {
+        assert!(Instant::now() < deadline, "they are not merged");
+        thread::yield_now();
+    }
+    let access = tracker.overview.in_force().lists.access;
+    assert_eq!(access.len(), 9_000 - 6);
+    for (at, hash) in hashes.iter().enumerate() {
+        assert_eq!(access.permits(*hash), at % 1_500 == 0);
+    }
+    tracker.stop();
+}

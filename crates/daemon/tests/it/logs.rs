@@ -1,0 +1,194 @@
+//! What is logged, at which level, and what never is.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use onrush_proto::{ConnectionId, InfoHash};
+
+use crate::harness::client::{Ask, Client, fresh_hash, leecher, seeder};
+use crate::harness::messages::{KERNEL_DROPPED, READY, TOTALS};
+use crate::harness::process::{Daemon, Launch, PATIENCE, free_address};
+
+/// An address that is nobody's but a test's client's.
+const SOURCE: &str = "127.83.21.9";
+
+/// Words for the levels, the gravest first, as lines have them.
+const LEVELS: [&str; 5] = [" ERROR ", " WARN ", " INFO ", " DEBUG ", " TRACE "];
+
+#[test]
+fn a_level_shows_its_lines_and_graver_ones_alone() {
+    // No state directory: a warning at start. A packet of no kind: a line at debug.
+    for (word, shown) in [("error", 1), ("warn", 2), ("info", 3), ("debug", 4), ("trace", 5)] {
+        let address = free_address();
+        let daemon = Launch::new(&["--listen", &address.to_string(), "--state-dir", "/proc/nope"])
+            .flag("--log-level", word)
+            .start();
+        let mut client = Client::new(address);
+        client.await_tracker();
+        client.converse();
+        client.send(b"junk");
+        client.converse();
+        let ended = daemon.stop();
+        let levels: Vec<_> = LEVELS.iter().map(|level| ended.text().contains(level)).collect();
+        let expected: Vec<_> = (0..5).map(|at| at > 0 && at < shown).collect();
+        assert_eq!(levels, expected, "{word}: {}", ended.text());
+    }
+}
+
+#[test]
+fn no_clients_address_is_logged_at_any_level() {
+    let (log, addresses) = talked_to("");
+    for address in addresses {
+        let port = format!(":{}", address.port());
+        for line in &log {
+            assert!(!line.contains(SOURCE) && !line.contains(&port), "{line}");
+        }
+    }
+}
+
+#[test]
+fn clients_addresses_are_logged_when_asked_for() {
+    let (log, addresses) = talked_to("addresses = true\n");
+    for address in addresses {
+        let address = address.to_string();
+        for what in ["connect from", "announce of", "scrape of", "refused (short)"] {
+            let told = log.iter().any(|line| line.contains(what) && line.contains(&address));
+            assert!(told, "{what} {address}: {log:?}");
+        }
+    }
+}
+
+#[test]
+fn totals_say_what_happened() {
+    let mut daemon = Launch::on_loopback().config("[log]\ntotals_every = 1\n").start();
+    for address in daemon.serving() {
+        Client::new(address).converse();
+    }
+    let (mut connects, mut announces, mut scrapes) = (0, 0, 0);
+    while (connects, announces, scrapes) != (2, 4, 2) {
+        let line = daemon.line(TOTALS);
+        assert!(line.contains(" INFO "), "{line}");
+        connects += number_behind(&line, "connect ");
+        announces += number_behind(&line, "announce ");
+        scrapes += number_behind(&line, "scrape ");
+    }
+    let line = daemon.line("swarms 2 ");
+    for part in ["peers 4 ", "2 IPv4", "2 IPv6", "2 seeders"] {
+        assert!(line.contains(part), "{line}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn no_totals_when_none_are_wanted() {
+    let config = "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 0\n";
+    let mut daemon = Launch::on_loopback().config(config).start();
+    let client = Client::new(daemon.serving()[0]);
+    // Two of the seconds in which totals could have been written.
+    for _ in 0..2 {
+        overrun(&daemon, &client);
+        daemon.line(KERNEL_DROPPED);
+    }
+    assert!(!daemon.stop().text().contains(TOTALS));
+}
+
+/// Drops make a warning in each second that has some. Of the warnings, one a minute is let
+/// through; the totals go on telling.
+#[test]
+fn a_warning_that_repeats_is_held_back() {
+    // Each worker reads its drops in a second of its own, so that one overrun may warn twice.
+    for (per_minute, warnings) in [(1, 1..=1), (10, 2..=10)] {
+        let config = format!(
+            "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 1\n\
+             [limits]\nwarnings_per_minute = {per_minute}\n"
+        );
+        let mut daemon = Launch::on_loopback().config(&config).start();
+        let client = Client::new(daemon.serving()[0]);
+        for _ in 0..2 {
+            overrun(&daemon, &client);
+            daemon.line("; kernel drops ");
+            // The totals of the second in which a warning is due come behind it.
+            daemon.line(TOTALS);
+        }
+        let text = daemon.stop().text();
+        let shown = text.matches(KERNEL_DROPPED).count();
+        assert!(warnings.contains(&shown), "{shown} warnings: {text}");
+        assert!(text.contains("net.core.rmem_max"), "{text}");
+        assert!(text.contains("socket.receive_buffer"), "{text}");
+    }
+}
+
+/// The log may be a file on a full disk, or a pipe whose reader has gone away.
+#[test]
+fn a_log_that_cannot_be_written_does_not_end_it() {
+    let address = free_address();
+    let flags = ["--listen", &address.to_string(), "--log-level", "trace"];
+    let daemon = Launch::new(&flags).start_with_a_full_disk();
+    let mut client = Client::new(address);
+    client.await_tracker();
+    client.converse();
+    daemon.signal("HUP");
+    client.converse();
+    // A second copy cannot say why it does not start, but ends as it should.
+    assert_eq!(Launch::new(&flags).start_with_a_full_disk().end().code, Some(1));
+    let wrong = Launch::new(&["--config", "/nowhere"]).start_with_a_full_disk();
+    assert_eq!(wrong.end().code, Some(2));
+    daemon.stop();
+}
+
+/// Makes the kernel drop datagrams: nobody takes them while the process is stopped.
+fn overrun(daemon: &Daemon, client: &Client) {
+    let port = client.tracker().port();
+    let before = daemon.dropped_at(port);
+    daemon.while_stopped(|| {
+        let deadline = Instant::now() + PATIENCE;
+        while daemon.dropped_at(port) == before {
+            assert!(Instant::now() < deadline, "the kernel drops nothing");
+            (0..1_000).for_each(|_| client.send(&[0; 500]));
+        }
+    });
+}
+
+/// The log, at trace, of everything that clients can do, and where they did it from.
+fn talked_to(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
+    let forbidden = fresh_hash();
+    let config = format!(
+        "[access]\nmode = \"deny\"\ninfo_hashes = [\"{forbidden}\"]\n[log]\nlevel = \"trace\"\n\
+         {in_log_table}"
+    );
+    let mut daemon = Launch::on_loopback().config(&config).start();
+    let mut addresses = Vec::new();
+    for address in daemon.serving() {
+        let source = if address.is_ipv4() { SOURCE } else { "::1" };
+        let mut client = Client::at(source.parse().unwrap(), address);
+        say_everything(&mut client, forbidden);
+        addresses.push(client.address());
+    }
+    let log = daemon.stop().log;
+    // What is said at start names the tracker's own addresses.
+    let start = log.iter().position(|line| line.contains(READY)).unwrap();
+    (log[start + 1..].to_vec(), addresses)
+}
+
+fn say_everything(client: &mut Client, forbidden: InfoHash) {
+    client.send(b"short");
+    client.send(&[7; 100]);
+    client.connect();
+    let good = std::mem::replace(&mut client.id, ConnectionId(1));
+    client.send(&client.announcement(fresh_hash(), leecher(1000)).0);
+    client.id = good;
+    client.meet();
+    client.announce_in_vain(forbidden, seeder(1000));
+    client.announce_in_vain(fresh_hash(), Ask { port: 0, ..seeder(1) });
+    // A socket is read in order, so what went to those that answer after it has been looked at;
+    // announces of many swarms come to all of them.
+    for _ in 0..64 {
+        client.announce(fresh_hash(), seeder(1000));
+    }
+    client.connect();
+}
+
+fn number_behind(line: &str, word: &str) -> u64 {
+    let rest = line.split(word).nth(1).unwrap_or_else(|| panic!("no {word}in {line}"));
+    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}

@@ -1,0 +1,34 @@
+//! Integration tests of the daemon: a process with flags, a configuration file, a log, signals and an exit code; the
+//! admin side; and the protocol over real sockets. Some tests need root or a user namespace with several user ids:
+//! `scripts/test` provides that.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod background_tasks;
+mod config;
+mod configuration;
+mod ctl;
+mod doctor;
+mod export;
+mod flood;
+mod harness;
+mod hot_hash;
+mod kills;
+mod live_lists;
+mod logs;
+mod memory_returned;
+mod overload;
+mod protocol;
+mod reload;
+mod secrets;
+mod service;
+mod signals;
+mod snapshot;
+mod start;
+mod state;
+mod steering;
+mod top;
+mod upgrade;
+mod user;
+mod worker_failure;

@@ -1,0 +1,90 @@
+//! Memory that peers took comes back: a daemon whose peers have all left is as small as one that
+//! has just been started, but for what its tables take at least.
+
+use std::time::{Duration, Instant};
+
+use onrush_proto::options::Options;
+use onrush_proto::{Announce, Event, InfoHash, PeerId, TransactionId};
+
+use crate::harness::client::Client;
+use crate::harness::process::{Daemon, Launch};
+
+/// Two to a swarm, so that these take well over ten times what the daemon may keep.
+const PEERS: u32 = 300_000;
+/// With these everything that the daemon makes once is made.
+const WARM_UP: u32 = 5_000;
+/// Datagrams after which an answer is waited for, so that they are not lost in a full buffer.
+const BURST: u32 = 64;
+/// The allocator gives back what nobody has used for ten seconds, little by little.
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[test]
+fn when_everybody_has_left_the_daemon_is_small_again() {
+    // Some megabytes stay in jemalloc's caches of threads that do nothing any more
+    // (docs/benchmarks/allocators.md); whether the daemon itself lets go shows without these.
+    let mut daemon = Launch::new(&["--listen", "127.0.0.1:0", "--workers", "1"])
+        .environment("_RJEM_MALLOC_CONF", "tcache:false")
+        .start();
+    let address = daemon.serving()[0];
+    let mut client = Client::new(address);
+    client.connect();
+    announce(&mut client, WARM_UP, Event::Started);
+    announce(&mut client, WARM_UP, Event::Stopped);
+    let idle = resident(&daemon);
+
+    announce(&mut client, PEERS, Event::Started);
+    let full = resident(&daemon);
+    announce(&mut client, PEERS, Event::Stopped);
+
+    let enough = idle + idle / 4;
+    assert!(full > enough + 5 * 1024, "from {idle} kB to {full} kB: there is nothing to give back");
+    let deadline = Instant::now() + LONGEST;
+    while resident(&daemon) > enough {
+        let left = resident(&daemon);
+        assert!(Instant::now() < deadline, "{left} kB of {full} kB, {idle} kB in the beginning");
+        // Somebody is always there.
+        client.connect();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!("{idle} kB, {full} kB, {} kB", resident(&daemon));
+    daemon.stop();
+}
+
+/// Lets the first `peers` announce themselves.
+fn announce(client: &mut Client, peers: u32, event: Event) {
+    let mut bytes = [0; 128];
+    for number in 0..peers {
+        if number % BURST == 0 {
+            client.connect();
+        }
+        let announce = Announce {
+            connection_id: client.id,
+            transaction_id: TransactionId(number),
+            info_hash: info_hash(number / 2),
+            peer_id: PeerId([1; 20]),
+            downloaded: 0,
+            left: 1,
+            uploaded: 0,
+            event,
+            ip: 0,
+            key: 0,
+            num_want: 0,
+            port: 2 + (number % 2) as u16,
+            options: Options(&[]),
+        };
+        let len = announce.write(&mut bytes);
+        client.send(&bytes[..len]);
+    }
+    client.connect();
+}
+
+fn info_hash(number: u32) -> InfoHash {
+    let mut hash = [0x5A; 20];
+    hash[..4].copy_from_slice(&number.to_be_bytes());
+    InfoHash(hash)
+}
+
+/// Kilobytes in memory.
+fn resident(daemon: &Daemon) -> u64 {
+    daemon.status("VmRSS").trim_end_matches(" kB").trim().parse().expect("a number of kB")
+}

@@ -1,0 +1,269 @@
+//! SIGHUP: the configuration is read again, and holds from then on or changes nothing.
+
+use std::fs;
+use std::net::Ipv4Addr;
+
+use onrush_proto::connect::{self, Connect};
+use onrush_proto::{ScrapeCounts, TransactionId};
+
+use crate::admin::{eventually, get, samples, sum};
+use crate::harness::client::{Client, fresh_hash, leecher, seeder};
+use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
+use crate::harness::process::{Daemon, Launch, free_address};
+
+const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
+
+/// A daemon with this configuration, after `LISTEN`, in either placement.
+fn daemons(config: &str) -> impl Iterator<Item = Daemon> {
+    ["colocated", "split"].into_iter().map(move |placement| {
+        let flags = ["--workers", "3", "--placement", placement];
+        Launch::new(&flags).config(&format!("{LISTEN}{config}")).start()
+    })
+}
+
+/// Writes this into the daemon's configuration, after `LISTEN`, and sends HUP.
+fn reload(daemon: &Daemon, config: &str) {
+    fs::write(daemon.home().join("onrush.toml"), format!("{LISTEN}{config}")).unwrap();
+    daemon.signal("HUP");
+}
+
+/// Waits until a reload is applied that has changed these keys.
+fn applied(daemon: &mut Daemon, keys: &str) {
+    let line = daemon.line(RELOADED);
+    assert!(line.contains(keys), "{line}");
+}
+
+#[test]
+fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let (kept, denied) = (fresh_hash(), fresh_hash());
+        for hash in [kept, denied] {
+            client.announce(hash, seeder(4_001));
+        }
+        let hex: String = denied.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hex}\"]\n");
+        reload(&daemon, &deny);
+        applied(&mut daemon, "access");
+        let told = client.announce_in_vain(denied, leecher(4_002));
+        assert_eq!(told, "info hash is not allowed on this tracker");
+        let one = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
+        let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
+        assert_eq!(client.scrape(&[kept, denied]), [one, none]);
+        daemon.line(PURGED_ONE);
+
+        // Served again, it is a new swarm.
+        reload(&daemon, "");
+        applied(&mut daemon, "access");
+        assert_eq!(client.scrape(&[kept, denied]), [one, none]);
+        assert_eq!(client.announce(denied, leecher(4_002)).peers, []);
+        daemon.stop();
+    }
+}
+
+/// The file may change while the configuration does not.
+#[test]
+fn a_list_in_a_file_is_read_again_or_stays_as_it_was() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let (first, second) = (fresh_hash(), fresh_hash());
+        for hash in [first, second] {
+            client.announce(hash, seeder(4_001));
+        }
+        let file = daemon.home().join("denied.txt");
+        fs::write(&file, format!("# denied\n{first}  # by letter of today\n")).unwrap();
+        let deny = format!("[access]\nmode = \"deny\"\nfile = {file:?}\n");
+        reload(&daemon, &deny);
+        applied(&mut daemon, "access");
+        daemon.line(PURGED_ONE);
+        client.announce_in_vain(first, leecher(4_002));
+        client.announce(second, leecher(4_002));
+
+        fs::write(&file, format!("{first}\n{second}\n")).unwrap();
+        daemon.signal("HUP");
+        applied(&mut daemon, "access.file");
+        daemon.line(PURGED_ONE);
+        client.announce_in_vain(second, leecher(4_002));
+
+        fs::write(&file, format!("{second}\nnonsense\n")).unwrap();
+        daemon.signal("HUP");
+        daemon.line("denied.txt:2: \"nonsense\"");
+        client.announce_in_vain(first, leecher(4_002));
+        fs::remove_file(&file).unwrap();
+        daemon.signal("HUP");
+        daemon.line("denied.txt");
+        client.announce_in_vain(first, leecher(4_002));
+        daemon.stop();
+    }
+}
+
+#[test]
+fn what_announces_get_changes_at_once_and_peers_stay() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let hash = fresh_hash();
+        (4_001..4_005).for_each(|port| drop(client.announce(hash, seeder(port))));
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 4);
+        reload(&daemon, "[announce]\nmax_peers_v4 = 2\ndefault_peers = 2\n");
+        applied(&mut daemon, "announce.default_peers, announce.max_peers_v4");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 2);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn what_needs_an_upgrade_is_named_and_stays() {
+    for mut daemon in daemons("") {
+        let address = daemon.serving()[0];
+        reload(&daemon, "[limits]\npeers = 5000\n[socket]\nbatch = 64\n[log]\ntotals_every = 0\n");
+        applied(&mut daemon, "log.totals_every");
+        let line = daemon.line("onrush ctl upgrade");
+        assert!(line.contains("socket.batch") && line.contains("limits.peers"), "{line}");
+        Client::new(address).converse();
+        reload(&daemon, "");
+        applied(&mut daemon, "log.totals_every");
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_wrong_file_changes_nothing_and_is_told_with_its_place() {
+    for mut daemon in daemons("[announce]\nmax_peers_v4 = 1\ndefault_peers = 1\n") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let hash = fresh_hash();
+        (4_001..4_004).for_each(|port| drop(client.announce(hash, seeder(port))));
+        reload(&daemon, "[announce]\nmax_peers_v4 = 9\nintervall = 900\n");
+        daemon.line(RELOAD_REJECTED);
+        daemon.line("onrush.toml:4:1: `announce.intervall`");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
+        fs::remove_file(daemon.home().join("onrush.toml")).unwrap();
+        daemon.signal("HUP");
+        daemon.line("onrush.toml");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
+        reload(&daemon, "");
+        applied(&mut daemon, "announce.default_peers, announce.max_peers_v4");
+        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 3);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn the_level_of_the_log_changes() {
+    let address = free_address();
+    let config = |level| format!("listen = [\"{address}\"]\n[log]\nlevel = \"{level}\"\n");
+    let mut daemon = Launch::new(&[]).config(&config("warn")).start();
+    Client::new(address).await_tracker();
+    fs::write(daemon.home().join("onrush.toml"), config("info")).unwrap();
+    daemon.signal("HUP");
+    applied(&mut daemon, "log.level");
+    daemon.stop();
+}
+
+/// Whoever reloads in a hurry gets the last state of the file.
+#[test]
+fn many_reloads_end_with_the_last_file() {
+    for mut daemon in daemons("") {
+        let mut client = Client::new(daemon.serving()[0]);
+        client.connect();
+        let hash = fresh_hash();
+        (4_001..4_008).for_each(|port| drop(client.announce(hash, seeder(port))));
+        for most in 1..=6 {
+            let config = format!("[announce]\nmax_peers_v4 = {most}\ndefault_peers = {most}\n");
+            reload(&daemon, &config);
+        }
+        let deadline = std::time::Instant::now() + crate::harness::process::PATIENCE;
+        while client.announce(hash, leecher(4_009)).peers.len() != 6 {
+            assert!(std::time::Instant::now() < deadline, "the last file is not in force");
+        }
+        daemon.stop();
+    }
+}
+
+/// A daemon whose counters can be seen, in either placement.
+fn watched() -> impl Iterator<Item = Daemon> {
+    ["colocated", "split"].into_iter().map(|placement| {
+        let flags = ["--workers", "3", "--placement", placement];
+        Launch::new(&flags).http().config(LISTEN).start()
+    })
+}
+
+/// Connects, and is refused for this reason by the counters, without an answer.
+fn silent(daemon: &Daemon, client: &Client, reason: &str) {
+    let labels = format!("reason=\"{reason}\"");
+    let refused = || {
+        let page = samples(&get(daemon.http(), "/metrics").body);
+        sum(&page, "onrush_refused_requests_total", &[&labels])
+    };
+    let before = refused();
+    let mut bytes = [0; connect::REQUEST_LEN];
+    Connect { transaction_id: TransactionId(rand::random()) }.write(&mut bytes);
+    client.send(&bytes);
+    eventually(&format!("{reason} is not counted"), || refused() > before);
+    assert!(!client.has_answer(), "{reason}");
+}
+
+#[test]
+fn sources_are_silenced_and_served_again() {
+    for mut daemon in watched() {
+        let address = daemon.serving()[0];
+        let mut other = Client::new(address);
+        let mut client = Client::at(Ipv4Addr::new(127, 0, 0, 9).into(), address);
+        client.connect();
+        let file = daemon.home().join("blocked.txt");
+        fs::write(&file, "127.0.0.9  # why\n").unwrap();
+        let blocked = format!("[access]\nblocked_file = {file:?}\n");
+        reload(&daemon, &blocked);
+        applied(&mut daemon, "access.blocked");
+        silent(&daemon, &client, "blocked");
+        other.connect();
+
+        fs::write(&file, "127.0.0.9\nnonsense\n").unwrap();
+        daemon.signal("HUP");
+        daemon.line("blocked.txt:2: \"nonsense\"");
+        silent(&daemon, &client, "blocked");
+
+        fs::write(&file, "").unwrap();
+        daemon.signal("HUP");
+        applied(&mut daemon, "access.blocked_file");
+        client.connect();
+
+        reload(&daemon, "[access]\nblocked = [\"127.0.0.8/31\"]\n");
+        applied(&mut daemon, "access.blocked");
+        silent(&daemon, &client, "blocked");
+        other.connect();
+
+        reload(&daemon, "[access]\nrefuse_bogons = true\n");
+        applied(&mut daemon, "access.blocked, access.refuse_bogons");
+        silent(&daemon, &client, "bogon");
+        silent(&daemon, &other, "bogon");
+        reload(&daemon, "");
+        applied(&mut daemon, "access.refuse_bogons");
+        client.converse();
+        daemon.stop();
+    }
+}
+
+#[test]
+fn the_list_is_published_and_not_any_more() {
+    for mut daemon in watched() {
+        daemon.serving();
+        let hash = fresh_hash();
+        let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
+        reload(&daemon, &deny);
+        applied(&mut daemon, "access");
+        assert_eq!(get(daemon.http(), "/lists").status, 404);
+        reload(&daemon, &format!("{deny}[admin]\npublish_lists = true\n"));
+        applied(&mut daemon, "admin.publish_lists");
+        let answer = get(daemon.http(), "/lists");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer.body.contains(&format!("\n{hash}\n")), "{}", answer.body);
+        reload(&daemon, &deny);
+        applied(&mut daemon, "admin.publish_lists");
+        assert_eq!(get(daemon.http(), "/lists").status, 404);
+        daemon.stop();
+    }
+}

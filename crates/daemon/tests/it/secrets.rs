@@ -1,0 +1,162 @@
+//! What a tracker writes down of its peers, in a snapshot or for the process that takes over, tells nothing of its
+//! secrets, nor how many shards there were.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use onrush_net::memory::{Conditions, Endpoint as Client, Network};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::{Announce, InfoHash};
+use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_store::snapshot::format::{BLOCK_HEAD_LEN, BlockHead, HEAD_LEN, Peers, Records};
+use onrush_store::snapshot::write::SnapshotWriter;
+use onrush_store::snapshot::write::write_all;
+use onrush_testing::memory_tracker::{TRACKER_V4, TestTracker, announce, at, connect, settings};
+use onrush_tracker::assemble::Secrets;
+use onrush_tracker::connection::{Key, Keys};
+use onrush_tracker::orders::Orders;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// Bytes in a row of a secret that are too many to be there by chance.
+const PIECE: usize = 4;
+
+/// What a tracker has written, and the secrets that it has.
+struct Told {
+    dump: Vec<u8>,
+    snapshot: Vec<u8>,
+    mode: u32,
+    secrets: Vec<Vec<u8>>,
+}
+
+/// Serves swarms of one to 200 peers, then writes everything down in both ways.
+fn told(workers: usize, seed: u64) -> Told {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let keys = Keys { current: Key(rng.random()), previous: Some(Key(rng.random())) };
+    let (shard_key, table_key, seed) = (rng.random(), rng.random(), rng.random());
+    let secrets = Secrets { keys, shard_key, table_key, seed };
+    let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
+    let network = Network::new(1, Conditions::default());
+    let mut world = TestTracker::new(&settings(&text), &secrets, &network, |socket| socket);
+    let mut client = network.bind(&["198.51.100.1:6881".parse().unwrap()]).unwrap();
+    let id = connect(&mut world, &mut client, 0, at(1_000));
+    for swarm in 0..40u8 {
+        for peer in 0..if swarm == 7 { 200 } else { u16::from(swarm % 9) + 1 } {
+            let port = 6_000 + peer;
+            ask(&mut world, &mut client, &Announce { port, ..announce(id, name(swarm)) });
+        }
+    }
+    let dump = dumped(&mut world);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("onrush.snapshot");
+    let shards = world.workers.iter_mut().map(|it| it.swarm_side.take().unwrap().shard).collect();
+    write_all(&path, shards, at(1_010), &mut || {}).unwrap();
+    let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    let words = |bytes: fn(u32) -> [u8; 4]| secrets.shard_key.map(bytes).as_flattened().to_vec();
+    let secrets = vec![
+        secrets.keys.current.0.to_vec(),
+        secrets.keys.previous.unwrap().0.to_vec(),
+        secrets.table_key.to_vec(),
+        words(u32::to_be_bytes),
+        words(u32::to_le_bytes),
+        seed.to_be_bytes().to_vec(),
+        id.0.to_be_bytes().to_vec(),
+    ];
+    Told { dump, snapshot: fs::read(&path).unwrap(), mode, secrets }
+}
+
+fn name(swarm: u8) -> InfoHash {
+    InfoHash([swarm.wrapping_mul(37) ^ 0x5A; 20])
+}
+
+fn ask(world: &mut TestTracker<Client>, client: &mut Client, announce: &Announce<'_>) {
+    let mut bytes = [0; 98];
+    announce.write(&mut bytes);
+    let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
+    client.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
+    world.settle(at(1_001));
+    assert_eq!(client.receive(8).unwrap().iter().count(), 1, "it is answered");
+}
+
+/// What the process that takes over gets of running workers.
+fn dumped(world: &mut TestTracker<Client>) -> Vec<u8> {
+    let orders = Orders::new(&world.workers[0].ways, world.workers[0].owners.clone());
+    let parts = DumpTask::of_all(&orders, true).unwrap();
+    world.settle(at(1_010));
+    let mut writer = SnapshotWriter::begin(Vec::new(), at(1_010).unix).unwrap();
+    let mut done = 0;
+    for part in parts.try_iter() {
+        match part {
+            DumpMessage::Block(block) => writer.block(&block).unwrap(),
+            DumpMessage::Done => done += 1,
+        }
+    }
+    assert_eq!(done, orders.shards());
+    writer.end(at(1_010).unix).unwrap().0
+}
+
+/// Whether a piece of a secret is there: as it is, backwards, or in hexadecimal digits.
+fn betrays(bytes: &[u8], secret: &[u8]) -> bool {
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let backwards: Vec<u8> = secret.iter().rev().copied().collect();
+    let digits = [hex.to_ascii_uppercase(), hex].map(String::into_bytes);
+    let there = |piece: &[u8]| bytes.windows(piece.len()).any(|window| window == piece);
+    [secret, &backwards].iter().any(|it| it.windows(PIECE).any(there))
+        || digits.iter().any(|it| it.windows(2 * PIECE).any(there))
+}
+
+type Swarms = BTreeMap<InfoHash, (u32, Vec<Vec<u8>>)>;
+
+/// Everything that is in a snapshot: but for the swarms, lengths, sums and the time.
+fn swarms(mut bytes: &[u8]) -> Swarms {
+    let mut swarms = Swarms::new();
+    bytes = &bytes[HEAD_LEN..];
+    loop {
+        let (head, rest) = bytes.split_first_chunk::<BLOCK_HEAD_LEN>().unwrap();
+        let head = BlockHead::read(*head).unwrap();
+        let (block, rest) = rest.split_at(head.len);
+        assert_eq!(head.unix, at(1_010).unix);
+        if head.is_end {
+            assert!(rest.is_empty());
+            return swarms;
+        }
+        for record in Records::new(block) {
+            let record = record.unwrap();
+            let Peers::Rows(v4, v6) = record.peers else { panic!("a swarm without peers") };
+            let (completed, peers) = swarms.entry(record.info_hash).or_default();
+            *completed = record.completed;
+            peers.extend(v4.iter().map(|row| row.to_vec()));
+            peers.extend(v6.iter().map(|row| row.to_vec()));
+            peers.sort();
+        }
+        bytes = rest;
+    }
+}
+
+#[test]
+fn no_secret_is_in_a_snapshot_or_in_an_upgrades_dump() {
+    let told = told(3, 1);
+    assert_eq!(told.mode, 0o600);
+    for (number, secret) in told.secrets.iter().enumerate() {
+        for (what, bytes) in [("snapshot", &told.snapshot), ("dump", &told.dump)] {
+            assert!(bytes.len() > 4_000, "{} bytes of {what}", bytes.len());
+            assert!(!betrays(bytes, secret), "secret {number} in the {what}");
+            // It would be found.
+            let middle = secret.len() / 2;
+            let leaky = [bytes, &secret[middle - 2..middle + 2], bytes].concat();
+            assert!(betrays(&leaky, secret));
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_the_same_whatever_the_secrets_and_the_shards() {
+    let (one, three) = (told(1, 2), told(3, 3));
+    assert_ne!(one.secrets, three.secrets);
+    let expected = swarms(&one.snapshot);
+    assert_eq!((expected.len(), expected[&name(7)].1.len()), (40, 200));
+    for bytes in [&one.dump, &three.snapshot, &three.dump] {
+        assert_eq!(swarms(bytes), expected);
+    }
+}

@@ -1,0 +1,155 @@
+//! Starting: what the daemon says when it can, and when it cannot.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
+
+use onrush_net::affinity;
+
+use crate::harness::client::Client;
+use crate::harness::messages::SERVES;
+use crate::harness::network::{Ipv6, in_own_network};
+use crate::harness::process::{Launch, PATIENCE, free_address};
+
+#[test]
+fn without_a_flag_or_a_file_it_serves_port_6969_of_both_families() {
+    in_own_network(Ipv6::On, || {
+        let mut daemon = Launch::new(&[]).start();
+        let addresses = daemon.serving();
+        let expected: [SocketAddr; 2] =
+            ["0.0.0.0:6969".parse().unwrap(), "[::]:6969".parse().unwrap()];
+        assert_eq!(addresses, expected);
+        for address in ["127.0.0.1:6969", "127.1.2.3:6969", "[::1]:6969"] {
+            Client::new(address.parse().unwrap()).converse();
+        }
+        let state = daemon.home().join(".local/state/onrush");
+        let text = daemon.stop().text();
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(text.contains(&format!("onrush {version}{SERVES}0.0.0.0:6969")), "{text}");
+        assert!(text.contains(":6969/announce"), "{text}");
+        assert!(text.contains(&state.display().to_string()), "{text}");
+    });
+}
+
+#[test]
+fn it_says_which_workers_run_on_which_vcpus_and_they_do() {
+    let vcpu = *affinity::allowed().unwrap().last().unwrap();
+    let config = format!("[workers]\nplacement = \"colocated\"\ntotal = 1\npin = [{vcpu}]\n");
+    let mut daemon = Launch::on_loopback().config(&config).start();
+    // A worker that answers has begun, and a thread begins with its name and its vCPU.
+    Client::new(daemon.serving()[0]).converse();
+    let allowed = daemon.threads("Cpus_allowed_list");
+    assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
+    let text = daemon.stop().text();
+    let workers = text.lines().find(|line| line.contains("1 colocated")).expect(&text);
+    assert!(workers.contains(&format!("vCPU {vcpu}")), "{workers}");
+}
+
+#[test]
+fn workers_of_both_kinds_have_their_names() {
+    let config = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 3\npin = \"off\"\n";
+    let mut daemon = Launch::on_loopback().config(config).start();
+    let addresses = daemon.serving();
+    // A thread names itself when it begins, which may be after others answer.
+    let deadline = Instant::now() + PATIENCE;
+    let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2"];
+    let mut names = Vec::new();
+    while names != expected && Instant::now() < deadline {
+        addresses.iter().for_each(|address| Client::new(*address).converse());
+        names = daemon.threads("Pid").into_iter().map(|(name, _)| name).collect();
+        names.retain(|name| name.starts_with("socket-") || name.starts_with("swarm-"));
+        names.sort();
+    }
+    assert_eq!(names, expected);
+    let text = daemon.stop().text();
+    assert!(text.contains("2 socket workers, 3 swarm workers"), "{text}");
+}
+
+#[test]
+fn a_second_copy_is_told_which_address_is_taken() {
+    let mut first = Launch::on_loopback().start();
+    let taken = first.serving();
+    for address in &taken {
+        let address = address.to_string();
+        let only = Launch::new(&["--listen", &address]).start().refusal();
+        assert!(only.contains(&format!("{address} is taken")), "{only}");
+        let port = address.rsplit(':').next().unwrap();
+        assert!(only.contains(&format!("ss -ulpn 'sport = :{port}'")), "{only}");
+        // The free ones before and behind it do not help, and are not held on to.
+        let free = free_address().to_string();
+        let flags = ["--listen", &free, "--listen", &address, "--listen", "[::1]:0"];
+        let one_of_three = Launch::new(&flags).start().refusal();
+        assert!(one_of_three.contains(&format!("{address} is taken")), "{one_of_three}");
+        UdpSocket::bind(&free).unwrap();
+    }
+    for address in taken {
+        Client::new(address).converse();
+    }
+    first.stop();
+}
+
+#[test]
+fn an_address_of_another_host_gets_a_hint() {
+    // 192.0.2.0/24 and 2001:db8::/32 are for documentation (RFC 5737, RFC 3849).
+    for (address, family) in [("192.0.2.7:6969", 4), ("[2001:db8::7]:6969", 6)] {
+        let text = Launch::new(&["--listen", address]).start().refusal();
+        assert!(
+            text.contains(address.rsplit_once(':').unwrap().0.trim_matches(['[', ']'])),
+            "{text}"
+        );
+        assert!(text.contains("`ip addr`"), "{text}");
+        assert!(text.contains(&format!("net.ipv{family}.ip_nonlocal_bind")), "{text}");
+    }
+}
+
+#[test]
+fn a_low_port_without_the_right_to_it_gets_a_hint() {
+    in_own_network(Ipv6::On, || {
+        for address in ["127.0.0.1:81", "[::1]:81"] {
+            let text = Launch::new(&["--listen", address]).by_nobody().start().refusal();
+            assert!(text.contains(address), "{text}");
+            assert!(text.contains("setcap cap_net_bind_service=+ep"), "{text}");
+            assert!(text.contains("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_host_with_ipv6_switched_off_gets_a_warning_and_is_served_over_ipv4() {
+    in_own_network(Ipv6::Off, || {
+        let mut daemon = Launch::new(&[]).start();
+        let warning = daemon.line("[::]:6969");
+        assert!(warning.contains(" WARN "), "{warning}");
+        assert!(warning.contains("sysctl -w net.ipv6.conf.all.disable_ipv6=0"), "{warning}");
+        assert_eq!(daemon.serving(), ["0.0.0.0:6969".parse().unwrap()]);
+        Client::new("127.0.0.1:6969".parse().unwrap()).converse();
+        daemon.stop();
+        // Who names an IPv6 address means it.
+        let text = Launch::new(&["--listen", "[::1]:6969"]).start().refusal();
+        assert!(text.contains("::1"), "{text}");
+        let text = Launch::new(&["--listen", "[::]:6969"]).start().refusal();
+        assert!(text.contains("IPv6") && text.contains("[::]:6969"), "{text}");
+    });
+}
+
+#[test]
+fn a_buffer_that_the_kernel_cuts_is_warned_of_with_the_remedy() {
+    // The most that can be asked for, and more than any host allows; nobody may not go beyond that.
+    let asked = (1 << 30) - 1;
+    let config = format!("[socket]\nreceive_buffer = {asked}\nsend_buffer = {asked}\n");
+    let mut daemon = Launch::on_loopback().by_nobody().config(&config).start();
+    let addresses = daemon.serving();
+    let text = daemon.log().join("\n");
+    for address in &addresses {
+        for (direction, sysctl) in [("receive", "rmem_max"), ("send", "wmem_max")] {
+            let named = [direction.to_owned(), address.to_string(), format!("net.core.{sysctl}")];
+            let warns = |line: &&str| named.iter().all(|part| line.contains(part));
+            let line = text.lines().find(warns).expect(&text);
+            assert!(line.contains(" WARN "), "{line}");
+            assert!(line.contains(&format!("sysctl -w net.core.{sysctl}={asked}")), "{line}");
+        }
+    }
+    for address in addresses {
+        Client::new(address).converse();
+    }
+    daemon.stop();
+}

@@ -1,0 +1,114 @@
+//! `onrush top` against a running daemon: as text, and on a terminal.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Instant;
+
+use crate::harness::client::{Client, fresh_hash, leecher};
+use crate::harness::process::{Launch, PATIENCE};
+
+#[test]
+fn without_a_terminal_it_writes_one_picture() {
+    let mut daemon = Launch::on_loopback().flag("--workers", "2").http().start();
+    let address = daemon.serving()[0];
+    let mut client = Client::new(address);
+    client.connect();
+    (0..3).for_each(|port| drop(client.announce(fresh_hash(), leecher(7_000 + port))));
+    let url = format!("http://{}", daemon.http());
+    let mut top = Command::new(env!("CARGO_BIN_EXE_onrush"));
+    top.args(["top", "--every", "2", "--url", &url]);
+    let top = top.output().unwrap();
+    let text = String::from_utf8(top.stdout).unwrap();
+    assert!(top.status.success(), "{}", String::from_utf8_lossy(&top.stderr));
+    let row = |begin: &str| {
+        let row = text.lines().find(|line| line.starts_with(begin));
+        row.unwrap_or_else(|| panic!("no row begins with {begin}: {text}")).to_owned()
+    };
+    assert!(row("onrush ").contains(&url) && row("onrush ").contains(&address.to_string()));
+    row("serving");
+    // Gauges of shards come once a second, and there are two between the two readings.
+    let both: Vec<String> = row("both").split_whitespace().map(str::to_owned).collect();
+    assert_eq!(both[5..], ["3", "0", "3"], "{text}");
+    let swarms: Vec<String> = row("swarms").split_whitespace().map(str::to_owned).collect();
+    assert_eq!([&swarms[1], &swarms[3]], ["3", "0"], "{text}");
+    assert!(text.lines().filter(|line| line.starts_with("worker-")).count() == 2, "{text}");
+    assert!(!text.contains('\u{1b}'), "no control sequences in a pipe");
+    daemon.stop();
+}
+
+#[test]
+fn once_fails_where_nobody_answers_and_says_what_to_do() {
+    // Bound and given back: nobody has it for the moment.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let top = Command::new(env!("CARGO_BIN_EXE_onrush"))
+        .args(["top", "--once", "--url", &format!("http://{free}")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(top.stderr).unwrap();
+    assert_eq!(top.status.code(), Some(1));
+    assert!(said.contains(&free.to_string()) && said.contains("admin.listen"), "{said}");
+    assert!(top.stdout.is_empty());
+}
+
+/// A child that does not outlive a failed test.
+struct KilledOnDrop(Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// On a terminal that `script` (of Debian's essential bsdutils) makes.
+#[test]
+fn on_a_terminal_it_lives_until_a_key_and_leaves_it_as_it_was() {
+    let mut daemon = Launch::on_loopback().flag("--workers", "2").http().start();
+    daemon.serving();
+    let (http, onrush) = (daemon.http(), env!("CARGO_BIN_EXE_onrush"));
+    let line = format!("stty cols 100 rows 30; '{onrush}' top --url http://{http}; stty -a");
+    let terminal = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut terminal = KilledOnDrop(terminal);
+    let mut keys = terminal.0.stdin.take().unwrap();
+    let mut screen = terminal.0.stdout.take().unwrap();
+    let (to, pieces) = channel();
+    thread::spawn(move || {
+        let mut piece = [0; 4096];
+        while let Ok(length @ 1..) = screen.read(&mut piece) {
+            if to.send(piece[..length].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    let deadline = Instant::now() + PATIENCE;
+    let mut shown = String::new();
+    let wait_for = |shown: &mut String, text: &str| {
+        while !shown.contains(text) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let piece = pieces.recv_timeout(left);
+            let piece = piece.unwrap_or_else(|_| panic!("never {text:?}: {shown:?}"));
+            shown.push_str(&String::from_utf8_lossy(&piece));
+        }
+    };
+    wait_for(&mut shown, "worker-1");
+    assert!(shown.contains("\u{1b}[?1049h"), "a screen of its own: {shown:?}");
+    // What it goes on with when the tracker has gone.
+    daemon.stop();
+    wait_for(&mut shown, "Connection refused");
+    keys.write_all(b"q").unwrap();
+    wait_for(&mut shown, "\u{1b}[?1049l");
+    // Lines and echo are as they were.
+    wait_for(&mut shown, " icanon");
+    wait_for(&mut shown, " echo ");
+    drop(keys);
+    assert!(terminal.0.wait().unwrap().success());
+}

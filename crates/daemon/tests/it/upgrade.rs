@@ -1,0 +1,617 @@
+//! One process follows another: under load, with what came at the last moment, and when something is amiss.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use onrush_proto::{Event, InfoHash};
+
+use crate::harness::client::{Client, fresh_hash, leecher, seeder};
+use crate::harness::messages::{
+    ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, STOPPED, SUCCESSOR_FAILED, TOO_OLD,
+    UNAVAILABLE, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED,
+    UPGRADE_RUNNING,
+};
+use crate::harness::network::{Ipv6, in_own_network};
+use crate::harness::process::{Daemon, Launch, PATIENCE, free_address, mode};
+use crate::snapshot::{FILE, PLACEMENTS, age, ask, populate, started};
+
+/// For how long an answer may take before it counts as lost.
+const LOST: Duration = Duration::from_secs(15);
+/// Announces that a client of the load has under way.
+const BURST: usize = 16;
+
+/// One that takes over.
+fn follower(state: &Path, flags: &[&str]) -> Daemon {
+    let launch = Launch::new(flags).flag("--listen", "127.0.0.1:0").flag("--state-dir", state);
+    launch.config("[log]\ntotals_every = 0\n").start_with(&["--upgrade"])
+}
+
+/// What a load has sent and got.
+#[derive(Default)]
+struct Load {
+    over: AtomicBool,
+    sent: AtomicUsize,
+    answered: AtomicUsize,
+}
+
+impl Load {
+    /// Announces to swarms of its own until it is over.
+    fn run(&self, number: u8, address: SocketAddr) {
+        let mut client = Client::at(Ipv4Addr::new(127, 0, 2, number).into(), address);
+        client.connect();
+        let hashes: Vec<_> = (0..BURST).map(|_| fresh_hash()).collect();
+        while !self.over.load(Ordering::Relaxed) {
+            let answered = client.burst(&hashes, seeder(4_001), LOST);
+            self.sent.fetch_add(BURST, Ordering::Relaxed);
+            self.answered.fetch_add(answered, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until so many more were answered.
+    fn goes_on(&self, answers: usize) {
+        let (before, deadline) = (self.answered.load(Ordering::Relaxed), Instant::now() + 2 * LOST);
+        while self.answered.load(Ordering::Relaxed) < before + answers {
+            assert!(Instant::now() < deadline, "the load stands still");
+            thread::yield_now();
+        }
+    }
+
+    fn lost(&self) -> usize {
+        self.sent.load(Ordering::Relaxed) - self.answered.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `change` while load runs; how many were sent, and how many of these were lost.
+fn under_load(address: SocketAddr, change: impl FnOnce(&Load)) -> (usize, usize) {
+    let load = Load::default();
+    thread::scope(|scope| {
+        for number in 1..=4 {
+            let load = &load;
+            scope.spawn(move || load.run(number, address));
+        }
+        load.goes_on(500);
+        change(&load);
+        load.over.store(true, Ordering::Relaxed);
+    });
+    (load.sent.load(Ordering::Relaxed), load.lost())
+}
+
+#[test]
+fn no_answer_is_lost_and_the_peers_are_the_same() {
+    // The same workers, others with swarms, and from one layout to the other.
+    let colocated: &[&str] = &["--workers", "2", "--placement", "colocated"];
+    let split: &[&str] = &["--workers", "3", "--placement", "split"];
+    for (old, new) in [(colocated, colocated), (split, colocated), (colocated, split)] {
+        let state = tempfile::tempdir().unwrap();
+        let mut first = started(state.path(), old, "[log]\ntotals_every = 0\n");
+        let address = first.serving()[0];
+        let hashes = populate(address);
+        let before = ask(&mut Client::new(address), &hashes);
+        let mut second = None;
+        let (sent, lost) = under_load(address, |load| {
+            let mut follower = follower(state.path(), new);
+            assert_eq!(follower.serving(), [address]);
+            follower.has_said(UPGRADE_RECEIVED);
+            load.goes_on(500);
+            second = Some(follower);
+        });
+        assert_eq!(lost, 0, "of {sent}");
+        let ended = first.end();
+        assert_eq!(ended.code, Some(0), "{}", ended.text());
+        assert!(ended.text().contains(UPGRADE_DONE), "{}", ended.text());
+        let second = second.unwrap();
+        assert_eq!(ask(&mut Client::new(address), &hashes), before);
+        // The one that follows is like any other: it holds the lock, and can be followed itself.
+        let refused = started(state.path(), old, "").refusal();
+        assert!(refused.contains(&format!("(process {})", second.pid())), "{refused}");
+        let mut third = follower(state.path(), new);
+        third.serving();
+        assert_eq!(second.end().code, Some(0));
+        assert_eq!(ask(&mut Client::new(address), &hashes), before);
+        third.has_said(UPGRADE_RECEIVED);
+        let said = third.stop().text();
+        assert!(said.contains(SNAPSHOT), "{said}");
+    }
+}
+
+/// The gap of a restart, for comparison: what is sent while nobody is there is lost, and nothing else.
+#[test]
+fn a_restart_loses_only_what_comes_while_nobody_is_there() {
+    let state = tempfile::tempdir().unwrap();
+    let port = crate::harness::process::free_address();
+    let config = format!("listen = [\"{port}\"]\n[log]\ntotals_every = 0\n");
+    let start =
+        || Launch::new(PLACEMENTS[0]).flag("--state-dir", state.path()).config(&config).start();
+    let mut first = start();
+    let address = first.serving()[0];
+    let hashes = populate(address);
+    let before = ask(&mut Client::new(address), &hashes);
+    let mut second = None;
+    let (sent, lost) = under_load(address, |load| {
+        first.stop();
+        let mut next = start();
+        next.serving();
+        load.goes_on(500);
+        second = Some(next);
+    });
+    // Each client has one burst under way.
+    assert!(lost <= 4 * BURST && sent > 1_000, "{lost} of {sent}");
+    assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    second.unwrap().stop();
+}
+
+/// Who comes, turns into a seeder or leaves while the peers are under way is where it should be.
+#[test]
+fn what_changes_meanwhile_is_not_forgotten() {
+    let state = tempfile::tempdir().unwrap();
+    let mut first = started(state.path(), PLACEMENTS[0], "");
+    let address = first.serving()[0];
+    let hashes: Vec<InfoHash> = (0..200).map(|_| fresh_hash()).collect();
+    let mut client = Client::new(address);
+    client.connect();
+    let mut stop = leecher(1_000);
+    stop.event = Event::Stopped;
+    hashes.iter().for_each(|hash| drop(client.announce(*hash, leecher(1_000))));
+    let over = AtomicBool::new(false);
+    let (mut states, mut second) = (vec![1u32; 200], None);
+    thread::scope(|scope| {
+        // One thing after the other, with an answer to each.
+        let changing = scope.spawn(|| {
+            let mut states = vec![1u32; 200];
+            let mut at = 0;
+            while !over.load(Ordering::Relaxed) || at % 200 != 0 {
+                let number = at % 200;
+                let (hash, round) = (hashes[number], states[number] + 1);
+                match round % 3 {
+                    0 => drop(client.announce(hash, stop)),
+                    1 => drop(client.announce(hash, leecher(1_000))),
+                    _ => drop(client.announce(hash, seeder(1_000))),
+                }
+                states[number] = round;
+                at += 1;
+            }
+            states
+        });
+        let mut next = follower(state.path(), PLACEMENTS[0]);
+        next.serving();
+        next.has_said(UPGRADE_RECEIVED);
+        over.store(true, Ordering::Relaxed);
+        second = Some(next);
+        states = changing.join().unwrap();
+    });
+    assert_eq!(first.end().code, Some(0));
+    let mut client = Client::new(address);
+    client.connect();
+    for (part, states) in hashes.chunks(50).zip(states.chunks(50)) {
+        for (counts, round) in client.scrape(part).iter().zip(states) {
+            let expected = [(0, 0), (0, 1), (1, 0)][*round as usize % 3];
+            assert_eq!((counts.seeders, counts.leechers), expected, "round {round}");
+        }
+    }
+    second.unwrap().stop();
+}
+
+#[test]
+fn what_is_amiss_is_named_and_the_old_one_serves_on() {
+    let state = tempfile::tempdir().unwrap();
+    let text = follower(state.path(), PLACEMENTS[0]).refusal();
+    assert!(text.contains("--upgrade"), "{text}");
+
+    let mut first = started(state.path(), PLACEMENTS[0], "");
+    let address = first.serving()[0];
+    assert_eq!(mode(&state.path().join("upgrade.sock")), 0o600);
+    // An address that somebody else has.
+    let taken = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let address_taken = taken.local_addr().unwrap().to_string();
+    let elsewhere = Launch::new(PLACEMENTS[0])
+        .flag("--listen", &address_taken)
+        .flag("--state-dir", state.path())
+        .start_with(&["--upgrade"])
+        .refusal();
+    assert!(elsewhere.contains(&address_taken), "{elsewhere}");
+    first.line(UPGRADE_LEFT);
+    Client::new(address).converse();
+
+    // Another version, and one that says nothing that is known.
+    let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
+    let word = br#"{"Ask":{"protocol":99,"version":"9.9.9"}}"#;
+    stream.write_all(&(word.len() as u32).to_be_bytes()).unwrap();
+    stream.write_all(word).unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap_or(0);
+    let line = first.line("9.9.9");
+    assert!(line.contains("99"), "{line}");
+    let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
+    stream.write_all(b"\0\0\0\x02{}").unwrap();
+    first.line(UPGRADE_FAILED);
+    Client::new(address).converse();
+
+    // One that is killed at any moment.
+    let hashes = populate(address);
+    let before = ask(&mut Client::new(address), &hashes);
+    for _ in 0..5 {
+        let killed = follower(state.path(), PLACEMENTS[0]);
+        let moment = Instant::now() + Duration::from_millis(rand::random_range(0..60));
+        while Instant::now() < moment {}
+        killed.signal("KILL");
+        killed.end();
+        // What it was quicker with is its own: from its last word on it was to serve, and the old one ends.
+        if !serves_on(&mut first, address) {
+            return;
+        }
+        assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    }
+    first.stop();
+}
+
+/// Whether one that takes over was killed while it was given the peers, and not after it had the sockets.
+fn killed_on_the_way(first: &mut Daemon, state: &Path) -> bool {
+    let killed = follower(state, PLACEMENTS[0]);
+    if first.line_or_end(UPGRADE_BEGINS).is_none() {
+        return false;
+    }
+    // Sooner than a shell would.
+    let pid = nix::unistd::Pid::from_raw(killed.pid() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    assert_eq!(killed.end().signal, Some(9));
+    first.line_or_end(UPGRADE_FAILED).is_some()
+}
+
+/// There are so many peers that it takes a while to get them all; who has been quicker all the same is not counted,
+/// and it is tried again.
+#[test]
+fn one_that_is_killed_on_the_way_leaves_the_old_one_as_it_was() {
+    let mut kills = 0;
+    for round in 1.. {
+        let state = tempfile::tempdir().unwrap();
+        let mut first = started(state.path(), PLACEMENTS[0], "[log]\ntotals_every = 0\n");
+        let address = first.serving()[0];
+        let hashes = populate(address);
+        let mut client = Client::new(address);
+        client.connect();
+        for _ in 0..1_000 {
+            let many: Vec<_> = (0..BURST).map(|_| fresh_hash()).collect();
+            assert_eq!(client.burst(&many, seeder(4_001), LOST), BURST);
+        }
+        let before = ask(&mut client, &hashes);
+        while kills < 5 && killed_on_the_way(&mut first, state.path()) {
+            kills += 1;
+            assert_eq!(ask(&mut client, &hashes), before);
+        }
+        if round == 20 {
+            assert!(kills > 0, "whoever was to be killed on the way was quicker than that");
+            return;
+        }
+        if kills == 5 {
+            // It can still be followed.
+            let mut last = follower(state.path(), PLACEMENTS[0]);
+            last.serving();
+            assert_eq!(first.end().code, Some(0));
+            assert_eq!(ask(&mut client, &hashes), before);
+            last.stop();
+            return;
+        }
+    }
+}
+
+/// Whether a daemon answers, or has ended: one of these.
+fn serves_on(daemon: &mut Daemon, address: SocketAddr) -> bool {
+    let asks = UdpSocket::bind("127.0.0.1:0").unwrap();
+    asks.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if daemon.has_ended() {
+            return false;
+        }
+        asks.send_to(b"\0\0\x04\x17\x27\x10\x19\x80\0\0\0\0\0\0\0\x01", address).unwrap();
+        if asks.recv(&mut [0; 64]).is_ok() {
+            return true;
+        }
+        assert!(Instant::now() < deadline, "it neither serves nor ends");
+    }
+}
+
+/// A daemon with a state directory and a token, whose HTTP side stays where it is.
+fn told(state: &Path, flags: &[&str], tables: &str) -> (Daemon, [String; 4]) {
+    let token = state.join("token");
+    std::fs::write(&token, "of-the-tests-0123456789").unwrap();
+    let http = free_address();
+    let config = format!("{tables}\n[admin]\nlisten = \"{http}\"\ntoken_file = {token:?}\n");
+    let launch = Launch::new(flags).flag("--state-dir", state).config(&config).own_http();
+    let reach = [
+        "--url".into(),
+        format!("http://{http}"),
+        "--token-file".into(),
+        token.display().to_string(),
+    ];
+    (launch.start(), reach)
+}
+
+/// Runs `onrush ctl`; its exit code and what it says.
+fn ctl(reach: &[String], words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
+    let ended = command.arg("ctl").args(reach).args(words).output().unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    (ended.status.code(), String::from_utf8(said).unwrap())
+}
+
+/// By the process itself: with the same flags, by ctl and by signal, again and again.
+#[test]
+fn a_running_process_starts_its_successor() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+    let address = daemon.serving()[0];
+    let first = daemon.pid();
+    let hashes = populate(address);
+    let before = ask(&mut Client::new(address), &hashes);
+    let (sent, lost) = under_load(address, |load| {
+        let (code, said) = ctl(&reach, &["upgrade"]);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(daemon.followed(), [address]);
+        assert!(said.starts_with(&format!("process {} ", daemon.pid())), "{said}");
+        load.goes_on(500);
+        daemon.signal("USR2");
+        assert_eq!(daemon.followed(), [address]);
+        load.goes_on(500);
+    });
+    assert_eq!(lost, 0, "of {sent}");
+    assert_ne!(daemon.pid(), first);
+    assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    // Nothing is left between the two: it is a child of whoever takes orphans.
+    let parent = daemon.status("PPid").parse::<u32>().unwrap();
+    assert!(parent != first && parent != std::process::id(), "{parent}");
+    let flags = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
+    let flags = String::from_utf8(flags).unwrap();
+    assert_eq!(flags.matches("--upgrade").count(), 1, "{flags:?}");
+    daemon.signal("TERM");
+    daemon.line(SNAPSHOT);
+    daemon.line(STOPPED);
+}
+
+#[test]
+fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+    let address = daemon.serving()[0];
+    let config = daemon.home().join("onrush.toml");
+    let right = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{right}\n[log]\nlevel = \"loud\"\n")).unwrap();
+    let (code, said) = ctl(&reach, &["upgrade"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("exit code 2") && said.contains("log.level"), "{said}");
+    let line = daemon.line(SUCCESSOR_FAILED);
+    assert!(line.contains("exit code 2"), "{line}");
+    Client::new(address).converse();
+    // One that was about to load is killed; and while it is under way another one is refused.
+    std::fs::write(&config, &right).unwrap();
+    let stopped = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
+    let word =
+        format!(r#"{{"Ask":{{"protocol":{},"version":"x"}}}}"#, onrush::upgrade::message::PROTOCOL);
+    (&stopped).write_all(&(word.len() as u32).to_be_bytes()).unwrap();
+    (&stopped).write_all(word.as_bytes()).unwrap();
+    (&stopped).read_exact(&mut [0]).unwrap();
+    daemon.signal("USR2");
+    let line = daemon.line("SIGUSR2: ");
+    assert!(line.contains(UPGRADE_RUNNING), "{line}");
+    let (code, said) = ctl(&reach, &["upgrade"]);
+    assert!(code == Some(1) && said.contains(UPGRADE_RUNNING), "{said}");
+    let (code, said) = ctl(&reach, &["reload"]);
+    assert!(code == Some(1) && said.contains("reload"), "{said}");
+    drop(stopped);
+    daemon.line(UPGRADE_LEFT);
+    Client::new(address).converse();
+    assert_eq!(ctl(&reach, &["upgrade"]).0, Some(0));
+    daemon.followed();
+    Client::new(address).converse();
+    daemon.signal("TERM");
+    daemon.line(STOPPED);
+}
+
+/// With another address for HTTP in its configuration.
+fn move_http(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
+    let config = daemon.home().join("onrush.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let moved = text.replace(&format!("listen = \"{from}\""), &format!("listen = \"{to}\""));
+    assert_ne!(moved, text);
+    std::fs::write(&config, moved).unwrap();
+}
+
+/// The process before has its own address, and no other: what a third program has is required where it is named, as at
+/// any start. Where that is seen only when the process before has gone, it is told, and served once it can be.
+#[test]
+fn an_address_of_http_that_a_third_program_has_is_told() {
+    in_own_network(Ipv6::On, || {
+        let state = tempfile::tempdir().unwrap();
+        let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+        let address = daemon.serving()[0];
+        let http = daemon.http();
+        let third = TcpListener::bind("127.0.0.2:0").unwrap();
+        let elsewhere = third.local_addr().unwrap();
+        move_http(&daemon, http, elsewhere);
+        let (code, said) = ctl(&reach, &["upgrade"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("admin.listen: {elsewhere} ")), "{said}");
+        Client::new(address).converse();
+        assert_eq!(ctl(&reach, &["health"]).0, Some(0));
+
+        // A wildcard meets both the address of the process before and that of the third program.
+        let third = TcpListener::bind(("127.0.0.2", http.port())).unwrap();
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, http.port()));
+        move_http(&daemon, elsewhere, any);
+        daemon.signal("USR2");
+        assert_eq!(daemon.followed(), [address]);
+        daemon.has_said(NO_ADMIN);
+        let served = format!("http://{any}{ADMIN_LISTENS}");
+        assert!(!daemon.log().iter().any(|line| line.contains(&served)), "{:?}", daemon.log());
+        Client::new(address).converse();
+        drop(third);
+        daemon.has_said(&served);
+        assert_eq!(ctl(&reach, &["health"]).0, Some(0));
+        daemon.signal("TERM");
+        daemon.line(STOPPED);
+    });
+}
+
+/// What is put on the list while peers are under way holds in the process that follows.
+#[test]
+fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
+    let state = tempfile::tempdir().unwrap();
+    let tables = "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"";
+    let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], tables);
+    let address = daemon.serving()[0];
+    let mut client = Client::new(address);
+    client.connect();
+    let hashes: Vec<InfoHash> = (0..200).map(|_| fresh_hash()).collect();
+    hashes.iter().for_each(|hash| drop(client.announce(*hash, seeder(1_000))));
+    let over = AtomicBool::new(false);
+    let mut listed = Vec::new();
+    thread::scope(|scope| {
+        let (reach, over, hashes) = (&reach, &over, &hashes);
+        let changing = scope.spawn(move || {
+            let mut listed = Vec::new();
+            for hash in hashes {
+                let name = hash.to_string();
+                while !over.load(Ordering::Relaxed) {
+                    let (code, said) = ctl(reach, &["list", "add", &name]);
+                    if code == Some(0) {
+                        listed.push(*hash);
+                        break;
+                    }
+                    assert!(UNAVAILABLE.iter().any(|part| said.contains(part)), "{said}");
+                }
+            }
+            listed
+        });
+        for _ in 0..3 {
+            daemon.signal("USR2");
+            daemon.followed();
+        }
+        over.store(true, Ordering::Relaxed);
+        listed = changing.join().unwrap();
+    });
+    assert!(!listed.is_empty());
+    for hash in &listed {
+        let why = client.announce_in_vain(*hash, seeder(1_000));
+        assert!(why.contains("denied") || why.contains("not"), "{why}");
+    }
+    let journal = std::fs::read_to_string(state.path().join("access.changes")).unwrap();
+    assert!(listed.iter().all(|hash| journal.contains(&hash.to_string())), "{journal}");
+    // They are forgotten, too, and only they.
+    let deadline = Instant::now() + LOST;
+    let known = |hash: &InfoHash| {
+        loop {
+            let (code, said) = ctl(&reach, &["swarm", &hash.to_string()]);
+            match code {
+                Some(0) => return true,
+                Some(1) if said.contains(&hash.to_string()) => return false,
+                // The address may not have been free for the new process yet.
+                _ => assert!(Instant::now() < deadline, "{said}"),
+            }
+        }
+    };
+    while listed.iter().any(known) {
+        assert!(Instant::now() < deadline, "what is listed is still stored");
+    }
+    // Of the last one that was tried nobody knows: its answer may have been lost.
+    let served = hashes.iter().skip(listed.len() + 1);
+    served.for_each(|hash| assert!(known(hash), "{hash}"));
+    daemon.signal("TERM");
+    daemon.line(STOPPED);
+}
+
+/// Clients that were told to come back late are there when they do, over a restart and an upgrade.
+#[test]
+fn what_clients_were_told_is_kept() {
+    let state = tempfile::tempdir().unwrap();
+    let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
+    let mut daemon = started(state.path(), PLACEMENTS[0], config);
+    let address = daemon.serving()[0];
+    let hashes = populate(address);
+    let before = ask(&mut Client::new(address), &hashes);
+    daemon.stop();
+    age(&state.path().join(FILE), 120);
+    let until = UNIX_EPOCH.elapsed().unwrap().as_secs() + 600;
+    std::fs::write(state.path().join("overload.promise"), format!("900 {until}\n")).unwrap();
+    let mut daemon = started(state.path(), PLACEMENTS[0], config);
+    let line = daemon.line(PEERS_RESTORED);
+    assert!(!line.contains(TOO_OLD), "{line}");
+    let address = daemon.serving()[0];
+    assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    for _ in 0..2 {
+        daemon.signal("USR2");
+        daemon.followed();
+        assert_eq!(ask(&mut Client::new(address), &hashes), before);
+    }
+    assert!(!daemon.log().iter().any(|line| line.contains(TOO_OLD)), "{:?}", daemon.log());
+}
+
+/// Workers become fewer and more, addresses come and go, and then once more from there.
+#[test]
+fn workers_and_addresses_change_without_a_loss() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut daemon, reach) = told(state.path(), &[], "listen = [\"127.0.0.1:0\"]");
+    let config = daemon.home().join("onrush.toml");
+    let right = std::fs::read_to_string(&config).unwrap();
+    let right = right.replace("listen = [\"127.0.0.1:0\"]\n", "");
+    let write = |listen: &[SocketAddr], workers: &str| {
+        let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
+        let text = format!("listen = {listen:?}\n{right}\n[workers]\n{workers}\n");
+        std::fs::write(&config, text).unwrap();
+    };
+    daemon.serving();
+    let free = || free_address();
+    let (kept, other, new) = (free(), free(), free());
+    write(&[kept, other], "total = 4\nplacement = \"colocated\"");
+    let (code, said) = ctl(&reach, &["reload"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("onrush ctl upgrade") && said.contains("listen, workers"), "{said}");
+    let upgrade = |daemon: &mut Daemon| {
+        let (code, said) = ctl(&reach, &["upgrade"]);
+        assert_eq!(code, Some(0), "{said}");
+        daemon.followed()
+    };
+    assert_eq!(upgrade(&mut daemon), [kept, other]);
+    let hashes = populate(kept);
+    let before = ask(&mut Client::new(kept), &hashes);
+    let colocated = |number: u8| format!("total = {number}\nplacement = \"colocated\"");
+    let split = "placement = \"split\"\nsocket = 3\nswarm = 2".to_owned();
+    for (listen, workers) in [
+        (vec![kept, other], colocated(2)),
+        (vec![kept], colocated(1)),
+        (vec![new, kept], colocated(3)),
+        (vec![kept, new, other], colocated(6)),
+        (vec![kept, other], split),
+        (vec![kept], colocated(5)),
+    ] {
+        write(&listen, &workers);
+        let (sent, lost) = under_load(kept, |load| {
+            let mut serving = upgrade(&mut daemon);
+            let mut listen = listen.clone();
+            serving.sort();
+            listen.sort();
+            assert_eq!(serving, listen);
+            load.goes_on(500);
+        });
+        assert_eq!(lost, 0, "of {sent}, to {workers}");
+        for address in &listen {
+            Client::new(*address).converse();
+        }
+        assert_eq!(ask(&mut Client::new(kept), &hashes), before, "{workers}");
+        // Announces meet their shard at once, whichever sockets there are.
+        if workers.contains("colocated") && !workers.contains("= 1") {
+            let (_, stats) = ctl(&reach, &["--json", "stats"]);
+            let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+            let count = |name| stats["totals"][name].as_u64().unwrap();
+            let (foreign, local) = (count("foreign"), count("local"));
+            assert!(foreign * 10 < local, "{foreign} of {local} at {workers}");
+        }
+    }
+    daemon.signal("TERM");
+    daemon.line(STOPPED);
+}

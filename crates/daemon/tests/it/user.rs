@@ -1,0 +1,148 @@
+//! Started as root to run as somebody else: what is left of root's powers, and what they were
+//! used for.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use nix::unistd::{Gid, Group};
+
+use crate::harness::client::Client;
+use crate::harness::messages::{AS_ROOT, NO_STATE};
+use crate::harness::network::{Ipv6, in_own_network};
+use crate::harness::process::{Daemon, Launch, mode, need_root, nobody};
+
+#[test]
+fn it_becomes_the_user_with_all_of_its_threads_and_keeps_no_power() {
+    need_root("changes user");
+    let account = nobody();
+    for placement in ["colocated", "split"] {
+        let config =
+            format!("user = \"nobody\"\n[workers]\nplacement = \"{placement}\"\ntotal = 3\n");
+        let mut daemon = Launch::on_loopback().config(&config).start();
+        let addresses = daemon.serving();
+        assert!(daemon.threads("Uid").len() >= 4, "three workers and the main thread");
+        every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
+        every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
+        every_thread(&daemon, "Groups", &account.gid.to_string());
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            every_thread(&daemon, set, "0000000000000000");
+        }
+        for address in addresses {
+            assert_eq!(socket_owners(address.port()), [account.uid.to_string()].into());
+            Client::new(address).converse();
+        }
+        daemon.stop();
+    }
+}
+
+#[test]
+fn it_becomes_the_group_that_is_named() {
+    need_root("changes group");
+    // Root's own is on every host, and not nobody's.
+    let root = Group::from_gid(Gid::from_raw(0)).unwrap().unwrap();
+    let config = format!("user = \"nobody\"\ngroup = \"{}\"\n", root.name);
+    let mut daemon = Launch::on_loopback().config(&config).start();
+    daemon.serving();
+    every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
+    every_thread(&daemon, "Gid", &four(0));
+    daemon.stop();
+}
+
+#[test]
+fn it_binds_low_ports_as_that_user() {
+    in_own_network(Ipv6::On, || {
+        let flags = ["--listen", ":80"];
+        let mut daemon = Launch::new(&flags).config("user = \"nobody\"\n").start();
+        assert_eq!(daemon.serving().len(), 2);
+        every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
+        every_thread(&daemon, "CapEff", "0000000000000000");
+        assert_eq!(socket_owners(80), [nobody().uid.to_string()].into());
+        for address in ["127.0.0.1:80", "[::1]:80"] {
+            Client::new(address.parse().unwrap()).converse();
+        }
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_state_directory_is_made_for_that_user_alone() {
+    need_root("changes user");
+    let account = nobody();
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let directory = place.path().join("lib/onrush");
+    let started = || {
+        let launch = Launch::on_loopback().flag("--state-dir", &directory);
+        launch.config("user = \"nobody\"\n").start()
+    };
+    let mut daemon = started();
+    daemon.serving();
+    assert!(!daemon.stop().text().contains(NO_STATE));
+    for (path, expected) in [(directory.clone(), 0o700), (directory.join("connection.key"), 0o600)]
+    {
+        assert_eq!(mode(&path), expected, "{}", path.display());
+        let owner = fs::metadata(&path).unwrap();
+        let expected = (account.uid.as_raw(), account.gid.as_raw());
+        assert_eq!((owner.uid(), owner.gid()), expected, "{}", path.display());
+    }
+    assert_eq!(mode(directory.parent().unwrap()) & 0o111, 0o111, "others pass through");
+    // The second time it is there.
+    let key = fs::read(directory.join("connection.key")).unwrap();
+    let mut daemon = started();
+    daemon.serving();
+    daemon.stop();
+    assert_eq!(fs::read(directory.join("connection.key")).unwrap(), key);
+}
+
+#[test]
+fn as_root_without_a_user_it_warns() {
+    need_root("runs the daemon as root");
+    let mut daemon = Launch::on_loopback().start();
+    let warning = daemon.line(AS_ROOT);
+    assert!(warning.contains(" WARN ") && warning.contains("user"), "{warning}");
+    daemon.serving();
+    daemon.stop();
+}
+
+#[test]
+fn somebody_else_cannot_be_become_without_root() {
+    let launch = Launch::on_loopback().by_nobody().config("user = \"root\"\n");
+    let text = launch.start().refusal();
+    assert!(text.contains("`root`") && text.contains("start as root"), "{text}");
+    // Who is that user already has nothing to become.
+    let mut daemon = Launch::on_loopback().by_nobody().config("user = \"nobody\"\n").start();
+    daemon.serving();
+    daemon.stop();
+}
+
+#[test]
+fn a_user_or_group_that_is_not_there_is_named() {
+    need_root("changes user");
+    let config = "user = \"no-such-user\"\n";
+    let text = Launch::on_loopback().config(config).start().refusal();
+    assert!(text.contains("useradd --system no-such-user"), "{text}");
+    let config = "user = \"nobody\"\ngroup = \"no-such-group\"\n";
+    let text = Launch::on_loopback().config(config).start().refusal();
+    assert!(text.contains("groupadd --system no-such-group"), "{text}");
+}
+
+fn every_thread(daemon: &Daemon, field: &str, expected: &str) {
+    for (name, value) in daemon.threads(field) {
+        assert_eq!(value, expected, "{field} of {name}");
+    }
+}
+
+/// Real, effective, saved and file system id, as /proc has them.
+fn four(id: u32) -> String {
+    [id; 4].map(|id| id.to_string()).join("\t")
+}
+
+/// Who owns the UDP sockets at a port of this thread's network: field 7 of /proc/net/udp.
+fn socket_owners(port: u16) -> std::collections::BTreeSet<String> {
+    let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
+    let port = format!(":{port:04X}");
+    let lines = read("udp") + &read("udp6");
+    let fields = lines.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let ours = fields.filter(|fields| fields.get(1).is_some_and(|local| local.ends_with(&port)));
+    ours.map(|fields| fields[7].to_owned()).collect()
+}

@@ -1,0 +1,4 @@
+//! Tests that count in their own process and must share it with no sockets of other tests.
+
+mod allocations;
+mod drops;

@@ -1,0 +1,334 @@
+//! Runs of load: reports, exit statuses, and one finding per fault.
+
+use std::process::{Command, Output};
+
+use onrush_load::check::Finding;
+use onrush_load::plan::Kind;
+use onrush_load::report::Report;
+
+use super::faulty::{Fault, Server};
+use super::{command, stderr, stdout};
+
+/// A run of one second.
+fn load(targets: &[String], more: &str) -> Output {
+    load_for("1", targets, more)
+}
+
+/// A run of this many seconds.
+fn load_for(seconds: &str, targets: &[String], more: &str) -> Output {
+    command()
+        .args(targets)
+        .args(["--duration", seconds])
+        .args("--warmup 0.3 --sources 16 --swarms 500 --in-flight 64".split(' '))
+        .args(more.split_whitespace())
+        .output()
+        .unwrap()
+}
+
+/// The report on standard output.
+#[track_caller]
+fn report(output: &Output) -> Report {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", stdout(output), stderr(output)))
+}
+
+fn of(report: &Report, kind: Kind) -> &onrush_load::report::KindReport {
+    report.kinds.iter().find(|of_kind| of_kind.kind == kind).unwrap()
+}
+
+#[test]
+fn a_conforming_tracker_has_no_findings_in_a_closed_loop() {
+    let tracker = Server::start(Fault::Nothing);
+    let own = std::process::id();
+    let output =
+        load(&tracker.targets(), &format!("--strict --sample 1 --json - --tracker-pid {own}"));
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(report.wrong, [], "{}", stderr(&output));
+    assert!(of(&report, Kind::Announce).right > 500 && of(&report, Kind::Scrape).right > 10);
+    assert!(of(&report, Kind::Unusable).requests > 20 && of(&report, Kind::Junk).requests > 10);
+    assert!(report.peers_per_reply > 0.5, "{}", report.peers_per_reply);
+    assert_eq!(report.setup.sources, [16, u32::from(tracker.addresses.len() == 2)]);
+    let (tracker_cpu, own_cpu) = (report.tracker_cpu.unwrap(), report.own_cpu.unwrap());
+    assert!(tracker_cpu.per_reply > 0.0 && own_cpu.per_reply > 0.0);
+    let shown = stderr(&output);
+    assert!(shown.contains("replies/s") && shown.contains("s left"), "progress lines: {shown}");
+    assert!(shown.contains("us per right reply"), "the table: {shown}");
+}
+
+#[test]
+fn an_open_loop_sends_at_its_rate() {
+    let tracker = Server::start(Fault::Nothing);
+    let more = "--rate 2000 --workers 2 --profile classic --no-bursts --json - --seed 7";
+    let output = load(&tracker.targets(), more);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!((report.sent_rate - 2000.0).abs() < 30.0, "{}", report.sent_rate);
+    assert_eq!((report.setup.seed, report.setup.workers), (7, 2));
+    assert_eq!(of(&report, Kind::Unusable).requests, 0);
+    assert!(report.latency.p50 > 0.0 && report.latency.p50 <= report.latency.p99);
+}
+
+/// With few sources the tracker's replies arrive in segments of several; each reply is checked.
+#[test]
+fn replies_of_one_segment_are_checked_one_by_one() {
+    for more in ["", "--no-coalescing"] {
+        let tracker = Server::start(Fault::Nothing);
+        let output = load(&tracker.targets(), &format!("--json - --quiet {more}"));
+        let report = report(&output);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(report.setup.coalescing, more.is_empty());
+        let announces = of(&report, Kind::Announce);
+        assert_eq!((announces.right + announces.lost, announces.wrong), (announces.requests, 0));
+        assert!(announces.right > 100 && report.peers_per_reply > 0.0, "{}", announces.right);
+        drop(tracker);
+        let tracker = Server::start(Fault::ListsTwice);
+        let output = load(&tracker.targets(), &format!("--quiet {more}"));
+        assert_eq!(output.status.code(), Some(1), "wrong replies are found in segments too");
+        drop(tracker);
+    }
+}
+
+#[test]
+fn wrong_replies_are_reported_and_exit_with_1() {
+    let tracker = Server::start(Fault::ListsTwice);
+    let output = load(&tracker.targets(), "--json - --quiet");
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(report.wrong.len(), 1, "{:?}", report.wrong);
+    assert_eq!(report.wrong[0].finding, Finding::DuplicatePeer);
+    assert!(report.wrong[0].examples[0].asked.starts_with("announce from"));
+    assert!(!stderr(&output).contains("s left"), "quiet");
+}
+
+/// Each reply is counted once, in the series as in the totals.
+#[test]
+fn replies_in_strict_mode_are_either_right_or_wrong() {
+    let tracker = Server::start(Fault::ZeroInterval);
+    let report = report(&load(&tracker.targets(), "--json - --quiet --strict"));
+    let announces = of(&report, Kind::Announce);
+    assert!(announces.wrong > 100, "{}", announces.wrong);
+    let counted = announces.right + announces.wrong + announces.lost;
+    assert_eq!((counted, report.wrong_replies()), (announces.requests, announces.wrong));
+    assert!(report.series.iter().map(|sample| sample.wrong).sum::<u64>() >= announces.wrong);
+}
+
+/// A second reply belongs to no request in flight, so it counts under no kind.
+#[test]
+fn wrong_replies_of_no_kind_are_in_the_series() {
+    let tracker = Server::start(Fault::TwoReplies);
+    let output = load(&tracker.targets(), "--json - --quiet");
+    let report = report(&output);
+    let wrong: u64 = report.series.iter().map(|sample| sample.wrong).sum();
+    assert!(wrong >= report.wrong_replies() && wrong > 100, "{wrong}");
+    assert!(stderr(&output).contains("wrong replies to no request in flight"));
+}
+
+#[test]
+fn json_goes_to_a_file_and_the_table_to_standard_output() {
+    let tracker = Server::start(Fault::Nothing);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let output = load(&tracker.targets(), &format!("--json {}", path.display()));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: Report = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let table = stdout(&output);
+    assert!(table.contains(&of(&report, Kind::Announce).right.to_string()), "{table}");
+}
+
+#[test]
+fn an_unwritable_file_does_not_prevent_other_output() {
+    let tracker = Server::start(Fault::Nothing);
+    let output = load(&tracker.targets(), "--quiet --json - --html /dev/full");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(report(&output).right_replies() > 0);
+    let said = stderr(&output);
+    assert!(said.contains("right replies") && said.contains("cannot write /dev/full"), "{said}");
+}
+
+#[test]
+fn a_target_that_does_not_answer_exits_with_3() {
+    // No process binds this port.
+    let target = String::from("127.0.0.1:1");
+    let output = load(&[format!("--target={target}")], "");
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(said.contains(&target) && said.contains("ss -lun"), "{said}");
+    assert!(output.stdout.is_empty());
+}
+
+/// Problems of this host are reported before a target that does not answer.
+#[test]
+fn unusable_arguments_are_reported_before_the_target_is_probed() {
+    let target = [String::from("--target=127.0.0.1:1")];
+    for (more, named) in [
+        ("--pin 9999", "--pin: vCPU 9999"),
+        ("--source 192.0.2.77", "192.0.2.77"),
+        ("--json /nowhere/at/all", "cannot write /nowhere/at/all"),
+        ("--html /nowhere/page", "cannot write /nowhere/page"),
+        ("--hgrm /nowhere/file", "cannot write /nowhere/file"),
+    ] {
+        let output = load(&target, more);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{more}: {said}");
+        assert!(said.contains(named), "{more}: {said}");
+    }
+}
+
+#[test]
+fn unusable_arguments_exit_with_2() {
+    let tracker = Server::start(Fault::Nothing);
+    for (more, named) in [
+        ("--rate fast", "--rate"),
+        ("--pin 0,1", "--pin"),
+        ("--source 192.0.2.77", "192.0.2.77"),
+        ("--pin 9999", "9999"),
+        ("--tracker-pid 4294967294", "4294967294"),
+        ("--json /nowhere/at/all", "/nowhere/at/all"),
+    ] {
+        let output = load(&tracker.targets(), more);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{more}: {said}");
+        assert!(said.contains(named), "{more}: {said}");
+    }
+}
+
+/// The intervals add up to the totals.
+#[test]
+fn the_report_has_the_run_over_time() {
+    let tracker = Server::start(Fault::Nothing);
+    let own = std::process::id();
+    let output = load(&tracker.targets(), &format!("--quiet --json - --tracker-pid {own}"));
+    let report = report(&output);
+    let measured: Vec<_> = report.series.iter().filter(|s| s.phase == "measure").collect();
+    assert_eq!(measured.len(), 5, "{:#?}", report.series);
+    assert_eq!(report.series[0].phase, "warm-up");
+    let seconds: f64 = measured.iter().map(|sample| sample.seconds).sum();
+    assert!((seconds - report.seconds).abs() < 0.1, "{seconds}");
+    let right = measured.iter().map(|sample| sample.right).sum::<u64>() as f64;
+    assert!((right / report.seconds / report.rate - 1.0).abs() < 0.05, "{right} {}", report.rate);
+    // A late worker reports an interval together with the next one.
+    let mut reported = measured.iter().filter(|s| s.right > 0);
+    assert!(reported.all(|s| s.latency.p50 > 0.0 && s.latency.p50 <= s.latency.max));
+    let watched: Vec<_> = measured.iter().filter_map(|sample| sample.tracker).collect();
+    assert_eq!(watched.len(), 5);
+    assert!(watched.iter().all(|tracker| tracker.rss > 1 << 20));
+    assert!(watched.iter().any(|tracker| tracker.cpu_percent > 0.0));
+    assert!(watched.iter().any(|tracker| tracker.drops.is_some()));
+}
+
+/// A tracker's process that ends during the run leaves a report with a warning.
+#[test]
+fn a_tracker_that_ends_during_the_run_is_reported() {
+    let tracker = Server::start(Fault::Nothing);
+    let mut process = Command::new("sleep").arg("1.8").spawn().unwrap();
+    let more = format!("--quiet --json - --tracker-pid {}", process.id());
+    // A process that is not waited for stays a zombie.
+    let reaper = std::thread::spawn(move || process.wait());
+    let output = load_for("3", &tracker.targets(), &more);
+    reaper.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report(&output);
+    assert!(report.right_replies() > 0 && report.tracker_cpu.is_none());
+    let warned = report.warnings.iter().any(|warning| warning.contains("ended during the run"));
+    assert!(warned, "{:?}", report.warnings);
+}
+
+/// Every fault that load reveals, and its finding.
+const FAULTS: [(Fault, Finding); 25] = [
+    (Fault::OtherTransaction, Finding::UnknownTransaction),
+    (Fault::TwoReplies, Finding::AnsweredTwice),
+    (Fault::AnswersJunk, Finding::NotSilent),
+    (Fault::AnswersBadIds, Finding::NotSilent),
+    (Fault::ServesBadIds, Finding::NotSilent),
+    (Fault::OtherSocket, Finding::FromElsewhere),
+    (Fault::CutShort, Finding::Layout),
+    (Fault::AllErrors, Finding::ErrorReply),
+    (Fault::DropsPaused, Finding::ErrorReply),
+    (Fault::RefusesOptions, Finding::ErrorReply),
+    (Fault::WrongKind, Finding::OtherAction),
+    (Fault::ZeroId, Finding::ZeroId),
+    (Fault::CountsDouble, Finding::CountsTooHigh),
+    (Fault::CountsZero, Finding::MorePeersThanCounted),
+    (Fault::IgnoresWant, Finding::MorePeersThanWanted),
+    (Fault::ListsTwice, Finding::DuplicatePeer),
+    (Fault::PortsReversed, Finding::UnknownPeer),
+    (Fault::ScrapesLess, Finding::ScrapeEntries),
+    (Fault::ScrapesDouble, Finding::ScrapeTooHigh),
+    // Within what BEP 15 leaves open.
+    (Fault::ListsOwnPeer, Finding::OwnPeer),
+    (Fault::OwnPeerNotCounted, Finding::AskerNotCounted),
+    (Fault::NoDefault, Finding::FewerPeersThanThere),
+    (Fault::PeersForStopped, Finding::PeersForLeaver),
+    (Fault::PeersUnasked, Finding::PeersUnasked),
+    (Fault::ZeroInterval, Finding::ZeroInterval),
+];
+
+/// Each fault gives its finding, and no other wrong reply.
+#[test]
+fn every_fault_gives_its_finding() {
+    for (fault, finding) in FAULTS {
+        let server = Server::start(fault);
+        // With one family all peers are known; swarms are larger than the number of wanted peers.
+        let output = load(
+            &server.targets()[..1],
+            "--json - --quiet --sample 1 --seed 3 --peers-per-swarm 4",
+        );
+        let report = report(&output);
+        let wrong: Vec<_> = report.wrong.iter().map(|found| found.finding).collect();
+        let differs: Vec<_> = report.differs.iter().map(|found| found.finding).collect();
+        let found = if finding.is_open() { &differs } else { &wrong };
+        assert!(found.contains(&finding), "{fault:?}: {wrong:?}, {differs:?}");
+        let others = wrong.iter().filter(|other| **other != finding).count();
+        assert_eq!(others, 0, "{fault:?}: {wrong:?}");
+        assert_eq!(output.status.code(), Some(i32::from(!finding.is_open())), "{fault:?}");
+    }
+}
+
+/// The info hashes of a run can be written before it, for trackers with an allow list.
+#[test]
+fn info_hashes_are_written() {
+    let target = "--target=127.0.0.1:1".to_owned();
+    let hashes = |more: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let more = format!("--write-hashes {} {more}", file.path().display());
+        let output = load(std::slice::from_ref(&target), &more);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        std::fs::read_to_string(file.path()).unwrap()
+    };
+    let of_seven = hashes("--seed 7");
+    assert_eq!(of_seven.lines().count(), 500);
+    assert!(of_seven.lines().all(|line| line.len() == 40), "{of_seven}");
+    assert_eq!(of_seven, hashes("--seed 7"));
+    assert_ne!(of_seven, hashes("--seed 8"));
+}
+
+#[test]
+fn pages_and_distributions_are_written() {
+    let tracker = Server::start(Fault::Nothing);
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("report.html");
+    let own = std::process::id();
+    let more = format!(
+        "--quiet --json - --tracker-pid {own} --html {} --hgrm {}",
+        page.display(),
+        dir.path().display()
+    );
+    let output = load(&tracker.targets(), &more);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 6, "with CPU, memory and drops of the tracker");
+    assert!(page.contains(&format!("--seed {}", report.setup.seed)), "the command has the seed");
+    let tracker_report = report.tracker.unwrap();
+    assert!(tracker_report.peak_rss >= tracker_report.rss && tracker_report.rss > 1 << 20);
+    assert!(tracker_report.drops.is_some());
+    assert!(!report.environment.unwrap().kernel.is_empty());
+    for (name, curve) in
+        [("all", &report.curve), ("announce", &report.kinds[Kind::Announce as usize].curve)]
+    {
+        let text = std::fs::read_to_string(dir.path().join(format!("{name}.hgrm"))).unwrap();
+        assert!(curve.last().unwrap().count > 100);
+        assert!(text.contains(&format!("Total count    = {:>12}]", curve.last().unwrap().count)));
+    }
+}

@@ -1,0 +1,69 @@
+//! `onrush-load verify` as a command. The checks have their tests in `crates/verify`.
+
+use std::process::Output;
+
+use onrush_verify::report::{Conformance, Outcome};
+
+use super::faulty::{Fault, Server};
+use super::{command, stderr, stdout};
+
+fn verify(arguments: &[&str]) -> Output {
+    command().arg("verify").args(arguments).output().unwrap()
+}
+
+fn report(output: &Output) -> Conformance {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
+}
+
+#[test]
+fn a_conforming_tracker_exits_with_0_and_the_list_on_standard_error() {
+    let server = Server::start(Fault::Nothing);
+    let target = server.addresses[0].to_string();
+    let output = verify(&[&target, "--only", "connect", "--strict", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report(&output);
+    assert!(report.checks.iter().all(|row| row.id.starts_with("connect")));
+    assert!(report.checks.len() > 5 && stderr(&output).contains("connect-reply"));
+}
+
+#[test]
+fn a_difference_exits_with_1_in_strict_mode_only() {
+    let server = Server::start(Fault::AnyMagic);
+    let target = server.addresses[0].to_string();
+    let strict = verify(&[&target, "--only", "connect", "--strict", "--json", "-"]);
+    assert_eq!(strict.status.code(), Some(1));
+    assert_eq!(report(&strict).count(Outcome::Differs), 1);
+    let output = verify(&[&target, "--only", "connect"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("1 differs"));
+}
+
+#[test]
+fn a_failure_exits_with_1() {
+    let server = Server::start(Fault::LongConnect);
+    let output = verify(&[&server.addresses[0].to_string(), "--only", "connect"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+}
+
+#[test]
+fn given_info_hashes_are_used() {
+    let server = Server::start(Fault::Nothing);
+    let target = server.addresses[0].to_string();
+    let (one, two) = ("01".repeat(20), "02".repeat(20));
+    let hashes = ["--info-hash", one.as_str(), "--info-hash", two.as_str()];
+    let arguments = [&[target.as_str(), "--only", "scrape", "--json", "-"][..], &hashes].concat();
+    let report = report(&verify(&arguments));
+    // This check needs two hashes, and one more is reserved for the large swarm.
+    assert_eq!(report.row("scrape-several").unwrap().outcome, Outcome::Skipped);
+    assert_eq!(report.row("scrape-order").unwrap().outcome, Outcome::Pass);
+}
+
+#[test]
+fn a_target_that_does_not_answer_exits_with_2() {
+    // No process binds this port.
+    let output = verify(&["127.0.0.1:1"]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("127.0.0.1:1") && message.contains("ss -lun"), "{message}");
+}

@@ -1,0 +1,149 @@
+//! A whole tracker on one thread, over the in-process network: every worker takes its turns when
+//! the test says so, at the time that the test says it is. What happens follows from seeds.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use onrush_config::file::Config;
+use onrush_config::flags::Flags;
+use onrush_config::settings::{Host, Settings};
+use onrush_net::memory::{Choice, Endpoint, Network};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::options::Options;
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, TransactionId,
+};
+use onrush_swarm::Moment;
+use onrush_tracker::assemble::{Secrets, assemble, shard_map};
+use onrush_tracker::clock::Now;
+use onrush_tracker::connection::{Key, Keys};
+use onrush_tracker::metrics::Summary;
+use onrush_tracker::worker::Worker;
+
+/// Where the tracker is reached over IPv4.
+pub const TRACKER_V4: &str = "192.0.2.1:6969";
+/// Where the tracker is reached over IPv6.
+pub const TRACKER_V6: &str = "[2001:db8::1]:6969";
+
+/// The wall clock when the test's clock says 0.
+const EPOCH: u64 = 1_800_000_000;
+
+/// Both placements, as lines for a configuration: two shards at least, so that there are lanes.
+pub const SPLIT: &str = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 3\n";
+/// See [`SPLIT`].
+pub const COLOCATED: &str = "[workers]\nplacement = \"colocated\"\ntotal = 3\n";
+
+/// A tracker in one piece.
+pub struct TestTracker<S: Socket> {
+    /// Its workers, in order.
+    pub workers: Vec<Worker<S>>,
+}
+
+/// The settings of a configuration text.
+pub fn settings(text: &str) -> Settings {
+    let host = Host { vcpus: (0..8).collect(), ..Host::default() };
+    match Settings::resolve(Config::parse("test.toml", text), &Flags::default(), &host) {
+        Ok((settings, _)) => settings,
+        Err(problems) => panic!("{problems}"),
+    }
+}
+
+/// Secrets that follow from a seed.
+pub fn secrets(seed: u64) -> Secrets {
+    let word = |n: u64| (seed.wrapping_add(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
+    Secrets {
+        keys: Keys { current: Key([seed as u8; 16]), previous: None },
+        shard_key: [1, 2, 3, 4, 5].map(word),
+        table_key: [seed as u8 ^ 0x5A; 16],
+        seed,
+    }
+}
+
+/// The time at which the test's clock says so many seconds.
+pub fn at(seconds: u64) -> Now {
+    Now { moment: Moment(seconds as u32), unix: EPOCH + seconds }
+}
+
+impl<S: Socket> TestTracker<S> {
+    /// Binds a tracker to both of its addresses on `network`, steered when it is colocated, each
+    /// worker's socket wrapped by `wrap`.
+    pub fn new(
+        settings: &Settings,
+        secrets: &Secrets,
+        network: &Network,
+        wrap: impl FnMut(Endpoint) -> S,
+    ) -> Self {
+        let map = shard_map(settings.placement.shards(), secrets);
+        let colocated = settings.placement.socket_sides() == settings.placement.workers();
+        let choice = match colocated && settings.socket.steering {
+            true => Choice::By(Arc::new(move |payload: &[u8], _: SocketAddr| {
+                let hash = payload.get(16..36)?.try_into().ok()?;
+                Some(map.shard_of(&InfoHash(hash)))
+            })),
+            false => Choice::BySource,
+        };
+        let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
+        let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
+        let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
+        let lists = onrush_store::lists::load(settings, &mut || {}).unwrap();
+        Self { workers: assemble(&settings.workers(), secrets, sockets, &settings.rules(&lists)) }
+    }
+
+    /// Lets every worker take turns until none has anything left to do.
+    pub fn settle(&mut self, now: Now) {
+        for _ in 0..10_000 {
+            let mut busy = false;
+            for worker in &mut self.workers {
+                busy |= worker.turn(now).expect("the in-process network does not fail");
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("the workers never come to rest");
+    }
+
+    /// All counters together.
+    pub fn summary(&self) -> Summary {
+        Summary::of(self.workers.iter().map(|worker| &*worker.metrics))
+    }
+}
+
+/// Connects from a client's socket over IPv4, at `now`, and returns the id.
+pub fn connect(
+    world: &mut TestTracker<Endpoint>,
+    clients: &mut Endpoint,
+    socket: u16,
+    now: Now,
+) -> ConnectionId {
+    let mut bytes = [0; 16];
+    Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
+    let to = Return::to(TRACKER_V4.parse().unwrap(), socket);
+    clients.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
+    world.settle(now);
+    let received = clients.receive(1).unwrap();
+    let (answer, _) = received.iter().next().expect("an answer to a connect");
+    match Response::parse(answer, Family::V4) {
+        Ok(Response::Connect(response)) => response.connection_id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A seeder's announce without an event; what a test is about goes over it.
+pub fn announce(connection_id: ConnectionId, info_hash: InfoHash) -> Announce<'static> {
+    Announce {
+        connection_id,
+        transaction_id: TransactionId(0),
+        info_hash,
+        peer_id: PeerId([1; 20]),
+        downloaded: 0,
+        left: 0,
+        uploaded: 0,
+        event: Event::None,
+        ip: 0,
+        key: 0,
+        num_want: 50,
+        port: 6881,
+        options: Options(&[]),
+    }
+}

@@ -1,0 +1,8 @@
+//! Integration tests of the data path: whole trackers on the in-process network, on one thread and from one seed.
+
+#![forbid(unsafe_code)]
+
+mod expiry;
+mod overload;
+mod placements;
+mod simulation;

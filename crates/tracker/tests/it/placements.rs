@@ -1,0 +1,147 @@
+//! Split and colocated are two shapes of one tracker: the same traffic gets the same answers.
+
+use std::net::SocketAddr;
+
+use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
+    TransactionId,
+};
+use onrush_testing::memory_tracker::{
+    COLOCATED, SPLIT, TRACKER_V4, TRACKER_V6, TestTracker, announce, at, secrets, settings,
+};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const CLIENTS: usize = 60;
+const REQUESTS: u64 = 6_000;
+const HASHES: u8 = 20;
+const FORBIDDEN: u8 = 7;
+
+/// No jitter, so that intervals can be compared; lists longer than any swarm here, so that they
+/// hold the same peers whatever the sampling does.
+fn text(placement: &str) -> String {
+    format!(
+        "{placement}\n[announce]\ninterval = 600\ninterval_jitter_percent = 0\n\
+         peer_lifetime = 1200\nmax_peers_v6 = 67\n\
+         [access]\nmode = \"deny\"\ninfo_hashes = [\"{}\"]\n",
+        InfoHash([FORBIDDEN; 20])
+    )
+}
+
+/// One request at a time, each with what came back.
+fn answers(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
+    let settings = settings(&text(placement));
+    let network = Network::with_options(1, Conditions::default(), Options::default());
+    let mut world = TestTracker::new(&settings, &secrets(3), &network, |endpoint| endpoint);
+    let mut clients = bind_clients(&network);
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut ids = vec![ConnectionId(0); CLIENTS];
+    let mut answers = Vec::new();
+    for n in 0..REQUESTS {
+        let client = rng.random_range(0..CLIENTS);
+        let request = request(&mut rng, &ids, client, TransactionId(n as u32));
+        ask(&mut clients, client, &request);
+        // Five requests a second: peers that are not drawn for long enough expire on the way.
+        world.settle(at(n / 5));
+        let answer = clients.receive(8).unwrap().iter().next().map(|(bytes, _)| bytes.to_vec());
+        if let Some(answer) = &answer
+            && let Ok(Response::Connect(response)) = Response::parse(answer, family(client))
+        {
+            ids[client] = response.connection_id;
+        }
+        answers.push(answer.map(|answer| in_order(answer, family(client))));
+    }
+    answers
+}
+
+fn bind_clients(network: &Network) -> Endpoint {
+    let addresses: Vec<SocketAddr> = (0..CLIENTS)
+        .map(|client| match family(client) {
+            Family::V4 => format!("198.51.100.{}:2000", client + 1).parse().unwrap(),
+            Family::V6 => format!("[2001:db8:1::{:x}]:2000", client + 1).parse().unwrap(),
+        })
+        .collect();
+    network.bind(&addresses).unwrap()
+}
+
+fn family(client: usize) -> Family {
+    if client.is_multiple_of(3) { Family::V6 } else { Family::V4 }
+}
+
+fn ask(clients: &mut Endpoint, client: usize, request: &[u8]) {
+    let tracker = match family(client) {
+        Family::V4 => TRACKER_V4,
+        Family::V6 => TRACKER_V6,
+    };
+    let to = Return::to(tracker.parse().unwrap(), client as u16);
+    let sent = clients.send(std::iter::once(Reply { bytes: request, to: &to }));
+    assert_eq!(sent.datagrams, 1);
+}
+
+fn request(rng: &mut SmallRng, ids: &[ConnectionId], client: usize, id: TransactionId) -> Vec<u8> {
+    let mut bytes = [0; 2048];
+    let connection_id = match rng.random_range(0..20) {
+        0 => ConnectionId(rng.random()),
+        _ => ids[client],
+    };
+    let hash = |rng: &mut SmallRng| InfoHash([rng.random_range(0..HASHES); 20]);
+    let len = match rng.random_range(0..10) {
+        0..2 => {
+            Connect { transaction_id: id }.write(bytes.first_chunk_mut().unwrap());
+            16
+        }
+        2 => {
+            let hashes: Vec<_> = (0..rng.random_range(0..80)).map(|_| hash(rng)).collect();
+            Scrape::write(connection_id, id, &hashes, &mut bytes)
+        }
+        _ => {
+            let info_hash = hash(rng);
+            Announce {
+                transaction_id: id,
+                peer_id: PeerId([client as u8; 20]),
+                left: rng.random_range(0..2),
+                event: Event::from_wire(rng.random_range(0..6)),
+                num_want: rng.random_range(190..210),
+                port: [0, 1, 6881, 6882][rng.random_range(0..4)],
+                ..announce(connection_id, info_hash)
+            }
+            .write(&mut bytes)
+        }
+    };
+    bytes[..len].to_vec()
+}
+
+/// The same answer with its peers sorted: their order is the sampling's affair.
+fn in_order(mut answer: Vec<u8>, family: Family) -> Vec<u8> {
+    if answer.starts_with(&[0, 0, 0, 1]) {
+        let mut peers: Vec<_> =
+            answer[20..].chunks_exact(family.peer_len()).map(<[u8]>::to_vec).collect();
+        peers.sort_unstable();
+        answer.truncate(20);
+        answer.extend(peers.concat());
+    }
+    answer
+}
+
+#[test]
+fn both_placements_give_the_same_answers_to_the_same_traffic() {
+    for seed in 1..=3 {
+        let split = answers(SPLIT, seed);
+        let colocated = answers(COLOCATED, seed);
+        let unsteered = answers(&format!("{COLOCATED}[socket]\nsteering = false\n"), seed);
+        let kinds = |action: u8| {
+            split.iter().flatten().filter(|answer| answer[..4] == [0, 0, 0, action]).count()
+        };
+        // The traffic is worth comparing: every kind of answer, and silence, in numbers.
+        for (action, least) in [(0, 500), (1, 1_000), (2, 200), (3, 300)] {
+            assert!(kinds(action) > least, "{} answers of action {action}", kinds(action));
+        }
+        assert!(split.iter().filter(|answer| answer.is_none()).count() > 100);
+        for (n, ((a, b), c)) in split.iter().zip(&colocated).zip(&unsteered).enumerate() {
+            assert_eq!(a, b, "seed {seed}, request {n}: split and colocated differ");
+            assert_eq!(a, c, "seed {seed}, request {n}: split and unsteered differ");
+        }
+    }
+}

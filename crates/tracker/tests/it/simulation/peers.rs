@@ -1,0 +1,250 @@
+//! Peers as clients play them: connect, announce, again after the interval, again when nothing
+//! comes back (BEP 15, "Time outs"), and leave with or without a word.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use onrush_net::memory::{Endpoint, Network};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::options::Options as Bep41;
+use onrush_proto::{
+    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
+    TransactionId,
+};
+use onrush_tracker::clock::Now;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use onrush_testing::memory_tracker::{TRACKER_V4, TRACKER_V6};
+
+/// The info hash that the tracker is told to refuse.
+pub(crate) const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
+
+/// Swarms to choose from; a low number is chosen more often.
+const SWARMS: u32 = 400;
+/// How long a client uses a connection id (BEP 15: one minute).
+const ID_LIFETIME: Duration = Duration::from_secs(60);
+/// How long a client waits for the first reply. BEP 15 says 15 s; shorter, so that a run sees
+/// more of it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// All peers, behind one endpoint with an address for each.
+pub(crate) struct Peers {
+    rng: SmallRng,
+    endpoint: Endpoint,
+    peers: Vec<Peer>,
+    /// When each peer wants to act next, the earliest first.
+    agenda: BinaryHeap<Reverse<(Duration, usize)>>,
+    transactions: u32,
+}
+
+struct Peer {
+    family: Family,
+    swarm: InfoHash,
+    port: u16,
+    left: u64,
+    event: Event,
+    id: Option<(ConnectionId, Duration)>,
+    /// The request that is not answered yet, and how often it was sent.
+    waiting_for: Option<(TransactionId, u32)>,
+    /// Acts only at this time: an agenda entry of another time is outdated.
+    due: Duration,
+    announced: u32,
+    gone: bool,
+}
+
+impl Peers {
+    /// So many peers, who come within the first minutes.
+    pub(crate) fn new(seed: u64, count: usize, network: &Network) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let peers: Vec<_> = (0..count).map(|_| Peer::new(&mut rng)).collect();
+        let addresses: Vec<SocketAddr> = peers
+            .iter()
+            .enumerate()
+            .map(|(n, peer)| match peer.family {
+                Family::V4 => format!("10.0.{}.{}:3000", n / 250, n % 250 + 1).parse().unwrap(),
+                Family::V6 => format!("[2001:db8:2::{n:x}]:3000").parse().unwrap(),
+            })
+            .collect();
+        let endpoint = network.bind(&addresses).unwrap();
+        let agenda = peers.iter().enumerate().map(|(n, peer)| Reverse((peer.due, n))).collect();
+        Self { rng, endpoint, peers, agenda, transactions: 0 }
+    }
+
+    /// When somebody wants to act next.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.agenda.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Peers that were served at least twice, or have left.
+    pub(crate) fn content(&self) -> usize {
+        self.peers.iter().filter(|peer| peer.announced > 1 || peer.gone).count()
+    }
+
+    /// Reads what has come and does what is due.
+    pub(crate) fn act(&mut self, at: Duration, _: Now) {
+        self.read(at);
+        while let Some(Reverse((due, n))) = self.agenda.peek().copied()
+            && due <= at
+        {
+            self.agenda.pop();
+            if self.peers[n].due == due && !self.peers[n].gone {
+                self.speak(n, at);
+            }
+        }
+    }
+
+    fn read(&mut self, at: Duration) {
+        loop {
+            let mut heard: Vec<(usize, Vec<u8>)> = Vec::new();
+            for (bytes, slot) in self.endpoint.receive(64).unwrap().iter() {
+                heard.push((usize::from(slot.reply_to.socket()), bytes.to_vec()));
+            }
+            if heard.is_empty() {
+                return;
+            }
+            for (n, bytes) in heard {
+                self.hear(n, &bytes, at);
+            }
+        }
+    }
+
+    fn hear(&mut self, n: usize, bytes: &[u8], at: Duration) {
+        let peer = &mut self.peers[n];
+        let response = Response::parse(bytes, peer.family).expect("a strict client can read it");
+        let Some((expected, _)) = peer.waiting_for else { return };
+        if response.transaction_id() != expected {
+            return; // a duplicate, or an answer to what was asked again
+        }
+        peer.waiting_for = None;
+        let pause = match response {
+            Response::Connect(response) => {
+                peer.id = Some((response.connection_id, at));
+                Duration::ZERO
+            }
+            Response::Announce(head, _) => {
+                assert!((90..=110).contains(&head.interval), "interval {}", head.interval);
+                peer.announced += 1;
+                // Some leave with a word, some without: those have to expire.
+                peer.gone = peer.event == Event::Stopped || self.rng.random_bool(0.02);
+                peer.plan_next(&mut self.rng);
+                // Somebody presses "update now" more often than that.
+                Duration::from_millis(
+                    self.rng.random_range(5_000..1_000 * u64::from(head.interval)),
+                )
+            }
+            Response::Scrape(..) => Duration::from_secs(1),
+            Response::Error(..) => {
+                peer.announced += 1;
+                Duration::from_secs(90)
+            }
+        };
+        self.schedule(n, at + pause);
+    }
+
+    /// Asks for what comes next, or again for what has not been answered.
+    fn speak(&mut self, n: usize, at: Duration) {
+        let tries = self.peers[n].waiting_for.map_or(0, |(_, tries)| tries) + 1;
+        self.transactions += 1;
+        let id = TransactionId(self.transactions);
+        let mut bytes = [0; 2048];
+        let len = self.request(n, id, at, &mut bytes);
+        let tracker = match self.peers[n].family {
+            Family::V4 => TRACKER_V4,
+            Family::V6 => TRACKER_V6,
+        };
+        let to = Return::to(tracker.parse().unwrap(), n as u16);
+        self.endpoint.send(std::iter::once(Reply { bytes: &bytes[..len], to: &to }));
+        self.peers[n].waiting_for = Some((id, tries));
+        self.schedule(n, at + PATIENCE * (1 << tries.min(5)));
+    }
+
+    fn request(&mut self, n: usize, id: TransactionId, at: Duration, bytes: &mut [u8]) -> usize {
+        let peer = &self.peers[n];
+        let fresh = peer.id.filter(|(_, since)| at - *since < ID_LIFETIME);
+        // Some clients go on with an old id for much too long and learn by silence.
+        let stubborn = self.rng.random_bool(0.02);
+        let Some((connection_id, _)) = fresh.or(peer.id.filter(|_| stubborn)) else {
+            Connect { transaction_id: id }.write(bytes.first_chunk_mut().unwrap());
+            return 16;
+        };
+        if self.rng.random_bool(0.05) {
+            let hashes: Vec<_> = (0..self.rng.random_range(0..76))
+                .map(|_| swarm(self.rng.random_range(0..SWARMS)))
+                .collect();
+            return Scrape::write(connection_id, id, &hashes, bytes);
+        }
+        Announce {
+            connection_id,
+            transaction_id: id,
+            info_hash: peer.swarm,
+            peer_id: PeerId([n as u8; 20]),
+            downloaded: 0,
+            left: peer.left,
+            uploaded: 0,
+            event: peer.event,
+            ip: 0x0A0B_0C0D,
+            key: 7,
+            num_want: [-1, 0, 1, 7, 50, 80, 200, i32::MAX][self.rng.random_range(0..8)],
+            port: peer.port,
+            options: Bep41(&[2, 9, b'/', b'a', b'n', b'n']),
+        }
+        .write(bytes)
+    }
+
+    fn schedule(&mut self, n: usize, due: Duration) {
+        self.peers[n].due = due;
+        self.agenda.push(Reverse((due, n)));
+    }
+}
+
+impl Peer {
+    fn new(rng: &mut SmallRng) -> Self {
+        // Squared, so that some swarms are large and most are small.
+        let draw: f64 = rng.random();
+        let number = (draw * draw * f64::from(SWARMS)) as u32;
+        let forbidden = rng.random_bool(0.01);
+        Self {
+            family: if rng.random_bool(0.3) { Family::V6 } else { Family::V4 },
+            swarm: if forbidden { FORBIDDEN } else { swarm(number) },
+            port: match rng.random_range(0..50) {
+                0 => 0,
+                1 => 1,
+                _ => rng.random_range(1_024..=65_535),
+            },
+            left: if rng.random_bool(0.35) { 0 } else { 1 << 30 },
+            event: Event::Started,
+            id: None,
+            waiting_for: None,
+            due: Duration::from_millis(rng.random_range(0..300_000)),
+            announced: 0,
+            gone: false,
+        }
+    }
+
+    /// What the next announce will say.
+    fn plan_next(&mut self, rng: &mut SmallRng) {
+        self.event = match rng.random_range(0..100) {
+            0..4 => Event::Stopped,
+            4..8 => Event::Paused,
+            8..20 if self.left > 0 => {
+                self.left = 0;
+                Event::Completed
+            }
+            20..22 => Event::Completed, // again, or with something left: must not count
+            22 => {
+                self.left = 5; // wants more files of the torrent
+                Event::None
+            }
+            _ => Event::None,
+        };
+    }
+}
+
+fn swarm(number: u32) -> InfoHash {
+    let mut hash = [0x11; 20];
+    hash[16..].copy_from_slice(&number.to_be_bytes());
+    InfoHash(hash)
+}

@@ -1,0 +1,130 @@
+//! Checks of swarms of more than 100 peers: trackers commonly store and pick large swarms in
+//! another way than small ones.
+
+use std::collections::HashSet;
+
+use crate::check::{Check, CheckResult, Group, Verdict, demand, fails};
+use crate::exchange::{Client, ExchangeError};
+use crate::fixture::Fixture;
+use crate::message::{AnnounceRequest, STOPPED, hex};
+
+/// Leechers of the swarm, by port.
+const LEECHERS: std::ops::Range<u16> = 20_000..20_130;
+/// Seeders of the swarm, by port.
+const SEEDERS: std::ops::Range<u16> = 21_000..21_070;
+/// Leechers that stay when the swarm shrinks to 90 peers.
+const REMAINING_LEECHERS: std::ops::Range<u16> = 20_000..20_060;
+/// Seeders that stay.
+const REMAINING_SEEDERS: std::ops::Range<u16> = 21_000..21_030;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "large-swarm-counts",
+        group: Group::Announce,
+        expected: "a swarm of 200 peers is counted exactly, by announces and by scrapes, also after it has shrunk to 90",
+        source: "BEP 15, \"Announce\", \"Scrape\"",
+        hashes: 1,
+        large_swarm: false,
+        run: counts,
+    },
+    Check {
+        id: "large-swarm-peers",
+        group: Group::Announce,
+        expected: "lists of a swarm of 200 peers name its peers only, each once, also after it has shrunk to 90",
+        source: "BEP 15, \"Announce\"",
+        hashes: 1,
+        large_swarm: false,
+        run: peers,
+    },
+];
+
+/// Announces the whole swarm.
+fn grow(fixture: &Fixture<'_>, client: &Client<'_>) -> Result<(), ExchangeError> {
+    let leechers = LEECHERS.map(|port| fixture.leecher(port));
+    let seeders = SEEDERS.map(|port| fixture.seeder(port));
+    let all: Vec<_> = leechers.chain(seeders).map(|request| request.want(0)).collect();
+    client.announce_all(&all).map(drop)
+}
+
+/// Stops all peers but those that remain.
+fn shrink(fixture: &Fixture<'_>, client: &Client<'_>) -> Result<(), ExchangeError> {
+    let leechers = REMAINING_LEECHERS.end..LEECHERS.end;
+    let seeders = REMAINING_SEEDERS.end..SEEDERS.end;
+    let stop = |request: AnnounceRequest| request.event(STOPPED).want(0);
+    let leechers = leechers.map(|port| stop(fixture.leecher(port)));
+    let seeders = seeders.map(|port| stop(fixture.seeder(port)));
+    client.announce_all(&leechers.chain(seeders).collect::<Vec<_>>()).map(drop)
+}
+
+fn counts(fixture: &Fixture<'_>) -> CheckResult {
+    let client = fixture.client()?;
+    grow(fixture, &client)?;
+    let verdict = counted(fixture, &client, SEEDERS.len(), LEECHERS.len())?;
+    if verdict != Verdict::Pass {
+        return Ok(verdict);
+    }
+    shrink(fixture, &client)?;
+    counted(fixture, &client, REMAINING_SEEDERS.len(), REMAINING_LEECHERS.len())
+}
+
+/// Passes where a scrape and an announce of the swarm's first leecher count exactly so many.
+fn counted(
+    fixture: &Fixture<'_>,
+    client: &Client<'_>,
+    seeders: usize,
+    leechers: usize,
+) -> CheckResult {
+    let expected = (seeders as u32, leechers as u32);
+    let scraped = client.scrape(&[fixture.hash(0)])?.first().copied().unwrap_or_default();
+    if (scraped.seeders, scraped.leechers) != expected {
+        return fails(format!(
+            "a scrape of {seeders} seeders and {leechers} leechers gives {} and {}",
+            scraped.seeders, scraped.leechers
+        ));
+    }
+    let reply = client.announce(&fixture.leecher(LEECHERS.start).event(0))?;
+    // Whether the announcing peer is counted is another check.
+    let right =
+        reply.seeders == expected.0 && (expected.1 - 1..=expected.1).contains(&reply.leechers);
+    Ok(demand(right, || {
+        format!("an announce to {seeders} seeders and {leechers} leechers: {}", reply.counts())
+    }))
+}
+
+fn peers(fixture: &Fixture<'_>) -> CheckResult {
+    let client = fixture.client()?;
+    grow(fixture, &client)?;
+    let verdict = listed(fixture, &client, LEECHERS.chain(SEEDERS).collect())?;
+    if verdict != Verdict::Pass {
+        return Ok(verdict);
+    }
+    shrink(fixture, &client)?;
+    listed(fixture, &client, REMAINING_LEECHERS.chain(REMAINING_SEEDERS).collect())
+}
+
+/// Passes where the lists of several announces have some of the peers at `ports`, each once, and
+/// no others.
+fn listed(fixture: &Fixture<'_>, client: &Client<'_>, ports: HashSet<u16>) -> CheckResult {
+    let expected: HashSet<_> = ports.iter().map(|port| client.endpoint(*port)).collect();
+    for _ in 0..8 {
+        let reply = client.announce(&fixture.leecher(LEECHERS.start).event(0).want(200))?;
+        if reply.peers.is_empty() {
+            return fails(format!("no peers of {}: {}", ports.len(), hex(&reply.bytes)));
+        }
+        let mut seen = HashSet::new();
+        for peer in &reply.peers {
+            let (ip, port) = (peer.ip(), peer.port());
+            if !expected.contains(peer) {
+                return fails(format!(
+                    "{ip} port {port} is not one of the {} peers: {}",
+                    ports.len(),
+                    hex(&reply.bytes)
+                ));
+            }
+            if !seen.insert(*peer) {
+                return fails(format!("{ip} port {port} twice: {}", hex(&reply.bytes)));
+            }
+        }
+    }
+    Ok(Verdict::Pass)
+}

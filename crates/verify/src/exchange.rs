@@ -1,0 +1,451 @@
+//! Exchanges with a tracker as one client. Requests are repeated until they are answered. Silence
+//! counts as such only beside another request that was answered.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use onrush_proto::{
+    ConnectionId, Endpoint, Event, Family, InfoHash, Request, Response, ScrapeCounts,
+    response::BadResponse,
+};
+
+use crate::message::{
+    AnnounceReply, AnnounceRequest, STOPPED, connect_request, describe, hex, scrape_request,
+    transaction_of,
+};
+use crate::target::{CHECK_TIME, Target};
+
+/// How long each try of a request is waited for, in timeouts: short at first, as a datagram may be
+/// lost; longer then, as the tracker may be distant or slow.
+const TRIES: [f64; 8] = [0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0];
+/// How long each try of a request that deserves silence is waited for, in timeouts.
+const SILENT_TRIES: [f64; 3] = [0.5, 0.5, 1.0];
+/// Number of unanswered tries that count as silence where the time ends before all of them.
+const MIN_TRIES: usize = 3;
+/// Requests of one client in flight at a time: a tracker's receive buffer holds far more.
+const WINDOW: usize = 32;
+/// Bytes of the largest UDP datagram.
+const MAX_DATAGRAM: usize = 65_536;
+
+/// Why there is no usable reply to a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ExchangeError {
+    /// No reply came.
+    Silence {
+        /// The request.
+        to: String,
+        /// How often it was sent.
+        tries: usize,
+    },
+    /// Only replies with another transaction id came.
+    OtherTransaction(Vec<u8>),
+    /// Only replies from another address came.
+    Elsewhere(SocketAddr, Vec<u8>),
+    /// The datagram is no reply of BEP 15.
+    Layout(BadResponse, Vec<u8>),
+    /// A reply of another kind than the request.
+    Kind(Vec<u8>),
+    /// An error packet.
+    Refused {
+        /// The request.
+        to: String,
+        /// The text of the error.
+        text: String,
+    },
+    /// This host cannot send or receive.
+    Local(String),
+    /// The time for all checks ended first.
+    OutOfTime,
+}
+
+impl fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silence { to, tries } => write!(f, "no reply to {to} ({tries} sent)"),
+            Self::OtherTransaction(bytes) => {
+                write!(f, "a reply with another transaction id: {}", hex(bytes))
+            }
+            Self::Elsewhere(from, bytes) => write!(f, "a reply from {from}: {}", hex(bytes)),
+            Self::Layout(why, bytes) => write!(f, "no reply of BEP 15, {why}: {}", hex(bytes)),
+            Self::Kind(bytes) => write!(f, "another kind of reply: {}", hex(bytes)),
+            Self::Refused { to, text } => write!(f, "an error to {to}: \"{text}\""),
+            Self::Local(why) => write!(f, "this host cannot send: {why}"),
+            Self::OutOfTime => {
+                let seconds = CHECK_TIME.as_secs();
+                write!(f, "the {seconds} s for all checks are used up (see --timeout and --only)")
+            }
+        }
+    }
+}
+
+impl From<io::Error> for ExchangeError {
+    fn from(error: io::Error) -> Self {
+        Self::Local(error.to_string())
+    }
+}
+
+/// A BitTorrent client: a socket and a connection id. Dropping it removes its peers from the
+/// tracker.
+#[derive(Debug)]
+pub struct Client<'t> {
+    target: &'t Target,
+    to: SocketAddr,
+    socket: UdpSocket,
+    source: IpAddr,
+    id: Cell<ConnectionId>,
+    used_transactions: RefCell<HashSet<u32>>,
+    joined: RefCell<BTreeSet<Membership>>,
+}
+
+/// Everything that may distinguish peers: info hash, port, `ip` field, peer id.
+type Membership = (InfoHash, u16, u32, [u8; 20]);
+
+impl<'t> Client<'t> {
+    /// A client at `source` of the tracker at `to`, without a connection id.
+    pub fn unconnected(
+        target: &'t Target,
+        to: SocketAddr,
+        source: IpAddr,
+    ) -> Result<Self, ExchangeError> {
+        let socket = UdpSocket::bind((source, 0))?;
+        Ok(Self {
+            target,
+            to,
+            socket,
+            source,
+            id: Cell::new(ConnectionId(0)),
+            used_transactions: RefCell::default(),
+            joined: RefCell::default(),
+        })
+    }
+
+    /// A client at `source` of the tracker at `to`, with a connection id.
+    pub fn connected(
+        target: &'t Target,
+        to: SocketAddr,
+        source: IpAddr,
+    ) -> Result<Self, ExchangeError> {
+        let client = Self::unconnected(target, to, source)?;
+        client.connect()?;
+        Ok(client)
+    }
+
+    /// Requests a connection id, uses it from now on, and returns it with the reply, which has at
+    /// least 16 bytes.
+    pub fn connect(&self) -> Result<(ConnectionId, Vec<u8>), ExchangeError> {
+        let reply = self.exchange(&connect_request())?;
+        match reply.first_chunk::<16>() {
+            Some(head) if head[..4] == [0; 4] => {
+                let id = u64::from_be_bytes(*head.last_chunk().expect("8 of 16 bytes"));
+                self.id.set(ConnectionId(id));
+                Ok((ConnectionId(id), reply))
+            }
+            Some(head) if head[..4] == [0, 0, 0, 3] => Err(refused("a connect", &reply)),
+            Some(_) => Err(ExchangeError::Kind(reply)),
+            None => Err(ExchangeError::Layout(BadResponse::Short, reply)),
+        }
+    }
+
+    /// The connection id in use.
+    pub fn id(&self) -> ConnectionId {
+        self.id.get()
+    }
+
+    /// Uses this connection id from now on.
+    pub fn set_id(&self, id: ConnectionId) {
+        self.id.set(id);
+    }
+
+    /// The endpoint under which the tracker is expected to list a peer that announces `port`.
+    pub fn endpoint(&self, port: u16) -> Endpoint {
+        Endpoint::new(self.target.external(self.source), port)
+    }
+
+    /// Announces and parses the reply strictly.
+    pub fn announce(&self, request: &AnnounceRequest) -> Result<AnnounceReply, ExchangeError> {
+        let mut replies = self.announce_all(std::slice::from_ref(request))?;
+        Ok(replies.pop().expect("one reply per request"))
+    }
+
+    /// Announces several peers, [`WINDOW`] at a time, and parses the replies strictly.
+    pub fn announce_all(
+        &self,
+        requests: &[AnnounceRequest],
+    ) -> Result<Vec<AnnounceReply>, ExchangeError> {
+        let requests: Vec<_> = requests.iter().map(|request| request.bytes(self.id())).collect();
+        let replies = self.exchange_all(&requests)?;
+        let family = Family::of(self.to.ip());
+        let read = |(reply, request): (Vec<u8>, &Vec<u8>)| match Response::parse(&reply, family) {
+            Ok(Response::Announce(head, peers)) => Ok(AnnounceReply {
+                interval: head.interval,
+                leechers: head.leechers,
+                seeders: head.seeders,
+                peers: peers.iter().collect(),
+                bytes: reply.clone(),
+            }),
+            Ok(Response::Error(..)) => Err(refused(&describe(request), &reply)),
+            Ok(_) => Err(ExchangeError::Kind(reply)),
+            Err(why) => Err(ExchangeError::Layout(why, reply)),
+        };
+        replies.into_iter().zip(&requests).map(read).collect()
+    }
+
+    /// Scrapes and parses the reply strictly; returns all entries of the reply.
+    pub fn scrape(&self, hashes: &[InfoHash]) -> Result<Vec<ScrapeCounts>, ExchangeError> {
+        self.scrape_with(hashes, &[])
+    }
+
+    /// [`Self::scrape`] with bytes after the info hashes.
+    pub fn scrape_with(
+        &self,
+        hashes: &[InfoHash],
+        more: &[u8],
+    ) -> Result<Vec<ScrapeCounts>, ExchangeError> {
+        let mut request = scrape_request(self.id(), hashes);
+        request.extend_from_slice(more);
+        let reply = self.exchange(&request)?;
+        match Response::parse(&reply, Family::of(self.to.ip())) {
+            Ok(Response::Scrape(_, counts)) => Ok(counts.iter().collect()),
+            Ok(Response::Error(..)) => Err(refused(&describe(&request), &reply)),
+            Ok(_) => Err(ExchangeError::Kind(reply)),
+            Err(why) => Err(ExchangeError::Layout(why, reply)),
+        }
+    }
+
+    /// Sends a request with a transaction id of its own until it is answered.
+    pub fn exchange(&self, request: &[u8]) -> Result<Vec<u8>, ExchangeError> {
+        let mut replies = self.exchange_all(&[request.to_vec()])?;
+        Ok(replies.pop().expect("one reply per request"))
+    }
+
+    /// [`Self::exchange`] of several requests, [`WINDOW`] at a time; returns the replies in the
+    /// order of the requests.
+    pub fn exchange_all(&self, requests: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        let mut all = Vec::with_capacity(requests.len());
+        for window in requests.chunks(WINDOW) {
+            let mut requests = window.to_vec();
+            let transactions: Vec<u32> =
+                requests.iter_mut().map(|request| self.number(request)).collect();
+            all.extend(self.window(&requests, &transactions)?);
+        }
+        Ok(all)
+    }
+
+    fn window(
+        &self,
+        requests: &[Vec<u8>],
+        transactions: &[u32],
+    ) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        let places: HashMap<u32, usize> =
+            transactions.iter().enumerate().map(|(at, number)| (*number, at)).collect();
+        let mut replies: Vec<Option<Vec<u8>>> = vec![None; requests.len()];
+        let mut odd = None;
+        let mut tries = 0;
+        for wait in TRIES {
+            if self.target.is_over() {
+                break;
+            }
+            tries += 1;
+            for (request, _) in requests.iter().zip(&replies).filter(|(_, reply)| reply.is_none()) {
+                self.send(request)?;
+            }
+            let until = self.target.deadline(wait);
+            while let Some((bytes, from)) = self.receive(until)? {
+                match transaction_of(&bytes).and_then(|number| places.get(&number)) {
+                    _ if from != self.to => odd = Some(ExchangeError::Elsewhere(from, bytes)),
+                    Some(&at) => _ = replies[at].get_or_insert(bytes),
+                    None if self.is_old(&bytes) => {}
+                    None => odd = Some(ExchangeError::OtherTransaction(bytes)),
+                }
+                if replies.iter().all(Option::is_some) {
+                    return Ok(replies.into_iter().flatten().collect());
+                }
+            }
+        }
+        let unanswered = replies.iter().position(Option::is_none).expect("a reply is missing");
+        Err(odd.unwrap_or_else(|| silence(&requests[unanswered], tries)))
+    }
+
+    /// Sends a request until a datagram comes back, each time with another transaction id, and
+    /// returns all replies to one of the sent requests, so that late replies do not count as
+    /// second ones.
+    pub fn all_replies(&self, request: &[u8]) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        let mut request = request.to_vec();
+        let mut sent: Vec<(u32, Vec<Vec<u8>>)> = Vec::new();
+        for _ in TRIES {
+            if self.target.is_over() {
+                break;
+            }
+            sent.push((self.number(&mut request), Vec::new()));
+            self.send(&request)?;
+            let until = self.target.deadline(1.0);
+            while let Some((bytes, _)) = self.receive(until)? {
+                let number = transaction_of(&bytes);
+                match sent.iter_mut().find(|(asked, _)| Some(*asked) == number) {
+                    Some((_, replies)) => replies.push(bytes),
+                    None if self.is_old(&bytes) => {}
+                    None => sent.last_mut().expect("a request is sent").1.push(bytes),
+                }
+            }
+            let most = sent.iter().map(|(_, replies)| replies).max_by_key(|replies| replies.len());
+            if let Some(replies) = most.filter(|replies| !replies.is_empty()) {
+                return Ok(replies.clone());
+            }
+        }
+        Err(silence(&request, sent.len()))
+    }
+
+    /// Sends a request that deserves silence, followed by a connect each time. Returns the reply to
+    /// it, or `None` for silence, once a connect was answered.
+    pub fn reply_to_bad(&self, request: &[u8]) -> Result<Option<Vec<u8>>, ExchangeError> {
+        let mut answered = false;
+        let (mut bad_sent, mut good_sent) = (Vec::new(), Vec::new());
+        for (tried, wait) in SILENT_TRIES.iter().chain(&TRIES[2..]).enumerate() {
+            if answered && tried >= SILENT_TRIES.len() {
+                return Ok(None);
+            }
+            if self.target.is_over() {
+                return Err(ExchangeError::OutOfTime);
+            }
+            let mut bad = request.to_vec();
+            bad_sent.push(self.number(&mut bad));
+            self.send(&bad)?;
+            let mut good = connect_request();
+            good_sent.push(self.number(&mut good));
+            self.send(&good)?;
+            let until = self.target.deadline(*wait);
+            while let Some((bytes, _)) = self.receive(until)? {
+                match transaction_of(&bytes) {
+                    Some(number) if good_sent.contains(&number) => answered = true,
+                    Some(number) if bad_sent.contains(&number) => return Ok(Some(bytes)),
+                    _ if self.is_old(&bytes) => {}
+                    _ => return Ok(Some(bytes)),
+                }
+            }
+        }
+        match answered {
+            true => Ok(None),
+            false => Err(silence(&connect_request(), good_sent.len())),
+        }
+    }
+
+    /// Whether a reply has the transaction id of an earlier request: a second or a late reply.
+    fn is_old(&self, bytes: &[u8]) -> bool {
+        transaction_of(bytes)
+            .is_some_and(|number| self.used_transactions.borrow().contains(&number))
+    }
+
+    /// Writes an unused transaction id into a request of at least 16 bytes, and returns it.
+    fn number(&self, request: &mut [u8]) -> u32 {
+        let mut spent = self.used_transactions.borrow_mut();
+        let number = loop {
+            let number = rand::random();
+            if spent.insert(number) {
+                break number;
+            }
+        };
+        if let Some(field) = request.get_mut(12..16) {
+            field.copy_from_slice(&u32::to_be_bytes(number));
+        }
+        number
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<(), ExchangeError> {
+        self.target.count_datagram();
+        self.remember(bytes);
+        match self.socket.send_to(bytes, self.to) {
+            // A closed port's ICMP message about an earlier datagram.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Notes which peer an announce adds or removes. Invalid announces count too: a tracker may
+    /// store a peer that it should refuse.
+    fn remember(&self, bytes: &[u8]) {
+        let Ok(Request::Announce(announce)) = Request::parse(bytes) else { return };
+        let (hash, port) = (announce.info_hash, announce.port);
+        let peer = (hash, port, announce.ip, announce.peer_id.0);
+        match announce.event {
+            Event::Stopped => _ = self.joined.borrow_mut().remove(&peer),
+            _ => _ = self.joined.borrow_mut().insert(peer),
+        }
+    }
+
+    /// The next datagram, or `None` at the deadline. A datagram that is in the socket's buffer by
+    /// then is still returned, as this host may have been late to read it.
+    fn receive(&self, until: Instant) -> Result<Option<(Vec<u8>, SocketAddr)>, ExchangeError> {
+        use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+        let mut bytes = vec![0; MAX_DATAGRAM];
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            let last = rest.is_zero();
+            if last && self.target.is_over() {
+                return Ok(None);
+            }
+            self.socket.set_read_timeout(Some(rest.max(Duration::from_millis(1))))?;
+            match self.socket.recv_from(&mut bytes) {
+                Ok((len, from)) => {
+                    bytes.truncate(len);
+                    return Ok(Some((bytes, from)));
+                }
+                Err(error) => match error.kind() {
+                    WouldBlock | TimedOut if last => return Ok(None),
+                    WouldBlock | TimedOut | Interrupted | ConnectionRefused => {}
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+    }
+
+    /// Leaves this client's peers in their swarms when it is dropped.
+    pub fn keep_peers(&self) {
+        self.joined.borrow_mut().clear();
+    }
+
+    /// Removes all peers of this client. Where info hashes are used again this waits for replies,
+    /// so that the next check finds empty swarms.
+    fn remove_peers(&self) {
+        let joined = self.joined.take();
+        let stop = |(hash, port, ip, peer_id)| {
+            let stop = AnnounceRequest::leecher(hash, port).event(STOPPED).want(0);
+            AnnounceRequest { ip: Ipv4Addr::from_bits(ip), peer_id, ..stop }.bytes(self.id())
+        };
+        let requests: Vec<_> = joined.into_iter().map(stop).collect();
+        if self.target.shares_hashes && !self.target.is_over() {
+            let _ = self.exchange_all(&requests);
+        } else {
+            for request in &requests {
+                // A peer whose removal is lost expires.
+                let _ = self.send(request);
+            }
+        }
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        self.remove_peers();
+    }
+}
+
+fn refused(to: &str, reply: &[u8]) -> ExchangeError {
+    let text = String::from_utf8_lossy(reply.get(8..).unwrap_or_default());
+    ExchangeError::Refused {
+        to: to.to_owned(),
+        text: text.trim_end_matches('\0').escape_debug().to_string(),
+    }
+}
+
+/// The error of an unanswered request: silence after enough tries, else the end of the time.
+fn silence(request: &[u8], tries: usize) -> ExchangeError {
+    match tries {
+        MIN_TRIES.. => ExchangeError::Silence { to: describe(request), tries },
+        _ => ExchangeError::OutOfTime,
+    }
+}

@@ -1,0 +1,207 @@
+//! What a check works with: info hashes of its own, clients, and the large swarm that several
+//! checks read.
+
+use std::net::IpAddr;
+use std::sync::{Condvar, Mutex, OnceLock};
+
+use onrush_proto::{Endpoint, Family, InfoHash};
+
+use crate::exchange::{Client, ExchangeError};
+use crate::message::{AnnounceRequest, STOPPED, fresh_hash};
+use crate::target::Target;
+
+/// Peers of the large swarm by family: more than fit into one datagram of 1232 bytes (the minimum
+/// MTU of IPv6 less headers, RFC 8200, section 5).
+const LARGE_SWARM: [u16; 2] = [210, 140];
+/// The first port of the large swarm.
+const FIRST_PORT: u16 = 20_000;
+
+/// A run of the checks: the target, the info hashes that it serves, and the large swarm.
+#[derive(Debug)]
+pub struct Session {
+    /// The tracker under test.
+    pub target: Target,
+    /// The info hashes that the tracker serves; empty where it serves any.
+    given: Vec<InfoHash>,
+    /// Of these the unused ones. The first one belongs to the large swarm and stays.
+    free: Mutex<Vec<InfoHash>>,
+    freed: Condvar,
+    large_swarm: OnceLock<Result<LargeSwarm, ExchangeError>>,
+}
+
+impl Session {
+    pub(crate) fn new(target: Target, given: Vec<InfoHash>) -> Self {
+        let mut session = Self {
+            target,
+            free: Mutex::new(given.clone()),
+            given,
+            freed: Condvar::new(),
+            large_swarm: OnceLock::new(),
+        };
+        session.target.shares_hashes = session.has_given_hashes();
+        if !session.target.address.ip().is_loopback() {
+            let sources = session.target.sources.iter().take(2);
+            let external = sources.filter_map(|source| Some((*source, session.seen_as(*source)?)));
+            session.target.external = external.collect();
+        }
+        session
+    }
+
+    /// Whether the tracker is limited to given info hashes.
+    pub(crate) fn has_given_hashes(&self) -> bool {
+        !self.given.is_empty()
+    }
+
+    /// The address under which the tracker lists `source`: another one behind a NAT.
+    fn seen_as(&self, source: IpAddr) -> Option<IpAddr> {
+        let client = Client::connected(&self.target, self.target.address, source).ok()?;
+        let hash = self.given.last().copied().unwrap_or_else(fresh_hash);
+        client.announce(&AnnounceRequest::leecher(hash, 40_001)).ok()?;
+        let listed = client.announce(&AnnounceRequest::leecher(hash, 40_002)).ok()?.peers;
+        listed.iter().find(|peer| peer.port() == 40_001).map(Endpoint::ip)
+    }
+
+    /// How the tracker refuses every announce, by an error or by silence; `None` where it serves.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let target = &self.target;
+        let client = Client::connected(target, target.address, target.sources[0]).ok()?;
+        let hash = self.given.first().copied().unwrap_or_else(fresh_hash);
+        match client.announce(&AnnounceRequest::leecher(hash, 40_001)) {
+            Err(ExchangeError::Refused { text, .. }) => Some(format!("refuses them: \"{text}\"")),
+            Err(ExchangeError::Silence { tries, .. }) => {
+                Some(format!("answers none ({tries} sent)"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes `count` of the given hashes, of which there are more than `count`. Waits until other
+    /// checks have returned theirs.
+    fn take(&self, count: usize) -> Vec<InfoHash> {
+        let mut free = self.free.lock().expect("no check panics");
+        while free.len() < count + 1 {
+            free = self.freed.wait(free).expect("no check panics");
+        }
+        let at = free.len() - count;
+        free.split_off(at)
+    }
+
+    fn give_back(&self, hashes: &mut Vec<InfoHash>) {
+        let mut free = self.free.lock().expect("no check panics");
+        // Unused hashes are taken first.
+        for hash in hashes.drain(..) {
+            free.insert(1, hash);
+        }
+        self.freed.notify_all();
+    }
+
+    /// Removes the peers of the large swarm from the tracker. Peers that stay are expired by it.
+    pub(crate) fn remove_large_swarm(&self) {
+        let target = &self.target;
+        let Some(Ok(swarm)) = self.large_swarm.get() else { return };
+        let client = Client::connected(target, target.address, target.sources[0]);
+        let Ok(client) = client else { return };
+        let stop = |peer: &Endpoint| {
+            AnnounceRequest::leecher(swarm.hash, peer.port()).event(STOPPED).want(0)
+        };
+        let _ = client.announce_all(&swarm.peers.iter().map(stop).collect::<Vec<_>>());
+    }
+}
+
+/// What one check works with.
+#[derive(Debug)]
+pub struct Fixture<'s> {
+    /// The run that it belongs to.
+    pub session: &'s Session,
+    /// The tracker under test.
+    pub target: &'s Target,
+    hashes: Vec<InfoHash>,
+}
+
+impl<'s> Fixture<'s> {
+    /// Takes `count` info hashes; waits for them where other checks use them.
+    ///
+    /// # Errors
+    /// When fewer were given: how many are needed.
+    pub(crate) fn new(session: &'s Session, count: usize) -> Result<Self, String> {
+        let hashes = match session.given.len() {
+            0 => std::iter::repeat_with(fresh_hash).take(count).collect(),
+            // One more is for the large swarm.
+            given if given <= count => {
+                return Err(format!("needs {} info hashes that the tracker serves", count + 1));
+            }
+            _ => session.take(count),
+        };
+        Ok(Self { session, target: &session.target, hashes })
+    }
+
+    /// Info hash number `n`, which the tracker serves.
+    pub fn hash(&self, n: usize) -> InfoHash {
+        self.hashes[n]
+    }
+
+    /// A leecher of the first info hash.
+    pub fn leecher(&self, port: u16) -> AnnounceRequest {
+        AnnounceRequest::leecher(self.hash(0), port)
+    }
+
+    /// A seeder of the first info hash.
+    pub fn seeder(&self, port: u16) -> AnnounceRequest {
+        AnnounceRequest::seeder(self.hash(0), port)
+    }
+
+    /// A client at the first source address.
+    pub fn client(&self) -> Result<Client<'s>, ExchangeError> {
+        Client::connected(self.target, self.target.address, self.target.sources[0])
+    }
+
+    /// A client at the first source address without a connection id.
+    pub fn unconnected_client(&self) -> Result<Client<'s>, ExchangeError> {
+        Client::unconnected(self.target, self.target.address, self.target.sources[0])
+    }
+
+    /// A client at the second source address; `None` where there is only one address.
+    pub fn second_client(&self) -> Result<Option<Client<'s>>, ExchangeError> {
+        let Some(source) = self.target.sources.get(1) else { return Ok(None) };
+        Client::connected(self.target, self.target.address, *source).map(Some)
+    }
+
+    /// The shared large swarm, which its first user announces.
+    pub fn large_swarm(&self) -> Result<&'s LargeSwarm, ExchangeError> {
+        let session = self.session;
+        let swarm = session.large_swarm.get_or_init(|| LargeSwarm::announce(session));
+        swarm.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl Drop for Fixture<'_> {
+    fn drop(&mut self) {
+        if self.session.has_given_hashes() {
+            self.session.give_back(&mut self.hashes);
+        }
+    }
+}
+
+/// A large swarm of leechers.
+#[derive(Debug)]
+pub struct LargeSwarm {
+    /// Its info hash.
+    pub hash: InfoHash,
+    /// Its peers.
+    pub peers: Vec<Endpoint>,
+}
+
+impl LargeSwarm {
+    fn announce(session: &Session) -> Result<Self, ExchangeError> {
+        let target = &session.target;
+        let hash = session.given.first().copied().unwrap_or_else(fresh_hash);
+        let client = Client::connected(target, target.address, target.sources[0])?;
+        let count = LARGE_SWARM[usize::from(target.family() == Family::V6)];
+        let ports = FIRST_PORT..FIRST_PORT + count;
+        let announce = |port| AnnounceRequest::leecher(hash, port).want(0);
+        client.announce_all(&ports.clone().map(announce).collect::<Vec<_>>())?;
+        let peers = ports.map(|port| client.endpoint(port)).collect();
+        client.keep_peers();
+        Ok(Self { hash, peers })
+    }
+}

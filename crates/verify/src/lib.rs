@@ -1,0 +1,32 @@
+//! Conformance checks of UDP BitTorrent trackers: one check per kind of request, against BEP 15
+//! and its companions and against the behaviour that real clients rely on.
+//!
+//! Checks are independent: each has info hashes and sockets of its own, so that several run at a
+//! time. A lost datagram causes no failure: requests are repeated, and silence counts as such only
+//! beside another request that was answered.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`run`] | [`verify`]: all checks, several at a time |
+//! | [`report`] | the list for people, JSON for machines |
+//! | [`checks`] | the checks |
+//! | [`check`] | what a check is, and its verdict |
+//! | [`fixture`] | what one check works with: info hashes, clients, the shared large swarm |
+//! | [`exchange`] | a client: requests with repeats, silence |
+//! | [`message`] | requests and replies, field by field |
+//! | [`target`] | the tracker's addresses, source addresses and time |
+//! | [`reachability`] | whether anything answers at the target |
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod checks;
+pub mod exchange;
+pub mod fixture;
+pub mod message;
+pub mod reachability;
+pub mod report;
+pub mod run;
+pub mod target;
+
+pub use run::{Settings, verify};

@@ -1,0 +1,181 @@
+//! Requests as the checks send them, field by field, and replies as they read them.
+
+use std::net::Ipv4Addr;
+
+use onrush_proto::announce::REQUEST_LEN;
+use onrush_proto::connect::MAGIC;
+use onrush_proto::options::Options;
+use onrush_proto::{
+    Announce, ConnectionId, Endpoint, Event, InfoHash, PeerId, Scrape, TransactionId,
+};
+
+/// Bytes of a reply that a report shows.
+const SHOWN_BYTES: usize = 40;
+
+/// Event `completed` on the wire (BEP 15, "Announce").
+pub const COMPLETED: u32 = 1;
+/// Event `started` on the wire.
+pub const STARTED: u32 = 2;
+/// Event `stopped` on the wire.
+pub const STOPPED: u32 = 3;
+
+/// The fields of an announce that checks vary.
+#[derive(Clone, Debug)]
+pub struct AnnounceRequest {
+    /// The swarm.
+    pub hash: InfoHash,
+    /// The peer's port.
+    pub port: u16,
+    /// Bytes left to download; 0 makes a seeder.
+    pub left: u64,
+    /// The event's number, which need not be a defined one.
+    pub event: u32,
+    /// Number of peers wanted.
+    pub num_want: i32,
+    /// The `ip` field: the address that the client asks to be listed under.
+    pub ip: Ipv4Addr,
+    /// The peer id.
+    pub peer_id: [u8; 20],
+    /// The bytes after the 98 of BEP 15 (BEP 41).
+    pub options: Vec<u8>,
+}
+
+impl AnnounceRequest {
+    /// A leecher that starts and wants 50 peers.
+    pub fn leecher(hash: InfoHash, port: u16) -> Self {
+        let mut peer_id = *b"-oR0001-000000000000";
+        peer_id[15..].copy_from_slice(format!("{port:05}").as_bytes());
+        Self {
+            hash,
+            port,
+            left: 1,
+            event: STARTED,
+            num_want: 50,
+            ip: Ipv4Addr::UNSPECIFIED,
+            peer_id,
+            options: Vec::new(),
+        }
+    }
+
+    /// A seeder that starts and wants 50 peers.
+    pub fn seeder(hash: InfoHash, port: u16) -> Self {
+        Self { left: 0, ..Self::leecher(hash, port) }
+    }
+
+    /// The same announce with another event.
+    pub fn event(self, event: u32) -> Self {
+        Self { event, ..self }
+    }
+
+    /// The same announce with another number of peers wanted.
+    pub fn want(self, num_want: i32) -> Self {
+        Self { num_want, ..self }
+    }
+
+    /// The datagram, with transaction id 0.
+    pub fn bytes(&self, id: ConnectionId) -> Vec<u8> {
+        let announce = Announce {
+            connection_id: id,
+            transaction_id: TransactionId(0),
+            info_hash: self.hash,
+            peer_id: PeerId(self.peer_id),
+            downloaded: 0,
+            left: self.left,
+            uploaded: 0,
+            event: Event::None,
+            ip: self.ip.to_bits(),
+            key: u32::from(self.port),
+            num_want: self.num_want,
+            port: self.port,
+            options: Options(&self.options),
+        };
+        let mut bytes = vec![0; REQUEST_LEN + self.options.len()];
+        announce.write(&mut bytes);
+        bytes[80..84].copy_from_slice(&self.event.to_be_bytes());
+        bytes
+    }
+}
+
+/// The reply to an announce.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AnnounceReply {
+    /// Seconds until the next announce.
+    pub interval: u32,
+    /// Number of leechers in the swarm.
+    pub leechers: u32,
+    /// Number of seeders in the swarm.
+    pub seeders: u32,
+    /// The peer list.
+    pub peers: Vec<Endpoint>,
+    /// The datagram.
+    pub bytes: Vec<u8>,
+}
+
+impl AnnounceReply {
+    /// The counts and the datagram, for a report.
+    pub fn counts(&self) -> String {
+        let (seeders, leechers) = (self.seeders, self.leechers);
+        format!("{seeders} seeders and {leechers} leechers: {}", hex(&self.bytes))
+    }
+
+    /// The length of the peer list and the datagram, for a report.
+    pub fn listed(&self) -> String {
+        format!("{} peers: {}", self.peers.len(), hex(&self.bytes))
+    }
+}
+
+/// A connect request with transaction id 0.
+pub fn connect_request() -> Vec<u8> {
+    let mut request = MAGIC.to_be_bytes().to_vec();
+    request.extend_from_slice(&[0; 8]);
+    request
+}
+
+/// A scrape request with transaction id 0.
+pub fn scrape_request(id: ConnectionId, hashes: &[InfoHash]) -> Vec<u8> {
+    let mut request = vec![0; 16 + 20 * hashes.len()];
+    Scrape::write(id, TransactionId(0), hashes, &mut request);
+    request
+}
+
+/// A random info hash, which no swarm has.
+pub fn fresh_hash() -> InfoHash {
+    InfoHash(rand::random())
+}
+
+/// A connection id that the tracker did not issue: the given one with three bits flipped.
+pub fn forged(id: ConnectionId) -> ConnectionId {
+    ConnectionId(id.0 ^ 0x0000_0400_0020_0001)
+}
+
+/// The transaction id of a reply; `None` where the datagram is too short.
+pub(crate) fn transaction_of(reply: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(reply.get(4..8)?.try_into().ok()?))
+}
+
+/// Names a request for a report, like `an announce of 98 bytes (event 2, num_want 50, port 1)`.
+pub(crate) fn describe(request: &[u8]) -> String {
+    let field = |at: usize| request.get(at..at + 4).and_then(|field| field.try_into().ok());
+    let number = |at| field(at).map_or(0, u32::from_be_bytes);
+    let len = request.len();
+    match field(8).map(u32::from_be_bytes) {
+        Some(0) => format!("a connect of {len} bytes"),
+        Some(1) if len >= REQUEST_LEN => {
+            let port = u16::from_be_bytes([request[96], request[97]]);
+            let (event, want) = (number(80), number(92) as i32);
+            format!("an announce of {len} bytes (event {event}, num_want {want}, port {port})")
+        }
+        Some(2) => format!("a scrape of {} hashes", len.saturating_sub(16) / 20),
+        _ => format!("a datagram of {len} bytes"),
+    }
+}
+
+/// The first bytes in hexadecimal, in groups of four, and the length.
+pub fn hex(bytes: &[u8]) -> String {
+    let words: Vec<String> = bytes[..bytes.len().min(SHOWN_BYTES)]
+        .chunks(4)
+        .map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    let more = if bytes.len() > SHOWN_BYTES { " ..." } else { "" };
+    format!("{}{more} ({} bytes)", words.join(" "), bytes.len())
+}

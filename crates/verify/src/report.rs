@@ -1,0 +1,208 @@
+//! The result of a run: a list for people, JSON for machines.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::{Check, Group, Verdict};
+
+/// A [`Verdict`] without its texts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// As expected.
+    Pass,
+    /// Other than expected, within what the BEPs leave open.
+    Differs,
+    /// Against a BEP, or harmful to real clients.
+    Fails,
+    /// Not checked.
+    Skipped,
+}
+
+impl Outcome {
+    /// All outcomes, in the order of [`Conformance::counts`].
+    pub const ALL: [Self; 4] = [Self::Pass, Self::Differs, Self::Fails, Self::Skipped];
+
+    /// The word in the list.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Differs => "differs",
+            Self::Fails => "fails",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// One line of the list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The check's name.
+    pub id: String,
+    /// Its part of the list.
+    pub group: Group,
+    /// Its result.
+    pub outcome: Outcome,
+    /// What a conforming tracker does.
+    pub expected: String,
+    /// BEP and section, or the clients that rely on it.
+    pub source: String,
+    /// What the tracker did instead, or why the check was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<String>,
+    /// What the BEPs leave open, where the outcome is [`Outcome::Differs`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<String>,
+}
+
+impl Row {
+    pub(crate) fn new(check: &Check, verdict: Verdict) -> Self {
+        let (outcome, seen, open) = match verdict {
+            Verdict::Pass => (Outcome::Pass, None, None),
+            Verdict::Differs { seen, open } => (Outcome::Differs, Some(seen), Some(open)),
+            Verdict::Fails { seen } => (Outcome::Fails, Some(seen), None),
+            Verdict::Skipped { reason } => (Outcome::Skipped, Some(reason), None),
+        };
+        Self {
+            id: check.id.to_owned(),
+            group: check.group,
+            outcome,
+            expected: check.expected.to_owned(),
+            source: check.source.to_owned(),
+            seen,
+            open: open.map(str::to_owned),
+        }
+    }
+}
+
+/// The result of a run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Conformance {
+    /// The tracker's address.
+    pub target: SocketAddr,
+    /// Its address of the other family, where it answered there.
+    pub also: Option<SocketAddr>,
+    /// The checks, in the order of the list.
+    pub checks: Vec<Row>,
+    /// Checks by outcome, in the order of [`Outcome::ALL`].
+    pub counts: [usize; 4],
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Duration of the run in seconds.
+    pub seconds: f64,
+}
+
+impl Conformance {
+    pub(crate) fn new(target: SocketAddr, also: Option<SocketAddr>, checks: Vec<Row>) -> Self {
+        let count = |outcome| checks.iter().filter(|row| row.outcome == outcome).count();
+        let counts = Outcome::ALL.map(count);
+        Self { target, also, checks, counts, datagrams: 0, seconds: 0.0 }
+    }
+
+    /// The number of checks with this outcome.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.counts[outcome as usize]
+    }
+
+    /// The check of this name.
+    pub fn row(&self, id: &str) -> Option<&Row> {
+        self.checks.iter().find(|row| row.id == id)
+    }
+
+    /// Whether a check fails or, with `strict`, differs.
+    pub fn has_failed(&self, strict: bool) -> bool {
+        self.count(Outcome::Fails) > 0 || (strict && self.count(Outcome::Differs) > 0)
+    }
+
+    /// The list for people.
+    pub fn to_list(&self) -> String {
+        let mut list = format!("{}", self.target);
+        if let Some(also) = self.also {
+            let _ = write!(list, " and {also}");
+        }
+        list.push('\n');
+        let wide = self.checks.iter().map(|row| row.id.len()).max().unwrap_or(0);
+        for group in Group::ALL {
+            let mut rows = self.checks.iter().filter(|row| row.group == group).peekable();
+            if rows.peek().is_none() {
+                continue;
+            }
+            let _ = writeln!(list, "\n{}", group.name());
+            for row in rows {
+                write_row(&mut list, row, wide);
+            }
+        }
+        let [pass, differs, fails, skipped] = self.counts;
+        let _ = writeln!(
+            list,
+            "\n{pass} pass, {differs} differs, {fails} fails, {skipped} skipped; {} datagrams in \
+             {:.1} s",
+            self.datagrams, self.seconds
+        );
+        list
+    }
+
+    /// The result as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
+    }
+}
+
+fn write_row(list: &mut String, row: &Row, wide: usize) {
+    let _ = writeln!(list, "  {:8} {:wide$}  {}", row.outcome.name(), row.id, row.expected);
+    let mut note = |label: &str, text: &str| {
+        let _ = writeln!(list, "  {:8} {:wide$}  {label}: {text}", "", "");
+    };
+    if row.outcome != Outcome::Pass && row.outcome != Outcome::Skipped {
+        note("by", &row.source);
+    }
+    if let Some(seen) = &row.seen {
+        note(if row.outcome == Outcome::Skipped { "because" } else { "seen" }, seen);
+    }
+    if let Some(open) = &row.open {
+        note("open", open);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Conformance {
+        let open = "BEP 15 leaves it open";
+        let seen = || "0000 (2 bytes)".to_owned();
+        let verdicts = [
+            Verdict::Pass,
+            Verdict::Differs { seen: seen(), open },
+            Verdict::Fails { seen: seen() },
+            Verdict::Skipped { reason: "one address".to_owned() },
+        ];
+        let rows = crate::checks::checks().zip(verdicts).map(|(check, v)| Row::new(check, v));
+        Conformance::new("127.0.0.1:6969".parse().unwrap(), None, rows.collect())
+    }
+
+    #[test]
+    fn the_list_has_expectations_and_observations() {
+        let list = example().to_list();
+        assert!(list.contains("1 pass, 1 differs, 1 fails, 1 skipped"), "{list}");
+        assert!(list.contains("seen: 0000 (2 bytes)") && list.contains("because: one address"));
+        assert!(list.contains("open: BEP 15 leaves it open") && list.contains("by: BEP 15"));
+        assert!(list.contains("\nconnect\n") && !list.contains("\nscrape\n"), "{list}");
+    }
+
+    #[test]
+    fn json_round_trips() {
+        let report = example();
+        assert_eq!(serde_json::from_str::<Conformance>(&report.to_json()).unwrap(), report);
+    }
+
+    #[test]
+    fn with_strict_a_difference_fails() {
+        let mut report = example();
+        assert!(report.has_failed(false));
+        report.counts = [1, 1, 0, 0];
+        assert!(!report.has_failed(false) && report.has_failed(true));
+    }
+}

@@ -1,0 +1,107 @@
+//! A run of the checks, several at a time.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use onrush_proto::InfoHash;
+
+use crate::check::{Check, CheckResult, Group, Verdict};
+use crate::checks::{self, checks};
+use crate::exchange::ExchangeError;
+use crate::fixture::{Fixture, Session};
+use crate::reachability::{self, Unreachable};
+use crate::report::{Conformance, Row};
+use crate::target::Target;
+
+/// Checks that run at a time: enough to overlap the waits for silence, few enough to be no load
+/// on a tracker in use.
+const CONCURRENCY: usize = 16;
+
+/// What to check, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The tracker.
+    pub target: SocketAddr,
+    /// The same tracker's address of the other family.
+    pub also: Option<SocketAddr>,
+    /// Source addresses of requests; empty for the one that routing picks (several of 127/8 for a
+    /// tracker there).
+    pub sources: Vec<IpAddr>,
+    /// Info hashes that the tracker serves; empty where it serves any.
+    pub hashes: Vec<InfoHash>,
+    /// How long a reply may take, and how long silence lasts.
+    pub timeout: Duration,
+    /// Only this part of the list.
+    pub only: Option<Group>,
+}
+
+/// Runs the checks.
+///
+/// # Errors
+/// When nothing answers a connect request at the target.
+pub fn verify(settings: &Settings) -> Result<Conformance, Unreachable> {
+    let local = reachability::check(settings.target, settings.sources.first().copied())?;
+    let mut target = Target::new(settings.target, &settings.sources, local, settings.timeout);
+    target.also = settings.also.filter(|also| reachability::check(*also, None).is_ok());
+    let session = Session::new(target, settings.hashes.clone());
+    let refusal = session.refusal();
+    let chosen: Vec<&Check> =
+        checks().filter(|check| settings.only.is_none_or(|only| only == check.group)).collect();
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..CONCURRENCY.min(chosen.len()) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(check) = chosen.get(number) else { break };
+                    let verdict = run(check, &session, refusal.as_deref());
+                    done.lock().expect("no check panics").push((number, verdict));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("no check panics");
+    done.sort_by_key(|(number, _)| *number);
+    let rows = done.into_iter().map(|(number, verdict)| Row::new(chosen[number], verdict));
+    let rows: Vec<Row> = rows.collect();
+    session.target.start_cleanup();
+    session.remove_large_swarm();
+    let mut report = Conformance::new(settings.target, session.target.also, rows);
+    report.datagrams = session.target.sent();
+    report.seconds = session.target.seconds();
+    Ok(report)
+}
+
+/// Runs one check. `refusal` says how the tracker refuses announces of any hash, if it does.
+fn run(check: &Check, session: &Session, refusal: Option<&str>) -> Verdict {
+    if let (Some(text), true) = (refusal, check.hashes > 0 || check.large_swarm) {
+        let which = if session.has_given_hashes() { "the given" } else { "unknown" };
+        let reason = format!("to announces of {which} hashes the tracker {text}");
+        return match check.id == checks::FIRST_ANNOUNCE {
+            false => Verdict::Skipped { reason },
+            true => Verdict::Fails {
+                seen: reason + "; if it serves listed hashes only, name some with --info-hash",
+            },
+        };
+    }
+    match Fixture::new(session, check.hashes) {
+        Ok(fixture) => verdict((check.run)(&fixture)),
+        Err(reason) => Verdict::Skipped { reason },
+    }
+}
+
+/// The verdict of a check; a check that the end of the time cut short is skipped.
+fn verdict(result: CheckResult) -> Verdict {
+    let late = ExchangeError::OutOfTime.to_string();
+    match result {
+        Ok(Verdict::Fails { seen } | Verdict::Differs { seen, .. }) if seen == late => {
+            Verdict::Skipped { reason: late }
+        }
+        Ok(verdict) => verdict,
+        Err(ExchangeError::OutOfTime) => Verdict::Skipped { reason: late },
+        Err(error) => Verdict::Fails { seen: error.to_string() },
+    }
+}

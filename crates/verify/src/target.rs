@@ -1,0 +1,108 @@
+//! The tracker under test as every exchange sees it: its addresses, the source addresses that
+//! requests come from, and the time that is left.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use onrush_proto::Family;
+
+/// Time for all checks, so that a run ends within a minute whatever the tracker does.
+pub const CHECK_TIME: Duration = Duration::from_secs(45);
+/// Time for all checks and the clean-up after them.
+const TOTAL_TIME: Duration = Duration::from_secs(53);
+/// Number of source addresses in 127/8 that are used for a tracker on this host.
+const LOOPBACK_SOURCES: u8 = 4;
+
+/// The tracker under test.
+#[derive(Debug)]
+pub struct Target {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Its address of the other family, where it answers there.
+    pub also: Option<SocketAddr>,
+    /// Source addresses of requests, of the family of `address`; at least one.
+    pub sources: Vec<IpAddr>,
+    /// How long a reply may take.
+    pub timeout: Duration,
+    /// Whether checks share a limited set of info hashes, so that every peer has to be removed.
+    pub shares_hashes: bool,
+    /// By source address, the address under which the tracker lists it, where these differ (NAT).
+    pub(crate) external: HashMap<IpAddr, IpAddr>,
+    sent: AtomicU64,
+    start: Instant,
+    cleaning_up: AtomicBool,
+}
+
+impl Target {
+    /// A tracker at `address`. Without given `sources` requests come from several addresses of
+    /// 127/8 where the tracker is there too, else from `local`.
+    pub(crate) fn new(
+        address: SocketAddr,
+        sources: &[IpAddr],
+        local: IpAddr,
+        timeout: Duration,
+    ) -> Self {
+        let loopback = address.ip().is_loopback() && address.is_ipv4();
+        let sources = match (sources, loopback && cfg!(target_os = "linux")) {
+            ([], true) => (1..=LOOPBACK_SOURCES).map(|n| [127, 0, 77, n].into()).collect(),
+            ([], false) => vec![local],
+            (given, _) => given.to_vec(),
+        };
+        Self {
+            address,
+            also: None,
+            sources,
+            timeout,
+            shares_hashes: false,
+            external: HashMap::new(),
+            sent: AtomicU64::new(0),
+            start: Instant::now(),
+            cleaning_up: AtomicBool::new(false),
+        }
+    }
+
+    /// The address under which the tracker is expected to list `source`.
+    pub fn external(&self, source: IpAddr) -> IpAddr {
+        self.external.get(&source).copied().unwrap_or(source)
+    }
+
+    /// The family of `address`.
+    pub fn family(&self) -> Family {
+        Family::of(self.address.ip())
+    }
+
+    /// Ends the time for checks and starts the time for the clean-up.
+    pub(crate) fn start_cleanup(&self) {
+        self.cleaning_up.store(true, Ordering::Relaxed);
+    }
+
+    /// The deadline of a wait of `timeouts` timeouts from now.
+    pub(crate) fn deadline(&self, timeouts: f64) -> Instant {
+        (Instant::now() + self.timeout.mul_f64(timeouts)).min(self.end())
+    }
+
+    /// Whether the time is used up.
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.end()
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Datagrams sent so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_datagram(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&self) -> Instant {
+        self.start + if self.cleaning_up.load(Ordering::Relaxed) { TOTAL_TIME } else { CHECK_TIME }
+    }
+}

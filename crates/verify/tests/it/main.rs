@@ -1,0 +1,264 @@
+//! The checks against a conforming tracker and against one with a single fault: every fault is
+//! reported by the checks that are written for it. `crates/load/tests` runs the command.
+
+mod faulty;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use faulty::{Fault, Server};
+use onrush_proto::InfoHash;
+use onrush_verify::checks::checks;
+use onrush_verify::report::{Conformance, Outcome};
+use onrush_verify::{Settings, verify};
+
+/// Settings for a server, with a timeout that is right for this host.
+fn settings(server: &Server) -> Settings {
+    Settings {
+        target: server.addresses[0],
+        also: server.addresses.get(1).copied(),
+        sources: Vec::new(),
+        hashes: Vec::new(),
+        timeout: Duration::from_millis(200),
+        only: None,
+    }
+}
+
+/// `count` info hashes.
+fn hashes(count: u8) -> Vec<InfoHash> {
+    (1..=count).map(|n| InfoHash([n; 20])).collect()
+}
+
+/// The checks that did not pass, with what they saw.
+fn not_passed(report: &Conformance) -> Vec<(&str, Outcome, &str)> {
+    let rows = report.checks.iter().filter(|row| row.outcome != Outcome::Pass);
+    rows.map(|row| (row.id.as_str(), row.outcome, row.seen.as_deref().unwrap_or(""))).collect()
+}
+
+#[test]
+fn a_conforming_tracker_passes_all_checks() {
+    let server = Server::start(Fault::Nothing);
+    let settings = Settings { timeout: Duration::from_millis(500), ..settings(&server) };
+    let report = verify(&settings).unwrap();
+    let others = not_passed(&report);
+    assert!(matches!(others[..], [("source-port-0", Outcome::Skipped, _)]), "{others:?}");
+    assert_eq!(report.checks.len(), checks().count());
+}
+
+#[test]
+fn a_conforming_tracker_passes_over_ipv6() {
+    let server = Server::start(Fault::Nothing);
+    let (v4, v6) = (server.addresses[0], server.addresses[1]);
+    let timeout = Duration::from_millis(500);
+    let settings = Settings { target: v6, also: Some(v4), timeout, ..settings(&server) };
+    let report = verify(&settings).unwrap();
+    let others = not_passed(&report);
+    let skipped: Vec<_> = others.iter().map(|(id, outcome, _)| (*id, *outcome)).collect();
+    // The loopback interface has one IPv6 address.
+    let expected = [
+        ("connect-id-from-another-address", Outcome::Skipped),
+        ("source-port-0", Outcome::Skipped),
+    ];
+    assert_eq!(skipped, expected, "{others:?}");
+}
+
+#[test]
+fn lost_datagrams_cause_no_failure() {
+    let server = Server::start(Fault::LosesDatagrams);
+    let report = verify(&settings(&server)).unwrap();
+    assert_eq!(report.count(Outcome::Fails), 0, "{:?}", not_passed(&report));
+}
+
+/// Every fault, the expected outcome, and the checks that report it.
+const TABLE: &[(Fault, Outcome, &[&str])] = {
+    use Fault::*;
+    use Outcome::{Differs, Fails};
+    &[
+        (OtherTransaction, Fails, &["transaction-id"]),
+        (TwoReplies, Fails, &["one-reply"]),
+        (OtherSocket, Fails, &["reply-from-asked-address"]),
+        (AllFromOtherSocket, Fails, &["reply-from-asked-address", "connect-reply"]),
+        (CutShort, Fails, &["peers-in-wire-form"]),
+        (AllErrors, Fails, &["announce-98-bytes"]),
+        (WrongKind, Fails, &["announce-98-bytes", "scrape-unknown"]),
+        (OnlyConnects, Fails, &["announce-98-bytes", "scrape-unknown"]),
+        (IdServesOnce, Fails, &["connect-id-serves-often"]),
+        (NewIdEndsOld, Fails, &["connect-two-ids"]),
+        (AnswersShortAnnounces, Differs, &["announce-short"]),
+        (AnswersUnknownActions, Differs, &["unknown-action"]),
+        (LongConnect, Fails, &["connect-reply"]),
+        (ZeroId, Fails, &["connect-id-not-zero"]),
+        (OneIdForAll, Fails, &["connect-id-from-another-address"]),
+        (IdPerPort, Differs, &["connect-id-from-another-port"]),
+        (StrictLength, Fails, &["connect-extra-bytes"]),
+        (AnyMagic, Differs, &["connect-wrong-magic"]),
+        (AnswersBadIds, Fails, &["announce-bad-id", "scrape-bad-id"]),
+        (ServesBadIds, Fails, &["announce-bad-id", "announce-no-amplification", "scrape-bad-id"]),
+        (AnswersJunk, Fails, &["junk", "unknown-action-unproven"]),
+        (AnswersShort, Fails, &["short-datagrams", "connect-short"]),
+        (
+            RefusesOptions,
+            Fails,
+            &["announce-url-data", "announce-unknown-option", "announce-broken-options"],
+        ),
+        (DropsPaused, Fails, &["event-paused"]),
+        (RefusesUnknownEvents, Differs, &["event-unknown"]),
+        (UsesIpField, Differs, &["ip-field-ignored"]),
+        (AcceptsPortZero, Fails, &["announce-port-0"]),
+        (ListsPortOne, Differs, &["announce-port-1"]),
+        (ZeroInterval, Fails, &["interval-positive"]),
+        (ShortInterval, Differs, &["interval-positive"]),
+        (SameInterval, Differs, &["interval-jitter"]),
+        (SwapsCounts, Fails, &["counts-order"]),
+        (CountsDouble, Fails, &["counts-order"]),
+        (CountsZero, Fails, &["counts-order"]),
+        (CountsMax, Fails, &["counts-order", "scrape-unknown", "scrape-creates-nothing"]),
+        (OwnPeerNotCounted, Differs, &["asker-counted"]),
+        (PeersByPeerId, Differs, &["peer-id-makes-no-peer"]),
+        (StaysSeeder, Fails, &["seeder-leeches-again"]),
+        (KeepsStopped, Fails, &["stopped-removes"]),
+        (PeersForStopped, Differs, &["stopped-gets-no-peers"]),
+        (StoresStopped, Fails, &["stopped-creates-no-swarm", "stopped-removes"]),
+        (NeverCompletes, Fails, &["completed-counts"]),
+        (CompletesAgain, Differs, &["completed-counts-once"]),
+        (CompletesUnfinished, Differs, &["completed-needs-left-0"]),
+        (UnknownPeersNeverComplete, Differs, &["completed-by-a-newcomer"]),
+        (ForgetsCompleted, Differs, &["completed-stays"]),
+        (FamiliesApart, Differs, &["families-count-together"]),
+        (ListsOwnPeer, Differs, &["asker-not-listed"]),
+        (ListsTwice, Fails, &["num-want-no-duplicates"]),
+        (PortsReversed, Fails, &["peers-in-wire-form"]),
+        (SeedersForSeeders, Differs, &["seeder-gets-no-seeders"]),
+        (NoSeeders, Fails, &["leecher-gets-both"]),
+        (OldestOnly, Differs, &["everybody-is-handed-out"]),
+        (PeersUnasked, Differs, &["num-want-0"]),
+        (NoDefault, Fails, &["num-want-negative"]),
+        (OneTooFew, Differs, &["num-want-1", "num-want-exact"]),
+        (IgnoresWant, Fails, &["num-want-1", "num-want-exact"]),
+        (NoCap, Differs, &["num-want-cap"]),
+        (CountsAtMost100, Fails, &["large-swarm-counts"]),
+        (Stores100, Fails, &["large-swarm-counts"]),
+        (ListsStoppedAbove100, Fails, &["large-swarm-peers"]),
+        (ScrapeSwapped, Fails, &["scrape-order"]),
+        (ScrapeReversed, Fails, &["scrape-several"]),
+        (ScrapeOnce, Fails, &["scrape-same-twice"]),
+        (ScrapeUnknownFails, Differs, &["scrape-unknown", "scrape-74"]),
+        (ScrapeCreates, Fails, &["scrape-creates-nothing"]),
+        (ScrapesFew, Differs, &["scrape-74", "scrape-more-than-74"]),
+        (ScrapesLess, Fails, &["scrape-several", "scrape-unknown", "scrape-trailing-bytes"]),
+        (ScrapesDouble, Fails, &["scrape-order", "announce-twice", "completed-makes-a-seeder"]),
+        (RefusesTrailing, Fails, &["scrape-trailing-bytes"]),
+        (AnswersEmptyScrape, Differs, &["scrape-no-hash"]),
+        (ErrorWithoutText, Fails, &["error-reply"]),
+    ]
+};
+
+/// Trackers that are tested at a time: a run mostly waits for replies that do not come.
+const CONCURRENCY: usize = 12;
+
+#[test]
+fn every_fault_is_reported_by_its_checks() {
+    let next = AtomicUsize::new(0);
+    let table = || std::iter::from_fn(|| TABLE.get(next.fetch_add(1, Ordering::Relaxed)));
+    std::thread::scope(|scope| {
+        for _ in 0..CONCURRENCY {
+            scope.spawn(|| {
+                table().for_each(|(fault, outcome, ids)| assert_reported(*fault, *outcome, ids));
+            });
+        }
+    });
+}
+
+/// Asserts that these checks report the fault with this outcome, and that no other check fails
+/// where the outcome is a difference.
+fn assert_reported(fault: Fault, outcome: Outcome, expected: &[&str]) {
+    let server = Server::start(fault);
+    let report = verify(&settings(&server)).unwrap();
+    let others = not_passed(&report);
+    for id in expected {
+        let row = report.row(id).unwrap_or_else(|| panic!("no check {id}"));
+        assert_eq!(row.outcome, outcome, "{fault:?}: {id}: {others:?}");
+        assert!(row.seen.as_ref().is_some_and(|seen| !seen.is_empty()), "{fault:?}: {id}");
+    }
+    assert_eq!(report.has_failed(false), outcome == Outcome::Fails, "{fault:?}: {others:?}");
+    println!("{fault:?}: {:?}", others.iter().map(|(id, ..)| *id).collect::<BTreeSet<_>>());
+}
+
+/// A check that no fault trips might be unable to fail.
+#[test]
+fn every_check_can_fail() {
+    let tripped: BTreeSet<&str> = TABLE.iter().flat_map(|(_, _, ids)| *ids).copied().collect();
+    // This check needs raw sockets and is always skipped.
+    let untested = ["source-port-0"];
+    let missing: Vec<_> = checks()
+        .map(|check| check.id)
+        .filter(|id| !tripped.contains(id) && !untested.contains(id))
+        .collect();
+    assert_eq!(missing, [""; 0], "no fault trips these");
+}
+
+/// Trackers that serve listed info hashes only: checks take turns where few are given.
+#[test]
+fn a_few_given_hashes_serve_all_checks() {
+    let server = Server::start(Fault::Nothing);
+    let timeout = Duration::from_millis(500);
+    let settings = Settings { hashes: hashes(5), timeout, ..settings(&server) };
+    let report = verify(&settings).unwrap();
+    assert_eq!(report.count(Outcome::Pass), checks().count() - 1, "{:?}", not_passed(&report));
+}
+
+/// Peers that a faulty tracker stores for one check are removed before the next one uses the hash.
+#[test]
+fn given_hashes_are_returned_without_peers() {
+    use Fault::{AcceptsPortZero, PeersByPeerId, ServesBadIds, UsesIpField};
+    for fault in [UsesIpField, PeersByPeerId, ServesBadIds, AcceptsPortZero] {
+        let server = Server::start(fault);
+        let outcomes = |hashes: Vec<InfoHash>| {
+            let report = verify(&Settings { hashes, ..settings(&server) }).unwrap();
+            let outcomes = not_passed(&report).into_iter();
+            outcomes.map(|(id, outcome, _)| (id.to_owned(), outcome)).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(hashes(3)), outcomes(Vec::new()), "{fault:?}");
+    }
+}
+
+/// A run ends within a minute whatever the tracker answers, also where checks wait for hashes.
+#[test]
+fn a_tracker_that_answers_connects_only_is_reported_in_time() {
+    let server = Server::start(Fault::OnlyConnects);
+    for hashes in [Vec::new(), hashes(2)] {
+        let timeout = Duration::from_millis(500);
+        let report = verify(&Settings { hashes, timeout, ..settings(&server) }).unwrap();
+        assert!(report.has_failed(false));
+        assert!(report.seconds < 45.0, "{} s", report.seconds);
+        let twice = report.row("announce-twice").unwrap();
+        assert!(twice.seen.as_ref().unwrap().contains("answers none"), "{twice:?}");
+    }
+}
+
+/// A tracker that refuses every announce fails one check with the remedy; the others are skipped.
+#[test]
+fn a_tracker_without_announces_fails_once() {
+    let server = Server::start(Fault::AllErrors);
+    let report = verify(&settings(&server)).unwrap();
+    let first = report.row("announce-98-bytes").unwrap();
+    assert!(first.seen.as_ref().unwrap().contains("--info-hash"), "{first:?}");
+    let twice = report.row("announce-twice").unwrap();
+    assert_eq!(twice.outcome, Outcome::Skipped, "{twice:?}");
+}
+
+#[test]
+fn an_unreachable_target_is_an_error() {
+    use onrush_verify::reachability::Unreachable;
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = silent.local_addr().unwrap();
+    let server = Server::start(Fault::Nothing);
+    let settings = Settings { target, ..settings(&server) };
+    let error = verify(&settings).unwrap_err();
+    assert!(matches!(error, Unreachable::Silent(_)), "{error}");
+    drop(silent);
+    let error = verify(&settings).unwrap_err();
+    assert!(matches!(error, Unreachable::Closed(_)), "{error}");
+    assert!(error.to_string().contains(&target.to_string()));
+}
