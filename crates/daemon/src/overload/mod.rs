@@ -273,7 +273,11 @@ mod tests {
         assert_eq!((rules.announce.interval, rules.shard.interval), (2250, 2250));
         assert_eq!((rules.announce.peer_lifetime, rules.shard.peer_lifetime), (4500, 4500));
         assert_eq!(rules.shedding.as_ref().map(Shedding::open), Some(7));
-        assert!(fixture.messages[0].contains("the interval is 2250 s now"), "{:?}", fixture.messages);
+        assert!(
+            fixture.messages[0].contains("the interval is 2250 s now"),
+            "{:?}",
+            fixture.messages
+        );
         assert!(fixture.messages[0].contains("answered in 7 of 8 parts"), "{:?}", fixture.messages);
         fixture.seconds(100, 90);
         let rules = fixture.rules();
@@ -307,7 +311,10 @@ mod tests {
         };
         assert_eq!(commitment(&fixture), None);
         fixture.seconds(100, 90);
-        assert_eq!(commitment(&fixture), Some(IntervalCommitment { lifetime: 7200, seconds: 3780 }));
+        assert_eq!(
+            commitment(&fixture),
+            Some(IntervalCommitment { lifetime: 7200, seconds: 3780 })
+        );
         fixture.seconds(8 * 40, 0);
         let left = commitment(&fixture).unwrap();
         assert!(left.lifetime == 7200 && (3400..3780).contains(&left.seconds), "{left:?}");

@@ -40,12 +40,12 @@ pub fn stopping(status: &str) {
 }
 
 /// Another process is the one to watch over from here on, and to be waited for as long as this one would be.
-pub fn follow(process: u32) {
+pub fn main_process(process: u32) {
     notify(&[NotifyState::MainPid(process), NotifyState::Watchdog]);
 }
 
 /// This process is the one that is watched over from here on. What it said before was not heard (NotifyAccess=main).
-pub fn followed() {
+pub fn took_over() {
     notify(&[NotifyState::Ready, NotifyState::Watchdog]);
 }
 

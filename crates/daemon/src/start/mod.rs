@@ -352,11 +352,7 @@ fn shards(workers: &mut [Worker<mio::Backend>]) -> Vec<&mut Shard> {
 }
 
 /// The configured rules, changed to keep a commitment.
-fn rules_with(
-    commitment: Option<IntervalCommitment>,
-    settings: &Settings,
-    lists: &Lists,
-) -> Rules {
+fn rules_with(commitment: Option<IntervalCommitment>, settings: &Settings, lists: &Lists) -> Rules {
     let now = Instant::now();
     let mut overload = Overload::new(now);
     commitment.into_iter().for_each(|commitment| overload.adopt(commitment, now));

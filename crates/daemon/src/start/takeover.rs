@@ -23,8 +23,8 @@ pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, H
     match server::bind(listen) {
         Err(HttpError::Taken(address)) => {
             // Without a running process the start fails at the handoff, with a better message.
-            let held = incoming::inspect(settings)
-                .is_none_or(|handoff| handoff.may_hold_admin(address));
+            let held =
+                incoming::inspect(settings).is_none_or(|handoff| handoff.may_hold_admin(address));
             if held { Ok(server::bind_later(address)) } else { Err(HttpError::Taken(address)) }
         }
         bound => bound,

@@ -1,90 +1,92 @@
-//! The configuration that was read again comes into force, or the log and whoever asked are told why not.
+//! Puts a configuration that was read again into force, or reports why it was rejected.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Supervisor;
-use crate::process::service;
-use crate::reload::{Fresh, ONLY_A_RESTART, Settled, Told};
+use super::reload::{Applied, Loaded, RESTART_ONLY, ReloadResult};
+use crate::process::notify;
 use onrush_control::request::{Answer, Reloaded};
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
-    /// The configuration was read: puts it into force or says what is wrong with it.
-    pub(super) fn reloaded(&mut self, read: Result<Fresh, String>) {
-        let result = match read {
-            Ok(fresh) => {
-                self.shorten_journal(fresh.resumed.as_ref());
-                Ok(self.apply(fresh))
+    /// Starts a reload, unless an upgrade is in progress. `cause` is for the log.
+    pub(super) fn start_reload(&mut self, cause: &str, responder: Option<Answer<ReloadResult>>) {
+        if self.upgrade.is_running() {
+            // The successor may have read the former configuration.
+            let why = "an upgrade is under way: reload when it is over";
+            log::warn!("{cause}: {why}");
+            if let Some(responder) = responder {
+                responder.tell(Err(why.to_owned()));
+            }
+            return;
+        }
+        notify::reloading();
+        self.reload.start(cause, self.tracker.journal.as_ref(), responder);
+        self.ready_unless_loading();
+    }
+
+    /// Applies a configuration that was read, or reports its problems.
+    pub(super) fn finish_reload(&mut self, loaded: Result<Loaded, String>) {
+        let result = match loaded {
+            Ok(loaded) => {
+                self.compact_journal(loaded.replayed.as_ref());
+                Ok(self.apply(loaded))
             }
             Err(problems) => {
-                log::error!("the configuration is wrong, and what was in force stays:\n{problems}");
+                log::error!(
+                    "the reload was rejected; the configuration in force stays:\n{problems}"
+                );
                 Err(problems)
             }
         };
-        self.changes.end_reading(self.tracker.journal.is_some());
-        self.reload.taken(&result, self.tracker.journal.as_ref());
-        self.ready_unless_reading();
+        self.list_changes.reload_finished(self.tracker.journal.is_some());
+        self.reload.finish(&result, self.tracker.journal.as_ref());
+        self.ready_unless_loading();
     }
 
-    /// Where it is read once more already, the manager hears of the end of that.
-    fn ready_unless_reading(&self) {
-        if !self.reload.is_reading() {
+    /// Ends the reload for the service manager, unless another one has begun.
+    fn ready_unless_loading(&self) {
+        if !self.reload.is_loading() {
             self.lifeline.ready();
         }
     }
 
-    /// Begins to read the configuration again.
-    pub(super) fn reload_for(&mut self, who: &str, answer: Option<Answer<Told>>) {
-        if self.upgrading.is_under_way() {
-            // It may have read the configuration before it was changed, and would go by that.
-            let why = "an upgrade is under way: reload when it is over";
-            log::warn!("{who}: {why}");
-            if let Some(answer) = answer {
-                answer.tell(Err(why.to_owned()));
-            }
-            return;
-        }
-        service::reloading();
-        self.reload.begin(who, self.tracker.journal.as_ref(), answer);
-        self.ready_unless_reading();
-    }
-
-    /// Puts what was read into force.
-    fn apply(&mut self, fresh: Fresh) -> Reloaded {
-        let Settled { settings, mut changed, restart } =
-            Settled::new(&self.settings, fresh.settings);
+    fn apply(&mut self, loaded: Loaded) -> Reloaded {
+        let Applied { settings, mut changed, restart } =
+            Applied::new(&self.settings, loaded.settings);
         let settings = Arc::new(settings);
-        let (former_announce, told) = (self.settings.announce.clone(), self.pressure().interval);
-        let former = self.take_over(fresh.lists, &mut changed);
+        let (former_announce, former_interval) =
+            (self.settings.announce.clone(), self.pressure().interval);
+        let former_list = self.apply_lists(loaded.lists, &mut changed);
         log::set_max_level(settings.log.level);
-        self.watch.follow(&settings);
-        self.tracker.snapshots.follow(settings.snapshot.every);
-        self.settings = settings.clone();
-        if self.pressure().interval < told {
-            self.overload.hold(&former_announce, told, Instant::now());
+        self.watch.update(&settings);
+        self.tracker.snapshots.set_interval(settings.snapshot.every);
+        self.settings = settings;
+        let now = Instant::now();
+        if self.pressure().interval < former_interval {
+            self.overload.commit(&former_announce, former_interval, now);
         }
-        self.announce_rules();
-        if let Some(http) = &self.tracker.http {
-            http.follow(fresh.token);
+        self.publish_rules();
+        if let Some(admin) = &self.tracker.admin {
+            admin.follow(loaded.token);
         }
-        let mut notices: Vec<String> = fresh.notices.iter().map(ToString::to_string).collect();
+        let mut notices: Vec<String> = loaded.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
-        say(&notices, &changed, &restart);
-        // After every reload, also of the same list: whatever went wrong with the last time is mended so.
-        self.enforcement.begin(&self.tracker.lists.access, former, Instant::now());
+        report(&notices, &changed, &restart);
+        // Even of an unchanged list, so that a reload repeats a purge that has failed.
+        self.purge.start(&self.tracker.lists.access, former_list, now);
         Reloaded { changed, restart, notices }
     }
 
-    /// Puts lists that were read into force, and what was changed meanwhile. Returns the former one of info
-    /// hashes.
-    fn take_over(&mut self, read: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
+    /// Puts lists into force, with the changes made while they were read. Returns the former list of
+    /// info hashes.
+    fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
-        let meanwhile = self.changes.unread(read.access.kind());
-        let access = match meanwhile.as_slice() {
-            [] => read.access,
-            changes => Arc::new(read.access.with(changes)),
+        let access = match self.list_changes.since_reload(loaded.access.kind()).as_slice() {
+            [] => loaded.access,
+            changes => Arc::new(loaded.access.with(changes)),
         };
         if *access != *former {
             lists.access = access;
@@ -92,8 +94,8 @@ impl Supervisor {
                 changed.push("access.file");
             }
         }
-        if read.blocked != lists.blocked {
-            lists.blocked = read.blocked;
+        if loaded.blocked != lists.blocked {
+            lists.blocked = loaded.blocked;
             if !changed.contains(&"access.blocked") {
                 changed.push("access.blocked_file");
             }
@@ -101,14 +103,13 @@ impl Supervisor {
         former
     }
 
-    /// Workers and whoever looks on go by what is in force now.
-    pub(super) fn announce_rules(&self) {
+    /// Sends the rules in force to workers, and shows them in the view.
+    pub(super) fn publish_rules(&self) {
         let lists = &self.tracker.lists;
         let mut rules = self.settings.rules(lists);
-        self.overload.press(&self.settings.overload, &mut rules);
-        let rules = Arc::new(rules);
-        if let Err(deaf) = self.tracker.running.orders().follow(&rules) {
-            log::error!("{deaf}: it goes by the former configuration");
+        self.overload.apply(&self.settings.overload, &mut rules);
+        if let Err(error) = self.tracker.running.orders().follow(&Arc::new(rules)) {
+            log::error!("{error}: it keeps the former configuration");
         }
         self.overview.change(|shown| {
             shown.settings = self.settings.clone();
@@ -118,16 +119,16 @@ impl Supervisor {
     }
 }
 
-fn say(notices: &[String], changed: &[&str], restart: &[&str]) {
+fn report(notices: &[String], changed: &[&str], restart: &[&str]) {
     for notice in notices {
         log::warn!("{notice}");
     }
     match changed {
-        [] => log::info!("the configuration was read again: nothing has changed"),
-        keys => log::info!("the configuration was read again; changed: {}", keys.join(", ")),
+        [] => log::info!("configuration reloaded: nothing has changed"),
+        keys => log::info!("configuration reloaded; changed: {}", keys.join(", ")),
     }
     let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        restart.iter().partition(|key| !ONLY_A_RESTART.contains(key));
+        restart.iter().partition(|key| !RESTART_ONLY.contains(key));
     if !upgrade.is_empty() {
         log::warn!(
             "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a restart for: {}",

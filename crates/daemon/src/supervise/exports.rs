@@ -1,4 +1,4 @@
-//! When an export is written: every so often, and whenever it is asked for.
+//! When the full scrape is written to `export.file`: at an interval, and on request.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,126 +11,120 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounde
 use onrush_config::export_format::of_name;
 use onrush_config::settings::ExportSettings;
 use onrush_control::files::FileWrites;
-use onrush_control::request::Answer;
-use onrush_control::request::Exported;
+use onrush_control::request::{Answer, Exported};
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::export::count::{CountTask, SwarmCounts};
 use onrush_store::export::format::{Packed, write};
 use onrush_tracker::orders::Orders;
 
-/// Anybody may read it.
+/// Mode of the file: readable by all users.
 const MODE: u32 = 0o644;
+/// For an aborted export to remove its temporary file.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// For how long the end of one that is given up is waited for.
-const GRACE: Duration = Duration::from_secs(3);
-
-/// Whoever asked is told.
-pub type Told = Answer<Result<Exported, String>>;
-
-/// An export that is being written.
-#[derive(Debug)]
-struct UnderWay {
-    thread: JoinHandle<io::Result<Exported>>,
-    /// When this goes it is given up.
-    wanted: Sender<()>,
-    /// Goes with the thread.
-    ends: Receiver<()>,
-}
+/// Replies to the request for an export.
+pub(super) type ExportResponder = Answer<Result<Exported, String>>;
 
 /// The exports of a running tracker.
 #[derive(Debug)]
-pub struct Exports {
+pub(super) struct Exports {
     last: Instant,
-    under_way: Option<UnderWay>,
-    /// Are told of the one that is under way.
-    waiting: Vec<Told>,
+    writer: Option<Writer>,
+    /// Responders of the export being written.
+    waiting: Vec<ExportResponder>,
     writes: Arc<FileWrites>,
+}
+
+/// The thread that writes an export.
+#[derive(Debug)]
+struct Writer {
+    thread: JoinHandle<io::Result<Exported>>,
+    /// Dropping this aborts the export.
+    keep: Sender<()>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
 }
 
 impl Default for Exports {
     fn default() -> Self {
-        Self { last: Instant::now(), under_way: None, waiting: Vec::new(), writes: Arc::default() }
+        Self { last: Instant::now(), writer: None, waiting: Vec::new(), writes: Arc::default() }
     }
 }
 
 impl Exports {
-    /// How they went.
-    pub fn writes(&self) -> &Arc<FileWrites> {
+    /// Counters of exports written and failed.
+    pub(super) fn writes(&self) -> &Arc<FileWrites> {
         &self.writes
     }
 
-    /// To be called every second: begins an export when it is time, and reports one that has ended.
-    pub fn second(&mut self, settings: &ExportSettings, orders: &Orders, now: Instant) {
-        if self.under_way.as_ref().is_some_and(|under_way| under_way.thread.is_finished()) {
-            self.report();
+    /// Call it every second: starts an export when it is due, and reports a finished one.
+    pub(super) fn tick(&mut self, settings: &ExportSettings, orders: &Orders, now: Instant) {
+        if let Some(writer) = self.writer.take_if(|writer| writer.thread.is_finished()) {
+            self.join(writer.thread);
         }
         let due = !settings.every.is_zero() && now.duration_since(self.last) >= settings.every;
-        if due && settings.file.is_some() && self.under_way.is_none() {
-            self.begin(settings, orders, None);
+        if due && settings.file.is_some() && self.writer.is_none() {
+            self.start(settings, orders, None);
         }
     }
 
-    /// Begins an export, unless one is under way; whoever asks is told how it ended.
-    pub fn begin(&mut self, settings: &ExportSettings, orders: &Orders, answer: Option<Told>) {
+    /// Starts an export, unless one is being written. `responder` gets the result.
+    pub(super) fn start(
+        &mut self,
+        settings: &ExportSettings,
+        orders: &Orders,
+        responder: Option<ExportResponder>,
+    ) {
         let Some(path) = settings.file.clone() else {
-            let why = "there is nothing to be exported to: name a file as export.file and reload";
-            log::warn!("no export: {why}");
-            return answer.into_iter().for_each(|answer| answer.tell(Err(why.to_owned())));
+            let why = "no file is configured: name a file as export.file and reload";
+            log::warn!("export failed: {why}");
+            return responder.into_iter().for_each(|it| it.tell(Err(why.to_owned())));
         };
-        self.waiting.extend(answer);
-        if self.under_way.is_some() {
+        self.waiting.extend(responder);
+        if self.writer.is_some() {
             return;
         }
         self.last = Instant::now();
         let (to, parts) = bounded(2 * orders.shards() + 2);
-        if let Err(deaf) = orders.every_shard(|_| Box::new(CountTask::new(to.clone()))) {
-            return self.ended(Err(deaf.to_string()));
+        if let Err(error) = orders.every_shard(|_| Box::new(CountTask::new(to.clone()))) {
+            return self.finish(Err(error.to_string()));
         }
         drop(to);
         let shards = orders.shards();
-        let (wanted, given_up) = bounded(1);
-        let (at_work, ends) = bounded(0);
+        let (keep, aborted) = bounded(1);
+        let (running, ended) = bounded(0);
         let write = move || {
-            let _at_work = at_work;
-            write_parts(&path, &parts, shards, &given_up)
+            let _running = running;
+            write_parts(&path, &parts, shards, &aborted)
         };
         match thread::Builder::new().name("export".into()).spawn(write) {
-            Ok(thread) => self.under_way = Some(UnderWay { thread, wanted, ends }),
-            Err(error) => self.ended(Err(format!("no thread: {error}"))),
+            Ok(thread) => self.writer = Some(Writer { thread, keep, ended }),
+            Err(error) => self.finish(Err(format!("cannot start a thread: {error}"))),
         }
     }
 
-    /// The tracker is about to end: what is half written goes. A disk that takes long over it is not waited for, as
-    /// there is more to be written.
-    pub fn give_up(&mut self) {
-        let Some(UnderWay { thread, wanted, ends }) = self.under_way.take() else { return };
-        drop(wanted);
-        match ends.recv_timeout(GRACE) {
-            Err(RecvTimeoutError::Timeout) => {
-                self.ended(
-                    Err("the disk is not done with it; its draft goes with the next".into()),
-                );
-            }
-            _ => self.joined(thread),
+    /// Aborts the export being written, since the tracker stops. A slow disk is not waited for: the
+    /// final snapshot is still to be written.
+    pub(super) fn abort(&mut self) {
+        let Some(Writer { thread, keep, ended }) = self.writer.take() else { return };
+        drop(keep);
+        match ended.recv_timeout(ABORT_TIMEOUT) {
+            Err(RecvTimeoutError::Timeout) => self.finish(Err(
+                "the disk is slow; the next export removes the temporary file".to_owned(),
+            )),
+            _ => self.join(thread),
         }
     }
 
-    /// What has become of the one that has ended.
-    fn report(&mut self) {
-        if let Some(under_way) = self.under_way.take() {
-            self.joined(under_way.thread);
-        }
-    }
-
-    fn joined(&mut self, thread: JoinHandle<io::Result<Exported>>) {
+    fn join(&mut self, thread: JoinHandle<io::Result<Exported>>) {
         let result = match thread.join() {
             Ok(result) => result.map_err(|error| error.to_string()),
             Err(_) => Err("its thread panicked".to_owned()),
         };
-        self.ended(result);
+        self.finish(result);
     }
 
-    fn ended(&mut self, result: Result<Exported, String>) {
+    fn finish(&mut self, result: Result<Exported, String>) {
         match &result {
             Ok(exported) => {
                 self.writes.wrote(exported.bytes, exported.took);
@@ -138,44 +132,45 @@ impl Exports {
             }
             Err(why) => {
                 self.writes.failed.add(1);
-                log::warn!("no export, the former one stays: {why}");
+                log::warn!("export failed; the previous one stays: {why}");
             }
         }
-        self.waiting.drain(..).for_each(|answer| answer.tell(result.clone()));
+        self.waiting.drain(..).for_each(|responder| responder.tell(result.clone()));
     }
 }
 
-/// Writes what tallies send, unless it is given up.
+/// Writes the counts of all shards, unless the export is aborted.
 fn write_parts(
     path: &Path,
     parts: &Receiver<Vec<SwarmCounts>>,
     shards: usize,
-    given_up: &Receiver<()>,
+    aborted: &Receiver<()>,
 ) -> io::Result<Exported> {
     let began = Instant::now();
-    let mut swarms = collect(parts, shards, given_up)?;
-    let bytes = write_swarms(path, &mut swarms, given_up)
+    let mut swarms = collect(parts, shards, aborted)?;
+    let bytes = write_swarms(path, &mut swarms, aborted)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     let swarms = swarms.len() as u64;
     Ok(Exported { path: path.to_owned(), swarms, bytes, took: began.elapsed() })
 }
 
+/// Receives the counts of all shards. An empty part is the last one of its shard.
 fn collect(
     parts: &Receiver<Vec<SwarmCounts>>,
     shards: usize,
-    given_up: &Receiver<()>,
+    aborted: &Receiver<()>,
 ) -> io::Result<Vec<SwarmCounts>> {
     let mut swarms = Vec::new();
-    let mut through = 0;
-    while through < shards {
+    let mut done = 0;
+    while done < shards {
         let part = select! {
             recv(parts) -> part => part,
-            recv(given_up) -> _ => return Err(ending()),
+            recv(aborted) -> _ => return Err(stopping()),
         };
         match part {
-            Ok(part) if part.is_empty() => through += 1,
+            Ok(part) if part.is_empty() => done += 1,
             Ok(mut part) => swarms.append(&mut part),
-            Err(_) => return Err(io::Error::other("a worker has ended, or others were slow")),
+            Err(_) => return Err(io::Error::other("a worker has ended, or was too slow")),
         }
     }
     Ok(swarms)
@@ -184,35 +179,35 @@ fn collect(
 fn write_swarms(
     path: &Path,
     swarms: &mut [SwarmCounts],
-    given_up: &Receiver<()>,
+    aborted: &Receiver<()>,
 ) -> io::Result<u64> {
     let (content, packing) = of_name(path).ok_or(io::ErrorKind::InvalidFilename)?;
-    let to = Packed::new(packing, AtomicFile::create(path, MODE)?)?;
-    let mut wanted = Wanted { to, given_up };
-    write(content, swarms, &mut wanted)?;
-    wanted.to.finish()
+    let file = Packed::new(packing, AtomicFile::create(path, MODE)?)?;
+    let mut to = Abortable { file, aborted };
+    write(content, swarms, &mut to)?;
+    to.file.finish()
 }
 
-fn ending() -> io::Error {
+fn stopping() -> io::Error {
     io::Error::other("the tracker is stopping")
 }
 
-/// Writes as long as it is wanted.
-struct Wanted<'a> {
-    to: Packed,
-    given_up: &'a Receiver<()>,
+/// A file whose writes fail once the export is aborted.
+struct Abortable<'a> {
+    file: Packed,
+    aborted: &'a Receiver<()>,
 }
 
-impl Write for Wanted<'_> {
+impl Write for Abortable<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.given_up.try_recv() {
-            Err(TryRecvError::Disconnected) => Err(ending()),
-            _ => self.to.write(bytes),
+        match self.aborted.try_recv() {
+            Err(TryRecvError::Disconnected) => Err(stopping()),
+            _ => self.file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+        self.file.flush()
     }
 }
 
@@ -223,65 +218,64 @@ mod tests {
     use super::*;
 
     fn swarms() -> Vec<SwarmCounts> {
-        let counted = |n: u8| SwarmCounts {
+        let counts = |n: u8| SwarmCounts {
             info_hash: InfoHash([n; 20]),
             seeders: 1,
             leechers: 2,
             completed: 3,
         };
-        (0..100).map(counted).collect()
+        (0..100).map(counts).collect()
     }
 
-    /// In each form, whether it waits for a shard then or writes.
+    /// In each format, while it waits for a shard and while it writes.
     #[test]
-    fn one_that_is_given_up_leaves_nothing_behind() {
+    fn an_aborted_export_leaves_the_previous_file_alone() {
         for name in ["a.txt", "a.txt.gz", "a.bencode.zst"] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join(name);
             let files = || std::fs::read_dir(directory.path()).unwrap().count();
-            let (wanted, given_up) = bounded(1);
-            assert!(write_swarms(&path, &mut swarms(), &given_up).unwrap() > 0);
+            let (keep, aborted) = bounded(1);
+            assert!(write_swarms(&path, &mut swarms(), &aborted).unwrap() > 0);
             assert_eq!(files(), 1);
             let former = std::fs::read(&path).unwrap();
 
             let (to, parts) = bounded(2);
             to.send(swarms()).unwrap();
             let waiting = thread::scope(|scope| {
-                let waiting = scope.spawn(|| write_parts(&path, &parts, 1, &given_up));
-                drop(wanted);
+                let waiting = scope.spawn(|| write_parts(&path, &parts, 1, &aborted));
+                drop(keep);
                 waiting.join().unwrap()
             });
             assert!(waiting.unwrap_err().to_string().contains("the tracker is stopping"));
-            let writing = write_swarms(&path, &mut swarms()[..9], &given_up).unwrap_err();
+            let writing = write_swarms(&path, &mut swarms()[..9], &aborted).unwrap_err();
             assert!(writing.to_string().contains("the tracker is stopping"), "{writing}");
             assert_eq!((files(), std::fs::read(&path).unwrap()), (1, former), "{name}");
         }
     }
 
-    /// Whoever asked is told, and the thread is gone before the process is.
     #[test]
-    fn giving_up_waits_for_the_draft_to_be_gone() {
+    fn abort_waits_for_the_temporary_file_to_be_removed_and_responds() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.txt");
-        let (wanted, given_up) = bounded::<()>(1);
-        let draft = AtomicFile::create(&path, MODE).unwrap();
-        let (at_work, ends) = bounded(0);
+        let (keep, aborted) = bounded::<()>(1);
+        let file = AtomicFile::create(&path, MODE).unwrap();
+        let (running, ended) = bounded(0);
         let thread = thread::spawn(move || {
-            let _at_work: Sender<()> = at_work;
-            let gone = given_up.recv().is_err();
-            drop(draft);
-            Err(io::Error::other(format!("given up: {gone}")))
+            let _running: Sender<()> = running;
+            let aborted = aborted.recv().is_err();
+            drop(file);
+            Err(io::Error::other(format!("aborted: {aborted}")))
         });
-        let (tell, answered) = bounded(1);
-        let answer = Answer::new(move |told| drop(tell.send(told)));
+        let (sender, response) = bounded(1);
+        let responder = Answer::new(move |result| drop(sender.send(result)));
         let mut exports = Exports {
-            under_way: Some(UnderWay { thread, wanted, ends }),
-            waiting: vec![answer],
+            writer: Some(Writer { thread, keep, ended }),
+            waiting: vec![responder],
             ..Exports::default()
         };
-        exports.give_up();
+        exports.abort();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-        assert_eq!(answered.recv().unwrap(), Err("given up: true".to_owned()));
+        assert_eq!(response.recv().unwrap(), Err("aborted: true".to_owned()));
         assert_eq!(exports.writes.failed.get(), 1);
     }
 }

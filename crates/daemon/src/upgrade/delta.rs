@@ -43,7 +43,11 @@ const STEP: usize = 64;
 ///
 /// # Errors
 /// When the new process is gone.
-pub fn send(handed_over: &HandedOver, shards: &mut [Shard], now: Now) -> io::Result<SnapshotCounts> {
+pub fn send(
+    handed_over: &HandedOver,
+    shards: &mut [Shard],
+    now: Now,
+) -> io::Result<SnapshotCounts> {
     handed_over.stream.set_write_timeout(Some(PATIENCE))?;
     let mut to = BufWriter::with_capacity(256 << 10, &handed_over.stream);
     let gone: Vec<Departure> = shards.iter_mut().flat_map(Shard::departures).collect();
@@ -149,7 +153,7 @@ impl Merging {
         let mut number = [0; 4];
         from.read_exact(&mut number)?;
         // The old process has said which one is to be watched over before it said anything here.
-        notify::followed();
+        notify::took_over();
         let mut gone: Vec<Vec<Gone>> = vec![Vec::new(); self.orders.shards()];
         for _ in 0..u32::from_be_bytes(number) {
             let departure = read_departure(&mut from)?;

@@ -99,8 +99,8 @@ pub fn inspect(settings: &Settings) -> Option<Handoff> {
 
 fn connect(settings: &Settings) -> Result<UnixStream, TakeoverError> {
     let path = settings.state_dir.as_ref().ok_or(TakeoverError::NoDirectory)?.join(SOCKET);
-    let stream = UnixStream::connect(&path)
-        .map_err(|cause| TakeoverError::NotRunning { path, cause })?;
+    let stream =
+        UnixStream::connect(&path).map_err(|cause| TakeoverError::NotRunning { path, cause })?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)

@@ -126,8 +126,11 @@ impl Outgoing {
             for stream in listener.incoming() {
                 match stream {
                     // The next process connects to the new one.
-                    Ok(stream) if self.serve(stream) => return,
-                    Ok(_) => {}
+                    Ok(stream) => {
+                        if self.serve(stream) {
+                            return;
+                        }
+                    }
                     Err(error) => {
                         // Probably out of descriptors: without a pause this would be a busy loop.
                         log::debug!("cannot accept a connection at the upgrade socket: {error}");
@@ -222,8 +225,8 @@ impl Outgoing {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
         }
-        let commitment = self
-            .ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
+        let commitment =
+            self.ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
         self.release_sockets(&stream, commitment)?;
         self.drain_dropped_addresses(&keeps);
         Ok(HandedOver { stream, process, since })

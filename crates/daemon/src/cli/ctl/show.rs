@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::reload::ONLY_A_RESTART;
+use crate::supervise::reload::RESTART_ONLY;
 use onrush_control::admin::export::Written;
 use onrush_control::admin::list::{Changed, Entry};
 use onrush_control::admin::reload::Report;
@@ -86,7 +86,7 @@ pub fn reload(report: &Report) -> String {
         keys => format!("changed: {}\n", keys.join(", ")),
     };
     let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        report.restart.iter().map(String::as_str).partition(|key| !ONLY_A_RESTART.contains(key));
+        report.restart.iter().map(String::as_str).partition(|key| !RESTART_ONLY.contains(key));
     for (keys, until) in
         [(upgrade, "an upgrade (`onrush ctl upgrade`) or a restart"), (restart, "a restart")]
     {

@@ -1,13 +1,12 @@
-//! Making a list of info hashes hold for what is stored too: after a list has come into force, every shard
-//! forgets what it does not permit.
+//! Purge: after a change of the access list, every shard removes the swarms that are no longer
+//! permitted.
 //!
-//! Not at once: an announce that was let in by the former list may still be on its way to its shard. Workers take
-//! several turns a second, so two seconds later there is none. And not to the end: a list that is replaced again ends
-//! the work for the one before it.
+//! A purge is delayed, since announces that the former list has permitted may still be on the way to
+//! their shard. Workers take several turns a second, so after two seconds there are none.
 
-pub mod release;
-pub mod remove;
-pub mod walk;
+mod release;
+pub mod remove_forbidden;
+pub mod remove_named;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,112 +16,114 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush_proto::InfoHash;
 
-use crate::purge::remove::Forget;
-use crate::purge::walk::Purge;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::listing::Change;
 use onrush_tracker::orders::{Chore, Deaf, Orders};
+use remove_forbidden::RemoveForbidden;
+use remove_named::RemoveNamed;
 
-/// How long after a list came into force the shards are looked through.
+/// Time between a change of the list and the purge.
 const DELAY: Duration = Duration::from_secs(2);
 
-/// The main thread's part in it.
-pub struct Enforcement {
-    tell: Sender<u64>,
-    told: Receiver<u64>,
-    /// Ends the purge that is under way.
+/// The supervisor's side: decides when shards are purged, and frees former lists.
+pub(super) struct Purge {
+    result: Sender<u64>,
+    removed: Receiver<u64>,
+    /// Stops the walk in progress.
     superseded: Arc<AtomicBool>,
-    due: Option<(Instant, Arc<AccessList>)>,
-    /// Single info hashes that are no longer permitted, and when they are to be forgotten.
-    singly: VecDeque<(Instant, Arc<[InfoHash]>)>,
-    /// Kept until no worker has them any more: freeing millions of hashes takes its time, and a worker has none.
+    /// The next walk over all swarms.
+    walk: Option<(Instant, Arc<AccessList>)>,
+    /// Single info hashes that are no longer permitted.
+    named: VecDeque<(Instant, Arc<[InfoHash]>)>,
+    /// Former lists, freed here once no worker holds them: freeing millions of hashes would delay a
+    /// worker.
     retired: Vec<Arc<AccessList>>,
 }
 
-impl Enforcement {
-    /// Of the list that a tracker starts with, which needs none.
-    pub fn new() -> Self {
-        let (tell, told) = unbounded();
+impl Purge {
+    /// The list of the start needs no purge: peers were loaded by it.
+    pub(super) fn new() -> Self {
+        let (result, removed) = unbounded();
         Self {
-            tell,
-            told,
+            result,
+            removed,
             superseded: Arc::default(),
-            due: None,
-            singly: VecDeque::new(),
+            walk: None,
+            named: VecDeque::new(),
             retired: Vec::new(),
         }
     }
 
-    /// Workers follow `list` from now on; `former` is what was in force.
-    pub fn begin(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
+    /// Schedules a walk for a `list` that has replaced `former`, and stops the walk in progress.
+    pub(super) fn start(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
         self.superseded.store(true, Ordering::Relaxed);
         self.superseded = Arc::default();
-        self.due = (!list.is_open()).then(|| (now + DELAY, list.clone()));
-        // After a reload of the same list it is in force still, and must stand here once only, when it goes.
+        self.walk = (!list.is_open()).then(|| (now + DELAY, list.clone()));
+        // A reload of an unchanged list leaves the same one in force.
         if !Arc::ptr_eq(list, &former) {
             self.retire(former);
         }
     }
 
-    /// Workers follow `list` from now on, which is `former` after some changes. Only the swarms that they
-    /// forbid are looked up and forgotten: single ones may be changed every second, and a walk over all swarms
-    /// would never end. Such a walk, where one is waiting, is done by the newer list, and one that is under way
-    /// goes on by the older: it may forget a swarm that was permitted meanwhile, whose peers announce again.
-    pub fn follow(
+    /// Schedules the removal of the swarms that `changes` forbid. They are looked up one by one: if
+    /// changes came every second, a walk over all swarms would never finish. A scheduled walk uses the
+    /// new list. A walk in progress continues with the former list: it may remove a swarm that is
+    /// permitted again, whose peers return with their next announce.
+    pub(super) fn update(
         &mut self,
         list: &Arc<AccessList>,
         changes: &[Change],
         former: Arc<AccessList>,
         now: Instant,
     ) {
-        if let Some((_, due)) = &mut self.due {
-            *due = list.clone();
+        if let Some((_, walk)) = &mut self.walk {
+            *walk = list.clone();
         }
-        let names = changes.iter().map(|change| change.info_hash);
-        let forbidden: Arc<[InfoHash]> = names.filter(|name| !list.permits(*name)).collect();
+        let changed = changes.iter().map(|change| change.info_hash);
+        let forbidden: Arc<[InfoHash]> = changed.filter(|hash| !list.permits(*hash)).collect();
         if !forbidden.is_empty() {
-            self.singly.push_back((now + DELAY, forbidden));
+            self.named.push_back((now + DELAY, forbidden));
         }
         self.retire(former);
     }
 
-    /// No worker gets this list any more. It is freed by the main thread once none has it.
-    pub fn retire(&mut self, list: Arc<AccessList>) {
-        // Twice here it would never go: each would be held by the other.
+    /// Keeps a former list until no worker holds it.
+    pub(super) fn retire(&mut self, list: Arc<AccessList>) {
+        // A second entry would keep the first one alive.
         if !self.retired.iter().any(|other| Arc::ptr_eq(other, &list)) {
             self.retired.push(list);
         }
     }
 
-    /// To be called once a second with the list in force: has the shards looked through when it is time.
+    /// Call it every second with the list in force: starts removals that are due.
     ///
     /// # Errors
-    /// [`Deaf`], when a worker takes no orders.
-    pub fn second(&mut self, list: &AccessList, orders: &Orders, now: Instant) -> Result<(), Deaf> {
+    /// [`Deaf`], when a worker does not take its task.
+    pub(super) fn tick(
+        &mut self,
+        list: &AccessList,
+        orders: &Orders,
+        now: Instant,
+    ) -> Result<(), Deaf> {
         self.retired.retain(|list| Arc::strong_count(list) > 1);
-        while self.singly.front().is_some_and(|(due, _)| now >= *due) {
-            let Some((_, names)) = self.singly.pop_front() else { break };
-            // What was permitted again meanwhile stays.
-            let names: Arc<[InfoHash]> =
-                names.iter().copied().filter(|name| !list.permits(*name)).collect();
-            orders.every_shard(|_| Box::new(Forget::new(names.clone(), self.tell.clone())))?;
+        while self.named.front().is_some_and(|(due, _)| now >= *due) {
+            let Some((_, hashes)) = self.named.pop_front() else { break };
+            // Without the hashes that are permitted again.
+            let hashes: Arc<[InfoHash]> =
+                hashes.iter().copied().filter(|hash| !list.permits(*hash)).collect();
+            orders
+                .every_shard(|_| Box::new(RemoveNamed::new(hashes.clone(), self.result.clone())))?;
         }
-        let Some((_, list)) = self.due.take_if(|(due, _)| now >= *due) else { return Ok(()) };
-        orders.every_shard(|_| {
-            let purge = Purge::new(list.clone(), self.superseded.clone(), self.tell.clone());
-            Box::new(purge) as Box<dyn Chore>
+        let Some((_, list)) = self.walk.take_if(|(due, _)| now >= *due) else { return Ok(()) };
+        orders.every_shard(|_| -> Box<dyn Chore> {
+            let superseded = self.superseded.clone();
+            Box::new(RemoveForbidden::new(list.clone(), superseded, self.result.clone()))
         })
     }
 
-    /// How many swarms a shard has forgotten, from each that is through.
-    pub fn told(&self) -> &Receiver<u64> {
-        &self.told
-    }
-}
-
-impl Default for Enforcement {
-    fn default() -> Self {
-        Self::new()
+    /// Receives the number of swarms that a shard has removed.
+    pub(super) fn removed(&self) -> &Receiver<u64> {
+        &self.removed
     }
 }
 
@@ -131,37 +132,37 @@ mod tests {
     use super::*;
     use onrush_config::settings::{Access, Listed};
 
-    /// Of nothing, but not open.
+    /// A deny list without entries.
     fn list() -> Arc<AccessList> {
         let listed = Listed { hashes: Vec::new(), file: None };
         Arc::new(onrush_store::lists::access_list(&Access::Deny(listed), 0, &mut || {}).unwrap())
     }
 
     #[test]
-    fn a_list_is_freed_when_it_was_replaced_however_often_it_was_read_again() {
+    fn a_replaced_list_is_freed_even_after_reloads_of_itself() {
         let orders = Orders::new(&[], Arc::from([]));
-        let mut enforcement = Enforcement::new();
+        let mut purge = Purge::new();
         let now = Instant::now();
         let (first, second) = (list(), list());
         for _ in 0..3 {
-            enforcement.begin(&first, first.clone(), now);
+            purge.start(&first, first.clone(), now);
         }
-        let gone = Arc::downgrade(&first);
-        enforcement.begin(&second, first, now);
-        enforcement.second(&second, &orders, now).unwrap();
-        assert_eq!(gone.strong_count(), 0);
+        let weak = Arc::downgrade(&first);
+        purge.start(&second, first, now);
+        purge.tick(&second, &orders, now).unwrap();
+        assert_eq!(weak.strong_count(), 0);
     }
 
-    /// A merge retires the list that it was made of and the one in force, which are often the same.
+    /// A merge retires its source and the list in force, which are often the same.
     #[test]
-    fn a_list_that_is_retired_twice_is_freed() {
+    fn a_list_retired_twice_is_freed() {
         let orders = Orders::new(&[], Arc::from([]));
-        let mut enforcement = Enforcement::new();
+        let mut purge = Purge::new();
         let (first, second) = (list(), list());
-        let gone = Arc::downgrade(&first);
-        enforcement.retire(first.clone());
-        enforcement.retire(first);
-        enforcement.second(&second, &orders, Instant::now()).unwrap();
-        assert_eq!(gone.strong_count(), 0);
+        let weak = Arc::downgrade(&first);
+        purge.retire(first.clone());
+        purge.retire(first);
+        purge.tick(&second, &orders, Instant::now()).unwrap();
+        assert_eq!(weak.strong_count(), 0);
     }
 }
