@@ -2,35 +2,32 @@
 
 use std::path::Path;
 
-/// What stands in the file.
+/// The contents of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// A line for each swarm: its info hash in hexadecimal, seeders, leechers, completed.
+    /// One line per swarm: info hash in hexadecimal, seeders, leechers, completed.
     Text,
-    /// What a full scrape over HTTP gives (BEP 48), bencoded.
+    /// The bencoded reply of a full scrape over HTTP (BEP 48).
     Bencoded,
 }
 
-/// How it is packed.
+/// The compression of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Not at all.
+    /// None.
     Plain,
-    /// By gzip.
+    /// gzip (RFC 1952).
     Gzip,
-    /// By zstd.
-    Zstd,
 }
 
-/// What a name can end with, for people.
-pub const NAMES: &str = ".txt, .bencode or .benc, each with .gz or .zst behind it or not";
+/// The endings of file names, for errors.
+pub const NAMES: &str = ".txt, .bencode or .benc, each with or without .gz";
 
-/// What a file of this name is to have, if its name says so.
+/// Contents and compression of a file by the ending of its name; `None` for other endings.
 pub fn of_name(path: &Path) -> Option<(Content, Packing)> {
     let name = path.file_name()?.to_str()?;
     let (name, packing) = match name.rsplit_once('.')? {
         (name, "gz") => (name, Packing::Gzip),
-        (name, "zst") => (name, Packing::Zstd),
         _ => (name, Packing::Plain),
     };
     let content = match name.rsplit_once('.')?.1 {
@@ -46,13 +43,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_says_what_is_in_it() {
+    fn the_ending_of_a_name_gives_contents_and_compression() {
         let of = |name: &str| of_name(Path::new(name));
         assert_eq!(of("/a/scrape.txt"), Some((Content::Text, Packing::Plain)));
         assert_eq!(of("scrape.txt.gz"), Some((Content::Text, Packing::Gzip)));
-        assert_eq!(of("a.b.benc.zst"), Some((Content::Bencoded, Packing::Zstd)));
+        assert_eq!(of("a.b.benc.gz"), Some((Content::Bencoded, Packing::Gzip)));
         assert_eq!(of("full.bencode"), Some((Content::Bencoded, Packing::Plain)));
-        for name in ["scrape", "scrape.gz", "scrape.csv", "scrape.txt.bz2", "", "txt"] {
+        for name in
+            ["scrape", "scrape.gz", "scrape.csv", "scrape.txt.bz2", "scrape.txt.zst", "", "txt"]
+        {
             assert_eq!(of(name), None, "{name}");
         }
     }

@@ -63,7 +63,7 @@ fn main() {
     let written = write_all(&path, full, clock.now(), &mut || {}).expect("it can be written");
     let seconds = written.took.as_secs_f64();
     let per_peer =
-        (written.bytes as f64 - 32.0 * written.tally.records as f64) / written.tally.v4 as f64;
+        (written.bytes as f64 - 32.0 * written.counts.records as f64) / written.counts.v4 as f64;
     println!("written: {written} ({seconds:.2} s with fsync)");
     println!("on disk: {per_peer:.2} bytes per IPv4 peer beside 32 per swarm");
 

@@ -103,9 +103,9 @@ fn serve(
     for line in greeting {
         log::info!("{line}");
     }
-    let end = supervisor.run(&signals);
+    let mut end = supervisor.run(&signals);
     let tracker = supervisor.into_tracker();
-    match &end {
+    match &mut end {
         End::HandedOver(handed_over) => {
             if !tracker.hand_over(handed_over) {
                 return Ok(End::SuccessorFailed(handed_over.process));

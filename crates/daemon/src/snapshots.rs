@@ -63,7 +63,7 @@ impl Snapshots {
     /// Starts a snapshot while workers serve, unless one is being written.
     fn start(&mut self, orders: &Orders, clock: Clock) {
         let Some(path) = self.path.clone().filter(|_| self.writer.is_none()) else { return };
-        let (shards, parts) = match DumpTask::of_all(orders, false) {
+        let (shards, parts) = match DumpTask::of_all(orders) {
             Ok(parts) => (orders.shards(), parts),
             Err(error) => return self.failed(format_args!("{error}")),
         };
@@ -129,6 +129,6 @@ fn write_parts(
             Err(_) => return Err(io::Error::new(io::ErrorKind::Interrupted, "a worker has ended")),
         }
     }
-    let (file, tally) = writer.end(clock.now().unix)?;
-    Ok(SnapshotSummary { tally, bytes: file.finish()?, took: began.elapsed() })
+    let (file, counts) = writer.end(clock.now().unix)?;
+    Ok(SnapshotSummary { counts, bytes: file.finish()?, took: began.elapsed() })
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
-/// Bytes after which the data is synced to the disk. One sync at the end of a file of gigabytes could
-/// take longer than a service manager waits for a sign of progress.
+/// Bytes after which the data is synced to the disk. One sync at the end of a file of gigabytes
+/// could take longer than a service manager waits for a sign of progress.
 const SYNC_EVERY: usize = 64 << 20;
 
 /// Upper bound on the gap between creating a temporary file and locking it.
@@ -50,8 +50,9 @@ impl AtomicFile {
         Ok(Self { file, _lock: lock, temporary, path: path.to_owned(), unsynced: 0 })
     }
 
-    /// Syncs the file and renames it into place. Returns its length in bytes. A directory that cannot be
-    /// synced is logged: the file is in place, but a power failure may restore the previous one.
+    /// Syncs the file and renames it into place. Returns its length in bytes. A directory that
+    /// cannot be synced is logged: the file is in place, but a power failure may restore the
+    /// previous one.
     ///
     /// # Errors
     /// When the file cannot be written; the previous file stays.
@@ -64,8 +65,8 @@ impl AtomicFile {
         self.temporary = PathBuf::new();
         if let Err(error) = sync_directory_of(&self.path) {
             log::warn!(
-                "{} is written, but its directory cannot be synced, so a power failure may restore the \
-                 previous file: {error}",
+                "{} is written, but its directory cannot be synced, so a power failure may restore \
+                 the previous file: {error}",
                 self.path.display()
             );
         }
@@ -98,8 +99,8 @@ fn remove_orphans(path: &Path) {
     }
 }
 
-/// Whether no process writes this temporary file, which process number `process` created. The number
-/// alone does not decide: after a reboot another process may have it.
+/// Whether no process writes this temporary file, which process number `process` created. The
+/// number alone does not decide: after a reboot another process may have it.
 fn is_orphan(path: &Path, process: u32) -> bool {
     let lives = Path::new("/proc").join(process.to_string()).exists();
     let own_or_gone = process == std::process::id() || !lives;

@@ -6,8 +6,8 @@
 //! previous ffeeddccbbaa99887766554433221100
 //! ```
 //!
-//! To rotate the key on several hosts, rename `current` to `previous` on each and add the new secret as
-//! `current`; meanwhile every host accepts ids of both keys.
+//! To rotate the key on several hosts, rename `current` to `previous` on each and add the new
+//! secret as `current`; meanwhile every host accepts ids of both keys.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -85,7 +85,7 @@ fn create(keys: &Keys, path: &Path) -> io::Result<()> {
 
 fn to_text(keys: &Keys) -> String {
     let mut text = String::from(
-        "# Secrets of connection ids. Copy this file to every host that serves the same tracker name.\n",
+        "# Secrets of connection ids. Copy this file to every host of the same tracker.\n",
     );
     text += &format!("current {}\n", hex(&keys.current));
     if let Some(previous) = &keys.previous {

@@ -1,4 +1,5 @@
-//! What outlives the process: peers, lists, exports, the key of connection ids, and the lock of the state directory.
+//! What outlives the process: peers, lists, exports, the key of connection ids, and the lock of the
+//! state directory.
 //!
 //! | module | contents |
 //! |---|---|

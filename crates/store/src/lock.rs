@@ -1,5 +1,5 @@
-//! The lock of a state directory: one tracker per directory. The kernel releases it when the process
-//! exits, also after a crash (flock(2)).
+//! The lock of a state directory: one tracker per directory. The kernel releases it when the
+//! process exits, also after a crash (flock(2)).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -52,8 +52,8 @@ impl StateLock {
         self.file().as_fd().try_clone_to_owned()
     }
 
-    /// The lock from a descriptor that another process made with [`share`](Self::share). The directory
-    /// is locked until both processes have released it.
+    /// The lock from a descriptor that another process made with [`share`](Self::share). The
+    /// directory is locked until both processes have released it.
     ///
     /// # Errors
     /// When the descriptor is not that of a lock file.
@@ -64,8 +64,8 @@ impl StateLock {
         }
     }
 
-    /// Makes this process the owner of a shared lock: it unlocks on drop. Writes its process id to the
-    /// lock file.
+    /// Makes this process the owner of a shared lock: it unlocks on drop. Writes its process id to
+    /// the lock file.
     pub fn take_ownership(&mut self) {
         self.shared = false;
         self.write_process_id();
@@ -128,7 +128,8 @@ impl StateLock {
 impl Drop for StateLock {
     fn drop(&mut self) {
         if self.shared {
-            // LOCK_UN would unlock it for the other process too (flock(2)); closing at exit does not.
+            // LOCK_UN would unlock it for the other process too (flock(2)); closing at exit does
+            // not.
             std::mem::forget(self.file.take());
         }
     }
@@ -164,16 +165,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_cannot_be_written_locks_all_the_same() {
+    fn a_lock_file_that_cannot_be_written_can_be_locked() {
         let directory = tempfile::tempdir().unwrap();
-        // It stands for a full disk: it has no length that could be set.
+        // A pipe in its place cannot be truncated, like a file on a full disk.
         let mode = nix::sys::stat::Mode::S_IRWXU;
         nix::unistd::mkfifo(&directory.path().join("lock"), mode).unwrap();
         StateLock::take(directory.path()).unwrap();
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_named() {
+    fn an_error_names_a_missing_directory() {
         let directory = tempfile::tempdir().unwrap();
         let error = StateLock::take(&directory.path().join("gone")).unwrap_err().to_string();
         assert!(error.contains("gone/lock"), "{error}");

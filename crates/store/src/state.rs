@@ -42,8 +42,8 @@ impl State {
     /// kept in memory, with a warning.
     ///
     /// # Errors
-    /// [`StateError`], when starting would do damage: two trackers on one directory, or a key file that
-    /// would have to be overwritten.
+    /// [`StateError`], when starting would do damage: two trackers on one directory, or a key file
+    /// that would have to be overwritten.
     pub fn open(settings: &Settings) -> Result<Self, StateError> {
         Self::with_lock(settings, None)
     }
@@ -111,8 +111,8 @@ impl State {
 
 fn in_memory(why: &str) -> String {
     format!(
-        "{why}: connection ids and peers will not survive a restart; name a writable directory with \
-         --state-dir"
+        "{why}: connection ids and peers will not survive a restart; name a writable directory \
+         with --state-dir"
     )
 }
 

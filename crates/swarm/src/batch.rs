@@ -61,7 +61,7 @@ pub struct ShardBatch<R, P> {
     /// before it ends.
     pub(crate) ends: Vec<u32>,
     /// Bytes that the replies to `announces` may take in the worst case.
-    promised: usize,
+    reserved: usize,
 }
 
 impl<R: Copy, P: Copy> ShardBatch<R, P> {
@@ -75,7 +75,7 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
             parts: Vec::with_capacity(scraped),
             replies: Vec::with_capacity(reply_bytes),
             ends: Vec::with_capacity(announces),
-            promised: 0,
+            reserved: 0,
         }
     }
 
@@ -87,11 +87,11 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
     pub fn push_announce(&mut self, announce: Announce, reply_to: R) -> Result<(), Full> {
         let largest = HEAD_LEN + usize::from(announce.want) * announce.endpoint.family().peer_len();
         if self.announces.len() == self.announces.capacity()
-            || self.promised + largest > self.replies.capacity()
+            || self.reserved + largest > self.replies.capacity()
         {
             return Err(Full);
         }
-        self.promised += largest;
+        self.reserved += largest;
         self.announces.push((announce, reply_to));
         Ok(())
     }
@@ -158,6 +158,6 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
         self.parts.clear();
         self.replies.clear();
         self.ends.clear();
-        self.promised = 0;
+        self.reserved = 0;
     }
 }

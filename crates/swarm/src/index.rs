@@ -1,6 +1,6 @@
 //! From info hashes to places of swarms in the store.
 //!
-//! Many small tables of four-byte places; the info hashes themselves stay with the swarms. A
+//! Large small tables of four-byte places; the info hashes themselves stay with the swarms. A
 //! table that is full grows alone, so no step ever rehashes more than some hundred swarms,
 //! however many there are.
 //!
@@ -59,7 +59,7 @@ impl Index {
     /// is the right one nine times of ten if it is there at all. Looks at no swarm, so that the
     /// cache misses of several calls overlap.
     #[inline]
-    pub(crate) fn likely(&self, hash: u64) -> Option<u32> {
+    pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
         self.table(hash).find(hash, |_| true).copied()
     }
 
@@ -168,7 +168,8 @@ mod tests {
     fn the_first_guess_is_nearly_always_right() {
         let mut index = Index::new(50_000);
         (0..50_000).for_each(|place| index.insert(hash(place), place, hash));
-        let right = (0..50_000).filter(|&place| index.likely(hash(place)) == Some(place)).count();
+        let right =
+            (0..50_000).filter(|&place| index.candidate(hash(place)) == Some(place)).count();
         assert!(right > 45_000, "{right} of 50000");
     }
 

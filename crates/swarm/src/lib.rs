@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod change_log;
 mod index;
 mod keys;
 mod peers;
@@ -38,7 +39,8 @@ pub mod totals;
 pub mod walk;
 
 pub use batch::{Announce, Full, ShardBatch};
-pub use restore::{Departure, Restored};
+pub use change_log::{Change, ChangeKind, ChangeReader, Interest, Lost};
+pub use restore::Restored;
 pub use shard::{PeerView, Shard, ShardSettings, SwarmView};
 pub use shard_id::ShardMap;
 pub use sweep::{SwarmsByFamily, Swept};

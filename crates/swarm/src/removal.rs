@@ -3,14 +3,16 @@
 
 use onrush_proto::{Family, InfoHash};
 
-use crate::peers::{Expiry, Gone, Many, Peers, Spot};
+use crate::change_log::{Change, ChangeKind};
+use crate::peers::{Expired, Expiry, Large, Peers, SweepPosition};
 use crate::shard::Shard;
+use crate::time::Moment;
 
 /// A large swarm that was forgotten: the peers that it still has, and how far they are gone.
 #[derive(Debug)]
 pub(crate) struct RemovedSwarm {
-    pub(crate) peers: Box<Many>,
-    spot: Spot,
+    pub(crate) peers: Box<Large>,
+    position: SweepPosition,
 }
 
 impl Shard {
@@ -18,27 +20,32 @@ impl Shard {
     ///
     /// Nobody finds it any more. Where it had more peers than a single block has, they keep their memory, and are
     /// counted, until [`release`](Self::release) or [`sweep`](Self::sweep) has come to them.
-    pub fn remove(&mut self, info_hash: &InfoHash) -> bool {
+    pub fn remove(&mut self, info_hash: &InfoHash, now: Moment) -> bool {
         let Some(place) = self.store.find(info_hash) else {
             return false;
         };
-        self.remove_at(place);
+        self.remove_at(place, now);
         true
     }
 
     /// Forgets the swarm at a place with all that is in it.
-    pub(crate) fn remove_at(&mut self, place: u32) {
+    pub(crate) fn remove_at(&mut self, place: u32, now: Moment) {
         let Self { store, totals, removed, .. } = self;
+        let info_hash = store.get(place).info_hash;
         let peers = &mut store.get_mut(place).peers;
-        if let Peers::Many(_) = peers {
+        if let Peers::Large(_) = peers {
             let nobody = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
-            if let Peers::Many(peers) = std::mem::replace(peers, nobody) {
-                removed.push(RemovedSwarm { peers, spot: Spot::default() });
+            if let Peers::Large(peers) = std::mem::replace(peers, nobody) {
+                removed.push(RemovedSwarm { peers, position: SweepPosition::default() });
             }
         } else {
-            peers.each(&mut |endpoint, stamp| totals.left(endpoint.family(), stamp.seeder()));
+            peers.each(&mut |endpoint, stamp| {
+                totals.peer_removed(endpoint.family(), stamp.seeder())
+            });
         }
         store.remove(place);
+        let kind = ChangeKind::SwarmRemoved;
+        self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
     }
 
     /// Lets peers of large swarms that were forgotten go: up to `budget`, and at most the rest of a chunk (165
@@ -52,18 +59,22 @@ impl Shard {
     pub(crate) fn release_some(&mut self, budget: usize) -> usize {
         let mut done = 0;
         while done < budget
-            && let Some(RemovedSwarm { peers, spot }) = self.removed.last_mut()
+            && let Some(RemovedSwarm { peers, position }) = self.removed.last_mut()
         {
-            let mut gone = Gone::default();
-            let (work, next) = peers.sweep_on(*spot, Expiry::OF_ALL, &mut gone);
+            let mut expired = Expired::default();
+            let (work, next) = peers.sweep_step(*position, Expiry::OF_ALL, &mut expired);
             done += work.max(1);
             match next {
-                Some(next) => *spot = next,
+                Some(next) => *position = next,
                 None => drop(self.removed.pop()),
             }
             for family in [Family::V4, Family::V6] {
                 let at = family as usize;
-                self.totals.left_many(family, gone.peers[at].into(), gone.seeders[at].into());
+                self.totals.peers_removed(
+                    family,
+                    expired.peers[at].into(),
+                    expired.seeders[at].into(),
+                );
             }
         }
         done

@@ -5,9 +5,10 @@
 //! the younger one counts, of two numbers of `completed` the greater. So the order in which swarms and their pieces
 //! are restored does not matter, but for that of idle ones (see [`Shard::restore_idle`]).
 
-use onrush_proto::{Endpoint, InfoHash};
+use onrush_proto::{Endpoint, Event, InfoHash};
 
-use crate::peers::{Announcer, Expiry, Peers, Stamp, Tick};
+use crate::change_log::{Change, ChangeKind};
+use crate::peers::{Announcer, Expiry, Peers, Stamp, TICK, Tick};
 use crate::shard::{PeerView, Shard};
 use crate::swarm::Swarm;
 use crate::time::Moment;
@@ -32,40 +33,6 @@ impl std::ops::AddAssign for Restored {
         self.stored += other.stored;
         self.expired += other.expired;
         self.full += other.full;
-    }
-}
-
-/// A peer that has stopped, as [`Shard::departures`] tells of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure {
-    /// Its swarm.
-    pub info_hash: InfoHash,
-    /// Where it was.
-    pub endpoint: Endpoint,
-    /// The swarm's `completed` at that time.
-    pub completed: u32,
-    /// When it stopped.
-    pub at: Moment,
-}
-
-/// Departures that are written down at most.
-const MOST_DEPARTURES: usize = 1 << 20;
-
-/// Who has stopped since it is written down.
-#[derive(Debug, Default)]
-pub(crate) struct Departures(Vec<Departure>);
-
-impl Departures {
-    pub(crate) fn note(
-        &mut self,
-        info_hash: InfoHash,
-        endpoint: Endpoint,
-        completed: u32,
-        at: Moment,
-    ) {
-        if self.0.len() < MOST_DEPARTURES {
-            self.0.push(Departure { info_hash, endpoint, completed, at });
-        }
     }
 }
 
@@ -95,7 +62,7 @@ impl Shard {
             let stamp = Stamp::new(Tick::of(now).ago(peer.age), peer.seeder);
             if expiry.is_over(stamp) {
                 restored.expired += 1;
-            } else if self.restore_peer(info_hash, &mut place, &peer.endpoint, stamp, now) {
+            } else if self.restore_peer(info_hash, completed, &mut place, &peer, stamp, now) {
                 restored.stored += 1;
             } else {
                 restored.full += 1;
@@ -131,8 +98,8 @@ impl Shard {
             if let Peers::Idle(idle) = swarm.peers
                 && idle.since < since
             {
-                self.store.rouse(place);
-                self.retire_behind(place, since);
+                self.store.activate(place);
+                self.make_idle_last(place, since);
             }
             return true;
         }
@@ -144,70 +111,65 @@ impl Shard {
         let place = self.store.len() as u32;
         let peers = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
         self.store.add(Swarm { info_hash, completed, peers });
-        self.retire_behind(place, since);
+        self.make_idle_last(place, since);
         true
     }
 
     /// Puts a swarm at the end of the queue of idle ones, which is in order of age.
-    fn retire_behind(&mut self, place: u32, since: Moment) {
+    fn make_idle_last(&mut self, place: u32, since: Moment) {
         let since = self.store.newest_idle().map_or(since, |newest| newest.max(since));
-        self.store.retire(place, since);
+        self.store.make_idle(place, since);
     }
 
-    /// Whether the peer is stored.
+    /// Stores a peer unless it is stored with a younger sighting; false for want of room.
     fn restore_peer(
         &mut self,
         info_hash: InfoHash,
+        completed: u32,
         place: &mut Option<u32>,
-        endpoint: &Endpoint,
+        peer: &PeerView,
         stamp: Stamp,
         now: Moment,
     ) -> bool {
-        let may_join = self.totals.peers() < self.settings.max_peers;
-        let Some(place) = *place else {
-            if may_join {
+        let PeerView { endpoint, seeder, age } = *peer;
+        let may_store = self.totals.peers() < self.settings.max_peers;
+        let before = match *place {
+            None if may_store => {
                 *place = Some(self.store.len() as u32);
-                let peers = Peers::one(endpoint, stamp);
+                let peers = Peers::single(&endpoint, stamp);
                 self.store.add(Swarm { info_hash, completed: 0, peers });
-                self.totals.joined(endpoint.family(), stamp.seeder());
+                None
             }
-            return may_join;
+            None => return false,
+            Some(place) => {
+                let (swarm, keys) = self.store.with_keys(place);
+                let tick = Tick::of(now);
+                if let Some(stored) = swarm.peers.stamp(&endpoint, keys)
+                    && tick.since(stored.seen()) <= tick.since(stamp.seen())
+                {
+                    return true;
+                }
+                if may_store {
+                    self.store.activate(place);
+                }
+                let (swarm, keys) = self.store.with_keys(place);
+                let (endpoint, seen) = (&endpoint, stamp.seen());
+                swarm.peers.announce(Announcer { endpoint, seeder, seen, may_store }, keys).before
+            }
         };
-        let (swarm, keys) = self.store.with_keys(place);
-        let tick = Tick::of(now);
-        if let Some(stored) = swarm.peers.stamp(endpoint, keys)
-            && tick.since(stored.seen()) <= tick.since(stamp.seen())
-        {
-            return true;
-        }
-        if may_join {
-            self.store.rouse(place);
-        }
-        let (swarm, keys) = self.store.with_keys(place);
-        let (seen, seeder) = (stamp.seen(), stamp.seeder());
-        let found = swarm.peers.announce(Announcer { endpoint, seeder, seen, may_join }, keys);
-        match found.before {
-            Some(before) => self.totals.turned(endpoint.family(), before, seeder),
-            None if may_join => self.totals.joined(endpoint.family(), seeder),
+        match before {
+            Some(before) => self.totals.peer_changed(endpoint.family(), before, seeder),
+            None if may_store => self.totals.peer_added(endpoint.family(), seeder),
             None => return false,
         }
+        let kind = ChangeKind::Announced { endpoint, seeder, event: Event::None, age };
+        self.log_change(|| Change { info_hash, at: now, completed, kind });
         true
     }
 
-    /// Writes down from now on who stops, a million at most: what a walk over the peers cannot tell who
-    /// has seen them before.
-    pub fn note_departures(&mut self) {
-        self.departures = Some(Departures::default());
-    }
-
-    /// Who has stopped since [`note_departures`](Self::note_departures); no more is written down.
-    pub fn departures(&mut self) -> Vec<Departure> {
-        self.departures.take().map(|departures| departures.0).unwrap_or_default()
-    }
-
-    /// A peer has stopped `age` seconds ago, as was heard elsewhere: it goes, unless it has announced
-    /// itself here since, 4 seconds later or more.
-    pub fn depart(
+    /// Removes a peer that stopped at another tracker `age` seconds ago, unless it announced here at
+    /// least 4 seconds later. The swarm's `completed` becomes the greater of the two.
+    pub fn remove_peer(
         &mut self,
         info_hash: &InfoHash,
         endpoint: &Endpoint,
@@ -220,13 +182,16 @@ impl Shard {
         swarm.completed = swarm.completed.max(completed);
         let (swarm, keys) = self.store.with_keys(place);
         let tick = Tick::of(now);
-        let Some(stored) = swarm.peers.stamp(endpoint, keys) else { return };
-        if u32::from(tick.since(stored.seen())) < age / crate::peers::TICK {
+        let stored = swarm.peers.stamp(endpoint, keys);
+        if stored.is_some_and(|stored| u32::from(tick.since(stored.seen())) < age / TICK) {
             return;
         }
-        let seeder = swarm.peers.remove(endpoint, keys).unwrap_or(stored.seeder());
-        let emptied = swarm.peers.is_empty();
-        self.totals.left(endpoint.family(), seeder);
+        let removed = swarm.peers.remove(endpoint, keys);
+        let (emptied, completed) = (swarm.peers.is_empty(), swarm.completed);
+        let kind = ChangeKind::Stopped { endpoint: *endpoint };
+        self.log_change(|| Change { info_hash: *info_hash, at: now, completed, kind });
+        let Some(seeder) = removed else { return };
+        self.totals.peer_removed(endpoint.family(), seeder);
         if emptied {
             self.emptied(place, now);
         }

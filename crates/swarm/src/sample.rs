@@ -9,13 +9,13 @@ use rand::{Rng, SeedableRng};
 
 /// Where everything random comes from.
 #[derive(Debug)]
-pub(crate) struct Dice {
+pub(crate) struct Sampler {
     pub(crate) rng: SmallRng,
     /// The shortest interval given out, and how many there are from it on.
     intervals: (u32, u32),
 }
 
-impl Dice {
+impl Sampler {
     /// For intervals of so many seconds, up to `percent`, at most 100, more or less.
     pub(crate) fn new(seed: u64, interval: u32, percent: u32) -> Self {
         Self { rng: SmallRng::seed_from_u64(seed), intervals: intervals(interval, percent) }
@@ -28,7 +28,7 @@ impl Dice {
 
     /// The interval for one announce, and what else is drawn for it.
     #[inline]
-    pub(crate) fn roll(&mut self) -> (u32, Draw) {
+    pub(crate) fn draw(&mut self) -> (u32, Draw) {
         let (shortest, width) = self.intervals;
         let mut draw = Draw(self.rng.next_u64());
         (shortest + draw.below(width as usize) as u32, draw)

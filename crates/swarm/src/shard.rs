@@ -6,12 +6,12 @@ use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
+use crate::change_log::ChangeLog;
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, head};
 use crate::removal::RemovedSwarm;
-use crate::restore::Departures;
-use crate::sample::Dice;
-use crate::store::{Likely, Store};
+use crate::sample::Sampler;
+use crate::store::{Candidate, Store};
 use crate::swarm::Swarm;
 use crate::sweep::{Cursor, SwarmsByFamily};
 use crate::time::Moment;
@@ -46,6 +46,20 @@ pub struct ShardSettings {
     pub max_idle_swarms: u64,
 }
 
+impl Default for ShardSettings {
+    /// Settings of a small tracker, for tests and experiments.
+    fn default() -> Self {
+        Self {
+            interval: 1_800,
+            interval_jitter_percent: 5,
+            peer_lifetime: 2_400,
+            completed_retention: 86_400,
+            max_peers: 1_000_000,
+            max_idle_swarms: 1_000,
+        }
+    }
+}
+
 /// The swarms of one share of the info hashes. Has one owner: no locks.
 #[derive(Debug)]
 pub struct Shard {
@@ -54,9 +68,9 @@ pub struct Shard {
     pub(crate) totals: Totals,
     pub(crate) cursor: Cursor,
     pub(crate) by_family: SwarmsByFamily,
-    dice: Dice,
-    /// Who has stopped, while that is written down.
-    pub(crate) departures: Option<Departures>,
+    sampler: Sampler,
+    /// The change log, while it has readers.
+    pub(crate) changes: Option<Box<ChangeLog>>,
     /// Large swarms that were forgotten and still have peers.
     pub(crate) removed: Vec<RemovedSwarm>,
 }
@@ -103,15 +117,15 @@ impl Shard {
         assert_in_range(&settings);
         let swarms = settings.max_peers.saturating_add(settings.max_idle_swarms);
         assert!(swarms <= MAX_SWARMS, "max_peers and max_idle_swarms are {MAX_SWARMS} at most");
-        let dice = Dice::new(seed, settings.interval, settings.interval_jitter_percent);
+        let sampler = Sampler::new(seed, settings.interval, settings.interval_jitter_percent);
         Self {
             settings,
             store: Store::new(Keys::new(key), swarms),
             totals: Totals::default(),
             cursor: Cursor::default(),
             by_family: SwarmsByFamily::default(),
-            dice,
-            departures: None,
+            sampler,
+            changes: None,
             removed: Vec::new(),
         }
     }
@@ -125,7 +139,7 @@ impl Shard {
         assert_in_range(&settings);
         let ShardSettings { max_peers, max_idle_swarms, .. } = self.settings;
         self.settings = ShardSettings { max_peers, max_idle_swarms, ..settings };
-        self.dice.update(settings.interval, settings.interval_jitter_percent);
+        self.sampler.update(settings.interval, settings.interval_jitter_percent);
     }
 
     /// Answers everything in the batch: its announces in order, then its parts of scrapes.
@@ -137,12 +151,15 @@ impl Shard {
         for group in batch.announces.chunks(GROUP) {
             let ahead = self.look_ahead(group);
             let removals = self.store.removals();
-            for ((announce, _), &likely) in group.iter().zip(&ahead) {
-                let likely =
-                    if self.store.removals() == removals { likely } else { Likely::NOWHERE };
-                self.announce(announce, likely, now, &mut batch.replies);
+            for ((announce, _), &candidate) in group.iter().zip(&ahead) {
+                let candidate =
+                    if self.store.removals() == removals { candidate } else { Candidate::NOWHERE };
+                self.announce(announce, candidate, now, &mut batch.replies);
                 batch.ends.push(batch.replies.len() as u32);
             }
+        }
+        if self.changes.is_some() {
+            self.log_announces(&batch.announces, now);
         }
         batch.counts.clear();
         for group in batch.scraped.chunks(GROUP) {
@@ -154,14 +171,14 @@ impl Shard {
     /// first the index, then the entries.
     #[inline]
     fn scrape(&self, group: &[[u8; HASH_LEN]], counts: &mut Vec<[u8; COUNTS_LEN]>) {
-        let mut ahead = [Likely::NOWHERE; GROUP];
-        for (likely, name) in ahead.iter_mut().zip(group) {
-            *likely = self.store.likely(self.store.hash(&InfoHash(*name)));
+        let mut ahead = [Candidate::NOWHERE; GROUP];
+        for (candidate, name) in ahead.iter_mut().zip(group) {
+            *candidate = self.store.candidate(self.store.hash(&InfoHash(*name)));
         }
         // Whoever is not known has zeros.
         let mut answers = [[0; COUNTS_LEN]; GROUP];
-        for ((answer, name), &likely) in answers.iter_mut().zip(group).zip(&ahead) {
-            if let Some(swarm) = self.store.look_up(name, likely) {
+        for ((answer, name), &candidate) in answers.iter_mut().zip(group).zip(&ahead) {
+            if let Some(swarm) = self.store.lookup(name, candidate) {
                 *answer = swarm.scrape();
             }
         }
@@ -200,7 +217,7 @@ impl Shard {
         self.store.check();
         let mut counted = Totals::default();
         let mut count = |endpoint: Endpoint, stamp: Stamp| {
-            counted.joined(endpoint.family(), stamp.seeder());
+            counted.peer_added(endpoint.family(), stamp.seeder());
         };
         self.store.iter().for_each(|swarm| swarm.peers.each(&mut count));
         self.removed.iter().for_each(|removed| removed.peers.each(&mut count));
@@ -217,19 +234,19 @@ impl Shard {
     /// the processor has many cache misses under way at once; when the announces are served, what
     /// they need is there. Plain reads do what prefetching would, without `unsafe`.
     #[inline]
-    fn look_ahead<R>(&self, group: &[(Announce, R)]) -> [Likely; GROUP] {
+    fn look_ahead<R>(&self, group: &[(Announce, R)]) -> [Candidate; GROUP] {
         let mut hashes = [0; GROUP];
         for (hash, (announce, _)) in hashes.iter_mut().zip(group) {
             *hash = self.store.hash(&announce.info_hash);
         }
-        let mut ahead = [Likely::NOWHERE; GROUP];
-        for ((likely, &hash), _) in ahead.iter_mut().zip(&hashes).zip(group) {
-            *likely = self.store.likely(hash);
+        let mut ahead = [Candidate::NOWHERE; GROUP];
+        for ((candidate, &hash), _) in ahead.iter_mut().zip(&hashes).zip(group) {
+            *candidate = self.store.candidate(hash);
         }
         let mut read = 0;
-        for (likely, (announce, _)) in ahead.iter_mut().zip(group) {
-            *likely = self.store.verified(&announce.info_hash, *likely);
-            read ^= self.store.touch_peers(*likely);
+        for (candidate, (announce, _)) in ahead.iter_mut().zip(group) {
+            *candidate = self.store.verified(&announce.info_hash, *candidate);
+            read ^= self.store.touch_peers(*candidate);
         }
         black_box(read);
         ahead
@@ -237,109 +254,100 @@ impl Shard {
 
     /// Answers one announce (BEP 15, "Announce").
     #[inline]
-    fn announce(&mut self, announce: &Announce, likely: Likely, now: Moment, out: &mut Vec<u8>) {
-        if let Some(place) = likely.place()
+    fn announce(
+        &mut self,
+        announce: &Announce,
+        candidate: Candidate,
+        now: Moment,
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(place) = candidate.place()
             && announce.event != Event::Stopped
-            && self.store.get_mut(place).peers.again(announce, Tick::of(now), &mut self.dice, out)
+            && self.store.get_mut(place).peers.refresh(
+                announce,
+                Tick::of(now),
+                &mut self.sampler,
+                out,
+            )
         {
             return;
         }
-        self.announce_any(announce, likely, now, out);
+        self.announce_any(announce, candidate, now, out);
     }
 
     #[inline(never)]
     fn announce_any(
         &mut self,
         announce: &Announce,
-        likely: Likely,
+        candidate: Candidate,
         now: Moment,
         out: &mut Vec<u8>,
     ) {
-        let may_join = self.totals.peers() < self.settings.max_peers;
-        let place = likely.place().or_else(|| self.store.find(&announce.info_hash));
+        let may_store = self.totals.peers() < self.settings.max_peers;
+        let place = candidate.place().or_else(|| self.store.find(&announce.info_hash));
         let place = match place {
             Some(place) if announce.event != Event::Stopped => place,
             _ => {
-                let counts = self.alone_or_gone(announce, place, may_join, now);
-                let (interval, _) = self.dice.roll();
+                let counts = self.first_or_stopped(announce, place, may_store, now);
+                let (interval, _) = self.sampler.draw();
                 return out.extend_from_slice(&head(announce, interval, counts));
             }
         };
-        if may_join {
-            self.store.rouse(place);
+        if may_store {
+            self.store.activate(place);
         }
         let Announce { endpoint, seeder, .. } = announce;
-        let announcer = Announcer { endpoint, seeder: *seeder, seen: Tick::of(now), may_join };
+        let announcer = Announcer { endpoint, seeder: *seeder, seen: Tick::of(now), may_store };
         let (swarm, keys) = self.store.with_keys(place);
-        let before = swarm.peers.serve(announce, announcer, keys, &mut self.dice, out);
+        let before = swarm.peers.serve(announce, announcer, keys, &mut self.sampler, out);
         if before != Some(announce.seeder) {
-            self.totals.announced(announce, before, may_join, &mut swarm.completed);
+            self.totals.announced(announce, before, may_store, &mut swarm.completed);
         }
     }
 
     /// The announces that are told of no peers: of one that stops, and of one that is the first
     /// of its swarm. What the swarm has afterwards.
-    fn alone_or_gone(
+    fn first_or_stopped(
         &mut self,
         announce: &Announce,
         place: Option<u32>,
-        may_join: bool,
+        may_store: bool,
         now: Moment,
     ) -> Counts {
         match place {
-            Some(place) => self.leave(place, &announce.endpoint, now),
-            None if announce.event == Event::Stopped => {
-                self.note_departure(announce.info_hash, &announce.endpoint, 0, now);
-                Counts::default()
-            }
-            None => self.found_swarm(announce, may_join, now),
+            Some(place) => self.stop(place, &announce.endpoint, now),
+            None if announce.event == Event::Stopped => Counts::default(),
+            None => self.create_swarm(announce, may_store, now),
         }
     }
 
     /// A swarm's first peer announces itself. It is alone, so there is nobody to hand out.
-    fn found_swarm(&mut self, announce: &Announce, may_join: bool, now: Moment) -> Counts {
-        if !may_join {
+    fn create_swarm(&mut self, announce: &Announce, may_store: bool, now: Moment) -> Counts {
+        if !may_store {
             self.totals.refused_full += 1;
             return Counts::default();
         }
         let completed = u32::from(announce.event == Event::Completed && announce.seeder);
         let stamp = Stamp::new(Tick::of(now), announce.seeder);
-        let peers = Peers::one(&announce.endpoint, stamp);
+        let peers = Peers::single(&announce.endpoint, stamp);
         let counts = peers.counts();
         self.store.add(Swarm { info_hash: announce.info_hash, completed, peers });
-        self.totals.joined(announce.endpoint.family(), announce.seeder);
+        self.totals.peer_added(announce.endpoint.family(), announce.seeder);
         self.totals.completed += u64::from(completed);
         counts
     }
 
-    /// A peer says that it stops; what the swarm has without it.
-    fn leave(&mut self, place: u32, endpoint: &Endpoint, now: Moment) -> Counts {
+    /// Removes a peer that stopped; the counts of the swarm without it.
+    fn stop(&mut self, place: u32, endpoint: &Endpoint, now: Moment) -> Counts {
         let (swarm, keys) = self.store.with_keys(place);
         let removed = swarm.peers.remove(endpoint, keys);
-        let (counts, info_hash, completed) =
-            (swarm.peers.counts(), swarm.info_hash, swarm.completed);
-        // Also of one that is not known here: it may be on its way here from somewhere else.
-        self.note_departure(info_hash, endpoint, completed, now);
+        let counts = swarm.peers.counts();
         let Some(seeder) = removed else { return counts };
-        self.totals.left(endpoint.family(), seeder);
+        self.totals.peer_removed(endpoint.family(), seeder);
         if counts == Counts::default() {
             self.emptied(place, now);
         }
         counts
-    }
-
-    /// Writes down that a peer has stopped, where that is asked for.
-    #[inline]
-    fn note_departure(
-        &mut self,
-        info_hash: InfoHash,
-        endpoint: &Endpoint,
-        completed: u32,
-        now: Moment,
-    ) {
-        if let Some(departures) = &mut self.departures {
-            departures.note(info_hash, *endpoint, completed, now);
-        }
     }
 
     /// A swarm has lost its last peer. If it has a `completed`, that stays for a while.
@@ -348,7 +356,7 @@ impl Shard {
             self.store.remove(place);
             return;
         }
-        self.store.retire(place, now);
+        self.store.make_idle(place, now);
         if self.store.idle() as u64 > self.settings.max_idle_swarms
             && let Some((oldest, _)) = self.store.oldest_idle()
         {

@@ -8,7 +8,7 @@ use onrush_proto::InfoHash;
 
 use crate::index::Index;
 use crate::keys::Keys;
-use crate::peers::{Due, Peers};
+use crate::peers::{Peers, WalkPosition};
 use crate::steps::Steps;
 use crate::swarm::Swarm;
 use crate::time::Moment;
@@ -18,9 +18,9 @@ const NOWHERE: u32 = u32::MAX;
 
 /// A guess at a swarm's place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Likely(u32);
+pub(crate) struct Candidate(u32);
 
-impl Likely {
+impl Candidate {
     /// No guess.
     pub(crate) const NOWHERE: Self = Self(NOWHERE);
 
@@ -52,11 +52,11 @@ pub(crate) struct Store {
     /// How many were removed so far, or some of the low bits of that.
     removals: u32,
     /// Places below this one have not been met yet by the walk that is under way; 0 without one.
-    unmet: u32,
+    unvisited: u32,
     /// The swarm that this walk has met in part; [`NOWHERE`] without one. It is not among the unmet.
-    halfway: u32,
+    partial: u32,
     /// Which of its peers are next.
-    due: Due,
+    due: WalkPosition,
 }
 
 impl Store {
@@ -71,9 +71,9 @@ impl Store {
             newest: NOWHERE,
             idle: 0,
             removals: 0,
-            unmet: 0,
-            halfway: NOWHERE,
-            due: Due::FIRST,
+            unvisited: 0,
+            partial: NOWHERE,
+            due: WalkPosition::FIRST,
         }
     }
 
@@ -106,17 +106,17 @@ impl Store {
 
     /// A guess at a swarm's place from the index alone.
     #[inline]
-    pub(crate) fn likely(&self, hash: u64) -> Likely {
-        Likely(self.index.likely(hash).unwrap_or(NOWHERE))
+    pub(crate) fn candidate(&self, hash: u64) -> Candidate {
+        Candidate(self.index.candidate(hash).unwrap_or(NOWHERE))
     }
 
     /// Keeps a guess only if it is right, which it stays until a swarm is removed. That reads all
     /// of the entry.
     #[inline]
-    pub(crate) fn verified(&self, info_hash: &InfoHash, Likely(place): Likely) -> Likely {
+    pub(crate) fn verified(&self, info_hash: &InfoHash, Candidate(place): Candidate) -> Candidate {
         match self.swarms.checked(place as usize) {
-            Some(swarm) if swarm.info_hash == *info_hash => Likely(place),
-            _ => Likely::NOWHERE,
+            Some(swarm) if swarm.info_hash == *info_hash => Candidate(place),
+            _ => Candidate::NOWHERE,
         }
     }
 
@@ -128,7 +128,7 @@ impl Store {
 
     /// Reads what the peers of a guessed place have outside of the entry.
     #[inline]
-    pub(crate) fn touch_peers(&self, Likely(place): Likely) -> u32 {
+    pub(crate) fn touch_peers(&self, Candidate(place): Candidate) -> u32 {
         match self.swarms.checked(place as usize) {
             Some(swarm) => u32::from(swarm.peers.touch()),
             None => 0,
@@ -137,7 +137,7 @@ impl Store {
 
     /// A swarm, by a guess after which nothing was added or removed.
     #[inline]
-    pub(crate) fn look_up(&self, name: &[u8; 20], Likely(place): Likely) -> Option<&Swarm> {
+    pub(crate) fn lookup(&self, name: &[u8; 20], Candidate(place): Candidate) -> Option<&Swarm> {
         match self.swarms.checked(place as usize)? {
             swarm if swarm.info_hash.0 == *name => Some(swarm),
             _ => self.find(&InfoHash(*name)).map(|place| self.get(place)),
@@ -161,32 +161,32 @@ impl Store {
 
     /// Begins a walk over all swarms that are there now, or begins it again.
     pub(crate) fn begin_walk(&mut self) {
-        self.unmet = self.swarms.len() as u32;
-        self.halfway = NOWHERE;
+        self.unvisited = self.swarms.len() as u32;
+        self.partial = NOWHERE;
     }
 
     /// The next swarm of the walk, if one is left, and which of its peers are due.
-    pub(crate) fn walk_on(&mut self) -> Option<(u32, Due)> {
-        if self.halfway != NOWHERE {
-            return Some((std::mem::replace(&mut self.halfway, NOWHERE), self.due));
+    pub(crate) fn walk_next(&mut self) -> Option<(u32, WalkPosition)> {
+        if self.partial != NOWHERE {
+            return Some((std::mem::replace(&mut self.partial, NOWHERE), self.due));
         }
-        self.unmet = self.unmet.checked_sub(1)?;
-        Some((self.unmet, Due::FIRST))
+        self.unvisited = self.unvisited.checked_sub(1)?;
+        Some((self.unvisited, WalkPosition::FIRST))
     }
 
     /// The walk goes on with the rest of this swarm.
-    pub(crate) fn halfway(&mut self, place: u32, due: Due) {
-        (self.halfway, self.due) = (place, due);
+    pub(crate) fn partial(&mut self, place: u32, due: WalkPosition) {
+        (self.partial, self.due) = (place, due);
     }
 
     /// How many the walk has not met, or only in part.
     pub(crate) fn walk_remaining(&self) -> usize {
-        self.unmet as usize + usize::from(self.halfway != NOWHERE)
+        self.unvisited as usize + usize::from(self.partial != NOWHERE)
     }
 
     /// Whether the walk has met them all.
     pub(crate) fn walk_is_over(&self) -> bool {
-        self.unmet == 0 && self.halfway == NOWHERE
+        self.unvisited == 0 && self.partial == NOWHERE
     }
 
     /// Removes a swarm; the last one moves into its place. A walk that is under way meets each of
@@ -194,15 +194,15 @@ impl Store {
     /// it has not met moves there instead, and the last of all follows into that place.
     pub(crate) fn remove(&mut self, place: u32) {
         self.removals = self.removals.wrapping_add(1);
-        self.rouse(place);
+        self.activate(place);
         self.index.remove(self.hash_at(place), place);
-        if self.halfway == place {
-            self.halfway = NOWHERE;
+        if self.partial == place {
+            self.partial = NOWHERE;
         }
         let mut hole = place;
-        if place < self.unmet {
-            self.unmet -= 1;
-            hole = self.unmet;
+        if place < self.unvisited {
+            self.unvisited -= 1;
+            hole = self.unvisited;
             if hole != place {
                 self.swarms.swap(place as usize, hole as usize);
                 self.moved(hole, place);
@@ -218,8 +218,8 @@ impl Store {
     /// A swarm is at another place now: the index has to know, and its neighbours in the queue.
     fn moved(&mut self, from: u32, to: u32) {
         self.index.moved(self.hash_at(to), from, to);
-        if self.halfway == from {
-            self.halfway = to;
+        if self.partial == from {
+            self.partial = to;
         }
         if let Peers::Idle(idle) = self.get(to).peers {
             self.link(idle.older, idle.newer, to, to);
@@ -227,7 +227,7 @@ impl Store {
     }
 
     /// Puts a swarm that has lost its last peer at the end of the queue.
-    pub(crate) fn retire(&mut self, place: u32, since: Moment) {
+    pub(crate) fn make_idle(&mut self, place: u32, since: Moment) {
         let older = self.newest;
         self.get_mut(place).peers = Peers::Idle(Idle { since, older, newer: NOWHERE });
         self.link(older, NOWHERE, place, place);
@@ -244,7 +244,7 @@ impl Store {
 
     /// Takes a swarm out of the queue if it is in it: it is to get a peer, or to go.
     #[inline]
-    pub(crate) fn rouse(&mut self, place: u32) {
+    pub(crate) fn activate(&mut self, place: u32) {
         if let Peers::Idle(Idle { older, newer, .. }) = self.get(place).peers {
             self.link(older, newer, newer, older);
             self.idle -= 1;

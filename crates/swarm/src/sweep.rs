@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use onrush_proto::Family;
 
+use crate::change_log::{Change, ChangeKind};
 use crate::index::Index;
-use crate::peers::{Expiry, Gone, Peers, Spot};
+use crate::peers::{Expired, Expiry, Peers, SweepPosition};
 use crate::shard::Shard;
 use crate::time::Moment;
 
@@ -35,9 +36,9 @@ pub(crate) struct Cursor {
     /// Swarms still to be met: those at places below.
     left: usize,
     /// Where in the next of them, if it is a large one.
-    spot: Spot,
+    position: SweepPosition,
     /// Those met so far that have peers of each family.
-    met: SwarmsByFamily,
+    by_family: SwarmsByFamily,
 }
 
 /// Swarms that have peers of each family; those with peers of both are in both.
@@ -94,7 +95,7 @@ impl Shard {
             }
             if self.cursor.is_at_the_end() {
                 swept.pass_finished = true;
-                self.by_family = self.cursor.met;
+                self.by_family = self.cursor.by_family;
             }
         }
         swept
@@ -129,50 +130,63 @@ impl Shard {
         if self.cursor.left > self.store.len() {
             // Where the pass had come to is gone, and nothing it has met took that place: the
             // next swarm is to be met from its beginning.
-            self.cursor =
-                Cursor { left: self.store.len(), met: self.cursor.met, ..Cursor::default() };
+            self.cursor = Cursor {
+                left: self.store.len(),
+                by_family: self.cursor.by_family,
+                ..Cursor::default()
+            };
         }
         let Some(at) = self.cursor.left.checked_sub(1) else { return };
         let place = at as u32;
-        let peers = &mut self.store.get_mut(place).peers;
-        let mut gone = Gone::default();
-        let mut spot = Some(self.cursor.spot);
-        if let Peers::Many(many) = peers {
-            while let Some(on) = spot
+        let endpoints = self.logs_all().then(Vec::new);
+        let swarm = self.store.get_mut(place);
+        let (info_hash, peers) = (swarm.info_hash, &mut swarm.peers);
+        let mut expired = Expired { endpoints, ..Expired::default() };
+        let mut position = Some(self.cursor.position);
+        if let Peers::Large(large) = peers {
+            while let Some(on) = position
                 && swept.visited < budget
             {
-                let (looked_at, next) = many.sweep_on(on, expiry, &mut gone);
-                swept.visited += looked_at;
-                spot = next;
+                let (visited, next) = large.sweep_step(on, expiry, &mut expired);
+                swept.visited += visited;
+                position = next;
             }
         } else {
             swept.visited += 1 + peers.len();
-            gone = peers.sweep(expiry);
-            spot = None;
+            peers.sweep(expiry, &mut expired);
+            position = None;
         }
         let emptied = peers.is_empty() && !matches!(peers, Peers::Idle(_));
-        match spot {
-            Some(spot) if !emptied => self.cursor.spot = spot,
+        match position {
+            Some(position) if !emptied => self.cursor.position = position,
             _ => {
                 if !emptied {
-                    peers.narrow();
-                    self.cursor.met.v4 += u64::from(peers.has(Family::V4));
-                    self.cursor.met.v6 += u64::from(peers.has(Family::V6));
+                    peers.shrink();
+                    self.cursor.by_family.v4 += u64::from(peers.has(Family::V4));
+                    self.cursor.by_family.v6 += u64::from(peers.has(Family::V6));
                 }
                 self.cursor.left = at;
-                self.cursor.spot = Spot::default();
+                self.cursor.position = SweepPosition::default();
             }
         }
-        self.count_gone(gone, swept);
+        self.count_expired(&expired, swept);
+        for endpoint in expired.endpoints.into_iter().flatten() {
+            let kind = ChangeKind::Expired { endpoint };
+            self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
+        }
         if emptied {
             self.emptied(place, now);
         }
     }
 
-    fn count_gone(&mut self, gone: Gone, swept: &mut Swept) {
+    fn count_expired(&mut self, expired: &Expired, swept: &mut Swept) {
         for family in [Family::V4, Family::V6] {
-            let peers = gone.peers[family as usize];
-            self.totals.left_many(family, peers.into(), gone.seeders[family as usize].into());
+            let peers = expired.peers[family as usize];
+            self.totals.peers_removed(
+                family,
+                peers.into(),
+                expired.seeders[family as usize].into(),
+            );
             self.totals.expired += u64::from(peers);
             swept.expired += peers as usize;
         }

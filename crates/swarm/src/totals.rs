@@ -47,13 +47,13 @@ impl Totals {
         &mut self,
         announce: &Announce,
         before: Option<bool>,
-        may_join: bool,
+        may_store: bool,
         completed: &mut u32,
     ) {
         let (family, seeder) = (announce.endpoint.family(), announce.seeder);
         match before {
-            Some(before) => self.turned(family, before, seeder),
-            None if may_join => self.joined(family, seeder),
+            Some(before) => self.peer_changed(family, before, seeder),
+            None if may_store => self.peer_added(family, seeder),
             None => {
                 self.refused_full += 1;
                 return;
@@ -67,22 +67,22 @@ impl Totals {
         }
     }
 
-    pub(crate) fn joined(&mut self, family: Family, seeder: bool) {
+    pub(crate) fn peer_added(&mut self, family: Family, seeder: bool) {
         let (peers, seeders) = self.family(family);
         *peers += 1;
         *seeders += u64::from(seeder);
     }
 
-    pub(crate) fn turned(&mut self, family: Family, was_seeder: bool, is_seeder: bool) {
+    pub(crate) fn peer_changed(&mut self, family: Family, was_seeder: bool, is_seeder: bool) {
         let (_, seeders) = self.family(family);
         *seeders = *seeders - u64::from(was_seeder) + u64::from(is_seeder);
     }
 
-    pub(crate) fn left(&mut self, family: Family, seeder: bool) {
-        self.left_many(family, 1, u64::from(seeder));
+    pub(crate) fn peer_removed(&mut self, family: Family, seeder: bool) {
+        self.peers_removed(family, 1, u64::from(seeder));
     }
 
-    pub(crate) fn left_many(&mut self, family: Family, left: u64, of_them_seeders: u64) {
+    pub(crate) fn peers_removed(&mut self, family: Family, left: u64, of_them_seeders: u64) {
         let (peers, seeders) = self.family(family);
         *peers -= left;
         *seeders -= of_them_seeders;

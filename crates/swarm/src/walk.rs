@@ -9,7 +9,7 @@
 
 use onrush_proto::{Endpoint, InfoHash};
 
-use crate::peers::{Counts, Due, TICK, Tick};
+use crate::peers::{Counts, TICK, Tick, WalkPosition};
 use crate::shard::Shard;
 use crate::time::Moment;
 
@@ -70,9 +70,9 @@ impl Shard {
         mut meet: impl FnMut(&SwarmSummary) -> Verdict,
     ) -> bool {
         for _ in 0..swarms {
-            let Some((place, _)) = self.store.walk_on() else { return false };
+            let Some((place, _)) = self.store.walk_next() else { return false };
             if meet(&self.met(place, now)) == Verdict::Remove {
-                self.remove_at(place);
+                self.remove_at(place, now);
             }
         }
         !self.store.walk_is_over()
@@ -90,19 +90,19 @@ impl Shard {
         let tick = Tick::of(now);
         let mut left = budget.max(1);
         while left > 0 {
-            let Some((place, due)) = self.store.walk_on() else { return false };
-            visitor.swarm(&self.met(place, now), due != Due::FIRST);
+            let Some((place, position)) = self.store.walk_next() else { return false };
+            visitor.swarm(&self.met(place, now), position != WalkPosition::FIRST);
             let mut peers = 0;
             let (swarm, keys) = self.store.with_keys(place);
-            let next = swarm.peers.meet_on(due, left, keys, &mut |endpoint, stamp| {
+            let next = swarm.peers.walk_step(position, left, keys, &mut |endpoint, stamp| {
                 peers += 1;
                 let age = u32::from(tick.since(stamp.seen())) * TICK;
                 visitor.peer(&endpoint, stamp.seeder(), age);
             });
             match next {
                 // The budget is used up.
-                Some(due) => {
-                    self.store.halfway(place, due);
+                Some(position) => {
+                    self.store.partial(place, position);
                     break;
                 }
                 None => left = left.saturating_sub(1 + peers),

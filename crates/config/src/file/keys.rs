@@ -568,7 +568,7 @@ const EXPORT: &[Key] = &[
     Key {
         doc: "The file, written beside and renamed. Its name says what is in it: .txt for a line per swarm (info \
               hash in hexadecimal, seeders, leechers, completed), .bencode or .benc for what a full scrape over \
-              HTTP gives (BEP 48), and .gz or .zst behind that for gzip or zstd.",
+              HTTP gives (BEP 48), and .gz behind that for gzip.",
         limit: "While it is written every swarm takes 32 bytes.",
         ..key(
             "file",

@@ -71,7 +71,7 @@ pub struct Assumed {
     /// Announces of the most popular info hash, of all.
     pub hot: f64,
     /// Announces that the kernel brings to the worker of their info hash
-    /// (`crates/daemon/tests/steering.rs` asks for this much).
+    /// (`crates/daemon/tests/it/steering.rs` asks for this much).
     pub steered: f64,
     /// Datagrams for each receive call under full load: the setting.
     pub batch: f64,

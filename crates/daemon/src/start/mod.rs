@@ -166,7 +166,7 @@ impl Tracker {
         let (access, now) = (&start.lists.access, start.clock.now());
         incoming.load_peers(shards(&mut workers), map, access, now)?;
         let mut tracker = start.into_tracker(workers, &group, map, state, commitment)?;
-        tracker.acquire_sockets(&incoming, pending, settings, journal_length)?;
+        tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
             tracker.warnings.extend(sockets::stop_steering(&group));
@@ -245,7 +245,7 @@ impl<'a> Start<'a> {
     fn replay_journal(&mut self, state: &StateDir, compact: bool) {
         if let Some(journal) = &state.journal {
             let replayed = journal.replay((*self.lists.access).clone());
-            let compaction = if compact { journal.shorten(&replayed) } else { None };
+            let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
             self.lists.access = Arc::new(replayed.settled());
             self.warnings.extend(replayed.warning.into_iter().chain(compaction));
         }

@@ -28,7 +28,7 @@ impl Tracker {
 
     /// Stops the workers, whose sockets the new process has, and sends that process the delta.
     /// Returns whether it lives; if it has exited, the peers are written to the snapshot.
-    pub fn hand_over(mut self, handed_over: &HandedOver) -> bool {
+    pub fn hand_over(mut self, handed_over: &mut HandedOver) -> bool {
         // The new process waits for this address.
         drop(self.admin.take());
         let (_, mut shards) = self.running.stop_and_keep();

@@ -37,16 +37,22 @@ impl Tracker {
     /// `journal_length` is the journal's length in bytes when it was replayed.
     pub(super) fn acquire_sockets(
         &mut self,
-        incoming: &Incoming,
+        incoming: &mut Incoming,
         pending: PendingSockets,
         settings: &Settings,
         journal_length: u64,
     ) -> Result<(), StartError> {
         let stream = incoming.stream.try_clone().map_err(TakeoverError::Broken)?;
         let orders = self.running.orders().clone();
-        let start_merge =
-            delta::receive(stream, orders, self.map, self.clock, self.merging.clone())
-                .map_err(StartError::Threads)?;
+        let start_merge = delta::receive(
+            stream,
+            orders,
+            self.map,
+            self.clock,
+            self.merging.clone(),
+            std::mem::take(&mut incoming.stops),
+        )
+        .map_err(StartError::Threads)?;
         self.commitment = incoming.wait_for_release()?;
         self.apply_late_changes(settings, journal_length);
         pending.bind().map_err(TakeoverError::Broken)?;

@@ -141,7 +141,7 @@ impl Supervisor {
         if !self.list_changes.since_reload.is_empty() || self.upgrade.is_running() {
             return;
         }
-        if let Some(warning) = journal.shorten(replayed) {
+        if let Some(warning) = journal.compact_or_warn(replayed) {
             log::warn!("{warning}");
         }
     }

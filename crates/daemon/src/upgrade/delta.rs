@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_swarm::{Departure, Moment, Shard, ShardMap};
+use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Shard, ShardMap};
 
 use super::outgoing::HandedOver;
 use crate::process::notify;
@@ -32,11 +32,11 @@ pub const OLDER_IN_DUMP: u32 = 32;
 /// What is in the delta is taken for this many seconds older, so that what the new process has heard itself counts as
 /// the younger.
 const OLDER_IN_DELTA: u32 = 16;
-/// Departures are taken for this many seconds older, so that who has come back since stays.
-const OLDER_DEPARTURES: u32 = 8;
+/// Seconds that are added to the age of a stop, so that a peer that announced again since stays.
+const OLDER_STOPS: u32 = 8;
 /// Seconds by which stored ages are too coarse, twice.
 const MARGIN: u32 = 8;
-/// Swarms or departures that a running shard takes in a step.
+/// Swarms or stops that a running shard takes in a step.
 const STEP: usize = 64;
 
 /// Sends what the dump has not, from the shards of workers that have stopped.
@@ -44,38 +44,77 @@ const STEP: usize = 64;
 /// # Errors
 /// When the new process is gone.
 pub fn send(
-    handed_over: &HandedOver,
+    handed_over: &mut HandedOver,
     shards: &mut [Shard],
     now: Now,
 ) -> io::Result<SnapshotCounts> {
     handed_over.stream.set_write_timeout(Some(PATIENCE))?;
     let mut to = BufWriter::with_capacity(256 << 10, &handed_over.stream);
-    let gone: Vec<Departure> = shards.iter_mut().flat_map(Shard::departures).collect();
-    to.write_all(&(gone.len() as u32).to_be_bytes())?;
-    for departure in &gone {
-        write_departure(&mut to, departure, now.moment)?;
+    let mut stops = Vec::new();
+    for shard in &*shards {
+        for reader in handed_over.stops.iter_mut().filter(|reader| shard.has_reader(reader)) {
+            read_stops(shard, reader, usize::MAX, now.moment, &mut stops);
+        }
+    }
+    to.write_all(&(stops.len() as u32).to_be_bytes())?;
+    for stop in &stops {
+        write_stop(&mut to, stop)?;
     }
     let youngest = now.moment.since(handed_over.since) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
-    writer.shards(shards, now, || Encoder::of_the_last(youngest), &mut notify::progress())?;
+    writer.shards(shards, now, || Encoder::since(youngest), &mut notify::progress())?;
     let (mut to, tally) = writer.end(now.unix)?;
     to.flush()?;
     Ok(tally)
 }
 
-fn write_departure(to: &mut impl Write, departure: &Departure, now: Moment) -> io::Result<()> {
-    let Departure { info_hash, endpoint, completed, at } = departure;
+/// A peer that stopped.
+struct Stop {
+    info_hash: InfoHash,
+    endpoint: Endpoint,
+    /// The swarm's `completed` after that.
+    completed: u32,
+    /// Seconds since.
+    age: u32,
+}
+
+/// Reads up to `limit` stops of a shard; returns whether there are more.
+fn read_stops(
+    shard: &Shard,
+    reader: &mut ChangeReader,
+    limit: usize,
+    now: Moment,
+    stops: &mut Vec<Stop>,
+) -> bool {
+    let mut push = |change: &Change| {
+        let Change { info_hash, at, completed, kind } = *change;
+        if let ChangeKind::Stopped { endpoint } = kind {
+            stops.push(Stop { info_hash, endpoint, completed, age: now.since(at) });
+        }
+    };
+    match shard.read_changes(reader, limit, &mut push) {
+        Ok(more) => more,
+        Err(lost) => {
+            log::warn!(
+                "upgrade: {} changes of a shard were lost: peers that stopped among them stay until \
+                 they expire",
+                lost.changes
+            );
+            true
+        }
+    }
+}
+
+fn write_stop(to: &mut impl Write, stop: &Stop) -> io::Result<()> {
+    let Stop { info_hash, endpoint, completed, age } = stop;
     to.write_all(&info_hash.0)?;
     to.write_all(&[if matches!(endpoint, Endpoint::V4(_)) { 4 } else { 6 }])?;
     to.write_all(endpoint.as_bytes())?;
     to.write_all(&completed.to_be_bytes())?;
-    to.write_all(&now.since(*at).to_be_bytes())
+    to.write_all(&age.to_be_bytes())
 }
 
-/// A departure with the seconds since.
-type Gone = (InfoHash, Endpoint, u32, u32);
-
-fn read_departure(from: &mut impl Read) -> io::Result<Gone> {
+fn read_stop(from: &mut impl Read) -> io::Result<Stop> {
     let (mut name, mut family, mut numbers) = ([0; 20], [0], [0; 8]);
     from.read_exact(&mut name)?;
     from.read_exact(&mut family)?;
@@ -91,7 +130,7 @@ fn read_departure(from: &mut impl Read) -> io::Result<Gone> {
     from.read_exact(&mut numbers)?;
     let (words, _) = numbers.as_chunks::<4>();
     let [completed, age] = [words[0], words[1]].map(u32::from_be_bytes);
-    Ok((InfoHash(name), endpoint, completed, age))
+    Ok(Stop { info_hash: InfoHash(name), endpoint, completed, age })
 }
 
 /// Gets ready to receive it, on a thread of its own, and to have running shards take it; they note departures until
@@ -106,13 +145,14 @@ pub fn receive(
     map: ShardMap,
     clock: Clock,
     under_way: Arc<AtomicBool>,
+    stops: Vec<ChangeReader>,
 ) -> io::Result<Sender<Arc<AccessList>>> {
     let (begin, begun) = bounded(1);
     let receive = move || {
         // Nobody begins where the sockets were not taken.
         let Ok(access) = begun.recv() else { return };
         let merging = Merging { orders, map, access, clock };
-        let merged = merging.all(&stream);
+        let merged = merging.all(&stream, stops);
         under_way.store(false, Ordering::Release);
         match merged {
             Ok(tally) => log::info!(
@@ -141,10 +181,11 @@ struct Merging {
 }
 
 impl Merging {
-    fn all(&self, stream: &UnixStream) -> io::Result<SnapshotCounts> {
+    fn all(&self, stream: &UnixStream, stops: Vec<ChangeReader>) -> io::Result<SnapshotCounts> {
         let result = self.parts(stream);
-        // Whoever has stopped here meanwhile may have come back by what was merged.
-        self.every_shard(|_| Part::Own)?;
+        // A peer that stopped here meanwhile may have been stored again by the merge.
+        let mut stops = stops.into_iter();
+        self.every_shard(|_| Part::Own(stops.next()))?;
         result
     }
 
@@ -154,13 +195,14 @@ impl Merging {
         from.read_exact(&mut number)?;
         // The old process has said which one is to be watched over before it said anything here.
         notify::took_over();
-        let mut gone: Vec<Vec<Gone>> = vec![Vec::new(); self.orders.shards()];
+        let mut stops: Vec<Vec<Stop>> = Vec::new();
+        stops.resize_with(self.orders.shards(), Vec::new);
         for _ in 0..u32::from_be_bytes(number) {
-            let departure = read_departure(&mut from)?;
-            gone[self.map.shard_of(&departure.0)].push(departure);
+            let stop = read_stop(&mut from)?;
+            stops[self.map.shard_of(&stop.info_hash)].push(stop);
         }
         let heard = self.clock.now();
-        self.every_shard(|shard| Part::Gone(std::mem::take(&mut gone[shard]), heard))?;
+        self.every_shard(|shard| Part::Stops(std::mem::take(&mut stops[shard]), heard))?;
         let mut blocks =
             BlockReader::begin(from).map_err(|error| io::Error::other(error.to_string()))?;
         loop {
@@ -190,11 +232,11 @@ impl Merging {
 /// What a running shard is to take.
 enum Part {
     /// These have stopped elsewhere, so many seconds before then.
-    Gone(Vec<Gone>, Now),
+    Stops(Vec<Stop>, Now),
     /// Records, with the time at which their ages were right.
     Block(Arc<Vec<u8>>, u64),
-    /// Those that it has noted itself; it notes no more.
-    Own,
+    /// The stops in its own change log.
+    Own(Option<ChangeReader>),
 }
 
 struct Merge {
@@ -210,22 +252,19 @@ struct Merge {
 impl Chore for Merge {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         let more = match &mut self.part {
-            Part::Own => {
-                let own = shard.departures().into_iter().map(|gone| {
-                    (gone.info_hash, gone.endpoint, gone.completed, now.moment.since(gone.at))
-                });
-                self.part = Part::Gone(own.collect(), now);
-                true
+            Part::Own(None) => false,
+            Part::Own(Some(reader)) => {
+                let mut stops = Vec::new();
+                let more = read_stops(shard, reader, STEP, now.moment, &mut stops);
+                stops.iter().for_each(|stop| apply(shard, stop, 0, now.moment));
+                more
             }
-            Part::Gone(gone, heard) => {
+            Part::Stops(stops, heard) => {
                 let since = now.moment.since(heard.moment);
-                for (info_hash, endpoint, completed, age) in
-                    gone.drain(gone.len().saturating_sub(STEP)..)
-                {
-                    let age = age.saturating_add(since + OLDER_DEPARTURES);
-                    shard.depart(&info_hash, &endpoint, completed, age, now.moment);
+                for stop in stops.drain(stops.len().saturating_sub(STEP)..) {
+                    apply(shard, &stop, since, now.moment);
                 }
-                !gone.is_empty()
+                !stops.is_empty()
             }
             Part::Block(rest, unix) => {
                 let since = now.unix.saturating_sub(*unix) as u32;
@@ -269,4 +308,11 @@ impl Chore for Merge {
         }
         more
     }
+}
+
+/// Removes a peer that stopped, `since` seconds after the age of its stop was right.
+fn apply(shard: &mut Shard, stop: &Stop, since: u32, now: Moment) {
+    let Stop { info_hash, endpoint, completed, age } = stop;
+    let age = age.saturating_add(since + OLDER_STOPS);
+    shard.remove_peer(info_hash, endpoint, *completed, age, now);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
 use onrush_net::regroup::AddressSockets;
-use onrush_swarm::{Shard, ShardMap};
+use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
@@ -74,6 +74,8 @@ pub struct Incoming {
     pub added: Vec<Address>,
     /// The state directory's lock.
     lock: Option<OwnedFd>,
+    /// For each shard, the peers that have stopped since the dump was loaded.
+    pub stops: Vec<ChangeReader>,
 }
 
 /// The sockets that a service manager has opened for the running process, if it has. Their addresses
@@ -131,7 +133,7 @@ impl Incoming {
             .filter(|(_, keep)| **keep)
             .map(|((&address, sockets), _)| AddressSockets { address, sockets })
             .collect();
-        Ok(Self { stream, handoff, kept, keeps, added, lock: Some(lock) })
+        Ok(Self { stream, handoff, kept, keeps, added, lock: Some(lock), stops: Vec::new() })
     }
 
     /// Takes the sockets of the addresses that both serve. Empty from the second call on.
@@ -152,7 +154,7 @@ impl Incoming {
     /// # Errors
     /// [`TakeoverError`], when the peers do not arrive completely.
     pub fn load_peers(
-        &self,
+        &mut self,
         mut shards: Vec<&mut Shard>,
         map: ShardMap,
         access: &AccessList,
@@ -175,7 +177,7 @@ impl Incoming {
         .map_err(|error| io::Error::other(error.to_string()))?;
         log::info!("upgrade: {loaded}");
         // The delta may contain peers that stop at this process before it arrives.
-        shards.iter_mut().for_each(|shard| shard.note_departures());
+        self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
         Ok(())
     }
 

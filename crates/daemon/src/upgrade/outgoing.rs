@@ -16,7 +16,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use onrush_net::bind::BoundSocket;
 use onrush_net::handover;
-use onrush_swarm::{Moment, Shard};
+use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
 
 use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
 use crate::overload::IntervalCommitment;
@@ -42,12 +42,13 @@ const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
-/// Stops recording departures.
-struct StopRecording;
+/// Subscribes to the stops of a shard.
+struct Subscribe(Sender<ChangeReader>);
 
-impl Chore for StopRecording {
+impl Chore for Subscribe {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
-        shard.departures();
+        // The receiver is dropped if the upgrade has failed meanwhile.
+        let _ = self.0.send(shard.subscribe(Interest::Stops));
         false
     }
 }
@@ -107,6 +108,8 @@ pub struct HandedOver {
     pub process: i32,
     /// When the dump began.
     pub since: Moment,
+    /// For each shard, the peers that have stopped since then.
+    pub stops: Vec<ChangeReader>,
 }
 
 impl Outgoing {
@@ -160,8 +163,6 @@ impl Outgoing {
             Ok(handed_over) => self.events.send(Event::HandedOver(handed_over)).is_ok(),
             Err(error) => {
                 failed(&error);
-                // An unresponsive worker has been reported by the failure.
-                let _ = self.orders.every_shard(|_| Box::new(StopRecording));
                 // The main thread may have ended.
                 let _ = self.events.send(Event::Failed(error.to_string()));
                 false
@@ -184,7 +185,7 @@ impl Outgoing {
                 send(stream, &Message::Handoff(self.handoff.clone()))?;
                 return Ok(None);
             }
-            // Shards record departures for one upgrade at a time.
+            // A dump would lack the peers that are still to be merged.
             Message::Request { protocol: PROTOCOL, .. } if self.merging.load(Ordering::Acquire) => {
                 "the previous upgrade is still merging peers: try again in a few seconds".to_owned()
             }
@@ -220,6 +221,7 @@ impl Outgoing {
         };
         log::info!("process {process} takes over: it gets the peers while this one keeps serving");
         let since = self.clock.now().moment;
+        let stops = self.subscribe()?;
         self.send_peers(&stream)?;
         match receive(&stream)? {
             Message::Ready => {}
@@ -229,7 +231,7 @@ impl Outgoing {
             self.ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
         self.release_sockets(&stream, commitment)?;
         self.drain_dropped_addresses(&keeps);
-        Ok(HandedOver { stream, process, since })
+        Ok(HandedOver { stream, process, since, stops })
     }
 
     /// Reports an event to the main thread, and waits for the commitment in reply.
@@ -258,8 +260,16 @@ impl Outgoing {
         handover::send(stream, &[self.lock.as_fd()])
     }
 
+    /// A reader of each shard's stops.
+    fn subscribe(&self) -> io::Result<Vec<ChangeReader>> {
+        let (to, readers) = bounded(self.orders.shards());
+        self.orders.every_shard(|_| Box::new(Subscribe(to.clone()))).map_err(io::Error::other)?;
+        let next = |_| readers.recv_timeout(DUMP_TIMEOUT).map_err(|_| stalled());
+        (0..self.orders.shards()).map(next).collect()
+    }
+
     fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
-        let parts = DumpTask::of_all(&self.orders, true).map_err(io::Error::other)?;
+        let parts = DumpTask::of_all(&self.orders).map_err(io::Error::other)?;
         let to = BufWriter::with_capacity(256 << 10, stream);
         let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
         let mut done = 0;
@@ -267,7 +277,7 @@ impl Outgoing {
             match parts.recv_timeout(DUMP_TIMEOUT) {
                 Ok(DumpMessage::Block(block)) => writer.block(&block)?,
                 Ok(DumpMessage::Done) => done += 1,
-                Err(_) => return Err(io::Error::other("a worker has ended, or is stalled")),
+                Err(_) => return Err(stalled()),
             }
         }
         let (mut to, _) = writer.end(self.clock.now().unix)?;
@@ -337,4 +347,8 @@ impl Outgoing {
 struct Candidate {
     process: i32,
     version: String,
+}
+
+fn stalled() -> io::Error {
+    io::Error::other("a worker has ended, or is stalled")
 }

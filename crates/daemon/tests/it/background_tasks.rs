@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
-use onrush::supervise::purge::remove_named::RemoveNamed;
 use onrush::supervise::purge::remove_forbidden::RemoveForbidden;
+use onrush::supervise::purge::remove_named::RemoveNamed;
 use onrush_config::settings::{Access, Listed};
 use onrush_control::largest::{By, Top};
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
@@ -197,7 +197,7 @@ fn an_export_meets_each_swarm_once_in_short_steps() {
 fn a_snapshot_shows_each_peer_once_in_short_steps() {
     let mut busy = Busy::new();
     let (to, parts) = unbounded();
-    busy.side.take_on(Box::new(DumpTask::new(to, false)));
+    busy.side.take_on(Box::new(DumpTask::new(to)));
     let mut blocks = Vec::new();
     let mut steps = 0;
     loop {
@@ -205,7 +205,7 @@ fn a_snapshot_shows_each_peer_once_in_short_steps() {
         steps += 1;
         for part in parts.try_iter() {
             let DumpMessage::Block(block) = part else { continue };
-            let shown = block.tally.records + block.tally.v4 + block.tally.v6;
+            let shown = block.counts.records + block.counts.v4 + block.counts.v6;
             assert!(shown <= steps * MOST_SHOWN, "{shown} swarms and peers in {steps} steps");
             steps = 0;
             blocks.push(block.bytes);
@@ -291,7 +291,7 @@ fn between_two_steps_the_worker_answers() {
     let (top_to, top) = unbounded();
     let chores: [Box<dyn Chore>; 4] = [
         Box::new(CountTask::new(to)),
-        Box::new(DumpTask::new(dump_to, false)),
+        Box::new(DumpTask::new(dump_to)),
         Box::new(Top::new(By::Peers, 10, Arc::default(), top_to)),
         Box::new(RemoveForbidden::new(forbidding_list(), Arc::default(), tell)),
     ];

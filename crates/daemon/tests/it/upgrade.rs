@@ -391,8 +391,10 @@ fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
     // One that was about to load is killed; and while it is under way another one is refused.
     std::fs::write(&config, &right).unwrap();
     let stopped = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
-    let word =
-        format!(r#"{{"Request":{{"protocol":{},"version":"x"}}}}"#, onrush::upgrade::message::PROTOCOL);
+    let word = format!(
+        r#"{{"Request":{{"protocol":{},"version":"x"}}}}"#,
+        onrush::upgrade::message::PROTOCOL
+    );
     (&stopped).write_all(&(word.len() as u32).to_be_bytes()).unwrap();
     (&stopped).write_all(word.as_bytes()).unwrap();
     (&stopped).read_exact(&mut [0]).unwrap();

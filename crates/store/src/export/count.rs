@@ -1,4 +1,5 @@
-//! Showing the counts of all swarms of a shard, to a thread that writes them down.
+//! A background task that sends the counts of all swarms of a shard to a thread that writes them to
+//! a file.
 
 use crossbeam_channel::{Sender, TrySendError};
 use onrush_proto::InfoHash;
@@ -7,58 +8,56 @@ use onrush_swarm::{Moment, Shard, Verdict};
 use onrush_tracker::clock::Now;
 use onrush_tracker::orders::Chore;
 
-/// Swarms looked at in a step: out of the caches they take some 10 us.
+/// Swarms per step: about 10 us when they are not in the CPU caches.
 const STEP: usize = 128;
-/// Swarms in a part.
-const PART: usize = 4096;
-/// Seconds for which this waits for whoever takes its parts: other chores wait behind it.
-const PATIENCE: u32 = 120;
+/// Swarms in a message.
+const MESSAGE: usize = 4096;
+/// Seconds after which a task ends whose receiver takes no message: other tasks wait behind it.
+const SEND_TIMEOUT: u32 = 120;
 
 /// The counts of a swarm, in 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwarmCounts {
-    /// Its name.
+    /// The info hash.
     pub info_hash: InfoHash,
-    /// Peers that miss nothing.
+    /// Peers with all pieces.
     pub seeders: u32,
     /// The other peers.
     pub leechers: u32,
-    /// How often a peer became a seeder.
+    /// Peers that became seeders by the event `completed`.
     pub completed: u32,
 }
 
-/// What a tally sends: some swarms, or, empty, that it is through.
-pub type Part = Vec<SwarmCounts>;
-
-/// A tally of one shard.
+/// Counts the swarms of one shard.
 #[derive(Debug)]
 pub struct CountTask {
-    to: Sender<Part>,
-    part: Part,
-    begun: bool,
-    over: bool,
-    waits_since: Option<Moment>,
+    to: Sender<Vec<SwarmCounts>>,
+    counted: Vec<SwarmCounts>,
+    started: bool,
+    finished: bool,
+    blocked_since: Option<Moment>,
 }
 
 impl CountTask {
-    /// To this way. It is whole when an empty part has come of every shard.
-    pub fn new(to: Sender<Part>) -> Self {
-        let part = Vec::with_capacity(PART + STEP);
-        Self { to, part, begun: false, over: false, waits_since: None }
+    /// A task that sends swarms to `to`. An empty message is the end of the shard.
+    pub fn new(to: Sender<Vec<SwarmCounts>>) -> Self {
+        let counted = Vec::with_capacity(MESSAGE + STEP);
+        Self { to, counted, started: false, finished: false, blocked_since: None }
     }
 
-    /// Sends what there is; `None` when nobody takes it any more, else whether it was taken.
+    /// Sends the counted swarms. Returns whether the channel took them; `None` when the receiver is
+    /// gone or took nothing for [`SEND_TIMEOUT`].
     fn send(&mut self, now: Now) -> Option<bool> {
-        match self.to.try_send(std::mem::take(&mut self.part)) {
+        match self.to.try_send(std::mem::take(&mut self.counted)) {
             Ok(()) => {
-                self.waits_since = None;
+                self.blocked_since = None;
                 Some(true)
             }
             Err(TrySendError::Disconnected(_)) => None,
-            Err(TrySendError::Full(part)) => {
-                self.part = part;
-                let since = *self.waits_since.get_or_insert(now.moment);
-                (now.moment.since(since) <= PATIENCE).then_some(false)
+            Err(TrySendError::Full(counted)) => {
+                self.counted = counted;
+                let since = *self.blocked_since.get_or_insert(now.moment);
+                (now.moment.since(since) <= SEND_TIMEOUT).then_some(false)
             }
         }
     }
@@ -66,22 +65,22 @@ impl CountTask {
 
 impl Chore for CountTask {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             shard.begin_walk();
         }
-        if self.part.len() >= PART || self.over {
-            let through = self.over && self.part.is_empty();
+        if self.counted.len() >= MESSAGE || self.finished {
+            let last = self.finished && self.counted.is_empty();
             return match self.send(now) {
-                Some(taken) => !(taken && through),
+                Some(taken) => !(taken && last),
                 None => false,
             };
         }
-        let part = &mut self.part;
-        self.over = !shard.walk(now.moment, STEP, |met| {
+        let counted = &mut self.counted;
+        self.finished = !shard.walk(now.moment, STEP, |met| {
             let (info_hash, completed) = (met.info_hash, met.completed);
             let (seeders, leechers) = (met.seeders, met.leechers);
-            part.push(SwarmCounts { info_hash, seeders, leechers, completed });
+            counted.push(SwarmCounts { info_hash, seeders, leechers, completed });
             Verdict::Keep
         });
         true

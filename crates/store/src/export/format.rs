@@ -1,4 +1,4 @@
-//! What an export looks like: text or bencoded, plain or compressed, as the file's name says.
+//! The format of an export: text or bencoded, plain or compressed.
 
 use std::io::{self, Write};
 
@@ -9,18 +9,15 @@ use onrush_config::export_format::{Content, Packing};
 use crate::atomic_file::AtomicFile;
 use crate::export::count::SwarmCounts;
 
-/// How hard zstd tries: its own default.
-const ZSTD_LEVEL: i32 = 3;
-
-/// Writes swarms.
+/// Writes swarms; bencoded ones sorted by info hash.
 ///
 /// # Errors
-/// When they cannot be written.
+/// When `to` cannot be written.
 pub fn write(content: Content, swarms: &mut [SwarmCounts], to: &mut impl Write) -> io::Result<()> {
     match content {
         Content::Text => swarms.iter().try_for_each(|swarm| text(swarm, to)),
         Content::Bencoded => {
-            // The keys of a dictionary are in the order of their bytes (BEP 3).
+            // The keys of a dictionary are sorted (BEP 3, "bencoding").
             swarms.sort_unstable();
             to.write_all(b"d5:filesd")?;
             swarms.iter().try_for_each(|swarm| bencoded(swarm, to))?;
@@ -41,38 +38,32 @@ fn bencoded(swarm: &SwarmCounts, to: &mut impl Write) -> io::Result<()> {
     write!(to, "d8:completei{seeders}e10:downloadedi{completed}e10:incompletei{leechers}ee")
 }
 
-/// A draft behind its packing.
+/// An export file, compressed as its name asks.
 pub enum Packed {
-    /// As it is.
+    /// Not compressed.
     Plain(AtomicFile),
-    /// By gzip.
+    /// Compressed by gzip.
     Gzip(GzEncoder<AtomicFile>),
-    /// By zstd.
-    Zstd(zstd::Encoder<'static, AtomicFile>),
 }
 
 impl Packed {
-    /// Packs what is written to a draft.
-    ///
-    /// # Errors
-    /// When the compressor has no memory.
-    pub fn new(packing: Packing, draft: AtomicFile) -> io::Result<Self> {
-        Ok(match packing {
-            Packing::Plain => Self::Plain(draft),
-            Packing::Gzip => Self::Gzip(GzEncoder::new(draft, Compression::default())),
-            Packing::Zstd => Self::Zstd(zstd::Encoder::new(draft, ZSTD_LEVEL)?),
-        })
+    /// Compresses what is written to `file`.
+    pub fn new(packing: Packing, file: AtomicFile) -> Self {
+        match packing {
+            Packing::Plain => Self::Plain(file),
+            Packing::Gzip => Self::Gzip(GzEncoder::new(file, Compression::default())),
+        }
     }
 
-    /// That was all; its length as packed, once it is in its place.
+    /// Writes the end of the compressed stream and renames the file into place. Returns its length
+    /// in bytes.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written; the previous one stays.
     pub fn finish(self) -> io::Result<u64> {
         match self {
-            Self::Plain(draft) => draft,
+            Self::Plain(file) => file,
             Self::Gzip(encoder) => encoder.finish()?,
-            Self::Zstd(encoder) => encoder.finish()?,
         }
         .finish()
     }
@@ -81,17 +72,15 @@ impl Packed {
 impl Write for Packed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(draft) => draft.write(bytes),
+            Self::Plain(file) => file.write(bytes),
             Self::Gzip(encoder) => encoder.write(bytes),
-            Self::Zstd(encoder) => encoder.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain(draft) => draft.flush(),
+            Self::Plain(file) => file.flush(),
             Self::Gzip(encoder) => encoder.flush(),
-            Self::Zstd(encoder) => encoder.flush(),
         }
     }
 }
@@ -102,7 +91,7 @@ mod tests {
     use onrush_proto::InfoHash;
 
     #[test]
-    fn both_contents_are_as_they_are_written_elsewhere() {
+    fn text_and_bencoded_exports() {
         let swarm = |byte, seeders, leechers, completed| SwarmCounts {
             info_hash: InfoHash([byte; 20]),
             seeders,

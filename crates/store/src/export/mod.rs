@@ -1,11 +1,9 @@
-//! The full scrape in a file: every swarm with its counts, for whoever counts trackers or shows a catalogue.
+//! Exports: the full scrape, every swarm with its counts, in a file.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`mod@format`] | what such a file looks like, by its name |
-//! | [`schedule`] | when it is written, and by whom |
-//!
-//! The chore that walks over a shard is [`chores::tally`](crate::export::count).
+//! | [`mod@format`] | the contents of the file, and its compression |
+//! | [`count`] | the background task that counts the swarms of a running shard |
 
 pub mod count;
 pub mod format;

@@ -1,8 +1,8 @@
-//! Files of entries: one a line. What follows a `#` is a comment; lines without anything else are skipped. A
-//! file is used as a whole or not at all.
+//! Files of entries, one per line, with comments and empty lines. A file is used as a whole or not
+//! at all.
 //!
-//! Info hashes are written in hexadecimal (40 digits) or base32 (32 characters, as in older magnet links; RFC 4648,
-//! section 6).
+//! An info hash is 40 hexadecimal digits or 32 base32 characters, as in older magnet links (RFC
+//! 4648, section 6).
 
 use std::fmt;
 use std::fs::File;
@@ -14,64 +14,64 @@ use onrush_proto::id::InvalidInfoHash;
 use onrush_tracker::access::blocks::{Block, beginning};
 use thiserror::Error;
 
-/// Bad lines that are told one by one.
+/// Bad lines that an error lists.
 const SHOWN: usize = 10;
-/// Bytes of a line at most, with its comment.
+/// Maximum bytes of a line, with its comment.
 const MAX_LINE: u64 = 4096;
-/// After so many bad lines the rest is not looked at: it is another file that was meant.
-const MOST_BAD: usize = 10_000;
-/// After so many lines whoever waits for the start, or for the end of a reload, hears that it goes on.
-const LINES_A_STEP: usize = 20_000;
+/// Bad lines after which reading stops: the file is not a list.
+const MAX_BAD: usize = 10_000;
+/// Lines between two reports of progress.
+const LINES_PER_STEP: usize = 20_000;
 
-/// What stands in the lines of a file.
+/// The format of the entries of a file.
 pub struct EntryFormat<T> {
-    /// What they are called, several of them.
+    /// Plural name of the entries, for errors.
     pub name: &'static str,
-    /// What a line has to look like.
+    /// The form of a line, for errors.
     pub form: &'static str,
-    /// What begins a comment.
+    /// Characters that start a comment.
     pub comments: &'static [u8],
-    /// Bytes of a line with an entry and nothing else.
+    /// Bytes of a line with only an entry, to estimate the number of entries.
     pub bytes_per_line: u64,
-    /// Reads an entry, without the blanks around it, or says what is wrong with it.
+    /// Parses an entry without the blanks around it; the error says what is wrong with it.
     pub parse: fn(&[u8]) -> Result<T, String>,
 }
 
 /// Info hashes.
 pub const INFO_HASHES: EntryFormat<[u8; 20]> = EntryFormat {
     name: "info hashes",
-    form: "a line is 40 hexadecimal digits or 32 base32 characters, and what follows a # is a comment",
+    form: "a line is 40 hexadecimal digits or 32 base32 characters; # starts a comment",
     comments: b"#",
     bytes_per_line: 41,
     parse: info_hash,
 };
 
-/// Blocks of one line each.
+/// Address blocks.
 pub const BLOCKS: EntryFormat<Block> = EntryFormat {
     name: "address blocks",
     form: "a line is an address, a block like 192.0.2.0/24 or 2001:db8::/32, or a range like \
-           192.0.2.1-192.0.2.9, and what follows a # or a ; is a comment",
+           192.0.2.1-192.0.2.9; # and ; start a comment",
     comments: b"#;",
     bytes_per_line: 16,
     parse: |word| {
         let text =
-            std::str::from_utf8(word).map_err(|_| format!("{:?} is no text", beginning(word)))?;
+            std::str::from_utf8(word).map_err(|_| format!("{:?} is not UTF-8", beginning(word)))?;
         text.parse()
     },
 };
 
-/// Why a file is not used. Nothing of it is.
+/// Why a list file was refused. No entry of it is used.
 #[derive(Debug, Error)]
 pub enum ListError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: the list cannot be read: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// It is longer than is allowed.
+    /// More entries than `limits.list_entries`.
     #[error(
         "{}: the list has more than {most} {name}: raise limits.list_entries",
         path.display()
@@ -79,37 +79,38 @@ pub enum ListError {
     Long {
         /// The file.
         path: PathBuf,
-        /// How many there may be.
+        /// The limit.
         most: usize,
-        /// Of what.
+        /// Plural name of the entries.
         name: &'static str,
     },
-    /// Nothing is in it, and nothing but what is in it would be served.
+    /// An empty allow list.
     #[error(
-        "{}: the list is empty, and with access.mode \"allow\" nothing would be served: was the file cut \
-         short? To serve everything, say mode = \"open\"", path.display()
+        "{}: the list is empty, and access.mode = \"allow\" would serve nothing; if the file was \
+         truncated, restore it; to serve every info hash, set access.mode = \"open\"",
+        path.display()
     )]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// Some lines are no entries.
+    /// Lines that are not entries.
     #[error("{}", Shown { path, lines, total: *total, name, form })]
     Lines {
         /// The file.
         path: PathBuf,
-        /// The first bad lines, counted from 1, and what is wrong.
+        /// The first bad lines, counted from 1, each with its fault.
         lines: Vec<(usize, String)>,
-        /// How many there are.
+        /// Number of bad lines.
         total: usize,
-        /// What they should be.
+        /// Plural name of the entries.
         name: &'static str,
-        /// What such a line looks like.
+        /// The form of a line.
         form: &'static str,
     },
 }
 
-/// Bad lines as people read them.
+/// Displays bad lines.
 struct Shown<'a> {
     path: &'a Path,
     lines: &'a [(usize, String)],
@@ -124,13 +125,13 @@ impl fmt::Display for Shown<'_> {
         for (line, what) in *lines {
             writeln!(f, "{}:{line}: {what}", path.display())?;
         }
-        let more = if *total > lines.len() { ", the first of them are shown" } else { "" };
-        let least = if *total == MOST_BAD { "at least " } else { "" };
-        write!(f, "{least}{total} lines of the list are no {name}{more}; {form}")
+        let more = if *total > lines.len() { "; the first are shown" } else { "" };
+        let least = if *total == MAX_BAD { "at least " } else { "" };
+        write!(f, "{least}{total} lines of the list are not {name}{more}; {form}")
     }
 }
 
-/// Reads a file with `most` entries at most.
+/// Reads a file with at most `most` entries. Calls `progress` every few milliseconds.
 ///
 /// # Errors
 /// [`ListError`].
@@ -141,19 +142,19 @@ pub fn read<T>(
     progress: &mut dyn FnMut(),
 ) -> Result<Vec<T>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
-    let facts = std::fs::metadata(path).map_err(unreadable)?;
-    if !facts.is_file() {
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
         // Reading from a pipe or a device may never end.
-        let error = io::Error::other("it is no regular file");
+        let error = io::Error::other("not a regular file");
         return Err(unreadable(error));
     }
     let file = File::open(path).map_err(unreadable)?;
-    let likely = (facts.len() / entries.bytes_per_line) as usize + 1;
+    let likely = (metadata.len() / entries.bytes_per_line) as usize + 1;
     let found = Vec::with_capacity(likely.min(most));
     read_all(file, path, most, entries, found, progress)
 }
 
-/// Reads what somebody gives who is waited for, as in a pipe; errors call it `name`.
+/// Reads entries from a stream, such as a pipe, until its end. Errors name it `name`.
 ///
 /// # Errors
 /// [`ListError`].
@@ -178,11 +179,11 @@ fn read_all<T>(
     let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
     while let Some(whole) = lines.next(&mut line).map_err(unreadable)? {
         number += 1;
-        if usize::is_multiple_of(number, LINES_A_STEP) {
+        if usize::is_multiple_of(number, LINES_PER_STEP) {
             progress();
         }
         let entry = match whole {
-            true => entries.on(&line).transpose(),
+            true => entries.parse_line(&line).transpose(),
             false => Some(Err(format!("is longer than {MAX_LINE} bytes"))),
         };
         match entry {
@@ -198,7 +199,7 @@ fn read_all<T>(
                 }
             }
         }
-        if total == MOST_BAD {
+        if total == MAX_BAD {
             break;
         }
     }
@@ -211,14 +212,14 @@ fn read_all<T>(
     }
 }
 
-/// A file line by line, however long they are.
+/// Reads a file line by line with a bounded buffer.
 struct Lines<R> {
     reader: BufReader<R>,
 }
 
 impl<R: io::Read> Lines<R> {
-    /// The next line, with its end; whether it is whole, or nothing where there is none. Of one that is too long
-    /// the rest is passed over.
+    /// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the
+    /// file. The rest of a line longer than [`MAX_LINE`] is skipped.
     fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
         line.clear();
         let mut part = self.reader.by_ref().take(MAX_LINE);
@@ -243,8 +244,8 @@ impl<R: io::Read> Lines<R> {
 }
 
 impl<T> EntryFormat<T> {
-    /// What a line lists; nothing where it is empty or only a comment.
-    fn on(&self, line: &[u8]) -> Result<Option<T>, String> {
+    /// Parses a line; `None` if it is empty or only a comment.
+    fn parse_line(&self, line: &[u8]) -> Result<Option<T>, String> {
         let end = line.iter().position(|byte| self.comments.contains(byte)).unwrap_or(line.len());
         match line[..end].trim_ascii() {
             [] => Ok(None),
@@ -268,7 +269,7 @@ mod tests {
     use onrush_tracker::access::blocks::BlockList;
 
     #[test]
-    fn lists_may_have_comments_of_either_sort() {
+    fn address_blocks_with_comments() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("drop.txt");
         std::fs::write(&path, "; a list\n192.0.2.0/24 ; SBL1\n\n2001:db8::/32 # why\n").unwrap();
@@ -281,7 +282,7 @@ mod tests {
         std::fs::write(&path, "192.0.2.1/24\n").unwrap();
         let error = read(&path, 2, &BLOCKS, &mut || {}).unwrap_err().to_string();
         assert!(error.contains("drop.txt:1: \"192.0.2.1/24\" has bits behind"), "{error}");
-        assert!(error.contains("no address blocks; a line is an address, a block like"), "{error}");
+        assert!(error.contains("not address blocks; "), "{error}");
     }
 
     fn list(text: &str, most: usize) -> Result<Vec<[u8; 20]>, String> {
@@ -306,21 +307,21 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_told_by_their_numbers() {
+    fn errors_list_bad_lines_by_number() {
         let text =
             format!("{}\nnonsense\n{}x\n{}1\n", "a".repeat(40), "b".repeat(39), "A".repeat(31));
         let error = list(&text, 10).unwrap_err();
         assert!(error.contains("LIST:2: \"nonsense\" has 8 characters, not 40 or 32"), "{error}");
         assert!(error.contains("LIST:3: character 40 is 'x', which is not hexadecimal"), "{error}");
         assert!(error.contains("LIST:4: character 32 is '1', which is not base32"), "{error}");
-        assert!(error.contains("3 lines of the list are no info hashes; "), "{error}");
+        assert!(error.contains("3 lines of the list are not info hashes; "), "{error}");
         let error = list(&"?\n".repeat(1_000), 10).unwrap_err();
-        assert!(error.contains("1000 lines") && error.contains("first of them"), "{error}");
+        assert!(error.contains("1000 lines") && error.contains("first"), "{error}");
         assert_eq!(error.lines().count(), SHOWN + 1);
     }
 
     #[test]
-    fn what_is_too_long_or_not_there_is_named() {
+    fn long_lists_long_lines_and_missing_files_are_errors() {
         let three = format!("{}\n", "a".repeat(40)).repeat(3);
         assert!(list(&three, 3).is_ok());
         assert!(list(&three, 2).unwrap_err().contains("more than 2 info hashes"));
@@ -333,7 +334,7 @@ mod tests {
         assert!(list(&"?\n".repeat(50_000), 9).unwrap_err().contains("at least 10000 lines"));
         let pipe =
             read(Path::new("/dev/null"), 1, &INFO_HASHES, &mut || {}).unwrap_err().to_string();
-        assert!(pipe.contains("it is no regular file"), "{pipe}");
+        assert!(pipe.contains("not a regular file"), "{pipe}");
         let error =
             read(Path::new("/nowhere/list"), 1, &INFO_HASHES, &mut || {}).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/list: the list cannot be read: No such"), "{error}");

@@ -1,4 +1,5 @@
-//! Lists of info hashes and of blocked sources: their files, and the changes made while the tracker ran.
+//! Lists of info hashes and of blocked sources: their files, and the changes made while the tracker
+//! ran.
 //!
 //! | module | contents |
 //! |---|---|
@@ -22,8 +23,8 @@ use file::{BLOCKS, INFO_HASHES, ListError};
 /// milliseconds, as files may have hundreds of millions of lines.
 ///
 /// # Errors
-/// [`ListError`], when a file cannot be read, a line is not an entry, or nothing would be served. No
-/// part of any list is then used.
+/// [`ListError`], when a file cannot be read, a line is not an entry, or nothing would be served.
+/// No part of any list is then used.
 pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, ListError> {
     let most = settings.limits.list_entries;
     let Blocked { blocks, file } = &settings.blocked;
@@ -72,7 +73,7 @@ mod tests {
     use onrush_proto::InfoHash;
 
     #[test]
-    fn lists_permit_what_they_say() {
+    fn lists_permit_and_refuse_their_entries() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("list");
         std::fs::write(&file, "03".repeat(20)).unwrap();
@@ -87,14 +88,14 @@ mod tests {
         assert_eq!(permits(&Access::Deny(listed)), [false, false, true]);
     }
 
-    /// A file that something has emptied must not end all service.
+    /// A truncated file must not stop all service.
     #[test]
-    fn an_allow_list_of_nothing_is_refused_and_a_deny_list_of_nothing_warned_of() {
+    fn an_empty_allow_list_is_refused_and_an_empty_deny_list_gives_a_warning() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let listed = Listed { hashes: Vec::new(), file: Some(file.path().to_owned()) };
         let error =
             access_list(&Access::Allow(listed.clone()), 10, &mut || {}).unwrap_err().to_string();
-        assert!(error.contains("nothing would be served"), "{error}");
+        assert!(error.contains("access.mode"), "{error}");
         let open = access_list(&Access::Deny(listed), 10, &mut || {}).unwrap();
         assert!(open.permits(InfoHash([1; 20])) && open.warning().is_some());
         assert_eq!(AccessList::Open.warning(), None);

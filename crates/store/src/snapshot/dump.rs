@@ -1,4 +1,5 @@
-//! Showing all of a shard, as blocks of a snapshot, to a thread that writes them down or sends them on.
+//! A background task that sends a whole shard, as blocks of a snapshot, to a thread that writes
+//! them to a file or a socket.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use onrush_swarm::{Moment, Shard};
@@ -7,107 +8,105 @@ use crate::snapshot::encode::{Block, Encoder};
 use onrush_tracker::clock::Now;
 use onrush_tracker::orders::{Chore, Deaf, Orders};
 
-/// Swarms and peers shown in a step: out of the caches they take some 20 us.
+/// Swarms and peers per step: about 20 us when they are not in the CPU caches.
 const STEP: usize = 192;
-/// Seconds for which a dump waits for whoever takes its blocks, before it gives up: other chores wait behind it.
-const PATIENCE: u32 = 120;
+/// Seconds after which a dump ends whose receiver takes no block: other tasks wait behind it.
+const SEND_TIMEOUT: u32 = 120;
 
-/// What a dump sends.
+/// A message of a dump.
 #[derive(Debug)]
 pub enum DumpMessage {
-    /// Some swarms.
+    /// Swarms with their peers.
     Block(Block),
-    /// That was the whole shard.
+    /// The end of one shard.
     Done,
 }
 
-/// A dump of one shard.
+/// The dump of one shard.
 #[derive(Debug)]
 pub struct DumpTask {
     encoder: Encoder,
     to: Sender<DumpMessage>,
-    /// Could not be sent yet.
-    ready: Option<DumpMessage>,
-    begun: bool,
-    over: bool,
-    note_departures: bool,
-    waits_since: Option<Moment>,
+    /// A message that the full channel has not taken yet.
+    pending: Option<DumpMessage>,
+    started: bool,
+    finished: bool,
+    blocked_since: Option<Moment>,
 }
 
 impl DumpTask {
-    /// A dump to `to`. Where departures are noted, the shard does so from the beginning of the walk on.
-    pub fn new(to: Sender<DumpMessage>, note_departures: bool) -> Self {
+    /// A dump to `to`.
+    pub fn new(to: Sender<DumpMessage>) -> Self {
         Self {
             encoder: Encoder::new(),
             to,
-            ready: None,
-            begun: false,
-            over: false,
-            note_departures,
-            waits_since: None,
+            pending: None,
+            started: false,
+            finished: false,
+            blocked_since: None,
         }
     }
 
-    /// Has every shard dumped. What comes out of the receiver is whole when as many parts as there are
-    /// shards say that they are done; when it ends before, a worker has gone or did not take the order.
+    /// Starts a dump of every shard. The dump is complete after one [`DumpMessage::Done`] per
+    /// shard; a channel that closes before means that a worker has exited.
     ///
     /// # Errors
     /// [`Deaf`], when a worker did not take the order.
-    pub fn of_all(orders: &Orders, note_departures: bool) -> Result<Receiver<DumpMessage>, Deaf> {
-        let (to, parts) = bounded(2 * orders.shards() + 2);
-        orders.every_shard(|_| Box::new(Self::new(to.clone(), note_departures)))?;
-        Ok(parts)
+    pub fn of_all(orders: &Orders) -> Result<Receiver<DumpMessage>, Deaf> {
+        let (to, messages) = bounded(2 * orders.shards() + 2);
+        orders.every_shard(|_| Box::new(Self::new(to.clone())))?;
+        Ok(messages)
     }
 
-    /// Whether there is nothing left to be sent, or nobody to send it to.
-    fn sent(&mut self, now: Now) -> Sent {
-        let Some(part) = self.ready.take() else { return Sent::All };
+    /// Sends the pending message, if there is one.
+    fn send_pending(&mut self, now: Now) -> Sent {
+        let Some(part) = self.pending.take() else { return Sent::Yes };
         match self.to.try_send(part) {
             Ok(()) => {
-                self.waits_since = None;
-                Sent::All
+                self.blocked_since = None;
+                Sent::Yes
             }
-            Err(TrySendError::Disconnected(_)) => Sent::Nobody,
+            Err(TrySendError::Disconnected(_)) => Sent::Never,
             Err(TrySendError::Full(part)) => {
-                self.ready = Some(part);
-                let since = *self.waits_since.get_or_insert(now.moment);
-                if now.moment.since(since) > PATIENCE { Sent::Nobody } else { Sent::Waits }
+                self.pending = Some(part);
+                let since = *self.blocked_since.get_or_insert(now.moment);
+                if now.moment.since(since) > SEND_TIMEOUT { Sent::Never } else { Sent::NotYet }
             }
         }
     }
 }
 
 enum Sent {
-    All,
-    Waits,
-    Nobody,
+    /// Nothing is pending.
+    Yes,
+    /// The channel is full.
+    NotYet,
+    /// The receiver is gone, or took nothing for [`SEND_TIMEOUT`].
+    Never,
 }
 
 impl Chore for DumpTask {
     fn waits(&self) -> bool {
-        self.waits_since.is_some()
+        self.blocked_since.is_some()
     }
 
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        match self.sent(now) {
-            Sent::All if self.over => return false,
-            Sent::All => {}
-            Sent::Waits => return true,
-            Sent::Nobody => return false,
+        match self.send_pending(now) {
+            Sent::Yes if self.finished => return false,
+            Sent::Yes => {}
+            Sent::NotYet => return true,
+            Sent::Never => return false,
         }
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             shard.begin_walk();
-            if self.note_departures {
-                shard.note_departures();
-            }
         }
         let more = shard.walk_with_peers(now.moment, STEP, &mut self.encoder);
         match self.encoder.block(now.unix, !more) {
-            Some(block) => self.ready = Some(DumpMessage::Block(block)),
+            Some(block) => self.pending = Some(DumpMessage::Block(block)),
             None if !more => {
-                self.ready = Some(DumpMessage::Done);
-                self.over = true;
+                self.pending = Some(DumpMessage::Done);
+                self.finished = true;
             }
             None => {}
         }

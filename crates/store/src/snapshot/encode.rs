@@ -1,26 +1,26 @@
-//! From a walk over a shard to blocks of a snapshot.
+//! Encodes the swarms and peers of a walk over a shard as blocks of a snapshot.
 
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{SwarmSummary, Visitor};
 
 use super::format::{self, BLOCK_HEAD_LEN, RECORD_LEN, SnapshotCounts};
 
-/// Bytes at which a block is closed. What a step of a walk shows goes beyond it, and stays far below what a
-/// block may have.
+/// Bytes at which a block is closed. A step of the walk may exceed it, far below
+/// [`format::MAX_BLOCK`].
 const FULL: usize = 128 << 10;
 
-/// Writes down what a walk shows.
+/// A visitor of a walk that fills blocks.
 #[derive(Debug)]
 pub struct Encoder {
-    /// The block that is being filled, behind room for its head.
+    /// The open block; its first bytes are reserved for the head.
     block: Vec<u8>,
     open: Option<Open>,
-    tally: SnapshotCounts,
-    /// What was heard of longer ago, in seconds, is left out.
-    youngest: Option<u32>,
+    counts: SnapshotCounts,
+    /// Peers that last announced more than this many seconds ago are left out.
+    max_age: Option<u32>,
 }
 
-/// The record that is being written.
+/// The record being written.
 #[derive(Debug)]
 struct Open {
     at: usize,
@@ -28,16 +28,16 @@ struct Open {
     completed: u32,
     idle_for: Option<u32>,
     peers: (u32, u32),
-    goes_on: bool,
+    continued: bool,
 }
 
-/// A block that is closed, with what is in it.
+/// A closed block.
 #[derive(Debug)]
 pub struct Block {
-    /// All of it.
+    /// The block with its head.
     pub bytes: Vec<u8>,
-    /// What is in it.
-    pub tally: SnapshotCounts,
+    /// The records and peers in it.
+    pub counts: SnapshotCounts,
 }
 
 impl Default for Encoder {
@@ -47,47 +47,49 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Of everything.
+    /// An encoder of all peers.
     pub fn new() -> Self {
-        Self { block: empty(), open: None, tally: SnapshotCounts::default(), youngest: None }
+        Self { block: empty(), open: None, counts: SnapshotCounts::default(), max_age: None }
     }
 
-    /// Only of what was heard of in the last `seconds`.
-    pub fn of_the_last(seconds: u32) -> Self {
-        Self { youngest: Some(seconds), ..Self::new() }
+    /// An encoder of the peers that announced in the last `seconds`, and of swarms that became
+    /// empty in that time.
+    pub fn since(seconds: u32) -> Self {
+        Self { max_age: Some(seconds), ..Self::new() }
     }
 
-    /// Closes the block, if it is full or `last`. `unix` is the time at which the ages are right.
+    /// Closes and returns the block if it is full or `last`. `unix` is the time that ages refer to,
+    /// in seconds since 1970.
     pub fn block(&mut self, unix: u64, last: bool) -> Option<Block> {
         self.close();
-        let enough = if last { BLOCK_HEAD_LEN + 1 } else { FULL };
-        if self.block.len() < enough {
+        let min_len = if last { BLOCK_HEAD_LEN + 1 } else { FULL };
+        if self.block.len() < min_len {
             return None;
         }
         let mut bytes = std::mem::replace(&mut self.block, if last { Vec::new() } else { empty() });
         format::close_block(&mut bytes, unix);
-        Some(Block { bytes, tally: std::mem::take(&mut self.tally) })
+        Some(Block { bytes, counts: std::mem::take(&mut self.counts) })
     }
 
-    /// Ends the record that is being written.
+    /// Writes the head of the open record, or drops the record if it holds nothing.
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let Open { at, info_hash, completed, idle_for, peers, goes_on } = open;
-        let counts = match idle_for {
-            Some(idle_for) if self.youngest.is_none_or(|youngest| idle_for <= youngest) => {
+        let Open { at, info_hash, completed, idle_for, peers, continued } = open;
+        let peers_or_idle = match idle_for {
+            Some(idle_for) if self.max_age.is_none_or(|max_age| idle_for <= max_age) => {
                 Err(idle_for)
             }
             None if peers != (0, 0) => Ok(peers),
-            // A swarm whose peers are all elsewhere says something only where it begins.
-            None if !goes_on && self.youngest.is_none() => Ok(peers),
+            // An empty first record carries `completed`; the following ones carry peers only.
+            None if !continued && self.max_age.is_none() => Ok(peers),
             _ => {
                 self.block.truncate(at);
                 return;
             }
         };
-        let head = format::record_head(&info_hash, completed, counts);
+        let head = format::record_head(&info_hash, completed, peers_or_idle);
         self.block[at..at + RECORD_LEN].copy_from_slice(&head);
-        self.tally += SnapshotCounts { records: 1, v4: peers.0.into(), v6: peers.1.into() };
+        self.counts += SnapshotCounts { records: 1, v4: peers.0.into(), v6: peers.1.into() };
     }
 }
 
@@ -98,7 +100,7 @@ fn empty() -> Vec<u8> {
 }
 
 impl Visitor for Encoder {
-    fn swarm(&mut self, swarm: &SwarmSummary, goes_on: bool) {
+    fn swarm(&mut self, swarm: &SwarmSummary, continued: bool) {
         self.close();
         if self.block.is_empty() {
             self.block = empty();
@@ -110,14 +112,14 @@ impl Visitor for Encoder {
             completed,
             idle_for,
             peers: (0, 0),
-            goes_on,
+            continued,
         });
         self.block.resize(self.block.len() + RECORD_LEN, 0);
     }
 
     fn peer(&mut self, endpoint: &Endpoint, seeder: bool, age: u32) {
         let Some(open) = &mut self.open else { return };
-        if self.youngest.is_some_and(|youngest| age > youngest) {
+        if self.max_age.is_some_and(|max_age| age > max_age) {
             return;
         }
         match endpoint {

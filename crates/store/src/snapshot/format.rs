@@ -1,79 +1,78 @@
-//! What a snapshot is made of. All numbers are big endian.
+//! The format of a snapshot. All numbers are big endian.
 //!
 //! ```text
 //! snapshot  head, blocks, end
-//! head      "onrush snapshot\n", version u16, 0 u16, written u64 (seconds since 1970), crc32 of the 28 bytes
-//! block     length of what follows its head u32, time u64 (seconds since 1970), crc32 of all but itself; records
-//! record    info hash 20, completed u32, v4 u32, v6 u32; v4 times 6 + 2 bytes; v6 times 18 + 2 bytes
-//! end       a block whose length has its highest bit set: records u64, IPv4 peers u64, IPv6 peers u64
+//! head      "onrush snapshot\n", version u16, 0 u16, time written u64, crc32 of the 28 bytes
+//! block     length of the records u32, time of ages u64, crc32 of all but itself; records
+//! record    info hash 20, completed u32, v4 u32, v6 u32; v4 x (6 + 2) bytes; v6 x (18 + 2) bytes
+//! end       a block with the highest bit of its length set: records u64, IPv4 u64, IPv6 peers u64
 //! ```
 //!
-//! The two bytes behind a peer's address and port are 15 bits of age, at the block's time and in units of four
-//! seconds, and one bit that is set for seeders. A swarm without peers has all bits of `v4` set, and in `v6` the seconds
-//! since it lost the last of them. A swarm may stand there in several records; of its numbers of `completed`
-//! the greatest counts.
+//! Times are seconds since 1970. The two bytes after a peer's address and port are 15 bits of age,
+//! at the block's time and in units of four seconds, and one bit that is set for seeders. A swarm
+//! without peers has all bits of `v4` set, and `v6` holds the seconds since its last peer left. A
+//! swarm may have several records; the greatest of their `completed` counts.
 //!
-//! There is nothing of how many workers there were, nor any key: whoever reads it may have others.
+//! Neither the number of workers nor a key is part of it: a process with other workers and other
+//! keys can read it.
 
 use onrush_proto::InfoHash;
 use thiserror::Error;
 
-/// What a snapshot begins with.
+/// The first bytes of a snapshot.
 pub const MAGIC: [u8; 16] = *b"onrush snapshot\n";
-/// The only version there is so far.
+/// The version of the format.
 pub const VERSION: u16 = 1;
-/// Bytes before the first block.
+/// Bytes of the head of a snapshot.
 pub const HEAD_LEN: usize = 32;
-/// Bytes before what is in a block.
+/// Bytes of the head of a block.
 pub const BLOCK_HEAD_LEN: usize = 16;
 /// Bytes of a record without its peers.
 pub const RECORD_LEN: usize = 32;
-/// A block may be so long at most, in bytes.
+/// Maximum bytes of a block after its head.
 pub const MAX_BLOCK: usize = 1 << 20;
-/// Seconds to a unit of age.
+/// Seconds per unit of age.
 pub const UNIT: u32 = 4;
 
 const END: u32 = 1 << 31;
 const END_LEN: usize = 24;
 const IDLE: u32 = u32::MAX;
 
-/// An address and port of IPv4 with age and kind.
+/// An IPv4 peer: address, port, and a [`stamp`] of its age and kind.
 pub type RowV4 = [u8; 8];
-/// An address and port of IPv6 with age and kind.
+/// An IPv6 peer: address, port, and a [`stamp`] of its age and kind.
 pub type RowV6 = [u8; 20];
 
-/// Why some bytes are no snapshot.
+/// Why bytes are not a valid snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Damage {
-    /// It begins with something else.
-    #[error("it is not a snapshot of onrush's")]
-    Foreign,
-    /// It is of a version that this build does not know.
-    #[error(
-        "it is of version {0}, and this onrush reads version {VERSION}: another version has written it"
-    )]
+    /// The first bytes are not [`MAGIC`].
+    #[error("not a snapshot of onrush")]
+    Magic,
+    /// A version that this build cannot read.
+    #[error("a snapshot of version {0}; this build reads version {VERSION}")]
     Version(
-        /// Its version.
+        /// The version of the snapshot.
         u16,
     ),
-    /// A checksum does not agree.
-    #[error("a checksum does not agree with what is there")]
+    /// A checksum does not match.
+    #[error("a checksum does not match its data")]
     Checksum,
-    /// A length leads beyond what there is, or beyond what there may be.
-    #[error("a length is wrong")]
+    /// A length exceeds the data or the limit of its field.
+    #[error("a length is out of range")]
     Length,
-    /// It ends before its end.
-    #[error("it ends too early")]
-    Short,
-    /// There is something behind its end.
-    #[error("something follows behind its end")]
-    Long,
-    /// It has not as many swarms or peers as it says.
-    #[error("it has another number of swarms or peers than it says")]
+    /// The end block is missing.
+    #[error("the file is truncated")]
+    Truncated,
+    /// Bytes follow the end block.
+    #[error("bytes follow the end of the snapshot")]
+    TrailingBytes,
+    /// The end block states other numbers of swarms or peers than the blocks hold.
+    #[error("the numbers of swarms and peers differ from those in the end block")]
     Count,
 }
 
-/// How many there are of what.
+/// Numbers of swarms and peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotCounts {
     /// Records of swarms.
@@ -92,7 +91,7 @@ impl std::ops::AddAssign for SnapshotCounts {
     }
 }
 
-/// The first bytes of a snapshot.
+/// The head of a snapshot that was written at `unix`, in seconds since 1970.
 pub fn head(unix: u64) -> [u8; HEAD_LEN] {
     let mut head = [0; HEAD_LEN];
     head[..16].copy_from_slice(&MAGIC);
@@ -103,13 +102,13 @@ pub fn head(unix: u64) -> [u8; HEAD_LEN] {
     head
 }
 
-/// When a snapshot with this head was written.
+/// Reads the head of a snapshot; returns when it was written, in seconds since 1970.
 ///
 /// # Errors
-/// When it is no head of a snapshot that can be read here.
+/// [`Damage::Magic`], [`Damage::Checksum`] or [`Damage::Version`].
 pub fn read_head(head: &[u8; HEAD_LEN]) -> Result<u64, Damage> {
     if head[..16] != MAGIC {
-        return Err(Damage::Foreign);
+        return Err(Damage::Magic);
     }
     if crc32fast::hash(&head[..28]).to_be_bytes() != head[28..] {
         return Err(Damage::Checksum);
@@ -120,20 +119,20 @@ pub fn read_head(head: &[u8; HEAD_LEN]) -> Result<u64, Damage> {
     }
 }
 
-/// Fills in the head of a block: `block` is the whole of it, with room for the head.
+/// Writes the head of a block into the first bytes of `block`, which are reserved for it.
 ///
 /// # Panics
-/// When it is longer than a block may be.
+/// When the block exceeds [`MAX_BLOCK`].
 pub fn close_block(block: &mut [u8], unix: u64) {
     let len = block.len() - BLOCK_HEAD_LEN;
     assert!(len <= MAX_BLOCK, "a block of {len} bytes");
     close(block, len as u32, unix);
 }
 
-/// The last block.
-pub fn end(tally: SnapshotCounts, unix: u64) -> [u8; BLOCK_HEAD_LEN + END_LEN] {
+/// The end block.
+pub fn end(counts: SnapshotCounts, unix: u64) -> [u8; BLOCK_HEAD_LEN + END_LEN] {
     let mut end = [0; BLOCK_HEAD_LEN + END_LEN];
-    for (at, number) in [tally.records, tally.v4, tally.v6].into_iter().enumerate() {
+    for (at, number) in [counts.records, counts.v4, counts.v6].into_iter().enumerate() {
         end[BLOCK_HEAD_LEN + 8 * at..][..8].copy_from_slice(&number.to_be_bytes());
     }
     close(&mut end, END | END_LEN as u32, unix);
@@ -143,8 +142,10 @@ pub fn end(tally: SnapshotCounts, unix: u64) -> [u8; BLOCK_HEAD_LEN + END_LEN] {
 fn close(block: &mut [u8], len: u32, unix: u64) {
     block[..4].copy_from_slice(&len.to_be_bytes());
     block[4..12].copy_from_slice(&unix.to_be_bytes());
-    let checksum =
-        checksum(block.first_chunk().expect("room for its head"), &block[BLOCK_HEAD_LEN..]);
+    let checksum = checksum(
+        block.first_chunk().expect("the block has room for its head"),
+        &block[BLOCK_HEAD_LEN..],
+    );
     block[12..BLOCK_HEAD_LEN].copy_from_slice(&checksum.to_be_bytes());
 }
 
@@ -155,15 +156,15 @@ fn checksum(head: &[u8; BLOCK_HEAD_LEN], rest: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A block's head, as read.
+/// The head of a block, as read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockHead {
     bytes: [u8; BLOCK_HEAD_LEN],
-    /// Bytes that follow.
+    /// Bytes after the head.
     pub len: usize,
-    /// When its ages were right.
+    /// The time that ages refer to, in seconds since 1970.
     pub unix: u64,
-    /// Whether it is the last one.
+    /// Whether this is the end block.
     pub is_end: bool,
 }
 
@@ -171,7 +172,7 @@ impl BlockHead {
     /// Reads a head.
     ///
     /// # Errors
-    /// When its length cannot be right.
+    /// [`Damage::Length`].
     pub fn read(bytes: [u8; BLOCK_HEAD_LEN]) -> Result<Self, Damage> {
         let word = u32::from_be_bytes(part(&bytes, 0));
         let (len, is_end) = ((word & !END) as usize, word & END != 0);
@@ -181,44 +182,45 @@ impl BlockHead {
         Ok(Self { bytes, len, unix: u64::from_be_bytes(part(&bytes, 4)), is_end })
     }
 
-    /// Whether what follows is what was written.
+    /// Checks the bytes after the head against the checksum.
     ///
     /// # Errors
-    /// When it is not.
+    /// [`Damage::Checksum`].
     pub fn check(&self, rest: &[u8]) -> Result<(), Damage> {
         let right = checksum(&self.bytes, rest).to_be_bytes() == self.bytes[12..];
         if right { Ok(()) } else { Err(Damage::Checksum) }
     }
 }
 
-/// What the last block says.
+/// The numbers in the end block; `None` if its length is wrong.
 pub fn read_end(rest: &[u8]) -> Option<SnapshotCounts> {
     let rest: &[u8; END_LEN] = rest.try_into().ok()?;
     let number = |at| u64::from_be_bytes(part(rest, at));
     Some(SnapshotCounts { records: number(0), v4: number(8), v6: number(16) })
 }
 
-/// A swarm, or a piece of one.
+/// A swarm, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its name.
+    /// The info hash.
     pub info_hash: InfoHash,
-    /// How often a peer became a seeder by the event `completed`.
+    /// Peers that became seeders by the event `completed`.
     pub completed: u32,
-    /// Its peers, or for how many seconds it has had none.
+    /// The peers, or the seconds since the last of them left.
     pub peers: Peers<'a>,
 }
 
-/// What a record has.
+/// The peers of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peers<'a> {
-    /// Nobody for so many seconds.
+    /// None, for this many seconds.
     Idle(u32),
-    /// Peers of both families.
+    /// Peers over IPv4 and over IPv6.
     Rows(&'a [RowV4], &'a [RowV6]),
 }
 
-/// The first bytes of a record; `counts` are its peers by family, or for how long there have been none.
+/// The head of a record. `counts` are its IPv4 and IPv6 peers, or as an error the seconds since the
+/// last of them left.
 pub fn record_head(
     info_hash: &InfoHash,
     completed: u32,
@@ -233,13 +235,14 @@ pub fn record_head(
     head
 }
 
-/// The age and kind of a peer in two bytes. Ages beyond 36 hours count as these.
+/// The age (in seconds) and kind of a peer in two bytes. Ages above 36 hours are stored as 36
+/// hours.
 pub fn stamp(age: u32, seeder: bool) -> [u8; 2] {
     let units = (age / UNIT).min((1 << 15) - 1) as u16;
     ((units << 1) | u16::from(seeder)).to_be_bytes()
 }
 
-/// Age in seconds, and whether it is a seeder.
+/// The age in seconds, and whether the peer is a seeder.
 pub fn read_stamp(bytes: [u8; 2]) -> (u32, bool) {
     let word = u16::from_be_bytes(bytes);
     (u32::from(word >> 1) * UNIT, word & 1 == 1)
@@ -252,28 +255,28 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Of what follows a block's head.
+    /// The records in the bytes after the head of a block.
     pub fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }
 
-    /// How many there are of what.
+    /// Counts the records and their peers.
     ///
     /// # Errors
-    /// When a length leads beyond the block.
-    pub fn tally(self) -> Result<SnapshotCounts, Damage> {
-        let mut tally = SnapshotCounts::default();
+    /// [`Damage::Length`], when a length exceeds the block.
+    pub fn count(self) -> Result<SnapshotCounts, Damage> {
+        let mut counts = SnapshotCounts::default();
         for record in self {
-            tally.records += 1;
+            counts.records += 1;
             if let Peers::Rows(v4, v6) = record?.peers {
-                tally.v4 += v4.len() as u64;
-                tally.v6 += v6.len() as u64;
+                counts.v4 += v4.len() as u64;
+                counts.v6 += v6.len() as u64;
             }
         }
-        Ok(tally)
+        Ok(counts)
     }
 
-    /// Bytes that were not read yet.
+    /// Bytes not read yet.
     pub fn rest(&self) -> usize {
         self.rest.len()
     }

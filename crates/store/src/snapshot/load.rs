@@ -1,4 +1,4 @@
-//! From a file to shards. A file is read twice: nothing of one that is damaged anywhere gets into a shard.
+//! Loads a snapshot into shards. A file is read twice, so that a damaged one changes no shard.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
@@ -18,54 +18,54 @@ use super::format::{self, BlockHead, Damage, HEAD_LEN, Peers, Record, Records, S
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
-/// Files that could not be used and are kept at most.
-const MOST_ASIDE: usize = 3;
-/// BlockReader that wait for a shard at most.
-const WAITING: usize = 8;
+/// Damaged files that are kept at most.
+const MAX_DAMAGED: usize = 3;
+/// Blocks queued for a shard at most.
+const QUEUED_BLOCKS: usize = 8;
 
-/// Why there is nothing of a snapshot.
+/// Why a snapshot was not loaded.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// There is none.
+    /// There is no file.
     #[error("there is no snapshot")]
     Absent,
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path}: {cause}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         cause: io::Error,
     },
-    /// It was good when it was read for the first time, and could not be read again. What came before is in
-    /// the shards.
+    /// The file was valid when it was verified, and failed while it was loaded. The blocks before
+    /// the failure are in the shards.
     #[error("{path}: {cause}")]
-    Lost {
+    Interrupted {
         /// The file.
         path: PathBuf,
-        /// What has happened.
+        /// The cause.
         cause: ReadError,
     },
-    /// It is not what was written.
+    /// The file is not a valid snapshot.
     #[error("{path}: {damage}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         damage: Damage,
     },
 }
 
-/// What was loaded.
+/// The result of loading a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// What became of the peers.
+    /// Peers stored, expired, and above the limit.
     pub peers: Restored,
-    /// Swarms that are there for their `completed`.
+    /// Swarms without peers, kept for their `completed`.
     pub idle: u64,
-    /// Records of swarms that are not served.
+    /// Records of swarms that the access list refuses.
     pub forbidden: u64,
-    /// Seconds since it was written; 0 where that is in the future by this clock.
+    /// Seconds since the snapshot was written; 0 if that is in the future by this clock.
     pub age: u64,
 }
 
@@ -77,22 +77,22 @@ impl std::ops::AddAssign for Loaded {
     }
 }
 
-/// BlockReader of a snapshot, one after the other, each as it was written.
+/// Reads a snapshot block by block and checks each of them.
 #[derive(Debug)]
 pub struct BlockReader<R> {
     from: R,
     read: SnapshotCounts,
-    /// When it was written.
+    /// When the snapshot was written, in seconds since 1970.
     pub unix: u64,
 }
 
-/// Why the next block is not there.
+/// Why a block could not be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The source failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is not what was written.
+    /// The bytes are not a valid snapshot.
     #[error("{0}")]
     Damage(#[from] Damage),
 }
@@ -100,17 +100,17 @@ pub enum ReadError {
 impl ReadError {
     fn of(error: io::Error) -> Self {
         match error.kind() {
-            ErrorKind::UnexpectedEof => Damage::Short.into(),
+            ErrorKind::UnexpectedEof => Damage::Truncated.into(),
             _ => error.into(),
         }
     }
 }
 
 impl<R: Read> BlockReader<R> {
-    /// Of a snapshot that begins here.
+    /// Reads the head of a snapshot.
     ///
     /// # Errors
-    /// When it does not.
+    /// When the source fails, or the head is not valid.
     pub fn begin(mut from: R) -> Result<Self, ReadError> {
         let mut head = [0; HEAD_LEN];
         let mut read = 0;
@@ -125,40 +125,42 @@ impl<R: Read> BlockReader<R> {
         if read < HEAD_LEN {
             let known = read.min(format::MAGIC.len());
             let ours = head[..known] == format::MAGIC[..known];
-            return Err(if ours { Damage::Short } else { Damage::Foreign }.into());
+            return Err(if ours { Damage::Truncated } else { Damage::Magic }.into());
         }
         Ok(Self { from, read: SnapshotCounts::default(), unix: format::read_head(&head)? })
     }
 
-    /// Puts the next block's records into `rest`, and says when their ages were right; `None` at the end.
+    /// Reads the records of the next block into `records`; returns the time that their ages refer
+    /// to, in seconds since 1970, and `None` at the end block.
     ///
     /// # Errors
-    /// When what there is cannot be read, or is not what was written.
-    pub fn next(&mut self, rest: &mut Vec<u8>) -> Result<Option<u64>, ReadError> {
+    /// When the source fails, or the block is not valid.
+    pub fn next(&mut self, records: &mut Vec<u8>) -> Result<Option<u64>, ReadError> {
         let mut head = [0; format::BLOCK_HEAD_LEN];
         self.from.read_exact(&mut head).map_err(ReadError::of)?;
         let head = BlockHead::read(head)?;
-        rest.resize(head.len, 0);
-        self.from.read_exact(rest).map_err(ReadError::of)?;
-        head.check(rest)?;
+        records.resize(head.len, 0);
+        self.from.read_exact(records).map_err(ReadError::of)?;
+        head.check(records)?;
         if head.is_end {
-            let said = format::read_end(rest).ok_or(Damage::Length)?;
-            return if said == self.read { Ok(None) } else { Err(Damage::Count.into()) };
+            let stated = format::read_end(records).ok_or(Damage::Length)?;
+            return if stated == self.read { Ok(None) } else { Err(Damage::Count.into()) };
         }
-        self.read += Records::new(rest).tally()?;
+        self.read += Records::new(records).count()?;
         Ok(Some(head.unix))
     }
 
-    /// What was read so far.
+    /// Records and peers read so far.
     pub fn read(&self) -> SnapshotCounts {
         self.read
     }
 }
 
-/// Looks at all of a snapshot without making anything of it.
+/// Reads a whole snapshot and checks it; returns its numbers of records and peers. Calls `progress`
+/// once per block.
 ///
 /// # Errors
-/// When it cannot be read, or is damaged anywhere.
+/// When the source fails, or the snapshot is damaged anywhere.
 pub fn verify(
     mut from: impl Read,
     progress: &mut dyn FnMut(),
@@ -170,27 +172,28 @@ pub fn verify(
     }
     let read = blocks.read();
     if from.read(&mut [0])? != 0 {
-        return Err(Damage::Long.into());
+        return Err(Damage::TrailingBytes.into());
     }
     Ok(read)
 }
 
-/// Fills one shard.
+/// Loads one shard.
 pub struct ShardLoader<'a> {
     shard: &'a mut Shard,
     number: usize,
     map: ShardMap,
     access: &'a AccessList,
     now: Now,
-    /// Seconds by which peers are taken for older than they are said to be.
-    older: u32,
-    /// Those without peers, or with such alone whose lifetime is over, with the seconds for which they have had none: they go in oldest first.
+    /// Seconds added to the age of every peer.
+    extra_age: u32,
+    /// Swarms without live peers: seconds since the last one left, `completed`, info hash. Stored
+    /// at the end, oldest first.
     idle: Vec<(u32, u32, InfoHash)>,
     loaded: Loaded,
 }
 
 impl<'a> ShardLoader<'a> {
-    /// Of shard `number` of `map`, from what `access` permits.
+    /// Loads into shard `number` of `map` the swarms that `access` permits.
     pub fn new(
         shard: &'a mut Shard,
         number: usize,
@@ -198,15 +201,15 @@ impl<'a> ShardLoader<'a> {
         access: &'a AccessList,
         now: Now,
     ) -> Self {
-        let (older, idle, loaded) = (0, Vec::new(), Loaded::default());
-        Self { shard, number, map, access, now, older, idle, loaded }
+        let (extra_age, idle, loaded) = (0, Vec::new(), Loaded::default());
+        Self { shard, number, map, access, now, extra_age, idle, loaded }
     }
 
-    /// Takes this shard's part of a block.
-    pub fn take(&mut self, rest: &[u8], unix: u64) {
-        // A clock that went backwards: as if no time had passed.
+    /// Loads this shard's records of a block, whose ages refer to `unix`, in seconds since 1970.
+    pub fn load_block(&mut self, records: &[u8], unix: u64) {
+        // A clock that was set back counts as no time passed.
         let since = u32::try_from(self.now.unix.saturating_sub(unix)).unwrap_or(u32::MAX);
-        for record in Records::new(rest).map_while(Result::ok) {
+        for record in Records::new(records).map_while(Result::ok) {
             if self.map.shard_of(&record.info_hash) != self.number {
                 continue;
             }
@@ -220,7 +223,7 @@ impl<'a> ShardLoader<'a> {
                     self.idle.push((idle_for.saturating_add(since), completed, info_hash));
                 }
                 Peers::Rows(v4, v6) => {
-                    let peers = peer_views(v4, v6, since.saturating_add(self.older));
+                    let peers = peer_views(v4, v6, since.saturating_add(self.extra_age));
                     let restored = self.shard.restore(info_hash, completed, peers, self.now.moment);
                     self.loaded.peers += restored;
                     let idle = restored.idle_for.map(|idle_for| (idle_for, completed, info_hash));
@@ -230,10 +233,10 @@ impl<'a> ShardLoader<'a> {
         }
     }
 
-    /// That was all.
-    pub fn end(mut self) -> Loaded {
+    /// Stores the swarms without peers, once all blocks are loaded.
+    pub fn finish(mut self) -> Loaded {
         self.idle.sort_unstable_by_key(|(idle_for, ..)| std::cmp::Reverse(*idle_for));
-        // There is room for the youngest.
+        // The youngest come last and stay if there are more than fit.
         for (idle_for, completed, info_hash) in self.idle {
             self.shard.restore_idle(info_hash, completed, idle_for, self.now.moment);
         }
@@ -242,7 +245,7 @@ impl<'a> ShardLoader<'a> {
     }
 }
 
-/// Peers as a shard takes them, `since` seconds later.
+/// The peers of a record, `since` seconds older.
 pub fn peer_views<'a>(
     v4: &'a [format::RowV4],
     v6: &'a [format::RowV6],
@@ -262,10 +265,10 @@ pub fn peer_views<'a>(
     v4.chain(v6)
 }
 
-/// Loads a snapshot into all shards of `map`, in order, each on a thread of its own.
+/// Loads a snapshot file into the shards of `map`, in order, each on its own thread.
 ///
 /// # Errors
-/// [`LoadError`]: the shards are as they were, but for [`LoadError::Lost`].
+/// [`LoadError`]; the shards are unchanged except after [`LoadError::Interrupted`].
 pub fn load(
     path: &Path,
     shards: Vec<&mut Shard>,
@@ -279,13 +282,13 @@ pub fn load(
         ReadError::Io(cause) => LoadError::Unreadable { path: path.to_owned(), cause },
         ReadError::Damage(damage) => LoadError::Damaged { path: path.to_owned(), damage },
     };
-    // Not a pipe that nobody writes to.
+    // O_NONBLOCK: opening a pipe of this name must not wait.
     let nonblocking = OFlag::O_NONBLOCK.bits();
     let open = || File::options().read(true).custom_flags(nonblocking).open(path);
     let mut file = open().map_err(|error| failed(error.into()))?;
     verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(failed)?;
     file.rewind().map_err(|error| failed(error.into()))?;
-    let lost = |cause| LoadError::Lost { path: path.to_owned(), cause };
+    let lost = |cause| LoadError::Interrupted { path: path.to_owned(), cause };
     let blocks = BlockReader::begin(BufReader::with_capacity(256 << 10, &file)).map_err(lost)?;
     let age = now.unix.saturating_sub(blocks.unix);
     let loaders = shards.into_iter().enumerate();
@@ -295,8 +298,8 @@ pub fn load(
     Ok(Loaded { age, ..loaded })
 }
 
-/// Loads a snapshot that comes in one go, with peers that are taken for `older` than they are said to be, by so
-/// many seconds. What came before an error is in the shards.
+/// Loads a snapshot from a stream and adds `extra_age` seconds to the age of every peer. After an
+/// error the blocks before it are in the shards.
 ///
 /// # Errors
 /// When it cannot be read, or is damaged.
@@ -306,49 +309,49 @@ pub fn from_stream(
     map: ShardMap,
     access: &AccessList,
     now: Now,
-    older: u32,
+    extra_age: u32,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, ReadError> {
     let loaders = shards.into_iter().enumerate();
     let loader = |(number, shard)| ShardLoader {
-        older,
+        extra_age,
         ..ShardLoader::new(shard, number, map, access, now)
     };
     let loaders = loaders.map(loader).collect();
     fill(BlockReader::begin(from)?, loaders, progress)
 }
 
-/// The records of a block, with the time at which their ages were right.
-type Part = (Arc<Vec<u8>>, u64);
+/// The records of a block, and the time that their ages refer to.
+type TimedRecords = (Arc<Vec<u8>>, u64);
 
-/// Has all shards take their parts of each block.
+/// Sends each block to all loaders, each of which picks the records of its shard.
 fn fill(
     mut blocks: BlockReader<impl Read>,
     loaders: Vec<ShardLoader<'_>>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, ReadError> {
     thread::scope(|scope| {
-        let mut ways = Vec::new();
+        let mut senders = Vec::new();
         let mut threads = Vec::new();
         for mut loader in loaders {
-            let (way, parts): (_, Receiver<Part>) = bounded(WAITING);
-            ways.push(way);
+            let (sender, blocks): (_, Receiver<TimedRecords>) = bounded(QUEUED_BLOCKS);
+            senders.push(sender);
             threads.push(scope.spawn(move || {
-                parts.iter().for_each(|(rest, unix)| loader.take(&rest, unix));
-                loader.end()
+                blocks.iter().for_each(|(records, unix)| loader.load_block(&records, unix));
+                loader.finish()
             }));
         }
         loop {
             progress();
-            let mut rest = Vec::new();
-            let Some(unix) = blocks.next(&mut rest)? else { break };
-            let rest = Arc::new(rest);
-            for way in &ways {
-                // It ends before the end only by a panic, which is passed on below.
-                let _ = way.send((rest.clone(), unix));
+            let mut records = Vec::new();
+            let Some(unix) = blocks.next(&mut records)? else { break };
+            let records = Arc::new(records);
+            for sender in &senders {
+                // Sending fails only after a panic, which is resumed below.
+                let _ = sender.send((records.clone(), unix));
             }
         }
-        drop(ways);
+        drop(senders);
         let mut loaded = Loaded::default();
         for thread in threads {
             loaded += thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -357,39 +360,39 @@ fn fill(
     })
 }
 
-/// Renames a file that cannot be used, so that it is neither read again nor written over. Where it is now.
+/// Renames a damaged file, so that it is neither read again nor overwritten; returns its new path.
 ///
 /// # Errors
-/// When it cannot be renamed.
+/// When the file cannot be renamed.
 pub fn set_aside(path: &Path, unix: u64) -> io::Result<PathBuf> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".damaged-{unix}"));
-    let aside = path.with_file_name(name);
-    fs::rename(path, &aside)?;
-    // Without these things are as well as with them.
-    let _ = forget_older(path);
-    Ok(aside)
+    let renamed = path.with_file_name(name);
+    fs::rename(path, &renamed)?;
+    // Older damaged files cost only disk space.
+    let _ = remove_oldest_damaged(path);
+    Ok(renamed)
 }
 
-/// Removes all but the youngest few that were set aside: a snapshot may be large, and who starts again and again
-/// must not fill the disk.
-fn forget_older(path: &Path) -> io::Result<()> {
+/// Removes all but the youngest [`MAX_DAMAGED`] damaged files, so that repeated restarts cannot
+/// fill the disk.
+fn remove_oldest_damaged(path: &Path) -> io::Result<()> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let begins = format!("{}.damaged-", name.to_string_lossy());
-    let mut aside = Vec::new();
+    let prefix = format!("{}.damaged-", name.to_string_lossy());
+    let mut damaged = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        let time = name.to_str().and_then(|name| name.strip_prefix(&begins)?.parse::<u64>().ok());
-        aside.extend(time.map(|time| (time, entry.path())));
+        let time = name.to_str().and_then(|name| name.strip_prefix(&prefix)?.parse::<u64>().ok());
+        damaged.extend(time.map(|time| (time, entry.path())));
     }
-    aside.sort_unstable();
-    let many = aside.len().saturating_sub(MOST_ASIDE);
-    aside.iter().take(many).try_for_each(|(_, path)| fs::remove_file(path))
+    damaged.sort_unstable();
+    let surplus = damaged.len().saturating_sub(MAX_DAMAGED);
+    damaged.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
 }
 
-/// Loads what the last process has left, and says in the log how that went. Returns what the operator should
-/// know.
+/// Loads the snapshot of the last process at start and logs the result. Returns a warning for the
+/// operator if peers were lost.
 pub fn load_at_start(
     path: &Path,
     shards: Vec<&mut Shard>,
@@ -405,33 +408,33 @@ pub fn load_at_start(
             return None;
         }
         Err(LoadError::Absent) => return None,
-        // It was whole a moment ago: the disk may be about to fail, the file is not to blame.
-        Err(error @ LoadError::Lost { .. }) => {
-            return Some(format!("only some of the peers from before are back: {error}"));
+        // The file was valid a moment ago, so it is kept: the disk may be failing.
+        Err(error @ LoadError::Interrupted { .. }) => {
+            return Some(format!("only a part of the snapshot was loaded: {error}"));
         }
         Err(error) => error,
     };
     Some(match set_aside(path, now.unix) {
-        Ok(aside) => format!(
-            "no peers from before: {error}; the file is {} now, and may be removed",
-            aside.display()
+        Ok(renamed) => format!(
+            "snapshot not loaded: {error}; the file was renamed to {} and may be removed",
+            renamed.display()
         ),
-        Err(cause) => format!("no peers from before: {error}; nor can it be renamed: {cause}"),
+        Err(cause) => format!("snapshot not loaded: {error}; it cannot be renamed either: {cause}"),
     })
 }
 
 impl std::fmt::Display for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Restored { stored, expired, full, .. } = self.peers;
-        write!(f, "{stored} peers of {} s ago are back", self.age)?;
+        write!(f, "loaded {stored} peers of a snapshot from {} s ago", self.age)?;
         if expired > 0 {
-            write!(f, ", {expired} were too old")?;
+            write!(f, ", {expired} expired")?;
         }
         if full > 0 {
-            write!(f, ", {full} are more than limits.peers")?;
+            write!(f, ", {full} above limits.peers")?;
         }
         if self.forbidden > 0 {
-            write!(f, ", {} swarms are not permitted any more", self.forbidden)?;
+            write!(f, ", {} swarms refused by the access list", self.forbidden)?;
         }
         Ok(())
     }

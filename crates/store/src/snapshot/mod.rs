@@ -1,15 +1,13 @@
-//! The peers in a file: written while workers run and when they have stopped, read at the next start, by
-//! however many workers.
+//! Snapshots of the peers: written while the workers run and after they have stopped, loaded at the
+//! next start by any number of workers.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`mod@format`] | bytes and what they mean |
-//! | [`encode`] | from a walk over a shard to blocks |
-//! | [`write`](mod@write) | from blocks to a file that is whole or not there |
-//! | [`load`] | from a file to shards, and what becomes of one that is damaged |
-//! | [`schedule`] | when one is written |
-//!
-//! The chore that walks over a running shard is [`chores::dump`](crate::snapshot::dump).
+//! | [`mod@format`] | the bytes of a snapshot |
+//! | [`encode`] | blocks from a walk over a shard |
+//! | [`write`](mod@write) | a file from blocks |
+//! | [`load`] | loading a file into shards; damaged files |
+//! | [`dump`] | the background task that sends a running shard |
 
 pub mod dump;
 pub mod encode;
@@ -17,7 +15,7 @@ pub mod format;
 pub mod load;
 pub mod write;
 
-/// The snapshot's name in the state directory.
+/// File name of the snapshot in the state directory.
 pub const FILE: &str = "onrush.snapshot";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is written is read again, by any number of shards; what was changed or cut off anywhere is found out.
+//! Round trips of snapshots over any number of shards; damage anywhere is detected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,8 @@ use onrush_tracker::orders::Chore;
 const LIFETIME: u32 = 3600;
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 
-/// A swarm as a naive model has it: `completed`, for how long it is idle, peers with age and kind.
+/// A swarm of the naive model: `completed`, seconds since its last peer left, peers with age and
+/// kind.
 type Swarm = (u32, Option<u32>, Peers);
 type Peers = BTreeMap<Endpoint, (u32, bool)>;
 type Model = BTreeMap<InfoHash, Swarm>;
@@ -54,22 +55,22 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
 
 fn model() -> impl Strategy<Value = Model> {
     let peer = (endpoint(), (0u32..LIFETIME / 4, any::<bool>()));
-    let few =
+    let small =
         proptest::collection::btree_map(peer.0, peer.1.prop_map(|(age, s)| (age * 4, s)), 1..40);
-    let many = proptest::collection::btree_map(
+    let large = proptest::collection::btree_map(
         endpoint(),
         (0u32..LIFETIME / 4, any::<bool>()).prop_map(|(age, s)| (age * 4, s)),
         200..900,
     );
     let swarm = prop_oneof![
-        12 => (0u32..9, few).prop_map(|(completed, peers)| (completed, None, peers)),
-        1 => (0u32..9, many).prop_map(|(completed, peers)| (completed, None, peers)),
+        12 => (0u32..9, small).prop_map(|(completed, peers)| (completed, None, peers)),
+        1 => (0u32..9, large).prop_map(|(completed, peers)| (completed, None, peers)),
         3 => (1u32..9, 0u32..80_000).prop_map(|(c, idle)| (c, Some(idle), BTreeMap::new())),
     ];
     proptest::collection::btree_map(any::<[u8; 20]>().prop_map(InfoHash), swarm, 0..30)
 }
 
-/// Shards with what a model has.
+/// Shards with the swarms of a model.
 fn filled(model: &Model, number: usize) -> Vec<Shard> {
     let (mut shards, map) = (shards(number), map(number));
     let mut idle: Vec<_> = Vec::new();
@@ -91,7 +92,7 @@ fn filled(model: &Model, number: usize) -> Vec<Shard> {
     shards
 }
 
-/// The model of what shards have.
+/// The model of the swarms in shards.
 fn seen(shards: &[Shard], now: Now) -> Model {
     let mut model = Model::new();
     for swarm in shards.iter().flat_map(|shard| shard.swarms(now.moment)) {
@@ -111,13 +112,13 @@ fn loaded(path: &Path, number: usize, now: Now) -> (Result<Loaded, LoadError>, M
     (loaded, seen(&shards, now))
 }
 
-/// A swarm with many peers.
+/// A swarm of `peers` peers.
 fn crowd(peers: u32) -> (InfoHash, (u32, Option<u32>, Peers)) {
     let peers = (0..peers).map(|n| (Endpoint::v4(Ipv4Addr::from(n), 1_000), (0, n % 2 == 0)));
     (InfoHash([9; 20]), (0, None, peers.collect()))
 }
 
-/// A snapshot of a few swarms of all forms, as bytes.
+/// The bytes of a snapshot with a swarm of every form.
 fn sample() -> Vec<u8> {
     let mut model = Model::new();
     let peer =
@@ -139,14 +140,14 @@ fn bytes(shards: Vec<Shard>) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever there is, written by some shards, is there again in others.
+    /// The swarms of some shards, written and loaded into another number of shards, are the same.
     #[test]
-    fn what_is_written_is_read(model in model(), before in 1usize..4, after in 1usize..5) {
+    fn a_snapshot_round_trips(model in model(), before in 1usize..4, after in 1usize..5) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(super::FILE);
         let written = write_all(&path, filled(&model, before), NOW, &mut || {}).unwrap();
         let peers: usize = model.values().map(|(_, _, peers)| peers.len()).sum();
-        prop_assert_eq!(written.tally.v4 + written.tally.v6, peers as u64);
+        prop_assert_eq!(written.counts.v4 + written.counts.v6, peers as u64);
         prop_assert_eq!(written.bytes, fs::metadata(&path).unwrap().len());
         prop_assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let (result, got) = loaded(&path, after, NOW);
@@ -155,9 +156,9 @@ proptest! {
         prop_assert_eq!(got, model);
     }
 
-    /// Time that goes by without a tracker makes peers older, and some too old.
+    /// Downtime adds to the age of peers and expires some.
     #[test]
-    fn time_down_ages_peers(model in model(), down in 0u32..2_000) {
+    fn downtime_ages_peers(model in model(), down in 0u32..2_000) {
         let down = down * 4;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(super::FILE);
@@ -169,7 +170,7 @@ proptest! {
             let live: BTreeMap<_, _> = peers.iter()
                 .map(|(peer, (age, seeder))| (*peer, (age + down, *seeder)))
                 .filter(|(_, (age, _))| *age <= LIFETIME).collect();
-            // Since its last peer left, or the last of them would have been forgotten.
+            // Idle since its last peer left or expired.
             let youngest = peers.values().map(|(age, _)| *age).min();
             let idle = match (idle_for, youngest) {
                 _ if !live.is_empty() => None,
@@ -182,9 +183,12 @@ proptest! {
         }
     }
 
-    /// No bytes whatever make it panic, or take more memory than a block has.
+    /// Arbitrary bytes neither cause a panic nor an allocation larger than a block.
     #[test]
-    fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), whole: bool) {
+    fn arbitrary_bytes_are_refused(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        whole: bool,
+    ) {
         if whole {
             let mut file = format::head(1).to_vec();
             file.append(&mut bytes);
@@ -196,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn every_byte_that_is_changed_is_found_out() {
+fn every_changed_byte_is_detected() {
     let sample = sample();
     assert_eq!(verify(sample.as_slice(), &mut || {}).unwrap().v4, 11);
     for at in 0..sample.len() {
@@ -204,28 +208,31 @@ fn every_byte_that_is_changed_is_found_out() {
             let mut changed = sample.clone();
             changed[at] ^= bits;
             let Err(ReadError::Damage(_)) = verify(changed.as_slice(), &mut || {}) else {
-                panic!("byte {at} changed by {bits:#x} is not found out");
+                panic!("byte {at} changed by {bits:#x} is not detected");
             };
         }
     }
 }
 
 #[test]
-fn every_length_but_the_whole_is_found_out() {
+fn every_truncation_is_detected() {
     let mut sample = sample();
     for len in 0..sample.len() {
         let Err(ReadError::Damage(damage)) = verify(&sample[..len], &mut || {}) else {
-            panic!("{len} of {} bytes are not found out", sample.len());
+            panic!("{len} of {} bytes are not detected", sample.len());
         };
-        let expected = if len == 0 { Damage::Short } else { damage };
+        let expected = if len == 0 { Damage::Truncated } else { damage };
         assert_eq!(damage, expected);
     }
     sample.push(0);
-    assert!(matches!(verify(sample.as_slice(), &mut || {}), Err(ReadError::Damage(Damage::Long))));
+    assert!(matches!(
+        verify(sample.as_slice(), &mut || {}),
+        Err(ReadError::Damage(Damage::TrailingBytes))
+    ));
 }
 
 #[test]
-fn another_version_is_named() {
+fn another_version_is_an_error_that_names_both() {
     let mut head = format::head(7);
     head[17] = 9;
     let checksum = crc32fast::hash(&head[..28]);
@@ -235,7 +242,7 @@ fn another_version_is_named() {
 }
 
 #[test]
-fn what_cannot_be_used_is_set_aside_and_leaves_nothing_in_the_shards() {
+fn a_damaged_file_is_renamed_and_changes_no_shard() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(super::FILE);
     let mut damaged = sample();
@@ -259,13 +266,13 @@ fn what_cannot_be_used_is_set_aside_and_leaves_nothing_in_the_shards() {
     assert_eq!(
         load_at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {}),
         None,
-        "none"
+        "no file"
     );
 }
 
-/// Who is started again and again with a file that is no good does not fill the disk.
+/// Repeated starts with a damaged file do not fill the disk.
 #[test]
-fn few_of_those_set_aside_are_kept() {
+fn a_few_damaged_files_are_kept() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(super::FILE);
     fs::write(directory.path().join("onrush.snapshot.damaged-by-hand"), "mine").unwrap();
@@ -281,7 +288,7 @@ fn few_of_those_set_aside_are_kept() {
 }
 
 #[test]
-fn a_clock_that_went_backwards_ages_nobody() {
+fn a_clock_set_back_does_not_age_peers() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(super::FILE);
     fs::write(&path, sample()).unwrap();
@@ -291,7 +298,7 @@ fn a_clock_that_went_backwards_ages_nobody() {
 }
 
 #[test]
-fn what_is_not_permitted_stays_out() {
+fn refused_swarms_are_not_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(super::FILE);
     fs::write(&path, sample()).unwrap();
@@ -303,9 +310,9 @@ fn what_is_not_permitted_stays_out() {
     assert_eq!((result.forbidden, result.peers.stored), (2, 2));
 }
 
-/// On disk: 32 bytes a swarm, 8 an IPv4 peer, 20 an IPv6 peer, and next to nothing beside.
+/// On disk: 32 bytes per swarm, 8 per IPv4 peer, 20 per IPv6 peer, and at most 2 % more.
 #[test]
-fn it_is_compact() {
+fn a_snapshot_is_compact() {
     let mut model = Model::new();
     for swarm in 0..2_000u32 {
         let mut name = [7; 20];
@@ -320,22 +327,24 @@ fn it_is_compact() {
     assert!((least..least + least / 50).contains(&len), "{len} bytes, {least} at least");
 }
 
-/// A dump of a running shard waits for who is slow without making the worker wait.
+/// A full channel pauses the dump of a running shard, not its worker.
 #[test]
-fn a_dump_goes_on_where_there_was_no_room() {
+fn a_dump_continues_after_a_full_channel() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to, false);
+    let mut dump = DumpTask::new(to);
     let (mut blocks, mut peers, mut waited) = (0, 0, 0);
     let mut later = NOW;
     loop {
-        // Nobody takes anything for many steps, longer than a step needs.
+        // More steps than a message needs, without a receive.
         let steps = (0..200).take_while(|_| dump.step(&mut shard, later)).count();
         assert_eq!(dump.waits(), steps == 200);
         waited += usize::from(steps == 200);
         later.moment = later.moment.after(100);
         match parts.try_recv() {
-            Ok(DumpMessage::Block(block)) => (blocks, peers) = (blocks + 1, peers + block.tally.v4),
+            Ok(DumpMessage::Block(block)) => {
+                (blocks, peers) = (blocks + 1, peers + block.counts.v4)
+            }
             Ok(DumpMessage::Done) => break,
             Err(error) => panic!("after {blocks} blocks: {error}"),
         }
@@ -344,12 +353,12 @@ fn a_dump_goes_on_where_there_was_no_room() {
     assert_eq!(peers, 60_000);
 }
 
-/// Chores wait behind it: one whose blocks nobody takes gives up.
+/// Other tasks wait behind a dump: one whose messages are not received ends.
 #[test]
-fn a_dump_that_nobody_takes_gives_up() {
+fn a_dump_ends_when_its_messages_are_not_received() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to, false);
+    let mut dump = DumpTask::new(to);
     let mut now = NOW;
     let mut seconds = 0;
     while (0..200).all(|_| dump.step(&mut shard, now)) {
@@ -359,5 +368,5 @@ fn a_dump_that_nobody_takes_gives_up() {
     assert!((60..200).contains(&seconds), "after {seconds} s");
     drop(dump);
     assert!(matches!(parts.recv(), Ok(DumpMessage::Block(_))));
-    assert!(parts.recv().is_err(), "it never says that it is done");
+    assert!(parts.recv().is_err(), "no end of the shard is sent");
 }

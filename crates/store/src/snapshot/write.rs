@@ -12,40 +12,41 @@ use super::encode::{Block, Encoder};
 use super::format::{self, SnapshotCounts};
 use onrush_tracker::clock::Now;
 
-/// Swarms and peers that are shown in one go once nobody waits for replies.
-const PIECE: usize = 4096;
+/// Swarms and peers per step of a walk after the workers have stopped.
+const STEP: usize = 4096;
 
-/// Writes blocks as a snapshot.
+/// Writes the blocks of a snapshot to a file or a socket.
 #[derive(Debug)]
 pub struct SnapshotWriter<W> {
     to: W,
-    tally: SnapshotCounts,
+    counts: SnapshotCounts,
 }
 
 impl<W: Write> SnapshotWriter<W> {
-    /// Begins one.
+    /// Writes the head of a snapshot; `unix` is the time in seconds since 1970.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When `to` cannot be written.
     pub fn begin(mut to: W, unix: u64) -> io::Result<Self> {
         to.write_all(&format::head(unix))?;
-        Ok(Self { to, tally: SnapshotCounts::default() })
+        Ok(Self { to, counts: SnapshotCounts::default() })
     }
 
     /// Writes a block.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When `to` cannot be written.
     pub fn block(&mut self, block: &Block) -> io::Result<()> {
         self.to.write_all(&block.bytes)?;
-        self.tally += block.tally;
+        self.counts += block.counts;
         Ok(())
     }
 
-    /// Writes shards that nobody else uses, each with an encoder of its own.
+    /// Writes whole shards after their workers have stopped, each with its own encoder. Calls
+    /// `progress` once per step.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When `to` cannot be written.
     pub fn shards(
         &mut self,
         shards: &mut [Shard],
@@ -58,7 +59,7 @@ impl<W: Write> SnapshotWriter<W> {
             shard.begin_walk();
             loop {
                 progress();
-                let more = shard.walk_with_peers(now.moment, PIECE, &mut encoder);
+                let more = shard.walk_with_peers(now.moment, STEP, &mut encoder);
                 if let Some(block) = encoder.block(now.unix, !more) {
                     self.block(&block)?;
                 }
@@ -70,41 +71,41 @@ impl<W: Write> SnapshotWriter<W> {
         Ok(())
     }
 
-    /// Ends it; what is in it.
+    /// Writes the end block; returns the numbers of records and peers written.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When `to` cannot be written.
     pub fn end(mut self, unix: u64) -> io::Result<(W, SnapshotCounts)> {
-        self.to.write_all(&format::end(self.tally, unix))?;
+        self.to.write_all(&format::end(self.counts, unix))?;
         self.to.flush()?;
-        Ok((self.to, self.tally))
+        Ok((self.to, self.counts))
     }
 }
 
-/// A snapshot that was written.
+/// A snapshot that was written to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSummary {
-    /// What is in it.
-    pub tally: SnapshotCounts,
-    /// Its length.
+    /// The records and peers in it.
+    pub counts: SnapshotCounts,
+    /// Its length in bytes.
     pub bytes: u64,
-    /// How long that took.
+    /// The time that writing took.
     pub took: Duration,
 }
 
 impl std::fmt::Display for SnapshotSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let SnapshotCounts { records, v4, v6 } = self.tally;
+        let SnapshotCounts { records, v4, v6 } = self.counts;
         let (peers, megabytes) = (v4 + v6, self.bytes as f64 / 1e6);
         let seconds = self.took.as_secs_f64();
         write!(f, "{peers} peers in {records} swarms, {megabytes:.1} MB in {seconds:.2} s")
     }
 }
 
-/// Writes shards that nobody else uses.
+/// Writes shards to a snapshot file after their workers have stopped.
 ///
 /// # Errors
-/// When it cannot be written; what was there stays.
+/// When the file cannot be written; the previous one stays.
 pub fn write_all(
     path: &Path,
     mut shards: Vec<Shard>,
@@ -114,8 +115,8 @@ pub fn write_all(
     let began = Instant::now();
     let mut writer = SnapshotWriter::begin(AtomicFile::create(path, 0o600)?, now.unix)?;
     writer.shards(&mut shards, now, Encoder::new, progress)?;
-    // The process is about to end: its memory goes at once then.
+    // The process is about to exit, which frees the memory faster than dropping the shards.
     std::mem::forget(shards);
-    let (draft, tally) = writer.end(now.unix)?;
-    Ok(SnapshotSummary { tally, bytes: draft.finish()?, took: began.elapsed() })
+    let (draft, counts) = writer.end(now.unix)?;
+    Ok(SnapshotSummary { counts, bytes: draft.finish()?, took: began.elapsed() })
 }

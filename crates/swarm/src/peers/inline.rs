@@ -50,7 +50,7 @@ pub(super) fn announce<const N: usize, const M: usize>(
     rows: &mut [[u8; M]],
     row: &[u8; N],
     new: Stamp,
-    may_join: bool,
+    may_store: bool,
 ) -> Option<Found> {
     let used = usize::from(*len);
     let before = match find(&rows[..used], row) {
@@ -59,7 +59,7 @@ pub(super) fn announce<const N: usize, const M: usize>(
             rows[at] = join(row, new);
             Some(before)
         }
-        None if used < rows.len() && may_join => {
+        None if used < rows.len() && may_store => {
             rows[used] = join(row, new);
             *len += 1;
             None

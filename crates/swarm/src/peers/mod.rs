@@ -9,12 +9,12 @@
 //! Lists give room back as they shrink, at half of the length at which they took it, so that a
 //! swarm which swings around a boundary does not pay each time.
 
-mod bag;
-mod few;
+mod chunked_set;
 mod inline;
-mod many;
+mod large;
 mod order;
 mod scan;
+mod small;
 mod stamp;
 
 use onrush_proto::announce::HEAD_LEN;
@@ -23,18 +23,18 @@ use rand::rngs::SmallRng;
 
 use crate::batch::Announce;
 use crate::keys::Keys;
-use crate::sample::{Dice, Draw};
+use crate::sample::{Draw, Sampler};
 use crate::store::Idle;
 
-pub(crate) use few::Shape;
-pub(crate) use many::{Many, Spot};
-pub(crate) use order::Due;
+pub(crate) use large::{Large, SweepPosition};
+pub(crate) use order::WalkPosition;
+pub(crate) use small::Shape;
 pub(crate) use stamp::{Expiry, Stamp, TICK, Tick};
 
 /// Peers beyond which a single block is looked through no more.
-const FEW_MAX: usize = 128;
+const SMALL_MAX: usize = 128;
 /// Peers at which a swarm goes back to a single block.
-const FEW_AGAIN: usize = 64;
+const BACK_TO_SMALL: usize = 64;
 
 /// The peers of a swarm. 24 bytes, as the rest of an entry leaves them.
 #[derive(Debug)]
@@ -46,9 +46,9 @@ pub(crate) enum Peers {
     /// One of IPv6: endpoint, then stamp.
     Inline6 { row: [u8; 20] },
     /// A single block of both families.
-    Few { shape: Shape, block: Box<[u8]> },
+    Small { shape: Shape, block: Box<[u8]> },
     /// More than a single block.
-    Many(Box<Many>),
+    Large(Box<Large>),
 }
 
 const _: () = assert!(size_of::<Peers>() == 24);
@@ -79,7 +79,7 @@ pub(crate) struct Announcer<'a> {
     pub(crate) seeder: bool,
     pub(crate) seen: Tick,
     /// Whether it may be stored if it is not yet.
-    pub(crate) may_join: bool,
+    pub(crate) may_store: bool,
 }
 
 /// What an announce found and did.
@@ -107,24 +107,30 @@ pub(crate) struct Wanted<'a> {
     pub(crate) want: usize,
 }
 
-/// Peers that a sweep has removed, per family.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Gone {
+/// Peers that a sweep has removed, counted per family.
+#[derive(Debug, Default)]
+pub(crate) struct Expired {
     pub(crate) peers: [u32; 2],
     pub(crate) seeders: [u32; 2],
+    /// The peers themselves, for the change log; `None` while nothing reads it.
+    pub(crate) endpoints: Option<Vec<Endpoint>>,
 }
 
-impl Gone {
+impl Expired {
     #[inline]
-    fn count(&mut self, family: Family, stamp: Stamp) {
-        self.peers[family as usize] += 1;
-        self.seeders[family as usize] += u32::from(stamp.seeder());
+    fn add(&mut self, endpoint: Endpoint, stamp: Stamp) {
+        let family = endpoint.family() as usize;
+        self.peers[family] += 1;
+        self.seeders[family] += u32::from(stamp.seeder());
+        if let Some(endpoints) = &mut self.endpoints {
+            endpoints.push(endpoint);
+        }
     }
 }
 
 impl Peers {
     /// A swarm's first peer.
-    pub(crate) fn one(endpoint: &Endpoint, stamp: Stamp) -> Self {
+    pub(crate) fn single(endpoint: &Endpoint, stamp: Stamp) -> Self {
         match endpoint {
             Endpoint::V4(row) => Self::Inline4 { len: 1, rows: [inline::join(row, stamp), [0; 8]] },
             Endpoint::V6(row) => Self::Inline6 { row: inline::join(row, stamp) },
@@ -135,7 +141,7 @@ impl Peers {
     #[inline]
     pub(crate) fn counts(&self) -> Counts {
         match self {
-            Self::Few { shape, block } => shape.counts(block),
+            Self::Small { shape, block } => shape.counts(block),
             Self::Inline4 { len, rows } => inline::counts(&rows[..usize::from(*len)]),
             _ => self.rarer_counts(),
         }
@@ -144,7 +150,7 @@ impl Peers {
     fn rarer_counts(&self) -> Counts {
         match self {
             Self::Inline6 { row } => inline::counts(std::slice::from_ref(row)),
-            Self::Many(many) => many.counts(),
+            Self::Large(large) => large.counts(),
             _ => Counts::default(),
         }
     }
@@ -156,8 +162,8 @@ impl Peers {
             Self::Idle(_) => 0,
             Self::Inline4 { len, .. } => usize::from(*len),
             Self::Inline6 { .. } => 1,
-            Self::Few { shape, .. } => shape.len(),
-            Self::Many(many) => many.len(),
+            Self::Small { shape, .. } => shape.len(),
+            Self::Large(large) => large.len(),
         }
     }
 
@@ -167,8 +173,8 @@ impl Peers {
             Self::Idle(_) => false,
             Self::Inline4 { len, .. } => *len > 0 && family == Family::V4,
             Self::Inline6 { .. } => family == Family::V6,
-            Self::Few { shape, .. } => shape.of(family) > 0,
-            Self::Many(many) => many.has(family),
+            Self::Small { shape, .. } => shape.of(family) > 0,
+            Self::Large(large) => large.has(family),
         }
     }
 
@@ -181,18 +187,18 @@ impl Peers {
     /// The usual announce in a swarm of some dozen peers: appends the whole reply. `false` when it
     /// is another, and nothing has been done.
     #[inline]
-    pub(crate) fn again(
+    pub(crate) fn refresh(
         &mut self,
         announce: &Announce,
         seen: Tick,
-        dice: &mut Dice,
+        sampler: &mut Sampler,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Self::Few { shape, block } = self else { return false };
+        let Self::Small { shape, block } = self else { return false };
         let stamp = Stamp::new(seen, announce.seeder);
         match &announce.endpoint {
-            Endpoint::V4(row) => shape.again(block, row, announce, stamp, dice, out),
-            Endpoint::V6(row) => shape.again(block, row, announce, stamp, dice, out),
+            Endpoint::V4(row) => shape.refresh(block, row, announce, stamp, sampler, out),
+            Endpoint::V6(row) => shape.refresh(block, row, announce, stamp, sampler, out),
         }
     }
 
@@ -204,15 +210,15 @@ impl Peers {
         announce: &Announce,
         announcer: Announcer<'_>,
         keys: &Keys,
-        dice: &mut Dice,
+        sampler: &mut Sampler,
         out: &mut Vec<u8>,
     ) -> Option<bool> {
         let Found { before, own } = self.announce(announcer, keys);
-        let (interval, mut draw) = dice.roll();
+        let (interval, mut draw) = sampler.draw();
         out.extend_from_slice(&head(announce, interval, self.counts()));
         let Announcer { endpoint, seeder, .. } = announcer;
         let wanted = Wanted { endpoint, own, seeder, want: usize::from(announce.want) };
-        self.sample(wanted, &mut draw, &mut dice.rng, out);
+        self.sample(wanted, &mut draw, &mut sampler.rng, out);
         before
     }
 
@@ -223,15 +229,15 @@ impl Peers {
         loop {
             match self {
                 Self::Idle(_) => {
-                    if announcer.may_join {
-                        *self = Self::one(announcer.endpoint, stamp);
+                    if announcer.may_store {
+                        *self = Self::single(announcer.endpoint, stamp);
                     }
                     return Found { before: None, own: None };
                 }
                 Self::Inline4 { len, rows } => {
                     if let Endpoint::V4(row) = announcer.endpoint
                         && let Some(found) =
-                            inline::announce(len, rows, row, stamp, announcer.may_join)
+                            inline::announce(len, rows, row, stamp, announcer.may_store)
                     {
                         return found;
                     }
@@ -243,24 +249,24 @@ impl Peers {
                             std::slice::from_mut(stored),
                             row,
                             stamp,
-                            announcer.may_join,
+                            announcer.may_store,
                         )
                     {
                         return found;
                     }
                 }
-                Self::Few { shape, block } => {
+                Self::Small { shape, block } => {
                     if let Some(found) = shape.announce(block, announcer, stamp) {
                         return found;
                     }
                 }
-                Self::Many(many) => return many.announce(announcer, stamp, keys),
+                Self::Large(large) => return large.announce(announcer, stamp, keys),
             }
             // Not there, and no room for it in this form.
-            if !announcer.may_join {
+            if !announcer.may_store {
                 return Found { before: None, own: None };
             }
-            self.widen(announcer.endpoint.family(), keys);
+            self.grow(announcer.endpoint.family(), keys);
         }
     }
 
@@ -274,7 +280,7 @@ impl Peers {
                 let stamp = inline::stamp(&rows[at]);
                 *len -= 1;
                 rows.swap(at, usize::from(*len));
-                self.narrow();
+                self.shrink();
                 Some(stamp.seeder())
             }
             Self::Inline6 { row: stored } => {
@@ -284,12 +290,12 @@ impl Peers {
                 *self = Self::Inline4 { len: 0, rows: [[0; 8]; 2] };
                 Some(stamp.seeder())
             }
-            Self::Few { shape, block } => {
+            Self::Small { shape, block } => {
                 let stamp = shape.remove(block, endpoint)?;
-                self.narrow();
+                self.shrink();
                 Some(stamp.seeder())
             }
-            Self::Many(many) => many.remove(endpoint, keys),
+            Self::Large(large) => large.remove(endpoint, keys),
         }
     }
 
@@ -302,23 +308,22 @@ impl Peers {
             (Self::Inline6 { row }, Endpoint::V6(own)) => {
                 inline::sample(std::slice::from_ref(row), own, wanted, draw, out);
             }
-            (Self::Few { shape, block }, _) => shape.sample(block, wanted, draw, out),
-            (Self::Many(many), _) => many.sample(wanted, draw, rng, out),
+            (Self::Small { shape, block }, _) => shape.sample(block, wanted, draw, out),
+            (Self::Large(large), _) => large.sample(wanted, draw, rng, out),
             _ => {}
         }
     }
 
-    /// Removes who has not been heard of for too long, all at once: not for [`Many`], which is
+    /// Removes who has not been heard of for too long, all at once: not for [`Large`], which is
     /// swept piece by piece.
-    pub(crate) fn sweep(&mut self, expiry: Expiry) -> Gone {
-        let mut gone = Gone::default();
+    pub(crate) fn sweep(&mut self, expiry: Expiry, expired: &mut Expired) {
         match self {
-            Self::Idle(_) | Self::Many(_) => return gone,
+            Self::Idle(_) | Self::Large(_) => return,
             Self::Inline4 { len, rows } => {
                 for at in (0..usize::from(*len)).rev() {
                     let stamp = inline::stamp(&rows[at]);
                     if expiry.is_over(stamp) {
-                        gone.count(Family::V4, stamp);
+                        expired.add(Endpoint::V4(*inline::endpoint(&rows[at])), stamp);
                         *len -= 1;
                         rows.swap(at, usize::from(*len));
                     }
@@ -327,32 +332,31 @@ impl Peers {
             Self::Inline6 { row } => {
                 let stamp = inline::stamp(row);
                 if expiry.is_over(stamp) {
-                    gone.count(Family::V6, stamp);
+                    expired.add(Endpoint::V6(*inline::endpoint(row)), stamp);
                     *self = Self::Inline4 { len: 0, rows: [[0; 8]; 2] };
                 }
             }
-            Self::Few { shape, block } => shape.sweep(block, expiry, &mut gone),
+            Self::Small { shape, block } => shape.sweep(block, expiry, expired),
         }
-        if gone != Gone::default() {
-            self.narrow();
+        if expired.peers != [0; 2] {
+            self.shrink();
         }
-        gone
     }
 
-    /// Goes to a smaller form if the peers are few enough for it. For [`Many`] that takes a
+    /// Goes to a smaller form if the peers are few enough for it. For [`Large`] that takes a
     /// while, so only sweeps do it.
-    pub(crate) fn narrow(&mut self) {
-        if let Self::Many(many) = self
-            && many.len() <= FEW_AGAIN
+    pub(crate) fn shrink(&mut self) {
+        if let Self::Large(large) = self
+            && large.len() <= BACK_TO_SMALL
         {
-            *self = self.as_few(Family::V4);
+            *self = self.to_small(Family::V4);
         }
         match self {
-            Self::Few { shape, .. } if shape.len() <= 1 => {
+            Self::Small { shape, .. } if shape.len() <= 1 => {
                 let mut last = None;
                 self.each(&mut |endpoint, stamp| last = Some((endpoint, stamp)));
                 *self = match last {
-                    Some((endpoint, stamp)) => Self::one(&endpoint, stamp),
+                    Some((endpoint, stamp)) => Self::single(&endpoint, stamp),
                     None => Self::Inline4 { len: 0, rows: [[0; 8]; 2] },
                 };
             }
@@ -370,26 +374,26 @@ impl Peers {
                 }
             }
             Self::Inline6 { row } => f(Endpoint::V6(*inline::endpoint(row)), inline::stamp(row)),
-            Self::Few { shape, block } => shape.each(block, f),
-            Self::Many(many) => many.each(f),
+            Self::Small { shape, block } => shape.each(block, f),
+            Self::Large(large) => large.each(f),
         }
     }
 
     /// The next piece of a walk: calls `f` with peers that are due, IPv4 before IPv6, until `budget` were
     /// looked at or a chunk of each kind more. Where to go on, if not done.
-    pub(crate) fn meet_on(
+    pub(crate) fn walk_step(
         &self,
-        mut due: Due,
+        mut position: WalkPosition,
         budget: usize,
         keys: &Keys,
         f: &mut dyn FnMut(Endpoint, Stamp),
-    ) -> Option<Due> {
-        let Self::Many(many) = self else {
-            match due {
-                Due::FIRST => self.each(f),
+    ) -> Option<WalkPosition> {
+        let Self::Large(large) = self else {
+            match position {
+                WalkPosition::FIRST => self.each(f),
                 // It had another form when the walk came to it.
-                due => self.each(&mut |endpoint, stamp| {
-                    if Due::of(&endpoint, keys) >= due {
+                position => self.each(&mut |endpoint, stamp| {
+                    if WalkPosition::of(&endpoint, keys) >= position {
                         f(endpoint, stamp);
                     }
                 }),
@@ -398,11 +402,11 @@ impl Peers {
         };
         let mut left = budget.max(1);
         while left > 0 {
-            let (looked_at, next) = many.meet_on(due, keys, f);
-            due = next?;
-            left = left.saturating_sub(looked_at.max(1));
+            let (visited, next) = large.walk_step(position, keys, f);
+            position = next?;
+            left = left.saturating_sub(visited.max(1));
         }
-        Some(due)
+        Some(position)
     }
 
     /// A peer's stamp, if it is there.
@@ -415,8 +419,8 @@ impl Peers {
             (Self::Inline6 { row }, Endpoint::V6(sought)) => {
                 inline::find(std::slice::from_ref(row), sought).map(|_| inline::stamp(row))
             }
-            (Self::Few { shape, block }, _) => shape.stamp_of(block, endpoint),
-            (Self::Many(many), _) => many.stamp(endpoint, keys),
+            (Self::Small { shape, block }, _) => shape.stamp_of(block, endpoint),
+            (Self::Large(large), _) => large.stamp(endpoint, keys),
             _ => None,
         }
     }
@@ -425,8 +429,8 @@ impl Peers {
     #[inline]
     pub(crate) fn touch(&self) -> u8 {
         match self {
-            Self::Few { block, .. } => scan::touch(block),
-            Self::Many(many) => many.touch(),
+            Self::Small { block, .. } => scan::touch(block),
+            Self::Large(large) => large.touch(),
             _ => 0,
         }
     }
@@ -435,8 +439,8 @@ impl Peers {
     pub(crate) fn check(&self, keys: &Keys) {
         match self {
             Self::Inline4 { len, .. } => assert!((1..=2).contains(len), "{len} peers inline"),
-            Self::Few { shape, block } => shape.check(block),
-            Self::Many(many) => many.check(keys),
+            Self::Small { shape, block } => shape.check(block),
+            Self::Large(large) => large.check(keys),
             Self::Idle(_) | Self::Inline6 { .. } => {}
         }
         let (mut seeders, mut peers) = (0, Vec::new());
@@ -454,27 +458,27 @@ impl Peers {
 
     /// Goes to the next larger form, with room for one peer of `family` more.
     #[cold]
-    fn widen(&mut self, family: Family, keys: &Keys) {
+    fn grow(&mut self, family: Family, keys: &Keys) {
         *self = match self {
-            Self::Few { .. } => {
-                let mut many = Box::new(Many::default());
-                self.each(&mut |endpoint, stamp| many.insert(&endpoint, stamp, keys));
-                Self::Many(many)
+            Self::Small { .. } => {
+                let mut large = Box::new(Large::default());
+                self.each(&mut |endpoint, stamp| large.insert(&endpoint, stamp, keys));
+                Self::Large(large)
             }
-            _ => self.as_few(family),
+            _ => self.to_small(family),
         };
     }
 
     /// The same peers in a single block, with room for one of `family` more.
-    fn as_few(&self, family: Family) -> Self {
-        let mut bytes = family.peer_len() + few::STAMP_LEN;
-        self.each(&mut |endpoint, _| bytes += endpoint.family().peer_len() + few::STAMP_LEN);
+    fn to_small(&self, family: Family) -> Self {
+        let mut bytes = family.peer_len() + small::STAMP_LEN;
+        self.each(&mut |endpoint, _| bytes += endpoint.family().peer_len() + small::STAMP_LEN);
         let mut shape = Shape::default();
-        let mut block = few::with_room(bytes);
+        let mut block = small::with_capacity(bytes);
         self.each(&mut |endpoint, stamp| {
             shape.insert(&mut block, &endpoint, stamp);
         });
-        Self::Few { shape, block }
+        Self::Small { shape, block }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! That order is a peer's own, whatever list it is in at the moment and in whatever form the swarm is
 //! kept: a peer that stays keeps its place while others come and go, lists change their form and chunks
-//! are split or joined. And a chunk of a [`Bag`](super::bag::Bag) has the peers whose hashes agree in their lowest bits,
+//! are split or joined. And a chunk of a [`ChunkedSet`](super::chunked_set::ChunkedSet) has the peers whose hashes agree in their lowest bits,
 //! so read backwards it is a run of them without gaps.
 
 use onrush_proto::{Endpoint, Family};
@@ -12,14 +12,14 @@ use crate::keys::Keys;
 
 /// How far a walk has come: every peer that is due before this was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Due {
+pub(crate) struct WalkPosition {
     pub(super) family: u8,
-    pub(super) from: u64,
+    pub(super) hash: u64,
 }
 
-impl Due {
+impl WalkPosition {
     /// Nobody was met.
-    pub(crate) const FIRST: Self = Self { family: Family::V4 as u8, from: 0 };
+    pub(crate) const FIRST: Self = Self { family: Family::V4 as u8, hash: 0 };
 
     /// When a peer is due.
     pub(super) fn of(endpoint: &Endpoint, keys: &Keys) -> Self {
@@ -27,18 +27,18 @@ impl Due {
             Endpoint::V4(row) => keys.row(row),
             Endpoint::V6(row) => keys.row(row),
         };
-        Self { family: endpoint.family() as u8, from: backwards(hash) }
+        Self { family: endpoint.family() as u8, hash: reversed(hash) }
     }
 
     /// The first of the family behind this one, if there is one.
     pub(super) fn next_family(self) -> Option<Self> {
-        (self.family == Family::V4 as u8).then_some(Self { family: Family::V6 as u8, from: 0 })
+        (self.family == Family::V4 as u8).then_some(Self { family: Family::V6 as u8, hash: 0 })
     }
 }
 
 /// A hash as this order reads it.
 #[inline]
-pub(super) fn backwards(hash: u64) -> u64 {
+pub(super) fn reversed(hash: u64) -> u64 {
     hash.reverse_bits()
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Run {
 impl Run {
     /// Of all hashes whose lowest `bits` bits are those of `chunk`.
     pub(super) fn of_chunk(chunk: usize, bits: u32) -> Self {
-        let first = backwards(chunk as u64);
+        let first = reversed(chunk as u64);
         Self { first, last: first | u64::MAX.checked_shr(bits).unwrap_or(0) }
     }
 
@@ -75,7 +75,7 @@ mod tests {
             assert!(runs.windows(2).all(|pair| pair[0].last + 1 == pair[1].first));
             for hash in [0x1234_5678_9ABC_DEF0u64, 77, u64::MAX, 1 << 63] {
                 let chunk = (hash & ((1 << bits) - 1)) as usize;
-                assert!(Run::of_chunk(chunk, bits).has(backwards(hash)));
+                assert!(Run::of_chunk(chunk, bits).has(reversed(hash)));
             }
         }
     }

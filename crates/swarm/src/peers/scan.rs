@@ -6,7 +6,7 @@
 /// the interface's half of the address in IPv6. That is two instructions for each row, eight rows
 /// to a turn; only where it agrees the row is looked at in full.
 #[inline]
-pub(super) fn position<const N: usize>(rows: &[[u8; N]], sought: &[u8; N]) -> Option<usize> {
+pub(super) fn find_row<const N: usize>(rows: &[[u8; N]], sought: &[u8; N]) -> Option<usize> {
     if N == 6 {
         by_part(rows, sought, |row| u32::from_ne_bytes(part(row, 0)))
     } else {
@@ -64,11 +64,11 @@ mod tests {
                 })
                 .collect();
             for at in 0..usize::from(length) {
-                assert_eq!(position(&v4, &v4[at]), Some(at));
-                assert_eq!(position(&v6, &v6[at]), Some(at));
+                assert_eq!(find_row(&v4, &v4[at]), Some(at));
+                assert_eq!(find_row(&v6, &v6[at]), Some(at));
             }
-            assert_eq!(position(&v4, &[10, 0, 0, 1, 1, 0]), None);
-            assert_eq!(position(&v6, &[7; 18]), v6.iter().position(|row| row == &[7; 18]));
+            assert_eq!(find_row(&v4, &[10, 0, 0, 1, 1, 0]), None);
+            assert_eq!(find_row(&v6, &[7; 18]), v6.iter().position(|row| row == &[7; 18]));
         }
     }
 }

@@ -29,13 +29,14 @@ impl RemoveNamed {
 }
 
 impl Chore for RemoveNamed {
-    fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
+    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if free_some_peers(shard) {
             return true;
         }
         let to = (self.done + STEP).min(self.info_hashes.len());
         let step = &self.info_hashes[self.done..to];
-        self.removed += step.iter().filter(|info_hash| shard.remove(info_hash)).count() as u64;
+        let removed = step.iter().filter(|info_hash| shard.remove(info_hash, now.moment)).count();
+        self.removed += removed as u64;
         self.done = to;
         if to < self.info_hashes.len() || shard.release(0) {
             return true;

@@ -28,9 +28,9 @@ pub(crate) const SHED: &str = "shed ";
 /// A snapshot was written.
 pub(crate) const SNAPSHOT: &str = "snapshot: ";
 /// Peers were restored from a snapshot; a file that cannot be used gives `NO_PEERS`.
-pub(crate) const PEERS_RESTORED: &str = " are back in ";
+pub(crate) const PEERS_RESTORED: &str = " of a snapshot from ";
 /// The snapshot cannot be used.
-pub(crate) const NO_PEERS: &str = "no peers from before";
+pub(crate) const NO_PEERS: &str = "snapshot not loaded";
 /// Peers of the snapshot were dropped for their age.
 pub(crate) const TOO_OLD: &str = "too old";
 /// An export was written.

@@ -13,8 +13,8 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::order::{Run, backwards};
-use super::scan::position;
+use super::order::{Run, reversed};
+use super::scan::find_row;
 use super::{Expiry, Place, Stamp};
 use crate::keys::Keys;
 use crate::sample;
@@ -37,7 +37,7 @@ const DRAWS: usize = 256;
 
 /// A set of endpoints with their stamps.
 #[derive(Debug)]
-pub(super) struct Bag<const N: usize> {
+pub(super) struct ChunkedSet<const N: usize> {
     /// 6 KiB to a step.
     chunks: Steps<Chunk, 128>,
     /// 4 KiB to a step (IPv6: 10).
@@ -67,13 +67,13 @@ struct Block<const N: usize> {
 const _: () = assert!(size_of::<Chunk>() == 48);
 const _: () = assert!(size_of::<Block<6>>() == 128 && size_of::<Block<18>>() == 320);
 
-impl<const N: usize> Default for Bag<N> {
+impl<const N: usize> Default for ChunkedSet<N> {
     fn default() -> Self {
         Self { chunks: Steps::default(), blocks: Steps::default(), len: 0, longest: 0 }
     }
 }
 
-impl<const N: usize> Bag<N> {
+impl<const N: usize> ChunkedSet<N> {
     /// Peers in the bag.
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -90,7 +90,7 @@ impl<const N: usize> Bag<N> {
         let chunk = self.chunks.get(number);
         for (at, &block) in chunk.used().iter().enumerate() {
             let used = (chunk.len() - at * BLOCK).min(BLOCK);
-            if let Some(row) = position(&self.blocks.get(block as usize).rows[..used], row) {
+            if let Some(row) = find_row(&self.blocks.get(block as usize).rows[..used], row) {
                 return Some(Place { chunk: number as u32, slot: (at * BLOCK + row) as u32 });
             }
         }
@@ -144,14 +144,14 @@ impl<const N: usize> Bag<N> {
     ///
     /// Chunks are walked upwards because splitting moves peers upwards: a peer that is there when
     /// a walk begins is met, unless chunks are joined meanwhile by peers that leave.
-    pub(super) fn sweep_on(
+    pub(super) fn sweep_step(
         &mut self,
         at: u32,
         expiry: Expiry,
-        gone: impl FnMut(Stamp),
+        expired: impl FnMut(&[u8; N], Stamp),
     ) -> (usize, Option<u32>) {
         if (at as usize) < self.chunks.len() {
-            return (self.sweep_chunk(at as usize, expiry, gone), Some(at + 1));
+            return (self.sweep_chunk(at as usize, expiry, expired), Some(at + 1));
         }
         match self.join() {
             Some(moved) => (moved + 1, Some(at)),
@@ -205,7 +205,7 @@ impl<const N: usize> Bag<N> {
         if self.chunks.len() == 0 {
             return Run::of_chunk(0, 0);
         }
-        let chunk = self.chunk_of(backwards(due));
+        let chunk = self.chunk_of(reversed(due));
         let chunks = self.chunks.len();
         let all = chunks.next_power_of_two();
         // Told apart by one bit less where the chunk that is to be split off is not there yet.
@@ -223,12 +223,12 @@ impl<const N: usize> Bag<N> {
         if self.len == 0 {
             return 0;
         }
-        let number = self.chunk_of(backwards(run.first));
+        let number = self.chunk_of(reversed(run.first));
         let all = self.run_at(run.first) == run;
         let len = self.chunks.get(number).len();
         for slot in 0..len {
             let (row, stamp) = self.peer(number, slot);
-            if all || run.has(backwards(keys.row(&row))) {
+            if all || run.has(reversed(keys.row(&row))) {
                 f(&row, stamp);
             }
         }
@@ -254,7 +254,7 @@ impl<const N: usize> Bag<N> {
         while let Some(at) = due.filter(|_| !lengths.is_empty()) {
             let run = self.run_at(at);
             assert_eq!(run.first, at, "runs follow one another");
-            assert_eq!(self.chunk_of(backwards(run.last)), self.chunk_of(backwards(at)));
+            assert_eq!(self.chunk_of(reversed(run.last)), self.chunk_of(reversed(at)));
             due = run.last.checked_add(1);
         }
     }
@@ -289,13 +289,18 @@ impl<const N: usize> Bag<N> {
     }
 
     /// Removes from one chunk who has not been heard of for too long; how many it had.
-    fn sweep_chunk(&mut self, at: usize, expiry: Expiry, mut gone: impl FnMut(Stamp)) -> usize {
+    fn sweep_chunk(
+        &mut self,
+        at: usize,
+        expiry: Expiry,
+        mut expired: impl FnMut(&[u8; N], Stamp),
+    ) -> usize {
         let before = self.chunks.get(at).len();
         let mut left = before;
         for slot in (0..before).rev() {
             let stamp = self.stamp(Place { chunk: at as u32, slot: slot as u32 });
             if expiry.is_over(stamp) {
-                gone(stamp);
+                expired(&self.peer(at, slot).0, stamp);
                 self.swap_remove(at, slot);
                 left -= 1;
             }
@@ -480,19 +485,19 @@ mod tests {
     fn a_chunk_that_is_full_is_split_whosever_turn_it_is() {
         let keys = Keys::new([7; 16]);
         let stamp = Stamp::new(Tick::of(Moment(0)), true);
-        let mut bag = Bag::<6>::default();
+        let mut set = ChunkedSet::<6>::default();
         let rows: Vec<_> = alike(7, &keys).take(3 * BLOCK * BLOCKS).collect();
         for row in &rows {
-            bag.insert(keys.row(row), row, stamp, &keys);
+            set.insert(keys.row(row), row, stamp, &keys);
         }
-        bag.check(&keys);
-        assert!(rows.iter().all(|row| bag.find(keys.row(row), row).is_some()));
+        set.check(&keys);
+        assert!(rows.iter().all(|row| set.find(keys.row(row), row).is_some()));
         for (left, row) in rows.iter().enumerate().rev() {
-            let place = bag.find(keys.row(row), row).expect("it is there");
-            bag.remove(place);
-            assert_eq!(bag.len(), left);
-            assert!(bag.chunks.iter().all(|chunk| chunk.len() <= BLOCK * BLOCKS));
+            let place = set.find(keys.row(row), row).expect("it is there");
+            set.remove(place);
+            assert_eq!(set.len(), left);
+            assert!(set.chunks.iter().all(|chunk| chunk.len() <= BLOCK * BLOCKS));
         }
-        assert_eq!(bag.blocks.len(), 0, "everything is given back");
+        assert_eq!(set.blocks.len(), 0, "everything is given back");
     }
 }

@@ -2,114 +2,16 @@
 //! between the pieces, and in whatever order these are put back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, Ipv6Addr};
 
-use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
+use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{
-    Announce, Moment, PeerView, Restored, Shard, ShardBatch, ShardSettings, SwarmSummary,
+    ChangeKind, Interest, Moment, PeerView, Restored, Shard, ShardSettings, SwarmSummary,
     SwarmView, Visitor,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-const LIFETIME: u32 = 3600;
-
-fn shard(seed: u64) -> Shard {
-    let settings = ShardSettings {
-        interval: 1800,
-        interval_jitter_percent: 5,
-        peer_lifetime: LIFETIME,
-        completed_retention: 86_400,
-        max_peers: 100_000,
-        max_idle_swarms: 50,
-    };
-    let mut key = [7; 16];
-    key[..8].copy_from_slice(&seed.to_le_bytes());
-    Shard::new(settings, key, seed)
-}
-
-fn hash(number: u8) -> InfoHash {
-    InfoHash([number; 20])
-}
-
-fn endpoint(number: u16) -> Endpoint {
-    // A third of IPv6; every eighth cannot be reached.
-    let port = if number % 8 == 7 { 1 } else { 6_881 };
-    let [high, low] = number.to_be_bytes();
-    match number % 3 {
-        0 => Endpoint::v6(
-            Ipv6Addr::from([0x20, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, high, low]),
-            port,
-        ),
-        _ => Endpoint::v4(Ipv4Addr::new(10, 0, high, low), port),
-    }
-}
-
-fn serve(shard: &mut Shard, swarm: u8, peers: impl Iterator<Item = u16>, event: Event, now: u32) {
-    let mut batch = ShardBatch::<(), ()>::new(512, 1, 64 << 10);
-    for number in peers {
-        let announce = Announce {
-            info_hash: hash(swarm),
-            endpoint: endpoint(number),
-            event,
-            seeder: number.wrapping_add(now as u16) % 5 < 2,
-            want: 0,
-            transaction_id: TransactionId(1),
-        };
-        if batch.push_announce(announce, ()).is_err() {
-            shard.serve(&mut batch, Moment(now));
-            batch.clear();
-            batch.push_announce(announce, ()).unwrap();
-        }
-    }
-    shard.serve(&mut batch, Moment(now));
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Come {
-        swarm: u8,
-        from: u16,
-        peers: u16,
-    },
-    Complete {
-        swarm: u8,
-        from: u16,
-        peers: u16,
-    },
-    Leave {
-        swarm: u8,
-        from: u16,
-        peers: u16,
-    },
-    Forget {
-        swarm: u8,
-    },
-    /// Time goes on, and who is too old is forgotten.
-    Wait {
-        seconds: u32,
-    },
-    Walk {
-        budget: usize,
-    },
-}
-
-fn crowd() -> impl Strategy<Value = (u8, u16, u16)> {
-    let peers = prop_oneof![3 => 1u16..6, 2 => 1u16..200, 2 => 200u16..2_000];
-    (0u8..6, 0u16..1_500, peers)
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        4 => crowd().prop_map(|(swarm, from, peers)| Step::Come { swarm, from, peers }),
-        1 => crowd().prop_map(|(swarm, from, peers)| Step::Complete { swarm, from, peers }),
-        3 => crowd().prop_map(|(swarm, from, peers)| Step::Leave { swarm, from, peers }),
-        1 => (0u8..6).prop_map(|swarm| Step::Forget { swarm }),
-        1 => (0u32..2_500).prop_map(|seconds| Step::Wait { seconds }),
-        6 => (1usize..400).prop_map(|budget| Step::Walk { budget }),
-    ];
-    proptest::collection::vec(step, 1..60)
-}
+use crate::population::{self, LIFETIME, Step, endpoint, hash, steps, take};
 
 type Peer = (InfoHash, Endpoint);
 
@@ -174,32 +76,12 @@ fn everything(shard: &Shard, now: u32) -> Vec<SwarmView> {
 }
 
 fn populated(seed: u64, steps: &[Step]) -> (Shard, u32) {
-    let mut shard = shard(seed);
+    let mut shard = population::shard(seed, 100_000);
     let mut now = 1_000_000;
     for step in steps {
         take(&mut shard, &mut now, step);
     }
     (shard, now)
-}
-
-fn take(shard: &mut Shard, now: &mut u32, step: &Step) {
-    match *step {
-        Step::Come { swarm, from, peers } => {
-            serve(shard, swarm, from..from + peers, Event::Started, *now);
-        }
-        Step::Complete { swarm, from, peers } => {
-            serve(shard, swarm, from..from + peers, Event::Completed, *now);
-        }
-        Step::Leave { swarm, from, peers } => {
-            serve(shard, swarm, from..from + peers, Event::Stopped, *now);
-        }
-        Step::Forget { swarm } => drop(shard.remove(&hash(swarm))),
-        Step::Wait { seconds } => {
-            *now += seconds;
-            shard.sweep(Moment(*now), 700);
-        }
-        Step::Walk { .. } => {}
-    }
 }
 
 proptest! {
@@ -251,17 +133,17 @@ proptest! {
     /// A walk without anything in between, put back into an empty shard in any order, is the same again.
     #[test]
     fn what_is_put_back_is_what_there_was(
-        seed: u64, steps in steps(), budget in 1usize..500, backwards: bool, later in 0u32..3_000,
+        seed: u64, steps in steps(), budget in 1usize..500, reversed: bool, later in 0u32..3_000,
     ) {
         let (mut shard, now) = populated(seed, &steps);
         shard.sweep(Moment(now), usize::MAX);
         let mut seen = walk_all(&mut shard, now, budget);
         prop_assert_eq!(seen.peers.len() as u64, shard.totals().peers());
-        if backwards {
+        if reversed {
             seen.pieces.reverse();
         }
         // On another clock, with other keys.
-        let (mut other, start) = (self::shard(seed ^ 1), 5_000_000);
+        let (mut other, start) = (population::shard(seed ^ 1, 100_000), 5_000_000);
         let aged = |peer: &PeerView| PeerView { age: peer.age + later / 4 * 4, ..*peer };
         let (mut stored, mut expired) = (0, 0);
         let (idle, busy): (Vec<_>, Vec<_>) =
@@ -344,13 +226,13 @@ proptest! {
         seed: u64, before in steps(), during in steps(), budget in 1usize..200,
     ) {
         let (mut old, mut now) = populated(seed, &before);
-        let mut new = shard(seed ^ 1);
-        old.note_departures();
+        let mut new = population::shard(seed ^ 1, 100_000);
+        let mut stops = old.subscribe(Interest::Stops);
         old.begin_walk();
         let mut dump = Seen::default();
         let began = now;
         // No swarm is forgotten by force, and nothing expires, meanwhile.
-        for step in during.iter().filter(|step| !matches!(step, Step::Forget { .. } | Step::Wait { .. })) {
+        for step in during.iter().filter(|step| !matches!(step, Step::Remove { .. } | Step::Wait { .. })) {
             take(&mut old, &mut now, step);
             if matches!(step, Step::Walk { .. }) {
                 dump.now = now;
@@ -364,10 +246,12 @@ proptest! {
             let aged = peers.iter().map(|peer| PeerView { age: peer.age + now - shown + 32, ..*peer });
             restore(&mut new, met, aged, now);
         }
-        for gone in old.departures() {
-            let age = now - gone.at.0 + 8;
-            new.depart(&gone.info_hash, &gone.endpoint, gone.completed, age, Moment(now));
-        }
+        let more = old.read_changes(&mut stops, usize::MAX, |change| {
+            let ChangeKind::Stopped { endpoint } = change.kind else { panic!("{change:?}") };
+            let age = now - change.at.0 + 8;
+            new.remove_peer(&change.info_hash, &endpoint, change.completed, age, Moment(now));
+        });
+        prop_assert_eq!(more, Ok(false));
         for (met, peers) in &walk_all(&mut old, now, 1_000).pieces {
             // What is younger than the dump, with a tick to spare.
             let young = peers.iter().filter(|peer| peer.age <= now - began + 4);

@@ -37,7 +37,7 @@ enum Step {
         seeder: bool,
         want: u16,
     },
-    /// Many peers of one swarm in a row, so that the large forms are reached.
+    /// Large peers of one swarm in a row, so that the large forms are reached.
     Crowd {
         swarm: u8,
         from: u16,
@@ -116,7 +116,7 @@ impl Model {
                 let swarm = self.swarms.get_mut(&announce.info_hash).unwrap();
                 swarm.peers.remove(&announce.endpoint);
                 if swarm.peers.is_empty() {
-                    self.retire(announce.info_hash, now);
+                    self.make_idle(announce.info_hash, now);
                     self.evict();
                 }
             }
@@ -134,7 +134,7 @@ impl Model {
         self.count();
     }
 
-    fn retire(&mut self, info_hash: InfoHash, now: u32) {
+    fn make_idle(&mut self, info_hash: InfoHash, now: u32) {
         let swarm = self.swarms.get_mut(&info_hash).unwrap();
         if swarm.completed == 0 {
             self.swarms.remove(&info_hash);
@@ -282,7 +282,7 @@ impl Model {
             .filter(|((since, _), _)| now - since >= retention)
             .map(|(_, hash)| hash)
             .collect();
-        emptied.into_iter().for_each(|hash| self.retire(hash, now));
+        emptied.into_iter().for_each(|hash| self.make_idle(hash, now));
         let (stay, gone): (Vec<_>, Vec<_>) =
             self.idle().partition(|(_, hash)| there.contains_key(hash));
         assert!(!full || stay.iter().all(|(_, hash)| !due.contains(hash)), "idle for too long");
@@ -359,7 +359,7 @@ impl Pair {
             Step::Forget { swarm } => {
                 self.serve();
                 let known = self.model.swarms.remove(&info_hash(swarm)).is_some();
-                assert_eq!(self.shard.remove(&info_hash(swarm)), known);
+                assert_eq!(self.shard.remove(&info_hash(swarm), Moment(self.now)), known);
                 self.shard.check();
                 // The peers of a large one go in pieces.
                 let mut before = self.shard.totals().peers();
@@ -567,7 +567,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Few peers who come and go all the time: the forms within the entry and the first blocks.
+    /// Small peers who come and go all the time: the forms within the entry and the first blocks.
     #[test]
     fn small_swarms_agree_with_the_model(
         settings in settings(),

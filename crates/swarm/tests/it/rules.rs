@@ -282,8 +282,8 @@ fn forgetting_a_swarm_leaves_nothing_of_it() {
         tracker.completed(1, v4(number, 80));
         tracker.leecher(2, v6(number));
     }
-    assert!(tracker.shard.remove(&InfoHash([1; 20])));
-    assert!(!tracker.shard.remove(&InfoHash([1; 20])));
+    assert!(tracker.shard.remove(&InfoHash([1; 20]), tracker.now));
+    assert!(!tracker.shard.remove(&InfoHash([1; 20]), tracker.now));
     tracker.shard.check();
     assert_eq!(tracker.scrape(1), ScrapeCounts::default());
     assert_eq!(tracker.scrape(2).leechers, 300);
@@ -302,7 +302,7 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
             tracker.completed(1, v6(number));
             tracker.seeder(1, v4(number, 1));
         }
-        assert!(tracker.shard.remove(&InfoHash([1; 20])));
+        assert!(tracker.shard.remove(&InfoHash([1; 20]), tracker.now));
         tracker.shard.check();
         let totals = tracker.shard.totals();
         assert_eq!((totals.swarms, totals.peers(), totals.seeders()), (0, 30_000, 20_000));

@@ -4,15 +4,15 @@
 use onrush_proto::{Endpoint, Family};
 use rand::rngs::SmallRng;
 
-use super::bag::Bag;
-use super::order::{Due, Run};
-use super::{Announcer, Counts, Expiry, Found, Gone, Kind, Stamp, Wanted, is_hidden};
+use super::chunked_set::ChunkedSet;
+use super::order::{Run, WalkPosition};
+use super::{Announcer, Counts, Expired, Expiry, Found, Kind, Stamp, Wanted, is_hidden};
 use crate::keys::Keys;
 use crate::sample::{self, Draw};
 
 /// The peers of a large swarm.
 #[derive(Debug, Default)]
-pub(crate) struct Many {
+pub(crate) struct Large {
     counts: Counts,
     v4: Group<6>,
     v6: Group<18>,
@@ -21,22 +21,23 @@ pub(crate) struct Many {
 /// Those of one family.
 #[derive(Debug, Default)]
 struct Group<const N: usize> {
-    seeders: Bag<N>,
-    leechers: Bag<N>,
-    hidden: Bag<N>,
+    seeders: ChunkedSet<N>,
+    leechers: ChunkedSet<N>,
+    hidden: ChunkedSet<N>,
 }
 
 /// How far a sweep has come in a large swarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct SweepPosition {
     /// Of the six, in the order IPv4, IPv6 and within that seeders, leechers, hidden.
-    bag: u8,
+    set: u8,
     chunk: u32,
 }
 
-const BAGS: u8 = 6;
+/// Sets of one family.
+const KINDS: u8 = 3;
 
-impl Many {
+impl Large {
     pub(super) fn len(&self) -> usize {
         self.counts.seeders as usize + self.counts.leechers as usize
     }
@@ -71,17 +72,17 @@ impl Many {
         stamp: Stamp,
         keys: &Keys,
     ) -> Found {
-        let may_join = announcer.may_join;
+        let may_store = announcer.may_store;
         let found = match announcer.endpoint {
-            Endpoint::V4(row) => self.v4.announce(row, stamp, may_join, keys),
-            Endpoint::V6(row) => self.v6.announce(row, stamp, may_join, keys),
+            Endpoint::V4(row) => self.v4.announce(row, stamp, may_store, keys),
+            Endpoint::V6(row) => self.v6.announce(row, stamp, may_store, keys),
         };
         match found.before {
             Some(before) if before != stamp.seeder() => {
                 self.counts.remove(before);
                 self.counts.add(stamp);
             }
-            None if may_join => self.counts.add(stamp),
+            None if may_store => self.counts.add(stamp),
             _ => {}
         }
         found
@@ -114,67 +115,59 @@ impl Many {
 
     /// Looks at the next chunk, or gives back one that is not needed any more. Returns how much
     /// work that was, and where to go on, if not done.
-    pub(crate) fn sweep_on(
+    pub(crate) fn sweep_step(
         &mut self,
-        spot: Spot,
+        position: SweepPosition,
         expiry: Expiry,
-        gone: &mut Gone,
-    ) -> (usize, Option<Spot>) {
-        let before = *gone;
-        let (work, on) = match spot.bag {
-            0 => {
-                self.v4.seeders.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V4, stamp))
-            }
-            1 => {
-                self.v4.leechers.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V4, stamp))
-            }
-            2 => self.v4.hidden.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V4, stamp)),
-            3 => {
-                self.v6.seeders.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V6, stamp))
-            }
-            4 => {
-                self.v6.leechers.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V6, stamp))
-            }
-            _ => self.v6.hidden.sweep_on(spot.chunk, expiry, |stamp| gone.count(Family::V6, stamp)),
+        expired: &mut Expired,
+    ) -> (usize, Option<SweepPosition>) {
+        let (peers, seeders) = (expired.peers, expired.seeders);
+        let (work, on) = match position.set.checked_sub(KINDS) {
+            None => self.v4.set(position.set).sweep_step(position.chunk, expiry, |row, stamp| {
+                expired.add(Endpoint::V4(*row), stamp);
+            }),
+            Some(set) => self.v6.set(set).sweep_step(position.chunk, expiry, |row, stamp| {
+                expired.add(Endpoint::V6(*row), stamp);
+            }),
         };
         for family in [Family::V4 as usize, Family::V6 as usize] {
-            let seeders = gone.seeders[family] - before.seeders[family];
+            let seeders = expired.seeders[family] - seeders[family];
             self.counts.seeders -= seeders;
-            self.counts.leechers -= gone.peers[family] - before.peers[family] - seeders;
+            self.counts.leechers -= expired.peers[family] - peers[family] - seeders;
         }
-        let next_bag = Spot { bag: spot.bag + 1, chunk: 0 };
+        let next_set = SweepPosition { set: position.set + 1, chunk: 0 };
         let on = match on {
-            Some(chunk) => Some(Spot { chunk, ..spot }),
-            None => (next_bag.bag < BAGS).then_some(next_bag),
+            Some(chunk) => Some(SweepPosition { chunk, ..position }),
+            None => (next_set.set < 2 * KINDS).then_some(next_set),
         };
         (work, on)
     }
 
     /// Calls `f` with each peer.
     pub(crate) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
-        for bag in [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden] {
-            bag.each(&mut |row, stamp| f(Endpoint::V4(*row), stamp));
+        for set in [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden] {
+            set.each(&mut |row, stamp| f(Endpoint::V4(*row), stamp));
         }
-        for bag in [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden] {
-            bag.each(&mut |row, stamp| f(Endpoint::V6(*row), stamp));
+        for set in [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden] {
+            set.each(&mut |row, stamp| f(Endpoint::V6(*row), stamp));
         }
     }
 
     /// The next piece of a walk: calls `f` with some peers that are due. Returns how many were looked
     /// at, and where to go on, if not done.
-    pub(super) fn meet_on(
+    pub(super) fn walk_step(
         &self,
-        due: Due,
+        position: WalkPosition,
         keys: &Keys,
         f: &mut dyn FnMut(Endpoint, Stamp),
-    ) -> (usize, Option<Due>) {
-        let (looked_at, next) = if due.family == Family::V4 as u8 {
-            self.v4.meet_on(due.from, keys, &mut |row, stamp| f(Endpoint::V4(*row), stamp))
+    ) -> (usize, Option<WalkPosition>) {
+        let (visited, next) = if position.family == Family::V4 as u8 {
+            self.v4.walk_step(position.hash, keys, &mut |row, stamp| f(Endpoint::V4(*row), stamp))
         } else {
-            self.v6.meet_on(due.from, keys, &mut |row, stamp| f(Endpoint::V6(*row), stamp))
+            self.v6.walk_step(position.hash, keys, &mut |row, stamp| f(Endpoint::V6(*row), stamp))
         };
-        let next = next.map(|from| Due { from, ..due }).or(due.next_family());
-        (looked_at, next)
+        let next = next.map(|hash| WalkPosition { hash, ..position }).or(position.next_family());
+        (visited, next)
     }
 
     /// A peer's stamp, if it is there.
@@ -189,10 +182,10 @@ impl Many {
     pub(super) fn check(&self, keys: &Keys) {
         [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden]
             .iter()
-            .for_each(|bag| bag.check(keys));
+            .for_each(|set| set.check(keys));
         [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden]
             .iter()
-            .for_each(|bag| bag.check(keys));
+            .for_each(|set| set.check(keys));
         let kinds = self.v4.seeders.len() + self.v6.seeders.len();
         assert!(self.counts.seeders as usize >= kinds, "hidden ones come on top");
     }
@@ -205,74 +198,83 @@ impl Many {
 }
 
 impl<const N: usize> Group<N> {
+    /// Set number 0 to 2, in the order of a sweep.
+    fn set(&mut self, number: u8) -> &mut ChunkedSet<N> {
+        match number {
+            0 => &mut self.seeders,
+            1 => &mut self.leechers,
+            _ => &mut self.hidden,
+        }
+    }
+
     fn is_empty(&self) -> bool {
-        [&self.seeders, &self.leechers, &self.hidden].iter().all(|bag| bag.len() == 0)
+        [&self.seeders, &self.leechers, &self.hidden].iter().all(|set| set.len() == 0)
     }
 
     /// Of all kinds at once, as a peer may change its kind meanwhile: as many as fit the smallest chunk.
-    fn meet_on(
+    fn walk_step(
         &self,
         from: u64,
         keys: &Keys,
         f: &mut dyn FnMut(&[u8; N], Stamp),
     ) -> (usize, Option<u64>) {
-        let bags = [&self.seeders, &self.leechers, &self.hidden];
-        let last = bags.map(|bag| bag.run_at(from).last).into_iter().min().unwrap_or(u64::MAX);
+        let sets = [&self.seeders, &self.leechers, &self.hidden];
+        let last = sets.map(|set| set.run_at(from).last).into_iter().min().unwrap_or(u64::MAX);
         let run = Run { first: from, last };
-        let looked_at = bags.map(|bag| bag.each_of(run, keys, f)).into_iter().sum();
-        (looked_at, last.checked_add(1))
+        let visited = sets.map(|set| set.each_of(run, keys, f)).into_iter().sum();
+        (visited, last.checked_add(1))
     }
 
     fn stamp(&self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
         let hash = keys.row(row);
-        let bags = [&self.seeders, &self.leechers, &self.hidden];
-        bags.into_iter().find_map(|bag| bag.find(hash, row).map(|place| bag.stamp(place)))
+        let sets = [&self.seeders, &self.leechers, &self.hidden];
+        sets.into_iter().find_map(|set| set.find(hash, row).map(|place| set.stamp(place)))
     }
 
     fn insert(&mut self, row: &[u8; N], stamp: Stamp, keys: &Keys) {
-        let bag = match Kind::of(row, stamp.seeder()) {
+        let set = match Kind::of(row, stamp.seeder()) {
             Kind::Seeder => &mut self.seeders,
             Kind::Leecher => &mut self.leechers,
             Kind::Hidden => &mut self.hidden,
         };
-        bag.insert(keys.row(row), row, stamp, keys);
+        set.insert(keys.row(row), row, stamp, keys);
     }
 
     #[inline]
-    fn announce(&mut self, row: &[u8; N], stamp: Stamp, may_join: bool, keys: &Keys) -> Found {
+    fn announce(&mut self, row: &[u8; N], stamp: Stamp, may_store: bool, keys: &Keys) -> Found {
         let hash = keys.row(row);
         let kind = Kind::of(row, stamp.seeder());
-        let (bag, other) = match kind {
+        let (set, other) = match kind {
             Kind::Seeder => (&mut self.seeders, Some(&mut self.leechers)),
             Kind::Leecher => (&mut self.leechers, Some(&mut self.seeders)),
             Kind::Hidden => (&mut self.hidden, None),
         };
         let own = |place| (kind == Kind::Leecher).then_some(place);
-        if let Some(place) = bag.find(hash, row) {
-            let before = bag.stamp(place).seeder();
-            bag.put_stamp(place, stamp);
+        if let Some(place) = set.find(hash, row) {
+            let before = set.stamp(place).seeder();
+            set.put_stamp(place, stamp);
             return Found { before: Some(before), own: own(place) };
         }
         if let Some(other) = other
             && let Some(place) = other.find(hash, row)
         {
             let before = other.remove(place).seeder();
-            return Found { before: Some(before), own: own(bag.insert(hash, row, stamp, keys)) };
+            return Found { before: Some(before), own: own(set.insert(hash, row, stamp, keys)) };
         }
-        if !may_join {
+        if !may_store {
             return Found { before: None, own: None };
         }
-        Found { before: None, own: own(bag.insert(hash, row, stamp, keys)) }
+        Found { before: None, own: own(set.insert(hash, row, stamp, keys)) }
     }
 
     fn remove(&mut self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
         let hash = keys.row(row);
-        let bags: &mut [&mut Bag<N>] = if is_hidden(row) {
+        let sets: &mut [&mut ChunkedSet<N>] = if is_hidden(row) {
             &mut [&mut self.hidden]
         } else {
             &mut [&mut self.leechers, &mut self.seeders]
         };
-        bags.iter_mut().find_map(|bag| bag.find(hash, row).map(|place| bag.remove(place)))
+        sets.iter_mut().find_map(|set| set.find(hash, row).map(|place| set.remove(place)))
     }
 
     #[inline]

@@ -11,16 +11,18 @@
 
 use onrush_proto::{Endpoint, Family};
 
-use super::scan::position;
-use super::{Announcer, Counts, Expiry, FEW_MAX, Found, Gone, Kind, Place, Stamp, Wanted, head};
+use super::scan::find_row;
+use super::{
+    Announcer, Counts, Expired, Expiry, Found, Kind, Place, SMALL_MAX, Stamp, Wanted, head,
+};
 use crate::batch::Announce;
-use crate::sample::{self, Dice, Draw};
+use crate::sample::{self, Draw, Sampler};
 
 /// Bytes of a stamp.
 pub(super) const STAMP_LEN: usize = 2;
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
-const _: () = assert!(FEW_MAX <= u8::MAX as usize, "lengths are bytes");
+const _: () = assert!(SMALL_MAX <= u8::MAX as usize, "lengths are bytes");
 
 /// How many peers of which kind are in a block, and so what is where in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +42,7 @@ struct Lists {
 }
 
 /// A new block of at least this many bytes.
-pub(super) fn with_room(bytes: usize) -> Box<[u8]> {
+pub(super) fn with_capacity(bytes: usize) -> Box<[u8]> {
     vec![0; rounded(bytes)].into_boxed_slice()
 }
 
@@ -83,13 +85,13 @@ impl Shape {
     /// The usual announce, of a peer that is in the list where it belongs: appends the whole
     /// reply. `false` when it is another announce, and nothing has been done.
     #[inline(never)]
-    pub(super) fn again<const N: usize>(
+    pub(super) fn refresh<const N: usize>(
         &self,
         block: &mut [u8],
         row: &[u8; N],
         announce: &Announce,
         stamp: Stamp,
-        dice: &mut Dice,
+        sampler: &mut Sampler,
         out: &mut Vec<u8>,
     ) -> bool {
         let (lists, counts) = (self.lists::<N>(), self.counts(block));
@@ -99,9 +101,9 @@ impl Shape {
         let (own_kind, first) =
             if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
         // Who is never handed out is in neither.
-        let Some(slot) = position(own_kind, row) else { return false };
+        let Some(slot) = find_row(own_kind, row) else { return false };
         stamps[(first + slot) * STAMP_LEN..][..STAMP_LEN].copy_from_slice(&stamp.to_bytes());
-        let (interval, mut draw) = dice.roll();
+        let (interval, mut draw) = sampler.draw();
         let want = usize::from(announce.want);
         out.extend_from_slice(&head(announce, interval, counts));
         if stamp.seeder() {
@@ -133,7 +135,7 @@ impl Shape {
                     (Some(before), self.insert(block, announcer.endpoint, stamp))
                 }
             }
-            None if announcer.may_join && self.len() < FEW_MAX => {
+            None if announcer.may_store && self.len() < SMALL_MAX => {
                 (None, self.insert(block, announcer.endpoint, stamp))
             }
             None => return None,
@@ -175,12 +177,12 @@ impl Shape {
     }
 
     /// Removes who has not been heard of for too long.
-    pub(super) fn sweep(&mut self, block: &mut Box<[u8]>, expiry: Expiry, gone: &mut Gone) {
+    pub(super) fn sweep(&mut self, block: &mut Box<[u8]>, expiry: Expiry, expired: &mut Expired) {
         for family in FAMILIES {
             for at in (0..self.of(family)).rev() {
                 let stamp = self.stamp(block, family, at);
                 if expiry.is_over(stamp) {
-                    gone.count(family, stamp);
+                    expired.add(self.endpoint(block, family, at), stamp);
                     self.take_out(block, family, at);
                 }
             }
@@ -241,7 +243,7 @@ impl Shape {
 
     /// Panics when the block is not as it must be.
     pub(super) fn check(&self, block: &[u8]) {
-        assert!((2..=FEW_MAX).contains(&self.len()), "{} peers in a block", self.len());
+        assert!((2..=SMALL_MAX).contains(&self.len()), "{} peers in a block", self.len());
         assert!(self.used() <= block.len());
         assert!(block.len() <= rounded(self.used() * 2 + 64), "room is given back");
         let mut numbers = [0; 2];
@@ -262,8 +264,8 @@ impl Shape {
     fn find(&self, block: &[u8], endpoint: &Endpoint) -> Option<usize> {
         let rows = &block[self.row_at(endpoint.family(), 0)..];
         match endpoint {
-            Endpoint::V4(row) => position(&rows.as_chunks().0[..self.of(Family::V4)], row),
-            Endpoint::V6(row) => position(&rows.as_chunks().0[..self.of(Family::V6)], row),
+            Endpoint::V4(row) => find_row(&rows.as_chunks().0[..self.of(Family::V4)], row),
+            Endpoint::V6(row) => find_row(&rows.as_chunks().0[..self.of(Family::V6)], row),
         }
     }
 
@@ -324,6 +326,14 @@ impl Shape {
     fn stamp_at(&self, family: Family, at: usize) -> usize {
         let before = if family == Family::V6 { self.of(Family::V4) } else { 0 };
         self.row_at(Family::V6, self.of(Family::V6)) + (before + at) * STAMP_LEN
+    }
+
+    fn endpoint(&self, block: &[u8], family: Family, at: usize) -> Endpoint {
+        let row = &block[self.row_at(family, at)..];
+        match family {
+            Family::V4 => Endpoint::V4(row.as_chunks().0[0]),
+            Family::V6 => Endpoint::V6(row.as_chunks().0[0]),
+        }
     }
 
     #[inline]
