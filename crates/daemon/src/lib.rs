@@ -1,11 +1,11 @@
-//! The daemon `onrush`: starts the data path (`onrush_tracker`), supervises it, changes its rules while
-//! it runs, and hands it over in an upgrade. The library exists for the binary and for tests.
+//! The daemon `onrush`: starts the data path (`onrush_tracker`), supervises it, changes its rules
+//! while it runs, and hands it over in an upgrade. The library exists for the binary and for tests.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`cli`] | the command line: flags, and the subcommands `ctl`, `top` and `doctor` |
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
-//! | [`supervise`] | the main thread while workers run: signals, reload, list changes, watch, exports |
+//! | [`supervise`] | the main thread while workers run: signals, reload, lists, watch, exports |
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`overload`] | longer intervals and load shedding |
 //! | [`snapshots`] | when peers are written to disk |

@@ -58,8 +58,8 @@ fn main() -> ExitCode {
     exit.report()
 }
 
-/// The sockets that a service manager has passed to the running process, for an upgrade. Problems of
-/// the configuration are reported later.
+/// The sockets that a service manager has passed to the running process, for an upgrade. Problems
+/// of the configuration are reported later.
 fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
     let (settings, _) = cli.upgrade.then(|| cli.flags.settings(host))?.ok()?;
     passed_sockets(&settings)

@@ -74,8 +74,8 @@ impl Snapshots {
         }
     }
 
-    /// Waits for the snapshot being written, if any, and reports it. While workers run this may take
-    /// as long as their dump.
+    /// Waits for the snapshot being written, if any, and reports it. While workers run this may
+    /// take as long as their dump.
     pub fn join(&mut self) {
         let Some(thread) = self.writer.take() else { return };
         match thread.join() {

@@ -26,7 +26,8 @@ impl CommitmentFile {
         Self { path: state_dir.join(FILE), written: None }
     }
 
-    /// The commitment of the previous process, if it has not expired at `unix` (seconds since 1970).
+    /// The commitment of the previous process, if it has not expired at `unix` (seconds since
+    /// 1970).
     pub fn read(&self, unix: u64) -> Option<IntervalCommitment> {
         let text = fs::read_to_string(&self.path).ok()?;
         let (lifetime, until) = text.trim_end().split_once(' ')?;

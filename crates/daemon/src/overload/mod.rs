@@ -1,6 +1,7 @@
 //! Load shedding in a chosen order, in place of random drops by the kernel. While more than a
-//! configured share of datagrams is dropped, clients get a longer interval, and connects of unproven
-//! sources are answered only part of the time, so that fewer announces of known clients are dropped.
+//! configured share of datagrams is dropped, clients get a longer interval, and connects of
+//! unproven sources are answered only part of the time, so that fewer announces of known clients
+//! are dropped.
 //!
 //! | module | contents |
 //! |---|---|
@@ -101,8 +102,8 @@ impl Overload {
             }
         };
         let message = format!(
-            "overload: {cause}; the interval is {} s now, and connects of new sources are answered in \
-             {} of {STEPS} parts of the time",
+            "overload: {cause}; the interval is {} s now, and connects of new sources are answered \
+             in {} of {STEPS} parts of the time",
             after.interval,
             open(after.step),
         );

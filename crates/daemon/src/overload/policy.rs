@@ -1,5 +1,5 @@
-//! The step of load shedding: up by one while more than the configured share of datagrams is dropped,
-//! down by one after half a minute with at most half of that share.
+//! The step of load shedding: up by one while more than the configured share of datagrams is
+//! dropped, down by one after half a minute with at most half of that share.
 
 use onrush_tracker::shedding::STEPS;
 
@@ -38,8 +38,8 @@ impl Policy {
         self.step
     }
 
-    /// Call it every second with the permitted percentage of drops (0 switches shedding off) and the
-    /// datagrams received and dropped since the start.
+    /// Call it every second with the permitted percentage of drops (0 switches shedding off) and
+    /// the datagrams received and dropped since the start.
     pub fn tick(&mut self, limit: u32, received: u64, dropped: u64) -> Option<Change> {
         self.readings.push_back((received, dropped));
         if self.readings.len() <= WINDOW {

@@ -1,5 +1,5 @@
-//! Sockets that the service manager has opened for this process: systemd's socket activation, or any
-//! manager that follows sd_listen_fds(3).
+//! Sockets that the service manager has opened for this process: systemd's socket activation, or
+//! any manager that follows sd_listen_fds(3).
 
 use std::io;
 use std::net::UdpSocket;

@@ -1,8 +1,9 @@
 //! The service manager around the process (systemd, or whoever set `$NOTIFY_SOCKET`): what it is
 //! told, and the watchdog that it keeps. Without one all of this does nothing.
 //!
-//! The protocol is sd_notify(3): datagrams to a Unix socket. Whoever starts or stops for longer than
-//! the unit's timeouts allow says so by [`Patience`]; [`Watchdog`] decides when the watchdog is fed.
+//! The protocol is sd_notify(3): datagrams to a Unix socket. Whoever starts or stops for longer
+//! than the unit's timeouts allow says so by [`Patience`]; [`Watchdog`] decides when the watchdog
+//! is fed.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -26,8 +27,8 @@ pub fn ready(status: &str) {
 
 /// The configuration is being read again. [`ready`] ends this, whatever came of it.
 pub fn reloading() {
-    // A manager that waits for the end of a reload (Type=notify-reload) tells by the time whether this
-    // one is the one that it asked for.
+    // A manager that waits for the end of a reload (Type=notify-reload) tells by the time whether
+    // this one is the one that it asked for.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
@@ -39,12 +40,14 @@ pub fn stopping(status: &str) {
     notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
-/// Another process is the one to watch over from here on, and to be waited for as long as this one would be.
+/// Another process is the one to watch over from here on, and to be waited for as long as this one
+/// would be.
 pub fn main_process(process: u32) {
     notify(&[NotifyState::MainPid(process), NotifyState::Watchdog]);
 }
 
-/// This process is the one that is watched over from here on. What it said before was not heard (NotifyAccess=main).
+/// This process is the one that is watched over from here on. What it said before was not heard
+/// (NotifyAccess=main).
 pub fn took_over() {
     notify(&[NotifyState::Ready, NotifyState::Watchdog]);
 }
@@ -73,10 +76,12 @@ fn notify(state: &[NotifyState<'_>]) {
     }
 }
 
-/// Keeps a manager patient while something takes its time: a snapshot that is loaded or written, a list that is read.
+/// Keeps a manager patient while something takes its time: a snapshot that is loaded or written, a
+/// list that is read.
 ///
-/// Call [`step`](Self::step) between the steps of the work, however many there are; every few seconds
-/// one of them extends the timeout by half a minute. Work that hangs stops calling, and is ended.
+/// Call [`step`](Self::step) between the steps of the work, however many there are; every few
+/// seconds one of them extends the timeout by half a minute. Work that hangs stops calling, and is
+/// ended.
 #[derive(Debug, Default)]
 pub struct Patience {
     extended: Option<Instant>,
@@ -104,8 +109,8 @@ impl Patience {
     }
 }
 
-/// Reports progress of long work to the service manager: a callback for work that calls it every few
-/// milliseconds (see [`Patience`]).
+/// Reports progress of long work to the service manager: a callback for work that calls it every
+/// few milliseconds (see [`Patience`]).
 pub fn progress() -> impl FnMut() {
     let mut patience = Patience::new();
     move || patience.step(Instant::now())

@@ -24,7 +24,8 @@ pub enum UserError {
     NoUser(String),
     /// The group does not exist.
     #[error(
-        "there is no group `{0}` on this host\n  create it (`groupadd --system {0}`) or change `group`"
+        "there is no group `{0}` on this host\n  create it (`groupadd --system {0}`) or change \
+         `group`"
     )]
     NoGroup(String),
     /// Only root can switch users.

@@ -1,5 +1,5 @@
-//! From settings to a running tracker, on its own sockets or on those of a running process. Both ways
-//! take the same steps in the same order: user, admin server, lists, sockets, state, workers.
+//! From settings to a running tracker, on its own sockets or on those of a running process. Both
+//! ways take the same steps in the same order: user, admin server, lists, sockets, state, workers.
 
 mod sockets;
 mod stop;
@@ -43,8 +43,9 @@ use onrush_tracker::running::Running;
 use onrush_tracker::worker::Worker;
 
 /// Warning of a start as root without a configured user.
-const AS_ROOT: &str = "running as root, with more rights than a tracker needs: set `user = \"onrush\"`, \
-                       or another unprivileged user of this host, in the configuration";
+const AS_ROOT: &str = "running as root, with more rights than a tracker needs: write \
+                       `user = \"onrush\"` into the configuration (`useradd --system onrush` \
+                       creates that user)";
 
 /// A tracker that has been started. [`Supervisor`](crate::supervise::Supervisor) runs it.
 pub struct Tracker {
@@ -106,12 +107,14 @@ pub enum StartError {
     Token(#[from] TokenError),
     /// Polling of the sockets.
     #[error(
-        "cannot set up polling: {0}\n  raise the limit of open files: LimitNOFILE= in the unit, or `ulimit -n`"
+        "cannot set up polling: {0}\n  raise the limit of open files: LimitNOFILE= in the \
+         unit, or `ulimit -n`"
     )]
     Poll(io::Error),
     /// The workers' threads.
     #[error(
-        "cannot start the workers' threads: {0}\n  raise the limit of tasks: TasksMax= in the unit, or `ulimit -u`"
+        "cannot start the workers' threads: {0}\n  raise the limit of tasks: TasksMax= \
+         in the unit, or `ulimit -u`"
     )]
     Threads(io::Error),
 }

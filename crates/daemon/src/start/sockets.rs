@@ -1,5 +1,5 @@
-//! The sockets of a start: bound, passed by a service manager, or taken from a running process; their
-//! backends, and steering by the kernel.
+//! The sockets of a start: bound, passed by a service manager, or taken from a running process;
+//! their backends, and steering by the kernel.
 
 use std::io;
 
@@ -90,8 +90,8 @@ pub(super) fn steer(settings: &Settings, map: ShardMap, group: &mut Group) -> Op
 pub(super) fn stop_steering(group: &Group) -> Option<String> {
     let error = steering::detach(group).err()?;
     Some(format!(
-        "the kernel keeps the steering of the previous process ({error}): some workers get connects \
-         alone until a restart"
+        "the kernel keeps the steering of the previous process ({error}): some workers get \
+         connects alone until a restart"
     ))
 }
 

@@ -76,8 +76,8 @@ impl Tracker {
             Err(error) => {
                 let path = journal.path().display();
                 return self.warnings.push(format!(
-                    "{path} cannot be read again: {error}; list changes made during the upgrade apply \
-                     after the next reload"
+                    "{path} cannot be read again: {error}; list changes made during the upgrade \
+                     apply after the next reload"
                 ));
             }
         };

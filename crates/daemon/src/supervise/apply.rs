@@ -79,8 +79,8 @@ impl Supervisor {
         Reloaded { changed, restart, notices }
     }
 
-    /// Puts lists into force, with the changes made while they were read. Returns the former list of
-    /// info hashes.
+    /// Puts lists into force, with the changes made while they were read. Returns the former list
+    /// of info hashes.
     fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
@@ -131,7 +131,8 @@ fn report(notices: &[String], changed: &[&str], restart: &[&str]) {
         restart.iter().partition(|key| !RESTART_ONLY.contains(key));
     if !upgrade.is_empty() {
         log::warn!(
-            "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a restart for: {}",
+            "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a \
+             restart for: {}",
             upgrade.join(", ")
         );
     }

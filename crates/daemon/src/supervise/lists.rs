@@ -16,7 +16,8 @@ use onrush_tracker::access::listing::{Change, Listing};
 /// Recent changes, which a reload or a merge in progress has not seen.
 pub(super) struct ListChanges {
     /// Changes since a reload began, which may have read the journal before; without a journal, all
-    /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow list.
+    /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow
+    /// list.
     since_reload: Vec<(Kind, Change)>,
     /// Changes since the merge in progress began.
     since_merge: Vec<Change>,
@@ -39,8 +40,8 @@ impl ListChanges {
         of_kind.map(|(_, change)| *change).collect()
     }
 
-    /// A reload has succeeded or failed: the next one finds these changes in the journal, if there is
-    /// one.
+    /// A reload has succeeded or failed: the next one finds these changes in the journal, if there
+    /// is one.
     pub(super) fn reload_finished(&mut self, has_journal: bool) {
         if has_journal {
             self.since_reload.clear();

@@ -7,7 +7,7 @@
 //! | `lists` | changes of the list of info hashes without reading its file |
 //! | [`purge`] | removal of swarms that the access list no longer permits |
 //! | `upgrades` | a successor takes over |
-//! | `watch`, [`steering_backoff`], [`totals_log`] | stalls, drops, steering and totals, every second |
+//! | `watch`, [`steering_backoff`], [`totals_log`] | stalls, drops, steering, totals |
 //! | `exports` | when the full scrape is written |
 
 mod apply;
@@ -209,7 +209,9 @@ impl Supervisor {
                 recv(self.purge.removed()) -> removed => match removed {
                     Ok(0) | Err(_) => {}
                     Ok(1) => log::info!("removed 1 swarm that is no longer permitted"),
-                    Ok(swarms) => log::info!("removed {swarms} swarms that are no longer permitted"),
+                    Ok(swarms) => {
+                        log::info!("removed {swarms} swarms that are no longer permitted");
+                    }
                 },
                 recv(self.tracker.running.deaths()) -> failure => {
                     let unknown = || Death { name: "worker".into(), cause: "unknown".into() };

@@ -1,5 +1,5 @@
-//! Reads the configuration again while the tracker runs, after SIGHUP or a request of the admin API.
-//! Either all changes apply at once, or the file has a problem and nothing changes.
+//! Reads the configuration again while the tracker runs, after SIGHUP or a request of the admin
+//! API. Either all changes apply at once, or the file has a problem and nothing changes.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,5 +1,5 @@
-//! The new process's side of an upgrade: it requests sockets and peers, and acquires the sockets once
-//! it could serve.
+//! The new process's side of an upgrade: it requests sockets and peers, and acquires the sockets
+//! once it could serve.
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,7 +51,8 @@ pub enum TakeoverError {
     },
     /// The running process refuses the handoff.
     #[error(
-        "the running onrush refuses the upgrade: {0}\n  it keeps serving; stop it, then start this one"
+        "the running onrush refuses the upgrade: {0}\n  it keeps serving; stop it, then start \
+         this one"
     )]
     Refused(String),
     /// The connection failed, or a message did not follow the protocol.
@@ -78,8 +79,8 @@ pub struct Incoming {
     pub stops: Vec<ChangeReader>,
 }
 
-/// The sockets that a service manager has opened for the running process, if it has. Their addresses
-/// and number override the configuration. Failures are reported by [`Incoming::request`].
+/// The sockets that a service manager has opened for the running process, if it has. Their
+/// addresses and number override the configuration. Failures are reported by [`Incoming::request`].
 pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
     match inspect(settings)? {
         Handoff { passed: true, addresses, sockets, .. } => {
@@ -219,8 +220,8 @@ fn receive_sockets(stream: &UnixStream, count: usize) -> io::Result<Vec<BoundSoc
     Ok(sockets)
 }
 
-/// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0 matches
-/// any port.
+/// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0
+/// matches any port.
 fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>) {
     let mut keeps = vec![false; bound.len()];
     let mut added = Vec::new();

@@ -1,5 +1,5 @@
-//! The messages between the two processes of an upgrade: JSON behind its length (u32, big endian), on
-//! a Unix socket.
+//! The messages between the two processes of an upgrade: JSON behind its length (u32, big endian),
+//! on a Unix socket.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -70,8 +70,8 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// Whether the outgoing process's admin server may occupy `address`, so that the address is free
-    /// once it has exited.
+    /// Whether the outgoing process's admin server may occupy `address`, so that the address is
+    /// free once it has exited.
     pub fn may_hold_admin(&self, address: SocketAddr) -> bool {
         self.admin.iter().any(|other| {
             let (one, other_ip) = (address.ip().to_canonical(), other.ip().to_canonical());

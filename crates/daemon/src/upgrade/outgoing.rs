@@ -1,5 +1,5 @@
-//! The running process's side of an upgrade: it waits at a Unix socket for a process that takes over,
-//! and keeps serving when that fails.
+//! The running process's side of an upgrade: it waits at a Unix socket for a process that takes
+//! over, and keeps serving when that fails.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -193,8 +193,8 @@ impl Outgoing {
                 return Ok(Some(Candidate { process: peer.process, version }));
             }
             Message::Request { protocol, version: other } => format!(
-                "onrush {} has version {PROTOCOL} of the upgrade protocol, and onrush {other} version \
-                 {protocol}",
+                "onrush {} has version {PROTOCOL} of the upgrade protocol, and onrush {other} \
+                 version {protocol}",
                 version()
             ),
             other => return Err(unexpected(&other)),

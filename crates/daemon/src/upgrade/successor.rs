@@ -3,9 +3,9 @@
 //!
 //! systemd accepts `MAINPID=` of any process of the unit, but waits only for its own children: on
 //! `systemctl stop` it would not wait for another process's snapshot. So between the two runs a
-//! *launcher*, the same program, which starts the successor and waits for it. If the successor fails,
-//! the launcher exits with the same status. After the handoff the launcher exits, and process 1
-//! inherits the successor.
+//! *launcher*, the same program, which starts the successor and waits for it. If the successor
+//! fails, the launcher exits with the same status. After the handoff the launcher exits, and
+//! process 1 inherits the successor.
 //!
 //! Launcher and successor have a Unix socket to the running process as standard input. When it is
 //! closed the launcher exits; on a byte it kills the successor. A successor that fails writes its

@@ -1,8 +1,8 @@
 //! Purge: after a change of the access list, every shard removes the swarms that are no longer
 //! permitted.
 //!
-//! A purge is delayed, since announces that the former list has permitted may still be on the way to
-//! their shard. Workers take several turns a second, so after two seconds there are none.
+//! A purge is delayed, since announces that the former list has permitted may still be on the way
+//! to their shard. Workers take several turns a second, so after two seconds there are none.
 
 mod release;
 pub mod remove_forbidden;
@@ -66,9 +66,9 @@ impl Purge {
     }
 
     /// Schedules the removal of the swarms that `changes` forbid. They are looked up one by one: if
-    /// changes came every second, a walk over all swarms would never finish. A scheduled walk uses the
-    /// new list. A walk in progress continues with the former list: it may remove a swarm that is
-    /// permitted again, whose peers return with their next announce.
+    /// changes came every second, a walk over all swarms would never finish. A scheduled walk uses
+    /// the new list. A walk in progress continues with the former list: it may remove a swarm that
+    /// is permitted again, whose peers return with their next announce.
     pub(super) fn update(
         &mut self,
         list: &Arc<AccessList>,

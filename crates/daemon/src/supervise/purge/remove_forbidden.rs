@@ -11,8 +11,8 @@ use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 use onrush_tracker::orders::Chore;
 
-/// Swarms visited per step. Each takes a lookup in the list with cache misses, and a removal takes as
-/// long again, with up to 128 peers to be subtracted from the totals.
+/// Swarms visited per step. Each takes a lookup in the list with cache misses, and a removal takes
+/// as long again, with up to 128 peers to be subtracted from the totals.
 const STEP: usize = 128;
 
 /// Walks over one shard.

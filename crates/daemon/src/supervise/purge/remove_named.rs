@@ -10,7 +10,8 @@ use super::release::free_some_peers;
 use onrush_tracker::clock::Now;
 use onrush_tracker::orders::Chore;
 
-/// Swarms looked up per step: each may exist, with up to 128 peers to be subtracted from the totals.
+/// Swarms looked up per step: each may exist, with up to 128 peers to be subtracted from the
+/// totals.
 const STEP: usize = 64;
 
 /// Removes swarms from one shard.
