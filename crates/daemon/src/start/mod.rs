@@ -28,7 +28,7 @@ use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::outgoing::Event;
 use onrush_config::settings::{Listen, Settings};
 use onrush_control::server::{self, Bound};
-use onrush_control::{HttpError, Server, Token, TokenError};
+use onrush_control::{AdminError, Server, Token, TokenError};
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
@@ -101,7 +101,7 @@ pub enum StartError {
     Takeover(#[from] TakeoverError),
     /// The admin server.
     #[error(transparent)]
-    Http(#[from] HttpError),
+    Admin(#[from] AdminError),
     /// The token of the admin API.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -209,7 +209,7 @@ impl<'a> Start<'a> {
     /// Switches the user, starts the admin server and loads the lists.
     fn begin(
         settings: &'a Settings,
-        bind_admin: impl FnOnce(Listen) -> Result<Bound, HttpError>,
+        bind_admin: impl FnOnce(Listen) -> Result<Bound, AdminError>,
     ) -> Result<Self, StartError> {
         let mut warnings = Vec::new();
         match &settings.user {
@@ -332,7 +332,7 @@ impl StateDir {
 /// Starts the admin server, as the user that reloads its token later.
 fn start_admin(
     settings: &Settings,
-    bind: impl FnOnce(Listen) -> Result<Bound, HttpError>,
+    bind: impl FnOnce(Listen) -> Result<Bound, AdminError>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Server>, StartError> {
     let Some(listen) = settings.admin.listen else { return Ok(None) };

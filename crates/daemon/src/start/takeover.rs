@@ -16,16 +16,16 @@ use crate::upgrade::{SOCKET, delta};
 use onrush_config::settings::{Listen, Settings};
 use onrush_control::server::{self, Bound};
 use onrush_control::version::version;
-use onrush_control::{HttpError, Server};
+use onrush_control::{AdminError, Server};
 
 /// Binds the admin address. If the running process may have it, it is bound once that has exited.
-pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, HttpError> {
+pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, AdminError> {
     match server::bind(listen) {
-        Err(HttpError::Taken(address)) => {
+        Err(AdminError::Taken(address)) => {
             // Without a running process the start fails at the handoff, with a better message.
             let held =
                 incoming::inspect(settings).is_none_or(|handoff| handoff.may_hold_admin(address));
-            if held { Ok(server::bind_later(address)) } else { Err(HttpError::Taken(address)) }
+            if held { Ok(server::bind_later(address)) } else { Err(AdminError::Taken(address)) }
         }
         bound => bound,
     }

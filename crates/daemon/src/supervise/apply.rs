@@ -6,18 +6,18 @@ use std::time::Instant;
 use super::Supervisor;
 use super::reload::{Applied, Loaded, RESTART_ONLY, ReloadResult};
 use crate::process::notify;
-use onrush_control::request::{Answer, Reloaded};
+use onrush_control::request::{Reloaded, Responder};
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
     /// Starts a reload, unless an upgrade is in progress. `cause` is for the log.
-    pub(super) fn start_reload(&mut self, cause: &str, responder: Option<Answer<ReloadResult>>) {
+    pub(super) fn start_reload(&mut self, cause: &str, responder: Option<Responder<ReloadResult>>) {
         if self.upgrade.is_running() {
             // The successor may have read the former configuration.
             let why = "an upgrade is under way: reload when it is over";
             log::warn!("{cause}: {why}");
             if let Some(responder) = responder {
-                responder.tell(Err(why.to_owned()));
+                responder.respond(Err(why.to_owned()));
             }
             return;
         }
@@ -69,7 +69,7 @@ impl Supervisor {
         }
         self.publish_rules();
         if let Some(admin) = &self.tracker.admin {
-            admin.follow(loaded.token);
+            admin.set_token(loaded.token);
         }
         let mut notices: Vec<String> = loaded.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
@@ -111,7 +111,7 @@ impl Supervisor {
         if let Err(error) = self.tracker.running.orders().follow(&Arc::new(rules)) {
             log::error!("{error}: it keeps the former configuration");
         }
-        self.overview.change(|shown| {
+        self.view.update(|shown| {
             shown.settings = self.settings.clone();
             shown.lists = lists.clone();
             shown.pressure = self.pressure();

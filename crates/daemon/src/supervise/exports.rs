@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounde
 use onrush_config::export_format::of_name;
 use onrush_config::settings::ExportSettings;
 use onrush_control::files::FileWrites;
-use onrush_control::request::{Answer, Exported};
+use onrush_control::request::{Exported, Responder};
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::export::count::{CountTask, SwarmCounts};
 use onrush_store::export::format::{Packed, write};
@@ -23,7 +23,7 @@ const MODE: u32 = 0o644;
 const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Replies to the request for an export.
-pub(super) type ExportResponder = Answer<Result<Exported, String>>;
+pub(super) type ExportResponder = Responder<Result<Exported, String>>;
 
 /// The exports of a running tracker.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Exports {
         let Some(path) = settings.file.clone() else {
             let why = "no file is configured: name a file as export.file and reload";
             log::warn!("export failed: {why}");
-            return responder.into_iter().for_each(|it| it.tell(Err(why.to_owned())));
+            return responder.into_iter().for_each(|it| it.respond(Err(why.to_owned())));
         };
         self.waiting.extend(responder);
         if self.writer.is_some() {
@@ -135,7 +135,7 @@ impl Exports {
                 log::warn!("export failed; the previous one stays: {why}");
             }
         }
-        self.waiting.drain(..).for_each(|responder| responder.tell(result.clone()));
+        self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
     }
 }
 
@@ -267,7 +267,7 @@ mod tests {
             Err(io::Error::other(format!("aborted: {aborted}")))
         });
         let (sender, response) = bounded(1);
-        let responder = Answer::new(move |result| drop(sender.send(result)));
+        let responder = Responder::new(move |result| drop(sender.send(result)));
         let mut exports = Exports {
             writer: Some(Writer { thread, keep, ended }),
             waiting: vec![responder],

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::Supervisor;
-use onrush_control::request::{ListChanged, NotChanged};
+use onrush_control::request::{ListChangeError, ListChanged};
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::Kind;
@@ -82,13 +82,16 @@ impl ListChanges {
 
 impl Supervisor {
     /// Adds hashes to the list and removes others, at once and across restarts.
-    pub(super) fn change_list(&mut self, changes: &[Change]) -> Result<ListChanged, NotChanged> {
+    pub(super) fn change_list(
+        &mut self,
+        changes: &[Change],
+    ) -> Result<ListChanged, ListChangeError> {
         if self.upgrade.is_final() {
-            return Err(NotChanged::Upgrading);
+            return Err(ListChangeError::Upgrading);
         }
         let former = self.tracker.lists.access.clone();
         let (Some(kind), Some(listing)) = (former.kind(), former.listing()) else {
-            return Err(NotChanged::NoList);
+            return Err(ListChangeError::NoList);
         };
         let effective: Vec<Change> = changes
             .iter()
@@ -97,10 +100,10 @@ impl Supervisor {
             .collect();
         let list = former.with(changes);
         if list.len() > self.settings.limits.list_entries.max(former.len()) {
-            return Err(NotChanged::Full(self.settings.limits.list_entries));
+            return Err(ListChangeError::Full(self.settings.limits.list_entries));
         }
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
-            return Err(NotChanged::NothingLeft);
+            return Err(ListChangeError::NothingLeft);
         }
         // Changes without effect are not journaled, unless a reload or upgrade in progress may have
         // read a different list.
@@ -108,7 +111,7 @@ impl Supervisor {
         let journaled = if in_progress { changes } else { &effective };
         // On disk first: a change that was confirmed must survive a crash.
         if let Some(journal) = self.tracker.journal.as_ref().filter(|_| !journaled.is_empty()) {
-            journal.append(kind, journaled).map_err(|error| NotChanged::Journal {
+            journal.append(kind, journaled).map_err(|error| ListChangeError::Journal {
                 path: journal.path().to_owned(),
                 error: error.to_string(),
             })?;

@@ -36,10 +36,8 @@ use exports::{ExportResponder, Exports};
 use lists::ListChanges;
 use onrush_config::settings::Settings;
 use onrush_control::files::Files;
-use onrush_control::request::Ask;
-use onrush_control::source::Source;
-use onrush_control::view::Pressure;
-use onrush_control::view::{InForce, Overview, Phase};
+use onrush_control::request::Request;
+use onrush_control::view::{InForce, Parts, Pressure, View};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::Death;
 use purge::Purge;
@@ -76,8 +74,8 @@ pub struct Supervisor {
     list_changes: ListChanges,
     upgrade: UpgradeState,
     exports: Exports,
-    requests: Receiver<Ask>,
-    overview: Overview,
+    requests: Receiver<Request>,
+    view: View,
     lifeline: Lifeline,
 }
 
@@ -86,28 +84,29 @@ impl Supervisor {
     pub fn new(mut tracker: Tracker, settings: Settings, reload: Reload) -> Self {
         let now = Instant::now();
         let running = &tracker.running;
-        let watch = Watch::new(&settings, running.workers().count(), now);
+        let watch = Watch::new(&settings, now);
         let settings = Arc::new(settings);
         let exports = Exports::default();
         let (sender, requests) = bounded(MAX_REQUESTS);
-        let overview = Overview::new(
-            running.shared_workers(),
-            running.orders().clone(),
-            running.addresses(),
-            InForce {
-                settings: settings.clone(),
-                lists: tracker.lists.clone(),
-                phase: Phase::Serving,
-                pressure: Pressure { step: 0, interval: settings.announce.interval },
-            },
-            Files {
+        let parts = Parts {
+            workers: running.shared_workers(),
+            orders: running.orders().clone(),
+            lanes: running.ways().clone(),
+            map: tracker.map,
+            addresses: running.addresses().to_vec(),
+            files: Files {
                 snapshot: tracker.snapshots.writes().clone(),
                 export: exports.writes().clone(),
             },
-            sender,
-        );
+        };
+        let in_force = InForce {
+            settings: settings.clone(),
+            lists: tracker.lists.clone(),
+            pressure: Pressure { step: 0, interval: settings.announce.interval },
+        };
+        let view = View::new(parts, in_force, sender);
         if let Some(admin) = &tracker.admin {
-            admin.serve(Source::new(overview.clone(), running.ways().clone(), tracker.map));
+            admin.serve(view.clone());
         }
         let mut purge = Purge::new();
         if let Some(former) = tracker.replaced_list.take() {
@@ -128,7 +127,7 @@ impl Supervisor {
             upgrade: UpgradeState::new(None, now),
             exports,
             requests,
-            overview,
+            view,
             lifeline,
         };
         if commitment.is_some() {
@@ -144,8 +143,8 @@ impl Supervisor {
     }
 
     /// The view that other threads have of the tracker.
-    pub fn overview(&self) -> &Overview {
-        &self.overview
+    pub fn view(&self) -> &View {
+        &self.view
     }
 
     /// Gives the tracker back.
@@ -167,7 +166,6 @@ impl Supervisor {
             notify::stopping("stopping");
             self.store_commitment(true, Instant::now());
         }
-        self.overview.change(|shown| shown.phase = Phase::Stopping);
         if let Some(admin) = &self.tracker.admin {
             admin.stopping();
         }
@@ -222,12 +220,14 @@ impl Supervisor {
         }
     }
 
-    fn handle_request(&mut self, request: Ask) {
+    fn handle_request(&mut self, request: Request) {
         match request {
-            Ask::Reload(responder) => self.start_reload("reload", Some(responder)),
-            Ask::Export(responder) => self.export(Some(responder)),
-            Ask::Upgrade(responder) => self.upgrade_by_request(responder),
-            Ask::ChangeList(changes, responder) => responder.tell(self.change_list(&changes)),
+            Request::Reload(responder) => self.start_reload("reload", Some(responder)),
+            Request::Export(responder) => self.export(Some(responder)),
+            Request::Upgrade(responder) => self.upgrade_by_request(responder),
+            Request::ChangeList(changes, responder) => {
+                responder.respond(self.change_list(&changes))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use crate::process::notify;
 use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Notice, Settings};
 use onrush_control::Token;
-use onrush_control::request::{Answer, Reloaded};
+use onrush_control::request::{Reloaded, Responder};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
@@ -132,8 +132,8 @@ pub struct Reload {
     /// Whether to read once more afterwards.
     again: bool,
     /// Responders of the current reading, and of the next one.
-    waiting: Vec<Answer<ReloadResult>>,
-    later: Vec<Answer<ReloadResult>>,
+    waiting: Vec<Responder<ReloadResult>>,
+    later: Vec<Responder<ReloadResult>>,
 }
 
 /// The outcome of a reload, or the problems of the configuration.
@@ -161,7 +161,7 @@ impl Reload {
         &mut self,
         cause: &str,
         journal: Option<&Journal>,
-        responder: Option<Answer<ReloadResult>>,
+        responder: Option<Responder<ReloadResult>>,
     ) {
         if self.loading {
             self.again = true;
@@ -182,7 +182,7 @@ impl Reload {
             Err(error) => {
                 let why = format!("reload failed: cannot start a thread: {error}");
                 log::error!("{why}");
-                self.waiting.drain(..).for_each(|responder| responder.tell(Err(why.clone())));
+                self.waiting.drain(..).for_each(|responder| responder.respond(Err(why.clone())));
             }
         }
     }
@@ -200,7 +200,7 @@ impl Reload {
     /// Responds with the result of the current reading, and starts the next one if requested.
     pub fn finish(&mut self, result: &ReloadResult, journal: Option<&Journal>) {
         self.loading = false;
-        self.waiting.drain(..).for_each(|responder| responder.tell(result.clone()));
+        self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
         if std::mem::take(&mut self.again) {
             self.waiting = std::mem::take(&mut self.later);
             self.start("reload", journal, None);

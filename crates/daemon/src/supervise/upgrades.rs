@@ -10,10 +10,11 @@ use crate::overload::IntervalCommitment;
 use crate::process::notify;
 use crate::upgrade::outgoing::{Event, HandedOver};
 use crate::upgrade::successor::{Exited, Program, Successor};
-use onrush_control::request::{Answer, Followed};
+use onrush_control::api;
+use onrush_control::request::Responder;
 
 /// Replies to the request for an upgrade.
-pub(super) type UpgradeResponder = Answer<Result<Followed, String>>;
+pub(super) type UpgradeResponder = Responder<Result<api::Successor, String>>;
 
 /// The upgrade in progress, if there is one.
 pub(super) struct UpgradeState {
@@ -66,7 +67,7 @@ impl Supervisor {
     /// The admin API requests an upgrade.
     pub(super) fn upgrade_by_request(&mut self, responder: UpgradeResponder) {
         if let Err(why) = self.start_successor("upgrade") {
-            return responder.tell(Err(why));
+            return responder.respond(Err(why));
         }
         self.upgrade.responder = Some(responder);
     }
@@ -109,7 +110,7 @@ impl Supervisor {
             Event::Ready { process, version, commitment } => {
                 self.upgrade.is_final = true;
                 if let Some(responder) = self.upgrade.responder.take() {
-                    responder.tell(Ok(Followed { process: process as u32, version }));
+                    responder.respond(Ok(api::Successor { process: process as u32, version }));
                 }
                 let _ = commitment.send(self.full_commitment(now));
             }
@@ -150,7 +151,7 @@ impl Supervisor {
         let why = format!("the new process has not taken over; this one keeps serving: {why}");
         log::error!("{why}");
         if let Some(responder) = self.upgrade.responder.take() {
-            responder.tell(Err(why));
+            responder.respond(Err(why));
         }
     }
 
