@@ -7,11 +7,13 @@
 //! | `lists` | changes of the list of info hashes without reading its file |
 //! | [`purge`] | removal of swarms that the access list no longer permits |
 //! | `upgrades` | a successor takes over |
+//! | `lifeline` | ready, status and watchdog for the service manager |
 //! | `watch`, [`steering_backoff`], [`totals_log`] | stalls, drops, steering, totals |
 //! | `exports` | when the full scrape is written |
 
 mod apply;
 mod exports;
+mod lifeline;
 mod lists;
 pub mod purge;
 pub mod reload;
@@ -27,12 +29,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
 use crate::overload::Overload;
-use crate::process::notify::{self, Lifeline};
+use crate::process::notify;
 use crate::process::signals::Signal;
 use crate::start::Tracker;
 use crate::upgrade::outgoing::HandedOver;
 use crate::upgrade::successor::Program;
 use exports::{ExportResponder, Exports};
+use lifeline::Lifeline;
 use lists::ListChanges;
 use onrush_config::settings::Settings;
 use onrush_control::files::Files;
@@ -246,7 +249,7 @@ impl Supervisor {
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();
-        lifeline.second(&workers, now);
+        lifeline.tick(&workers, now);
         // Once the sockets are released, the successor steers them.
         let steering = steering.as_mut().filter(|_| !upgrade.is_final());
         let mut steer = steering.map(|steering| |change| change_steering(steering, change));
