@@ -7,7 +7,7 @@ import struct
 import subprocess
 import time
 
-from place import EXAMPLES, RELEASE, Failure, rival
+from place import RELEASE, Failure, rival
 
 PORT = 16969
 TRACKER_VCPU = 0
@@ -41,7 +41,7 @@ def aquatic(directory):
 def floor(directory, reply_bytes, wildcard=False):
     """Receives, swaps the addresses, sends: nothing that is not the kernel's or the net crate's."""
     where = ["0.0.0.0", "--pktinfo"] if wildcard else ["127.0.0.1"]
-    return [EXAMPLES / "floor", "--listen", f"{where[0]}:{PORT}", *where[1:],
+    return [RELEASE / "floor", "--listen", f"{where[0]}:{PORT}", *where[1:],
             "--reply-bytes", str(reply_bytes)]
 
 

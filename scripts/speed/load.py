@@ -12,7 +12,7 @@ from statistics import median
 
 import contenders
 from contenders import LOAD_VCPU, PORT, running
-from place import EXAMPLES, RELEASE, Failure, rival, say
+from place import RELEASE, Failure, rival, say
 
 # The classic mix, and sockets on as few addresses as aquatic's tool has.
 LIKE_AQUATIC = ["--profile", "classic", "--sources", "4"]
@@ -123,7 +123,7 @@ def children_seconds():
 
 def measure(directory, rounds, seconds):
     """Every load tester against every server in turn; what was spent, and the raw results."""
-    servers = {RESPONDER: [EXAMPLES / "responder", f"127.0.0.1:{PORT}"],
+    servers = {RESPONDER: [RELEASE / "responder", f"127.0.0.1:{PORT}"],
                TRACKER: contenders.colocated(directory)}
     spent = {server: {name: Spent() for name in TESTERS} for server in servers}
     raw, total = [], rounds * len(servers) * len(TESTERS)

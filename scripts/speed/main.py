@@ -57,11 +57,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         if "cpu" in parts:
-            build("-p", "onrush-load", "--example", "floor")
+            build("-p", "onrush-lab", "--bin", "floor")
             results["cpu"], raw["cpu"], results["scenes"] = cpu.measure(
                 directory, asked.rounds, asked.seconds)
         if "load" in parts:
-            build("-p", "onrush-load", "--example", "responder")
+            build("-p", "onrush-lab", "--bin", "responder")
             results["load"], raw["load"] = load.measure(directory, asked.rounds, asked.seconds)
         if "instructions" in parts:
             results["instructions"] = raw["instructions"] = programs.instructions()

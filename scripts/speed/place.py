@@ -10,7 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 RELEASE = TARGET / "release"
-EXAMPLES = RELEASE / "examples"
 
 AQUATIC_VERSION = "0.9.0"
 

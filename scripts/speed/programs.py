@@ -6,7 +6,7 @@ import subprocess
 
 import contenders
 from contenders import LOAD_VCPU, PORT, running
-from place import EXAMPLES, ROOT, Failure, build, say
+from place import RELEASE, ROOT, Failure, build, say
 
 # The daemon's own allocator.
 ALLOCATOR = ["--features", "jemalloc"]
@@ -41,8 +41,8 @@ def instructions():
 def memory(directory):
     """Bytes per peer and per swarm of a shard, and what trackers grow by as whole processes."""
     say("filling shards (some minutes)")
-    build("-p", "onrush-swarm", "--example", "memory", *ALLOCATOR)
-    text = output(EXAMPLES / "memory")
+    build("-p", "onrush-lab", "--bin", "memory", *ALLOCATOR)
+    text = output(RELEASE / "memory")
     names = ["per_swarm", "per_peer", "idle", "tables", "peak", "expired", "later", "after_seconds"]
     shards = {}
     for line in text.splitlines()[2:]:
@@ -54,14 +54,14 @@ def memory(directory):
 
 def fillings(directory):
     """Growth of whole processes, by swarms and peers, ours and aquatic_udp."""
-    build("-p", "onrush-load", "--example", "fill")
+    build("-p", "onrush-lab", "--bin", "fill")
     commands = {"onrush": contenders.colocated(directory), "aquatic_udp": contenders.aquatic(directory)}
     results = []
     for swarms, peers in FILLINGS:
         for name, command in commands.items():
             say(f"filling {name} with {swarms:,} swarms of {peers:,}")
             with running(command) as tracker:
-                text = output(EXAMPLES / "fill", "--target", f"127.0.0.1:{PORT}", "--tracker-pid",
+                text = output(RELEASE / "fill", "--target", f"127.0.0.1:{PORT}", "--tracker-pid",
                               tracker.pid, "--swarms", swarms, "--peers", peers)
             results.append({"tracker": name, "of": peers, **json.loads(text.splitlines()[-1])})
     return results
@@ -70,13 +70,12 @@ def fillings(directory):
 def time():
     """Nanoseconds per announce, microseconds per turn, and the steps that took long."""
     say("timing announces, turns and steps (some minutes)")
-    build("-p", "onrush-swarm", "--example", "cost", "--example", "steps", *ALLOCATOR)
-    build("-p", "onrush", "--example", "turns")
-    cost = output(EXAMPLES / "cost", "1 M swarms")
+    build("-p", "onrush-lab", "--bin", "cost", "--bin", "steps", "--bin", "turns", *ALLOCATOR)
+    cost = output(RELEASE / "cost", "1 M swarms")
     columns = rf" +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}$"
     announces = {name: found(rf"^{name}{columns}", cost)[2]
                  for name in ("1 M swarms of 2", "1 M swarms, Pareto", "1 M swarms, classic")}
-    turns = output(EXAMPLES / "turns")
+    turns = output(RELEASE / "turns")
     return {
         "announce_ns": announces,
         "turn_us": {name: found(rf"^{name} +{NUMBER} us", turns)[0]
@@ -89,7 +88,7 @@ def steps():
     """By phase of a population, the longest step that was as long in every replay, and how many
     of how many were over 0.2 ms."""
     rows, population = [], ""
-    for line in output(EXAMPLES / "steps").splitlines()[2:]:
+    for line in output(RELEASE / "steps").splitlines()[2:]:
         if "|" not in line:
             population = line
             continue

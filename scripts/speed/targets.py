@@ -129,5 +129,5 @@ def memory_rows(memory):
     ]
     rows.append(Row("memory given back after all have expired", "<= 1.25 of idle and tables",
                     f"{back:.2f} at most", back <= 1.25,
-                    "`cargo run --release -p onrush-swarm --example memory`"))
+                    "`cargo run --release -p onrush-lab --bin memory`"))
     return rows

@@ -8,8 +8,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::api::Successor;
-use onrush_tracker::access::Kind;
-use onrush_tracker::access::listing::Change;
+use onrush_tracker::access::ListKind;
+use onrush_tracker::access::overlay::ListChange;
 
 /// A request. The main thread answers each one through its [`Responder`].
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub enum Request {
     /// Start the successor process. The response is sent when it takes over.
     Upgrade(Responder<Result<Successor, String>>),
     /// Add info hashes to the access list or remove them; later changes override earlier ones.
-    ChangeList(Vec<Change>, Responder<Result<ListChanged, ListChangeError>>),
+    ChangeList(Vec<ListChange>, Responder<Result<ListChanged, ListChangeError>>),
 }
 
 /// A written export.
@@ -48,7 +48,7 @@ impl fmt::Display for Exported {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListChanged {
     /// Allow list or deny list.
-    pub kind: Kind,
+    pub kind: ListKind,
     /// Number of info hashes on the list after the change.
     pub listed: usize,
     /// Number of named info hashes whose state changed.

@@ -198,7 +198,7 @@ mod tests {
         let parts = Parts {
             workers: named.map(|(name, metrics)| (name.to_owned(), metrics.clone())).collect(),
             orders: Orders::new(&[], Arc::from([])),
-            lanes: Arc::from([]),
+            mailboxes: Arc::from([]),
             map: ShardMap::new([1; 5], 1),
             addresses: Vec::new(),
             files: Files::default(),

@@ -14,7 +14,7 @@ use crate::files::Files;
 use crate::request::Request;
 use onrush_config::settings::Settings;
 use onrush_tracker::access::Lists;
-use onrush_tracker::lanes::Ways;
+use onrush_tracker::lanes::Mailbox;
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 use onrush_tracker::orders::Orders;
 
@@ -34,7 +34,7 @@ pub struct Parts {
     /// Sends orders to the workers.
     pub orders: Orders,
     /// The lanes to the workers, in their order.
-    pub lanes: Arc<[Ways]>,
+    pub mailboxes: Arc<[Mailbox]>,
     /// Maps info hashes to shards.
     pub map: ShardMap,
     /// The served UDP addresses.
@@ -57,7 +57,7 @@ pub struct InForce {
 /// The overload level of a tracker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// 0 (none) to [`STEPS`](onrush_tracker::shedding::STEPS).
+    /// 0 (none) to [`SLOTS`](onrush_tracker::shedding::SLOTS).
     pub step: u32,
     /// The announce interval sent to clients, in seconds, before jitter.
     pub interval: u32,
@@ -97,7 +97,7 @@ impl View {
 
     /// How many batches wait in the lane to a worker, and how many fit.
     pub fn lane_depth(&self, worker: usize) -> (usize, usize) {
-        self.parts.lanes[worker].work.depth()
+        self.parts.mailboxes[worker].requests.depth()
     }
 
     /// The shard that owns an info hash.

@@ -147,13 +147,13 @@ fn exit_after(served: Result<End, StartError>) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::running::Death;
+    use onrush_tracker::running::WorkerFailure;
     use std::io;
 
     #[test]
     fn each_end_has_its_exit_status_and_message() {
         assert_eq!(exit_after(Ok(End::Stopped)), Exit::good());
-        let failure = Death { name: "worker-3".into(), cause: "it panicked: why".into() };
+        let failure = WorkerFailure { name: "worker-3".into(), cause: "it panicked: why".into() };
         let exit = exit_after(Ok(End::WorkerFailed(failure)));
         assert_eq!(
             (exit.code, exit.text.as_str()),

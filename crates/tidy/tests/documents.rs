@@ -5,6 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use onrush_tidy::{demand, files, root, text};
 
+/// Pages that a program writes from its own tables.
+const GENERATED: [&str; 3] = ["docs/CONFIGURATION.md", "docs/CONFORMANCE.md", "docs/METRICS.md"];
+
 #[test]
 fn links_in_documents_resolve() {
     let documents = documents();
@@ -41,6 +44,41 @@ fn paths_in_comments_exist() {
         }
     }
     demand("a path named in a comment exists", broken);
+}
+
+/// A terminal of 120 columns and a side-by-side diff show a line of this length unbroken.
+#[test]
+fn lines_of_documents_fit_the_width() {
+    let mut broken = Vec::new();
+    for document in documents().iter().filter(|document| !is_generated(document)) {
+        let text = text(document);
+        let long = prose(&text).filter(|line| width(line) > WIDTH);
+        broken.extend(long.map(|line| format!("{document}: {line}")));
+    }
+    demand("a line of a document has at most 120 columns, tables and links excepted", broken);
+}
+
+/// Columns of a line in a document.
+const WIDTH: usize = 120;
+
+/// Pages that a program writes, and reports that stay as they were measured.
+fn is_generated(document: &str) -> bool {
+    document.starts_with("docs/benchmarks/20") || GENERATED.contains(&document)
+}
+
+/// Columns of a line of prose: without the targets of links and without URLs, which cannot be
+/// broken. Rows of tables and lines of HTML have none.
+fn width(line: &str) -> usize {
+    if line.trim_start().starts_with(['|', '<']) {
+        return 0;
+    }
+    let mut parts = line.split("](");
+    let mut text = parts.next().expect("split gives one").to_owned();
+    for part in parts {
+        text.push_str(part.split_once(')').map_or(part, |(_, after)| after));
+    }
+    let words = text.split(' ').filter(|word| !word.contains("://"));
+    words.map(|word| word.chars().count() + 1).sum::<usize>().saturating_sub(1)
 }
 
 /// A record that the index lacks is not found; a gap in the numbers looks like a lost record.
@@ -224,5 +262,7 @@ fn the_rules_bite() {
         quoted_counts("[tracker]\nconnect = 1\nannounce = 1002\nscrape = 30"),
         "a connect takes 1 instructions, an announce with 30 peers 1,002, a scrape of ten 30"
     );
+    assert_eq!(width("| a row |"), 0);
+    assert_eq!(width("see [it](https://example.org/long) and ä"), "see [it and a".len());
     assert!(anchors("# One `two`, three\n").contains("one-two-three"));
 }

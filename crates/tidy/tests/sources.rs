@@ -62,6 +62,8 @@ fn every_file_says_what_it_is_for() {
 fn unsafe_is_in_net_only() {
     broken("`unsafe` is only in crates/net", |source| match crate_of(&source.path) {
         Some("net") => vec![],
+        // Compares the network backend with raw system calls; no product crate depends on it.
+        _ if source.path.starts_with("crates/lab/programs/levers/") => vec![],
         _ => source.lines_of(&["unsafe"]),
     });
 }
@@ -271,5 +273,5 @@ fn the_rules_bite() {
     assert_eq!(locks(&source("crates/load/src/lib.rs", lock)), []);
     assert_eq!(locks(&source("crates/swarm/tests/model.rs", lock)), []);
     let model = "#[cfg(all(loom, test))]\nmod model { use loom::sync::Mutex; }\n// a Mutex\n";
-    assert_eq!(locks(&source("crates/tracker/src/lanes/sleeper.rs", model)), []);
+    assert_eq!(locks(&source("crates/tracker/src/lanes/sleep.rs", model)), []);
 }

@@ -19,7 +19,7 @@ use crate::flags::Flags;
 use onrush_tracker::limits::{AnnounceSettings, Placement};
 
 /// Memory that a peer takes at most, on average: one alone in its swarm, with its share of the
-/// tables, 58 to 61 bytes as measured (crates/swarm/examples/memory.rs). The text of
+/// tables, 58 to 61 bytes as measured (crates/lab/programs/memory.rs). The text of
 /// `limits.peers` follows it.
 pub const BYTES_PER_PEER: u64 = 64;
 

@@ -11,7 +11,7 @@ use onrush_swarm::{Shard, SwarmSummary, Verdict};
 
 use crate::api::admin::Measure;
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms per step: one or two cache misses each.
 const STEP: usize = 128;
@@ -75,7 +75,7 @@ impl Top {
     }
 }
 
-impl Chore for Top {
+impl ShardTask for Top {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if self.cancelled.load(Ordering::Relaxed) {
             return false;

@@ -16,7 +16,7 @@ use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
 use crate::api::stats::ListState;
 use crate::request::{ListChangeError, Request};
 use crate::state::ServerState;
-use onrush_tracker::access::listing::Change;
+use onrush_tracker::access::overlay::ListChange;
 
 /// The mode and the length of the list.
 #[utoipa::path(get, path = "/api/v1/list", tag = "admin", security(("token" = [])), responses(
@@ -50,7 +50,7 @@ pub(crate) async fn entry(
 ) -> Result<Json<ListEntry>, Problem> {
     let info_hash = parse_info_hash(&text)?;
     let list = state.serving()?.in_force().lists.access;
-    let listed = list.listing().is_some_and(|listing| listing.contains(&info_hash));
+    let listed = list.set().is_some_and(|set| set.contains(&info_hash));
     let served = list.permits(info_hash);
     Ok(Json(ListEntry { info_hash: info_hash.to_string(), listed, served }))
 }
@@ -109,7 +109,7 @@ async fn change(
     // A set, so that a repeated info hash counts once.
     let hashes: BTreeSet<InfoHash> =
         entries.info_hashes.iter().map(|text| parse_info_hash(text)).collect::<Result<_, _>>()?;
-    let changes = hashes.into_iter().map(|info_hash| Change { info_hash, listed }).collect();
+    let changes = hashes.into_iter().map(|info_hash| ListChange { info_hash, listed }).collect();
     let request = |responder| Request::ChangeList(changes, responder);
     let changed = main_thread(state.serving()?, state.timeout, request).await?;
     let changed = changed.map_err(|error| {
@@ -120,7 +120,7 @@ async fn change(
         Problem::new(status, error.to_string())
     })?;
     Ok(Json(ListUpdate {
-        mode: changed.kind.word().to_owned(),
+        mode: changed.kind.name().to_owned(),
         entries: changed.listed as u64,
         changed: changed.changed as u64,
         lasting: changed.lasting,

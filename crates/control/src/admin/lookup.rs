@@ -5,7 +5,7 @@ use onrush_proto::InfoHash;
 use onrush_swarm::{Shard, SwarmSummary};
 
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Task for the shard that owns an info hash.
 pub struct Lookup {
@@ -20,7 +20,7 @@ impl Lookup {
     }
 }
 
-impl Chore for Lookup {
+impl ShardTask for Lookup {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         // The request may have timed out, and the receiver is gone.
         let _ = self.response.try_send(shard.summary(&self.info_hash, now.moment));

@@ -49,7 +49,7 @@ pub(crate) async fn swarm(
     let (sender, response) = bounded(1);
     let lookup = Box::new(Lookup::new(info_hash, sender));
     view.orders()
-        .shard(view.shard_of(&info_hash), lookup)
+        .run_on_shard(view.shard_of(&info_hash), lookup)
         .map_err(|error| Problem::unavailable(error.to_string()))?;
     match worker_response(&response, deadline, "the worker of this swarm").await? {
         Some(summary) => Ok(Json(summary.into())),

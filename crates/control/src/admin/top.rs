@@ -61,7 +61,7 @@ pub(crate) async fn top(
     let cancel = CancelOnDrop::default();
     let (sender, responses) = bounded(orders.shards());
     orders
-        .every_shard(|_| Box::new(Top::new(by, limit, cancel.0.clone(), sender.clone())))
+        .run_on_every_shard(|_| Box::new(Top::new(by, limit, cancel.0.clone(), sender.clone())))
         .map_err(|error| Problem::unavailable(error.to_string()))?;
     drop(sender);
     let mut found = Vec::with_capacity(orders.shards());

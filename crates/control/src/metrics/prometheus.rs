@@ -14,7 +14,6 @@ use prometheus_client::registry::Registry;
 use super::snapshot::{StatsSnapshot, Worker};
 use super::stats::{EVENT_NAMES, mode_name, placement_name};
 use onrush_tracker::clients;
-use onrush_tracker::intake::Refusal;
 use onrush_tracker::metrics::{Histogram, Incoming, REPLIES, WorkerMetrics};
 
 /// A format of `/metrics`.
@@ -251,8 +250,8 @@ fn requests(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
     });
     to.counters("onrush_requests", "Requests that passed every check", kinds)?;
     let refused = doors(snapshot).flat_map(|(worker, family, incoming)| {
-        Refusal::ALL.iter().zip(&incoming.refused).map(move |(reason, count)| {
-            ([("reason", reason.name()), ("family", family), ("worker", worker.name)], count.get())
+        incoming.refusals().map(move |(reason, count)| {
+            ([("reason", reason), ("family", family), ("worker", worker.name)], count)
         })
     });
     to.counters("onrush_refused_requests", "Requests refused", refused)?;

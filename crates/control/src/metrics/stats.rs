@@ -8,9 +8,8 @@ use super::snapshot::{StatsSnapshot, Worker};
 use crate::api::stats::*;
 use crate::files::FileWrites;
 use onrush_config::settings::Settings;
-use onrush_tracker::access::{AccessList, Kind, Lists};
+use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
-use onrush_tracker::intake::Refusal;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::{EVENTS, Histogram, Incoming, REPLIES, WorkerMetrics};
 
@@ -91,7 +90,7 @@ impl ListState {
 
 /// The value of `access.mode` for a list.
 pub(super) fn mode_name(list: &AccessList) -> &'static str {
-    list.kind().map_or("open", Kind::word)
+    list.kind().map_or("open", ListKind::name)
 }
 
 /// The value of `workers.placement`.
@@ -162,7 +161,6 @@ impl FamilyStats {
             Family::V6 => (shard.peers_v6.get(), shard.seeders_v6.get()),
         };
         let answered = REPLIES.iter().zip(&incoming.replies);
-        let refused = Refusal::ALL.iter().zip(&incoming.refused);
         let events = EVENT_NAMES.iter().zip(&incoming.events);
         Self {
             datagrams: incoming.datagrams.get(),
@@ -171,7 +169,7 @@ impl FamilyStats {
             announces: incoming.announces.get(),
             scrapes: incoming.scrapes.get(),
             unconnectable: incoming.unconnectable.get(),
-            refused: refused.map(|(reason, n)| (reason.name().to_owned(), n.get())).collect(),
+            refused: incoming.refusals().map(|(reason, n)| (reason.to_owned(), n)).collect(),
             events: events.map(|(name, n)| ((*name).to_owned(), n.get())).collect(),
             answered: answered.map(|(kind, n)| ((*kind).to_owned(), n.get())).collect(),
             family_swarms: None,
@@ -227,7 +225,7 @@ impl WorkerStats {
             socket_side: worker.index < placement.socket_sides(),
             swarm_side: (0..placement.shards()).any(|shard| placement.owner(shard) == worker.index),
             datagrams: both.iter().map(|incoming| incoming.datagrams.get()).sum(),
-            refused: both.iter().flat_map(|incoming| &incoming.refused).map(|n| n.get()).sum(),
+            refused: both.iter().flat_map(|incoming| incoming.refusals()).map(|(_, n)| n).sum(),
             replies: metrics.sent.get(),
             replies_dropped: metrics.send_blocked.get() + metrics.send_failed.get(),
             kernel_drops: metrics.kernel_drops.get(),

@@ -12,9 +12,9 @@ use super::testing::{settings, workers};
 use crate::api::stats::{HttpStats, Stats};
 use crate::files::{FileWrites, Files};
 use crate::view::Pressure;
-use onrush_tracker::access::blocks::{Block, BlockList};
-use onrush_tracker::access::hash_list::HashList;
-use onrush_tracker::access::listing::Listing;
+use onrush_tracker::access::blocks::{AddressBlock, BlockList};
+use onrush_tracker::access::overlay::OverlaySet;
+use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
@@ -33,9 +33,9 @@ const OF_DOORS: [(&str, u64); 21] = [
     ("onrush_refused_requests_total{reason=\"magic\",", 101),
     ("onrush_refused_requests_total{reason=\"action\",", 102),
     ("onrush_refused_requests_total{reason=\"source_port\",", 103),
-    ("onrush_refused_requests_total{reason=\"bogon\",", 104),
-    ("onrush_refused_requests_total{reason=\"blocked\",", 105),
-    ("onrush_refused_requests_total{reason=\"connection_id\",", 106),
+    ("onrush_refused_requests_total{reason=\"bogon\",", 105),
+    ("onrush_refused_requests_total{reason=\"blocked\",", 106),
+    ("onrush_refused_requests_total{reason=\"connection_id\",", 104),
     ("onrush_refused_requests_total{reason=\"port\",", 107),
     ("onrush_refused_requests_total{reason=\"forbidden\",", 108),
     ("onrush_refused_requests_total{reason=\"no_hash\",", 109),
@@ -191,13 +191,15 @@ fn fill_incoming(incoming: &Incoming, from: u64) {
         announces,
         scrapes,
         refused,
+        refused_by_udp,
         events,
         unconnectable,
         replies,
         clients: ClientCounts(clients),
     } = incoming;
     count([datagrams, bytes, connects, announces, scrapes, unconnectable], from + 1);
-    count(refused, from + 100);
+    count(refused_by_udp, from + 100);
+    count(refused, from + 105);
     count(events, from + 200);
     count(replies, from + 300);
     count(clients, from + 400);
@@ -238,10 +240,10 @@ fn written(from: u64) -> FileWrites {
 
 /// A deny list of 25 info hashes and 26 blocked ranges.
 fn lists() -> Lists {
-    let listed = HashList::new((0..25).map(|n| [n; 20]).collect());
-    let blocked = (0..26).map(|n| format!("192.0.2.{}", 2 * n).parse::<Block>().unwrap());
+    let listed = InfoHashSet::new((0..25).map(|n| [n; 20]).collect());
+    let blocked = (0..26).map(|n| format!("192.0.2.{}", 2 * n).parse::<AddressBlock>().unwrap());
     Lists {
-        access: Arc::new(AccessList::Deny(Listing::new(listed))),
+        access: Arc::new(AccessList::Deny(OverlaySet::new(listed))),
         blocked: Arc::new(BlockList::new(blocked)),
     }
 }

@@ -63,10 +63,10 @@ impl ListBody {
     /// The next chunk; empty at the end.
     fn chunk(&mut self) -> String {
         let mut chunk = self.head.take().unwrap_or_default();
-        let (Some(listing), Some(next)) = (self.list.listing(), self.next.take()) else {
+        let (Some(set), Some(next)) = (self.list.set(), self.next.take()) else {
             return chunk;
         };
-        let mut hashes = listing.iter_from(next);
+        let mut hashes = set.iter_from(next);
         for hash in hashes.by_ref().take(CHUNK) {
             // Writing into a String cannot fail.
             let _ = writeln!(chunk, "{}", InfoHash(*hash));
@@ -92,8 +92,8 @@ impl hyper::body::Body for ListBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::access::hash_list::HashList;
-    use onrush_tracker::access::listing::Listing;
+    use onrush_tracker::access::overlay::OverlaySet;
+    use onrush_tracker::access::set::InfoHashSet;
 
     #[test]
     fn a_long_list_is_sent_completely_in_chunks() {
@@ -104,8 +104,8 @@ mod tests {
                 InfoHash(hash)
             })
             .collect();
-        let list = HashList::new(hashes.iter().map(|hash| hash.0).collect());
-        let mut body = ListBody::new(Arc::new(AccessList::Deny(Listing::new(list))));
+        let list = InfoHashSet::new(hashes.iter().map(|hash| hash.0).collect());
+        let mut body = ListBody::new(Arc::new(AccessList::Deny(OverlaySet::new(list))));
         let chunks: Vec<String> =
             std::iter::repeat_with(|| body.chunk()).take_while(|chunk| !chunk.is_empty()).collect();
         assert_eq!(chunks.len(), 3);

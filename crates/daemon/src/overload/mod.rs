@@ -21,12 +21,12 @@ use onrush_config::settings::{OverloadSettings, Settings};
 use onrush_control::view::Pressure;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::shedding::{Known, STEPS, Shedding};
+use onrush_tracker::shedding::{ProvenSources, SLOTS, Shedding};
 use policy::{Change, Policy};
 
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
 const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
-/// Lower bound of the [`STEPS`] parts of the time in which new sources are answered. With a quarter
+/// Lower bound of the [`SLOTS`] parts of the time in which new sources are answered. With a quarter
 /// of the time, three of four clients get through by their fourth connect, within two minutes.
 const LEAST_OPEN: u32 = 2;
 
@@ -35,7 +35,7 @@ const LEAST_OPEN: u32 = 2;
 pub struct Overload {
     policy: Policy,
     /// Sources that have proven their address; created at the first step.
-    known: Option<Arc<Known>>,
+    known: Option<Arc<ProvenSources>>,
     generation_at: Instant,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
@@ -88,7 +88,7 @@ impl Overload {
             }
             Some(Change::Up(share)) => {
                 if self.known.is_none() {
-                    let known = Known::new(settings.limits.peers);
+                    let known = ProvenSources::new(settings.limits.peers);
                     (self.known, self.generation_at) = (Some(Arc::new(known)), now);
                 }
                 format!("{share} % of the datagrams of the last seconds were dropped")
@@ -103,7 +103,7 @@ impl Overload {
         };
         let message = format!(
             "overload: {cause}; the interval is {} s now, and connects of new sources are answered \
-             in {} of {STEPS} parts of the time",
+             in {} of {SLOTS} parts of the time",
             after.interval,
             open(after.step),
         );
@@ -114,7 +114,7 @@ impl Overload {
     pub fn pressure(&self, overload: &OverloadSettings, announce: &AnnounceSettings) -> Pressure {
         let step = self.policy.step();
         let longest = overload.longest_interval.max(announce.interval);
-        let more = u64::from(longest - announce.interval) * u64::from(step) / u64::from(STEPS);
+        let more = u64::from(longest - announce.interval) * u64::from(step) / u64::from(SLOTS);
         Pressure { step, interval: announce.interval + more as u32 }
     }
 
@@ -123,8 +123,8 @@ impl Overload {
         let pressure = self.pressure(overload, &rules.announce);
         let lifetime = lifetime(&rules.announce, pressure.interval);
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
-        rules.live_for(lifetime.max(committed));
-        rules.wait_for(pressure.interval);
+        rules.set_peer_lifetime(lifetime.max(committed));
+        rules.set_interval(pressure.interval);
         rules.shedding = match (&self.known, pressure.step) {
             (Some(known), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
             _ => None,
@@ -190,15 +190,15 @@ impl Overload {
         if let Some(known) = &self.known
             && (now.duration_since(self.generation_at) >= generation || known.is_crowded())
         {
-            known.renew();
+            known.start_generation();
             self.generation_at = now;
         }
     }
 }
 
-/// Parts of the time, of [`STEPS`], in which connects of new sources are answered.
+/// Parts of the time, of [`SLOTS`], in which connects of new sources are answered.
 fn open(step: u32) -> u32 {
-    (STEPS - step).max(LEAST_OPEN)
+    (SLOTS - step).max(LEAST_OPEN)
 }
 
 /// The longest wait, in seconds, of a client that was sent `interval` with jitter.

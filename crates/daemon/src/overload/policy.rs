@@ -1,7 +1,7 @@
 //! The step of load shedding: up by one while more than the configured share of datagrams is
 //! dropped, down by one after half a minute with at most half of that share.
 
-use onrush_tracker::shedding::STEPS;
+use onrush_tracker::shedding::SLOTS;
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// 0 to [`STEPS`].
+    /// 0 to [`SLOTS`].
     pub fn step(&self) -> u32 {
         self.step
     }
@@ -55,7 +55,7 @@ impl Policy {
         self.calm_for = if calm { self.calm_for + 1 } else { 0 };
         // Compares products, since the percentage is rounded down.
         if !off && dropped * 100 > limit * all && all >= ENOUGH {
-            if self.settling > 0 || self.step == STEPS {
+            if self.settling > 0 || self.step == SLOTS {
                 return None;
             }
             (self.step, self.settling) = (self.step + 1, WINDOW as u32);
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(up.len(), 8, "{up:?}");
         assert_eq!(up[0], (1, Change::Up(14)), "one second of the window");
         assert!(up.windows(2).all(|pair| pair[1].0 - pair[0].0 == 5), "{up:?}");
-        assert_eq!(counted.policy.step(), STEPS);
+        assert_eq!(counted.policy.step(), SLOTS);
         assert_eq!(counted.steps(600, 960, 40), [], "4 % is more than half of the limit");
         let down = counted.steps(300, 1000, 0);
         assert_eq!(down.len(), 8, "{down:?}");
@@ -133,7 +133,7 @@ mod tests {
                     Some(Change::Down) => before - 1,
                 };
                 prop_assert_eq!(step, expected);
-                prop_assert!(step <= STEPS);
+                prop_assert!(step <= SLOTS);
                 before = step;
             }
         }

@@ -275,7 +275,7 @@ impl<'a> Start<'a> {
             // Before peers are loaded, so that none is dropped for its age too early.
             let rules = rules_with(commitment, settings, lists);
             let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
-            sides.for_each(|side| side.follow(&rules));
+            sides.for_each(|side| side.update(&rules));
         }
         Ok(workers)
     }

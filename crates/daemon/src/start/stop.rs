@@ -20,7 +20,7 @@ impl Tracker {
         if let Some(admin) = &self.admin {
             admin.stopping();
         }
-        let (summary, shards) = self.running.stop_and_keep();
+        let (summary, shards) = self.running.stop_and_take_shards();
         self.snapshots.write_final(shards, self.clock);
         drop(self.lock);
         summary
@@ -31,7 +31,7 @@ impl Tracker {
     pub fn hand_over(mut self, handed_over: &mut HandedOver) -> bool {
         // The new process waits for this address.
         drop(self.admin.take());
-        let (_, mut shards) = self.running.stop_and_keep();
+        let (_, mut shards) = self.running.stop_and_take_shards();
         self.snapshots.join();
         let process = handed_over.process;
         match delta::send(handed_over, &mut shards, self.clock.now()) {

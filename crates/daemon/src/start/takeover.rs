@@ -85,7 +85,7 @@ impl Tracker {
         self.lists.access = Arc::new(former.with(&changes));
         let rules = Arc::new(rules_with(self.commitment, settings, &self.lists));
         // Workers wait at the gate, so their lanes have room.
-        if let Err(error) = self.running.orders().follow(&rules) {
+        if let Err(error) = self.running.orders().update_rules(&rules) {
             self.warnings.push(format!("{error}: it keeps the list from before the upgrade"));
         }
         self.replaced_list = Some(former);

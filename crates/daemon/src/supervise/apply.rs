@@ -108,7 +108,7 @@ impl Supervisor {
         let lists = &self.tracker.lists;
         let mut rules = self.settings.rules(lists);
         self.overload.apply(&self.settings.overload, &mut rules);
-        if let Err(error) = self.tracker.running.orders().follow(&Arc::new(rules)) {
+        if let Err(error) = self.tracker.running.orders().update_rules(&Arc::new(rules)) {
             log::error!("{error}: it keeps the former configuration");
         }
         self.view.update(|shown| {

@@ -86,7 +86,7 @@ impl Exports {
         }
         self.last = Instant::now();
         let (to, parts) = bounded(2 * orders.shards() + 2);
-        if let Err(error) = orders.every_shard(|_| Box::new(CountTask::new(to.clone()))) {
+        if let Err(error) = orders.run_on_every_shard(|_| Box::new(CountTask::new(to.clone()))) {
             return self.finish(Err(error.to_string()));
         }
         drop(to);

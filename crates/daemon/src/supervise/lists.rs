@@ -10,17 +10,17 @@ use super::Supervisor;
 use onrush_control::request::{ListChangeError, ListChanged};
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::access::Kind;
-use onrush_tracker::access::listing::{Change, Listing};
+use onrush_tracker::access::ListKind;
+use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 
 /// Recent changes, which a reload or a merge in progress has not seen.
 pub(super) struct ListChanges {
     /// Changes since a reload began, which may have read the journal before; without a journal, all
     /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow
     /// list.
-    since_reload: Vec<(Kind, Change)>,
+    since_reload: Vec<(ListKind, ListChange)>,
     /// Changes since the merge in progress began.
-    since_merge: Vec<Change>,
+    since_merge: Vec<ListChange>,
     /// The list being merged.
     merging: Option<Arc<AccessList>>,
     sender: Sender<AccessList>,
@@ -35,7 +35,7 @@ impl ListChanges {
     }
 
     /// The changes that a list of this kind, read by the current reload, may lack.
-    pub(super) fn since_reload(&self, kind: Option<Kind>) -> Vec<Change> {
+    pub(super) fn since_reload(&self, kind: Option<ListKind>) -> Vec<ListChange> {
         let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == kind);
         of_kind.map(|(_, change)| *change).collect()
     }
@@ -53,7 +53,7 @@ impl ListChanges {
         &self.merged
     }
 
-    fn record(&mut self, kind: Kind, changes: &[Change], keep: bool) {
+    fn record(&mut self, kind: ListKind, changes: &[ListChange], keep: bool) {
         if keep {
             self.since_reload.extend(changes.iter().map(|change| (kind, *change)));
         }
@@ -64,7 +64,7 @@ impl ListChanges {
 
     /// Merges a list with many changes, on a thread of its own: millions of entries take a second.
     fn merge(&mut self, list: &Arc<AccessList>) {
-        if self.merging.is_some() || !list.listing().is_some_and(Listing::is_ragged) {
+        if self.merging.is_some() || !list.set().is_some_and(OverlaySet::should_merge) {
             return;
         }
         let (sender, ragged) = (self.sender.clone(), list.clone());
@@ -84,16 +84,16 @@ impl Supervisor {
     /// Adds hashes to the list and removes others, at once and across restarts.
     pub(super) fn change_list(
         &mut self,
-        changes: &[Change],
+        changes: &[ListChange],
     ) -> Result<ListChanged, ListChangeError> {
         if self.upgrade.is_final() {
             return Err(ListChangeError::Upgrading);
         }
         let former = self.tracker.lists.access.clone();
-        let (Some(kind), Some(listing)) = (former.kind(), former.listing()) else {
+        let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
             return Err(ListChangeError::NoList);
         };
-        let effective: Vec<Change> = changes
+        let effective: Vec<ListChange> = changes
             .iter()
             .filter(|change| listing.contains(&change.info_hash) != change.listed)
             .copied()

@@ -42,7 +42,7 @@ use onrush_control::files::Files;
 use onrush_control::request::Request;
 use onrush_control::view::{InForce, Parts, Pressure, View};
 use onrush_tracker::metrics::Summary;
-use onrush_tracker::running::Death;
+use onrush_tracker::running::WorkerFailure;
 use purge::Purge;
 use reload::Reload;
 use upgrades::UpgradeState;
@@ -59,7 +59,7 @@ pub enum End {
     /// A signal requested it.
     Stopped,
     /// A worker failed.
-    WorkerFailed(Death),
+    WorkerFailed(WorkerFailure),
     /// A successor has the sockets.
     HandedOver(HandedOver),
     /// The successor with this process id exited before it had all peers.
@@ -94,7 +94,7 @@ impl Supervisor {
         let parts = Parts {
             workers: running.shared_workers(),
             orders: running.orders().clone(),
-            lanes: running.ways().clone(),
+            mailboxes: running.mailboxes().clone(),
             map: tracker.map,
             addresses: running.addresses().to_vec(),
             files: Files {
@@ -214,8 +214,8 @@ impl Supervisor {
                         log::info!("removed {swarms} swarms that are no longer permitted");
                     }
                 },
-                recv(self.tracker.running.deaths()) -> failure => {
-                    let unknown = || Death { name: "worker".into(), cause: "unknown".into() };
+                recv(self.tracker.running.failures()) -> failure => {
+                    let unknown = || WorkerFailure { name: "worker".into(), cause: "unknown".into() };
                     return End::WorkerFailed(failure.unwrap_or_else(|_| unknown()));
                 }
                 recv(seconds) -> _ => self.tick(Instant::now()),

@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use onrush_proto::Event;
-use onrush_tracker::intake::Refusal;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::{EVENTS, Summary};
 
@@ -56,11 +55,12 @@ impl Totals {
         {
             let _ = write!(line, "; steered {percent} %");
         }
-        let refused: Vec<String> = Refusal::ALL
-            .iter()
-            .map(|refusal| (refusal, since(now.refused_for(*refusal), last.refused_for(*refusal))))
+        let refused: Vec<String> = now
+            .refusals()
+            .zip(last.refusals())
+            .map(|((reason, now), (_, last))| (reason, since(now, last)))
             .filter(|(_, count)| *count > 0)
-            .map(|(refusal, count)| format!("{} {count}", refusal.name()))
+            .map(|(reason, count)| format!("{reason} {count}"))
             .collect();
         if !refused.is_empty() {
             let _ = write!(line, "; refused: {}", refused.join(", "));
@@ -91,12 +91,13 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_tracker::refusal::UdpRefusal;
 
     #[test]
     fn a_line_shows_differences() {
         let mut totals = Totals::new(Placement::Colocated { workers: 1 });
         let mut now = Summary { datagrams: 100, connects: 60, sent: 90, ..Summary::default() };
-        now.refused[Refusal::ConnectionId as usize] = 10;
+        now.refused_by_udp[UdpRefusal::ConnectionId as usize] = 10;
         now.peers_v4 = 7;
         let first = totals.line(now, Duration::from_secs(10));
         assert!(first.starts_with("in 10/s, out 9/s: connect 60,"), "{first}");

@@ -24,7 +24,8 @@ use onrush_store::snapshot::load::{BlockReader, peer_views};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::orders::{Chore, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
 
 /// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
 /// ages have units of four seconds and clocks of two processes, and may be off by two units each.
@@ -217,11 +218,11 @@ impl Merge {
     /// Gives every shard a part to merge, and waits until all are done.
     fn every_shard(&self, mut part: impl FnMut(usize) -> Part) -> io::Result<()> {
         let (done, finished) = bounded(self.orders.shards());
-        let task = |shard| -> Box<dyn Chore> {
+        let task = |shard| -> Box<dyn ShardTask> {
             let (map, access, done) = (self.map, self.access.clone(), done.clone());
             Box::new(MergeTask { part: part(shard), shard, map, access, at: 0, done })
         };
-        self.orders.every_shard(task).map_err(io::Error::other)?;
+        self.orders.run_on_every_shard(task).map_err(io::Error::other)?;
         for _ in 0..self.orders.shards() {
             let finished = finished.recv_timeout(TIMEOUT);
             finished.map_err(|_| io::Error::other("a worker has ended, or is stalled"))?;
@@ -251,7 +252,7 @@ struct MergeTask {
     done: Sender<()>,
 }
 
-impl Chore for MergeTask {
+impl ShardTask for MergeTask {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         let more = match &mut self.part {
             Part::OwnStops(None) => false,

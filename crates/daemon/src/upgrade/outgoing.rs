@@ -24,7 +24,8 @@ use onrush_control::version::version;
 use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::orders::{Chore, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
 
 /// For a reply of the new process that takes no work, and for each write to it.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// Subscribes to the stops of a shard.
 struct Subscribe(Sender<ChangeReader>);
 
-impl Chore for Subscribe {
+impl ShardTask for Subscribe {
     fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
         // The receiver is dropped if the upgrade has failed meanwhile.
         let _ = self.0.send(shard.subscribe(Interest::Stops));
@@ -263,7 +264,9 @@ impl Outgoing {
     /// A reader of each shard's stops.
     fn subscribe(&self) -> io::Result<Vec<ChangeReader>> {
         let (to, readers) = bounded(self.orders.shards());
-        self.orders.every_shard(|_| Box::new(Subscribe(to.clone()))).map_err(io::Error::other)?;
+        self.orders
+            .run_on_every_shard(|_| Box::new(Subscribe(to.clone())))
+            .map_err(io::Error::other)?;
         let next = |_| readers.recv_timeout(DUMP_TIMEOUT).map_err(|_| stalled());
         (0..self.orders.shards()).map(next).collect()
     }
@@ -306,7 +309,7 @@ impl Outgoing {
     ) -> io::Result<()> {
         stream.set_read_timeout(Some(ACQUIRE_TIMEOUT))?;
         let (done, drained) = bounded(self.workers);
-        self.orders.hold(&done).map_err(io::Error::other)?;
+        self.orders.pause(&done).map_err(io::Error::other)?;
         for _ in 0..self.workers {
             let drained = drained.recv_timeout(DRAIN_TIMEOUT);
             drained.map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
@@ -335,7 +338,7 @@ impl Outgoing {
             return;
         }
         let (done, drained) = bounded(self.workers);
-        let finished = self.orders.finish(&dropped, &done).is_ok()
+        let finished = self.orders.drain(&dropped, &done).is_ok()
             && (0..self.workers).all(|_| drained.recv_timeout(DRAIN_TIMEOUT).is_ok());
         if !finished {
             log::warn!("some requests at addresses that are no longer served were not answered");

@@ -18,7 +18,7 @@ use onrush_config::settings::Host;
 use onrush_control::request::{ListChangeError, ListChanged, Reloaded, Request, Responder};
 use onrush_control::view::View;
 use onrush_proto::{InfoHash, ScrapeCounts};
-use onrush_tracker::access::listing::Change;
+use onrush_tracker::access::overlay::ListChange;
 use tempfile::TempDir;
 
 use crate::harness::client::{Client, fresh_hash, leecher, seeder};
@@ -75,7 +75,7 @@ impl Watched {
     fn change(&self, changes: &[(InfoHash, bool)]) -> Result<ListChanged, ListChangeError> {
         let changes = changes
             .iter()
-            .map(|(info_hash, listed)| Change { info_hash: *info_hash, listed: *listed });
+            .map(|(info_hash, listed)| ListChange { info_hash: *info_hash, listed: *listed });
         let (tell, told) = channel();
         let answer = Responder::new(move |result| tell.send(result).unwrap());
         self.view.request(Request::ChangeList(changes.collect(), answer)).unwrap();
@@ -249,7 +249,7 @@ fn many_changes_are_merged() {
     let deadline = Instant::now() + PATIENCE;
     let ragged = || {
         let access = tracker.view.in_force().lists.access;
-        access.listing().unwrap().is_ragged()
+        access.set().unwrap().should_merge()
     };
     while ragged() {
         assert!(Instant::now() < deadline, "they are not merged");

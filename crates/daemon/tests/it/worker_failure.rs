@@ -23,7 +23,7 @@ use onrush_tracker::access::Lists;
 use onrush_tracker::assemble::{Secrets, assemble};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
-use onrush_tracker::running::{Death, Running};
+use onrush_tracker::running::{Running, WorkerFailure};
 
 use crate::harness::process::PATIENCE;
 
@@ -31,7 +31,7 @@ use crate::harness::process::PATIENCE;
 fn a_socket_that_fails_ends_its_worker_by_name() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Error, Fate::Fine]);
     let expected = death("worker-1", "its socket failed: the cable is cut");
-    assert_eq!(running.deaths().recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(running.failures().recv_timeout(PATIENCE).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
@@ -39,7 +39,7 @@ fn a_socket_that_fails_ends_its_worker_by_name() {
 fn a_worker_that_panics_is_caught_by_name() {
     let (settings, running, alive) = launched("split", &[Fate::Fine, Fate::Fine, Fate::Panic]);
     let expected = death("socket-2", "it panicked: a bug on receive 3");
-    assert_eq!(running.deaths().recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(running.failures().recv_timeout(PATIENCE).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
@@ -47,7 +47,7 @@ fn a_worker_that_panics_is_caught_by_name() {
 fn a_wait_that_fails_is_a_death_too() {
     let (settings, running, alive) = launched("colocated", &[Fate::Wait, Fate::Fine]);
     let expected = death("worker-0", "its socket failed: no more waiting");
-    assert_eq!(running.deaths().recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(running.failures().recv_timeout(PATIENCE).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
@@ -116,13 +116,13 @@ fn nothing_to_read() -> Reload {
     Reload::new(Cli::default().flags, Host::default())
 }
 
-fn death(name: &str, cause: &str) -> Death {
-    Death { name: name.to_owned(), cause: cause.to_owned() }
+fn death(name: &str, cause: &str) -> WorkerFailure {
+    WorkerFailure { name: name.to_owned(), cause: cause.to_owned() }
 }
 
 /// Nobody else died, and everybody can be stopped.
 fn assert_all_stop(settings: &Settings, running: Running, alive: &AtomicUsize) {
-    assert!(running.deaths().is_empty());
+    assert!(running.failures().is_empty());
     assert_eq!(running.workers().count(), settings.placement.workers());
     running.stop();
     assert_eq!(alive.load(Ordering::SeqCst), 0);

@@ -17,8 +17,9 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush_proto::InfoHash;
 
 use onrush_tracker::access::AccessList;
-use onrush_tracker::access::listing::Change;
-use onrush_tracker::orders::{Chore, Deaf, Orders};
+use onrush_tracker::access::overlay::ListChange;
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 use remove_forbidden::RemoveForbidden;
 use remove_named::RemoveNamed;
 
@@ -72,7 +73,7 @@ impl Purge {
     pub(super) fn update(
         &mut self,
         list: &Arc<AccessList>,
-        changes: &[Change],
+        changes: &[ListChange],
         former: Arc<AccessList>,
         now: Instant,
     ) {
@@ -98,24 +99,25 @@ impl Purge {
     /// Call it every second with the list in force: starts removals that are due.
     ///
     /// # Errors
-    /// [`Deaf`], when a worker does not take its task.
+    /// [`WorkerUnresponsive`], when a worker does not take its task.
     pub(super) fn tick(
         &mut self,
         list: &AccessList,
         orders: &Orders,
         now: Instant,
-    ) -> Result<(), Deaf> {
+    ) -> Result<(), WorkerUnresponsive> {
         self.retired.retain(|list| Arc::strong_count(list) > 1);
         while self.named.front().is_some_and(|(due, _)| now >= *due) {
             let Some((_, hashes)) = self.named.pop_front() else { break };
             // Without the hashes that are permitted again.
             let hashes: Arc<[InfoHash]> =
                 hashes.iter().copied().filter(|hash| !list.permits(*hash)).collect();
-            orders
-                .every_shard(|_| Box::new(RemoveNamed::new(hashes.clone(), self.result.clone())))?;
+            orders.run_on_every_shard(|_| {
+                Box::new(RemoveNamed::new(hashes.clone(), self.result.clone()))
+            })?;
         }
         let Some((_, list)) = self.walk.take_if(|(due, _)| now >= *due) else { return Ok(()) };
-        orders.every_shard(|_| -> Box<dyn Chore> {
+        orders.run_on_every_shard(|_| -> Box<dyn ShardTask> {
             let superseded = self.superseded.clone();
             Box::new(RemoveForbidden::new(list.clone(), superseded, self.result.clone()))
         })

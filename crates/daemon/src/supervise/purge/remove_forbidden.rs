@@ -9,7 +9,7 @@ use onrush_swarm::{Shard, Verdict};
 use super::release::free_some_peers;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms visited per step. Each takes a lookup in the list with cache misses, and a removal takes
 /// as long again, with up to 128 peers to be subtracted from the totals.
@@ -45,7 +45,7 @@ impl RemoveForbidden {
     }
 }
 
-impl Chore for RemoveForbidden {
+impl ShardTask for RemoveForbidden {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if self.superseded.load(Ordering::Relaxed) {
             return false;

@@ -8,7 +8,7 @@ use onrush_swarm::Shard;
 
 use super::release::free_some_peers;
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms looked up per step: each may exist, with up to 128 peers to be subtracted from the
 /// totals.
@@ -29,7 +29,7 @@ impl RemoveNamed {
     }
 }
 
-impl Chore for RemoveNamed {
+impl ShardTask for RemoveNamed {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if free_some_peers(shard) {
             return true;

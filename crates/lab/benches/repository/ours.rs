@@ -1,0 +1,282 @@
+//! Shards that have one owner each: asked by their own thread, or over the tracker's lanes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::sync::Parker;
+use nix::time::{ClockId, clock_gettime};
+use onrush_net::Return;
+use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardMap, ShardSettings};
+use onrush_tracker::lanes::wake::Waker;
+use onrush_tracker::lanes::{Inbox, Mailbox, Parcel, lanes_to};
+use onrush_tracker::sorter::Sorter;
+
+use super::{BATCH, Outcome, Pace, Place};
+
+/// Batches that an asking thread may have under way, as `limits.batches_in_flight` has it.
+const PARCELS: usize = 64;
+const NOW: Moment = Moment(60);
+
+/// Measures from the moment at which everybody is ready.
+pub(crate) struct Stopwatch {
+    wall: Instant,
+    processor: Duration,
+}
+
+impl Stopwatch {
+    /// Waits at the barrier, then starts.
+    pub(crate) fn start(barrier: &Barrier) -> Self {
+        let processor = processor_time();
+        let wall = Instant::now();
+        barrier.wait();
+        Self { wall, processor }
+    }
+
+    /// Everything is done.
+    pub(crate) fn stop(&self, reply_bytes: u64) -> Outcome {
+        let processor = processor_time() - self.processor;
+        Outcome { wall: self.wall.elapsed(), processor, reply_bytes }
+    }
+}
+
+/// Every thread owns a shard and gets the requests that belong there, as steering has it.
+pub(crate) struct Own {
+    shards: Vec<Shard>,
+    map: ShardMap,
+}
+
+impl Own {
+    /// So many threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { shards: shards(threads), map: map(threads) }
+    }
+}
+
+impl Place for Own {
+    fn serve(&mut self, parts: &[Vec<Announce>], pace: Pace) -> Outcome {
+        let mut steered = vec![Vec::new(); self.shards.len()];
+        for announce in parts.iter().flatten() {
+            steered[self.map.shard_of(&announce.info_hash)].push(*announce);
+        }
+        let batch = if pace == Pace::OneByOne { 1 } else { BATCH };
+        let barrier = Barrier::new(steered.len() + 1);
+        thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .shards
+                .iter_mut()
+                .zip(&steered)
+                .map(|(shard, part)| {
+                    let barrier = &barrier;
+                    scope.spawn(move || {
+                        barrier.wait();
+                        serve_own(shard, part, batch)
+                    })
+                })
+                .collect();
+            let stopwatch = Stopwatch::start(&barrier);
+            let bytes = threads.into_iter().map(|thread| thread.join().expect("it ends")).sum();
+            stopwatch.stop(bytes)
+        })
+    }
+}
+
+fn serve_own(shard: &mut Shard, part: &[Announce], size: usize) -> u64 {
+    let mut batch: ShardBatch<Return, ()> = ShardBatch::new(size, 0, size * 1_232);
+    let to = to();
+    let mut bytes = 0;
+    for group in part.chunks(size) {
+        batch.clear();
+        for announce in group {
+            batch.push_announce(*announce, to).expect("there is room");
+        }
+        shard.serve(&mut batch, NOW);
+        bytes += batch.replies().map(|(reply, _)| reply.len() as u64).sum::<u64>();
+    }
+    bytes
+}
+
+/// Asking threads fill batches for shards that other threads own; the tracker's sorter and lanes
+/// are between them.
+pub(crate) struct Lanes {
+    shards: Vec<Shard>,
+    /// Requests per message.
+    size: usize,
+}
+
+impl Lanes {
+    /// So many asking threads, with a shard's thread for every two.
+    pub(crate) fn new(threads: usize, size: usize) -> Self {
+        Self { shards: shards((threads / 2).max(1)), size }
+    }
+}
+
+impl Place for Lanes {
+    fn serve(&mut self, parts: &[Vec<Announce>], pace: Pace) -> Outcome {
+        let size = if pace == Pace::OneByOne { 1 } else { self.size };
+        let owners = self.shards.len();
+        let map = map(owners);
+        let threads = parts.len() + owners;
+        let mut parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
+        let bell = |parker: &Parker| Arc::new(parker.unparker().clone()) as Arc<dyn Waker>;
+        let lanes =
+            parkers.iter().map(|parker| lanes_to(bell(parker), parts.len() * PARCELS, PARCELS));
+        let (mailboxes, mut inboxes): (Vec<Mailbox>, Vec<Inbox>) = lanes.unzip();
+        let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
+        let common = (&mailboxes[..], &barrier, &stop);
+        thread::scope(|scope| {
+            for shard in self.shards.iter_mut().rev() {
+                let own = (inboxes.pop().expect("its own"), parkers.pop().expect("its own"));
+                scope.spawn(move || {
+                    let (mailboxes, barrier, stop) = common;
+                    barrier.wait();
+                    serve_lane(shard, &own.0, &own.1, mailboxes, stop);
+                });
+            }
+            let asking: Vec<_> = (0..).zip(parts).zip(inboxes.into_iter().zip(parkers)).collect();
+            let asking: Vec<_> = asking
+                .into_iter()
+                .map(|((home, part), (inbox, parker))| {
+                    let (mailboxes, barrier, _) = common;
+                    scope.spawn(move || {
+                        let sorter = Sorter::new(home, owners, PARCELS, size);
+                        let mut asker =
+                            Asker { sorter, mailboxes, map, inbox, parker, bytes: 0, out: 0 };
+                        barrier.wait();
+                        asker.ask(part, size, pace)
+                    })
+                })
+                .collect();
+            let stopwatch = Stopwatch::start(&barrier);
+            let bytes = asking.into_iter().map(|thread| thread.join().expect("it ends")).sum();
+            let outcome = stopwatch.stop(bytes);
+            stop.store(true, Ordering::Release);
+            mailboxes.iter().for_each(|way| way.requests.wake());
+            outcome
+        })
+    }
+}
+
+/// What the thread of a swarm worker does.
+fn serve_lane(
+    shard: &mut Shard,
+    inbox: &Inbox,
+    parker: &Parker,
+    mailboxes: &[Mailbox],
+    stop: &AtomicBool,
+) {
+    while !stop.load(Ordering::Acquire) {
+        let mut busy = false;
+        while let Some(mut parcel) = inbox.request() {
+            busy = true;
+            shard.serve(&mut parcel.batch, NOW);
+            let home = parcel.home;
+            assert!(
+                mailboxes[home].returns.try_send(parcel).is_ok(),
+                "there is room for all at home"
+            );
+        }
+        if !busy {
+            inbox.sleep(|| parker.park_timeout(Duration::from_millis(250)));
+        }
+    }
+}
+
+/// What the thread of a socket worker does.
+struct Asker<'a> {
+    sorter: Sorter,
+    mailboxes: &'a [Mailbox],
+    map: ShardMap,
+    inbox: Inbox,
+    parker: Parker,
+    /// Of all replies.
+    bytes: u64,
+    /// Parcels under way.
+    out: usize,
+}
+
+impl Asker<'_> {
+    fn ask(&mut self, part: &[Announce], size: usize, pace: Pace) -> u64 {
+        let to = to();
+        for batch in part.chunks(size) {
+            for announce in batch {
+                let shard = self.map.shard_of(&announce.info_hash);
+                while self.sorter.announce(shard, announce, &to).is_err() {
+                    // All of the shard's batches are under way; a tracker would drop the request.
+                    self.send();
+                    self.await_one();
+                }
+            }
+            self.send();
+            self.welcome();
+            while pace == Pace::OneByOne && self.out > 0 {
+                self.await_one();
+            }
+        }
+        while self.out > 0 {
+            self.await_one();
+            self.send();
+        }
+        self.bytes
+    }
+
+    fn send(&mut self) {
+        while let Some(parcel) = self.sorter.take(None) {
+            self.out += 1;
+            let owner = self.mailboxes.len() - self.map.shards() as usize + parcel.shard;
+            assert!(
+                self.mailboxes[owner].requests.try_send(parcel).is_ok(),
+                "there is room for all"
+            );
+        }
+    }
+
+    /// Sleeps until a parcel has come home.
+    fn await_one(&mut self) {
+        while !self.welcome() && self.out > 0 {
+            self.inbox.sleep(|| self.parker.park_timeout(Duration::from_millis(250)));
+        }
+    }
+
+    /// Takes in what has come home.
+    fn welcome(&mut self) -> bool {
+        let mut any = false;
+        while let Some(parcel) = self.inbox.returned() {
+            any = true;
+            self.read(parcel);
+        }
+        any
+    }
+
+    fn read(&mut self, parcel: Parcel) {
+        self.bytes += parcel.batch.replies().map(|(reply, _)| reply.len() as u64).sum::<u64>();
+        self.out -= 1;
+        self.sorter.recycle(parcel);
+    }
+}
+
+fn shards(number: usize) -> Vec<Shard> {
+    let settings = ShardSettings {
+        interval: 1_800,
+        interval_jitter_percent: 5,
+        peer_lifetime: 2_400,
+        completed_retention: 86_400,
+        max_peers: 1_000_000,
+        max_idle_swarms: 1_000,
+    };
+    (0..number).map(|at| Shard::new(settings, *b"a key to compare", at as u64)).collect()
+}
+
+fn map(shards: usize) -> ShardMap {
+    ShardMap::new([0x9E37_79B1, 0x85EB_CA77, 0xC2B2_AE3D, 0x27D4_EB2F, 0x1656_67B1], shards as u16)
+}
+
+fn to() -> Return {
+    Return::to("192.0.2.1:6881".parse().expect("an address"), 0)
+}
+
+/// What this process has used.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("Linux has this clock").into()
+}

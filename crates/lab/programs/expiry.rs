@@ -1,0 +1,86 @@
+//! What expiry costs with 50 million peers, or swarms, in one shard: two minutes in which nobody's time
+//! is over, then the time until everybody is gone. Processor time of this thread per step of the worker's
+//! own schedule; a system call to read the clock is in each, preemption and page faults are too.
+//!
+//! `cargo run --release -p onrush-lab --bin expiry [MILLIONS]`: needs 4 GiB of memory for 50.
+
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use onrush_swarm::Moment;
+use onrush_testing::population::{LIFETIME, Population, is_empty};
+use onrush_tracker::clock::Now;
+use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::worker::SwarmSide;
+
+/// As `placement` has it for peers that live for 40 minutes.
+const PERIOD: Duration = Duration::from_secs(120);
+/// Turns in a second under full load: a full one takes 1.5 ms at most.
+const TURNS: usize = 666;
+
+fn main() {
+    let millions = std::env::args().nth(1).map_or(50, |text| text.parse().expect("MILLIONS"));
+    println!("{millions} M in one shard, a pass in {} s\n", PERIOD.as_secs());
+    println!("| | seconds | steps | median step | p99.9 | longest | in all | share of a vCPU |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    for population in Population::ALL {
+        let mut side = SwarmSide::new(0, population.shard(millions * 1_000_000), PERIOD);
+        let pass = PERIOD.as_secs() as u32;
+        run(&mut side, 0, |_, second| second == pass).print(population, "stay");
+        // Second by second, so that no debts gather.
+        run(&mut side, pass, |_, second| second == LIFETIME + 8 - pass);
+        run(&mut side, LIFETIME + 8, |side, _| is_empty(&side.shard)).print(population, "go");
+    }
+}
+
+/// Takes the steps of each second from `start` on until `end` says so.
+fn run(side: &mut SwarmSide, start: u32, end: impl Fn(&SwarmSide, u32) -> bool) -> Steps {
+    let metrics = WorkerMetrics::default();
+    let mut steps = Steps::default();
+    while !end(side, steps.seconds) {
+        let second = start + steps.seconds;
+        let now = Now { moment: Moment(second), unix: 1_800_000_000 + u64::from(second) };
+        for _ in 0..TURNS {
+            let before = processor_time();
+            let more = side.maintain(now, &metrics);
+            steps.taken.push(processor_time() - before);
+            if !more {
+                break;
+            }
+        }
+        steps.seconds += 1;
+    }
+    steps
+}
+
+#[derive(Default)]
+struct Steps {
+    seconds: u32,
+    taken: Vec<Duration>,
+}
+
+impl Steps {
+    fn print(mut self, population: Population, what: &str) {
+        self.taken.sort_unstable();
+        let at = |part: f64| self.taken[((self.taken.len() - 1) as f64 * part) as usize];
+        let micros = |part| at(part).as_nanos() as f64 / 1_000.0;
+        let all: Duration = self.taken.iter().sum();
+        println!(
+            "| {population:?}, all {what} | {} | {} | {:.1} us | {:.1} us | {:.1} us | {:.2} s | {:.2} % |",
+            self.seconds,
+            self.taken.len(),
+            micros(0.5),
+            micros(0.999),
+            micros(1.0),
+            all.as_secs_f64(),
+            all.as_secs_f64() / f64::from(self.seconds) * 100.0,
+        );
+    }
+}
+
+/// What this thread has used.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
+}

@@ -1,0 +1,201 @@
+//! The floor: what a request and its reply cost when nobody thinks about them.
+//!
+//! It is built on the tracker's own network side, with the same socket options, buffers and batch,
+//! and the same loop; but it only receives, turns the address around and sends. A connect gets 16
+//! bytes, an announce a prepared reply of `--reply-bytes` with its transaction id put in, a scrape
+//! zeros, anything without the connection id nothing. So the same `onrush-load` drives a tracker
+//! and its floor, and what lies between the two is the tracker's own.
+//!
+//! ```text
+//! cargo run --release -p onrush-lab --bin floor -- --listen 127.0.0.1:6999 --reply-bytes 20 &
+//! target/release/onrush-load --target 127.0.0.1:6999 --tracker-pid $!
+//! ```
+//!
+//! From 26 bytes on there are peers in the reply that nobody has announced: give the load tester
+//! `--strangers` then.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use clap::Parser;
+use onrush_net::bind::{Address, BoundSocket, Buffers, bind_group};
+use onrush_net::mio::{Backend, Options};
+use onrush_net::{Reply, Return, Socket, affinity, bind};
+use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
+use onrush_proto::connect::{self, ConnectResponse};
+use onrush_proto::{ConnectionId, TransactionId, announce, scrape};
+
+/// The only connection id.
+const ID: u64 = 0x0123_4567_89AB_CDEF;
+/// What a connect has instead (BEP 15).
+const PROTOCOL_ID: u64 = 0x0417_2710_1980;
+/// A peer over IPv4 takes six bytes.
+const PEER: usize = 6;
+/// Bytes of the largest reply: 200 peers.
+const LARGEST: usize = HEAD_LEN + 200 * PEER;
+const _: () = assert!(LARGEST >= scrape::HEAD_LEN + scrape::COUNTS_LEN * scrape::MAX_HASHES);
+/// What the tracker asks for by default.
+const BUFFERS: Buffers = Buffers { receive: 4 << 20, send: 1 << 20 };
+
+/// Answers requests of a UDP tracker without looking at them.
+#[derive(Parser, Debug)]
+#[command(name = "floor", max_term_width = 100)]
+struct Args {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6999")]
+    listen: SocketAddr,
+
+    /// Bytes of a reply to an announce: 20 for the head and 6 for each peer.
+    #[arg(long, value_name = "N", default_value_t = HEAD_LEN, value_parser = reply_bytes)]
+    reply_bytes: usize,
+
+    /// Listen on all addresses of the family at that port, so that each datagram comes with its
+    /// local address (IP_PKTINFO) and each reply leaves from it.
+    #[arg(long)]
+    pktinfo: bool,
+
+    /// Datagrams per receive call.
+    #[arg(long, value_name = "N", default_value_t = Options::default().batch)]
+    batch: usize,
+
+    /// Never sleep, ask again.
+    #[arg(long)]
+    spin: bool,
+
+    /// Threads, each with a socket of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+
+    /// A vCPU for each thread.
+    #[arg(long, value_name = "CPU,CPU", value_delimiter = ',')]
+    pin: Vec<usize>,
+}
+
+fn reply_bytes(text: &str) -> Result<usize, String> {
+    let bytes: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let whole = bytes >= HEAD_LEN && (bytes - HEAD_LEN).is_multiple_of(PEER) && bytes <= LARGEST;
+    whole.then_some(bytes).ok_or_else(|| format!("not {HEAD_LEN} + {PEER} n, at most {LARGEST}"))
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    ensure!(args.workers > 0, "no --workers");
+    ensure!(args.pin.is_empty() || args.pin.len() == args.workers, "one --pin for each worker");
+    let mut address = args.listen;
+    if args.pktinfo {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        });
+    }
+    let options = bind::Options { workers: args.workers, buffers: BUFFERS, probe: true };
+    let group = bind_group(&[Address { address, optional: false }], &options)?;
+    group.notices.iter().for_each(|notice| eprintln!("{notice}"));
+    let answers = Answers::new(args.reply_bytes);
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, sockets) in group.workers.into_iter().enumerate() {
+            let (args, answers) = (&args, &answers);
+            let pin = args.pin.get(number).copied();
+            threads.push(scope.spawn(move || serve(sockets, args, pin, answers)));
+        }
+        eprintln!("ready");
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+    })
+}
+
+/// One thread's life.
+fn serve(
+    sockets: Vec<BoundSocket>,
+    args: &Args,
+    pin: Option<usize>,
+    answers: &Answers,
+) -> anyhow::Result<()> {
+    let batch = args.batch;
+    pin.map_or(Ok(()), affinity::pin_current_thread)?;
+    let mut backend = Backend::new(sockets, Options { batch, ..Options::default() })?;
+    let mut bytes = vec![answers.announce; batch];
+    let mut ways: Vec<(u32, Return)> = Vec::with_capacity(batch);
+    let mut second = Instant::now();
+    loop {
+        let received = backend.receive(batch)?;
+        if received.is_empty() {
+            if !args.spin {
+                backend.wait(Duration::from_millis(250)).context("waiting")?;
+            }
+            continue;
+        }
+        for (datagram, slot) in received.iter() {
+            let len = answers.write(datagram, &mut bytes[ways.len()]);
+            if len > 0 {
+                ways.push((len as u32, slot.reply_to));
+            }
+        }
+        let replies = ways.iter().zip(&bytes);
+        backend
+            .send(replies.map(|((len, to), bytes)| Reply { bytes: &bytes[..*len as usize], to }));
+        ways.clear();
+        // The time once a turn, and the kernel's drops once a second, as a tracker does.
+        if second.elapsed() >= Duration::from_secs(1) {
+            second = Instant::now();
+            let _ = backend.dropped();
+        }
+    }
+}
+
+/// The prepared replies.
+struct Answers {
+    connect: [u8; connect::RESPONSE_LEN],
+    announce: [u8; LARGEST],
+    announce_len: usize,
+}
+
+impl Answers {
+    /// With `announce_len` bytes for an announce.
+    fn new(announce_len: usize) -> Self {
+        let transaction_id = TransactionId(0);
+        let mut connect = [0; connect::RESPONSE_LEN];
+        ConnectResponse { transaction_id, connection_id: ConnectionId(ID) }.write(&mut connect);
+        let peers = (announce_len - HEAD_LEN) / PEER;
+        // As many as are listed, and the asker.
+        let head =
+            AnnounceHead { transaction_id, interval: 1800, leechers: peers as u32, seeders: 1 };
+        let mut announce = [0; LARGEST];
+        head.write(announce.first_chunk_mut().expect("room for any reply"));
+        for (number, peer) in announce[HEAD_LEN..announce_len].chunks_mut(PEER).enumerate() {
+            let [.., high, low] = (number as u32 + 1).to_be_bytes();
+            // Of a network that no load tester has clients in (RFC 2544).
+            peer.copy_from_slice(&[198, 18, high, low, 0x1A, 0xE1]);
+        }
+        Self { connect, announce, announce_len }
+    }
+
+    /// Writes the reply to a datagram over an earlier one and returns its length; 0 for silence.
+    #[inline]
+    fn write(&self, datagram: &[u8], into: &mut [u8; LARGEST]) -> usize {
+        let Some(head) = datagram.first_chunk::<16>() else { return 0 };
+        let [id @ .., a0, a1, a2, a3, _, _, _, _] = *head;
+        let action = u32::from_be_bytes([a0, a1, a2, a3]);
+        let len = match (action, u64::from_be_bytes(id)) {
+            (connect::ACTION, PROTOCOL_ID) => {
+                into[..self.connect.len()].copy_from_slice(&self.connect);
+                self.connect.len()
+            }
+            (announce::ACTION, ID) => {
+                into[..self.announce_len].copy_from_slice(&self.announce[..self.announce_len]);
+                self.announce_len
+            }
+            (scrape::ACTION, ID) => {
+                let hashes = (datagram.len() - head.len()) / 20;
+                let len = scrape::HEAD_LEN + scrape::COUNTS_LEN * hashes.min(scrape::MAX_HASHES);
+                into[..4].copy_from_slice(&action.to_be_bytes());
+                into[scrape::HEAD_LEN..len].fill(0);
+                len
+            }
+            _ => return 0,
+        };
+        into[4..8].copy_from_slice(&head[12..]);
+        len
+    }
+}

@@ -1,0 +1,184 @@
+//! What a list of info hashes costs: reading and sorting it, bytes per hash, and nanoseconds per look-up,
+//! cold and warm, of hashes that are listed and of strangers.
+//!
+//!     cargo run --release -p onrush-lab --bin lists [MILLIONS]
+//!
+//! Look-ups come one after the other; before cold ones 256 MiB of other memory was touched. "In batches" is how a worker
+//! does it: it reads ahead for the datagrams of a batch, then looks each up and goes on by what it says; the time is of
+//! both. "Alone" is a look-up that nothing was read ahead for. Where each is "waiting", which hash is asked for depends
+//! on the answer before, so that no two overlap: a worker never does that. What the loop and a call with a hash cost
+//! is measured with a function that looks nothing up, and subtracted.
+
+use std::hint::black_box;
+use std::io::Write as _;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use onrush_config::settings::{Access, Listed};
+use onrush_proto::InfoHash;
+use onrush_tracker::access::AccessList;
+use onrush_tracker::access::blocks::{AddressBlock, BlockList};
+use onrush_tracker::access::bogon::is_bogon;
+use onrush_tracker::access::overlay::ListChange;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+/// More than the caches of any processor hold.
+const POLLUTION: usize = 256 << 20;
+const LOOK_UPS: usize = 20_000;
+/// Datagrams to a batch under load (`socket.batch`).
+const BATCH: usize = 128;
+
+fn main() {
+    let millions: f64 = std::env::args().nth(1).map_or(1.0, |text| text.parse().expect("a number"));
+    let mut rng = SmallRng::seed_from_u64(1);
+    let hashes: Vec<InfoHash> =
+        (0..(millions * 1e6) as usize).map(|_| InfoHash(rng.random())).collect();
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
+    file.write_all(text.as_bytes()).expect("it can be written");
+    drop(text);
+    let listed = Listed { hashes: Vec::new(), file: Some(file.path().to_owned()) };
+    let start = Instant::now();
+    let list = onrush_store::lists::access_list(&Access::Deny(listed), hashes.len(), &mut || {})
+        .expect("it is a list");
+    println!("{} hashes read and sorted in {:.2} s", list.len(), start.elapsed().as_secs_f64());
+    let inside = list.set().expect("a deny list was asked for");
+    println!("{:.1} bytes per hash", inside.bytes() as f64 / inside.len() as f64);
+
+    let strangers: Vec<InfoHash> = (0..LOOK_UPS).map(|_| InfoHash(rng.random())).collect();
+    let known: Vec<InfoHash> =
+        (0..LOOK_UPS).map(|_| hashes[rng.random_range(0..hashes.len())]).collect();
+    drop(hashes);
+    let mut pollution = vec![1u8; POLLUTION];
+    println!("{:<36}{:>12}{:>12}", "", "cold, ns", "warm, ns");
+    let changed = with_changes(&list, &mut rng);
+    for (name, asked) in [("strangers", &strangers), ("listed", &known)] {
+        for (how, ahead, waiting, list) in [
+            ("in batches", true, false, &list),
+            ("alone", false, false, &list),
+            ("in batches, waiting", true, true, &list),
+            ("alone, waiting", false, true, &list),
+            ("in batches, after changes", true, false, &changed),
+        ] {
+            let loops = Loop { list, ahead, waiting };
+            let cold = loops.per_look_up(asked, 5, || pollute(&mut pollution));
+            // So few that all that they touch stays in the nearest caches.
+            let warm = loops.per_look_up(&asked[..64], 5_000, || {});
+            println!("{:<36}{cold:>12.1}{warm:>12.1}", format!("{name}, {how}"));
+        }
+    }
+    sources(&mut rng, &mut pollution);
+}
+
+/// The list after a thousand were added and a thousand removed.
+fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
+    let added = (0..1_000).map(|_| ListChange { info_hash: InfoHash(rng.random()), listed: true });
+    let all = list.set().expect("a deny list was asked for").iter();
+    let removed = all.step_by((list.len() / 1_000).max(1)).take(1_000);
+    let removed = removed.map(|hash| ListChange { info_hash: InfoHash(*hash), listed: false });
+    list.with(&added.chain(removed).collect::<Vec<_>>())
+}
+
+/// Look-ups of sources, each waiting for the one before it.
+fn sources(rng: &mut SmallRng, pollution: &mut [u8]) {
+    let asked: Vec<Ipv4Addr> = (0..LOOK_UPS).map(|_| Ipv4Addr::from_bits(rng.random())).collect();
+    println!("{:<36}{:>12}{:>12}", "sources", "cold, ns", "warm, ns");
+    for ranges in [100, 1_000, 200_000] {
+        let blocks = (0..ranges).map(|_| {
+            let first = rng.random::<u32>() & !255;
+            AddressBlock::V4(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(first | 255))
+        });
+        let list = BlockList::new(blocks.collect::<Vec<_>>());
+        let name = format!("{} ranges", list.len());
+        row(&name, &asked, pollution, |source| list.blocks_v4(source));
+    }
+    row("bogons", &asked, pollution, |source| is_bogon(source.into()));
+}
+
+fn row(name: &str, asked: &[Ipv4Addr], pollution: &mut [u8], look_up: impl Fn(Ipv4Addr) -> bool) {
+    let per_look_up = |asked: &[Ipv4Addr], times, before: &mut dyn FnMut()| {
+        let (mut with, mut without) = (Duration::MAX, Duration::MAX);
+        for _ in 0..times {
+            before();
+            black_box(asked.iter().map(|source| u64::from(source.to_bits())).sum::<u64>());
+            with = with.min(time(asked, &look_up));
+            without = without.min(time(asked, |source| source.to_bits() == 1));
+        }
+        with.saturating_sub(without).as_nanos() as f64 / asked.len() as f64
+    };
+    let cold = per_look_up(asked, 5, &mut || pollute(pollution));
+    let warm = per_look_up(&asked[..64], 5_000, &mut || {});
+    println!("{name:<36}{cold:>12.1}{warm:>12.1}");
+}
+
+fn time(asked: &[Ipv4Addr], look_up: impl Fn(Ipv4Addr) -> bool) -> Duration {
+    let (start, mut before) = (Instant::now(), 0);
+    for at in 0..asked.len() - 2 {
+        let source = *black_box(&asked[at + (before & 2)]);
+        before = black_box(usize::from(look_up(source)));
+    }
+    black_box(before);
+    start.elapsed()
+}
+
+/// Look-ups one after the other.
+struct Loop<'a> {
+    list: &'a AccessList,
+    /// Whether what they read is read ahead for a batch of them.
+    ahead: bool,
+    /// Whether each waits for the answer of the one before it.
+    waiting: bool,
+}
+
+impl Loop<'_> {
+    /// Nanoseconds of a look-up: the least of several `times`, after `before`, without what the same loop takes
+    /// that looks nothing up.
+    fn per_look_up(&self, asked: &[InfoHash], times: usize, mut before: impl FnMut()) -> f64 {
+        let (mut with, mut without) = (Duration::MAX, Duration::MAX);
+        for _ in 0..times {
+            before();
+            // Read once, so that the hashes asked for are not what is waited for.
+            black_box(asked.iter().map(|hash| u64::from(hash.0[0])).sum::<u64>());
+            with = with.min(self.time(asked, |hash| self.list.permits(hash)));
+            let loop_only = Self { ahead: false, ..*self };
+            without = without.min(loop_only.time(asked, nothing));
+        }
+        with.saturating_sub(without).as_nanos() as f64 / asked.len() as f64
+    }
+
+    fn time(&self, asked: &[InfoHash], look_up: impl Fn(InfoHash) -> bool) -> Duration {
+        let start = Instant::now();
+        let (mut before, mut yes) = (0, 0);
+        for batch in asked.chunks(BATCH) {
+            if self.ahead {
+                let mut names = [&[0; 20]; BATCH];
+                names.iter_mut().zip(batch).for_each(|(name, hash)| *name = &hash.0);
+                self.list.prefetch(&names[..batch.len()]);
+            }
+            for at in 0..batch.len() {
+                // It never changes which hash comes next, but neither compiler nor processor can know.
+                let hash = *black_box(&batch[at + (before & 2)]);
+                if self.waiting {
+                    before = black_box(usize::from(look_up(hash)));
+                } else if look_up(hash) {
+                    yes += 1;
+                    black_box(&mut yes);
+                }
+            }
+        }
+        black_box((before, yes));
+        start.elapsed()
+    }
+}
+
+/// Called as a look-up is.
+#[inline(never)]
+fn nothing(info_hash: InfoHash) -> bool {
+    info_hash.0[19] == 0
+}
+
+fn pollute(memory: &mut [u8]) {
+    memory.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+    black_box(memory);
+}

@@ -1,0 +1,81 @@
+//! What one look at the tracker costs the HTTP thread: `/metrics` and `/stats.json` of so many workers, written
+//! again and again. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`; `scripts/bench-observe`
+//! runs it beside the whole daemon.
+
+#![forbid(unsafe_code)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onrush_config::file::Config;
+use onrush_config::flags::Flags;
+use onrush_config::settings::{Host, Settings};
+use onrush_control::api::stats::Stats;
+use onrush_control::metrics::prometheus::{self, Format};
+use onrush_control::metrics::snapshot::StatsSnapshot;
+use onrush_tracker::metrics::WorkerMetrics;
+
+type Workers = Arc<[(String, Arc<WorkerMetrics>)]>;
+
+/// How long each is written again.
+const FOR: Duration = Duration::from_millis(500);
+
+fn main() {
+    let mut numbers: Vec<usize> = std::env::args()
+        .skip(1)
+        .map(|number| number.parse().expect("a number of workers"))
+        .collect();
+    if numbers.is_empty() {
+        numbers = vec![2, 48];
+    }
+    println!(
+        "{:>8} {:>14} {:>10} {:>14} {:>10}",
+        "workers", "/metrics us", "bytes", "/stats.json us", "bytes"
+    );
+    for workers in numbers {
+        let metrics: Workers =
+            (0..workers).map(|n| (format!("worker-{n}"), Arc::new(counted()))).collect();
+        let text = cost(|| prometheus::write(snapshot(&metrics), Format::Text));
+        let json =
+            cost(|| serde_json::to_string(&Stats::of(&snapshot(&metrics))).expect("plain values"));
+        println!("{workers:>8} {:>14.0} {:>10} {:>14.0} {:>10}", text.0, text.1, json.0, json.1);
+    }
+}
+
+/// Microseconds that a page takes, and its length.
+fn cost(mut page: impl FnMut() -> String) -> (f64, usize) {
+    let (start, mut pages, mut len) = (Instant::now(), 0u32, 0);
+    while start.elapsed() < FOR {
+        len = black_box(page()).len();
+        pages += 1;
+    }
+    (start.elapsed().as_secs_f64() * 1e6 / f64::from(pages), len)
+}
+
+/// Counters as of a worker that has run for days: numbers as long as they get.
+fn counted() -> WorkerMetrics {
+    let metrics = WorkerMetrics::default();
+    for incoming in [&metrics.incoming.v4, &metrics.incoming.v6] {
+        let counters =
+            [&incoming.datagrams, &incoming.bytes, &incoming.announces, &incoming.connects];
+        let all = counters
+            .into_iter()
+            .chain(&incoming.refused)
+            .chain(&incoming.refused_by_udp)
+            .chain(&incoming.events);
+        all.chain(&incoming.clients.0).for_each(|counter| counter.set(12_345_678_901));
+    }
+    (0..40).for_each(|power| metrics.turn_times.observe(1 << power));
+    (0..11).for_each(|power| metrics.receives.observe(1 << power));
+    metrics
+}
+
+fn snapshot(metrics: &Workers) -> StatsSnapshot {
+    let workers = metrics.len();
+    let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
+    let config = Config::parse("page_cost.toml", &text);
+    let (settings, _) = Settings::resolve(config, &Flags::default(), &Host::default())
+        .expect("a right configuration");
+    StatsSnapshot::of_workers(metrics.clone(), settings)
+}

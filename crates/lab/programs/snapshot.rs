@@ -1,0 +1,78 @@
+//! How long it takes to write and to load the peers of a large tracker, and how many bytes they take on disk:
+//! `cargo run --release -p onrush-lab --bin snapshot [PEERS [SHARDS [DIRECTORY]]]`, 5 million peers in two shards by
+//! default, two to a swarm.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use onrush_proto::{Endpoint, InfoHash};
+use onrush_store::snapshot::load::load;
+use onrush_store::snapshot::write::write_all;
+use onrush_swarm::{PeerView, Shard, ShardMap, ShardSettings};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Clock;
+
+/// Peers of a swarm.
+const EACH: u64 = 2;
+
+fn shards(number: usize, peers: u64) -> Vec<Shard> {
+    let settings = ShardSettings {
+        interval: 1800,
+        interval_jitter_percent: 5,
+        peer_lifetime: 3600,
+        completed_retention: 86_400,
+        max_peers: peers,
+        max_idle_swarms: 1_000_000,
+    };
+    (0..number).map(|n| Shard::new(settings, [n as u8 + 1; 16], n as u64)).collect()
+}
+
+/// A name that looks like a random one.
+fn name(number: u64) -> InfoHash {
+    let mut name = [0; 20];
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for part in name.chunks_mut(4) {
+        state = (state ^ (state >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        part.copy_from_slice(&((state >> 32) as u32).to_be_bytes());
+    }
+    InfoHash(name)
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default| arguments.next().map_or(default, |it| it.parse().expect("a number"));
+    let (peers, count) = (number(5_000_000), number(2) as usize);
+    let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let path = directory.join(format!("onrush-example-{}.snapshot", std::process::id()));
+    let (clock, map) = (Clock::start(), ShardMap::new([1, 3, 5, 7, 9], count as u16));
+
+    let mut full = shards(count, peers);
+    let began = Instant::now();
+    for swarm in 0..peers / EACH {
+        let (name, now) = (name(swarm), clock.now().moment);
+        let peer_views = (0..EACH).map(|peer| PeerView {
+            endpoint: Endpoint::v4(Ipv4Addr::from((swarm * EACH + peer) as u32), 6_881),
+            seeder: peer == 0,
+            age: (swarm % 1_800) as u32,
+        });
+        full[map.shard_of(&name)].restore(name, swarm as u32 % 7, peer_views, now);
+    }
+    println!("filled:  {peers} peers in {:.2} s", began.elapsed().as_secs_f64());
+
+    let written = write_all(&path, full, clock.now(), &mut || {}).expect("it can be written");
+    let seconds = written.took.as_secs_f64();
+    let per_peer =
+        (written.bytes as f64 - 32.0 * written.counts.records as f64) / written.counts.v4 as f64;
+    println!("written: {written} ({seconds:.2} s with fsync)");
+    println!("on disk: {per_peer:.2} bytes per IPv4 peer beside 32 per swarm");
+
+    let mut empty = shards(count, peers);
+    let began = Instant::now();
+    let loaded =
+        load(&path, empty.iter_mut().collect(), map, &AccessList::Open, clock.now(), &mut || {});
+    println!("loaded:  {} in {:.2} s", loaded.expect("it is whole"), began.elapsed().as_secs_f64());
+    std::fs::remove_file(&path).expect("it is there");
+    // The process's memory goes at once.
+    std::mem::forget(empty);
+}

@@ -1,0 +1,13 @@
+//! Experiments and micro-benchmarks. Programs in `programs/` measure one part each, or make figures of
+//! `docs/benchmarks/`; benches in `benches/` run under criterion. Not part of the product: the crate is
+//! no default member of the workspace, and its dependencies serve comparisons.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`population`] | random populations of peers, and shards that hold them |
+//! | [`allocator`] | the allocator of a program, and its resident memory |
+
+#![forbid(unsafe_code)]
+
+pub mod allocator;
+pub mod population;
