@@ -341,7 +341,7 @@ fn start_admin(
     warnings.extend(Token::warning(token_file));
     match bind(listen) {
         Err(error) if listen.optional => {
-            warnings.push(format!("no metrics, health and control over HTTP: {error}"));
+            warnings.push(format!("no metrics, health and admin API over HTTP: {error}"));
             Ok(None)
         }
         bound => Ok(Some(Server::start(bound?, &settings.admin, token)?)),

@@ -10,7 +10,7 @@ pub(crate) const STOPPED: &str = "stopped: ";
 /// The admin side listens.
 pub(crate) const ADMIN_LISTENS: &str = " shows metrics";
 /// The admin side cannot listen, and the tracker serves without it.
-pub(crate) const NO_ADMIN: &str = "no metrics, health and control over HTTP";
+pub(crate) const NO_ADMIN: &str = "no metrics, health and admin API over HTTP";
 /// A reload was applied; the changed keys follow.
 pub(crate) const RELOADED: &str = "configuration reloaded";
 /// A reload was rejected, and the former configuration stays.
@@ -32,7 +32,7 @@ pub(crate) const PEERS_RESTORED: &str = " of a snapshot from ";
 /// The snapshot cannot be used.
 pub(crate) const NO_PEERS: &str = "snapshot not loaded";
 /// Peers of the snapshot were dropped for their age.
-pub(crate) const TOO_OLD: &str = "too old";
+pub(crate) const TOO_OLD: &str = " expired";
 /// An export was written.
 pub(crate) const EXPORTED: &str = "export: ";
 /// An export was not written.
@@ -58,4 +58,4 @@ pub(crate) const UPGRADE_RUNNING: &str = "under way";
 /// Errors of `onrush ctl list` while one process hands over to the next: the sockets are in transfer, neither process
 /// listens, the tracker starts or stops.
 pub(crate) const UNAVAILABLE: [&str; 4] =
-    ["ask that one, in a second", "cannot be reached", "the tracker is ", "ask again in a moment"];
+    ["is about to take over", "cannot be reached", "the tracker is ", "try again in a moment"];
