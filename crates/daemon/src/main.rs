@@ -11,7 +11,7 @@ use clap::Parser;
 use onrush::cli::ctl;
 use onrush::cli::doctor;
 use onrush::cli::top;
-use onrush::cli::{Cli, Command, Task, show};
+use onrush::cli::{Cli, Command, Task, print};
 use onrush::process::exit::Exit;
 use onrush::process::{activation, logging, signals, user};
 use onrush::supervise::reload::Reload;
@@ -45,12 +45,12 @@ fn main() -> ExitCode {
     host.passed = passed.as_ref().map(Passed::of).or_else(|| inherited_sockets(&cli, &host));
     let exit = match cli.task(&host) {
         Err(problems) => Exit::wrong(problems),
-        Ok(Task::Show(text)) => match show(&text) {
+        Ok(Task::Show(text)) => match print(&text) {
             Ok(()) => Exit::good(),
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
         Ok(Task::Serve(settings, notices)) => {
-            let host_warnings = doctor::short_version(&settings, &host);
+            let host_warnings = doctor::host_warnings(&settings, &host);
             let launch = Launch { passed, cli, host, program };
             exit_after(serve(*settings, launch, &notices, host_warnings))
         }
