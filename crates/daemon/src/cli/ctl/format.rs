@@ -2,12 +2,8 @@
 
 use std::fmt::Write;
 
-<<<<<<< HEAD:crates/daemon/src/cli/ctl/show.rs
-use crate::supervise::reload::RESTART_ONLY;
-=======
 use crate::cli::format::span;
 use crate::supervise::reload::RESTART_ONLY;
->>>>>>> main:crates/daemon/src/cli/ctl/format.rs
 use onrush_control::api::Successor;
 use onrush_control::api::admin::ExportReport;
 use onrush_control::api::admin::ReloadReport;
