@@ -8,9 +8,9 @@ use std::time::Duration;
 use log::LevelFilter;
 use onrush_proto::InfoHash;
 use onrush_swarm::shard::{MAX_PEER_LIFETIME, MAX_SWARMS};
-pub use onrush_toml_keys::Applied;
 use onrush_toml_keys::{
-    Key, Kind, Schema, integer, keys, list, parses, switch, table, text, texts, word, word_or_list,
+    Applied, Key, Kind, Schema, integer, keys, list, parses, switch, table, text, texts, word,
+    word_or_list,
 };
 use onrush_tracker::access::blocks::AddressBlock;
 use serde::Deserialize;
@@ -79,10 +79,10 @@ pub static SCHEMA: Schema = Schema {
 ",
 };
 
-/// When a change of the value of a key has effect; `OnReload` for an unknown key.
-pub fn applied(path: &str) -> Applied {
+/// Whether even an upgrade cannot change a key.
+pub fn is_restart_only(path: &str) -> bool {
     let leaves = SCHEMA.leaves();
-    leaves.iter().find(|(known, _)| known == path).map_or(Applied::OnReload, |(_, key)| key.applied)
+    leaves.iter().any(|(known, key)| known == path && key.applied == Applied::OnRestart)
 }
 
 keys! {

@@ -10,12 +10,12 @@ use crate::settings::Settings;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes {
     /// The settings that apply now: the changed ones, with the running values of the keys in
-    /// `pending`.
+    /// `restart`.
     pub settings: Settings,
     /// Keys whose changes apply now, in the order of declaration.
     pub changed: Vec<String>,
     /// Keys whose changes need an upgrade or a restart.
-    pub pending: Vec<String>,
+    pub restart: Vec<String>,
 }
 
 impl Changes {
@@ -25,7 +25,7 @@ impl Changes {
     /// # Errors
     /// When the changed keys that apply now contradict the running values of the others.
     pub fn new(running: &Settings, read: Settings, host: &Host) -> Result<Self, Problems> {
-        let (mut values, mut changed, mut pending) = (read.values.clone(), vec![], vec![]);
+        let (mut values, mut changed, mut restart) = (read.values.clone(), vec![], vec![]);
         for (path, key) in SCHEMA.differing(&running.values, &read.values) {
             let applies = key.applied == Applied::OnReload;
             if !applies {
@@ -35,10 +35,10 @@ impl Changes {
             SCHEMA.copy(&path, &read.values, &mut alone);
             let alone = Settings::of_values(alone, host);
             if alone.is_err() || alone.is_ok_and(|settings| !running.has_effect_of(&settings)) {
-                if applies { changed.push(path) } else { pending.push(path) }
+                if applies { changed.push(path) } else { restart.push(path) }
             }
         }
-        Ok(Self { settings: Settings::of_values(values, host)?, changed, pending })
+        Ok(Self { settings: Settings::of_values(values, host)?, changed, restart })
     }
 }
 

@@ -12,7 +12,7 @@ fn changes(running: &str, read: &str) -> Changes {
 fn an_unchanged_file_changes_nothing() {
     let same = changes("", "");
     assert_eq!(same.settings, settings(""));
-    assert!(same.changed.is_empty() && same.pending.is_empty());
+    assert!(same.changed.is_empty() && same.restart.is_empty());
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn keys_that_need_a_restart_are_named_and_keep_their_values() {
     let read = "listen = [\":7000\"]\n[workers]\nspin = 5\n[announce]\ninterval = 600\n\
                 [limits]\npeers = 5000\n[log]\nlevel = \"debug\"\n";
     let changes = changes(running, read);
-    assert_eq!(changes.pending, ["listen", "workers.spin", "limits.peers"]);
+    assert_eq!(changes.restart, ["listen", "workers.spin", "limits.peers"]);
     assert_eq!(changes.changed, ["announce.interval", "log.level"]);
     let (running, now) = (settings(running), changes.settings);
     assert_eq!((now.listen, now.limits, now.spin), (running.listen, running.limits, running.spin));
@@ -33,7 +33,7 @@ fn a_value_that_is_in_effect_already_is_not_a_change() {
     let explicit = "[workers]\ntotal = 4\n[announce]\ninterval = 1800\npeer_lifetime = 3600\n\
                     [access]\nblocked = []\n";
     let same = changes("", explicit);
-    assert!(same.changed.is_empty() && same.pending.is_empty(), "{same:?}");
+    assert!(same.changed.is_empty() && same.restart.is_empty(), "{same:?}");
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn keys_that_only_make_sense_together_are_all_named() {
                 info_hashes = [\"0123456789abcdef0123456789abcdef01234567\"]\n";
     assert_eq!(changes("", list).changed, ["access.mode", "access.info_hashes"]);
     let kinds = "[workers]\nplacement = \"split\"\nsocket = 3\nswarm = 1\n";
-    let pending = ["workers.placement", "workers.socket", "workers.swarm"];
-    assert_eq!(changes("", kinds).pending, pending);
+    let restart = ["workers.placement", "workers.socket", "workers.swarm"];
+    assert_eq!(changes("", kinds).restart, restart);
 }
 
 #[test]
@@ -51,5 +51,5 @@ fn a_second_reload_is_compared_with_the_first() {
     let first = changes("", "listen = [\":1\"]\n[log]\nlevel = \"warn\"\n");
     let read = settings("listen = [\":1\"]\n");
     let second = Changes::new(&first.settings, read, &host(4)).unwrap();
-    assert_eq!((second.changed, second.pending), (vec!["log.level".into()], vec!["listen".into()]));
+    assert_eq!((second.changed, second.restart), (vec!["log.level".into()], vec!["listen".into()]));
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::cli::format::span;
-use onrush_config::keys::{self, Applied};
+use onrush_config::keys;
 use onrush_control::api::Successor;
 use onrush_control::api::admin::ExportReport;
 use onrush_control::api::admin::ReloadReport;
@@ -85,11 +85,8 @@ pub fn reload(report: &ReloadReport) -> String {
         [] => "no key has changed\n".to_owned(),
         keys => format!("changed: {}\n", keys.join(", ")),
     };
-    let (upgrade, restart): (Vec<&str>, Vec<&str>) = report
-        .restart
-        .iter()
-        .map(String::as_str)
-        .partition(|key| keys::applied(key) != Applied::OnRestart);
+    let (upgrade, restart): (Vec<&str>, Vec<&str>) =
+        report.restart.iter().map(String::as_str).partition(|key| !keys::is_restart_only(key));
     for (keys, until) in
         [(upgrade, "an upgrade (`onrush ctl upgrade`) or a restart"), (restart, "a restart")]
     {
