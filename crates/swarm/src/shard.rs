@@ -173,14 +173,10 @@ impl Shard {
         for (candidate, name) in ahead.iter_mut().zip(group) {
             *candidate = self.store.candidate(self.store.hash(&InfoHash(*name)));
         }
-        // The answer for unknown swarms is zeros.
-        let mut answers = [[0; COUNTS_LEN]; GROUP];
-        for ((answer, name), &candidate) in answers.iter_mut().zip(group).zip(&ahead) {
-            if let Some(swarm) = self.store.lookup(name, candidate) {
-                *answer = swarm.scrape();
-            }
-        }
-        counts.extend_from_slice(&answers[..group.len()]);
+        counts.extend(group.iter().zip(&ahead).map(|(name, &candidate)| {
+            // The answer for unknown swarms is zeros.
+            self.store.lookup(name, candidate).map_or([0; COUNTS_LEN], Swarm::scrape)
+        }));
     }
 
     /// The shard's counters. Costs nothing.

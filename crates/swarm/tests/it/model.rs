@@ -290,16 +290,16 @@ impl Model {
             .map(|(_, hash)| hash)
             .collect();
         emptied.into_iter().for_each(|hash| self.make_idle(hash, now));
-        let (stay, evicted): (Vec<_>, Vec<_>) =
+        let (stay, removed): (Vec<_>, Vec<_>) =
             self.idle().partition(|(_, hash)| there.contains_key(hash));
         assert!(!full || stay.iter().all(|(_, hash)| !due.contains(hash)), "idle for too long");
-        let evicted: Vec<_> = evicted.iter().filter(|(_, hash)| !due.contains(hash)).collect();
+        let evicted: Vec<_> = removed.iter().filter(|(_, hash)| !due.contains(hash)).collect();
         for ((since, _), hash) in &evicted {
             assert!(stay.iter().all(|((other, _), _)| since <= other), "{hash} is not the oldest");
         }
         assert!(evicted.is_empty() || stay.len() as u64 == self.settings.max_idle_swarms);
         self.totals.idle_evicted += evicted.len() as u64;
-        evicted.iter().for_each(|(_, hash)| drop(self.swarms.remove(hash)));
+        removed.iter().for_each(|(_, hash)| drop(self.swarms.remove(hash)));
     }
 
     /// Whether two swarms became idle in one sweep: only the shard defines their order.
