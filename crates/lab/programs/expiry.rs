@@ -44,7 +44,7 @@ fn run(side: &mut SwarmSide, start: u32, end: impl Fn(&SwarmSide, u32) -> bool) 
         let now = Now { moment: Moment(second), unix: 1_800_000_000 + u64::from(second) };
         for _ in 0..TURNS {
             let before = processor_time();
-            let more = side.keep_up(now, &metrics);
+            let more = side.maintain(now, &metrics);
             steps.taken.push(processor_time() - before);
             if !more {
                 break;

@@ -28,8 +28,8 @@ use onrush_net::mio::{self, Backend};
 use onrush_net::{Return, Socket, affinity};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
-use onrush_tracker::lanes::bell::{Bell, SocketBell};
-use onrush_tracker::lanes::sleeper::Sleeper;
+use onrush_tracker::lanes::sleep::SleepFlag;
+use onrush_tracker::lanes::wake::{SocketWaker, Waker};
 use onrush_tracker::lanes::{Contents, Inbox, Lane, Parcel, lanes_to};
 
 /// Requests per message.
@@ -85,7 +85,7 @@ struct Home(Inbox);
 impl In for Work {
     #[inline]
     fn next(&mut self) -> Option<Parcel> {
-        self.0.work()
+        self.0.request()
     }
 
     fn sleep(&self, wait: impl FnOnce()) {
@@ -96,7 +96,7 @@ impl In for Work {
 impl In for Home {
     #[inline]
     fn next(&mut self) -> Option<Parcel> {
-        self.0.home()
+        self.0.returned()
     }
 
     fn sleep(&self, wait: impl FnOnce()) {
@@ -107,15 +107,15 @@ impl In for Home {
 /// A ring of one pair, with the tracker's sleep protocol.
 struct RingOut {
     ring: rtrb::Producer<Parcel>,
-    sleeper: Arc<CachePadded<Sleeper>>,
-    bell: Arc<dyn Bell>,
+    sleeper: Arc<CachePadded<SleepFlag>>,
+    bell: Arc<dyn Waker>,
 }
 
 /// All rings to one worker.
 struct RingIn {
     rings: Vec<rtrb::Consumer<Parcel>>,
     next: usize,
-    sleeper: Arc<CachePadded<Sleeper>>,
+    sleeper: Arc<CachePadded<SleepFlag>>,
     /// The other ends of rings that are unused here.
     _idle: Vec<rtrb::Producer<Parcel>>,
 }
@@ -124,8 +124,8 @@ impl Out for RingOut {
     #[inline]
     fn send(&mut self, parcel: Parcel) {
         assert!(self.ring.push(parcel).is_ok(), "has room for all there are");
-        if self.sleeper.must_ring() {
-            self.bell.ring();
+        if self.sleeper.must_wake() {
+            self.bell.wake();
         }
     }
 }
@@ -147,8 +147,8 @@ impl In for RingIn {
     }
 }
 
-fn ring(bell: Arc<dyn Bell>, pairs: usize) -> (RingOut, RingIn) {
-    let sleeper = Arc::new(CachePadded::new(Sleeper::new()));
+fn ring(bell: Arc<dyn Waker>, pairs: usize) -> (RingOut, RingIn) {
+    let sleeper = Arc::new(CachePadded::new(SleepFlag::new()));
     let (idle, mut rings): (Vec<_>, Vec<_>) =
         (1..pairs).map(|_| rtrb::RingBuffer::new(WINDOW)).unzip();
     let (sender, receiver) = rtrb::RingBuffer::new(WINDOW);
@@ -157,14 +157,14 @@ fn ring(bell: Arc<dyn Bell>, pairs: usize) -> (RingOut, RingIn) {
     (out, RingIn { rings, next: 0, sleeper, _idle: idle })
 }
 
-fn lane_there(bell: Arc<dyn Bell>) -> (Lane, Work) {
-    let (ways, inbox) = lanes_to(bell, WINDOW, WINDOW);
-    (ways.work, Work(inbox))
+fn lane_there(bell: Arc<dyn Waker>) -> (Lane, Work) {
+    let (mailboxes, inbox) = lanes_to(bell, WINDOW, WINDOW);
+    (mailboxes.requests, Work(inbox))
 }
 
-fn lane_home(bell: Arc<dyn Bell>) -> (Lane, Home) {
-    let (ways, inbox) = lanes_to(bell, WINDOW, WINDOW);
-    (ways.home, Home(inbox))
+fn lane_home(bell: Arc<dyn Waker>) -> (Lane, Home) {
+    let (mailboxes, inbox) = lanes_to(bell, WINDOW, WINDOW);
+    (mailboxes.returns, Home(inbox))
 }
 
 // The two sides
@@ -257,7 +257,7 @@ fn serve(shard: &mut Shard, parcel: &mut Parcel) {
 // Instructions, on one thread
 
 fn count(kind: &str, requests: usize, messages: u64) {
-    let quiet: Arc<dyn Bell> = Arc::new(Parker::new().unparker().clone());
+    let quiet: Arc<dyn Waker> = Arc::new(Parker::new().unparker().clone());
     let mut asker = Asker::new(requests);
     let mut shard = shard();
     match kind {
@@ -317,10 +317,10 @@ struct Counted<B> {
     rings: Arc<AtomicU64>,
 }
 
-impl<B: Bell> Bell for Counted<B> {
-    fn ring(&self) {
+impl<B: Waker> Waker for Counted<B> {
+    fn wake(&self) {
         self.rings.fetch_add(1, Ordering::Relaxed);
-        self.bell.ring();
+        self.bell.wake();
     }
 }
 
@@ -390,7 +390,7 @@ fn measure_awake(cpus: (usize, usize), time: Duration) {
     println!("| requests a message | direct | lanes | rings | rings36 |");
     println!("|---|---|---|---|---|");
     for requests in SIZES {
-        let quiet: Arc<dyn Bell> = Arc::new(Parker::new().unparker().clone());
+        let quiet: Arc<dyn Waker> = Arc::new(Parker::new().unparker().clone());
         let mut best = [f64::INFINITY; 4];
         for _ in 0..30 {
             let direct = direct(requests, cpus.0, time);
@@ -530,10 +530,10 @@ fn over(kind: &str, requests: usize, cpus: (usize, usize), time: Duration) -> Se
     let socket = Backend::new(vec![socket], mio::Options::default()).expect("a poll");
     let parker = Parker::new();
     let rings = Arc::new(AtomicU64::new(0));
-    let wake_server: Arc<dyn Bell> =
+    let wake_server: Arc<dyn Waker> =
         Arc::new(Counted { bell: parker.unparker().clone(), rings: rings.clone() });
-    let wake_asker: Arc<dyn Bell> =
-        Arc::new(Counted { bell: SocketBell(socket.waker()), rings: rings.clone() });
+    let wake_asker: Arc<dyn Waker> =
+        Arc::new(Counted { bell: SocketWaker(socket.waker()), rings: rings.clone() });
     let mut seen = match kind {
         "lanes" => {
             let ends = (lane_there(wake_server), lane_home(wake_asker));

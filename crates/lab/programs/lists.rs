@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use onrush_config::settings::{Access, Listed};
 use onrush_proto::InfoHash;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::access::blocks::{Block, BlockList};
+use onrush_tracker::access::blocks::{AddressBlock, BlockList};
 use onrush_tracker::access::bogon::is_bogon;
-use onrush_tracker::access::listing::Change;
+use onrush_tracker::access::overlay::ListChange;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -44,7 +44,7 @@ fn main() {
     let list = onrush_store::lists::access_list(&Access::Deny(listed), hashes.len(), &mut || {})
         .expect("it is a list");
     println!("{} hashes read and sorted in {:.2} s", list.len(), start.elapsed().as_secs_f64());
-    let inside = list.listing().expect("a deny list was asked for");
+    let inside = list.set().expect("a deny list was asked for");
     println!("{:.1} bytes per hash", inside.bytes() as f64 / inside.len() as f64);
 
     let strangers: Vec<InfoHash> = (0..LOOK_UPS).map(|_| InfoHash(rng.random())).collect();
@@ -74,10 +74,10 @@ fn main() {
 
 /// The list after a thousand additions and a thousand removals.
 fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
-    let added = (0..1_000).map(|_| Change { info_hash: InfoHash(rng.random()), listed: true });
-    let all = list.listing().expect("a deny list was asked for").iter();
+    let added = (0..1_000).map(|_| ListChange { info_hash: InfoHash(rng.random()), listed: true });
+    let all = list.set().expect("a deny list was asked for").iter();
     let removed = all.step_by((list.len() / 1_000).max(1)).take(1_000);
-    let removed = removed.map(|hash| Change { info_hash: InfoHash(*hash), listed: false });
+    let removed = removed.map(|hash| ListChange { info_hash: InfoHash(*hash), listed: false });
     list.with(&added.chain(removed).collect::<Vec<_>>())
 }
 
@@ -88,7 +88,7 @@ fn sources(rng: &mut SmallRng, pollution: &mut [u8]) {
     for ranges in [100, 1_000, 200_000] {
         let blocks = (0..ranges).map(|_| {
             let first = rng.random::<u32>() & !255;
-            Block::V4(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(first | 255))
+            AddressBlock::V4(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(first | 255))
         });
         let list = BlockList::new(blocks.collect::<Vec<_>>());
         let name = format!("{} ranges", list.len());
@@ -155,7 +155,7 @@ impl Loop<'_> {
             if self.ahead {
                 let mut names = [&[0; 20]; BATCH];
                 names.iter_mut().zip(batch).for_each(|(name, hash)| *name = &hash.0);
-                self.list.look_ahead(&names[..batch.len()]);
+                self.list.prefetch(&names[..batch.len()]);
             }
             for at in 0..batch.len() {
                 // It never changes the next hash, but neither compiler nor processor can know that.

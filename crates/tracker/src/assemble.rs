@@ -8,8 +8,7 @@ use onrush_swarm::{Shard, ShardMap};
 
 use crate::connection::{ConnectionIds, Keys};
 use crate::intake::Intake;
-use crate::lanes::bell::{Bell, SocketBell};
-use crate::lanes::{Inbox, Ways, lanes_to};
+use crate::lanes::{Inbox, Mailbox, SocketWaker, Waker, lanes_to};
 use crate::limits::WorkerSettings;
 use crate::metrics::WorkerMetrics;
 use crate::rules::Rules;
@@ -61,17 +60,17 @@ pub fn assemble<S: Socket>(
     let ids = ConnectionIds::new(&secrets.keys, settings.connection_validity);
     let intake = Intake::new(rules, ids);
     let parkers: Vec<Parker> = (0..placement.workers()).map(|_| Parker::new()).collect();
-    let bells: Vec<Arc<dyn Bell>> = parkers
+    let waker: Vec<Arc<dyn Waker>> = parkers
         .iter()
         .enumerate()
         .map(|(index, parker)| match sockets.get(index) {
-            Some(socket) => Arc::new(SocketBell(socket.waker())) as Arc<dyn Bell>,
-            None => Arc::new(parker.unparker().clone()) as Arc<dyn Bell>,
+            Some(socket) => Arc::new(SocketWaker(socket.waker())) as Arc<dyn Waker>,
+            None => Arc::new(parker.unparker().clone()) as Arc<dyn Waker>,
         })
         .collect();
-    let (ways, inboxes): (Vec<Ways>, Vec<Inbox>) =
-        bells.into_iter().map(|bell| lanes(settings, bell)).unzip();
-    let ways: Arc<[Ways]> = ways.into();
+    let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) =
+        waker.into_iter().map(|waker| lanes(settings, waker)).unzip();
+    let mailboxes: Arc<[Mailbox]> = mailboxes.into();
     let owners: Arc<[usize]> =
         (0..placement.shards()).map(|shard| placement.owner(shard)).collect();
     let mut sockets = sockets.into_iter();
@@ -83,14 +82,14 @@ pub fn assemble<S: Socket>(
         let swarm_side = (0..placement.shards())
             .find(|shard| placement.owner(*shard) == index)
             .map(|shard| swarm_side(rules, secrets, shard));
-        let (ways, owners) = (ways.clone(), owners.clone());
+        let (mailboxes, owners) = (mailboxes.clone(), owners.clone());
         let metrics = Arc::new(WorkerMetrics::default());
         workers.push(Worker {
             index,
             socket_side,
             swarm_side,
             inbox,
-            ways,
+            mailboxes,
             owners,
             parker,
             metrics,
@@ -99,10 +98,10 @@ pub fn assemble<S: Socket>(
     workers
 }
 
-fn lanes(settings: &WorkerSettings, bell: Arc<dyn Bell>) -> (Ways, Inbox) {
+fn lanes(settings: &WorkerSettings, waker: Arc<dyn Waker>) -> (Mailbox, Inbox) {
     let senders = settings.placement.socket_sides();
     let own = settings.batches_in_flight;
-    lanes_to(bell, senders * share(settings.placement.shards(), own), own)
+    lanes_to(waker, senders * share(settings.placement.shards(), own), own)
 }
 
 fn swarm_side(rules: &Rules, secrets: &Secrets, shard: usize) -> SwarmSide {

@@ -24,6 +24,7 @@ pub mod lanes;
 pub mod limits;
 pub mod metrics;
 pub mod orders;
+pub mod refusal;
 pub mod rules;
 pub mod running;
 pub mod scrape_join;

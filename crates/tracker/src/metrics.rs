@@ -7,7 +7,7 @@ use onrush_proto::{Event, Family};
 use onrush_swarm::{SwarmsByFamily, Totals};
 
 use crate::clients;
-use crate::intake::Refusal;
+use crate::refusal::{Refusal, UdpRefusal};
 
 /// A number that one thread writes and others read. Without a locked instruction: two writers
 /// would lose counts, so each worker has its own.
@@ -111,8 +111,10 @@ pub struct Incoming {
     pub announces: Counter,
     /// Scrapes that passed every check; the same holds for them.
     pub scrapes: Counter,
-    /// Refusals by reason, indexed by `Refusal as usize`.
+    /// Refusals that any front has, indexed by `Refusal as usize`.
     pub refused: [Counter; Refusal::ALL.len()],
+    /// Refusals that only UDP has, indexed by `UdpRefusal as usize`.
+    pub refused_by_udp: [Counter; UdpRefusal::ALL.len()],
     /// Announces by event, indexed as [`event_index`] says.
     pub events: [Counter; EVENTS.len()],
     /// Announces of peers that cannot accept connections (port 1).
@@ -121,6 +123,21 @@ pub struct Incoming {
     pub replies: [Counter; REPLIES.len()],
     /// Announces by the client's software, one looked at in [`clients::SAMPLE`].
     pub clients: ClientCounts,
+}
+
+impl Incoming {
+    /// Every reason to refuse by name, with its count.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        named_refusals(&self.refused_by_udp, &self.refused).map(|(name, count)| (name, count.get()))
+    }
+}
+
+fn named_refusals<'a, T>(
+    by_udp: &'a [T; UdpRefusal::ALL.len()],
+    by_any: &'a [T; Refusal::ALL.len()],
+) -> impl Iterator<Item = (&'static str, &'a T)> {
+    let by_udp = UdpRefusal::ALL.iter().map(|refusal| refusal.name()).zip(by_udp);
+    by_udp.chain(Refusal::ALL.iter().map(|refusal| refusal.name()).zip(by_any))
 }
 
 /// A counter for each kind of software in [`clients::NAMES`].
@@ -257,8 +274,10 @@ pub struct Summary {
     pub announces: u64,
     /// Scrapes accepted.
     pub scrapes: u64,
-    /// Refusals by reason, indexed by `Refusal as usize`.
+    /// Refusals that any front has, indexed by `Refusal as usize`.
     pub refused: [u64; Refusal::ALL.len()],
+    /// Refusals that only UDP has, indexed by `UdpRefusal as usize`.
+    pub refused_by_udp: [u64; UdpRefusal::ALL.len()],
     /// Announces by event, in the order of [`EVENTS`].
     pub events: [u64; EVENTS.len()],
     /// Announces of peers that cannot accept connections.
@@ -307,7 +326,12 @@ impl Summary {
 
     /// All refusals together.
     pub fn refused_in_all(&self) -> u64 {
-        self.refused.iter().sum()
+        self.refusals().map(|(_, count)| count).sum()
+    }
+
+    /// Every reason to refuse by name, with its count.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        named_refusals(&self.refused_by_udp, &self.refused).map(|(name, count)| (name, *count))
     }
 
     /// The refusals for one reason.
@@ -326,6 +350,7 @@ impl AddAssign<&WorkerMetrics> for Summary {
             self.scrapes += incoming.scrapes.get();
             self.unconnectable += incoming.unconnectable.get();
             add_each(&mut self.refused, &incoming.refused);
+            add_each(&mut self.refused_by_udp, &incoming.refused_by_udp);
             add_each(&mut self.events, &incoming.events);
         }
         self.sent += worker.sent.get();

@@ -1,67 +1,35 @@
-//! What a running worker is told from outside of the packet path: new rules, and chores over its
-//! shard. Orders come down a lane of their own, so that a worker shares no lock with whoever gives
-//! them; it looks at the lane once a turn.
+//! The control side's handle to the workers. Orders travel over a lane of their own, so that a
+//! worker shares no lock with the control side; a worker reads the lane once per turn.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use onrush_swarm::Shard;
 use thiserror::Error;
 
-use crate::clock::Now;
-use crate::lanes::{Lane, Ways};
+use crate::lanes::{Lane, Mailbox, Order, ShardTask};
 use crate::rules::Rules;
 
-/// Something to be done by one worker.
-pub enum Order {
-    /// From the next datagram on these rules hold. All of them change at once.
-    Rules(Arc<Rules>),
-    /// Receive nothing more, and tell once everything that was received is answered.
-    Hold(Sender<()>),
-    /// Receive what is left at these addresses and nothing else, and tell once everything is answered.
-    Finish(Arc<[SocketAddr]>, Sender<()>),
-    /// Receive again.
-    Resume,
-    /// Work over the whole shard. A worker without a shard drops it.
-    Chore(Box<dyn Chore>),
-}
-
-/// Work over a shard that takes longer than a turn may: done in steps, one after each turn, so
-/// that no reply waits for it. What it finds it sends to whoever asked, through a channel that
-/// never makes the worker wait.
-///
-/// A chore that is dropped before its end was interrupted: its worker has gone.
-pub trait Chore: Send {
-    /// Does a step, which takes some 10 us and at most 0.2 ms. Returns whether there is more to do.
-    fn step(&mut self, shard: &mut Shard, now: Now) -> bool;
-
-    /// Whether it cannot go on before somebody else has done something, so that there is no hurry with the next
-    /// step.
-    fn waits(&self) -> bool {
-        false
-    }
-}
-
-/// Why an order was not given.
+/// A worker's lane of orders is full or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("worker {0} takes no orders: it has ended, or has been standing still for long")]
-pub struct Deaf(
+#[error("worker {0} does not respond: it has exited, or is stalled with a full queue of orders")]
+pub struct WorkerUnresponsive(
     /// The worker's number.
     pub usize,
 );
 
-/// The ways that orders take to all workers. Cheap to clone, for any thread.
+/// Sends orders to the workers. Cheap to clone, for any thread.
 #[derive(Clone)]
 pub struct Orders {
     lanes: Arc<[Lane<Order>]>,
+    /// The worker that owns each shard.
     owners: Arc<[usize]>,
 }
 
 impl Orders {
-    /// To the workers at the end of `ways`, where `owners` are those of the shards.
-    pub fn new(ways: &[Ways], owners: Arc<[usize]>) -> Self {
-        Self { lanes: ways.iter().map(|ways| ways.orders.clone()).collect(), owners }
+    /// Orders for the workers behind `mailboxes`; `owners` lists the worker of each shard.
+    pub fn new(mailboxes: &[Mailbox], owners: Arc<[usize]>) -> Self {
+        Self { lanes: mailboxes.iter().map(|mailbox| mailbox.orders.clone()).collect(), owners }
     }
 
     /// How many shards there are.
@@ -69,69 +37,82 @@ impl Orders {
         self.owners.len()
     }
 
-    /// Lets every worker follow `rules`. One that is deaf does not keep the others from it.
+    /// Gives `rules` to every worker. An unresponsive worker does not keep the others from it.
     ///
     /// # Errors
-    /// [`Deaf`], naming the first worker that did not take it.
-    pub fn follow(&self, rules: &Arc<Rules>) -> Result<(), Deaf> {
-        self.every_worker(|| Order::Rules(rules.clone()))
+    /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
+    pub fn update_rules(&self, rules: &Arc<Rules>) -> Result<(), WorkerUnresponsive> {
+        self.send_to_all(|| Order::Rules(rules.clone()))
     }
 
-    /// Has every worker with sockets receive nothing more. Each tells once it has answered what it has.
+    /// Stops every socket worker from receiving. Each sends on `done` once every request it has
+    /// received is answered.
     ///
     /// # Errors
-    /// [`Deaf`], naming the first worker that did not take it.
-    pub fn hold(&self, tell: &Sender<()>) -> Result<(), Deaf> {
-        self.every_worker(|| Order::Hold(tell.clone()))
+    /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
+    pub fn pause(&self, done: &Sender<()>) -> Result<(), WorkerUnresponsive> {
+        self.send_to_all(|| Order::Pause(done.clone()))
     }
 
-    /// Has every worker with sockets answer what is left at these addresses. Each tells once it has.
+    /// Makes every socket worker answer what is queued at `addresses`, then stop receiving. Each
+    /// sends on `done` once every request is answered.
     ///
     /// # Errors
-    /// [`Deaf`], naming the first worker that did not take it.
-    pub fn finish(&self, left: &Arc<[SocketAddr]>, tell: &Sender<()>) -> Result<(), Deaf> {
-        self.every_worker(|| Order::Finish(left.clone(), tell.clone()))
+    /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
+    pub fn drain(
+        &self,
+        addresses: &Arc<[SocketAddr]>,
+        done: &Sender<()>,
+    ) -> Result<(), WorkerUnresponsive> {
+        self.send_to_all(|| Order::Drain(addresses.clone(), done.clone()))
     }
 
-    /// Has every worker receive again.
+    /// Lets every socket worker receive again.
     ///
     /// # Errors
-    /// [`Deaf`], naming the first worker that did not take it; the others have.
-    pub fn resume(&self) -> Result<(), Deaf> {
-        self.every_worker(|| Order::Resume)
+    /// [`WorkerUnresponsive`], naming the first worker that did not take the order; the others did.
+    pub fn resume(&self) -> Result<(), WorkerUnresponsive> {
+        self.send_to_all(|| Order::Resume)
     }
 
-    fn every_worker(&self, order: impl Fn() -> Order) -> Result<(), Deaf> {
+    fn send_to_all(&self, order: impl Fn() -> Order) -> Result<(), WorkerUnresponsive> {
         let mut result = Ok(());
         for (worker, lane) in self.lanes.iter().enumerate() {
             if lane.try_send(order()).is_err() {
-                result = result.and(Err(Deaf(worker)));
+                result = result.and(Err(WorkerUnresponsive(worker)));
             }
         }
         result
     }
 
-    /// Has the owner of every shard do a chore of its own, made by `chore` from the shard's number.
+    /// Runs a background task on every shard; `task` makes it from the shard's number.
     ///
     /// # Errors
-    /// [`Deaf`], naming the first worker that did not take it; the others have.
-    pub fn every_shard(&self, mut chore: impl FnMut(usize) -> Box<dyn Chore>) -> Result<(), Deaf> {
+    /// [`WorkerUnresponsive`], naming the first worker that did not take its task; the others did.
+    pub fn run_on_every_shard(
+        &self,
+        mut task: impl FnMut(usize) -> Box<dyn ShardTask>,
+    ) -> Result<(), WorkerUnresponsive> {
         let mut result = Ok(());
         for shard in 0..self.owners.len() {
-            result = result.and(self.shard(shard, chore(shard)));
+            result = result.and(self.run_on_shard(shard, task(shard)));
         }
         result
     }
 
-    /// Has the owner of one shard do a chore.
+    /// Runs a background task on one shard.
     ///
     /// # Errors
-    /// [`Deaf`], when it did not take it.
+    /// [`WorkerUnresponsive`], when the shard's worker did not take the task.
     ///
     /// # Panics
-    /// When there are no more than `shard` shards.
-    pub fn shard(&self, shard: usize, chore: Box<dyn Chore>) -> Result<(), Deaf> {
+    /// When `shard` is not below [`shards`](Self::shards).
+    pub fn run_on_shard(
+        &self,
+        shard: usize,
+        task: Box<dyn ShardTask>,
+    ) -> Result<(), WorkerUnresponsive> {
         let worker = self.owners[shard];
-        self.lanes[worker].try_send(Order::Chore(chore)).map_err(|_| Deaf(worker))
+        self.lanes[worker].try_send(Order::Task(task)).map_err(|_| WorkerUnresponsive(worker))
     }
 }

@@ -74,13 +74,13 @@ impl Rules {
     }
 
     /// Clients are told to wait for so many seconds.
-    pub fn wait_for(&mut self, interval: u32) {
+    pub fn set_interval(&mut self, interval: u32) {
         self.announce.interval = interval;
         self.shard.interval = interval;
     }
 
     /// Peers are remembered for so many seconds after they announced.
-    pub fn live_for(&mut self, lifetime: u32) {
+    pub fn set_peer_lifetime(&mut self, lifetime: u32) {
         self.announce.peer_lifetime = lifetime;
         self.shard.peer_lifetime = lifetime;
         self.sweep_period = sweep_period(lifetime);

@@ -15,7 +15,7 @@ use onrush_net::{Socket, affinity};
 use onrush_swarm::Shard;
 
 use crate::clock::Clock;
-use crate::lanes::Ways;
+use crate::lanes::Mailbox;
 use crate::limits::WorkerSettings;
 use crate::metrics::{Summary, WorkerMetrics};
 use crate::orders::Orders;
@@ -27,7 +27,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
 /// A worker's end that nobody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Death {
+pub struct WorkerFailure {
     /// The worker.
     pub name: String,
     /// What it died of.
@@ -38,10 +38,10 @@ pub struct Death {
 pub struct Running {
     addresses: Vec<SocketAddr>,
     workers: Arc<[(String, Arc<WorkerMetrics>)]>,
-    ways: Arc<[Ways]>,
+    mailboxes: Arc<[Mailbox]>,
     orders: Orders,
     stop: Arc<AtomicBool>,
-    deaths: Receiver<Death>,
+    failures: Receiver<WorkerFailure>,
     /// While it is there no worker takes a turn.
     gate: Option<Sender<Infallible>>,
     threads: Vec<JoinHandle<Option<Shard>>>,
@@ -74,11 +74,12 @@ impl Running {
         clock: Clock,
     ) -> io::Result<Self> {
         let (gate, opened) = bounded(0);
-        let (tell, deaths) = unbounded();
-        let ways = workers.first().map_or_else(|| Arc::from([]), |worker| worker.ways.clone());
+        let (tell, failures) = unbounded();
+        let mailboxes =
+            workers.first().map_or_else(|| Arc::from([]), |worker| worker.mailboxes.clone());
         let owners = workers.first().map_or_else(|| Arc::from([]), |w| w.owners.clone());
         let mut running = Self {
-            orders: Orders::new(&ways, owners),
+            orders: Orders::new(&mailboxes, owners),
             addresses,
             workers: workers
                 .iter()
@@ -86,16 +87,16 @@ impl Running {
                     (settings.placement.worker_name(worker.index), worker.metrics.clone())
                 })
                 .collect(),
-            ways,
+            mailboxes,
             stop: Arc::new(AtomicBool::new(false)),
-            deaths,
+            failures,
             gate: Some(gate),
             threads: Vec::with_capacity(workers.len()),
         };
         for worker in workers {
             let name = running.workers[worker.index].0.clone();
             let cpu = settings.pin.as_ref().and_then(|cpus| cpus.get(worker.index).copied());
-            let life = Life {
+            let life = WorkerThread {
                 worker,
                 clock,
                 cpu,
@@ -136,9 +137,9 @@ impl Running {
         self.workers.clone()
     }
 
-    /// The ways that lead to the workers.
-    pub fn ways(&self) -> &Arc<[Ways]> {
-        &self.ways
+    /// The mailboxes that lead to the workers.
+    pub fn mailboxes(&self) -> &Arc<[Mailbox]> {
+        &self.mailboxes
     }
 
     /// All counters together.
@@ -146,14 +147,14 @@ impl Running {
         Summary::of(self.workers.iter().map(|(_, metrics)| metrics.as_ref()))
     }
 
-    /// The ways that orders take to the workers.
+    /// The mailboxes that orders take to the workers.
     pub fn orders(&self) -> &Orders {
         &self.orders
     }
 
     /// Workers that have died. The tracker is incomplete from the first one on.
-    pub fn deaths(&self) -> &Receiver<Death> {
-        &self.deaths
+    pub fn failures(&self) -> &Receiver<WorkerFailure> {
+        &self.failures
     }
 
     /// Stops all workers and waits until they are through with what they are doing.
@@ -163,7 +164,7 @@ impl Running {
     }
 
     /// As [`stop`](Self::stop), and leaves the shards.
-    pub fn stop_and_keep(mut self) -> (Summary, Vec<Shard>) {
+    pub fn stop_and_take_shards(mut self) -> (Summary, Vec<Shard>) {
         let shards = self.end();
         (self.summary(), shards)
     }
@@ -171,10 +172,10 @@ impl Running {
     fn end(&mut self) -> Vec<Shard> {
         self.stop.store(true, Ordering::Release);
         self.gate = None;
-        for ways in self.ways.iter() {
-            ways.work.ring();
+        for mailboxes in self.mailboxes.iter() {
+            mailboxes.requests.wake();
         }
-        // What a worker dies of is told by its `Death`.
+        // What a worker dies of is told by its `WorkerFailure`.
         self.threads.drain(..).filter_map(|thread| thread.join().ok().flatten()).collect()
     }
 }
@@ -186,7 +187,7 @@ impl Drop for Running {
 }
 
 /// What a worker's thread takes along.
-struct Life<S: Socket> {
+struct WorkerThread<S: Socket> {
     worker: Worker<S>,
     clock: Clock,
     cpu: Option<usize>,
@@ -194,10 +195,10 @@ struct Life<S: Socket> {
     /// Ends when turns may be taken.
     opened: Receiver<Infallible>,
     stop: Arc<AtomicBool>,
-    tell: Sender<Death>,
+    tell: Sender<WorkerFailure>,
 }
 
-impl<S: Socket> Life<S> {
+impl<S: Socket> WorkerThread<S> {
     /// Leaves its shard, if it has one and did not die.
     fn live(mut self) -> Option<Shard> {
         if let Some(cpu) = self.cpu
@@ -218,7 +219,7 @@ impl<S: Socket> Life<S> {
             Ok(Err(error)) => format!("its socket failed: {error}"),
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
         };
-        let _ = tell.send(Death { name, cause });
+        let _ = tell.send(WorkerFailure { name, cause });
         None
     }
 

@@ -27,7 +27,7 @@ struct Pending {
     /// Parts that are under way; see [`OPENING`].
     open: u32,
     /// A part could not be sent: no reply, but the others still come home.
-    given_up: bool,
+    aborted: bool,
     to: Option<Return>,
 }
 
@@ -44,7 +44,7 @@ impl ScrapeJoin {
     pub fn new(slots: usize) -> Self {
         let slots = slots.clamp(1, 1 << 16);
         let empty =
-            Pending { reply: [0; MAX_RESPONSE_LEN], len: 0, open: 0, given_up: false, to: None };
+            Pending { reply: [0; MAX_RESPONSE_LEN], len: 0, open: 0, aborted: false, to: None };
         Self {
             pending: vec![empty; slots],
             free: (0..slots).rev().map(|slot| slot as u16).collect(),
@@ -66,7 +66,7 @@ impl ScrapeJoin {
             write_head(id, head);
         }
         pending.open = OPENING;
-        pending.given_up = false;
+        pending.aborted = false;
         pending.to = Some(*to);
         Some(OpenScrape { slot, parts: 0 })
     }
@@ -81,13 +81,13 @@ impl ScrapeJoin {
     #[cold]
     pub fn abandon(&mut self, scrape: &mut OpenScrape) {
         scrape.parts -= 1;
-        self.pending[usize::from(scrape.slot)].given_up = true;
+        self.pending[usize::from(scrape.slot)].aborted = true;
     }
 
     /// All parts are on their way. Whether the scrape still has a chance of a reply.
     #[inline]
     pub fn close(&mut self, scrape: OpenScrape) -> bool {
-        let alive = !self.pending[usize::from(scrape.slot)].given_up;
+        let alive = !self.pending[usize::from(scrape.slot)].aborted;
         self.settle(scrape.slot, OPENING - scrape.parts);
         alive
     }
@@ -102,21 +102,21 @@ impl ScrapeJoin {
 
     /// A part of a closed scrape could not be sent, so there will be no reply. Says who will miss
     /// it, once for each scrape.
-    pub fn give_up(&mut self, place: Place) -> Option<Return> {
+    pub fn abort(&mut self, place: Place) -> Option<Return> {
         let pending = &mut self.pending[usize::from(place.slot)];
-        let known = std::mem::replace(&mut pending.given_up, true);
+        let known = std::mem::replace(&mut pending.aborted, true);
         let to = pending.to.filter(|_| !known);
         self.settle(place.slot, 1);
         to
     }
 
     /// Whether any reply is whole.
-    pub fn has_whole(&self) -> bool {
+    pub fn has_complete(&self) -> bool {
         !self.whole.is_empty()
     }
 
-    /// The replies that are whole. They stay until [`clear_whole`](Self::clear_whole).
-    pub fn whole(&self) -> impl Iterator<Item = Reply<'_>> {
+    /// The replies that are whole. They stay until [`clear_complete`](Self::clear_complete).
+    pub fn complete(&self) -> impl Iterator<Item = Reply<'_>> {
         self.whole.iter().filter_map(|slot| {
             let pending = &self.pending[usize::from(*slot)];
             let to = pending.to.as_ref()?;
@@ -125,7 +125,7 @@ impl ScrapeJoin {
     }
 
     /// Frees the slots of the replies that were whole.
-    pub fn clear_whole(&mut self) {
+    pub fn clear_complete(&mut self) {
         self.free.append(&mut self.whole);
     }
 
@@ -134,7 +134,7 @@ impl ScrapeJoin {
         let pending = &mut self.pending[usize::from(slot)];
         pending.open -= parts;
         if pending.open == 0 {
-            if pending.given_up { &mut self.free } else { &mut self.whole }.push(slot);
+            if pending.aborted { &mut self.free } else { &mut self.whole }.push(slot);
         }
     }
 }
@@ -185,9 +185,9 @@ mod tests {
         join.unknown(&scrape, 1);
         join.answer(last, &[counts(70)]);
         assert!(join.close(scrape));
-        assert_eq!(join.whole().count(), 0, "one part is still out");
+        assert_eq!(join.complete().count(), 0, "one part is still out");
         join.answer(first, &[counts(10)]);
-        let replies: Vec<_> = join.whole().map(|reply| reply.bytes.to_vec()).collect();
+        let replies: Vec<_> = join.complete().map(|reply| reply.bytes.to_vec()).collect();
         let mut expected = vec![0, 0, 0, 2, 1, 2, 3, 4];
         for word in [10u32, 11, 12, 0, 0, 0, 70, 71, 72] {
             expected.extend(word.to_be_bytes());
@@ -201,10 +201,10 @@ mod tests {
         let mut scrape = open(&mut join, 1, 2).unwrap();
         assert!(open(&mut join, 2, 1).is_none(), "the table is full");
         let (sent, not_sent) = (scrape.part(0), scrape.part(1));
-        assert!(join.give_up(not_sent).is_some(), "news");
+        assert!(join.abort(not_sent).is_some(), "news");
         assert!(!join.close(scrape));
         join.answer(sent, &[counts(5)]);
-        assert_eq!(join.whole().count(), 0);
+        assert_eq!(join.complete().count(), 0);
         assert!(open(&mut join, 3, 1).is_some(), "the slot is free again");
     }
 
@@ -216,17 +216,17 @@ mod tests {
             let both = scrape.part(0);
             join.close(scrape);
             join.answer(both, &[counts(9), counts(9)]);
-            join.clear_whole();
+            join.clear_complete();
 
             let mut scrape = open(&mut join, round, 2).unwrap();
             let place = scrape.part(1);
             join.unknown(&scrape, 0);
             join.close(scrape);
             join.answer(place, &[counts(round)]);
-            let bytes = join.whole().next().unwrap().bytes.to_vec();
+            let bytes = join.complete().next().unwrap().bytes.to_vec();
             assert_eq!(bytes.len(), 8 + 24);
             assert_eq!(bytes[8..20], [0; 12], "nobody answered the first");
-            join.clear_whole();
+            join.clear_complete();
         }
     }
 
@@ -241,9 +241,9 @@ mod tests {
         }
         let halves = [[0, 1, 4, 8, 5, 9], [2, 3, 10, 6, 11, 7]];
         halves[0].iter().for_each(|&at| join.answer(parts[at].0, &[parts[at].1]));
-        assert_eq!(join.whole().count(), 0);
+        assert_eq!(join.complete().count(), 0);
         halves[1].iter().for_each(|&at| join.answer(parts[at].0, &[parts[at].1]));
-        let mut seen: Vec<_> = join.whole().map(|reply| reply.bytes.to_vec()).collect();
+        let mut seen: Vec<_> = join.complete().map(|reply| reply.bytes.to_vec()).collect();
         seen.sort();
         for (id, bytes) in seen.iter().enumerate() {
             let mut expected = [2u32, id as u32].map(u32::to_be_bytes).concat();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use siphasher::sip::SipHasher13;
 
 /// The hardest pressure.
-pub const STEPS: u32 = 8;
+pub const SLOTS: u32 = 8;
 /// Seconds of a part of the time: about what a client waits before it asks again.
 const SLOT: u64 = 16;
 /// Words of a generation at least and at most: 128 KiB and 16 MiB.
@@ -24,17 +24,17 @@ const SAMPLE: usize = 4096;
 /// Whose connects are answered.
 #[derive(Clone, Debug)]
 pub struct Shedding {
-    known: Arc<Known>,
+    known: Arc<ProvenSources>,
     open: u32,
 }
 
 impl Shedding {
-    /// New sources are answered in `open` parts of [`STEPS`].
-    pub fn new(known: Arc<Known>, open: u32) -> Self {
+    /// New sources are answered in `open` parts of [`SLOTS`].
+    pub fn new(known: Arc<ProvenSources>, open: u32) -> Self {
         Self { known, open }
     }
 
-    /// In how many parts of [`STEPS`] new sources are answered.
+    /// In how many parts of [`SLOTS`] new sources are answered.
     pub fn open(&self) -> u32 {
         self.open
     }
@@ -42,7 +42,7 @@ impl Shedding {
     /// Whether a connect of this source (an IPv4 address, or the first 64 bits of an IPv6 one) is answered at
     /// this time, in seconds since 1970.
     pub fn admits(&self, source: u64, unix: u64) -> bool {
-        let steps = u64::from(STEPS);
+        let steps = u64::from(SLOTS);
         let (cycle, slot) = (unix / SLOT / steps, unix / SLOT % steps);
         // Another part in each cycle: whoever asks again after whole cycles must not meet the same one for ever.
         let part = (slot + self.known.hash(source, cycle)) % steps;
@@ -50,20 +50,20 @@ impl Shedding {
     }
 
     /// This source has used an id that only its own address can have.
-    pub fn has_proven(&self, source: u64) {
+    pub fn record_proof(&self, source: u64) {
         self.known.add(source);
     }
 }
 
 /// Sources that have proven themselves, in this generation and the one before.
 #[derive(Debug)]
-pub struct Known {
+pub struct ProvenSources {
     generations: [Box<[AtomicU64]>; 2],
     current: AtomicUsize,
     key: [u8; 16],
 }
 
-impl Known {
+impl ProvenSources {
     /// For a tracker of at most so many peers: a bit for each, as many sources have several.
     pub fn new(peers: u64) -> Self {
         let words = (peers / 64).next_power_of_two().clamp(*WORDS.start(), *WORDS.end());
@@ -72,7 +72,7 @@ impl Known {
     }
 
     /// Begins a generation: whoever has not proven himself since the last time is forgotten.
-    pub fn renew(&self) {
+    pub fn start_generation(&self) {
         let next = 1 - self.current.load(Ordering::Relaxed);
         self.generations[next].iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.current.store(next, Ordering::Relaxed);
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn every_new_source_gets_its_part_of_each_cycle() {
-        let known = Arc::new(Known::new(1_000_000));
-        for open in 2..=STEPS {
+        let known = Arc::new(ProvenSources::new(1_000_000));
+        for open in 2..=SLOTS {
             let shedding = Shedding::new(known.clone(), open);
             let mut at_once = 0;
             for source in 0..1_000 {
@@ -145,7 +145,7 @@ mod tests {
     /// BEP 15: 15 * 2^n seconds after the last time, eight times.
     #[test]
     fn who_asks_again_as_clients_do_gets_through() {
-        let shedding = Shedding::new(Arc::new(Known::new(1_000)), 2);
+        let shedding = Shedding::new(Arc::new(ProvenSources::new(1_000)), 2);
         let (mut by_the_fourth, mut never) = (0, 0);
         for client in 0..10_000 {
             let mut at = 1_000_000 + client * 7;
@@ -163,30 +163,30 @@ mod tests {
 
     #[test]
     fn who_has_proven_himself_is_always_answered_for_two_generations() {
-        let known = Arc::new(Known::new(2_000_000));
+        let known = Arc::new(ProvenSources::new(2_000_000));
         let shedding = Shedding::new(known.clone(), 2);
         let answered = |source| (0..8).all(|slot| shedding.admits(source, slot * SLOT));
-        (0..100_000).for_each(|source| shedding.has_proven(source << 20));
+        (0..100_000).for_each(|source| shedding.record_proof(source << 20));
         assert!((0..100_000).all(|source| answered(source << 20)));
         let strangers = (0..10_000).filter(|source| answered(source << 20 | 1)).count();
         assert!(strangers < 200, "{strangers} of 10,000 strangers are taken for others");
-        known.renew();
+        known.start_generation();
         assert!(answered(5 << 20), "the generation before counts");
-        shedding.has_proven(5 << 20);
-        known.renew();
+        shedding.record_proof(5 << 20);
+        known.start_generation();
         assert!(answered(5 << 20));
         assert!(!(0..100).all(|source| answered((source + 50) << 20)), "the others are forgotten");
     }
 
     #[test]
     fn a_crowd_is_noticed_before_everybody_is_known() {
-        let known = Known::new(0);
+        let known = ProvenSources::new(0);
         let mut sources = 0;
         while !known.is_crowded() {
             known.add(sources);
             sources += 1;
         }
-        known.renew();
+        known.start_generation();
         for source in 0..sources {
             known.add(1 << 40 | source);
         }

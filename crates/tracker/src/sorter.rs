@@ -26,7 +26,7 @@ const EAGER: usize = 2;
 
 /// The open batches of one worker, and its stock of empty ones.
 pub struct Sorter {
-    shards: Vec<Desk>,
+    shards: Vec<ShardQueue>,
     /// Shards whose batch is open, in no particular order.
     touched: Vec<u16>,
     /// Batches that were full before the receive batch was through, in the order in which they
@@ -40,10 +40,10 @@ pub struct Sorter {
 
 /// What there is of one shard.
 #[derive(Default)]
-struct Desk {
+struct ShardQueue {
     open: Option<Parcel>,
     /// Batches taken by [`Sorter::take`] and not recycled yet.
-    under_way: usize,
+    in_flight: usize,
     /// All batches that are not in the pool because of this shard.
     held: usize,
 }
@@ -67,7 +67,7 @@ impl Sorter {
     pub fn new(home: usize, shards: usize, parcels: usize, requests: usize) -> Self {
         let share = share(shards, parcels);
         Self {
-            shards: (0..shards).map(|_| Desk::default()).collect(),
+            shards: (0..shards).map(|_| ShardQueue::default()).collect(),
             touched: Vec::with_capacity(shards),
             full: VecDeque::with_capacity(parcels),
             pool: Vec::with_capacity(parcels),
@@ -113,30 +113,30 @@ impl Sorter {
             None => {
                 let ready = |shard: &u16| {
                     let shard = usize::from(*shard);
-                    own == Some(shard) || self.shards[shard].under_way < EAGER
+                    own == Some(shard) || self.shards[shard].in_flight < EAGER
                 };
                 let at = self.touched.iter().position(ready)?;
                 let shard = self.touched.swap_remove(at);
                 self.shards[usize::from(shard)].open.take()?
             }
         };
-        self.shards[parcel.shard].under_way += 1;
+        self.shards[parcel.shard].in_flight += 1;
         Some(parcel)
     }
 
     /// Takes back a batch that is done with.
     #[inline]
     pub fn recycle(&mut self, mut parcel: Parcel) {
-        let desk = &mut self.shards[parcel.shard];
-        desk.under_way -= 1;
-        desk.held -= 1;
+        let queue = &mut self.shards[parcel.shard];
+        queue.in_flight -= 1;
+        queue.held -= 1;
         parcel.batch.clear();
         self.pool.push(parcel);
     }
 
     /// Whether no batch is open or under way.
-    pub fn is_at_rest(&self) -> bool {
-        self.shards.iter().all(|desk| desk.held == 0)
+    pub fn is_idle(&self) -> bool {
+        self.shards.iter().all(|queue| queue.held == 0)
     }
 
     /// Batches that are not in use.
@@ -171,9 +171,9 @@ impl Sorter {
         let mut fresh = self.fresh().ok_or(Exhausted)?;
         fresh.shard = shard;
         add(&mut fresh.batch).expect("an empty batch has room for any one request");
-        let desk = &mut self.shards[shard];
-        desk.held += 1;
-        match desk.open.replace(fresh) {
+        let queue = &mut self.shards[shard];
+        queue.held += 1;
+        match queue.open.replace(fresh) {
             Some(full) => self.full.push_back(full),
             None => self.touched.push(shard as u16),
         }
@@ -265,16 +265,16 @@ mod tests {
     fn a_shard_that_falls_behind_gets_fuller_batches() {
         let mut sorter = Sorter::new(0, 1, 32, 128);
         let mut sizes = Vec::new();
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         for _ in 0..1_000 {
             sorter.announce(0, &announce(10), &to()).unwrap();
             while let Some(parcel) = sorter.take(None) {
                 sizes.push(parcel.batch.len());
-                under_way.push(parcel);
+                in_flight.push(parcel);
             }
         }
         assert_eq!(sizes, [1, 1, 128, 128, 128, 128, 128, 128, 128]);
-        under_way.drain(..).for_each(|parcel| sorter.recycle(parcel));
+        in_flight.drain(..).for_each(|parcel| sorter.recycle(parcel));
         assert_eq!(taken(&mut sorter), [(0, 1_000 - 2 - 7 * 128)], "what waited leaves at once");
     }
 

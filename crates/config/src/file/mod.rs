@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use onrush_proto::InfoHash;
 
-use onrush_tracker::access::blocks::Block;
+use onrush_tracker::access::blocks::AddressBlock;
 
 pub use admin_at::{AdminAt, InvalidAdminAt};
 pub use listen::{InvalidListen, ListenAt};
@@ -140,7 +140,7 @@ pub(crate) struct Written {
     pub(crate) access_mode: Field<AccessMode>,
     pub(crate) info_hashes: Field<Vec<Item<InfoHash>>>,
     pub(crate) access_file: Field<Option<PathBuf>>,
-    pub(crate) blocked: Field<Vec<Item<Block>>>,
+    pub(crate) blocked: Field<Vec<Item<AddressBlock>>>,
     pub(crate) blocked_file: Field<Option<PathBuf>>,
     pub(crate) refuse_bogons: Field<bool>,
     pub(crate) snapshot_enabled: Field<bool>,

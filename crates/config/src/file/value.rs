@@ -10,7 +10,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::keys::Key;
 use super::{AdminAt, Field, Item, ListenAt, Origin};
-use onrush_tracker::access::blocks::Block;
+use onrush_tracker::access::blocks::AddressBlock;
 
 /// A type that is written as one of a few words.
 pub trait Words: Copy + PartialEq + 'static {
@@ -305,7 +305,7 @@ impl Value for Vec<Item<InfoHash>> {
     }
 }
 
-impl Value for Vec<Item<Block>> {
+impl Value for Vec<Item<AddressBlock>> {
     fn expects(key: &Key) -> String {
         format!("a list of addresses, blocks and ranges, {} of them", span_of(&key.range))
     }

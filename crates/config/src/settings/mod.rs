@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use onrush_proto::InfoHash;
 use onrush_tracker::access::Lists;
-use onrush_tracker::access::blocks::Block;
+use onrush_tracker::access::blocks::AddressBlock;
 use onrush_tracker::limits::{AnnounceSettings, Placement, WorkerSettings};
 use onrush_tracker::rules::Rules;
 
@@ -196,7 +196,7 @@ pub struct Listed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocked {
     /// Those of the configuration itself.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<AddressBlock>,
     /// A file with more of them.
     pub file: Option<PathBuf>,
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
-use onrush::purge::remove::Forget;
-use onrush::purge::walk::Purge;
+use onrush::supervise::purge::remove_forbidden::RemoveForbidden;
+use onrush::supervise::purge::remove_named::RemoveNamed;
 use onrush_config::settings::{Access, Listed};
-use onrush_control::largest::{By, Top};
+use onrush_control::admin::largest::Top;
+use onrush_control::api::admin::Measure;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
@@ -22,7 +23,8 @@ use onrush_testing::memory_tracker::{
     TRACKER_V4, TestTracker, announce, at, connect, secrets, settings,
 };
 use onrush_tracker::access::AccessList;
-use onrush_tracker::orders::{Chore, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
 use onrush_tracker::worker::{SwarmSide, Worker};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -131,7 +133,7 @@ impl Busy {
             true => self.side.shard.walk_remaining(),
             false => (totals.swarms + totals.idle_swarms) as usize,
         };
-        let goes_on = self.side.do_chores(at(1_000));
+        let goes_on = self.side.run_tasks(at(1_000));
         (self.begun, self.steps) = (true, self.steps + 1);
         let met = due - self.side.shard.walk_remaining();
         assert!(met <= MOST_MET, "{met} swarms in step {}", self.steps);
@@ -172,7 +174,7 @@ impl Busy {
 fn an_export_meets_each_swarm_once_in_short_steps() {
     let mut busy = Busy::new();
     let (to, parts) = unbounded();
-    busy.side.take_on(Box::new(CountTask::new(to)));
+    busy.side.add_task(Box::new(CountTask::new(to)));
     while busy.step() {
         busy.come_and_go();
     }
@@ -197,7 +199,7 @@ fn an_export_meets_each_swarm_once_in_short_steps() {
 fn a_snapshot_shows_each_peer_once_in_short_steps() {
     let mut busy = Busy::new();
     let (to, parts) = unbounded();
-    busy.side.take_on(Box::new(DumpTask::new(to)));
+    busy.side.add_task(Box::new(DumpTask::new(to)));
     let mut blocks = Vec::new();
     let mut steps = 0;
     loop {
@@ -242,7 +244,7 @@ fn a_purge_forgets_what_is_forbidden_in_short_steps() {
     let mut busy = Busy::new();
     let (tell, told) = unbounded();
     let list = forbidding_list();
-    busy.side.take_on(Box::new(Purge::new(list, Arc::default(), tell)));
+    busy.side.add_task(Box::new(RemoveForbidden::new(list, Arc::default(), tell)));
     while busy.step() {
         busy.come_and_go();
     }
@@ -267,7 +269,7 @@ fn single_swarms_are_forgotten_in_short_steps_however_large_they_are() {
     let (tell, told) = unbounded();
     let names: Arc<[InfoHash]> = (0..1_000).chain([LARGE]).chain(1_000..2_000).map(name).collect();
     busy.side.shard.begin_walk();
-    busy.side.take_on(Box::new(Forget::new(names, tell)));
+    busy.side.add_task(Box::new(RemoveNamed::new(names, tell)));
     busy.begun = true;
     while busy.step() {}
     assert_eq!(told.try_recv(), Ok(2_001));
@@ -289,14 +291,14 @@ fn between_two_steps_the_worker_answers() {
     let (to, parts) = unbounded();
     let (dump_to, dumped) = unbounded();
     let (top_to, top) = unbounded();
-    let chores: [Box<dyn Chore>; 4] = [
+    let chores: [Box<dyn ShardTask>; 4] = [
         Box::new(CountTask::new(to)),
         Box::new(DumpTask::new(dump_to)),
-        Box::new(Top::new(By::Peers, 10, Arc::default(), top_to)),
-        Box::new(Purge::new(forbidding_list(), Arc::default(), tell)),
+        Box::new(Top::new(Measure::Peers, 10, Arc::default(), top_to)),
+        Box::new(RemoveForbidden::new(forbidding_list(), Arc::default(), tell)),
     ];
-    let orders = Orders::new(&worker.ways, worker.owners.clone());
-    chores.into_iter().for_each(|chore| orders.shard(0, chore).unwrap());
+    let orders = Orders::new(&worker.mailboxes, worker.owners.clone());
+    chores.into_iter().for_each(|chore| orders.run_on_shard(0, chore).unwrap());
     let mut request = [0; 98];
     announce(id, name(0)).write(&mut request);
     let mut turns = 0;

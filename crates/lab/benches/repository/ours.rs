@@ -9,8 +9,8 @@ use crossbeam_utils::sync::Parker;
 use nix::time::{ClockId, clock_gettime};
 use onrush_net::Return;
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardMap, ShardSettings};
-use onrush_tracker::lanes::bell::Bell;
-use onrush_tracker::lanes::{Inbox, Parcel, Ways, lanes_to};
+use onrush_tracker::lanes::wake::Waker;
+use onrush_tracker::lanes::{Inbox, Mailbox, Parcel, lanes_to};
 use onrush_tracker::sorter::Sorter;
 
 use super::{BATCH, Outcome, Pace, Place};
@@ -119,30 +119,30 @@ impl Place for Lanes {
         let map = map(owners);
         let threads = parts.len() + owners;
         let mut parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
-        let bell = |parker: &Parker| Arc::new(parker.unparker().clone()) as Arc<dyn Bell>;
+        let bell = |parker: &Parker| Arc::new(parker.unparker().clone()) as Arc<dyn Waker>;
         let lanes =
             parkers.iter().map(|parker| lanes_to(bell(parker), parts.len() * PARCELS, PARCELS));
-        let (ways, mut inboxes): (Vec<Ways>, Vec<Inbox>) = lanes.unzip();
+        let (mailboxes, mut inboxes): (Vec<Mailbox>, Vec<Inbox>) = lanes.unzip();
         let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
-        let common = (&ways[..], &barrier, &stop);
+        let common = (&mailboxes[..], &barrier, &stop);
         thread::scope(|scope| {
             for shard in self.shards.iter_mut().rev() {
                 let own = (inboxes.pop().expect("its own"), parkers.pop().expect("its own"));
                 scope.spawn(move || {
-                    let (ways, barrier, stop) = common;
+                    let (mailboxes, barrier, stop) = common;
                     barrier.wait();
-                    serve_lane(shard, &own.0, &own.1, ways, stop);
+                    serve_lane(shard, &own.0, &own.1, mailboxes, stop);
                 });
             }
             let asking: Vec<_> = (0..).zip(parts).zip(inboxes.into_iter().zip(parkers)).collect();
             let asking: Vec<_> = asking
                 .into_iter()
                 .map(|((home, part), (inbox, parker))| {
-                    let (ways, barrier, _) = common;
+                    let (mailboxes, barrier, _) = common;
                     scope.spawn(move || {
                         let sorter = Sorter::new(home, owners, PARCELS, size);
                         let mut asker =
-                            Asker { sorter, ways, map, inbox, parker, bytes: 0, out: 0 };
+                            Asker { sorter, mailboxes, map, inbox, parker, bytes: 0, out: 0 };
                         barrier.wait();
                         asker.ask(part, size, pace)
                     })
@@ -152,21 +152,30 @@ impl Place for Lanes {
             let bytes = asking.into_iter().map(|thread| thread.join().expect("it ends")).sum();
             let outcome = stopwatch.stop(bytes);
             stop.store(true, Ordering::Release);
-            ways.iter().for_each(|way| way.work.ring());
+            mailboxes.iter().for_each(|way| way.requests.wake());
             outcome
         })
     }
 }
 
 /// The work of a swarm worker's thread.
-fn serve_lane(shard: &mut Shard, inbox: &Inbox, parker: &Parker, ways: &[Ways], stop: &AtomicBool) {
+fn serve_lane(
+    shard: &mut Shard,
+    inbox: &Inbox,
+    parker: &Parker,
+    mailboxes: &[Mailbox],
+    stop: &AtomicBool,
+) {
     while !stop.load(Ordering::Acquire) {
         let mut busy = false;
-        while let Some(mut parcel) = inbox.work() {
+        while let Some(mut parcel) = inbox.request() {
             busy = true;
             shard.serve(&mut parcel.batch, NOW);
             let home = parcel.home;
-            assert!(ways[home].home.try_send(parcel).is_ok(), "there is room for all at home");
+            assert!(
+                mailboxes[home].returns.try_send(parcel).is_ok(),
+                "there is room for all at home"
+            );
         }
         if !busy {
             inbox.sleep(|| parker.park_timeout(Duration::from_millis(250)));
@@ -177,7 +186,7 @@ fn serve_lane(shard: &mut Shard, inbox: &Inbox, parker: &Parker, ways: &[Ways], 
 /// The work of a socket worker's thread.
 struct Asker<'a> {
     sorter: Sorter,
-    ways: &'a [Ways],
+    mailboxes: &'a [Mailbox],
     map: ShardMap,
     inbox: Inbox,
     parker: Parker,
@@ -215,8 +224,11 @@ impl Asker<'_> {
     fn send(&mut self) {
         while let Some(parcel) = self.sorter.take(None) {
             self.out += 1;
-            let owner = self.ways.len() - self.map.shards() as usize + parcel.shard;
-            assert!(self.ways[owner].work.try_send(parcel).is_ok(), "there is room for all");
+            let owner = self.mailboxes.len() - self.map.shards() as usize + parcel.shard;
+            assert!(
+                self.mailboxes[owner].requests.try_send(parcel).is_ok(),
+                "there is room for all"
+            );
         }
     }
 
@@ -230,7 +242,7 @@ impl Asker<'_> {
     /// Receives returned batches.
     fn welcome(&mut self) -> bool {
         let mut any = false;
-        while let Some(parcel) = self.inbox.home() {
+        while let Some(parcel) = self.inbox.returned() {
             any = true;
             self.read(parcel);
         }

@@ -6,7 +6,7 @@ use onrush_proto::InfoHash;
 use onrush_swarm::{Moment, Shard, Verdict};
 
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 /// Swarms per step: about 10 us when they are not in the CPU caches.
 const STEP: usize = 128;
@@ -63,7 +63,7 @@ impl CountTask {
     }
 }
 
-impl Chore for CountTask {
+impl ShardTask for CountTask {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if !self.started {
             self.started = true;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use onrush_proto::InfoHash;
 use onrush_proto::id::InvalidInfoHash;
-use onrush_tracker::access::blocks::{Block, beginning};
+use onrush_tracker::access::blocks::{AddressBlock, excerpt};
 use thiserror::Error;
 
 /// Bad lines that an error lists.
@@ -47,7 +47,7 @@ pub const INFO_HASHES: EntryFormat<[u8; 20]> = EntryFormat {
 };
 
 /// Address blocks.
-pub const BLOCKS: EntryFormat<Block> = EntryFormat {
+pub const BLOCKS: EntryFormat<AddressBlock> = EntryFormat {
     name: "address blocks",
     form: "a line is an address, a block like 192.0.2.0/24 or 2001:db8::/32, or a range like \
            192.0.2.1-192.0.2.9; # and ; start a comment",
@@ -55,7 +55,7 @@ pub const BLOCKS: EntryFormat<Block> = EntryFormat {
     bytes_per_line: 16,
     parse: |word| {
         let text =
-            std::str::from_utf8(word).map_err(|_| format!("{:?} is not UTF-8", beginning(word)))?;
+            std::str::from_utf8(word).map_err(|_| format!("{:?} is not UTF-8", excerpt(word)))?;
         text.parse()
     },
 };
@@ -257,7 +257,7 @@ impl<T> EntryFormat<T> {
 fn info_hash(word: &[u8]) -> Result<[u8; 20], String> {
     InfoHash::from_text(word).map(|hash| hash.0).map_err(|error| match error {
         InvalidInfoHash::Length(len) => {
-            format!("{:?} has {len} characters, not 40 or 32", beginning(word))
+            format!("{:?} has {len} characters, not 40 or 32", excerpt(word))
         }
         other => other.to_string(),
     })

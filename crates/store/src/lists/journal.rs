@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use onrush_proto::InfoHash;
 
 use crate::atomic_file::sync_directory_of;
-use onrush_tracker::access::listing::{Change, Listing};
-use onrush_tracker::access::{AccessList, Kind};
+use onrush_tracker::access::overlay::{ListChange, OverlaySet};
+use onrush_tracker::access::{AccessList, ListKind};
 
 /// File name of the journal in the state directory.
 pub const FILE: &str = "access.changes";
@@ -34,9 +34,9 @@ pub struct Journal {
 #[derive(Clone, Debug, Default)]
 pub struct JournalContents {
     /// Changes to the list of the requested kind, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ListChange>,
     /// Changes to the list of the other kind.
-    others: Vec<(Kind, Change)>,
+    others: Vec<(ListKind, ListChange)>,
     /// Number of lines that cannot be parsed.
     pub unreadable: usize,
 }
@@ -56,7 +56,7 @@ pub struct ReplayedList {
 impl ReplayedList {
     /// The list; merged if its overlay is large.
     pub fn settled(&self) -> AccessList {
-        let ragged = self.list.listing().is_some_and(Listing::is_ragged);
+        let ragged = self.list.set().is_some_and(OverlaySet::should_merge);
         if ragged { self.list.merged() } else { self.list.clone() }
     }
 }
@@ -76,7 +76,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the file exists and cannot be read.
-    pub fn read(&self, kind: Kind) -> io::Result<JournalContents> {
+    pub fn read(&self, kind: ListKind) -> io::Result<JournalContents> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(JournalContents::default());
@@ -106,7 +106,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the file exists and cannot be read.
-    pub fn since(&self, kind: Kind, len: u64) -> io::Result<Vec<Change>> {
+    pub fn since(&self, kind: ListKind, len: u64) -> io::Result<Vec<ListChange>> {
         let mut file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             file => file?,
@@ -155,7 +155,7 @@ impl Journal {
     /// # Errors
     /// When they cannot be written. A part that was written is truncated, as far as the disk allows
     /// it.
-    pub fn append(&self, kind: Kind, changes: &[Change]) -> io::Result<()> {
+    pub fn append(&self, kind: ListKind, changes: &[ListChange]) -> io::Result<()> {
         let is_new = !self.path.exists();
         let mut file = open(&self.path)?;
         let before = file.metadata()?.len();
@@ -180,7 +180,7 @@ impl Journal {
     /// When the file cannot be replaced; it is unchanged then.
     pub fn compact(&self, replayed: &ReplayedList) -> io::Result<()> {
         let ReplayedList { list, read, .. } = replayed;
-        let (Some(kind), Some(listing)) = (list.kind(), list.listing()) else { return Ok(()) };
+        let (Some(kind), Some(listing)) = (list.kind(), list.set()) else { return Ok(()) };
         let lines = read.changes.len() + read.unreadable;
         if lines == listing.changes().count() {
             return Ok(());
@@ -220,16 +220,16 @@ fn last_byte(path: &Path) -> io::Result<u8> {
     Ok(last[0])
 }
 
-fn line(kind: Kind, change: &Change) -> String {
+fn line(kind: ListKind, change: &ListChange) -> String {
     let sign = if change.listed { '+' } else { '-' };
-    format!("{} {sign} {}\n", kind.word(), change.info_hash)
+    format!("{} {sign} {}\n", kind.name(), change.info_hash)
 }
 
-fn change(line: &[u8]) -> Option<(Kind, Change)> {
+fn change(line: &[u8]) -> Option<(ListKind, ListChange)> {
     let mut words = line.split(|byte| *byte == b' ');
     let kind = match words.next()? {
-        b"allow" => Kind::Allow,
-        b"deny" => Kind::Deny,
+        b"allow" => ListKind::Allow,
+        b"deny" => ListKind::Deny,
         _ => return None,
     };
     let listed = match words.next()? {
@@ -239,7 +239,7 @@ fn change(line: &[u8]) -> Option<(Kind, Change)> {
     };
     let hash = words.next().filter(|hash| hash.len() == 40 && words.next().is_none())?;
     let info_hash = InfoHash::from_text(hash).ok()?;
-    Some((kind, Change { info_hash, listed }))
+    Some((kind, ListChange { info_hash, listed }))
 }
 
 #[cfg(test)]
@@ -247,8 +247,8 @@ mod tests {
     use super::*;
     use onrush_config::settings::{Access, Listed};
 
-    fn of(number: u8, listed: bool) -> Change {
-        Change { info_hash: InfoHash([number; 20]), listed }
+    fn of(number: u8, listed: bool) -> ListChange {
+        ListChange { info_hash: InfoHash([number; 20]), listed }
     }
 
     fn journal() -> (tempfile::TempDir, Journal) {
@@ -260,30 +260,30 @@ mod tests {
     #[test]
     fn changes_are_read_back_by_kind() {
         let (_directory, journal) = journal();
-        assert!(journal.read(Kind::Deny).unwrap().changes.is_empty());
-        journal.append(Kind::Deny, &[of(1, true), of(2, false)]).unwrap();
-        journal.append(Kind::Allow, &[of(3, true)]).unwrap();
-        journal.append(Kind::Deny, &[of(1, false)]).unwrap();
-        let read = journal.read(Kind::Deny).unwrap();
+        assert!(journal.read(ListKind::Deny).unwrap().changes.is_empty());
+        journal.append(ListKind::Deny, &[of(1, true), of(2, false)]).unwrap();
+        journal.append(ListKind::Allow, &[of(3, true)]).unwrap();
+        journal.append(ListKind::Deny, &[of(1, false)]).unwrap();
+        let read = journal.read(ListKind::Deny).unwrap();
         assert_eq!(read.changes, [of(1, true), of(2, false), of(1, false)]);
-        assert_eq!(journal.read(Kind::Allow).unwrap().changes, [of(3, true)]);
+        assert_eq!(journal.read(ListKind::Allow).unwrap().changes, [of(3, true)]);
     }
 
     #[test]
     fn changes_since_a_length_are_read_alone() {
         let (_directory, journal) = journal();
-        assert_eq!((journal.length(), journal.since(Kind::Deny, 0).unwrap().len()), (0, 0));
-        journal.append(Kind::Deny, &[of(1, true)]).unwrap();
+        assert_eq!((journal.length(), journal.since(ListKind::Deny, 0).unwrap().len()), (0, 0));
+        journal.append(ListKind::Deny, &[of(1, true)]).unwrap();
         let len = journal.length();
-        assert!(journal.since(Kind::Deny, len).unwrap().is_empty());
+        assert!(journal.since(ListKind::Deny, len).unwrap().is_empty());
         assert_eq!(
-            journal.since(Kind::Deny, len - 7).unwrap(),
+            journal.since(ListKind::Deny, len - 7).unwrap(),
             [of(1, true)],
             "a half-written line is new"
         );
-        journal.append(Kind::Deny, &[of(2, true), of(1, false)]).unwrap();
-        journal.append(Kind::Allow, &[of(3, true)]).unwrap();
-        assert_eq!(journal.since(Kind::Deny, len).unwrap(), [of(2, true), of(1, false)]);
+        journal.append(ListKind::Deny, &[of(2, true), of(1, false)]).unwrap();
+        journal.append(ListKind::Allow, &[of(3, true)]).unwrap();
+        assert_eq!(journal.since(ListKind::Deny, len).unwrap(), [of(2, true), of(1, false)]);
     }
 
     #[test]
@@ -291,23 +291,23 @@ mod tests {
         let (directory, journal) = journal();
         let changes =
             [of(1, true), of(2, false), of(3, true), of(4, false), of(5, true), of(5, false)];
-        journal.append(Kind::Deny, &changes).unwrap();
-        journal.append(Kind::Allow, &[of(6, true)]).unwrap();
+        journal.append(ListKind::Deny, &changes).unwrap();
+        journal.append(ListKind::Allow, &[of(6, true)]).unwrap();
         // 1 is listed and 4 is not, so these changes are redundant; 5 was added and removed.
         let replayed = journal.replay(deny(&[1, 2]));
         let permitted = [1, 2, 3, 4, 5].map(|n| replayed.list.permits(InfoHash([n; 20])));
         assert_eq!(permitted, [false, true, false, true, true]);
         journal.compact(&replayed).unwrap();
-        let left = journal.read(Kind::Deny).unwrap();
+        let left = journal.read(ListKind::Deny).unwrap();
         assert_eq!(left.changes, [of(3, true), of(2, false)]);
-        assert_eq!(journal.read(Kind::Allow).unwrap().changes, [of(6, true)]);
+        assert_eq!(journal.read(ListKind::Allow).unwrap().changes, [of(6, true)]);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
     }
 
     #[test]
     fn lines_that_cannot_be_parsed_are_counted() {
         let (_directory, journal) = journal();
-        journal.append(Kind::Deny, &[of(1, true)]).unwrap();
+        journal.append(ListKind::Deny, &[of(1, true)]).unwrap();
         let mut text = fs::read(journal.path()).unwrap();
         text.extend_from_slice(b"deny * 00\nnonsense\nallow + 0101 more\ndeny + 0202020202");
         fs::write(journal.path(), text).unwrap();
@@ -318,8 +318,8 @@ mod tests {
         );
         assert!(replayed.warning.as_deref().is_some_and(|text| text.contains("4 lines")));
         // The next change is not appended to the half-written line.
-        journal.append(Kind::Deny, &[of(2, true)]).unwrap();
-        assert_eq!(journal.read(Kind::Deny).unwrap().changes, [of(1, true), of(2, true)]);
+        journal.append(ListKind::Deny, &[of(2, true)]).unwrap();
+        assert_eq!(journal.read(ListKind::Deny).unwrap().changes, [of(1, true), of(2, true)]);
         journal.compact(&journal.replay(deny(&[]))).unwrap();
         assert_eq!(fs::read_to_string(journal.path()).unwrap().lines().count(), 2);
     }
@@ -334,6 +334,6 @@ mod tests {
     #[test]
     fn a_failing_append_is_an_error() {
         let journal = Journal::new(Path::new("/nowhere"));
-        assert!(journal.append(Kind::Deny, &[of(1, true)]).is_err());
+        assert!(journal.append(ListKind::Deny, &[of(1, true)]).is_err());
     }
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use onrush_config::settings::{Access, Blocked, Listed, Settings};
 use onrush_tracker::access::blocks::BlockList;
-use onrush_tracker::access::hash_list::HashList;
-use onrush_tracker::access::listing::Listing;
+use onrush_tracker::access::overlay::OverlaySet;
+use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
 
 use file::{BLOCKS, INFO_HASHES, ListError};
@@ -52,19 +52,23 @@ pub fn access_list(
             (hashes, Some(file)) if hashes.is_empty() => {
                 return Err(ListError::Empty { path: file.clone() });
             }
-            (hashes, _) => AccessList::Allow(Listing::new(hashes)),
+            (hashes, _) => AccessList::Allow(OverlaySet::new(hashes)),
         },
-        Access::Deny(listed) => AccessList::Deny(Listing::new(hashes(listed, most, progress)?)),
+        Access::Deny(listed) => AccessList::Deny(OverlaySet::new(hashes(listed, most, progress)?)),
     })
 }
 
-fn hashes(listed: &Listed, most: usize, progress: &mut dyn FnMut()) -> Result<HashList, ListError> {
+fn hashes(
+    listed: &Listed,
+    most: usize,
+    progress: &mut dyn FnMut(),
+) -> Result<InfoHashSet, ListError> {
     let mut hashes = match &listed.file {
         Some(file) => file::read(file, most, &INFO_HASHES, progress)?,
         None => Vec::new(),
     };
     hashes.extend(listed.hashes.iter().map(|hash| hash.0));
-    Ok(HashList::with_progress(hashes, progress))
+    Ok(InfoHashSet::with_progress(hashes, progress))
 }
 
 #[cfg(test)]

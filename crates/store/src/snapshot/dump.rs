@@ -6,7 +6,8 @@ use onrush_swarm::{Moment, Shard};
 
 use crate::snapshot::encode::{Block, Encoder};
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::{Chore, Deaf, Orders};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 
 /// Swarms and peers per step: about 20 us when they are not in the CPU caches.
 const STEP: usize = 192;
@@ -51,10 +52,10 @@ impl DumpTask {
     /// shard; a channel that closes before means that a worker has exited.
     ///
     /// # Errors
-    /// [`Deaf`], when a worker did not take the order.
-    pub fn of_all(orders: &Orders) -> Result<Receiver<DumpMessage>, Deaf> {
+    /// [`WorkerUnresponsive`], when a worker did not take the order.
+    pub fn of_all(orders: &Orders) -> Result<Receiver<DumpMessage>, WorkerUnresponsive> {
         let (to, messages) = bounded(2 * orders.shards() + 2);
-        orders.every_shard(|_| Box::new(Self::new(to.clone())))?;
+        orders.run_on_every_shard(|_| Box::new(Self::new(to.clone())))?;
         Ok(messages)
     }
 
@@ -85,8 +86,8 @@ enum Sent {
     Never,
 }
 
-impl Chore for DumpTask {
-    fn waits(&self) -> bool {
+impl ShardTask for DumpTask {
+    fn is_waiting(&self) -> bool {
         self.blocked_since.is_some()
     }
 

@@ -19,7 +19,7 @@ use crate::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_config::settings::{Access, Listed};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
-use onrush_tracker::orders::Chore;
+use onrush_tracker::lanes::ShardTask;
 
 const LIFETIME: u32 = 3600;
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
@@ -338,7 +338,7 @@ fn a_dump_continues_after_a_full_channel() {
     loop {
         // More steps than a message needs, without a receive.
         let steps = (0..200).take_while(|_| dump.step(&mut shard, later)).count();
-        assert_eq!(dump.waits(), steps == 200);
+        assert_eq!(dump.is_waiting(), steps == 200);
         waited += usize::from(steps == 200);
         later.moment = later.moment.after(100);
         match parts.try_recv() {

@@ -1,8 +1,8 @@
-//! The lanes' sleep protocol (crates/tracker/src/lanes/sleeper.rs, as it is) under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test --release`. Its test stands in that file.
+//! The sleep protocol of the lanes (crates/tracker/src/lanes/sleep.rs, unchanged) under loom:
+//! `RUSTFLAGS="--cfg loom" cargo test --release`. The test is in that file.
 
 #![forbid(unsafe_code)]
 #![cfg(loom)]
 
-#[path = "../../src/lanes/sleeper.rs"]
-pub mod sleeper;
+#[path = "../../src/lanes/sleep.rs"]
+pub mod sleep;

@@ -9,20 +9,20 @@ use ipnet::IpNet;
 
 /// Addresses from the first to the last, of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
+pub enum AddressBlock {
     /// IPv4.
     V4(Ipv4Addr, Ipv4Addr),
     /// IPv6.
     V6(Ipv6Addr, Ipv6Addr),
 }
 
-impl FromStr for Block {
+impl FromStr for AddressBlock {
     type Err = String;
 
     /// An address, a CIDR block (the bits behind the prefix must be zero: otherwise it is not clear what was
     /// meant), or two addresses with a hyphen between them.
     fn from_str(text: &str) -> Result<Self, String> {
-        let none = || format!("{:?} is no address block", beginning(text.as_bytes()));
+        let none = || format!("{:?} is no address block", excerpt(text.as_bytes()));
         if let Some((first, last)) = text.split_once('-') {
             let (first, last) = (first.trim().parse(), last.trim().parse());
             return match (first.map_err(|_| none())?, last.map_err(|_| none())?) {
@@ -63,15 +63,17 @@ pub struct BlockList {
 
 impl BlockList {
     /// Of these, in any order; they may overlap. A block of IPv4-mapped addresses is one of IPv4.
-    pub fn new(blocks: impl IntoIterator<Item = Block>) -> Self {
+    pub fn new(blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for block in blocks {
             match block {
-                Block::V4(first, last) => v4.push((first.into(), last.into())),
-                Block::V6(first, last) => match (first.to_ipv4_mapped(), last.to_ipv4_mapped()) {
-                    (Some(first), Some(last)) => v4.push((first.into(), last.into())),
-                    _ => v6.push((first.into(), last.into())),
-                },
+                AddressBlock::V4(first, last) => v4.push((first.into(), last.into())),
+                AddressBlock::V6(first, last) => {
+                    match (first.to_ipv4_mapped(), last.to_ipv4_mapped()) {
+                        (Some(first), Some(last)) => v4.push((first.into(), last.into())),
+                        _ => v6.push((first.into(), last.into())),
+                    }
+                }
             }
         }
         Self { v4: Ranges::new(v4), v6: Ranges::new(v6) }
@@ -102,7 +104,7 @@ impl BlockList {
 }
 
 /// So much of a bad entry as a message has room for.
-pub fn beginning(word: &[u8]) -> String {
+pub fn excerpt(word: &[u8]) -> String {
     String::from_utf8_lossy(word).chars().take(50).collect()
 }
 
@@ -196,14 +198,18 @@ mod tests {
 
     use super::*;
 
-    fn block(text: &str) -> Result<Block, String> {
+    fn block(text: &str) -> Result<AddressBlock, String> {
         text.parse()
     }
 
     #[test]
     fn blocks_are_addresses_prefixes_and_ranges() {
-        let v4 = |first: &str, last: &str| Block::V4(first.parse().unwrap(), last.parse().unwrap());
-        let v6 = |first: &str, last: &str| Block::V6(first.parse().unwrap(), last.parse().unwrap());
+        let v4 = |first: &str, last: &str| {
+            AddressBlock::V4(first.parse().unwrap(), last.parse().unwrap())
+        };
+        let v6 = |first: &str, last: &str| {
+            AddressBlock::V6(first.parse().unwrap(), last.parse().unwrap())
+        };
         assert_eq!(block("192.0.2.7"), Ok(v4("192.0.2.7", "192.0.2.7")));
         assert_eq!(block("192.0.2.0/24"), Ok(v4("192.0.2.0", "192.0.2.255")));
         assert_eq!(block("0.0.0.0/0"), Ok(v4("0.0.0.0", "255.255.255.255")));
@@ -250,7 +256,7 @@ mod tests {
             let wide = |n: u32| u128::from(n) << 96 | 7;
             let list = BlockList::new(ranges.iter().flat_map(|(first, last)| {
                 let v6 = (wide(*first).into(), wide(*last).into());
-                [Block::V4((*first).into(), (*last).into()), Block::V6(v6.0, v6.1)]
+                [AddressBlock::V4((*first).into(), (*last).into()), AddressBlock::V6(v6.0, v6.1)]
             }));
             let edges = ranges.iter().flat_map(|(first, last)| {
                 [first.wrapping_sub(1), *first, *last, last.wrapping_add(1)]

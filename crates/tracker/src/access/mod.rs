@@ -2,15 +2,15 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`hash_list`] | millions of info hashes, compact and quick to look up |
+//! | [`set`] | millions of info hashes, compact and quick to look up |
 //! | [`listing`] | such a list, and what was added and removed since it was read |
 //! | [`blocks`] | sources that are not served, by blocks of addresses |
 //! | [`bogon`] | addresses that cannot be peers on the internet |
 
 pub mod blocks;
 pub mod bogon;
-pub mod hash_list;
-pub mod listing;
+pub mod overlay;
+pub mod set;
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub use bogon::is_bogon;
 pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 
 use blocks::BlockList;
-use listing::{Change, Listing};
+use overlay::{ListChange, OverlaySet};
 
 /// All lists that are in force. Read by every worker, changed by none; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,9 @@ pub enum AccessList {
     /// Any.
     Open,
     /// Only these.
-    Allow(Listing),
+    Allow(OverlaySet),
     /// Any but these.
-    Deny(Listing),
+    Deny(OverlaySet),
 }
 
 impl AccessList {
@@ -65,7 +65,7 @@ impl AccessList {
     }
 
     /// The list, where there is one.
-    pub fn listing(&self) -> Option<&Listing> {
+    pub fn set(&self) -> Option<&OverlaySet> {
         match self {
             Self::Open => None,
             Self::Allow(listing) | Self::Deny(listing) => Some(listing),
@@ -73,25 +73,25 @@ impl AccessList {
     }
 
     /// Of which kind the list is, where there is one.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<ListKind> {
         match self {
             Self::Open => None,
-            Self::Allow(_) => Some(Kind::Allow),
-            Self::Deny(_) => Some(Kind::Deny),
+            Self::Allow(_) => Some(ListKind::Allow),
+            Self::Deny(_) => Some(ListKind::Deny),
         }
     }
 
     /// This list after `changes`, of which later ones count; where there is none, none.
-    pub fn with(&self, changes: &[Change]) -> Self {
+    pub fn with(&self, changes: &[ListChange]) -> Self {
         self.map(|listing| listing.with(changes))
     }
 
     /// The same list in one piece. Takes as long as the list is long.
     pub fn merged(&self) -> Self {
-        self.map(Listing::merged)
+        self.map(OverlaySet::merged)
     }
 
-    fn map(&self, change: impl FnOnce(&Listing) -> Listing) -> Self {
+    fn map(&self, change: impl FnOnce(&OverlaySet) -> OverlaySet) -> Self {
         match self {
             Self::Open => Self::Open,
             Self::Allow(listing) => Self::Allow(change(listing)),
@@ -101,7 +101,7 @@ impl AccessList {
 
     /// How many info hashes are listed.
     pub fn len(&self) -> usize {
-        self.listing().map_or(0, Listing::len)
+        self.set().map_or(0, OverlaySet::len)
     }
 
     /// Whether none is listed.
@@ -126,9 +126,9 @@ impl AccessList {
     }
 
     /// Reads what looking up each of these will read, with the cache misses side by side.
-    pub fn look_ahead(&self, names: &[&[u8; 20]]) {
-        if let Some(listing) = self.listing() {
-            listing.look_ahead(names);
+    pub fn prefetch(&self, names: &[&[u8; 20]]) {
+        if let Some(listing) = self.set() {
+            listing.prefetch(names);
         }
     }
 
@@ -145,16 +145,16 @@ impl AccessList {
 
 /// Which list a change was made to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ListKind {
     /// The one of what is served.
     Allow,
     /// The one of what is not.
     Deny,
 }
 
-impl Kind {
+impl ListKind {
     /// As it is written, here and in the configuration.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Deny => "deny",

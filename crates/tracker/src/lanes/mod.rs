@@ -10,10 +10,11 @@
 //!
 //! Nobody ever blocks on a channel: work that a full lane does not take is dropped and counted by
 //! the sender, and the way home has room for every batch that its owner has. A worker that has
-//! nothing to do sleeps; see [`sleeper`] for how nobody sleeps through a message.
+//! nothing to do sleeps; see [`sleep`] for how nobody sleeps through a message.
 
-pub mod bell;
-pub mod sleeper;
+pub mod order;
+pub mod sleep;
+pub mod wake;
 
 use std::sync::Arc;
 
@@ -22,10 +23,11 @@ use crossbeam_utils::CachePadded;
 use onrush_net::Return;
 use onrush_swarm::ShardBatch;
 
-use crate::orders::Order;
 use crate::scrape_join::Place;
-use bell::Bell;
-use sleeper::Sleeper;
+pub use order::{Order, ShardTask};
+pub use wake::{SocketWaker, Waker};
+
+use sleep::SleepFlag;
 
 /// A batch on its way to its shard or back. Boxed, so that a channel moves eight bytes.
 pub type Parcel = Box<Contents>;
@@ -48,15 +50,15 @@ const ORDERS_ROOM: usize = 1024;
 /// The way to one worker's inbox. Clones lead to the same one.
 pub struct Lane<T = Parcel> {
     sender: Sender<T>,
-    sleeper: Arc<CachePadded<Sleeper>>,
-    bell: Arc<dyn Bell>,
+    sleeper: Arc<CachePadded<SleepFlag>>,
+    waker: Arc<dyn Waker>,
 }
 
 // A derived one would ask that what is sent can be cloned.
 impl<T> Clone for Lane<T> {
     fn clone(&self) -> Self {
-        let Self { sender, sleeper, bell } = self;
-        Self { sender: sender.clone(), sleeper: sleeper.clone(), bell: bell.clone() }
+        let Self { sender, sleeper, waker } = self;
+        Self { sender: sender.clone(), sleeper: sleeper.clone(), waker: waker.clone() }
     }
 }
 
@@ -68,8 +70,8 @@ impl<T> Lane<T> {
         self.sender.try_send(parcel).map_err(|error| match error {
             TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
         })?;
-        if self.sleeper.must_ring() {
-            self.bell.ring();
+        if self.sleeper.must_wake() {
+            self.waker.wake();
         }
         Ok(())
     }
@@ -80,17 +82,17 @@ impl<T> Lane<T> {
     }
 
     /// Rings for a reason other than a parcel: the process is about to stop.
-    pub fn ring(&self) {
-        self.bell.ring();
+    pub fn wake(&self) {
+        self.waker.wake();
     }
 }
 
 /// One worker's end of the lanes.
 pub struct Inbox {
-    work: Receiver<Parcel>,
-    home: Receiver<Parcel>,
+    requests: Receiver<Parcel>,
+    returns: Receiver<Parcel>,
     orders: Receiver<Order>,
-    sleeper: Arc<CachePadded<Sleeper>>,
+    sleeper: Arc<CachePadded<SleepFlag>>,
 }
 
 impl Inbox {
@@ -102,46 +104,49 @@ impl Inbox {
 
     /// The next parcel to be served.
     #[inline]
-    pub fn work(&self) -> Option<Parcel> {
-        self.work.try_recv().ok()
+    pub fn request(&self) -> Option<Parcel> {
+        self.requests.try_recv().ok()
     }
 
     /// The next own parcel that came back.
     #[inline]
-    pub fn home(&self) -> Option<Parcel> {
-        self.home.try_recv().ok()
+    pub fn returned(&self) -> Option<Parcel> {
+        self.returns.try_recv().ok()
     }
 
     /// Sleeps by `wait` unless a parcel or an order is here; from the first line on, whoever sends
     /// one rings.
     pub fn sleep(&self, wait: impl FnOnce()) {
-        let has_mail = || !self.work.is_empty() || !self.home.is_empty() || !self.orders.is_empty();
+        let has_mail =
+            || !self.requests.is_empty() || !self.returns.is_empty() || !self.orders.is_empty();
         self.sleeper.sleep(has_mail, wait);
     }
 }
 
-/// The ways to one worker: with work, home with what it sent out, and with orders.
+/// The mailboxes to one worker: with work, home with what it sent out, and with orders.
 #[derive(Clone)]
-pub struct Ways {
+pub struct Mailbox {
     /// Parcels that it is to serve.
-    pub work: Lane,
+    pub requests: Lane,
     /// Its own parcels, served.
-    pub home: Lane,
+    pub returns: Lane,
     /// What the control side wants done.
     pub orders: Lane<Order>,
 }
 
-/// The lanes to a worker that is woken by `bell`: at most `work_room` parcels wait to be served,
+/// The lanes to a worker that is woken by `waker`: at most `work_room` parcels wait to be served,
 /// and `own_parcels` is how many it can have under way.
-pub fn lanes_to(bell: Arc<dyn Bell>, work_room: usize, own_parcels: usize) -> (Ways, Inbox) {
-    let sleeper = Arc::new(CachePadded::new(Sleeper::new()));
-    let (work_sender, work) = bounded(work_room.max(1));
-    let (home_sender, home) = bounded(own_parcels.max(1));
+pub fn lanes_to(waker: Arc<dyn Waker>, work_room: usize, own_parcels: usize) -> (Mailbox, Inbox) {
+    let sleeper = Arc::new(CachePadded::new(SleepFlag::new()));
+    let (work_sender, requests) = bounded(work_room.max(1));
+    let (home_sender, returns) = bounded(own_parcels.max(1));
     let (orders_sender, orders) = bounded(ORDERS_ROOM);
-    let lane = |sender| Lane { sender, sleeper: sleeper.clone(), bell: bell.clone() };
-    let orders_lane = Lane { sender: orders_sender, sleeper: sleeper.clone(), bell: bell.clone() };
-    let ways = Ways { work: lane(work_sender), home: lane(home_sender), orders: orders_lane };
-    (ways, Inbox { work, home, orders, sleeper })
+    let lane = |sender| Lane { sender, sleeper: sleeper.clone(), waker: waker.clone() };
+    let orders_lane =
+        Lane { sender: orders_sender, sleeper: sleeper.clone(), waker: waker.clone() };
+    let mailboxes =
+        Mailbox { requests: lane(work_sender), returns: lane(home_sender), orders: orders_lane };
+    (mailboxes, Inbox { requests, returns, orders, sleeper })
 }
 
 #[cfg(test)]
@@ -151,8 +156,8 @@ mod tests {
 
     struct Count(AtomicUsize);
 
-    impl Bell for Count {
-        fn ring(&self) {
+    impl Waker for Count {
+        fn wake(&self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -163,32 +168,32 @@ mod tests {
 
     #[test]
     fn a_full_lane_hands_the_parcel_back() {
-        let (ways, inbox) = lanes_to(Arc::new(Count(AtomicUsize::new(0))), 1, 4);
-        assert!(ways.work.try_send(parcel(1)).is_ok());
-        assert_eq!(ways.work.try_send(parcel(2)).unwrap_err().shard, 2);
-        assert_eq!(inbox.work().unwrap().shard, 1);
-        assert!(inbox.work().is_none());
+        let (mailboxes, inbox) = lanes_to(Arc::new(Count(AtomicUsize::new(0))), 1, 4);
+        assert!(mailboxes.requests.try_send(parcel(1)).is_ok());
+        assert_eq!(mailboxes.requests.try_send(parcel(2)).unwrap_err().shard, 2);
+        assert_eq!(inbox.request().unwrap().shard, 1);
+        assert!(inbox.request().is_none());
         assert!(
-            (0..4).all(|n| ways.home.try_send(parcel(n)).is_ok()),
+            (0..4).all(|n| mailboxes.returns.try_send(parcel(n)).is_ok()),
             "room for every one of its own"
         );
     }
 
     #[test]
     fn only_a_sleeper_is_rung_and_only_once() {
-        let bell = Arc::new(Count(AtomicUsize::new(0)));
-        let rings = || bell.0.load(Ordering::SeqCst);
-        let (ways, inbox) = lanes_to(bell.clone(), 4, 4);
-        ways.work.try_send(parcel(0)).unwrap();
+        let waker = Arc::new(Count(AtomicUsize::new(0)));
+        let rings = || waker.0.load(Ordering::SeqCst);
+        let (mailboxes, inbox) = lanes_to(waker.clone(), 4, 4);
+        mailboxes.requests.try_send(parcel(0)).unwrap();
         assert_eq!(rings(), 0, "awake");
         inbox.sleep(|| panic!("a parcel is waiting: no sleep"));
-        inbox.work().unwrap();
+        inbox.request().unwrap();
         inbox.sleep(|| {
-            ways.work.try_send(parcel(0)).unwrap();
-            ways.home.try_send(parcel(0)).unwrap();
+            mailboxes.requests.try_send(parcel(0)).unwrap();
+            mailboxes.returns.try_send(parcel(0)).unwrap();
         });
         assert_eq!(rings(), 1, "asleep, then told");
-        ways.work.try_send(parcel(0)).unwrap();
+        mailboxes.requests.try_send(parcel(0)).unwrap();
         assert_eq!(rings(), 1, "awake again");
     }
 }

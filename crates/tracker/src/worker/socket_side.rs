@@ -13,10 +13,11 @@ use onrush_proto::{Family, InfoHash, Scrape, TransactionId, error};
 use onrush_swarm::{Moment, ShardMap};
 
 use crate::clock::Now;
-use crate::intake::{Intake, MAX_ERROR_TEXT, Refusal, Verdict};
+use crate::intake::{Intake, Verdict};
 use crate::lanes::Parcel;
 use crate::limits::WorkerSettings;
 use crate::metrics::{REPLIES, WorkerMetrics};
+use crate::refusal::{MAX_ERROR_TEXT, Refusal};
 use crate::rules::Rules;
 use crate::scrape_join::ScrapeJoin;
 use crate::sorter::Sorter;
@@ -79,18 +80,18 @@ impl<S: Socket> SocketSide<S> {
     }
 
     /// Goes by other rules from the next datagram on.
-    pub fn follow(&mut self, rules: &Rules) {
-        self.intake.follow(rules);
+    pub fn update(&mut self, rules: &Rules) {
+        self.intake.update(rules);
         self.max_hashes = rules.max_hashes;
     }
 
     /// Receives nothing more, and tells once all that was received is answered.
-    pub fn hold(&mut self, tell: Sender<()>) {
+    pub fn pause(&mut self, tell: Sender<()>) {
         self.rest = Rest::Wanted(tell);
     }
 
     /// Receives what is left at addresses that nobody serves any more, and tells once all of it is answered.
-    pub fn finish(&mut self, left: &[SocketAddr], tell: Sender<()>) {
+    pub fn drain(&mut self, left: &[SocketAddr], tell: Sender<()>) {
         self.socket.retain_addresses(&|address| left.contains(&address));
         self.rest = Rest::Last(tell);
     }
@@ -118,7 +119,7 @@ impl<S: Socket> SocketSide<S> {
         metrics.receives.observe(received.len() as u64);
         self.intake.prepare(now.unix);
         if !self.intake.access().is_open() {
-            self.intake.look_ahead(received.iter().map(|(datagram, _)| datagram));
+            self.intake.prefetch(received.iter().map(|(datagram, _)| datagram));
         }
         for (datagram, slot) in received.iter() {
             match self.intake.judge(datagram, &slot.source, now.unix, metrics) {
@@ -155,7 +156,7 @@ impl<S: Socket> SocketSide<S> {
     }
 
     /// A parcel is served: its replies go out with the next [`send`](Self::send).
-    pub fn welcome(&mut self, parcel: Parcel) {
+    pub fn accept_reply(&mut self, parcel: Parcel) {
         for part in parcel.batch.scrapes() {
             self.join.answer(part.place, part.counts);
         }
@@ -163,12 +164,12 @@ impl<S: Socket> SocketSide<S> {
     }
 
     /// A parcel could not be sent to its shard: its requests get no reply.
-    pub fn give_up(&mut self, parcel: Parcel, metrics: &WorkerMetrics) {
+    pub fn abort(&mut self, parcel: Parcel, metrics: &WorkerMetrics) {
         for (announce, _) in parcel.batch.announces() {
             count_busy(metrics, announce.endpoint.family());
         }
         for part in parcel.batch.scrapes() {
-            if let Some(to) = self.join.give_up(part.place) {
+            if let Some(to) = self.join.abort(part.place) {
                 count_busy(metrics, Family::of(to.peer().ip()));
             }
         }
@@ -177,14 +178,14 @@ impl<S: Socket> SocketSide<S> {
 
     /// Sends all replies that are ready and takes their batches back into the pool.
     pub fn send(&mut self, metrics: &WorkerMetrics) {
-        if self.answers.is_empty() && self.served.is_empty() && !self.join.has_whole() {
+        if self.answers.is_empty() && self.served.is_empty() && !self.join.has_complete() {
             return;
         }
         let of_shards = self
             .served
             .iter()
             .flat_map(|parcel| parcel.batch.replies().map(|(bytes, to)| Reply { bytes, to }));
-        let replies = self.answers.iter().chain(of_shards).chain(self.join.whole());
+        let replies = self.answers.iter().chain(of_shards).chain(self.join.complete());
         let mut kinds = [[0; REPLIES.len()]; 2];
         let sent = self.socket.send(replies.inspect(|reply| {
             // The action is the first four bytes, of which the last one tells all there are.
@@ -201,16 +202,16 @@ impl<S: Socket> SocketSide<S> {
         metrics.send_failed.add(sent.failed);
         metrics.send_calls.add(sent.calls);
         self.answers.clear();
-        self.join.clear_whole();
+        self.join.clear_complete();
         for parcel in self.served.drain(..) {
             self.sorter.recycle(parcel);
         }
     }
 
     /// Once a second: asks the kernel what it dropped.
-    pub fn keep_up(&mut self, now: Now, metrics: &WorkerMetrics) {
+    pub fn maintain(&mut self, now: Now, metrics: &WorkerMetrics) {
         if let Rest::Wanted(tell) = &self.rest
-            && self.sorter.is_at_rest()
+            && self.sorter.is_idle()
         {
             // Nobody may be waiting any more.
             let _ = tell.try_send(());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use onrush_swarm::{Moment, Shard};
 
 use crate::clock::Now;
+use crate::lanes::ShardTask;
 use crate::metrics::WorkerMetrics;
-use crate::orders::Chore;
 use crate::rules::Rules;
 
 /// Entries looked at in one piece while expired peers are searched.
@@ -34,7 +34,7 @@ pub struct SwarmSide {
     /// forgotten the slower it would become.
     sweep_rate: usize,
     /// Entries that should have been looked at by now and were not yet.
-    sweep_debt: usize,
+    sweep_backlog: usize,
     /// What to do in a turn of this second, in entries.
     sweep_step: usize,
     /// Entries looked at, and passes over all of them, since the start.
@@ -42,7 +42,7 @@ pub struct SwarmSide {
     sweep_passes: u64,
     last: Option<Moment>,
     /// One is done after the other: a shard has room for one walk.
-    chores: VecDeque<Box<dyn Chore>>,
+    chores: VecDeque<Box<dyn ShardTask>>,
 }
 
 impl SwarmSide {
@@ -53,7 +53,7 @@ impl SwarmSide {
             shard,
             sweep_period,
             sweep_rate: 0,
-            sweep_debt: 0,
+            sweep_backlog: 0,
             sweep_step: SWEEP_PIECE,
             swept: 0,
             sweep_passes: 0,
@@ -63,7 +63,7 @@ impl SwarmSide {
     }
 
     /// Goes by other rules from the next request on.
-    pub fn follow(&mut self, rules: &Rules) {
+    pub fn update(&mut self, rules: &Rules) {
         self.shard.update(rules.shard);
         self.sweep_period = rules.sweep_period;
         // What is due in a second follows the period.
@@ -71,61 +71,63 @@ impl SwarmSide {
     }
 
     /// Takes on a chore, to be done after those that are waiting already.
-    pub fn take_on(&mut self, chore: Box<dyn Chore>) {
+    pub fn add_task(&mut self, chore: Box<dyn ShardTask>) {
         self.chores.push_back(chore);
     }
 
     /// A step of the first chore. Returns whether the next step is due already.
-    pub fn do_chores(&mut self, now: Now) -> bool {
+    pub fn run_tasks(&mut self, now: Now) -> bool {
         let Some(chore) = self.chores.front_mut() else { return false };
         if !chore.step(&mut self.shard, now) {
             self.chores.pop_front();
         }
-        !self.chores.is_empty() && !self.waits()
+        !self.chores.is_empty() && !self.is_waiting()
     }
 
     /// Whether the first chore waits for somebody else.
-    pub fn waits(&self) -> bool {
-        self.chores.front().is_some_and(|chore| chore.waits())
+    pub fn is_waiting(&self) -> bool {
+        self.chores.front().is_some_and(|chore| chore.is_waiting())
     }
 
     /// A step of expiry, and once a second the gauges. Returns whether the next step is due
     /// already.
-    pub fn keep_up(&mut self, now: Now, metrics: &WorkerMetrics) -> bool {
+    pub fn maintain(&mut self, now: Now, metrics: &WorkerMetrics) -> bool {
         if self.last != Some(now.moment) {
             let seconds = self.last.map_or(1, |last| now.moment.since(last));
             self.last = Some(now.moment);
             let rate = self.shard.sweep_budget(Duration::from_secs(1), self.sweep_period);
             self.sweep_rate = self.sweep_rate.max(rate);
             let due = self.sweep_rate.saturating_mul(seconds as usize);
-            self.sweep_debt = self.sweep_debt.saturating_add(due);
-            self.sweep_step =
-                self.sweep_debt.div_ceil(TURNS_PER_SECOND).clamp(SWEEP_PIECE, LONGEST_SWEEP_STEP);
+            self.sweep_backlog = self.sweep_backlog.saturating_add(due);
+            self.sweep_step = self
+                .sweep_backlog
+                .div_ceil(TURNS_PER_SECOND)
+                .clamp(SWEEP_PIECE, LONGEST_SWEEP_STEP);
             metrics.shard.set(&self.shard.totals(), self.shard.swarms_by_family());
             metrics.shard.swept.set(self.swept);
             metrics.shard.sweep_passes.set(self.sweep_passes);
-            metrics.shard.sweep_debt.set(self.sweep_debt as u64);
+            metrics.shard.sweep_debt.set(self.sweep_backlog as u64);
         }
         let mut done = 0;
-        while self.sweep_debt > 0 && done < self.sweep_step {
+        while self.sweep_backlog > 0 && done < self.sweep_step {
             done += self.sweep_piece(now.moment);
         }
-        self.sweep_debt > 0
+        self.sweep_backlog > 0
     }
 
     /// Sweeps a piece of what is due. Returns what it took, in entries.
     fn sweep_piece(&mut self, now: Moment) -> usize {
         let before = swarms(&self.shard);
-        let swept = self.shard.sweep(now, self.sweep_debt.min(SWEEP_PIECE));
+        let swept = self.shard.sweep(now, self.sweep_backlog.min(SWEEP_PIECE));
         let forgotten = before.saturating_sub(swarms(&self.shard)) as usize;
         let looked_at = swept.visited.max(1);
         self.swept += swept.visited as u64;
         self.sweep_passes += u64::from(swept.pass_finished);
         if swept.pass_finished {
             // A worker that was away for long owes one pass, not several.
-            (self.sweep_debt, self.sweep_rate) = (0, 0);
+            (self.sweep_backlog, self.sweep_rate) = (0, 0);
         } else {
-            self.sweep_debt = self.sweep_debt.saturating_sub(looked_at);
+            self.sweep_backlog = self.sweep_backlog.saturating_sub(looked_at);
         }
         looked_at + forgotten * FORGETTING
     }

@@ -60,5 +60,5 @@ fn keeps_up(population: Population) {
 /// Lets a second of turns go by; whether what was due is done.
 fn pays(side: &mut SwarmSide, second: u32, metrics: &WorkerMetrics) -> bool {
     let now = Now { moment: Moment(second), unix: 1_800_000_000 + u64::from(second) };
-    (0..TURNS).any(|_| !side.keep_up(now, metrics))
+    (0..TURNS).any(|_| !side.maintain(now, metrics))
 }

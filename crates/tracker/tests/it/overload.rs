@@ -9,7 +9,7 @@ use onrush_proto::{Announce, ConnectionId, InfoHash, Scrape, TransactionId};
 use onrush_testing::memory_tracker::{
     TRACKER_V4, TestTracker, announce, at, connect, secrets, settings,
 };
-use onrush_tracker::intake::Refusal;
+use onrush_tracker::refusal::Refusal;
 
 const BATCH: usize = 16;
 const REQUESTS: usize = 40 * BATCH;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use onrush_proto::Family;
-use onrush_tracker::intake::Refusal;
 
 use super::LOOPBACK;
 use super::support::client::transaction;
@@ -69,7 +68,7 @@ fn fewer_than_98_bytes_are_no_announce() {
             let client = tracker.client(source);
             let whole = Ask::leecher(hash(1), 7).bytes(client.id, transaction());
             for len in 16..98 {
-                client.is_ignored(tracker, &whole[..len], Refusal::Short);
+                client.is_ignored(tracker, &whole[..len], "short");
             }
             assert_eq!(client.scrape(&[hash(1)])[0], Default::default(), "nobody is there");
         }
@@ -214,7 +213,7 @@ fn port_0_is_refused() {
                 assert_eq!(reply, [&head[..], b"port cannot be 0"].concat());
             }
             assert_eq!(client.counts(hash(1)), Default::default());
-            assert_eq!(tracker.refused(family)[Refusal::Port as usize], 4);
+            assert_eq!(tracker.refused(family)["port"], 4);
         }
     });
 }

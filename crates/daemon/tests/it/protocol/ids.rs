@@ -5,7 +5,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use onrush_proto::Family;
 use onrush_tracker::connection::{ConnectionIds, SKEW};
-use onrush_tracker::intake::Refusal;
 
 use super::LOOPBACK;
 use super::support::client::{Client, transaction};
@@ -92,11 +91,11 @@ fn a_bad_id_hides_every_other_fault() {
                 Ask::leecher(hash(1), 7).tail(&[2, 255, 1]),
             ] {
                 let request = ask.bytes(bad, transaction());
-                client.is_ignored(tracker, &request, Refusal::ConnectionId);
+                client.is_ignored(tracker, &request, "connection_id");
             }
             for hashes in [&[][..], &[forbidden][..], &[hash(1); 74][..]] {
                 let request = scrape(bad, transaction(), hashes);
-                client.is_ignored(tracker, &request, Refusal::ConnectionId);
+                client.is_ignored(tracker, &request, "connection_id");
             }
         }
     });
@@ -143,7 +142,7 @@ fn an_id_expires() {
         let tracker = plan.change(|settings| settings.connection.validity = VALIDITY).start();
         let start = Instant::now();
         let client = tracker.client("127.0.0.1");
-        let refused = || tracker.refused(Family::V4)[Refusal::ConnectionId as usize];
+        let refused = || tracker.refused(Family::V4)["connection_id"];
         tracker.until("the id expires", || {
             client.send(&scrape(client.id, transaction(), &[hash(1)]));
             refused() > 0
@@ -187,9 +186,9 @@ fn assert_is_good(client: &Client, id: u64) {
 /// Announces and scrapes under an id that must be met with silence.
 fn assert_is_no_good(tracker: &Served, client: &Client, id: u64) {
     let announce = Ask::leecher(hash(1), 7).bytes(id, transaction());
-    client.is_ignored(tracker, &announce, Refusal::ConnectionId);
+    client.is_ignored(tracker, &announce, "connection_id");
     let scrape = scrape(id, transaction(), &[hash(1)]);
-    client.is_ignored(tracker, &scrape, Refusal::ConnectionId);
+    client.is_ignored(tracker, &scrape, "connection_id");
 }
 
 /// Seconds since 1970.

@@ -5,8 +5,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use onrush_tracker::intake::Refusal;
-
 use super::support::client::transaction;
 use super::support::packets::{Counts, hash, scrape};
 use super::support::served::{Plan, Served};
@@ -105,5 +103,5 @@ fn assert_accepts(tracker: &Served, ip: &str, id: u64) {
 
 fn assert_refuses(tracker: &Served, ip: &str, id: u64) {
     let request = scrape(id, transaction(), &[hash(1)]);
-    tracker.client(ip).is_ignored(tracker, &request, Refusal::ConnectionId);
+    tracker.client(ip).is_ignored(tracker, &request, "connection_id");
 }

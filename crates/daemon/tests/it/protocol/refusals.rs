@@ -1,7 +1,6 @@
 //! Announce: what the tracker refuses although the id is good, and who it does not serve at all.
 
 use onrush_proto::Family;
-use onrush_tracker::intake::Refusal;
 
 use super::LOOPBACK;
 use super::support::client::transaction;
@@ -23,7 +22,7 @@ fn an_announce_for_a_forbidden_hash_is_an_error() {
                     let text = client.announce_refused(&ask);
                     assert_eq!(text, "info hash is not allowed on this tracker");
                 }
-                assert_eq!(tracker.refused(family)[Refusal::Forbidden as usize], 3);
+                assert_eq!(tracker.refused(family)["forbidden"], 3);
                 assert!(client.announce(&Ask::seeder(permitted, 5000)).seeders > 0);
                 assert_eq!(client.counts(forbidden), Counts::default());
             }
@@ -133,7 +132,7 @@ fn blocked_sources_are_met_with_silence() {
             let plan = plan.listen("\"9.9.10.1:0\", \"[2a01:500::1]:0\"");
             let tracker = plan.tables(table).start();
             for source in blocked {
-                assert_is_met_with_silence(&tracker, source, 1, Refusal::Blocked);
+                assert_is_met_with_silence(&tracker, source, 1, "blocked");
             }
             for source in served {
                 let reply = tracker.client(source).announce(&Ask::leecher(hash(1), 5000));
@@ -145,18 +144,18 @@ fn blocked_sources_are_met_with_silence() {
 
 /// Whatever this source sends is met with silence, and counted as a bogon.
 fn assert_is_refused(tracker: &Served, source: &str, id: u64) {
-    assert_is_met_with_silence(tracker, source, id, Refusal::Bogon);
+    assert_is_met_with_silence(tracker, source, id, "bogon");
 }
 
 /// Whatever this source sends is met with silence, and counted for this reason.
-fn assert_is_met_with_silence(tracker: &Served, source: &str, id: u64, reason: Refusal) {
+fn assert_is_met_with_silence(tracker: &Served, source: &str, id: u64, reason: &'static str) {
     let client = tracker.stranger(source);
     let before = tracker.refused(client.family());
     client.send(&connect(transaction()));
     client.send(&Ask::leecher(hash(1), 5000).bytes(id, transaction()));
     client.send(&scrape(id, transaction(), &[hash(1)]));
     let mut expected = before;
-    expected[reason as usize] += 3;
+    *expected.entry(reason).or_default() += 3;
     tracker.until("all three are counted", || tracker.refused(client.family()) == expected);
     tracker.until_all_have_turned();
     assert!(client.has_heard_nothing(), "{source}");

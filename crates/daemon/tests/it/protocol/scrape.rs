@@ -1,7 +1,6 @@
 //! Scrape.
 
 use onrush_proto::Family;
-use onrush_tracker::intake::Refusal;
 
 use super::LOOPBACK;
 use super::counts::assert_swarms_have_peers;
@@ -54,7 +53,7 @@ fn a_scrape_needs_a_good_id() {
             for id in [0, client.id ^ 1, client.id.swap_bytes(), tracker.client("127.0.0.5").id] {
                 for hashes in [1, 2, MOST] {
                     let request = scrape(id, transaction(), &vec![hash(1); hashes]);
-                    client.is_ignored(tracker, &request, Refusal::ConnectionId);
+                    client.is_ignored(tracker, &request, "connection_id");
                 }
             }
         }
@@ -130,7 +129,7 @@ fn a_scrape_without_a_hash_is_an_error() {
                 let text = packets::error_text(&client.ask(&request));
                 assert_eq!(text, "scrape without an info hash");
             }
-            assert_eq!(tracker.refused(family)[Refusal::NoHash as usize], 20);
+            assert_eq!(tracker.refused(family)["no_hash"], 20);
         }
     });
 }

@@ -62,7 +62,7 @@ fn run(placement: &str, seed: u64) -> usize {
         peers.act(due, now);
     }
     let summary = world.summary();
-    assert_eq!(summary.refused_for(onrush_tracker::intake::Refusal::Busy), 0, "nothing was shed");
+    assert_eq!(summary.refused_for(onrush_tracker::refusal::Refusal::Busy), 0, "nothing was shed");
     assert!(peers.content() * 100 > PEERS * 95, "seed {seed}: {} were served", peers.content());
     assert!(network.counts().lost > 1_000 && network.counts().duplicated > 300);
     assert!(summary.expired > 50, "seed {seed}: {} peers expired", summary.expired);

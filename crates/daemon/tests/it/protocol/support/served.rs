@@ -1,5 +1,6 @@
 //! A tracker in this process.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::thread;
@@ -11,7 +12,6 @@ use onrush_config::file::Config;
 use onrush_config::flags::Flags;
 use onrush_config::settings::Host;
 use onrush_proto::Family;
-use onrush_tracker::intake::Refusal;
 use onrush_tracker::metrics::{Incoming, Summary};
 use tempfile::TempDir;
 
@@ -133,9 +133,14 @@ impl Served {
     }
 
     /// Refusals of one family, by reason.
-    pub(crate) fn refused(&self, family: Family) -> [u64; Refusal::ALL.len()] {
-        Refusal::ALL
-            .map(|refusal| self.incoming(family, |counted| counted.refused[refusal as usize].get()))
+    pub(crate) fn refused(&self, family: Family) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        for (_, metrics) in self.tracker().running.workers() {
+            for (reason, count) in metrics.incoming.of(family).refusals() {
+                *counts.entry(reason).or_default() += count;
+            }
+        }
+        counts
     }
 
     /// Where its state is kept.
@@ -171,7 +176,7 @@ impl Served {
         let start = Instant::now();
         while !condition() {
             assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-            if let Ok(death) = self.tracker().running.deaths().recv_timeout(LOOK_AGAIN) {
+            if let Ok(death) = self.tracker().running.failures().recv_timeout(LOOK_AGAIN) {
                 panic!("{} died: {}", death.name, death.cause);
             }
         }

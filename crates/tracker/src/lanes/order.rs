@@ -1,0 +1,41 @@
+//! Orders from the control side to one worker: new rules, pausing, and background tasks over its shard.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use onrush_swarm::Shard;
+
+use crate::clock::Now;
+use crate::rules::Rules;
+
+/// An order for one worker, applied at the start of its next turn.
+pub enum Order {
+    /// Use these rules from the next datagram on. All of them change at once.
+    Rules(Arc<Rules>),
+    /// Stop receiving, and signal once every request received so far is answered.
+    Pause(Sender<()>),
+    /// Receive only at these addresses, until nothing is left there; then stop receiving, and
+    /// signal once every request is answered.
+    Drain(Arc<[SocketAddr]>, Sender<()>),
+    /// Receive again.
+    Resume,
+    /// Run a background task over the worker's shard. A worker without a shard drops it.
+    Task(Box<dyn ShardTask>),
+}
+
+/// A background task over a shard that takes longer than one turn may: it runs in steps, one after
+/// each turn, so that no reply waits for it. Results go to the requester through a channel, sent
+/// without blocking the worker.
+///
+/// A task that is dropped before its last step was interrupted: its worker has exited.
+pub trait ShardTask: Send {
+    /// Runs one step of about 10 us, at most 0.2 ms. Returns whether steps remain.
+    fn step(&mut self, shard: &mut Shard, now: Now) -> bool;
+
+    /// Whether the next step depends on another thread, such as the reader of a full channel. The
+    /// worker then sleeps between turns instead of polling.
+    fn is_waiting(&self) -> bool {
+        false
+    }
+}
