@@ -1,6 +1,6 @@
-//! What one look at the tracker costs the HTTP thread: `/metrics` and `/stats.json` of so many workers, written
-//! again and again. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`; `scripts/bench-observe`
-//! runs it beside the whole daemon.
+//! The cost of a request for `/metrics` and `/stats.json` to the HTTP thread, by the number of
+//! workers. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`;
+//! `scripts/bench-observe` runs it beside the whole daemon.
 
 #![forbid(unsafe_code)]
 
@@ -8,17 +8,15 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
-use onrush_control::prometheus::{self, Format};
-use onrush_control::reading::Reading;
-use onrush_control::stats::Stats;
+use onrush_config::Settings;
+use onrush_control::api::stats::Stats;
+use onrush_control::metrics::prometheus::{self, Format};
+use onrush_control::metrics::snapshot::StatsSnapshot;
 use onrush_tracker::metrics::WorkerMetrics;
 
 type Workers = Arc<[(String, Arc<WorkerMetrics>)]>;
 
-/// How long each is written again.
+/// How long each page is written repeatedly.
 const FOR: Duration = Duration::from_millis(500);
 
 fn main() {
@@ -36,14 +34,14 @@ fn main() {
     for workers in numbers {
         let metrics: Workers =
             (0..workers).map(|n| (format!("worker-{n}"), Arc::new(counted()))).collect();
-        let text = cost(|| prometheus::write(reading(&metrics), Format::Text));
+        let text = cost(|| prometheus::write(snapshot(&metrics), Format::Text));
         let json =
-            cost(|| serde_json::to_string(&Stats::of(&reading(&metrics))).expect("plain values"));
+            cost(|| serde_json::to_string(&Stats::of(&snapshot(&metrics))).expect("plain values"));
         println!("{workers:>8} {:>14.0} {:>10} {:>14.0} {:>10}", text.0, text.1, json.0, json.1);
     }
 }
 
-/// Microseconds that a page takes, and its length.
+/// Microseconds per page, and its length.
 fn cost(mut page: impl FnMut() -> String) -> (f64, usize) {
     let (start, mut pages, mut len) = (Instant::now(), 0u32, 0);
     while start.elapsed() < FOR {
@@ -53,7 +51,7 @@ fn cost(mut page: impl FnMut() -> String) -> (f64, usize) {
     (start.elapsed().as_secs_f64() * 1e6 / f64::from(pages), len)
 }
 
-/// Counters as of a worker that has run for days: numbers as long as they get.
+/// Counters of a worker that has run for days: numbers of the greatest length.
 fn counted() -> WorkerMetrics {
     let metrics = WorkerMetrics::default();
     for incoming in [&metrics.incoming.v4, &metrics.incoming.v6] {
@@ -71,11 +69,8 @@ fn counted() -> WorkerMetrics {
     metrics
 }
 
-fn reading(metrics: &Workers) -> Reading {
+fn snapshot(metrics: &Workers) -> StatsSnapshot {
     let workers = metrics.len();
     let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
-    let config = Config::parse("page_cost.toml", &text);
-    let (settings, _) = Settings::resolve(config, &Flags::default(), &Host::default())
-        .expect("a right configuration");
-    Reading::of(metrics.clone(), settings)
+    StatsSnapshot::of_workers(metrics.clone(), Settings::for_test(&text))
 }

@@ -1,0 +1,64 @@
+//! Error responses: JSON with a text that names the error and the remedy.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An error response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// The HTTP status.
+    #[serde(skip)]
+    pub(crate) status: u16,
+    /// The error and its remedy.
+    pub error: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status: status.as_u16(), error: error.into() }
+    }
+
+    /// 503: the tracker is `starting` or `stopping`.
+    pub(crate) fn not_serving(readiness: &str) -> Self {
+        Self::unavailable(format!("the tracker is {readiness}: /ready reports when it serves"))
+    }
+
+    /// 503.
+    pub(crate) fn unavailable(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
+    /// 504: a thread did not answer within `admin.timeout`.
+    pub(crate) fn timed_out(thread: &str) -> Self {
+        Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            format!(
+                "{thread} did not answer within admin.timeout: /health reports whether all workers \
+                 take turns"
+            ),
+        )
+    }
+
+    /// 400.
+    pub(crate) fn bad_request(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self)).into_response();
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
