@@ -141,7 +141,7 @@ fn results(directory: &Path) {
 }
 
 #[test]
-fn the_report_is_the_one_that_was_read() {
+fn the_report_equals_the_golden_file() {
     let directory = tempfile::tempdir().unwrap();
     results(directory.path());
     report::write(directory.path()).unwrap();
@@ -158,7 +158,7 @@ fn the_report_is_the_one_that_was_read() {
 }
 
 #[test]
-fn what_is_absent_or_failed_has_no_figure_anywhere() {
+fn absent_trackers_and_failed_rounds_have_no_figures() {
     let directory = tempfile::tempdir().unwrap();
     results(directory.path());
     report::write(directory.path()).unwrap();
@@ -189,7 +189,7 @@ fn without_the_baseline_there_are_no_ratios() {
 }
 
 #[test]
-fn the_published_shapes_are_there() {
+fn the_report_has_the_published_forms() {
     let directory = tempfile::tempdir().unwrap();
     results(directory.path());
     report::write(directory.path()).unwrap();

@@ -20,10 +20,10 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     let dose = &settings.dose;
     let _ = writeln!(
         text,
-        "Every tracker is a process of its own, alone on its vCPUs; the load is on others. {} \
-         rounds in which the contenders take turns, a fresh process each; {} s of warm-up, {} s \
-         measured. Medians, least and greatest in brackets. Ratios are to {} in the same round. \
-         Only ratios within one report mean anything elsewhere. Raw results: `raw.jsonl`.",
+        "Every tracker is a process on vCPUs of its own; the load uses other vCPUs. {} rounds in \
+         which the contenders alternate, each in a new process; {} s of warm-up, {} s measured. \
+         Medians, with minimum and maximum in brackets. Ratios are to {} within a round; only \
+         ratios within one report compare to other hosts. Raw results: `raw.jsonl`.",
         settings.rounds, dose.warmup, dose.seconds, settings.baseline
     );
     machine(&mut text, summary);
@@ -37,7 +37,7 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
         format!("round {} of {}: {reason}", failure.round, called(&failure.case))
     });
     list(&mut text, "Failed rounds", failures);
-    let _ = write!(text, "\n## Again\n\n```sh\n{}\n```\n", plan.command);
+    let _ = write!(text, "\n## Command\n\n```sh\n{}\n```\n", plan.command);
     text
 }
 
@@ -76,8 +76,8 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
         let seconds = Published::seconds(&summary.plan.settings.dose);
         let _ = writeln!(
             text,
-            "Its rates are means of a whole run of {seconds} s, warm-up included, as it looks at \
-             the clock every five seconds only; its population is the same in every round."
+            "Its rates are means of a whole run of {seconds} s, warm-up included, as it reads the \
+             clock every five seconds only; its population is the same in every round."
         );
     }
     for picture in pictures.iter().filter(|name| name.ends_with(&format!("-{mix}.svg"))) {
@@ -186,8 +186,9 @@ fn wrong_ones_too(text: &mut String, rows: &[&Row]) {
         return;
     }
     text.push_str(
-        "\nOnly right replies count above. If all replies did:\n\n\
-         | tracker | workers | cores | load workers | replies/s | us CPU per reply | what is wrong |\n|---|---|---|---|---|---|---|\n",
+        "\nOnly right replies count above. With all replies counted:\n\n\
+         | tracker | workers | cores | load workers | replies/s | us CPU per reply | findings |\n\
+         |---|---|---|---|---|---|---|\n",
     );
     for row in wrong {
         let seats = &row.case.seats;
