@@ -10,7 +10,7 @@ use crate::api::stats::{
     Limits, ListState, Memory, Overload, Software, Stats, Totals, WorkerStats,
 };
 use crate::files::FileWrites;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;

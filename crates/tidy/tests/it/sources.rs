@@ -1,0 +1,300 @@
+//! Rules for Rust files.
+
+use std::collections::BTreeSet;
+
+use onrush_tidy::{COLUMNS, Source, crate_of, demand, sources};
+
+/// Lines of a file in `src` at most.
+const FILE_LINES: usize = 700;
+/// Lines of a function at most, from `fn` to the closing brace.
+const FUNCTION_LINES: usize = 70;
+
+/// Words that do not say what a type is.
+const VAGUE_WORDS: [&str; 4] = ["manager", "handler", "processor", "helper"];
+/// Names of modules that have no subject.
+const VAGUE_MODULES: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];
+
+/// Tests that may sleep: polls with a deadline of a state that gives no event to wait for. File,
+/// function, reason.
+const MAY_SLEEP: [(&str, &str, &str); 2] = [
+    (
+        "crates/daemon/tests/it/memory_returned.rs",
+        "when_everybody_has_left_the_daemon_is_small_again",
+        "an allocator's background threads return memory without an event",
+    ),
+    (
+        "crates/load/tests/responder/server.rs",
+        "serve",
+        "a server whose slow replies are the subject of the test",
+    ),
+];
+
+/// Types that make a thread wait for another, and crates of such types.
+const LOCKS: [&str; 12] = [
+    "Mutex",
+    "RwLock",
+    "Condvar",
+    "Barrier",
+    "Once",
+    "OnceLock",
+    "LazyLock",
+    "ReentrantLock",
+    "ShardedLock",
+    "parking_lot",
+    "once_cell",
+    "lazy_static",
+];
+/// Crates whose code runs on workers.
+const DATA_PATH: [&str; 4] = ["proto", "net", "swarm", "tracker"];
+/// Files of these crates that may have locks: file, reason.
+const MAY_LOCK: [(&str, &str); 1] = [(
+    "crates/net/src/memory.rs",
+    "the in-process network of tests: its lock is in place of the kernel's",
+)];
+
+#[test]
+fn every_file_opens_with_a_description() {
+    broken("a file opens with `//!`", |source| {
+        if source.text.starts_with("//! ") { vec![] } else { vec![1] }
+    });
+}
+
+#[test]
+fn unsafe_is_in_net_only() {
+    broken("`unsafe` is only in crates/net", |source| match crate_of(&source.path) {
+        Some("net") => vec![],
+        // Compares the network backend with raw system calls; no product crate depends on it.
+        _ if source.path.starts_with("crates/lab/programs/levers/") => vec![],
+        _ => source.lines_of(&["unsafe"]),
+    });
+}
+
+#[test]
+fn every_other_crate_forbids_unsafe() {
+    broken("a crate root forbids unsafe code", |source| {
+        let root = source.path.ends_with("/src/lib.rs")
+            || source.path.ends_with("/src/main.rs")
+            || source.path.contains("/src/bin/");
+        let forbids = ["#", "!", "[", "forbid", "(", "unsafe_code", ")", "]"];
+        let missing = root && crate_of(&source.path) != Some("net");
+        if missing && source.lines_of(&forbids).is_empty() { vec![1] } else { vec![] }
+    });
+}
+
+#[test]
+fn every_unsafe_block_has_a_safety_comment() {
+    broken("`// SAFETY:` is above an unsafe block or impl", |source| {
+        let mut lines = Vec::new();
+        for opening in [["unsafe", "{"], ["unsafe", "impl"], ["unsafe", "extern"]] {
+            lines.extend(source.lines_of(&opening));
+        }
+        lines.retain(|line| !has_safety_comment(&source.text, *line));
+        lines
+    });
+}
+
+#[test]
+fn files_are_at_most_700_lines() {
+    broken("a file in src has at most 700 lines", |source| {
+        let lines = source.text.lines().count();
+        if source.path.contains("/src/") && lines > FILE_LINES { vec![lines] } else { vec![] }
+    });
+}
+
+/// Crates with longer lines, until they are rewritten.
+const LONG_LINES: [&str; 11] = [
+    "bench", "config", "control", "daemon", "lab", "load", "net", "proto", "swarm", "tracker",
+    "verify",
+];
+
+/// Comments and strings too, which rustfmt leaves as they are.
+#[test]
+fn lines_are_at_most_100_columns() {
+    broken("a line has at most 100 columns", |source| {
+        if crate_of(&source.path).is_some_and(|name| LONG_LINES.contains(&name)) {
+            return vec![];
+        }
+        let long = |line: &str| line.chars().count() > COLUMNS;
+        let lines = source.text.lines().enumerate();
+        lines.filter(|(_, line)| long(line)).map(|(at, _)| at + 1).collect()
+    });
+}
+
+#[test]
+fn functions_are_at_most_70_lines() {
+    broken("a function has at most 70 lines", |source| {
+        let functions = source.functions().into_iter();
+        let long = functions.filter(|f| f.last - f.first + 1 > FUNCTION_LINES);
+        long.map(|function| function.first).collect()
+    });
+}
+
+#[test]
+fn names_of_types_and_modules_are_specific() {
+    broken("no Manager, Handler, Processor, Helper; no common, no utils", |source| {
+        let mut lines = Vec::new();
+        for pair in source.tokens.windows(2) {
+            let [keyword, name] = pair else { continue };
+            let words = words(&name.text);
+            let empty = match keyword.text.as_str() {
+                "struct" | "enum" | "union" | "trait" | "type" => {
+                    words.iter().any(|word| VAGUE_WORDS.contains(&word.as_str()))
+                }
+                "mod" => words.iter().any(|word| {
+                    VAGUE_WORDS.contains(&word.as_str()) || VAGUE_MODULES.contains(&word.as_str())
+                }),
+                _ => false,
+            };
+            if empty {
+                lines.push(name.line);
+            }
+        }
+        lines
+    });
+}
+
+#[test]
+fn no_unfinished_code_is_left() {
+    broken("no todo!, unimplemented! or dbg!", |source| {
+        let marks = ["todo", "unimplemented", "dbg"];
+        marks.iter().flat_map(|mark| source.lines_of(&[mark, "!"])).collect()
+    });
+}
+
+#[test]
+fn no_test_is_ignored() {
+    broken("no `#[ignore]`", |source| source.lines_of(&["#", "[", "ignore"]));
+}
+
+#[test]
+fn tests_do_not_sleep() {
+    let mut used = BTreeSet::new();
+    broken("a test does not sleep (a poll has an entry with a reason in MAY_SLEEP)", |source| {
+        let mut lines = Vec::new();
+        for at in 1..source.tokens.len() {
+            // A method `sleep` is another thing: a worker sleeps on its inbox.
+            let before = source.tokens[at - 1].text.as_str();
+            let call = source.has(at, &["sleep", "("]) && !["fn", "."].contains(&before);
+            let imported = source.has(at, &["sleep", ";"]);
+            if !(call || imported) || !source.is_test(at) {
+                continue;
+            }
+            let line = source.tokens[at].line;
+            let functions = source.functions();
+            let around = functions.iter().rfind(|f| (f.first..=f.last).contains(&line));
+            let entry = MAY_SLEEP.iter().position(|(path, name, _)| {
+                *path == source.path && around.is_some_and(|f| f.name == *name)
+            });
+            match entry {
+                Some(entry) => _ = used.insert(entry),
+                None => lines.push(line),
+            }
+        }
+        lines
+    });
+    let stale = (0..MAY_SLEEP.len()).filter(|entry| !used.contains(entry));
+    demand(
+        "an entry of MAY_SLEEP is in use",
+        stale.map(|n| format!("{:?}", MAY_SLEEP[n])).collect(),
+    );
+}
+
+#[test]
+fn the_data_path_has_no_locks() {
+    let mut used = BTreeSet::new();
+    broken(
+        "no lock in proto, net, swarm and tracker (an exception has an entry in MAY_LOCK)",
+        |source| {
+            let mut lines = locks(source);
+            if let Some(entry) = MAY_LOCK.iter().position(|(path, _)| *path == source.path)
+                && !lines.is_empty()
+            {
+                used.insert(entry);
+                lines.clear();
+            }
+            lines
+        },
+    );
+    let stale = (0..MAY_LOCK.len()).filter(|entry| !used.contains(entry));
+    demand("an entry of MAY_LOCK is in use", stale.map(|n| format!("{:?}", MAY_LOCK[n])).collect());
+}
+
+/// The lines of code of the data path with a lock, outside of tests.
+fn locks(source: &Source) -> Vec<usize> {
+    let data_path = crate_of(&source.path).is_some_and(|name| DATA_PATH.contains(&name));
+    if !data_path || !source.path.contains("/src/") {
+        return vec![];
+    }
+    lines_with(source, &LOCKS)
+}
+
+/// The lines with one of these words, outside of tests.
+fn lines_with(source: &Source, words: &[&str]) -> Vec<usize> {
+    let tokens = source.tokens.iter().enumerate();
+    let found = tokens.filter(|(_, token)| words.contains(&token.text.as_str()));
+    found.filter(|(at, _)| !source.is_test(*at)).map(|(_, token)| token.line).collect()
+}
+
+/// Fails with the lines of every file that break a rule.
+fn broken(rule: &str, mut lines_of: impl FnMut(&Source) -> Vec<usize>) {
+    let sources = sources();
+    assert!(sources.len() > 20, "only {} Rust files found", sources.len());
+    let mut places = Vec::new();
+    for source in sources {
+        places.extend(lines_of(source).iter().map(|line| format!("{}:{line}", source.path)));
+    }
+    demand(rule, places);
+}
+
+/// Whether a comment with `SAFETY:` is directly above the statement of `line` (from 1), or on the
+/// line itself.
+fn has_safety_comment(text: &str, line: usize) -> bool {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let is_comment = |at: usize| lines[at].starts_with("//");
+    let mut at = line - 1;
+    if lines[at].contains("// SAFETY:") {
+        return true;
+    }
+    // Up to the statement's first line, past attributes.
+    while at > 0 && !is_comment(at - 1) && !lines[at - 1].ends_with([';', '{', '}', ',']) {
+        at -= 1;
+    }
+    // Up the comment.
+    while at > 0 && is_comment(at - 1) {
+        at -= 1;
+        if lines[at].starts_with("// SAFETY:") {
+            return true;
+        }
+    }
+    false
+}
+
+/// The words of a CamelCase or snake_case name, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for character in name.chars() {
+        if character == '_' || character.is_uppercase() {
+            words.push(String::new());
+        }
+        if character != '_' {
+            words.last_mut().expect("there is one").extend(character.to_lowercase());
+        }
+    }
+    words
+}
+
+#[test]
+fn the_rules_find_violations() {
+    assert!(has_safety_comment("// SAFETY: it is\n// so.\nlet x =\n    unsafe { 1 };", 4));
+    assert!(!has_safety_comment("// SAFETY: of another\nf();\nunsafe { 1 };", 3));
+    assert!(!has_safety_comment("// why not\nunsafe { 1 };", 2));
+    assert_eq!(words("PeerManager"), ["", "peer", "manager"]);
+    assert_eq!(words("my_utils"), ["my", "utils"]);
+    let source = |path: &str, text: &str| Source::new(path, text.to_owned());
+    let lock = "use std::sync::{Arc, Mutex};\nstatic S: std::sync::OnceLock<u8> = OnceLock::new();";
+    assert_eq!(locks(&source("crates/swarm/src/shard.rs", lock)), [1, 2, 2]);
+    assert_eq!(locks(&source("crates/load/src/lib.rs", lock)), []);
+    assert_eq!(locks(&source("crates/swarm/tests/model.rs", lock)), []);
+    let model = "#[cfg(all(loom, test))]\nmod model { use loom::sync::Mutex; }\n// a Mutex\n";
+    assert_eq!(locks(&source("crates/tracker/src/lanes/sleep.rs", model)), []);
+}
