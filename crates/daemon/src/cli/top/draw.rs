@@ -207,7 +207,7 @@ fn replies(page: &mut Page<'_>, pair: Pair<'_>) {
     page.line(vec![
         name("dropped"),
         alarm_if(is(dropped), format!("{}/s", rate(dropped))),
-        faint(format!("  {} total", count(pair.now.totals.kernel_drops as f64))),
+        faint(format!("  {} total", count(pair.now.totals.worker.kernel_drops as f64))),
         faint("   unsent "),
         alarm_if(is(lost), format!("{}/s", rate(lost))),
         faint(format!("  {} total", count(unsent(pair.now)))),

@@ -124,7 +124,7 @@ fn a_restarted_tracker_has_no_rates() {
 fn stalls_drops_and_overload_are_highlighted() {
     let mut ill = reading(2);
     ill.workers[1].still_for = 7.0;
-    ill.workers[0].kernel_drops = 90;
+    ill.workers[0].counts.kernel_drops = 90;
     ill.totals.worker.kernel_drops = 90;
     ill.overload.step = 3;
     let view = after([reading(1), ill]);
