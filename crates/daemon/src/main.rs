@@ -10,7 +10,7 @@ use clap::Parser;
 use onrush::cli::ctl;
 use onrush::cli::doctor;
 use onrush::cli::top;
-use onrush::cli::{Cli, Command, Task, show};
+use onrush::cli::{Cli, Command, Task, print};
 use onrush::process::exit::Exit;
 use onrush::process::{activation, greeting, logging, signals, user};
 use onrush::reload::Reload;
@@ -42,14 +42,14 @@ fn main() -> ExitCode {
     host.passed = passed.as_ref().map(Passed::of).or_else(|| passed_before(&cli, &host));
     let exit = match cli.task(&host) {
         Err(problems) => Exit::wrong(problems),
-        Ok(Task::Show(text)) => match show(&text) {
+        Ok(Task::Show(text)) => match print(&text) {
             Ok(()) => Exit::good(),
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
         Ok(Task::Serve(settings, notices)) => {
-            let ailments = doctor::short_version(&settings, &host);
+            let host_warnings = doctor::host_warnings(&settings, &host);
             let start = Start { passed, cli, host, program };
-            Exit::after(serve(*settings, start, &notices, ailments))
+            Exit::after(serve(*settings, start, &notices, host_warnings))
         }
     };
     exit.say()
@@ -75,7 +75,7 @@ fn serve(
     settings: Settings,
     start: Start,
     notices: &[Notice],
-    ailments: Option<String>,
+    host_warnings: Option<String>,
 ) -> Result<End, StartError> {
     let Start { passed, cli, host, program } = start;
     logging::start(settings.log.level);
@@ -94,8 +94,8 @@ fn serve(
     for warning in &tracker.warnings {
         log::warn!("{warning}");
     }
-    if let Some(ailments) = ailments {
-        log::warn!("{ailments}");
+    if let Some(host_warnings) = host_warnings {
+        log::warn!("{host_warnings}");
     }
     let greeting = greeting::lines(&settings, &tracker);
     let supervisor = Supervisor::new(tracker, settings, Reload::new(cli.flags, host));
