@@ -358,7 +358,7 @@ class Case:
         try:
             self.host.write(config, before + "\nnonsense\n")
             self._signal()
-            said = "this one serves on: it ended with exit code 2"
+            said = "this one keeps serving: it ended with exit code 2"
             self.host.until("the failure in the log", lambda: said in self.host.journal("onrush", since))
             assert self.host.main_pid("onrush.service") == pid
             assert self.host.show("onrush", "ActiveState") == "active"

@@ -7,7 +7,7 @@ use onrush_proto::{Event, Family};
 use super::snapshot::{StatsSnapshot, Worker};
 use crate::api::stats::*;
 use crate::files::FileWrites;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::cli::format::span;
-use crate::reload::ONLY_A_RESTART;
+use onrush_config::keys;
 use onrush_control::api::Successor;
 use onrush_control::api::admin::ExportReport;
 use onrush_control::api::admin::ReloadReport;
@@ -86,7 +86,7 @@ pub fn reload(report: &ReloadReport) -> String {
         keys => format!("changed: {}\n", keys.join(", ")),
     };
     let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        report.restart.iter().map(String::as_str).partition(|key| !ONLY_A_RESTART.contains(key));
+        report.restart.iter().map(String::as_str).partition(|key| !keys::is_restart_only(key));
     for (keys, until) in
         [(upgrade, "an upgrade (`onrush ctl upgrade`) or a restart"), (restart, "a restart")]
     {
