@@ -62,7 +62,7 @@ fn counted() -> WorkerMetrics {
             .chain(&incoming.refused)
             .chain(&incoming.refused_by_udp)
             .chain(&incoming.events);
-        all.chain(&incoming.clients.0).for_each(|counter| counter.set(12_345_678_901));
+        all.chain(&incoming.clients).for_each(|counter| counter.set(12_345_678_901));
     }
     (0..40).for_each(|power| metrics.turn_times.observe(1 << power));
     (0..11).for_each(|power| metrics.receives.observe(1 << power));

@@ -179,7 +179,7 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Lets the workers begin, and waits for a process that takes over.
+    /// Opens the workers' gate, and listens for a process that takes over.
     fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         self.running.begin();
         self.warnings.extend(group.notices.iter().map(Notice::to_string));

@@ -35,7 +35,10 @@ pub fn stats(stats: &Stats) -> String {
     let mut lines = vec![
         ("version", format!("{}, {} for {}", stats.version, stats.stage, span(stats.uptime))),
         ("addresses", stats.addresses.join(", ")),
-        ("swarms", format!("{} and {} without peers", totals.swarms, totals.idle_swarms)),
+        (
+            "swarms",
+            format!("{} and {} without peers", totals.shard.swarms, totals.shard.idle_swarms),
+        ),
         (
             "peers",
             format!(
@@ -52,7 +55,7 @@ pub fn stats(stats: &Stats) -> String {
             "requests",
             format!(
                 "{} connects, {} announces, {} scrapes",
-                traffic.connects, traffic.announces, traffic.scrapes
+                traffic.incoming.connects, traffic.incoming.announces, traffic.incoming.scrapes
             ),
         ),
         ("events", counts(traffic.events.iter())),
@@ -61,12 +64,12 @@ pub fn stats(stats: &Stats) -> String {
             "replies",
             format!(
                 "{}, {} not sent",
-                totals.replies,
-                totals.replies_blocked + totals.replies_failed
+                totals.worker.sent,
+                totals.worker.send_blocked + totals.worker.send_failed
             ),
         ),
-        ("dropped", format!("{} datagrams by the kernel", totals.kernel_drops)),
-        ("completed", totals.completed.to_string()),
+        ("dropped", format!("{} datagrams by the kernel", totals.worker.kernel_drops)),
+        ("completed", totals.shard.completed.to_string()),
         ("memory", format!("{:.1} MB", stats.memory.resident as f64 / 1e6)),
         ("list", format!("{}, {} info hashes", stats.list.mode, stats.list.entries)),
     ];
