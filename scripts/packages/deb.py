@@ -103,7 +103,7 @@ class Package:
         self.host.write(config, text + "\nnonsense\n")
         try:
             done = self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
-            assert "onrush" in done.stderr, done.stdout + done.stderr
+            assert "journalctl -u onrush" in done.stderr, done.stdout + done.stderr
             assert self.active() and self.host.main_pid("onrush.service") == before
             demand(self.host)
         finally:
