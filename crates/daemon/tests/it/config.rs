@@ -40,7 +40,7 @@ fn the_shipped_file_is_what_is_printed() {
 }
 
 #[test]
-fn the_file_for_48_vcpus_is_right_on_such_a_host() {
+fn the_file_for_48_vcpus_is_valid_on_such_a_host() {
     let big = Host { memory: Some(96 << 30), ..host(48) };
     let text = fs::read_to_string(shipped("epyc-48.toml")).unwrap();
     let (settings, notices) =
@@ -57,7 +57,7 @@ fn the_file_for_48_vcpus_is_right_on_such_a_host() {
 }
 
 #[test]
-fn an_unknown_key_names_its_place_and_its_neighbour() {
+fn an_unknown_key_is_reported_with_place_and_suggestion() {
     let text = problems("[announce]\nintervall = 1800\n");
     let parts =
         ["`announce.intervall`", "\n  2 | intervall = 1800\n    | ^^^^^^^^^\n", "`interval`"];
@@ -204,7 +204,7 @@ const WRONG_KINDS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn values_of_a_wrong_kind_say_what_is_right() {
+fn values_of_a_wrong_kind_are_reported_with_a_remedy() {
     for (text, found, help) in WRONG_KINDS {
         let problem = problems(text);
         assert!(problem.contains(found), "{text}\n{problem}");
@@ -215,7 +215,7 @@ fn values_of_a_wrong_kind_say_what_is_right() {
 }
 
 #[test]
-fn a_wrong_value_leads_to_no_further_complaints() {
+fn a_wrong_value_is_reported_once() {
     for text in [
         "[announce]\ninterval = \"x\"\npeer_lifetime = 100",
         "[workers]\nplacement = \"x\"\nsocket = 3\nswarm = 1",
@@ -230,7 +230,7 @@ fn a_wrong_value_leads_to_no_further_complaints() {
 }
 
 #[test]
-fn a_list_gone_wrong_shows_the_first_problems_and_counts_the_rest() {
+fn a_long_list_of_problems_is_cut_and_counted() {
     let entries = "\"x\",\n".repeat(500);
     let text = problems(&format!("[access]\nmode = \"deny\"\ninfo_hashes = [\n{entries}]"));
     assert!(text.contains("\n500 problems ") && text.contains(" 40 "));
@@ -240,7 +240,7 @@ fn a_list_gone_wrong_shows_the_first_problems_and_counts_the_rest() {
 
 /// Quadratic in the number of problems, the longest file would take days.
 #[test]
-fn problems_without_number_are_counted_in_passable_time() {
+fn many_problems_are_counted_in_linear_time() {
     let start = Instant::now();
     let lines = problems(&"a=\n".repeat(200_000));
     assert!(lines.contains("\n200000 problems "), "{}", &lines[lines.len() - 100..]);
@@ -370,7 +370,7 @@ fn flags_override_the_file_and_are_named_in_problems() {
 }
 
 #[test]
-fn the_file_says_where_state_goes_before_the_environment_does() {
+fn the_file_overrides_the_environments_state_directory() {
     let systemd = Host { state_directory: Some("/var/lib/onrush:/b".into()), ..host(4) };
     let dir = |text, flags| with(text, flags, &systemd).unwrap().0.state_dir.unwrap();
     assert_eq!(dir("", &[]), Path::new("/var/lib/onrush"));
@@ -391,7 +391,7 @@ fn memory_bounds_the_default_and_warns_of_more() {
 }
 
 #[test]
-fn what_is_odd_but_possible_is_a_notice() {
+fn unusual_valid_settings_are_notices() {
     let hash = "\"0123456789abcdef0123456789abcdef01234567\"";
     for (text, part) in [
         ("[workers]\ntotal = 9".to_owned(), "4 vCPUs"),
@@ -409,7 +409,7 @@ fn what_is_odd_but_possible_is_a_notice() {
 }
 
 #[test]
-fn check_config_says_what_the_file_means_here() {
+fn check_config_prints_the_settings_on_this_host() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.toml");
     fs::write(&path, "[workers]\ntotal = 2\npin = [1, 3, 0]\n").unwrap();
@@ -450,7 +450,7 @@ fn the_command_line_gives_the_task() {
 }
 
 #[test]
-fn wrong_flags_say_what_is_right() {
+fn wrong_flags_are_reported_with_a_remedy() {
     let wrong = |flags: &[&str]| {
         let error = Cli::try_parse_from(["onrush"].iter().chain(flags)).unwrap_err();
         assert_eq!(error.exit_code(), 2);
@@ -468,7 +468,7 @@ fn wrong_flags_say_what_is_right() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples_and_exit_codes() {
     Cli::command().debug_assert();
     let help = Cli::command().term_width(100).render_long_help().to_string();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");

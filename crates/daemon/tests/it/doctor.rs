@@ -1,5 +1,5 @@
-//! `onrush doctor`: its exit code, and what it writes for whom. The checks have tests of their own, on
-//! hosts made of files; `scripts/unit-test` asks it under the unit's filters.
+//! `onrush doctor`: exit codes and output formats. The checks have unit tests on made-up hosts;
+//! `scripts/unit-test` runs the doctor under the unit's filters.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::harness::process::{Ended, Launch};
 
-/// A host on which receive buffers may have so many bytes.
+/// The files of a host with this limit of receive buffers.
 fn host(rmem_max: u64) -> TempDir {
     let host = tempfile::tempdir().unwrap();
     let core = host.path().join("proc/sys/net/core");
@@ -18,7 +18,7 @@ fn host(rmem_max: u64) -> TempDir {
     host
 }
 
-/// A tracker of few peers and one worker, so that nothing but the host's files matters.
+/// A small tracker with one worker, so that the findings depend on the host's files alone.
 const CONFIG: &str = "[workers]\ntotal = 1\n[limits]\npeers = 1000\n";
 
 fn asked(root: &Path, flags: &[&str]) -> Ended {
@@ -27,7 +27,7 @@ fn asked(root: &Path, flags: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_problem_is_told_with_its_remedy_and_ends_in_1() {
+fn a_problem_has_a_remedy_and_exit_code_1() {
     let ended = asked(host(212_992).path(), &[]);
     assert_eq!(ended.code, Some(1), "{}", ended.text());
     let first = ended.output.lines().next().unwrap();
@@ -38,14 +38,14 @@ fn a_problem_is_told_with_its_remedy_and_ends_in_1() {
 }
 
 #[test]
-fn without_problems_it_ends_in_0() {
+fn without_problems_the_exit_code_is_0() {
     let ended = asked(host(4_194_304).path(), &[]);
     assert_eq!(ended.code, Some(0), "{}", ended.output);
     assert!(ended.output.contains("0 problems"), "{}", ended.output);
 }
 
 #[test]
-fn programs_get_json() {
+fn json_has_counts_and_remedies() {
     let ended = asked(host(1).path(), &["--json"]);
     let report: serde_json::Value = serde_json::from_str(&ended.output).unwrap();
     assert_eq!((ended.code, &report["problems"]), (Some(1), &1.into()));
@@ -55,7 +55,7 @@ fn programs_get_json() {
 }
 
 #[test]
-fn where_nothing_can_be_seen_it_ends_in_2() {
+fn unreadable_input_exits_with_2() {
     let nothing = tempfile::tempdir().unwrap();
     let ended = asked(nothing.path(), &[]);
     assert_eq!(ended.code, Some(2));
@@ -66,7 +66,7 @@ fn where_nothing_can_be_seen_it_ends_in_2() {
 }
 
 #[test]
-fn this_host_is_looked_at_and_the_start_says_the_short_version() {
+fn problems_of_this_host_are_in_the_doctor_and_in_the_log() {
     let config = "[socket]\nreceive_buffer = 1073741823\n";
     let ended = Launch::new(&["doctor"]).config(config).start().end();
     assert_eq!(ended.code, Some(1), "{}", ended.output);
