@@ -1,6 +1,6 @@
-//! What one look at the tracker costs the HTTP thread: `/metrics` and `/stats.json` of so many workers, written
-//! again and again. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`; `scripts/bench-observe`
-//! runs it beside the whole daemon.
+//! The cost of a request for `/metrics` and `/stats.json` to the HTTP thread, by the number of
+//! workers. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`;
+//! `scripts/bench-observe` runs it beside the whole daemon.
 
 #![forbid(unsafe_code)]
 
@@ -8,9 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::Settings;
 use onrush_control::api::stats::Stats;
 use onrush_control::metrics::prometheus::{self, Format};
 use onrush_control::metrics::snapshot::StatsSnapshot;
@@ -18,7 +16,7 @@ use onrush_tracker::metrics::WorkerMetrics;
 
 type Workers = Arc<[(String, Arc<WorkerMetrics>)]>;
 
-/// How long each is written again.
+/// How long each page is written repeatedly.
 const FOR: Duration = Duration::from_millis(500);
 
 fn main() {
@@ -43,7 +41,7 @@ fn main() {
     }
 }
 
-/// Microseconds that a page takes, and its length.
+/// Microseconds per page, and its length.
 fn cost(mut page: impl FnMut() -> String) -> (f64, usize) {
     let (start, mut pages, mut len) = (Instant::now(), 0u32, 0);
     while start.elapsed() < FOR {
@@ -53,7 +51,7 @@ fn cost(mut page: impl FnMut() -> String) -> (f64, usize) {
     (start.elapsed().as_secs_f64() * 1e6 / f64::from(pages), len)
 }
 
-/// Counters as of a worker that has run for days: numbers as long as they get.
+/// Counters of a worker that has run for days: numbers of the greatest length.
 fn counted() -> WorkerMetrics {
     let metrics = WorkerMetrics::default();
     for incoming in [&metrics.incoming.v4, &metrics.incoming.v6] {
@@ -64,7 +62,7 @@ fn counted() -> WorkerMetrics {
             .chain(&incoming.refused)
             .chain(&incoming.refused_by_udp)
             .chain(&incoming.events);
-        all.chain(&incoming.clients.0).for_each(|counter| counter.set(12_345_678_901));
+        all.chain(&incoming.clients).for_each(|counter| counter.set(12_345_678_901));
     }
     (0..40).for_each(|power| metrics.turn_times.observe(1 << power));
     (0..11).for_each(|power| metrics.receives.observe(1 << power));
@@ -74,8 +72,5 @@ fn counted() -> WorkerMetrics {
 fn snapshot(metrics: &Workers) -> StatsSnapshot {
     let workers = metrics.len();
     let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
-    let config = Config::parse("page_cost.toml", &text);
-    let (settings, _) = Settings::resolve(config, &Flags::default(), &Host::default())
-        .expect("a right configuration");
-    StatsSnapshot::of_workers(metrics.clone(), settings)
+    StatsSnapshot::of_workers(metrics.clone(), Settings::for_test(&text))
 }

@@ -61,3 +61,4 @@ pub use key::{
 };
 pub use kind::{Kind, parses, texts};
 pub use problem::{Problem, Problems};
+pub use toml::{Table, Value};

@@ -11,10 +11,10 @@ use clap::Parser;
 use crossbeam_channel::{Sender, unbounded};
 use onrush::Tracker;
 use onrush::cli::Cli;
-use onrush::process::signals::Wish;
-use onrush::reload::Reload;
+use onrush::process::signals::Signal;
+use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
-use onrush_config::settings::Host;
+use onrush_config::{Host, Settings};
 use onrush_control::request::{ListChangeError, ListChanged, Reloaded, Request, Responder};
 use onrush_control::view::View;
 use onrush_proto::{InfoHash, ScrapeCounts};
@@ -31,7 +31,7 @@ const NONE: ScrapeCounts = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 
 /// A tracker with its main thread in this process.
 struct InProcess {
     view: View,
-    wisher: Sender<Wish>,
+    sender: Sender<Signal>,
     main: JoinHandle<()>,
 }
 
@@ -53,16 +53,17 @@ impl InProcess {
         ];
         let args = Cli::try_parse_from(args).unwrap();
         let host = Host { vcpus: vec![0, 1], ..Host::default() };
-        let (settings, _) = args.flags.settings(&host).unwrap_or_else(|error| panic!("{error}"));
+        let (settings, _) =
+            Settings::load(&args.flags, &host).unwrap_or_else(|error| panic!("{error}"));
         let tracker = Tracker::start(&settings).unwrap();
         let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args.flags, host));
         let view = supervisor.view().clone();
-        let (wisher, wishes) = unbounded();
+        let (sender, signals) = unbounded();
         let main = thread::spawn(move || {
-            assert!(matches!(supervisor.run(&wishes), End::Asked));
+            assert!(matches!(supervisor.run(&signals), End::Stopped));
             supervisor.into_tracker().stop();
         });
-        Self { view, wisher, main }
+        Self { view, sender, main }
     }
 
     /// A client with a connection id.
@@ -100,7 +101,7 @@ impl InProcess {
     }
 
     fn stop(self) {
-        self.wisher.send(Wish::Stop).unwrap();
+        self.sender.send(Signal::Stop).unwrap();
         self.main.join().unwrap();
     }
 }

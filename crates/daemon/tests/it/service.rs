@@ -120,8 +120,8 @@ fn loading_and_writing_a_snapshot_extend_the_timeout() {
     let state = tempfile::tempdir().unwrap();
     let launch = || Launch::on_loopback().flag("--state-dir", state.path());
     let [extend, ready, stopping] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "STOPPING=1"];
-    // A snapshot is read twice, first to verify it.
-    for start in [&[ready][..], &[extend, extend, ready]] {
+    // One extension is enough for both passes over a small file.
+    for start in [&[ready][..], &[extend, ready]] {
         let notify = NotifySocket::new();
         let mut daemon = notify.launch(launch()).start();
         let hear = |words: &[&str]| {

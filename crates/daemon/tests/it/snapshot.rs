@@ -164,8 +164,8 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
     flipped[good.len() / 2] ^= 4;
     let bad: [(&[u8], &str); 4] = [
         (&flipped, "checksum"),
-        (&good[..good.len() - 1], "ends too early"),
-        (b"onrush snap", "ends too early"),
+        (&good[..good.len() - 1], "is truncated"),
+        (b"onrush snap", "is truncated"),
         (b"-----BEGIN SOMETHING ELSE-----------------", "not a snapshot"),
     ];
     for (number, (bytes, why)) in bad.into_iter().enumerate() {

@@ -220,7 +220,7 @@ fn errors_of_an_upgrade_are_named_and_the_old_process_serves() {
 
     // A successor of another protocol version, and one with an invalid message.
     let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
-    let word = br#"{"Ask":{"protocol":99,"version":"9.9.9"}}"#;
+    let word = br#"{"Request":{"protocol":99,"version":"9.9.9"}}"#;
     stream.write_all(&(word.len() as u32).to_be_bytes()).unwrap();
     stream.write_all(word).unwrap();
     let mut told = String::new();
@@ -392,8 +392,10 @@ fn a_failed_successor_is_reported_and_the_old_process_serves() {
     // During an upgrade another one is refused.
     std::fs::write(&config, &right).unwrap();
     let stopped = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
-    let word =
-        format!(r#"{{"Ask":{{"protocol":{},"version":"x"}}}}"#, onrush::upgrade::message::PROTOCOL);
+    let word = format!(
+        r#"{{"Request":{{"protocol":{},"version":"x"}}}}"#,
+        onrush::upgrade::message::PROTOCOL
+    );
     (&stopped).write_all(&(word.len() as u32).to_be_bytes()).unwrap();
     (&stopped).write_all(word.as_bytes()).unwrap();
     (&stopped).read_exact(&mut [0]).unwrap();

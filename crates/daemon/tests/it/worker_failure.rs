@@ -8,15 +8,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
 use crossbeam_channel::{never, unbounded};
 use onrush::cli::Cli;
-use onrush::reload::Reload;
 use onrush::snapshots::Snapshots;
+use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
-use onrush::{Tracker, process::signals::Wish};
-use onrush_config::file::Config;
-use onrush_config::settings::{Host, Settings};
+use onrush::{Tracker, process::signals::Signal};
+use onrush_config::{Host, Settings};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_swarm::ShardMap;
 use onrush_tracker::access::Lists;
@@ -57,20 +55,20 @@ fn a_wait_that_fails_ends_its_worker_by_name() {
 fn a_worker_failure_ends_the_supervisor() {
     let (settings, running, alive) = launched("colocated", &[Failure::Fine, Failure::Panic]);
     let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
-    let (wisher, wishes) = unbounded();
+    let (sender, signals) = unbounded();
     let (over, watched) = channel::<()>();
     // Ends the test when no failure is reported.
     let patience = thread::spawn(move || {
         if watched.recv_timeout(TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            wisher.send(Wish::Stop).unwrap();
+            sender.send(Signal::Stop).unwrap();
         }
-        wisher
+        sender
     });
-    let end = supervisor.run(&wishes);
+    let end = supervisor.run(&signals);
     drop(over);
     patience.join().unwrap();
     let expected = death("worker-1", "it panicked: a bug on receive 3");
-    assert!(matches!(&end, End::Died(death) if *death == expected), "{end:?}");
+    assert!(matches!(&end, End::WorkerFailed(failure) if *failure == expected), "{end:?}");
     // Dropping the tracker stops the other workers.
     drop(supervisor.into_tracker());
     assert_eq!(alive.load(Ordering::SeqCst), 0);
@@ -80,12 +78,12 @@ fn a_worker_failure_ends_the_supervisor() {
 fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
     let (settings, running, alive) = launched("colocated", &[Failure::Fine, Failure::Fine]);
     let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
-    let (wisher, wishes) = unbounded();
-    for wish in [Wish::Reload, Wish::User, Wish::Stop, Wish::Reload] {
-        wisher.send(wish).unwrap();
+    let (sender, signals) = unbounded();
+    for signal in [Signal::Reload, Signal::Export, Signal::Stop, Signal::Reload] {
+        sender.send(signal).unwrap();
     }
-    assert!(matches!(supervisor.run(&wishes), End::Asked));
-    assert_eq!(wishes.len(), 1, "what comes behind the wish to stop is not heard");
+    assert!(matches!(supervisor.run(&signals), End::Stopped));
+    assert_eq!(signals.len(), 1, "signals after a stop are not handled");
     assert_eq!(alive.load(Ordering::SeqCst), 2);
     supervisor.into_tracker().stop();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
@@ -93,7 +91,7 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
 
 /// A tracker with these workers and without anything else.
 fn tracker(running: Running) -> Tracker {
-    let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::none());
+    let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::disabled());
     Tracker {
         running,
         steering: None,
@@ -101,14 +99,14 @@ fn tracker(running: Running) -> Tracker {
         lists,
         journal: None,
         map: ShardMap::new([1; 5], 1),
-        http: None,
+        admin: None,
         lock: None,
         clock,
         snapshots,
         upgrade: never(),
-        promise: None,
-        kept: None,
-        former: None,
+        commitment: None,
+        commitment_file: None,
+        replaced_list: None,
         merging: Default::default(),
     }
 }
@@ -137,9 +135,7 @@ fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Arc<At
         _ => format!("total = {}", failures.len()),
     };
     let config = format!("[workers]\nplacement = \"{placement}\"\n{total}\npin = \"off\"\n");
-    let config = Config::parse("onrush.toml", &config);
-    let args = Cli::try_parse_from(["onrush"]).unwrap();
-    let (settings, _) = Settings::resolve(config, &args.flags, &Host::default()).unwrap();
+    let settings = Settings::for_test(&config);
     let alive = Arc::new(AtomicUsize::new(0));
     let sockets = failures.iter().map(|failure| FailingSocket::new(*failure, &alive)).collect();
     let secrets = Secrets::random(Keys::random());

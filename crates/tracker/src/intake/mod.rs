@@ -355,7 +355,7 @@ impl<'d, A: SourceAddress> Checks<'_, 'd, A> {
     /// Counts the software of one announce among many.
     #[cold]
     fn sample(self, peer_id: PeerId) {
-        self.incoming.clients.0[clients::index_of(&peer_id)].add(1);
+        self.incoming.clients[clients::index_of(&peer_id)].add(1);
     }
 
     #[inline]

@@ -1,0 +1,213 @@
+//! The properties of the host that settings depend on. Passed as an argument, so that tests can
+//! describe any host.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use onrush_net::adopt::Adopted;
+use procfs_core::{FromRead, Meminfo, ProcessCGroups};
+
+/// The properties of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The vCPUs that the process may use, each once, in the order in which workers take them: one
+    /// of every core before the second ones. If empty, one vCPU and no pinning are assumed.
+    pub vcpus: Vec<usize>,
+    /// CPU time that the cgroup grants, in thousandths of a vCPU; `None` without a quota.
+    pub cpu_quota: Option<u64>,
+    /// Bytes of memory that the process may use: that of the host, or the limit of its cgroup.
+    pub memory: Option<u64>,
+    /// The sockets that a service manager has opened; `None` if the tracker opens its own.
+    pub passed: Option<Passed>,
+    /// `$STATE_DIRECTORY`: set by systemd, directories separated by `:` (systemd.exec(5)).
+    pub state_directory: Option<OsString>,
+    /// `$XDG_STATE_HOME` (XDG Base Directory Specification).
+    pub xdg_state_home: Option<OsString>,
+    /// `$HOME`.
+    pub home: Option<OsString>,
+}
+
+/// Sockets that a service manager has opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Their addresses, each once.
+    pub addresses: Vec<SocketAddr>,
+    /// The number of sockets per address, at least 1.
+    pub each: usize,
+}
+
+impl Passed {
+    /// Addresses and number of adopted sockets.
+    pub fn of(sockets: &Adopted) -> Self {
+        Self { addresses: sockets.addresses(), each: sockets.workers() }
+    }
+}
+
+impl Host {
+    /// This host, for a process whose workers take `vcpus` in this order (see
+    /// [`onrush_net::affinity::cores_first`]). Properties that cannot be read are `None`.
+    pub fn here(vcpus: Vec<usize>) -> Self {
+        let granted = granted(Path::new("/"), "self");
+        Self {
+            vcpus,
+            cpu_quota: granted.cpu_quota,
+            memory: granted.memory,
+            passed: None,
+            state_directory: env::var_os("STATE_DIRECTORY"),
+            xdg_state_home: env::var_os("XDG_STATE_HOME"),
+            home: env::var_os("HOME"),
+        }
+    }
+
+    /// The number of vCPUs by CPU time, rounded up, at least 1.
+    pub fn vcpu_count(&self) -> usize {
+        let granted = self.cpu_quota.map_or(u64::MAX, |quota| quota.div_ceil(1000));
+        self.vcpus.len().min(usize::try_from(granted).unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// Whether the quota is less than the time of all usable vCPUs.
+    pub fn is_short_of_time(&self) -> bool {
+        self.cpu_quota.is_some_and(|quota| quota < 1000 * self.vcpus.len() as u64)
+    }
+
+    /// The default state directory: that of systemd, else that of the user. Relative paths are
+    /// ignored, as the XDG specification requires.
+    pub fn state_dir(&self) -> Option<PathBuf> {
+        let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+        let systemd = || {
+            let first = env::split_paths(self.state_directory.as_deref()?).next()?;
+            absolute(first)
+        };
+        let under = |base: &Option<OsString>, rest: &str| {
+            absolute(Path::new(base.as_deref().unwrap_or(OsStr::new(""))).join(rest))
+        };
+        systemd()
+            .or_else(|| under(&self.xdg_state_home, "onrush"))
+            .or_else(|| under(&self.home, ".local/state/onrush"))
+    }
+}
+
+/// The resources that a process may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// CPU time in thousandths of a vCPU; `None` without a quota.
+    pub cpu_quota: Option<u64>,
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+}
+
+/// The resources of the process with this id (or `self`), read from /proc and /sys below `root`.
+pub fn granted(root: &Path, process: &str) -> Granted {
+    let groups = cgroups(root, process);
+    let installed = Meminfo::from_file(root.join("proc/meminfo")).ok();
+    // "max" does not parse: no limit.
+    let limits = groups.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
+    Granted {
+        cpu_quota: groups.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
+        memory: limits.chain(installed.map(|memory| memory.mem_total)).min(),
+    }
+}
+
+/// The directories of the cgroup (version 2) of a process and of those above it: each may limit.
+fn cgroups(root: &Path, process: &str) -> Vec<PathBuf> {
+    let file = root.join("proc").join(process).join("cgroup");
+    let groups = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);
+    let Some(own) = groups.into_iter().find(|group| group.hierarchy == 0) else { return vec![] };
+    let top = root.join("sys/fs/cgroup");
+    let own = top.join(own.pathname.trim_start_matches('/'));
+    own.ancestors().take_while(|path| path.starts_with(&top)).map(Path::to_owned).collect()
+}
+
+fn read(group: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(group.join(file)).ok()
+}
+
+/// `cpu.max` is "quota period" in microseconds, or "max period" (kernel, cgroup-v2, "CPU
+/// Interface Files").
+fn cpu_quota(cpu_max: &str) -> Option<u64> {
+    let (quota, period) = cpu_max.trim().split_once(' ')?;
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    (period > 0).then(|| (quota.saturating_mul(1000) / period).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(state_directory: &str, xdg: &str, home: &str) -> Host {
+        let some = |text: &str| (!text.is_empty()).then(|| text.into());
+        Host {
+            state_directory: some(state_directory),
+            xdg_state_home: some(xdg),
+            home: some(home),
+            ..Host::default()
+        }
+    }
+
+    #[test]
+    fn the_state_directory_is_that_of_systemd_else_that_of_the_user() {
+        let dir = |s, x, h| host(s, x, h).state_dir().map(|path| path.display().to_string());
+        assert_eq!(dir("/var/lib/a:/var/lib/b", "/x", "/h").as_deref(), Some("/var/lib/a"));
+        assert_eq!(dir("relative", "/x", "/h").as_deref(), Some("/x/onrush"));
+        assert_eq!(dir("", "/x", "/h").as_deref(), Some("/x/onrush"));
+        assert_eq!(dir("", "x", "/h").as_deref(), Some("/h/.local/state/onrush"));
+        assert_eq!(dir("", "", "/h").as_deref(), Some("/h/.local/state/onrush"));
+        assert_eq!(dir("", "", ""), None);
+    }
+
+    #[test]
+    fn a_quota_is_rounded_up_to_vcpus() {
+        assert_eq!(cpu_quota("max 100000\n"), None);
+        assert_eq!(cpu_quota("250000 100000\n"), Some(2500));
+        assert_eq!(cpu_quota("1000 100000\n"), Some(10));
+        assert_eq!(cpu_quota("5 0"), None);
+        let host = |vcpus: usize, cpu_quota| {
+            Host { vcpus: (0..vcpus).collect(), cpu_quota, ..Host::default() }.vcpu_count()
+        };
+        assert_eq!(
+            [
+                host(8, None),
+                host(8, Some(2500)),
+                host(2, Some(2500)),
+                host(8, Some(10)),
+                host(0, None)
+            ],
+            [8, 3, 2, 1, 1]
+        );
+        let short =
+            |cpu_quota| Host { vcpus: vec![0, 1], cpu_quota, ..Host::default() }.is_short_of_time();
+        assert_eq!([short(None), short(Some(2000)), short(Some(1500))], [false, false, true]);
+    }
+
+    #[test]
+    fn limits_of_every_cgroup_above_and_installed_memory_apply() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/7/cgroup", "0::/system.slice/onrush.service\n");
+        write("proc/8/cgroup", "1:cpu:/a\n");
+        let here = fs::read_to_string("/proc/meminfo").unwrap();
+        let (total, rest) = here.split_once('\n').unwrap();
+        assert!(total.starts_with("MemTotal:"), "{here}");
+        write("proc/meminfo", &format!("MemTotal: {} kB\n{rest}", 4 << 10));
+        write("sys/fs/cgroup/system.slice/onrush.service/memory.max", "max\n");
+        write("sys/fs/cgroup/system.slice/memory.max", "1048576\n");
+        write("sys/fs/cgroup/system.slice/onrush.service/cpu.max", "150000 100000\n");
+        let limited = Granted { cpu_quota: Some(1500), memory: Some(1 << 20) };
+        assert_eq!(granted(root.path(), "7"), limited);
+        let unlimited = Granted { cpu_quota: None, memory: Some(4 << 20) };
+        assert_eq!(granted(root.path(), "8"), unlimited);
+    }
+
+    #[test]
+    fn this_host_has_memory() {
+        let here = Host::here(vec![0]);
+        assert!(here.memory.is_some_and(|bytes| bytes > 1 << 20), "{here:?}");
+    }
+}

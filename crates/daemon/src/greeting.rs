@@ -1,0 +1,29 @@
+//! The first lines of the log: addresses, workers, limits, and how to use and stop the tracker.
+
+use std::net::SocketAddr;
+
+use onrush::Tracker;
+use onrush_config::Settings;
+
+/// The lines that describe a tracker that has just started.
+pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
+    let addresses: Vec<String> =
+        tracker.running.addresses().iter().map(|address| format!("udp://{address}")).collect();
+    let steered = tracker.steering.as_ref().is_some_and(|s| s.addresses().next().is_some());
+    let steering =
+        if steered { "; the kernel steers announces to their shard's worker" } else { "" };
+    let by = if settings.sockets_passed { " (sockets by systemd)" } else { "" };
+    let mut lines = vec![
+        format!("onrush {} serves {}{by}", env!("CARGO_PKG_VERSION"), addresses.join(" and ")),
+        format!("workers: {}{steering}", settings.workers_line()),
+        format!("announces: {}", settings.announce_line()),
+        format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),
+    ];
+    lines.extend(tracker.admin.as_ref().and_then(|admin| admin.announcement()).map(str::to_owned));
+    if let Some(port) = tracker.running.addresses().first().map(SocketAddr::port) {
+        lines.push(format!(
+            "ready: add udp://<this host>:{port}/announce to a torrent; stop with Ctrl-C or SIGTERM"
+        ));
+    }
+    lines
+}

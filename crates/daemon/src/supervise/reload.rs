@@ -1,0 +1,142 @@
+//! Reads the configuration again while the tracker runs, after SIGHUP or a request of the admin
+//! API. Either all changes apply at once, or the file has a problem and nothing changes.
+
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::process::notify;
+use onrush_config::reload::Changes;
+use onrush_config::{Flags, Host, Notice, Settings};
+use onrush_control::Token;
+use onrush_control::request::{Reloaded, Responder};
+use onrush_store::lists::journal::{Journal, ReplayedList};
+use onrush_tracker::access::Lists;
+
+/// A configuration read without problems.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its settings on this host.
+    pub settings: Settings,
+    /// Notices for the operator.
+    pub notices: Vec<Notice>,
+    /// Its lists, with the changes of the journal.
+    pub lists: Lists,
+    /// The journal and the list after it, not merged; `None` without a journal.
+    pub replayed: Option<ReplayedList>,
+    /// The token of the admin API.
+    pub token: Option<Token>,
+}
+
+/// Reads the configuration on a thread of its own, since lists of millions of entries take seconds.
+pub struct Reload {
+    flags: Flags,
+    host: Host,
+    sender: Sender<Result<Loaded, String>>,
+    loaded: Receiver<Result<Loaded, String>>,
+    loading: bool,
+    /// Whether to read once more afterwards.
+    again: bool,
+    /// Responders of the current reading, and of the next one.
+    waiting: Vec<Responder<ReloadResult>>,
+    later: Vec<Responder<ReloadResult>>,
+}
+
+/// The outcome of a reload, or the problems of the configuration.
+pub type ReloadResult = Result<Reloaded, String>;
+
+impl Reload {
+    /// For a tracker that was started with these flags on this host.
+    pub fn new(flags: Flags, host: Host) -> Self {
+        let (sender, loaded) = unbounded();
+        Self {
+            flags,
+            host,
+            sender,
+            loaded,
+            loading: false,
+            again: false,
+            waiting: Vec::new(),
+            later: Vec::new(),
+        }
+    }
+
+    /// Starts to read the configuration. If it is being read already, it is read once more
+    /// afterwards, since the file may have changed. `cause` is for the log.
+    pub fn start(
+        &mut self,
+        cause: &str,
+        journal: Option<&Journal>,
+        responder: Option<Responder<ReloadResult>>,
+    ) {
+        if self.loading {
+            self.again = true;
+            self.later.extend(responder);
+            log::info!("{cause}: another reload follows the one in progress");
+            return;
+        }
+        log::info!("{cause}: reloading the configuration");
+        self.waiting.extend(responder);
+        let (flags, host, sender) = (self.flags.clone(), self.host.clone(), self.sender.clone());
+        let journal = journal.cloned();
+        let load = move || {
+            // The receiver lives as long as the process.
+            let _ = sender.send(load(&flags, &host, journal.as_ref()));
+        };
+        match thread::Builder::new().name("reload".into()).spawn(load) {
+            Ok(_) => self.loading = true,
+            Err(error) => {
+                let why = format!("reload failed: cannot start a thread: {error}");
+                log::error!("{why}");
+                self.waiting.drain(..).for_each(|responder| responder.respond(Err(why.clone())));
+            }
+        }
+    }
+
+    /// Compares the running settings with those `read`.
+    ///
+    /// # Errors
+    /// When keys that change now contradict the running values of keys that need a restart.
+    pub fn compare(&self, running: &Settings, read: Settings) -> Result<Changes, String> {
+        Changes::new(running, read, &self.host).map_err(|problems| problems.to_string())
+    }
+
+    /// Whether the configuration is being read.
+    pub fn is_loading(&self) -> bool {
+        self.loading
+    }
+
+    /// Receives configurations read, or their problems. Call [`finish`](Self::finish) after each.
+    pub fn loaded(&self) -> &Receiver<Result<Loaded, String>> {
+        &self.loaded
+    }
+
+    /// Responds with the result of the current reading, and starts the next one if requested.
+    pub fn finish(&mut self, result: &ReloadResult, journal: Option<&Journal>) {
+        self.loading = false;
+        self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
+        if std::mem::take(&mut self.again) {
+            self.waiting = std::mem::take(&mut self.later);
+            self.start("reload", journal, None);
+        }
+    }
+}
+
+fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded, String> {
+    let (settings, mut notices) =
+        Settings::load(flags, host).map_err(|problems| problems.to_string())?;
+    let token =
+        Token::load(settings.admin.token_file.as_deref()).map_err(|error| error.to_string())?;
+    let mut lists = onrush_store::lists::load(&settings, &mut notify::progress())
+        .map_err(|error| error.to_string())?;
+    let replayed = journal.map(|journal| journal.replay((*lists.access).clone()));
+    if let Some(replayed) = &replayed {
+        if replayed.unreadable {
+            return Err(replayed.warning.clone().unwrap_or_default());
+        }
+        notices.extend(replayed.warning.clone().map(Notice::new));
+        lists.access = Arc::new(replayed.settled());
+    }
+    Ok(Loaded { settings, notices, lists, replayed, token })
+}

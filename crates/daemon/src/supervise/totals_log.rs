@@ -1,0 +1,155 @@
+//! The log line of totals: requests since the last line, and stored swarms and peers.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use onrush_proto::Event;
+use onrush_tracker::limits::Placement;
+use onrush_tracker::metrics::{EVENTS, Summary};
+
+/// Turns counters into log lines of the differences.
+#[derive(Debug)]
+pub struct Totals {
+    last: Summary,
+    /// Whether a request may arrive at another worker than its shard's, so that steering matters.
+    show_steered: bool,
+}
+
+impl Totals {
+    /// All counters start at zero.
+    pub fn new(placement: Placement) -> Self {
+        let show_steered = matches!(placement, Placement::Colocated { workers: 2.. });
+        Self { last: Summary::default(), show_steered }
+    }
+
+    /// The line for the time `elapsed` since the last call.
+    pub fn line(&mut self, now: Summary, elapsed: Duration) -> String {
+        let last = std::mem::replace(&mut self.last, now);
+        let since = |now: u64, last: u64| now.saturating_sub(last);
+        let seconds = elapsed.as_secs_f64().max(0.001);
+        let rate = |now: u64, last: u64| (since(now, last) as f64 / seconds).round() as u64;
+        let mut line = format!(
+            "in {}/s, out {}/s: connect {}, announce {}, scrape {}",
+            rate(now.datagrams, last.datagrams),
+            rate(now.sent, last.sent),
+            since(now.connects, last.connects),
+            since(now.announces, last.announces),
+            since(now.scrapes, last.scrapes),
+        );
+        let events = |event: Event| {
+            let at = EVENTS.iter().position(|known| *known == event).unwrap_or(0);
+            since(now.events[at], last.events[at])
+        };
+        let _ = write!(
+            line,
+            " (started {}, completed {}, stopped {}, partial seeds {})",
+            events(Event::Started),
+            events(Event::Completed),
+            events(Event::Stopped),
+            events(Event::Paused),
+        );
+        let (local, foreign) = (since(now.local, last.local), since(now.foreign, last.foreign));
+        // Rounded down: 100 % means all of them.
+        if let (true, Some(percent)) =
+            (self.show_steered, (local * 100).checked_div(local + foreign))
+        {
+            let _ = write!(line, "; steered {percent} %");
+        }
+        let refused: Vec<String> = now
+            .refusals()
+            .zip(last.refusals())
+            .map(|((reason, now), (_, last))| (reason, since(now, last)))
+            .filter(|(_, count)| *count > 0)
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        if !refused.is_empty() {
+            let _ = write!(line, "; refused: {}", refused.join(", "));
+        }
+        let lost = [
+            ("full lanes", since(now.lane_full, last.lane_full)),
+            ("kernel drops", since(now.kernel_drops, last.kernel_drops)),
+            ("replies not sent", since(now.unsent(), last.unsent())),
+            ("announcers not stored", since(now.refused_full, last.refused_full)),
+        ];
+        for (what, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
+            let _ = write!(line, "; {what} {count}");
+        }
+        let _ = write!(
+            line,
+            "; swarms {} (+{} idle), peers {} ({} IPv4, {} IPv6, {} seeders)",
+            now.swarms,
+            now.idle_swarms,
+            now.peers_v4 + now.peers_v6,
+            now.peers_v4,
+            now.peers_v6,
+            now.seeders(),
+        );
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_tracker::refusal::UdpRefusal;
+
+    #[test]
+    fn a_line_shows_differences() {
+        let mut totals = Totals::new(Placement::Colocated { workers: 1 });
+        let mut now = Summary { datagrams: 100, connects: 60, sent: 90, ..Summary::default() };
+        now.refused_by_udp[UdpRefusal::ConnectionId as usize] = 10;
+        now.peers_v4 = 7;
+        let first = totals.line(now, Duration::from_secs(10));
+        assert!(first.starts_with("in 10/s, out 9/s: connect 60,"), "{first}");
+        assert!(first.contains("refused: connection_id 10"), "{first}");
+        now.datagrams += 50;
+        now.kernel_drops = 3;
+        let second = totals.line(now, Duration::from_secs(10));
+        assert!(second.starts_with("in 5/s, out 0/s: connect 0,"), "{second}");
+        assert!(!second.contains("refused"), "{second}");
+        assert!(second.contains("kernel drops 3"), "{second}");
+        assert!(second.contains("peers 7 (7 IPv4, 0 IPv6"), "{second}");
+    }
+
+    #[test]
+    fn colocated_workers_show_the_share_steered_since_the_last_line() {
+        let mut totals = Totals::new(Placement::Colocated { workers: 2 });
+        let mut line = |local, foreign| {
+            let now = Summary { local, foreign, ..Summary::default() };
+            totals.line(now, Duration::from_secs(60))
+        };
+        assert!(!line(0, 0).contains("steered"), "no requests yet");
+        assert!(line(1_999, 1).contains("; steered 99 %; "), "rounded down");
+        assert!(line(2_099, 1).contains("; steered 100 %; "));
+        assert!(line(2_099, 2).contains("; steered 0 %; "));
+        assert!(!line(2_099, 2).contains("steered"), "no new requests");
+    }
+
+    #[test]
+    fn one_worker_or_split_placement_shows_no_share() {
+        let split = Placement::Split { socket_workers: 2, swarm_workers: 2 };
+        for placement in [Placement::Colocated { workers: 1 }, split] {
+            let now = Summary { local: 5, foreign: 5, ..Summary::default() };
+            let line = Totals::new(placement).line(now, Duration::from_secs(60));
+            assert!(!line.contains("steered"), "{line}");
+        }
+    }
+
+    #[test]
+    fn losses_are_listed_only_in_their_period() {
+        let mut totals = Totals::new(Placement::Split { socket_workers: 1, swarm_workers: 1 });
+        let lost = Summary {
+            lane_full: 2,
+            kernel_drops: 3,
+            send_blocked: 1,
+            send_failed: 3,
+            refused_full: 5,
+            ..Summary::default()
+        };
+        let line = totals.line(lost, Duration::from_secs(60));
+        let parts = "; full lanes 2; kernel drops 3; replies not sent 4; announcers not stored 5; ";
+        assert!(line.contains(parts), "{line}");
+        let line = totals.line(lost, Duration::from_secs(60));
+        assert!(line.contains("partial seeds 0); swarms"), "{line}");
+    }
+}
