@@ -10,8 +10,6 @@ use onrush_tidy::{Source, crate_of, demand, sources};
 const KNOWN: &[(&str, &str, &str)] = &[
     ("bench", "load", "record"),
     ("bench", "record", "load"),
-    ("config", "flags", "settings"),
-    ("config", "settings", "flags"),
     ("control", "admin", "routes"),
     ("control", "openapi", "admin"),
     ("control", "openapi", "routes"),
