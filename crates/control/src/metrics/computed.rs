@@ -139,8 +139,8 @@ pub(super) const COMPUTED: &[ComputedSeries] = &[
         Gauge,
         "onrush_family_swarms",
         &["family", "worker"],
-        "Swarms with peers of a family, as of the last expiry pass; absent until the first pass has \
-         ended. A swarm with peers of both families counts in both",
+        "Swarms with peers of a family, as of the last expiry pass; absent until the first pass \
+         has ended. A swarm with peers of both families counts in both",
         |all, to| {
             all.swarm_workers().try_for_each(|worker| {
                 let Some(swarms) = worker.metrics.shard.by_family() else { return Ok(()) };
