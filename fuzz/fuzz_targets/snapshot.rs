@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::Now;
 use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records, SnapshotCounts};
 use onrush_store::snapshot::load::{from_stream, verify};
 use onrush_swarm::{Moment, Shard, ShardMap, ShardSettings};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Now;
 
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 

@@ -163,8 +163,8 @@ keys! {
     #[derive(Clone, Debug, Deserialize)]
     pub(crate) struct WorkerKeys {
         /// The placement of sockets and swarms on workers. "auto" is colocated below 14 workers;
-        /// from 14 on it is split, with one swarm worker in seven (docs/benchmarks/scaling-model.md).
-        /// Flag: --placement.
+        /// from 14 on it is split, with one swarm worker in seven
+        /// (docs/benchmarks/scaling-model.md). Flag: --placement.
         pub(crate) placement: PlacementMode = word(PLACEMENTS).default("\"auto\""),
 
         /// The number of workers of all kinds. More workers than vCPUs compete for the vCPUs. Flag:
@@ -186,14 +186,14 @@ keys! {
             integer(1..=MAX_WORKERS as i64 - 1, "workers")
                 .derived("`total` minus `socket` if that is given, else one worker in seven", "1"),
 
-        /// Pinning of workers to vCPUs. "auto" pins if each worker can have a vCPU of its own and no
-        /// CPU quota is set; "on" requires pinning. Both use one vCPU of every core before the second
-        /// ones. A list gives the vCPU of each worker, socket workers first.
+        /// Pinning of workers to vCPUs. "auto" pins if each worker can have a vCPU of its own and
+        /// no CPU quota is set; "on" requires pinning. Both use one vCPU of every core before the
+        /// second ones. A list gives the vCPU of each worker, socket workers first.
         pub(crate) pin: Pin = word_or_list(&["auto", "on", "off"], &VCPUS).default("\"auto\""),
 
-        /// How long an idle worker polls before it sleeps. To wake a sleeping worker takes the sender
-        /// some microseconds; polling uses the vCPU and shows as load. With 0, idle workers sleep at
-        /// once.
+        /// How long an idle worker polls before it sleeps. To wake a sleeping worker takes the
+        /// sender some microseconds; polling uses the vCPU and shows as load. With 0, idle workers
+        /// sleep at once.
         pub(crate) spin: Option<u32> = integer(0..=1000, "microseconds")
             .derived("20 for 14 or more workers that are split and pinned, else 0", "20"),
     }
@@ -201,22 +201,22 @@ keys! {
     /// Options of each UDP socket.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct SocketSettings {
-        /// The receive buffer to request (SO_RCVBUF); 0 keeps the system's default. If the buffer is
-        /// full, the kernel drops and counts datagrams, and clients retry. Without CAP_NET_ADMIN the
-        /// kernel limits the request to net.core.rmem_max; the tracker logs a warning then.
+        /// The receive buffer to request (SO_RCVBUF); 0 keeps the system's default. If the buffer
+        /// is full, the kernel drops and counts datagrams, and clients retry. Without CAP_NET_ADMIN
+        /// the kernel limits the request to net.core.rmem_max; the tracker logs a warning then.
         pub receive_buffer: usize = integer(0..=MAX_BUFFER, "bytes").default("4_194_304"),
 
         /// The send buffer to request (SO_SNDBUF); 0 keeps the system's default. If the buffer is
-        /// full, replies are dropped and counted, and clients retry. Without CAP_NET_ADMIN the kernel
-        /// limits the request to net.core.wmem_max; the tracker logs a warning then.
+        /// full, replies are dropped and counted, and clients retry. Without CAP_NET_ADMIN the
+        /// kernel limits the request to net.core.wmem_max; the tracker logs a warning then.
         pub send_buffer: usize = integer(0..=MAX_BUFFER, "bytes").default("1_048_576"),
 
         /// The greatest number of datagrams per system call. The kernel accepts up to 1024
         /// (UIO_MAXIOV).
         pub batch: usize = integer(1..=1024, "datagrams").default("128"),
 
-        /// Whether the kernel delivers an announce to the worker that owns its swarm, by classic BPF
-        /// on the SO_REUSEPORT group. Only colocated workers use it.
+        /// Whether the kernel delivers an announce to the worker that owns its swarm, by classic
+        /// BPF on the SO_REUSEPORT group. Only colocated workers use it.
         pub steering: bool = switch().default("true"),
     }
 
@@ -241,8 +241,8 @@ keys! {
         /// not fragmented on any usual path.
         pub(crate) max_peers_v4: u16 = integer(1..=200, "peers").default("200").on_reload(),
 
-        /// The greatest number of peers in a reply over IPv6. 67 peers fill 1232 bytes, which are not
-        /// fragmented on any usual path.
+        /// The greatest number of peers in a reply over IPv6. 67 peers fill 1232 bytes, which are
+        /// not fragmented on any usual path.
         pub(crate) max_peers_v6: u16 = integer(1..=67, "peers").default("67").on_reload(),
 
         /// How long a peer is stored after its last announce. It has to be longer than the interval
@@ -273,8 +273,8 @@ keys! {
         /// clients reuse ids for longer.
         pub validity: u32 = integer(120..=3600, "seconds").default("120"),
 
-        /// The file with the key of connection ids, created if missing. Hosts with the same key accept
-        /// each other's ids.
+        /// The file with the key of connection ids, created if missing. Hosts with the same key
+        /// accept each other's ids.
         pub key_file: Option<PathBuf> = PATH
             .derived("connection.key in the state directory", "\"/etc/onrush/connection.key\""),
     }
@@ -282,9 +282,9 @@ keys! {
     /// Allowed and denied info hashes, and blocked sources, as configured.
     #[derive(Clone, Debug, Deserialize)]
     pub(crate) struct AccessKeys {
-        /// The effect of the list of info hashes. "open": there is no list and every swarm is served.
-        /// "allow": only listed swarms are served. "deny": listed swarms are not served. Other
-        /// announces get an error reply, and scrapes report zeros.
+        /// The effect of the list of info hashes. "open": there is no list and every swarm is
+        /// served. "allow": only listed swarms are served. "deny": listed swarms are not served.
+        /// Other announces get an error reply, and scrapes report zeros.
         pub(crate) mode: AccessMode =
             word(&["open", "allow", "deny"]).default("\"open\"").on_reload(),
 
@@ -305,8 +305,8 @@ keys! {
         #[serde(deserialize_with = "texts")]
         pub(crate) blocked: Vec<AddressBlock> = list(&BLOCK, 0..=100_000).default("[]").on_reload(),
 
-        /// A file with further blocked sources, one per line. A # or a ; starts a comment. The file is
-        /// read at start and on every reload. An invalid line makes the whole file invalid.
+        /// A file with further blocked sources, one per line. A # or a ; starts a comment. The file
+        /// is read at start and on every reload. An invalid line makes the whole file invalid.
         /// limits.list_entries limits its length.
         pub(crate) blocked_file: Option<PathBuf> =
             PATH.derived("only `blocked` applies", "\"/etc/onrush/blocked.txt\"").on_reload(),
@@ -322,12 +322,12 @@ keys! {
     pub(crate) struct OverloadKeys {
         /// The share of datagrams that the kernel may drop. Above it, the tracker lengthens the
         /// interval step by step and answers fewer connects of sources that have not used a valid
-        /// connection id since, so that announces get through. When drops become rare, it returns step
-        /// by step. 0 disables load shedding.
+        /// connection id since, so that announces get through. When drops become rare, it returns
+        /// step by step. 0 disables load shedding.
         pub(crate) drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
 
-        /// The interval at the last of the eight steps of load shedding. The lifetime of peers grows in
-        /// proportion.
+        /// The interval at the last of the eight steps of load shedding. The lifetime of peers
+        /// grows in proportion.
         pub(crate) longest_interval: Option<u32> = integer(60..=MAX_INTERVAL as i64, "seconds")
             .derived("twice announce.interval, at most 43200", "3600")
             .on_reload(),
@@ -337,40 +337,42 @@ keys! {
     #[derive(Clone, Debug, Deserialize)]
     pub(crate) struct LimitKeys {
         /// The greatest number of peers. Beyond it, new peers get replies but are not stored, which
-        /// is counted. A peer takes 8 bytes over IPv4 and 20 bytes over IPv6; as most swarms have one
-        /// or two peers, plan 64 bytes per peer including its swarm.
+        /// is counted. A peer takes 8 bytes over IPv4 and 20 bytes over IPv6; as most swarms have
+        /// one or two peers, plan 64 bytes per peer including its swarm.
         pub(crate) peers: Option<u64> = integer(1_000..=MAX_PEERS, "peers").derived(
             "20000000, or as many as fit into half of the memory, whichever is less",
             "20_000_000",
         ),
 
-        /// The greatest number of swarms without peers, which are stored for their count of completed
-        /// downloads and take about 100 bytes each. Beyond it, the oldest are removed early.
+        /// The greatest number of swarms without peers, which are stored for their count of
+        /// completed downloads and take about 100 bytes each. Beyond it, the oldest are removed
+        /// early.
         pub(crate) idle_swarms: u64 =
             integer(0..=MAX_IDLE_SWARMS, "swarms").default("1_000_000"),
 
-        /// The greatest number of batches of requests that a worker with sockets may have in flight to
-        /// the workers with swarms, in equal shares for each of these. When a share is used up,
-        /// requests for its swarms are dropped and counted, and clients retry. Batches are allocated on
-        /// first use and take 64 KiB or more each.
+        /// The greatest number of batches of requests that a worker with sockets may have in flight
+        /// to the workers with swarms, in equal shares for each of these. When a share is used up,
+        /// requests for its swarms are dropped and counted, and clients retry. Batches are
+        /// allocated on first use and take 64 KiB or more each.
         pub(crate) batches_in_flight: Option<usize> = integer(2..=65_536, "batches")
             .derived("8 per worker with swarms, at least 32", "96"),
 
-        /// The greatest number of requests in a batch. A full batch is sent, and a new one is opened.
+        /// The greatest number of requests in a batch. A full batch is sent, and a new one is
+        /// opened.
         pub(crate) batch_requests: usize = integer(1..=4096, "requests").default("128"),
 
         /// The greatest number of scrapes that a worker with sockets may have in flight, about 1 KB
         /// each. Beyond it, scrapes are dropped and counted, and clients retry.
         pub(crate) scrapes_in_flight: usize = integer(1..=65_536, "scrapes").default("1024"),
 
-        /// The greatest number of warnings of one kind per minute. Further ones are counted, and the
-        /// count is logged.
+        /// The greatest number of warnings of one kind per minute. Further ones are counted, and
+        /// the count is logged.
         pub(crate) warnings_per_minute: u32 =
             integer(0..=6000, "lines").default("10").on_reload(),
 
-        /// The greatest number of entries in the file of a list; a longer file is an error. A listed
-        /// info hash takes 23 to 24 bytes, and 20 more bytes while the list is loaded. During a reload
-        /// the old and the new list are both in memory.
+        /// The greatest number of entries in the file of a list; a longer file is an error. A
+        /// listed info hash takes 23 to 24 bytes, and 20 more bytes while the list is loaded.
+        /// During a reload the old and the new list are both in memory.
         pub(crate) list_entries: usize =
             integer(1..=500_000_000, "entries").default("20_000_000").on_reload(),
     }
@@ -378,13 +380,13 @@ keys! {
     /// Snapshots of all peers.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct SnapshotSettings {
-        /// Whether peers are written to onrush.snapshot in the state directory and restored from it at
-        /// start. A damaged snapshot is renamed, and the tracker logs a warning.
+        /// Whether peers are written to onrush.snapshot in the state directory and restored from it
+        /// at start. A damaged snapshot is renamed, and the tracker logs a warning.
         pub enabled: bool = switch().default("true"),
 
-        /// The time between snapshots, in addition to the one at exit; 0 disables these. It limits the
-        /// loss of peers if the process is killed. A snapshot takes about 0.2 us of worker time per
-        /// swarm, in small steps between requests, and 16 to 24 bytes of disk per IPv4 peer.
+        /// The time between snapshots, in addition to the one at exit; 0 disables these. It limits
+        /// the loss of peers if the process is killed. A snapshot takes about 0.2 us of worker time
+        /// per swarm, in small steps between requests, and 16 to 24 bytes of disk per IPv4 peer.
         #[serde(deserialize_with = "seconds")]
         pub every: Duration = integer(0..=86_400, "seconds").default("600").on_reload(),
     }
@@ -393,8 +395,8 @@ keys! {
     #[derive(Clone, Debug, Deserialize)]
     pub(crate) struct AdminKeys {
         /// The TCP address to listen on, or "off". An explicit address is required: if it cannot be
-        /// bound, the tracker does not start. HTTP is not encrypted; for access from other hosts, put a
-        /// proxy with TLS in front. Flag: --admin.
+        /// bound, the tracker does not start. HTTP is not encrypted; for access from other hosts,
+        /// put a proxy with TLS in front. Flag: --admin.
         pub(crate) listen: Option<AdminAt> =
             text("an address with a port, in quotes, or \"off\"", parses::<AdminAt>).derived(
                 "127.0.0.1:6970; if that is in use, the tracker logs a warning and runs without the \
@@ -403,9 +405,10 @@ keys! {
             ),
 
         /// The file with the token of the admin API (/api/v1): one line of at least 16 characters,
-        /// readable only by the user of the tracker (chmod 600). Requests with `Authorization: Bearer
-        /// TOKEN` may reload, change lists and inspect swarms. The file is read at start and on every
-        /// reload, as the user of the tracker. `head -c24 /dev/urandom | base64` generates a token.
+        /// readable only by the user of the tracker (chmod 600). Requests with `Authorization:
+        /// Bearer TOKEN` may reload, change lists and inspect swarms. The file is read at start and
+        /// on every reload, as the user of the tracker. `head -c24 /dev/urandom | base64` generates
+        /// a token.
         pub(crate) token_file: Option<PathBuf> = PATH
             .derived("the admin API is disabled", "\"/etc/onrush/admin.token\"")
             .on_reload(),
@@ -414,7 +417,8 @@ keys! {
         /// publish what they deny.
         pub(crate) publish_lists: bool = switch().default("false").on_reload(),
 
-        /// The greatest number of concurrent connections. Further ones get status 503 and are closed.
+        /// The greatest number of concurrent connections. Further ones get status 503 and are
+        /// closed.
         pub(crate) connections: usize = integer(1..=4096, "connections").default("64"),
 
         /// The greatest length of a request body. A longer one gets status 413.
@@ -429,10 +433,10 @@ keys! {
     /// Exports of the full scrape.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
     pub struct ExportSettings {
-        /// The file, replaced by renaming a complete new one. Its name selects the format: .txt for one
-        /// line per swarm (info hash in hexadecimal, seeders, leechers, completed), .bencode or .benc
-        /// for the reply to a full scrape over HTTP (BEP 48), with .gz behind for compression.
-        /// An export takes 32 bytes of memory per swarm.
+        /// The file, replaced by renaming a complete new one. Its name selects the format: .txt for
+        /// one line per swarm (info hash in hexadecimal, seeders, leechers, completed), .bencode or
+        /// .benc for the reply to a full scrape over HTTP (BEP 48), with .gz behind for
+        /// compression. An export takes 32 bytes of memory per swarm.
         pub file: Option<PathBuf> = PATH
             .derived("nothing is exported", "\"/var/lib/onrush/scrape.txt.gz\"")
             .on_reload(),

@@ -42,18 +42,17 @@ pub fn print_config() -> String {
 
 /// The reference of all keys, in Markdown: `docs/CONFIGURATION.md`.
 pub fn reference() -> String {
-    format!("{REFERENCE_HEAD}\n{}", keys::SCHEMA.markdown())
+    keys::SCHEMA.markdown("Configuration", &INTRODUCTION)
 }
 
-const REFERENCE_HEAD: &str = "\
-# Configuration
-
-The keys of the configuration file, generated from `crates/config/src/keys.rs`. The tracker runs without a file; a file
-needs only the keys that differ from their defaults. `onrush --print-config` writes a file with all keys and these
-texts ([config/onrush.toml](../config/onrush.toml)), `onrush --config FILE --check-config` checks a file and shows its
-effect on this host, and flags override the file (`onrush --help`).
-
-The file is TOML. Numbers are plain, in the unit of the key. A change of the file applies on a reload
-(`systemctl reload onrush`, SIGHUP, `onrush ctl reload`), on an upgrade (`onrush ctl upgrade`) or on a restart, as given
-for each key; an invalid file changes nothing.
-";
+/// The paragraphs above the keys of the reference.
+const INTRODUCTION: [&str; 2] = [
+    "The keys of the configuration file, generated from `crates/config/src/keys.rs`. The tracker \
+     runs without a file; a file needs only the keys that differ from their defaults. \
+     `onrush --print-config` writes a file with all keys and these texts \
+     ([config/onrush.toml](../config/onrush.toml)), `onrush --config FILE --check-config` checks a \
+     file and shows its effect on this host, and flags override the file (`onrush --help`).",
+    "The file is TOML. Numbers are plain, in the unit of the key. A change of the file applies on a \
+     reload (`systemctl reload onrush`, SIGHUP, `onrush ctl reload`), on an upgrade \
+     (`onrush ctl upgrade`) or on a restart, as given for each key; an invalid file changes nothing.",
+];

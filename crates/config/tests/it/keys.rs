@@ -92,7 +92,8 @@ proptest! {
     ) {
         let lines = print_config();
         let lines = lines.lines().filter(|line| !line.starts_with("# ") || line.contains(" = "));
-        let mut file: Vec<char> = lines.flat_map(|line| [line, "\n"]).flat_map(str::chars).collect();
+        let lines = lines.flat_map(|line| [line, "\n"]);
+        let mut file: Vec<char> = lines.flat_map(str::chars).collect();
         let at = at.index(file.len());
         let end = (at + length).min(file.len());
         file.splice(at..end, text.chars());

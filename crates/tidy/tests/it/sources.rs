@@ -19,7 +19,7 @@ const VAGUE_MODULES: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];
 const MAY_SLEEP: [(&str, &str, &str); 2] = [
     (
         "crates/daemon/tests/it/memory_returned.rs",
-        "when_everybody_has_left_the_daemon_is_small_again",
+        "memory_is_returned_when_all_peers_have_left",
         "an allocator's background threads return memory without an event",
     ),
     (

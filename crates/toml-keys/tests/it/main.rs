@@ -307,7 +307,8 @@ connections = 64
 
 #[test]
 fn the_reference_has_every_key() {
-    let page = SCHEMA.markdown();
+    let page = SCHEMA.markdown("Keys", &["All of them."]);
+    assert!(page.starts_with("# Keys\n\nAll of them.\n\n## Top level\n\n### `listen`\n"));
     assert!(page.contains(
         "
 ### `limits.connections`
