@@ -193,6 +193,9 @@ pub struct WorkerMetrics {
     pub local: Counter,
     /// Batches that a full lane did not take.
     pub lane_full: Counter,
+    /// Requests of other members that this worker served after the member had exited: they get no
+    /// reply.
+    pub orphaned: Counter,
     /// Turns taken: a worker that stands still stops counting.
     pub turns: Counter,
     /// How long the turns took that had something to do.
