@@ -1,11 +1,11 @@
-"""Records what real clients send to a UDP tracker and writes it down as test fixtures.
+"""Records the packets that real clients send to a UDP tracker, as test fixtures.
 
-Each client joins a swarm on a small recording tracker, downloads a file, announces again and
-leaves, with and without a path in the tracker's URL, over IPv4 and, where it can, IPv6. One
-datagram of each kind goes into a file per client in crates/proto/tests/it/packets: its bytes, and its fields as
-this script reads them, which is another reader than the one under test.
+Each client joins a swarm on a small recording tracker, downloads a file, announces again and leaves, with and without a
+path in the tracker's URL, over IPv4 and, where the client supports it, IPv6. One datagram of each kind is written to a
+file per client in crates/proto/tests/it/packets: its bytes, and its fields as parsed by this script, which shares no code
+with the parser under test.
 
-Run it when a client's new version should be covered; the files are kept in git.
+Run it to cover a new version of a client; the files are kept in git.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from record import Recorder
 from torrent import Torrent
 from udp import MAGIC
 
-PACKETS = ROOT / "crates" / "proto" / "tests" / "packets"
+PACKETS = ROOT / "crates" / "proto" / "tests" / "it" / "packets"
 TRACKER_PORT = 6969
 PATH = "/announce/abc?x=1"
 SIZE = (1 << 20) + 4321
 EVENTS = {0: "none", 1: "completed", 2: "started", 3: "stopped", 4: "paused"}
-# What has to be caught of a client, over each family that it speaks to UDP trackers over.
+# Families over which a client supports UDP trackers.
 FAMILIES = {"libtorrent": ("ipv4", "ipv6"), "transmission": ("ipv4",), "aria2": ("ipv4",)}
 DEADLINE = 200
 

@@ -1,7 +1,6 @@
-"""The tracker under test: found or built, started on the run's own network, ended."""
+"""The tracker under test: its program, and a process of it on the network of the run."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,27 +13,23 @@ PORT = 6969
 
 
 def binary():
-    """The release daemon: what ONRUSH names, else what cargo builds (nothing to do when it is fresh)."""
-    named = os.environ.get("ONRUSH")
-    if named:
-        path = Path(named).absolute()
-        if not os.access(path, os.X_OK):
-            raise Failure(f"ONRUSH names {path}, which cannot be run")
-        return path
-    say("building the release daemon")
-    if not shutil.which("cargo"):
-        raise Failure("no cargo to build the daemon with, and ONRUSH names none")
-    command = ["bash", "-c", ". scripts/lib/build.sh && release_build --quiet"]
-    if subprocess.run(command, cwd=ROOT).returncode != 0:
-        raise Failure("the daemon does not build")
-    path = TARGET / "release" / "onrush"
-    # Should this script have to start again as root (see network.py), root need not build.
-    os.environ["ONRUSH"] = str(path)
+    """The daemon in $ONRUSH_BIN, or a development build."""
+    directory = os.environ.get("ONRUSH_BIN")
+    if not directory:
+        say("building the daemon")
+        if subprocess.run(["bash", "-c", ". scripts/lib/build.sh && functional_build"], cwd=ROOT).returncode != 0:
+            raise Failure("the daemon does not build; ONRUSH_BIN names a directory with a built one")
+        directory = TARGET / "debug"
+    path = Path(directory).absolute() / "onrush"
+    if not os.access(path, os.X_OK):
+        raise Failure(f"{path} cannot be executed (ONRUSH_BIN names its directory)")
+    # run_isolated may start this script again as root, which does not build.
+    os.environ["ONRUSH_BIN"] = str(path.parent)
     return path
 
 
 class Daemon:
-    """The running daemon, on both families."""
+    """A running daemon that listens on both families."""
 
     def __init__(self, path, directory):
         state = directory / "state"
@@ -54,5 +49,5 @@ class Daemon:
             client.close()
 
     def stop(self):
-        """Its exit code after SIGTERM."""
+        """Sends SIGTERM; returns the exit code."""
         return self.process.stop()

@@ -1,4 +1,4 @@
-"""Installs the clients and their tools, once: packages of Debian, libtorrent from PyPI into target/."""
+"""Installs the clients once: Debian packages, and libtorrent from PyPI into target/."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 
 from places import VENV, VENV_PYTHON, Failure, say
 
-# Who needs which program, and the Debian package that brings it.
+# Client (None: all of them), program, Debian package.
 PROGRAMS = [
     (None, "ip", "iproute2"),
     ("aria2", "aria2c", "aria2"),
@@ -34,14 +34,14 @@ def install(clients):
 def _apt_get(packages):
     names = " ".join(packages)
     if not shutil.which("apt-get"):
-        raise Failure(f"missing: {names}; there is no apt-get here, install them by hand")
+        raise Failure(f"missing: {names}; no apt-get on this host, install them by hand")
     if os.geteuid() == 0:
         prefix = []
     elif shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
         prefix = ["sudo", "-n"]
     else:
         raise Failure(
-            f"missing: {names}; neither root nor sudo without a password is at hand, so run\n"
+            f"missing: {names}; run\n"
             f"  sudo apt-get install -y {names}"
         )
     say(f"installing from Debian (once): {names}")

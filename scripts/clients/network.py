@@ -1,8 +1,8 @@
-"""A network of its own for a run: a bridge with the tracker's addresses, and a namespace per client.
+"""A network for one run: a bridge with the tracker's addresses, and a namespace per client.
 
-Everything happens inside fresh network, mount and process namespaces. The host's network is never
-touched, two runs cannot meet, and when the run ends, in whatever way, the kernel removes its
-namespaces, links, processes and files. Root is not needed where user namespaces are allowed.
+The run has network, mount and process namespaces of its own: the host's network stays as it is, runs cannot interfere
+with each other, and the kernel removes links, processes and files at the end of the run. Root is not needed where user
+namespaces are allowed.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from places import Failure
 
-# Memory that goes away with the run.
+# A tmpfs of the mount namespace.
 SCRATCH = Path("/run")
 TRACKER_V4 = "10.77.0.1"
 TRACKER_V6 = "fd77::1"
@@ -26,17 +26,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run_isolated(main):
-    """Runs `main()` in namespaces of its own and returns the exit code it returns.
+    """Runs `main()` in new namespaces; returns its exit code.
 
-    Where user namespaces are forbidden but sudo asks for no password, the whole script starts
-    again as root.
+    Where user namespaces are forbidden and sudo needs no password, the script starts again as root.
     """
     probe = "unshare --user --map-root-user --net --mount --pid --fork mount -t tmpfs tmpfs /run"
     if os.geteuid() != 0 and not _succeeds(probe):
         if _succeeds("sudo -n true"):
-            kept = [f"{name}={os.environ[name]}" for name in ("ONRUSH", "CARGO_TARGET_DIR") if name in os.environ]
+            kept = [f"{name}={os.environ[name]}" for name in ("ONRUSH_BIN", "CARGO_TARGET_DIR") if name in os.environ]
             os.execvp("sudo", ["sudo", "-n", "env", *kept, sys.executable, *sys.argv])
-        raise Failure("no namespaces for the clients: run as root or allow user namespaces")
+        raise Failure("no namespaces for the clients: run as root or allow user namespaces (scripts/test names the sysctl)")
     libc = ctypes.CDLL(None, use_errno=True)
     uid, gid = os.geteuid(), os.getegid()
     flags = _CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWNET | (_CLONE_NEWUSER if uid else 0)
@@ -49,7 +48,7 @@ def run_isolated(main):
         _write("/proc/self/gid_map", f"0 {gid} 1")
     child = os.fork()
     if child == 0:
-        # The first process of its namespace: when it ends, all others in there end too.
+        # Process 1 of its namespace: the kernel kills the others with it.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(name, _leave)
@@ -123,13 +122,13 @@ class Network:
             "link set lo up",
             "link add br0 type bridge stp_state 0 forward_delay 0",
             f"addr add {TRACKER_V4}/16 dev br0",
-            # No duplicate address detection: an address that is ready at once.
+            # Without duplicate address detection, the address is usable at once.
             f"addr add {TRACKER_V6}/64 dev br0 nodad",
             "link set br0 up",
         )
 
     def host(self, family):
-        """A new namespace with one address, of "ipv4" or "ipv6": what else it could use is not there."""
+        """A new namespace with one address, of family "ipv4" or "ipv6", and none of the other family."""
         with self._lock:
             self._hosts += 1
             number = self._hosts
@@ -157,5 +156,5 @@ class Host:
         self.name, self.address, self.family = name, address, family
 
     def command(self, *arguments):
-        """The command line that runs `arguments` in here."""
+        """The command line that runs `arguments` in the namespace."""
         return ["ip", "netns", "exec", self.name, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""Records the UDP traffic of one port on one interface in pcap form, for Wireshark and tcpdump."""
+"""Records the UDP traffic of one port on one interface as a pcap file, for Wireshark and tcpdump."""
 
 import socket
 import struct
@@ -9,7 +9,7 @@ _ETH_P_ALL = 3
 
 
 class Recording:
-    """Runs from construction to `stop`."""
+    """A recording from construction to `stop`."""
 
     def __init__(self, interface, port, path):
         self._port = struct.pack(">H", port)

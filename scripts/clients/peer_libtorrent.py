@@ -1,9 +1,10 @@
-"""One libtorrent session with one torrent, driven by lines on standard input.
+"""One libtorrent session with one torrent, controlled by lines on standard input.
 
     peer_libtorrent.py ADDRESS PORT TORRENT DIRECTORY
 
-Commands: `reannounce`, `scrape`, `skip` (wants no piece any more: a partial seed, BEP 21), `stop`
-(announces the stop, then ends); the end of the input stops too. States and tracker events are printed a line each. DHT, LSD, UPnP and NAT-PMP are off.
+Commands: `reannounce`, `scrape`, `skip` (deselects every piece: a partial seed, BEP 21), `stop` (announces `stopped`,
+then exits), which the end of the input implies. Prints a line for each state and tracker event. DHT, LSD, UPnP and
+NAT-PMP are off.
 """
 
 import select
@@ -27,7 +28,7 @@ def main():
             "alert_mask": libtorrent.alert.category_t.all_categories,
             "min_announce_interval": 1,
             "stop_tracker_timeout": 5,
-            # Peers of one address or one network are as good as others.
+            # All peers of the test share a network.
             "allow_multiple_connections_per_ip": True,
         }
     )
@@ -54,7 +55,7 @@ def main():
 
 
 def report(session):
-    """Prints what happened; returns the names of the events."""
+    """Prints the events since the last call; returns their names."""
     names = []
     for alert in session.pop_alerts():
         names.append(type(alert).__name__)
@@ -68,7 +69,7 @@ def report(session):
 
 
 def stop(session, handle):
-    """Leaves the swarm: the tracker hears of it and answers, or some seconds pass."""
+    """Announces `stopped` and waits up to five seconds for the reply."""
     handle.unset_flags(libtorrent.torrent_flags.auto_managed)
     report(session)
     handle.pause()

@@ -1,8 +1,7 @@
-"""The clients as peers of a swarm: each starts in a namespace, seeds or leeches, and can be ended.
+"""The clients as peers of a swarm, each in a namespace of its own.
 
-All ways of finding peers other than the tracker are switched off, as far as a client lets one.
-aria2 speaks to UDP trackers only with its DHT switched on; the torrent is private, no node is known
-to it, and nothing outside can be reached.
+Other ways to find peers than the tracker are disabled where a client allows it. aria2 uses UDP trackers only with its DHT
+enabled; the torrent is private, aria2 has no DHT node to contact, and the namespace has no route to the internet.
 """
 
 import json
@@ -36,7 +35,7 @@ class Libtorrent:
         self.process.write("scrape")
 
     def skip(self):
-        """Wants nothing more: a partial seed."""
+        """Deselects every piece: a partial seed (BEP 21)."""
         self.process.write("skip")
 
     def stop(self):
@@ -44,7 +43,7 @@ class Libtorrent:
 
 
 class Transmission:
-    """transmission-daemon with a configuration of its own; torrents lie in its watched directory."""
+    """transmission-daemon with its own configuration; it loads torrents from a watched directory."""
 
     name = "transmission"
 
@@ -84,7 +83,7 @@ class Transmission:
 
 
 class Aria2:
-    """aria2c. A leecher stays as a seeder: one that leaves at once never announces `completed`."""
+    """aria2c. A leecher stays as a seeder, as aria2 announces `completed` only while it seeds."""
 
     name = "aria2"
 
@@ -116,7 +115,7 @@ class Aria2:
         return _output(["aria2c", "--version"]).split()[2]
 
     def stop(self):
-        # On SIGTERM it would leave without a word to the tracker.
+        # On SIGTERM aria2 exits without announcing `stopped`.
         return self.process.stop(signal.SIGINT)
 
 

@@ -1,4 +1,4 @@
-"""Where things are, and how to give up."""
+"""Paths, the error that ends a script, and progress messages."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ VENV_PYTHON = VENV / "bin" / "python"
 
 
 class Failure(Exception):
-    """Something that the person who runs this has to know, in one line."""
+    """Ends the script with this message."""
 
 
 def say(text):
-    """Progress: what takes time now."""
+    """Prints progress to standard error."""
     print(text, file=sys.stderr, flush=True)

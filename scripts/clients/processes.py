@@ -1,4 +1,4 @@
-"""Processes that are started, watched and ended, and waiting that has a deadline."""
+"""Child processes with a log file, and polling with a deadline."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from places import Failure
 
 
 def poll(what, condition, seconds, every=0.05):
-    """Asks until `condition()` is true and returns its value; a Failure names `what` at the deadline."""
+    """Calls `condition()` until its value is true and returns that; at the deadline a Failure names `what`."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -35,11 +35,11 @@ class Process:
             )
 
     def exit_code(self):
-        """None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def must_run(self):
-        """Fails with the end of the log when the process has ended."""
+        """Fails with the end of the log if the process has ended."""
         if self.exit_code() is not None:
             raise Failure(f"{self.name} ended with {self.exit_code()}:\n{self.tail()}")
 
@@ -58,7 +58,7 @@ class Process:
         self._process.stdin.flush()
 
     def stop(self, by=signal.SIGTERM, seconds=10):
-        """Asks it to end, insists at the deadline; returns its exit code."""
+        """Sends a signal, and SIGKILL at the deadline; returns the exit code."""
         if self._process.poll() is None:
             self._process.send_signal(by)
             try:
@@ -69,6 +69,6 @@ class Process:
         return self._process.returncode
 
     def kill(self):
-        """Ends it without a chance to say anything."""
+        """Sends SIGKILL and waits."""
         self._process.kill()
         self._process.wait()

@@ -1,7 +1,6 @@
-"""A small UDP tracker that keeps every datagram it gets: what clients send, byte for byte.
+"""A small UDP tracker that records every datagram it receives.
 
-It answers well enough for clients to go on: a connection id, the peers of a swarm, a short
-interval so that regular announces come soon, zeros for a scrape. It is no measure of a tracker.
+It replies with a connection id, the peers of a swarm, a short interval, and zeros for a scrape, so that clients continue.
 """
 
 import os
@@ -15,7 +14,7 @@ from udp import MAGIC
 
 
 class Packet:
-    """A datagram: who sent it, and its bytes."""
+    """A datagram and the address of its sender."""
 
     def __init__(self, source, data):
         self.source, self.data = source, data
@@ -26,12 +25,12 @@ class Packet:
 
     @property
     def event(self):
-        """Of an announce, as a number."""
+        """The event of an announce (BEP 15)."""
         return struct.unpack(">I", self.data[80:84])[0]
 
     @property
     def info_hash(self):
-        """Of an announce, or the first of a scrape."""
+        """The info hash of an announce, or the first of a scrape."""
         return self.data[16:36]
 
 
@@ -62,7 +61,7 @@ class Recorder:
             listening.close()
 
     def packets(self, source):
-        """What came from an address, in order."""
+        """The packets of an address, in order."""
         with self._lock:
             return [packet for packet in self._packets if packet.source == source]
 

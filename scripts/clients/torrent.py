@@ -1,4 +1,4 @@
-"""Random files and the torrents that describe them (BEP 3), so that no client has to make them."""
+"""Random files and torrents of them (BEP 3), made without a client."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ class Torrent:
         self.path.write_bytes(_bencode({"announce": tracker, "info": info}))
 
     def is_whole_in(self, directory):
-        """Whether the file in another directory has the same content."""
+        """Whether another directory has the file with the same content."""
         file = directory / self.name
         if not file.exists() or file.stat().st_size != self.size:
             return False

@@ -1,11 +1,11 @@
-"""Moves a file from a seeder to a leecher that know each other only through the tracker.
+"""Transfers a file from a seeder to a leecher that find each other only through the tracker.
 
-For libtorrent, transmission and aria2 over IPv4, and libtorrent over IPv6; each on a plain tracker
-URL and on one with a path and a query. A transfer has passed when the leecher's file has the
-seeder's SHA-256 and the tracker's scrape tells of it. Beside each client runs a control: the same
-pair with a tracker URL at which nobody answers, which must move nothing.
+libtorrent, transmission and aria2 over IPv4, and libtorrent over IPv6; each with a plain tracker URL and with one that
+has a path and a query. A transfer passes when the leecher's file has the seeder's SHA-256 and the tracker's scrape
+counts the download. Beside each client runs a control: the same pair with the URL of a tracker that does not exist,
+which must transfer nothing.
 
-All of it runs on a network of its own (see network.py). One line per transfer, then a count.
+Everything runs on a network of its own (network.py). Prints a line per transfer, then a count.
 """
 
 import argparse
@@ -27,9 +27,9 @@ from udp import Client
 
 MEGABYTE = 1 << 20
 PATH = "/announce/abc?x=1"
-# Of a transfer, from the first process to the comparison.
+# Deadline of a transfer, from the first process to the comparison, seconds.
 DEADLINE = 90
-# For how long a control at least gets the chance to go wrong.
+# Least duration of a control, seconds.
 CONTROL = 8
 
 
@@ -46,7 +46,7 @@ def parse_arguments():
         prog="scripts/transfer",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="ONRUSH names another daemon than target/release/onrush, which is built when needed.",
+        epilog="ONRUSH_BIN names a directory with a built daemon; without it a development build is made.",
     )
     parser.add_argument("--only", action="append", choices=list(CLIENTS), help="this client (repeatable)")
     parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
@@ -81,7 +81,7 @@ def recorded_attempts(path, clients, arguments):
 
 
 def attempts(path, clients, megabytes, network, directory):
-    """All at once; returns the exit code."""
+    """Runs all transfers and controls at the same time; returns the exit code."""
     started = time.monotonic()
     daemon = Daemon(path, directory)
     plan = [Transfer(network, directory, megabytes, *what) for what in combinations(clients)]
@@ -103,7 +103,7 @@ def attempts(path, clients, megabytes, network, directory):
 
 
 def combinations(clients):
-    """What is to be tried: (client, family, path)."""
+    """The transfers: (client, family, path)."""
     for client in clients:
         for family in ("ipv4", "ipv6") if client == "libtorrent" else ("ipv4",):
             for path in ("", PATH):
@@ -114,7 +114,7 @@ _output = threading.Lock()
 
 
 class Attempt:
-    """Something that passes or fails, in a line."""
+    """A transfer or a check, reported in one line."""
 
     failure = None
 
@@ -122,7 +122,7 @@ class Attempt:
         started = time.monotonic()
         try:
             detail = self.attempt()
-        except Exception as error:  # whatever it is, it belongs to this line
+        except Exception as error:  # reported in the line of this attempt
             self.failure = str(error) if isinstance(error, Failure) else repr(error)
         seconds = time.monotonic() - started
         with _output:
@@ -153,7 +153,7 @@ class Pair(Attempt):
         return self._start(self._hosts[1], self._leechers, "leecher")
 
     def is_whole(self, leecher):
-        """Whether the leecher has the same bytes (SHA-256) as the seeder."""
+        """Whether the leecher's file has the SHA-256 of the seeder's."""
         leecher.process.must_run()
         return self.torrent.is_whole_in(self._leechers)
 
@@ -190,7 +190,7 @@ class Transfer(Pair):
 
         try:
             if counts() != (0, 0, 0):
-                raise Failure(f"a swarm that nobody knows has {counts()}")
+                raise Failure(f"a new swarm has {counts()}")
             seeder = self.start_seeder()
             poll("the seeder in the tracker's scrape", lambda: counts()[0] == 1, left())
             leecher = self.start_leecher()
@@ -210,7 +210,7 @@ class Transfer(Pair):
 
 
 class Control(Pair):
-    """A pair whose tracker does not exist: what it moves, it moves without the tracker."""
+    """A pair whose tracker does not exist: it proves that the others transfer because of the tracker."""
 
     def __init__(self, network, directory, client):
         super().__init__(
@@ -226,18 +226,18 @@ class Control(Pair):
         try:
             while not self.transfers_are_done.wait(0.2) or time.monotonic() < least:
                 if self.is_whole(leecher):
-                    raise Failure("the file moved although no tracker was there")
-            return "moved nothing, as it should"
+                    raise Failure("the file was transferred without a tracker")
+            return "transferred nothing"
         finally:
-            # They would wait for the tracker to hear of their end.
+            # SIGTERM would make them wait for a reply of the tracker.
             for peer in self._running:
                 peer.process.kill()
 
 
 class Ending(Attempt):
-    """The daemon ends when it is asked to, after all of this, without an error."""
+    """The daemon exits with 0 on SIGTERM after all transfers."""
 
-    title = "the daemon ends on SIGTERM"
+    title = "the daemon exits on SIGTERM"
 
     def __init__(self, daemon):
         self._daemon = daemon

@@ -1,4 +1,4 @@
-"""A UDP tracker's protocol (BEP 15) as a script needs it: asked from outside, in a few lines."""
+"""A minimal client of the UDP tracker protocol (BEP 15)."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ MAGIC = 0x41727101980
 
 
 class Client:
-    """Asks the tracker at an address and port; each question waits for at most a second."""
+    """A client of the tracker at an address and port; a request times out after a second."""
 
     def __init__(self, address, port):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -17,12 +17,12 @@ class Client:
         self._socket.connect((address, port))
 
     def connect(self):
-        """A connection id, or None when nobody answers."""
+        """A connection id, or None without a reply."""
         reply = self._ask(struct.pack(">QI", MAGIC, 0), b"")
         return reply[8:16] if reply and len(reply) == 16 else None
 
     def scrape(self, info_hash):
-        """(seeders, completed, leechers) of a swarm, or None when nobody answers."""
+        """(seeders, completed, leechers) of a swarm, or None without a reply."""
         connection_id = self.connect()
         if connection_id is None:
             return None

@@ -1,16 +1,27 @@
-# Sourced by every script that runs release programs: all of them share one build. Cargo builds dependencies again
-# when it is asked for other packages or other kinds of targets, as these want other features of them.
+# Sourced by scripts that run programs of this repository.
 
-# release_build [FLAG...]: builds the programs that users run, and the example that writes man pages and completions.
+# release_build [FLAG...]: the programs as they are shipped, and the example that writes man pages and completions. One
+# build for all scripts: cargo builds dependencies again when other packages select other features of them.
 release_build() {
-  # Told to the build, for reports and --version: whoever builds with another commit builds again.
+  # For reports and --version; another commit is built again.
   ONRUSH_COMMIT="${ONRUSH_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}" \
     cargo build --release --locked -p onrush -p onrush-load -p onrush-bench --bins --example pages "$@"
 }
 
-# lab_build PROGRAM...: builds programs of onrush-lab, which measure parts of the tracker.
+# lab_build PROGRAM...: programs of onrush-lab, which measure parts of the tracker.
 lab_build() {
   local program programs=()
   for program; do programs+=(--bin "$program"); done
   cargo build --release --locked --quiet -p onrush-lab "${programs[@]}"
+}
+
+# functional_build: prints the directory of the programs for scripts that test behaviour and not speed: $ONRUSH_BIN, or a
+# development build, which takes a fraction of the time of a release build and checks debug assertions.
+functional_build() {
+  if [ -n "${ONRUSH_BIN:-}" ]; then
+    (cd "$ONRUSH_BIN" && pwd)
+    return
+  fi
+  cargo build --quiet --locked -p onrush -p onrush-load -p onrush-bench --bins >&2 &&
+    (cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What alerts and dashboard ask for, for scripts/observe-test.
+"""Checks of the alerts and the dashboard, for scripts/observe-test.
 
-observed.py alerts              every alert fires in config/prometheus-alerts-test.yml, and has what people need
+observed.py alerts              every alert fires in config/prometheus-alerts-test.yml, and has a description
 observed.py rules               the dashboard's expressions as a rule file, for promtool
-observed.py dashboard           the dashboard is one that Grafana imports
-observed.py metrics FILE...     every metric that either names is in one of these pages of /metrics
+observed.py dashboard           Grafana can import the dashboard
+observed.py metrics FILE...     every metric that alerts or dashboard name is in one of these pages of /metrics
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 ALERTS = "config/prometheus-alerts.yml"
 TESTS = "config/prometheus-alerts-test.yml"
 DASHBOARD = "config/grafana-onrush.json"
-# What Grafana puts in place of its variables, in a form that promtool reads.
+# Values for Grafana's variables that promtool parses.
 VARIABLES = {"$__rate_interval": "1m", "$instance": ".*", "$__interval": "1m", "$__range": "1h"}
 
 
@@ -33,7 +33,7 @@ def expressions():
         for variable, value in VARIABLES.items():
             text = text.replace(variable, value)
         if "$" in text:
-            sys.exit(f"{DASHBOARD}: {name}: a variable that is not known here: {text}")
+            sys.exit(f"{DASHBOARD}: {name}: unknown variable in {text}")
         yield name, text
 
 
@@ -53,7 +53,7 @@ def check_alerts():
         tests = file.read()
     wrong = [name for name, _ in alerts() if f'ALERTS{{alertname="{name}", alertstate="firing"' not in tests]
     if wrong:
-        sys.exit(f"{TESTS}: no case in which these fire: {', '.join(wrong)}")
+        sys.exit(f"{TESTS}: no test in which these alerts fire: {', '.join(wrong)}")
     for name, text in alerts():
         for part in ("expr:", "for:", "severity: ", "summary: ", "description: "):
             if part not in text:
@@ -80,11 +80,11 @@ def check_dashboard():
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= 24, f"{panel['title']} is wider than the grid"
         for cell in ((x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])):
-            assert cell not in cells, f"{panel['title']} lies over another panel"
+            assert cell not in cells, f"{panel['title']} overlaps another panel"
             cells.add(cell)
         if panel["type"] != "row":
             assert panel["description"] and panel["targets"], panel["title"]
-            assert panel["datasource"]["uid"] == "${datasource}", f"{panel['title']} has a data source of its own"
+            assert panel["datasource"]["uid"] == "${datasource}", f"{panel['title']} has another data source than ${{datasource}}"
     print(f"{len(seen)} panels")
 
 
@@ -97,8 +97,8 @@ def check_metrics(files):
     wanted |= {name: f"{ALERTS}: {alert}" for alert, text in alerts() for name in names(text)}
     missing = sorted(name for name in wanted if name not in shown)
     if missing or not shown - {"up"}:
-        sys.exit("\n".join(f"{wanted[name]} names {name}, which no tracker shows" for name in missing) or "no metrics")
-    print(f"{len(wanted)} metrics are named; these are shown and named nowhere:")
+        sys.exit("\n".join(f"{wanted[name]} names {name}, which no tracker exports" for name in missing) or "no metrics")
+    print(f"{len(wanted)} metrics are used; these are exported and not used:")
     print(" ".join(sorted(shown - set(wanted) - {name for name in shown if name.endswith(("_sum", "_count", "_bucket"))})))
 
 

@@ -1,11 +1,48 @@
 # Sourced by scripts that use programs of Debian's packages.
 
-# need PROGRAM=PACKAGE...: installs the packages of those programs that are missing.
+# need PROGRAM=PACKAGE...: the packages of those programs that are missing are installed by root, and named for others.
 need() {
   local missing=() pair
   for pair in "$@"; do
     command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
   done
-  [ "${#missing[@]}" -eq 0 ] && return 0
-  apt-get update -q && apt-get install -y -q --no-install-recommends "${missing[@]}"
+  install_packages "${missing[@]+"${missing[@]}"}"
+}
+
+# install_packages PACKAGE...: as root; otherwise fails and prints the command that installs them.
+install_packages() {
+  [ $# -gt 0 ] || return 0
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "error: missing Debian packages; install them with" >&2
+    echo "  sudo apt-get install --no-install-recommends $(printf '%s\n' "$@" | sort -u | tr '\n' ' ')" >&2
+    return 1
+  fi
+  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+
+# need_venv: python3 with what `python3 -m venv` needs.
+need_venv() {
+  command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null || install_packages python3 python3-venv
+}
+
+# need_namespaces: the caller is root, or can be root of a user namespace with a range of ids.
+need_namespaces() {
+  [ "$(id -u)" -ne 0 ] || return 0
+  need unshare=util-linux newuidmap=uidmap || return 1
+  local user output
+  user="$(id -un)"
+  output="$(unshare --map-root-user --map-auto -- unshare --net true 2>&1)" && return 0
+  echo "error: no user namespace for the tests: $output" >&2
+  if [ "$(cat /proc/sys/kernel/apparmor_restrict_unprivileged_userns 2>/dev/null)" = 1 ]; then
+    echo "  AppArmor forbids them: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0" >&2
+  elif [ "$(cat /proc/sys/kernel/unprivileged_userns_clone 2>/dev/null)" = 0 ]; then
+    echo "  the kernel forbids them: sudo sysctl -w kernel.unprivileged_userns_clone=1" >&2
+  elif [ "$(cat /proc/sys/user/max_user_namespaces 2>/dev/null)" = 0 ]; then
+    echo "  the kernel forbids them: sudo sysctl -w user.max_user_namespaces=10000" >&2
+  elif ! grep -q "^$user:" /etc/subuid || ! grep -q "^$user:" /etc/subgid; then
+    echo "  $user has no range of ids: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $user" >&2
+  else
+    echo "  util-linux 2.38 or later is needed (this is $(unshare --version)); or run the tests as root" >&2
+  fi
+  return 1
 }

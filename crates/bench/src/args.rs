@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as Group, Parser, Subcommand};
 
 use crate::cpus::CpuMode;
-use crate::load::Mix;
+use crate::mix::Mix;
 
 const ABOUT: &str =
     "Compares UDP BitTorrent trackers: the same load, one after the other, taking turns.";

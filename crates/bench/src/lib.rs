@@ -1,27 +1,28 @@
-//! The comparative bench: UDP BitTorrent trackers, ours and others', under the same load, one after
-//! the other, taking turns.
+//! Compares UDP BitTorrent trackers, this one and others, under the same load, one at a time and in
+//! turns.
 //!
-//! Every tracker is a process with its best published settings, pinned to its own vCPUs; the load is
-//! `onrush-load`, a process too, on others. What a round measured is appended to a file at once, so a
-//! bench that was ended goes on where it stopped.
+//! Every tracker is a process with its best published settings, pinned to its own vCPUs. The load
+//! is `onrush-load`, a process on other vCPUs. The result of a round is appended to a file at once,
+//! so that an interrupted bench can be resumed.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`args`] | the command line |
 //! | [`contender`] | each tracker: where it is found, how it is set up |
-//! | [`cpus`] | sets of vCPUs: who gets which |
-//! | [`machine`] | which vCPUs there are and which share a core |
-//! | [`plan`] | which rounds there are, in which order |
-//! | [`prepare`] | from what is asked for and what is here to a plan |
+//! | [`cpus`] | sets of vCPUs, and their assignment |
+//! | [`machine`] | facts about the host, cores, limits of socket buffers |
+//! | [`mix`] | the kinds of load |
+//! | [`plan`] | the rounds and their order |
+//! | [`prepare`] | from arguments and host to a plan |
 //! | [`process`] | starting, pinning and ending processes |
-//! | [`load`] | the load of one measurement, and what it found |
-//! | [`resume`] | whether a bench that was begun can go on |
-//! | [`round`] | start, wait, warm, measure, stop |
-//! | [`record`] | raw results, as they come |
+//! | [`load`] | the load of one measurement, and its result |
+//! | [`resume`] | whether an interrupted bench can be resumed |
+//! | [`round`] | one round: start, wait, warm up, measure, stop |
+//! | [`record`] | raw results |
 //! | [`run`] | all rounds, with progress |
 //! | [`stats`] | medians and spread |
-//! | [`summary`] | what the rounds say together |
-//! | [`report`] | Markdown, JSON and pictures of it |
+//! | [`summary`] | the results of all rounds together |
+//! | [`report`] | Markdown, JSON and pictures |
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ pub mod contender;
 pub mod cpus;
 pub mod load;
 pub mod machine;
+pub mod mix;
 pub mod plan;
 pub mod prepare;
 pub mod process;

@@ -2,92 +2,21 @@
 
 mod published;
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
 use onrush_load::report::Report;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Launch, Listed, Print, version_by_cargo, version_told};
 use crate::cpus::{CpuList, Seats};
+use crate::mix::Mix;
 use crate::process::{Child, Stop};
 use crate::record::Point;
 
 pub use published::Published;
-
-/// What is sent.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mix {
-    /// The classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each datagram by
-    /// itself, no client twice in a batch: as on the internet.
-    Spread,
-    /// The classic mix from 64 addresses in bursts (UDP_SEGMENT), where replies to a client can leave
-    /// together.
-    Bursts,
-    /// What public trackers see, junk and unusable ids included, from 1,000 addresses.
-    Real,
-    /// aquatic_udp_load_test, which published comparisons used: it measures no latency and knows
-    /// errors, but checks nothing else.
-    Published,
-}
-
-impl Mix {
-    /// What onrush-load is told; `None` for another load tester.
-    fn arguments(self) -> Option<&'static str> {
-        match self {
-            Self::Spread => {
-                Some("--profile classic --sources 1000 --burst 1 --no-bursts --in-flight 512")
-            }
-            Self::Bursts => Some("--profile classic --sources 64"),
-            Self::Real => {
-                Some("--profile real --sources 1000 --burst 1 --no-bursts --in-flight 512")
-            }
-            Self::Published => None,
-        }
-    }
-
-    /// The vertical bar of a table's caption, in words.
-    pub fn about(self) -> &'static str {
-        match self {
-            Self::Spread => {
-                "classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each datagram by itself, every reply checked"
-            }
-            Self::Bursts => {
-                "classic mix from 64 addresses in bursts (UDP_SEGMENT), every reply checked"
-            }
-            Self::Real => {
-                "what public trackers see, junk and unusable ids included, from 1,000 addresses, every reply checked"
-            }
-            Self::Published => {
-                "aquatic_udp_load_test in its default configuration: 4 sockets a worker, errors counted as wrong, nothing else checked"
-            }
-        }
-    }
-
-    /// Whether latency is measured in it: where clients are many, each datagram by itself. In bursts
-    /// it would be that of a burst.
-    pub fn has_latency(self) -> bool {
-        matches!(self, Self::Spread | Self::Real)
-    }
-}
-
-impl fmt::Display for Mix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Spread => "spread",
-            Self::Bursts => "bursts",
-            Self::Real => "real",
-            Self::Published => "published",
-        })
-    }
-}
 
 /// How long and of what size a load is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::{Contender, Found, Listed, Room};
 use crate::cpus::{CpuMode, Seats};
-use crate::load::{Dose, Mix, Published};
+use crate::load::{Dose, Published};
+use crate::mix::Mix;
 use crate::record::{Case, Record};
 
 /// The version of the form of a result directory.

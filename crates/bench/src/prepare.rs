@@ -7,8 +7,9 @@ use anyhow::{Context as _, bail};
 use crate::args::What;
 use crate::contender::{Contender, Found, Listed, Search, all};
 use crate::cpus::{CpuMode, sweep};
-use crate::load::{Dose, Mix, Published, Tools};
+use crate::load::{Dose, Published, Tools};
 use crate::machine::{self, BufferLimits};
+use crate::mix::Mix;
 use crate::plan::{FORMAT, Plan, Settings, cases};
 use crate::record::Case;
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Variant;
 use crate::cpus::Seats;
-use crate::load::Mix;
+use crate::mix::Mix;
 
 /// What is measured together: a tracker in a variant, on these vCPUs, under this load.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

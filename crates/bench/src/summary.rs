@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::Mix;
+use crate::mix::Mix;
 use crate::plan::Plan;
 use crate::record::{Case, Measured, Outcome, Point, Record};
 use crate::stats::Spread;
@@ -120,7 +120,7 @@ impl Summary {
     }
 
     /// The rows of one mix.
-    pub fn of_mix(&self, mix: crate::load::Mix) -> impl Iterator<Item = &Row> {
+    pub fn of_mix(&self, mix: crate::mix::Mix) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.case.mix == mix)
     }
 }

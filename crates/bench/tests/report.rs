@@ -6,7 +6,8 @@ use std::path::Path;
 
 use onrush_bench::contender::{Listed, Variant};
 use onrush_bench::cpus::{CpuList, CpuMode, Seats};
-use onrush_bench::load::{Dose, Mix};
+use onrush_bench::load::Dose;
+use onrush_bench::mix::Mix;
 use onrush_bench::plan::{FORMAT, Plan, Settings};
 use onrush_bench::record::{Case, Measured, Outcome, Point, Raw, Record, Share};
 use onrush_bench::report;

@@ -1,53 +1,66 @@
-//! One request to a tracker's HTTP side, and its answer.
+//! HTTP client for a tracker's HTTP side, used by `onrush ctl` and `onrush top`.
 
 use std::time::Duration;
 
+use axum::body::{Body, to_bytes};
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use ureq::http::Response;
-use ureq::typestate::WithBody;
-use ureq::{Agent, RequestBuilder};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 
-use crate::Token;
-use crate::problem::Problem;
+use crate::api::Problem;
+use crate::token::Token;
 
-/// Bytes of an answer at most: `/metrics` of a thousand workers is a tenth of it.
-const MOST: u64 = 256 << 20;
+/// Maximum size of a response, in bytes. `/metrics` of a thousand workers is a tenth of it.
+const MAX_RESPONSE: usize = 256 << 20;
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, Error)]
-pub enum Failure {
-    /// What was asked for is wrong; whole lines.
+pub enum ClientError {
+    /// The command line is wrong; complete lines for the terminal.
     #[error("{0}")]
-    Wrong(String),
-    /// Nobody is there, or not in time.
+    Usage(String),
+    /// No tracker answers at the URL, or not in time.
     #[error(
-        "{url} cannot be reached: {cause}\n  is it running, and is this its admin.listen? (--url, or --config FILE)"
+        "{url} cannot be reached: {cause}\n  is it running, and is this its admin.listen? (--url, \
+         or --config FILE)"
     )]
     Unreachable {
-        /// Who was asked.
+        /// The URL of the tracker.
         url: String,
-        /// Why not.
+        /// The cause.
         cause: String,
     },
-    /// The tracker said no.
+    /// The tracker's error response.
     #[error("{0}")]
     Refused(String),
-    /// Something else answered.
+    /// The response is not what this version of onrush sends.
     #[error("{0} answered, but not as this version of onrush does: {1}")]
-    Strange(String, String),
+    Unexpected(String, String),
 }
 
-/// A tracker's HTTP side.
+/// A client of one tracker.
+#[derive(Debug)]
 pub struct Client {
-    agent: Agent,
     url: String,
+    /// Host and port to connect to.
+    address: String,
+    /// Value of the `Host` header.
+    host: String,
+    /// Path of the URL, without a slash at the end.
+    base: String,
     token: Option<Token>,
+    timeout: Duration,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     /// The HTTP status.
     pub status: u16,
     /// The body.
@@ -55,155 +68,226 @@ pub struct Answer {
     url: String,
 }
 
-impl Answer {
-    /// The body as what it should be.
+impl Response {
+    /// Parses the body.
     ///
     /// # Errors
-    /// [`Failure::Strange`].
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+    /// [`ClientError::Unexpected`].
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_str(&self.text)
-            .map_err(|error| Failure::Strange(self.url.clone(), error.to_string()))
+            .map_err(|error| ClientError::Unexpected(self.url.clone(), error.to_string()))
     }
 }
 
 impl Client {
-    /// Of the tracker at `url`, with the token of its admin API.
+    /// A client of the tracker at `url`, with the token of its admin API. `timeout` limits each
+    /// request from the connect to the end of the response.
     ///
     /// # Errors
-    /// [`Failure::Wrong`], when this is no URL that can be asked.
-    pub fn new(url: &str, token: Option<Token>, patience: Duration) -> Result<Self, Failure> {
-        if !url.starts_with("http://") {
-            return Err(Failure::Wrong(format!(
+    /// [`ClientError::Usage`], when `url` is not an `http://` URL.
+    pub fn new(url: &str, token: Option<Token>, timeout: Duration) -> Result<Self, ClientError> {
+        let url = url.trim_end_matches('/');
+        let parsed =
+            url.strip_prefix("http://").map(|rest| rest.split_once('/').unwrap_or((rest, "")));
+        let Some((host, base)) = parsed.filter(|(host, _)| !host.is_empty()) else {
+            return Err(ClientError::Usage(format!(
                 "onrush: --url {url}: write it as http://HOST:PORT, like http://127.0.0.1:6970\n"
             )));
-        }
-        let config = Agent::config_builder()
-            .timeout_global(Some(patience))
-            .http_status_as_error(false)
-            // It goes to the tracker and nowhere else, whatever the environment says.
-            .proxy(None)
-            .max_redirects(0);
-        let agent = config.build().new_agent();
-        Ok(Self { agent, url: url.trim_end_matches('/').to_owned(), token })
+        };
+        // The last colon belongs to an IPv6 address where a bracket follows.
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        Ok(Self {
+            url: url.to_owned(),
+            address: if has_port { host.to_owned() } else { format!("{host}:80") },
+            host: host.to_owned(),
+            base: if base.is_empty() { String::new() } else { format!("/{base}") },
+            token,
+            timeout,
+        })
     }
 
-    /// Who is asked.
+    /// The URL of the tracker.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What is at a path.
+    /// Gets a path.
     ///
     /// # Errors
-    /// [`Failure`]; an answer that is no is one.
-    pub fn get(&self, path: &str) -> Result<Answer, Failure> {
-        good(self.any(path)?)
+    /// [`ClientError`], also for an error response.
+    pub fn get(&self, path: &str) -> Result<Response, ClientError> {
+        successful(self.get_any(path)?)
     }
 
-    /// The same, where no is an answer like any other.
+    /// Gets a path, and returns error responses as responses.
     ///
     /// # Errors
-    /// [`Failure`].
-    pub fn any(&self, path: &str) -> Result<Answer, Failure> {
-        let request = self.agent.get(self.at(path));
-        let request = match self.authorization() {
-            Some(value) => request.header("Authorization", value),
-            None => request,
-        };
-        self.read(path, request.call())
+    /// [`ClientError`], when there is no response.
+    pub fn get_any(&self, path: &str) -> Result<Response, ClientError> {
+        self.exchange(Method::GET, path, None)
     }
 
-    /// Sends a body to a path.
+    /// Posts a JSON body to a path.
     ///
     /// # Errors
-    /// [`Failure`]; an answer that is no is one.
-    pub fn post(&self, path: &str, body: &str) -> Result<Answer, Failure> {
-        good(self.read(path, self.with_body(self.agent.post(self.at(path)), body))?)
+    /// [`ClientError`], also for an error response.
+    pub fn post(&self, path: &str, body: &str) -> Result<Response, ClientError> {
+        successful(self.exchange(Method::POST, path, Some(body))?)
     }
 
-    /// Sends a body to a path, for what is to go.
+    /// Sends a DELETE request with a JSON body to a path.
     ///
     /// # Errors
-    /// [`Failure`]; an answer that is no is one.
-    pub fn delete(&self, path: &str, body: &str) -> Result<Answer, Failure> {
-        let request = self.agent.delete(self.at(path)).force_send_body();
-        good(self.read(path, self.with_body(request, body))?)
+    /// [`ClientError`], also for an error response.
+    pub fn delete(&self, path: &str, body: &str) -> Result<Response, ClientError> {
+        successful(self.exchange(Method::DELETE, path, Some(body))?)
     }
 
-    fn with_body(
+    /// One request over a new connection.
+    fn exchange(
         &self,
-        request: RequestBuilder<WithBody>,
-        body: &str,
-    ) -> Result<Response<ureq::Body>, ureq::Error> {
-        let request = match self.authorization() {
-            Some(value) => request.header("Authorization", value),
-            None => request,
-        };
-        request.content_type("application/json").send(body)
-    }
-
-    fn at(&self, path: &str) -> String {
-        format!("{}{path}", self.url)
-    }
-
-    fn authorization(&self) -> Option<String> {
-        self.token.as_ref().map(Token::header)
-    }
-
-    fn read(
-        &self,
+        method: Method,
         path: &str,
-        answered: Result<Response<ureq::Body>, ureq::Error>,
-    ) -> Result<Answer, Failure> {
-        let unreachable = |cause: ureq::Error| Failure::Unreachable {
-            url: self.url.clone(),
-            cause: cause.to_string(),
-        };
-        let mut response = answered.map_err(unreachable)?;
+        body: Option<&str>,
+    ) -> Result<Response, ClientError> {
+        let unreachable = |cause| ClientError::Unreachable { url: self.url.clone(), cause };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header(HOST, &self.host);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header());
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(body.unwrap_or_default().to_owned())
+            .map_err(|error| unreachable(error.to_string()))?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
+        let sent = runtime.block_on(async { timeout(self.timeout, self.send(request)).await });
+        // A lookup of the host name may still block its thread.
+        runtime.shutdown_background();
+        let late = || format!("no complete response within {} s", self.timeout.as_secs_f64());
+        let response = sent.unwrap_or_else(|_| Err(late()));
+        let (status, text) = response.map_err(unreachable)?;
+        Ok(Response { status, text, url: format!("{}{path}", self.url) })
+    }
+
+    /// Sends a request; returns status and body. The error is a text.
+    async fn send(&self, request: Request<String>) -> Result<(u16, String), String> {
+        let stream = TcpStream::connect(&self.address).await.map_err(|error| error.to_string())?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status().as_u16();
-        let text =
-            response.body_mut().with_config().limit(MOST).read_to_string().map_err(unreachable)?;
-        Ok(Answer { status, text, url: self.at(path) })
+        let body = to_bytes(Body::new(response.into_body()), MAX_RESPONSE).await;
+        let body = body.map_err(|error| error.to_string())?;
+        let text = String::from_utf8(body.into()).map_err(|error| error.to_string())?;
+        Ok((status, text))
     }
 }
 
-/// Only what is not no.
-fn good(answer: Answer) -> Result<Answer, Failure> {
-    if (200..300).contains(&answer.status) {
-        return Ok(answer);
+/// Turns an error response into a [`ClientError::Refused`].
+fn successful(response: Response) -> Result<Response, ClientError> {
+    if (200..300).contains(&response.status) {
+        return Ok(response);
     }
-    let said = serde_json::from_str::<Problem>(&answer.text);
-    let why = said.map_or_else(|_| answer.text.trim().to_owned(), |problem| problem.error);
-    let hint = match answer.status {
+    let problem = serde_json::from_str::<Problem>(&response.text);
+    let error = problem.map_or_else(|_| response.text.trim().to_owned(), |problem| problem.error);
+    let hint = match response.status {
         401 => "\n  give the token with --token-file, or the tracker's configuration with --config",
         _ => "",
     };
-    Err(Failure::Refused(format!("{why}{hint}")))
+    Err(ClientError::Refused(format!("{error}{hint}")))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
 
-    fn client(url: &str) -> Result<Client, Failure> {
+    fn client(url: &str) -> Result<Client, ClientError> {
         Client::new(url, None, Duration::from_secs(2))
     }
 
+    /// A server that reads one request, sends `response` and returns the request.
+    fn serve_once(response: &'static str) -> (String, thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).unwrap();
+            stream.write_all(response.as_bytes()).unwrap();
+            request.truncate(length);
+            String::from_utf8(request).unwrap()
+        });
+        (url, server)
+    }
+
     #[test]
-    fn what_is_no_url_is_told_with_an_example() {
-        for url in ["127.0.0.1:6970", "https://tracker.example.org", ""] {
-            let error = client(url).err().unwrap().to_string();
+    fn an_invalid_url_is_reported_with_an_example() {
+        for url in ["127.0.0.1:6970", "https://tracker.example.org", "http://", ""] {
+            let error = client(url).unwrap_err().to_string();
             assert!(error.contains("like http://127.0.0.1:6970"), "{error}");
         }
     }
 
     #[test]
-    fn where_nobody_listens_the_address_is_named() {
-        // Bound and given back: nobody has it for the moment.
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fn the_port_defaults_to_80_and_the_path_is_kept() {
+        for (url, address, base) in [
+            ("http://a.example/", "a.example:80", ""),
+            ("http://a.example:6970/tracker/", "a.example:6970", "/tracker"),
+            ("http://[::1]", "[::1]:80", ""),
+            ("http://[::1]:6970", "[::1]:6970", ""),
+        ] {
+            let client = client(url).unwrap();
+            assert_eq!((client.address.as_str(), client.base.as_str()), (address, base));
+        }
+    }
+
+    #[test]
+    fn an_unreachable_url_is_named_with_the_key_to_check() {
+        // The socket is closed again, so no process listens at the port.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let url = format!("http://{address}");
         let error = client(&url).unwrap().get("/health").unwrap_err().to_string();
         assert!(error.starts_with(&format!("{url} cannot be reached")), "{error}");
         assert!(error.contains("admin.listen"), "{error}");
+    }
+
+    #[test]
+    fn a_response_that_does_not_come_times_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::new(&url, None, Duration::from_millis(50)).unwrap();
+        let error = client.get("/health").unwrap_err().to_string();
+        assert!(error.contains("within 0.05 s"), "{error}");
+    }
+
+    #[test]
+    fn a_delete_request_has_a_body_and_its_response_is_read() {
+        let (url, server) = serve_once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        let response = client(&url).unwrap().delete("/api/v1/list", "{\"a\":1}").unwrap();
+        assert_eq!((response.status, response.text.as_str()), (200, "{}"));
+        let request = server.join().unwrap();
+        assert!(request.starts_with("DELETE /api/v1/list HTTP/1.1\r\n"), "{request}");
+        assert!(request.ends_with("{\"a\":1}"), "{request}");
+    }
+
+    #[test]
+    fn an_error_response_is_reported_with_its_text() {
+        let (url, server) = serve_once(
+            "HTTP/1.1 401 Unauthorized\r\nContent-Length: 18\r\n\r\n{\"error\": \"wrong\"}",
+        );
+        let error = client(&url).unwrap().get("/api/v1/list").unwrap_err().to_string();
+        assert!(error.starts_with("wrong\n") && error.contains("--token-file"), "{error}");
+        server.join().unwrap();
     }
 }

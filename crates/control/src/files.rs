@@ -5,23 +5,23 @@ use std::time::{Duration, SystemTime};
 
 use onrush_tracker::metrics::Counter;
 
-/// How the writing of one kind of file went. The main thread counts, at the end of each.
+/// Counters of one kind of file. The main thread updates them after each attempt to write.
 #[derive(Debug, Default)]
 pub struct FileWrites {
-    /// Written whole.
+    /// Files written completely.
     pub written: Counter,
-    /// Not written, so that the former one stays.
+    /// Failed writes; the previous file stays in place.
     pub failed: Counter,
-    /// When the last one was written, in seconds since 1970; 0 before the first.
+    /// Time of the last successful write, in seconds since 1970; 0 before the first.
     pub last: Counter,
-    /// Its bytes.
+    /// Size of the last written file, in bytes.
     pub bytes: Counter,
-    /// Milliseconds that it took.
+    /// Duration of the last successful write, in milliseconds.
     pub took: Counter,
 }
 
 impl FileWrites {
-    /// One was written.
+    /// Counts a successful write.
     pub fn wrote(&self, bytes: u64, took: Duration) {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.written.add(1);
@@ -30,17 +30,17 @@ impl FileWrites {
         self.took.set(took.as_millis() as u64);
     }
 
-    /// Seconds that the last one took.
+    /// Duration of the last successful write, in seconds.
     pub fn seconds(&self) -> f64 {
         self.took.get() as f64 / 1e3
     }
 }
 
-/// The files that a tracker writes now and then. Cheap to clone.
+/// Counters of all kinds of files. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    /// The peers.
+    /// Snapshots of the peers.
     pub snapshot: Arc<FileWrites>,
-    /// The full scrape.
+    /// Full scrapes.
     pub export: Arc<FileWrites>,
 }

@@ -1,50 +1,38 @@
-//! Control and observation over HTTP, on a thread of its own. Workers know nothing of it: it reads the counters
-//! that each of them writes anyway, and what it wants of a shard it orders as everybody does
-//! ([`onrush_tracker::orders`]).
+//! Control and observation of a tracker over HTTP, on one thread of its own. It reads the counters
+//! that the workers write, and reaches a shard only through [`onrush_tracker::orders`].
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`server`] | the socket, the thread, connections that cannot pile up |
-//! | `patience` | a stream that fails when nobody reads |
-//! | [`routes`] | which path is answered by what; `/health`, `/ready` |
-//! | [`reading`] | one look at everything that is shown |
-//! | [`stats`], [`prometheus`] | the look as JSON, and for Prometheus |
-//! | [`page`] | `/`: all of it for people
-//! | [`lists`] | `/lists`: what is denied, for who wants it known |
-//! | [`admin`] | the admin API: reload, lists, swarms |
-//! | [`token`] | the admin API's token |
-//! | [`problem`] | answers that are no |
-//! | [`openapi`] | the description of all of it |
-//! | [`source`] | where everything about the tracker is read |
-//! | [`shared`], [`stage`], [`pulse`], [`process`] | what routes go by |
+//! | [`api`] | JSON types, shared by server and client |
+//! | [`view`], [`readiness`], [`files`] | the state that the main thread publishes |
+//! | [`request`] | requests to the main thread and their responses |
+//! | [`server`] | listener, connections, routes, authorization, `/health`, `/metrics`, `/lists` |
+//! | [`admin`] | the admin API: reload, export, upgrade, access list, swarms |
+//! | [`metrics`] | a snapshot of all state, as JSON and for Prometheus |
+//! | [`page`] | `/`: the status page |
+//! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
+//! | [`stall`] | detection of stalled workers |
+//! | [`token`] | the token of the admin API |
+//! | [`version`] | version and build |
+//! | `state` | what the routes share |
 
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod api;
 pub mod client;
 pub mod files;
-pub mod largest;
-pub mod lists;
-pub mod lookup;
-pub mod openapi;
+pub mod metrics;
 pub mod page;
-pub mod problem;
-pub mod process;
-pub mod prometheus;
-pub mod pulse;
-pub mod reading;
+pub mod readiness;
 pub mod request;
-pub mod routes;
 pub mod server;
-pub mod shared;
-pub mod source;
-pub mod stage;
-pub mod stats;
+pub mod stall;
 pub mod token;
 pub mod version;
 pub mod view;
 
-mod patience;
+mod state;
 
-pub use server::{HttpError, Server};
+pub use server::{AdminError, Server};
 pub use token::{Token, TokenError};

@@ -1,5 +1,5 @@
-//! What other threads ask of the main one: it alone changes what is in force, so that two changes
-//! never cross.
+//! Requests of other threads to the main thread. Only the main thread changes settings and lists,
+//! so two changes never run at the same time.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,117 +7,109 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::api::Successor;
 use onrush_tracker::access::ListKind;
 use onrush_tracker::access::overlay::ListChange;
 
-/// Something that is asked for. Whoever asks is told when it is done, or why not.
+/// A request. The main thread answers each one through its [`Responder`].
 #[derive(Debug)]
-pub enum Ask {
-    /// Read the configuration again.
-    Reload(Answer<Result<Reloaded, String>>),
+pub enum Request {
+    /// Reload the configuration. The error lists everything that is wrong with it.
+    Reload(Responder<Result<Reloaded, String>>),
     /// Write the full scrape to its file.
-    Export(Answer<Result<Exported, String>>),
-    /// Start the process that follows, and tell when it takes over.
-    Upgrade(Answer<Result<Followed, String>>),
-    /// Put these info hashes on the list and take these off it, of which later ones count.
-    ChangeList(Vec<ListChange>, Answer<Result<ListChanged, NotChanged>>),
+    Export(Responder<Result<Exported, String>>),
+    /// Start the successor process. The response is sent when it takes over.
+    Upgrade(Responder<Result<Successor, String>>),
+    /// Add info hashes to the access list or remove them; later changes override earlier ones.
+    ChangeList(Vec<ListChange>, Responder<Result<ListChanged, ListChangeError>>),
 }
 
-/// An export that was written.
+/// A written export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// Where.
+    /// The file.
     pub path: PathBuf,
-    /// How many swarms are in it.
+    /// Number of swarms in the file.
     pub swarms: u64,
-    /// Its length.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// How long that took.
+    /// How long the export took.
     pub took: Duration,
 }
 
-impl std::fmt::Display for Exported {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Exported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (swarms, bytes, seconds) = (self.swarms, self.bytes, self.took.as_secs_f64());
         write!(f, "{swarms} swarms to {}, {bytes} bytes in {seconds:.2} s", self.path.display())
     }
 }
 
-/// The process that takes over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Followed {
-    /// Its number.
-    pub process: u32,
-    /// Which build it is.
-    pub version: String,
-}
-
-/// What changes of the list have led to.
+/// Result of a change to the access list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListChanged {
-    /// Which list it is.
+    /// Allow list or deny list.
     pub kind: ListKind,
-    /// How many info hashes it has now.
+    /// Number of info hashes on the list after the change.
     pub listed: usize,
-    /// How many of those that were named were not as they are now.
+    /// Number of named info hashes whose state changed.
     pub changed: usize,
-    /// Whether it outlives the process: there is a state directory.
+    /// Whether the change survives a restart; it does with a state directory.
     pub lasting: bool,
 }
 
-/// Why the list is as it was.
+/// Why the access list was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NotChanged {
-    /// Everything is served.
-    #[error("there is no list: access.mode is \"open\"; say \"allow\" or \"deny\" and reload")]
+pub enum ListChangeError {
+    /// `access.mode` is "open".
+    #[error("there is no list: access.mode is \"open\"; write \"allow\" or \"deny\" and reload")]
     NoList,
-    /// It would be longer than is allowed.
+    /// The list would exceed `limits.list_entries`.
     #[error("the list would have more than {0} info hashes: raise limits.list_entries and reload")]
     Full(usize),
-    /// Nothing would be served any more.
-    #[error("nothing would be left of the allow list, and nothing would be served")]
+    /// The change would remove every entry of the allow list.
+    #[error("the allow list would be empty, and the tracker would serve no info hash")]
     NothingLeft,
-    /// It would be lost.
-    #[error("another process is about to take over: ask that one, in a second")]
+    /// The change would be lost, because the successor process has already read the list.
+    #[error("another process is about to take over: repeat the request in a second")]
     Upgrading,
-    /// It cannot be kept.
+    /// The journal that keeps changes across restarts cannot be written.
     #[error("{} cannot be written: {error}", path.display())]
     Journal {
-        /// The file.
+        /// The journal's file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: String,
     },
 }
 
-/// What a reload has led to.
+/// Result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// Keys whose values have changed.
     pub changed: Vec<&'static str>,
     /// Keys whose old values stay in force until an upgrade or a restart.
     pub restart: Vec<&'static str>,
-    /// What the operator should know of it, in sentences.
+    /// Warnings for the operator, in sentences.
     pub notices: Vec<String>,
 }
 
-/// The way back to whoever asked. It must not wait for anything: the main thread calls it.
-pub struct Answer<T>(Box<dyn FnOnce(T) + Send>);
+/// Sends the response to a request. The callback must not block: the main thread calls it.
+pub struct Responder<T>(Box<dyn FnOnce(T) + Send>);
 
-impl<T> Answer<T> {
-    /// By this call.
-    pub fn new(tell: impl FnOnce(T) + Send + 'static) -> Self {
-        Self(Box::new(tell))
+impl<T> Responder<T> {
+    /// A responder that calls `respond`.
+    pub fn new(respond: impl FnOnce(T) + Send + 'static) -> Self {
+        Self(Box::new(respond))
     }
 
-    /// Tells whoever asked.
-    pub fn tell(self, what: T) {
-        (self.0)(what);
+    /// Sends the response.
+    pub fn respond(self, response: T) {
+        (self.0)(response);
     }
 }
 
-impl<T> fmt::Debug for Answer<T> {
+impl<T> fmt::Debug for Responder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Answer")
+        f.write_str("Responder")
     }
 }

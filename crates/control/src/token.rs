@@ -1,4 +1,4 @@
-//! The token of the admin API: from its file, compared so that the time it takes tells nothing of it.
+//! The token of the admin API: read from a file, compared in constant time.
 
 use std::fmt;
 use std::fs::File;
@@ -10,46 +10,47 @@ use thiserror::Error;
 
 use onrush_config::secret_file::readable_by_others;
 
-/// Characters of a token at least: who has to be kept out can ask some ten thousand times a second.
-const LEAST: usize = 16;
-/// At most.
-const MOST: usize = 256;
+/// Minimum length: an attacker can try about ten thousand tokens per second.
+const MIN_LENGTH: usize = 16;
+/// Maximum length.
+const MAX_LENGTH: usize = 256;
 
-/// A token. Not shown by anything.
+/// A token. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// Why a file is not good for a token.
+/// Why a token cannot be read from its file.
 #[derive(Debug, Error)]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(
-        "admin.token_file: {path} cannot be read: {cause}\n  it has to be readable for the user that the tracker runs as"
+        "admin.token_file: {path} cannot be read: {cause}\n  the user that the tracker runs as must be able to read it"
     )]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         cause: io::Error,
     },
-    /// What is in it is none.
+    /// The file does not contain a valid token.
     #[error(
-        "admin.token_file: {path} holds no token: {what}\n  write one line of {LEAST} to {MOST} printable \
-         characters without spaces into it: `head -c24 /dev/urandom | base64 >{path}`"
+        "admin.token_file: {path} holds no token: {defect}\n  write one line of {MIN_LENGTH} to \
+         {MAX_LENGTH} printable characters without spaces into it: `head -c24 /dev/urandom | \
+         base64 >{path}`"
     )]
     Form {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
-        what: String,
+        /// What is wrong with it.
+        defect: String,
     },
 }
 
 impl Token {
-    /// Reads a token from its file, if there is to be one.
+    /// Reads the token from its file; `None` without a file.
     ///
     /// # Errors
-    /// [`TokenError`], which says what to do and nothing of what the file holds.
+    /// [`TokenError`], with the remedy and without the contents of the file.
     pub fn load(path: Option<&Path>) -> Result<Option<Self>, TokenError> {
         let Some(path) = path else { return Ok(None) };
         let mut text = String::new();
@@ -57,36 +58,36 @@ impl Token {
             .and_then(|file| file.take(4096).read_to_string(&mut text))
             .map_err(|cause| TokenError::Read { path: path.to_owned(), cause })?;
         let token = text.trim();
-        let wrong = if token.is_empty() {
+        let defect = if token.is_empty() {
             Some("it is empty".to_owned())
         } else if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             Some("it has more than one line, a space, or a character that is not ASCII".to_owned())
-        } else if !(LEAST..=MOST).contains(&token.len()) {
+        } else if !(MIN_LENGTH..=MAX_LENGTH).contains(&token.len()) {
             Some(format!("it has {} characters", token.len()))
         } else {
             None
         };
-        match wrong {
-            Some(what) => Err(TokenError::Form { path: path.to_owned(), what }),
+        match defect {
+            Some(defect) => Err(TokenError::Form { path: path.to_owned(), defect }),
             None => Ok(Some(Self(token.to_owned()))),
         }
     }
 
-    /// What the operator should know of the file.
+    /// A warning if other users can read the file.
     pub fn warning(path: Option<&Path>) -> Option<String> {
         let path = path.filter(|path| readable_by_others(path, true))?;
         Some(format!(
-            "the admin token in {0} can be read by others; mend it with: chmod o-rwx {0}",
+            "other users can read the admin token in {0}: run chmod o-rwx {0}",
             path.display()
         ))
     }
 
-    /// What is sent to prove it.
+    /// The value of the `Authorization` header (RFC 6750).
     pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether this is it, found out in the same time wherever it differs.
+    /// Whether `given` is the token; takes the same time wherever the two differ.
     pub fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_itself_and_nothing_else() {
+    fn only_the_token_itself_matches() {
         let token = load("  0123456789abcdef\n").unwrap().unwrap();
         assert!(token.is("0123456789abcdef"));
         for other in ["", "0123456789abcdeF", "0123456789abcde", "0123456789abcdef0"] {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_told_without_showing_it() {
+    fn an_invalid_token_is_reported_without_its_text() {
         for (text, what) in [
             ("", "it is empty"),
             ("0123456789\nabcdef", "more than one line"),
@@ -132,6 +133,6 @@ mod tests {
             assert!(text.is_empty() || !error.contains(text), "{error}");
         }
         let error = Token::load(Some(Path::new("/nonexistent/token"))).unwrap_err().to_string();
-        assert!(error.contains("readable for the user"), "{error}");
+        assert!(error.contains("must be able to read it"), "{error}");
     }
 }

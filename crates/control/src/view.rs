@@ -1,137 +1,153 @@
-//! What the main thread shows to others: who works, what is in force, and where to ask for changes. Cheap
-//! to clone, for any thread but a worker's: no worker ever waits for what is behind the mutex here.
+//! The tracker's state as the main thread publishes it to other threads. Workers never read it, so
+//! none of them can wait for its mutex.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use crossbeam_channel::{Sender, TrySendError};
+use onrush_proto::InfoHash;
+use onrush_swarm::ShardMap;
 
 use crate::files::Files;
-use crate::request::Ask;
+use crate::request::Request;
 use onrush_config::settings::Settings;
 use onrush_tracker::access::Lists;
+use onrush_tracker::lanes::Mailbox;
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 use onrush_tracker::orders::Orders;
 
-/// A tracker as others see it.
+/// A running tracker as other threads see it. Cheap to clone.
 #[derive(Clone)]
-pub struct Overview {
-    workers: Arc<[(String, Arc<WorkerMetrics>)]>,
-    orders: Orders,
-    addresses: Arc<[SocketAddr]>,
-    started: SystemTime,
+pub struct View {
+    parts: Arc<Parts>,
+    started: (Instant, SystemTime),
     in_force: Arc<Mutex<InForce>>,
-    files: Files,
-    asks: Sender<Ask>,
+    requests: Sender<Request>,
 }
 
-/// What is in force.
+/// What does not change while the tracker runs.
+pub struct Parts {
+    /// All workers by thread name, in order, each with its counters.
+    pub workers: Arc<[(String, Arc<WorkerMetrics>)]>,
+    /// Sends orders to the workers.
+    pub orders: Orders,
+    /// The lanes to the workers, in their order.
+    pub mailboxes: Arc<[Mailbox]>,
+    /// Maps info hashes to shards.
+    pub map: ShardMap,
+    /// The served UDP addresses.
+    pub addresses: Vec<SocketAddr>,
+    /// Counters of the files that the daemon writes.
+    pub files: Files,
+}
+
+/// The settings and lists in force.
 #[derive(Clone, Debug)]
 pub struct InForce {
     /// The settings.
     pub settings: Arc<Settings>,
-    /// The lists.
+    /// The access lists.
     pub lists: Lists,
-    /// How far the tracker is.
-    pub phase: Phase,
-    /// How hard it is pressed.
+    /// The overload level.
     pub pressure: Pressure,
 }
 
-/// How hard a tracker is pressed.
+/// The overload level of a tracker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// 0 is not at all; [`SLOTS`](onrush_tracker::shedding::SLOTS) at most.
+    /// 0 (none) to [`SLOTS`](onrush_tracker::shedding::SLOTS).
     pub step: u32,
-    /// Seconds that clients are told to wait, before jitter.
+    /// The announce interval sent to clients, in seconds, before jitter.
     pub interval: u32,
 }
 
-/// How far a tracker is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// It serves.
-    Serving,
-    /// It has been asked to end.
-    Stopping,
-}
-
-impl Overview {
-    /// Of these workers, started just now.
-    pub fn new(
-        workers: Arc<[(String, Arc<WorkerMetrics>)]>,
-        orders: Orders,
-        addresses: &[SocketAddr],
-        in_force: InForce,
-        files: Files,
-        asks: Sender<Ask>,
-    ) -> Self {
+impl View {
+    /// A view of a tracker that starts now. Requests from other threads arrive at `requests`.
+    pub fn new(parts: Parts, in_force: InForce, requests: Sender<Request>) -> Self {
         Self {
-            workers,
-            orders,
-            addresses: addresses.into(),
-            started: SystemTime::now(),
+            parts: Arc::new(parts),
+            started: (Instant::now(), SystemTime::now()),
             in_force: Arc::new(Mutex::new(in_force)),
-            files,
-            asks,
+            requests,
         }
     }
 
-    /// Workers by name, each with its counters.
+    /// The workers by thread name, each with its counters.
     pub fn workers(&self) -> impl Iterator<Item = (&str, &WorkerMetrics)> {
-        self.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
+        self.parts.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
     }
 
-    /// The same as a whole, to be kept: to share each of them would touch its worker's line of the cache.
+    /// The same as one shared list. Cloning each `Arc<WorkerMetrics>` instead would write to a
+    /// cache line of each worker.
     pub fn shared_workers(&self) -> Arc<[(String, Arc<WorkerMetrics>)]> {
-        self.workers.clone()
+        self.parts.workers.clone()
     }
 
-    /// All counters together.
+    /// The sum of all workers' counters.
     pub fn summary(&self) -> Summary {
-        Summary::of(self.workers.iter().map(|(_, metrics)| metrics.as_ref()))
+        Summary::of(self.parts.workers.iter().map(|(_, metrics)| metrics.as_ref()))
     }
 
-    /// The ways that orders take to the workers.
+    /// Sends orders to the workers.
     pub fn orders(&self) -> &Orders {
-        &self.orders
+        &self.parts.orders
     }
 
-    /// The addresses that are served.
+    /// How many batches wait in the lane to a worker, and how many fit.
+    pub fn lane_depth(&self, worker: usize) -> (usize, usize) {
+        self.parts.mailboxes[worker].requests.depth()
+    }
+
+    /// The shard that owns an info hash.
+    pub fn shard_of(&self, info_hash: &InfoHash) -> usize {
+        self.parts.map.shard_of(info_hash)
+    }
+
+    /// The served UDP addresses.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.parts.addresses
     }
 
-    /// When the workers began.
-    pub fn started(&self) -> SystemTime {
+    /// When the tracker started, on the monotonic clock and on the system's clock.
+    pub fn started(&self) -> (Instant, SystemTime) {
         self.started
     }
 
-    /// How the writing of files went.
+    /// Counters of the files that the daemon writes.
     pub fn files(&self) -> &Files {
-        &self.files
+        &self.parts.files
     }
 
-    /// What is in force at the moment.
+    /// The settings and lists in force at the moment.
     pub fn in_force(&self) -> InForce {
         self.lock().clone()
     }
 
-    /// Shows something else as being in force.
-    pub fn change(&self, change: impl FnOnce(&mut InForce)) {
+    /// Publishes a change of the settings and lists in force.
+    pub fn update(&self, change: impl FnOnce(&mut InForce)) {
         change(&mut self.lock());
     }
 
-    /// Asks the main thread for something; hands it back when it has too much to do already, or is gone.
-    pub fn ask(&self, ask: Ask) -> Result<(), Ask> {
-        self.asks.try_send(ask).map_err(|error| match error {
-            TrySendError::Full(ask) | TrySendError::Disconnected(ask) => ask,
+    /// Sends a request to the main thread.
+    ///
+    /// # Errors
+    /// The request itself, when the main thread's queue is full or the thread has exited.
+    pub fn request(&self, request: Request) -> Result<(), Request> {
+        self.requests.try_send(request).map_err(|error| match error {
+            TrySendError::Full(request) | TrySendError::Disconnected(request) => request,
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, InForce> {
-        // Whoever panicked while it looked on has changed nothing halfway.
+        // Each change is a plain assignment, so a panic leaves no half of one behind.
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({} workers)", self.parts.workers.len())
     }
 }

@@ -11,8 +11,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounde
 use onrush_config::export_format::of_name;
 use onrush_config::settings::ExportSettings;
 use onrush_control::files::FileWrites;
-use onrush_control::request::Answer;
 use onrush_control::request::Exported;
+use onrush_control::request::Responder;
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::export::count::{CountTask, SwarmCounts};
 use onrush_store::export::format::{Packed, write};
@@ -25,7 +25,7 @@ const MODE: u32 = 0o644;
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Whoever asked is told.
-pub type Told = Answer<Result<Exported, String>>;
+pub type Told = Responder<Result<Exported, String>>;
 
 /// An export that is being written.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Exports {
         let Some(path) = settings.file.clone() else {
             let why = "there is nothing to be exported to: name a file as export.file and reload";
             log::warn!("no export: {why}");
-            return answer.into_iter().for_each(|answer| answer.tell(Err(why.to_owned())));
+            return answer.into_iter().for_each(|answer| answer.respond(Err(why.to_owned())));
         };
         self.waiting.extend(answer);
         if self.under_way.is_some() {
@@ -141,7 +141,7 @@ impl Exports {
                 log::warn!("no export, the former one stays: {why}");
             }
         }
-        self.waiting.drain(..).for_each(|answer| answer.tell(result.clone()));
+        self.waiting.drain(..).for_each(|answer| answer.respond(result.clone()));
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
             Err(io::Error::other(format!("given up: {gone}")))
         });
         let (tell, answered) = bounded(1);
-        let answer = Answer::new(move |told| drop(tell.send(told)));
+        let answer = Responder::new(move |told| drop(tell.send(told)));
         let mut exports = Exports {
             under_way: Some(UnderWay { thread, wanted, ends }),
             waiting: vec![answer],

@@ -10,7 +10,7 @@ use crate::process::service;
 use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Notice, Settings};
 use onrush_control::Token;
-use onrush_control::request::{Answer, Reloaded};
+use onrush_control::request::{Reloaded, Responder};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
@@ -132,8 +132,8 @@ pub struct Reload {
     reading: bool,
     again: bool,
     /// Who is told of what is being read, and who of the time after.
-    waiting: Vec<Answer<Told>>,
-    later: Vec<Answer<Told>>,
+    waiting: Vec<Responder<Told>>,
+    later: Vec<Responder<Told>>,
 }
 
 /// What becomes of a reload: what it led to, or what is wrong with the configuration.
@@ -157,7 +157,7 @@ impl Reload {
 
     /// Begins to read, as `who` asked for, and lets `answer` know what comes of it; where that is going on
     /// already, it is done once more afterwards, as the file may have changed since.
-    pub fn begin(&mut self, who: &str, journal: Option<&Journal>, answer: Option<Answer<Told>>) {
+    pub fn begin(&mut self, who: &str, journal: Option<&Journal>, answer: Option<Responder<Told>>) {
         if self.reading {
             self.again = true;
             self.later.extend(answer);
@@ -177,7 +177,7 @@ impl Reload {
             Err(error) => {
                 let why = format!("the configuration is not read again: no thread: {error}");
                 log::error!("{why}");
-                self.waiting.drain(..).for_each(|answer| answer.tell(Err(why.clone())));
+                self.waiting.drain(..).for_each(|answer| answer.respond(Err(why.clone())));
             }
         }
     }
@@ -196,7 +196,7 @@ impl Reload {
     /// What was read has been taken, and this has come of it: it may begin again.
     pub fn taken(&mut self, told: &Told, journal: Option<&Journal>) {
         self.reading = false;
-        self.waiting.drain(..).for_each(|answer| answer.tell(told.clone()));
+        self.waiting.drain(..).for_each(|answer| answer.respond(told.clone()));
         if std::mem::take(&mut self.again) {
             self.waiting = std::mem::take(&mut self.later);
             self.begin("reload", journal, None);

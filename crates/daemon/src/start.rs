@@ -29,7 +29,7 @@ use crate::upgrade::take::{TakeError, Taker, offered};
 use crate::upgrade::{self, delta};
 use onrush_config::settings::Settings;
 use onrush_control::version::version;
-use onrush_control::{HttpError, Server, Token, TokenError, server};
+use onrush_control::{AdminError, Server, Token, TokenError, server};
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
@@ -102,7 +102,7 @@ pub enum StartError {
     Take(#[from] TakeError),
     /// Control and observation over HTTP.
     #[error(transparent)]
-    Http(#[from] HttpError),
+    Http(#[from] AdminError),
     /// The token of the admin API.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -469,7 +469,7 @@ fn start_http(
     warnings.extend(Token::warning(of_http.token_file.as_deref()));
     let bound = match server::bind(listen) {
         // An address that a third program has is not free when the process before this one has gone.
-        Err(HttpError::Taken(address)) if takes_over && is_held_by_former(address, settings) => {
+        Err(AdminError::Taken(address)) if takes_over && is_held_by_former(address, settings) => {
             server::bind_later(address)
         }
         Err(error) if listen.optional => {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use onrush_control::prometheus::{self, Format};
-use onrush_control::reading::Reading;
+use onrush_control::metrics::prometheus::{self, Format};
+use onrush_control::metrics::snapshot::StatsSnapshot;
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
@@ -149,8 +149,8 @@ fn serve(kind: &Kind, requests: usize) {
             scope.spawn(|| {
                 // Once at least, also where all is over before this thread begins.
                 while {
-                    let reading = Reading::of(watched.clone(), settings(&text));
-                    black_box(prometheus::write(reading, Format::Text));
+                    let snapshot = StatsSnapshot::of_workers(watched.clone(), settings(&text));
+                    black_box(prometheus::write(snapshot, Format::Text));
                     !over.load(Ordering::Relaxed)
                 } {}
             });

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use onrush_config::file::Config;
 use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Settings};
-use onrush_control::prometheus::{self, Format};
-use onrush_control::reading::Reading;
-use onrush_control::stats::Stats;
+use onrush_control::api::stats::Stats;
+use onrush_control::metrics::prometheus::{self, Format};
+use onrush_control::metrics::snapshot::StatsSnapshot;
 use onrush_tracker::metrics::WorkerMetrics;
 
 type Workers = Arc<[(String, Arc<WorkerMetrics>)]>;
@@ -36,9 +36,9 @@ fn main() {
     for workers in numbers {
         let metrics: Workers =
             (0..workers).map(|n| (format!("worker-{n}"), Arc::new(counted()))).collect();
-        let text = cost(|| prometheus::write(reading(&metrics), Format::Text));
+        let text = cost(|| prometheus::write(snapshot(&metrics), Format::Text));
         let json =
-            cost(|| serde_json::to_string(&Stats::of(&reading(&metrics))).expect("plain values"));
+            cost(|| serde_json::to_string(&Stats::of(&snapshot(&metrics))).expect("plain values"));
         println!("{workers:>8} {:>14.0} {:>10} {:>14.0} {:>10}", text.0, text.1, json.0, json.1);
     }
 }
@@ -71,11 +71,11 @@ fn counted() -> WorkerMetrics {
     metrics
 }
 
-fn reading(metrics: &Workers) -> Reading {
+fn snapshot(metrics: &Workers) -> StatsSnapshot {
     let workers = metrics.len();
     let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
     let config = Config::parse("page_cost.toml", &text);
     let (settings, _) = Settings::resolve(config, &Flags::default(), &Host::default())
         .expect("a right configuration");
-    Reading::of(metrics.clone(), settings)
+    StatsSnapshot::of_workers(metrics.clone(), settings)
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use onrush_load::check::Strictness;
 use onrush_load::generator::flight::Nanos;
-use onrush_load::generator::{Generator, Habits, Pace, Window};
+use onrush_load::generator::{Generator, Pace, Settings, Window};
 use onrush_load::plan::population::{Addresses, Population};
 use onrush_load::plan::{Plan, Profile, profile::Swarms};
 use onrush_load::sources::routes;
@@ -64,7 +64,7 @@ fn main() -> anyhow::Result<()> {
     let mut tracker = Tracker::new(network.bind(&targets)?, &plan);
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
     let window = Window { start: 0, end: Nanos::MAX / 2 };
-    let mut worker = Generator::new(network.bind(&bound)?, &plan, ways, habits(), window);
+    let mut worker = Generator::new(network.bind(&bound)?, &plan, ways, settings(), window);
     for _ in 0..TURNS {
         turn(&mut worker, &network)?;
         tracker.answer_all()?;
@@ -87,8 +87,8 @@ fn turn(worker: &mut Generator<'_, Endpoint>, network: &Network) -> anyhow::Resu
     Ok(())
 }
 
-fn habits() -> Habits {
-    Habits {
+fn settings() -> Settings {
+    Settings {
         pace: Pace::InFlight(IN_FLIGHT),
         limit: IN_FLIGHT,
         burst: 32,

@@ -24,7 +24,7 @@ pub(crate) use verify::VerifyArgs;
 use onrush_load::generator::Pace;
 use onrush_load::plan::Profile;
 use onrush_load::report::search::Purpose;
-use onrush_load::run::Course;
+use onrush_load::run::RunSettings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -107,9 +107,9 @@ impl Args {
         Ok(())
     }
 
-    /// The course of a run.
-    pub(crate) fn course(&self, seed: u64) -> Course {
-        Course {
+    /// The settings of a run.
+    pub(crate) fn run_settings(&self, seed: u64) -> RunSettings {
+        RunSettings {
             pace: self.pace.pace(),
             limit: self.pace.limit(self.target.workers),
             stop: Arc::default(),
@@ -127,24 +127,24 @@ impl Args {
         }
     }
 
-    /// The course of a round of a search.
+    /// The settings of a round of a search.
     pub(crate) fn round(
         &self,
         seed: u64,
         purpose: Purpose,
         rate: f64,
         stop: &Arc<AtomicBool>,
-    ) -> Course {
+    ) -> RunSettings {
         let confirm = purpose == Purpose::Confirm;
         let duration = if confirm { self.pace.duration() } else { self.bounds.round };
-        Course {
+        RunSettings {
             pace: Pace::Open(self.pace.at(rate, duration)),
             limit: self.pace.limit_at(rate, self.target.workers),
             warmup: if confirm { self.pace.warmup } else { self.bounds.round / 4 },
             duration,
             stop: Arc::clone(stop),
             quiet: self.output.quiet || !confirm,
-            ..self.course(seed)
+            ..self.run_settings(seed)
         }
     }
 }
@@ -172,19 +172,19 @@ mod tests {
         let args = args("").unwrap();
         assert_eq!(args.target.target, ["127.0.0.1:6969".parse().unwrap()]);
         assert_eq!(args.mix.profile(), Ok(Profile::real()));
-        assert_eq!(args.course(1).pace, Pace::InFlight(256));
+        assert_eq!(args.run_settings(1).pace, Pace::InFlight(256));
     }
 
     #[test]
     fn targets_of_both_families_and_an_open_loop() {
         let args = args("-t 127.0.0.1:1 -t [::1]:1 --rate 2000 --workers 2 --pin 0,1").unwrap();
         assert_eq!(args.target.target.len(), 2);
-        let course = args.course(1);
+        let settings = args.run_settings(1);
         assert_eq!(
-            (course.pace, course.pin.as_slice()),
+            (settings.pace, settings.pin.as_slice()),
             (even(&[(2000.0, 2000.0, 10.0)]), &[0, 1][..])
         );
-        assert_eq!(course.limit, 1250);
+        assert_eq!(settings.limit, 1250);
     }
 
     fn even(segments: &[(f64, f64, f64)]) -> Pace {
@@ -195,12 +195,12 @@ mod tests {
 
     #[test]
     fn ramps_and_steps_are_schedules() {
-        let ramp = args("--ramp 1000-50000 --duration 30 --poisson").unwrap().course(1);
+        let ramp = args("--ramp 1000-50000 --duration 30 --poisson").unwrap().run_settings(1);
         let Pace::Open(schedule) = ramp.pace else { panic!("{ramp:?}") };
         assert_eq!(schedule.arrivals, Arrivals::Poisson);
         assert_eq!(schedule.segments, [Segment { from: 1000.0, to: 50000.0, seconds: 30.0 }]);
         assert_eq!(ramp.limit, 62_500, "1.25 s of its highest rate");
-        let steps = args("--steps 1000:10,1000-2000:5,20:0.5").unwrap().course(1);
+        let steps = args("--steps 1000:10,1000-2000:5,20:0.5").unwrap().run_settings(1);
         let meant = [(1000.0, 1000.0, 10.0), (1000.0, 2000.0, 5.0), (20.0, 20.0, 0.5)];
         assert_eq!(steps.pace, even(&meant));
         assert_eq!(steps.duration.as_secs_f64(), 15.5);
@@ -213,11 +213,11 @@ mod tests {
         assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
         let stop = Arc::default();
         for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
-            let course = args.round(1, purpose, 8000.0, &stop);
-            let Pace::Open(schedule) = course.pace else { panic!("{course:?}") };
+            let settings = args.round(1, purpose, 8000.0, &stop);
+            let Pace::Open(schedule) = settings.pace else { panic!("{settings:?}") };
             assert_eq!(schedule.arrivals, Arrivals::Poisson);
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
-            assert_eq!((course.duration.as_secs_f64(), course.limit), (seconds, 10_000));
+            assert_eq!((settings.duration.as_secs_f64(), settings.limit), (seconds, 10_000));
         }
     }
 

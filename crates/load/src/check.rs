@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::generator::packet::num_want;
 use crate::plan::population::Places;
-use crate::plan::{Ask, Member, Plan};
+use crate::plan::{Member, Plan, PlannedRequest};
 
 /// Lists of up to this many peers are always looked at in full.
 pub const SHORT_LIST: usize = 16;
@@ -130,8 +130,8 @@ impl Finding {
             Self::UnknownPeer => "peer that is not in the swarm",
             Self::ScrapeEntries => "scrape entries are not as many as asked for",
             Self::ScrapeTooHigh => "scrape counts more peers than exist",
-            Self::OwnPeer => "asker in its own list",
-            Self::AskerNotCounted => "asker not counted",
+            Self::OwnPeer => "announcer in its own list",
+            Self::AskerNotCounted => "announcer not counted",
             Self::FewerPeersThanThere => "fewer peers than wanted and there",
             Self::PeersForLeaver => "peers for a peer that leaves",
             Self::PeersUnasked => "peers for a peer that wants none",
@@ -167,7 +167,7 @@ pub struct Right {
 
 /// One worker's judge.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Checker {
     strictness: Strictness,
     /// A bit for each place in a swarm: handed out in this reply.
     seen: Vec<u64>,
@@ -176,7 +176,7 @@ pub struct Judge {
     long_lists: u32,
 }
 
-impl Judge {
+impl Checker {
     /// A judge of replies to what `plan` asks.
     pub fn new(plan: &Plan, strictness: Strictness) -> Self {
         let words = plan.population.largest() as usize / 64 + 1;
@@ -193,10 +193,10 @@ impl Judge {
     /// # Errors
     /// What is wrong with it: the first thing that is found.
     #[inline]
-    pub fn judge(
+    pub fn check(
         &mut self,
         plan: &Plan,
-        ask: &Ask,
+        request: &PlannedRequest,
         family: Family,
         reply: &[u8],
     ) -> Result<Right, Finding> {
@@ -204,38 +204,40 @@ impl Judge {
         let response = Response::parse(reply, family).map_err(|bad| match bad {
             BadResponse::Short | BadResponse::Length | BadResponse::Action => Finding::Layout,
         })?;
-        match (response, *ask) {
-            (Response::Error(..), ask) if may_be_refused(&ask) => Ok(plain),
+        match (response, *request) {
+            (Response::Error(..), request) if may_be_refused(&request) => Ok(plain),
             (Response::Error(..), _) => Err(Finding::ErrorReply),
-            (Response::Announce(_, peers), Ask::PortZero { .. }) => {
+            (Response::Announce(_, peers), PlannedRequest::PortZero { .. }) => {
                 let differs = Some(Finding::PortZero);
                 Ok(Right { peers: peers.len() as u32, differs, ..plain })
             }
-            (Response::Connect(response), Ask::Connect) => match response.connection_id.0 {
-                0 => Err(Finding::ZeroId),
-                id => Ok(Right { connection_id: Some(id), ..plain }),
-            },
-            (Response::Announce(head, peers), Ask::Announce { peer, event, seeder }) => {
-                let asker = Asker {
+            (Response::Connect(response), PlannedRequest::Connect) => {
+                match response.connection_id.0 {
+                    0 => Err(Finding::ZeroId),
+                    id => Ok(Right { connection_id: Some(id), ..plain }),
+                }
+            }
+            (Response::Announce(head, peers), PlannedRequest::Announce { peer, event, seeder }) => {
+                let announcer = Announcer {
                     member: plan.population.member(family, peer),
                     seeder,
                     stopped: event == Event::Stopped,
                     want: num_want(plan.client(family, peer).num_want, event),
                 };
                 let counted = Counted { leechers: head.leechers, seeders: head.seeders };
-                self.counts(&asker, counted, &peers)?;
-                let looked = self.peers(plan, &asker.member, &peers, reply)?;
-                let differs = if looked.own {
+                self.counts(&announcer, counted, &peers)?;
+                let checked = self.peers(plan, &announcer.member, &peers, reply)?;
+                let differs = if checked.own {
                     Some(Finding::OwnPeer)
                 } else if head.interval == 0 {
                     Some(Finding::ZeroInterval)
                 } else {
-                    asker.differs(counted, peers.len() as u32)
+                    announcer.differs(counted, peers.len() as u32)
                 };
-                let peers_checked = looked.at;
+                let peers_checked = checked.at;
                 Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..plain })
             }
-            (Response::Scrape(_, counts), Ask::Scrape { draw, hashes }) => {
+            (Response::Scrape(_, counts), PlannedRequest::Scrape { draw, hashes }) => {
                 // Of more than a datagram's worth the rest may be left out.
                 let hashes_due = usize::from(hashes).min(MAX_HASHES);
                 if !(hashes_due..=usize::from(hashes)).contains(&counts.len()) {
@@ -257,10 +259,15 @@ impl Judge {
 
     /// What the numbers alone tell.
     #[inline]
-    fn counts(&self, asker: &Asker, counted: Counted, peers: &Peers<'_>) -> Result<(), Finding> {
+    fn counts(
+        &self,
+        announcer: &Announcer,
+        counted: Counted,
+        peers: &Peers<'_>,
+    ) -> Result<(), Finding> {
         let listed = peers.len() as u64;
         let there = counted.all();
-        if !self.strictness.strangers && there > u64::from(asker.member.swarm_size()) {
+        if !self.strictness.strangers && there > u64::from(announcer.member.swarm_size()) {
             return Err(Finding::CountsTooHigh);
         }
         // Whether the asker itself is counted is left open, so it is not taken off here.
@@ -268,7 +275,7 @@ impl Judge {
             return Err(Finding::MorePeersThanCounted);
         }
         // BEP 15 gives only -1 a meaning; 0 is looked at in `differs`.
-        if asker.want > 0 && listed > asker.want as u64 {
+        if announcer.want > 0 && listed > announcer.want as u64 {
             return Err(Finding::MorePeersThanWanted);
         }
         Ok(())
@@ -279,44 +286,48 @@ impl Judge {
     fn peers(
         &mut self,
         plan: &Plan,
-        asker: &Member,
+        announcer: &Member,
         peers: &Peers<'_>,
         reply: &[u8],
-    ) -> Result<Looked, Finding> {
-        let mut look_at = peers.len();
-        if look_at > SHORT_LIST {
+    ) -> Result<CheckedPeers, Finding> {
+        let mut count = peers.len();
+        if count > SHORT_LIST {
             self.long_lists = self.long_lists.wrapping_add(1);
             if !self.long_lists.is_multiple_of(self.strictness.sample) {
-                look_at = SHORT_LIST;
+                count = SHORT_LIST;
             }
         }
         let list = &reply[onrush_proto::announce::HEAD_LEN..];
-        let places = plan.population.places(asker);
+        let places = plan.population.places(announcer);
         // Each family's length as a constant: the compiler then leaves out what it can prove.
-        let verdict = match asker.family {
-            Family::V4 => self.look(&places, asker.place, &list.as_chunks::<6>().0[..look_at]),
-            Family::V6 => self.look(&places, asker.place, &list.as_chunks::<18>().0[..look_at]),
+        let verdict = match announcer.family {
+            Family::V4 => {
+                self.check_peers(&places, announcer.place, &list.as_chunks::<6>().0[..count])
+            }
+            Family::V6 => {
+                self.check_peers(&places, announcer.place, &list.as_chunks::<18>().0[..count])
+            }
         };
         for word in self.touched.drain(..) {
             self.seen[word as usize] = 0;
         }
-        verdict.map(|own| Looked { at: look_at as u32, own })
+        verdict.map(|own| CheckedPeers { at: count as u32, own })
     }
 
     /// Looks at each of `list`, which the peer at `asker` got, and tells whether that one is in it;
     /// notes in `seen` whom it has seen.
     #[inline]
-    fn look<const N: usize>(
+    fn check_peers<const N: usize>(
         &mut self,
         places: &Places<'_>,
-        asker: u32,
+        announcer: u32,
         list: &[[u8; N]],
     ) -> Result<bool, Finding> {
         let mut own = false;
         for endpoint in list {
             match places.of(endpoint) {
                 Some(place) => {
-                    own |= place == asker;
+                    own |= place == announcer;
                     let (at, bit) = (place / 64, 1 << (place % 64));
                     let word = &mut self.seen[at as usize];
                     if *word & bit != 0 {
@@ -337,7 +348,7 @@ impl Judge {
 
 /// What was seen in a list of peers without a fault.
 #[derive(Clone, Copy)]
-struct Looked {
+struct CheckedPeers {
     /// Peers looked at.
     at: u32,
     /// Whether the asker was one of them.
@@ -346,16 +357,16 @@ struct Looked {
 
 /// Whether an error reply is as right as any other: to an announce with port 0, and to scrapes
 /// of nothing or of more swarms than BEP 15 allows ("Scrape": up to about 74).
-fn may_be_refused(ask: &Ask) -> bool {
-    match *ask {
-        Ask::PortZero { .. } => true,
-        Ask::Scrape { hashes, .. } => hashes == 0 || usize::from(hashes) > MAX_HASHES,
+fn may_be_refused(request: &PlannedRequest) -> bool {
+    match *request {
+        PlannedRequest::PortZero { .. } => true,
+        PlannedRequest::Scrape { hashes, .. } => hashes == 0 || usize::from(hashes) > MAX_HASHES,
         _ => false,
     }
 }
 
 /// Who asked for peers, and for how many.
-struct Asker {
+struct Announcer {
     member: Member,
     seeder: bool,
     stopped: bool,
@@ -375,7 +386,7 @@ impl Counted {
     }
 }
 
-impl Asker {
+impl Announcer {
     /// What BEP 15 leaves open and this reply does differently.
     #[inline]
     fn differs(&self, counted: Counted, listed: u32) -> Option<Finding> {

@@ -5,11 +5,11 @@
 //! a schedule has due by now. A burst of requests leaves through one socket, as
 //! batched sends are per socket.
 
+mod describe;
 pub mod flight;
 pub mod pace;
 pub mod packet;
 mod recent;
-mod words;
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,10 +20,10 @@ use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{ConnectionId, Family, TransactionId};
 use rand::rngs::SmallRng;
 
-use crate::check::{Finding, Judge, Right, Strictness};
-use crate::plan::{Ask, Kind, Plan};
+use crate::check::{Checker, Finding, Right, Strictness};
+use crate::plan::{Kind, Plan, PlannedRequest};
 use crate::tally::Tally;
-use flight::{Flight, Joined, Nanos, Pending};
+use flight::{Flight, Nanos, Pending, ReplyMatch};
 pub use pace::Pace;
 use pace::Timetable;
 use packet::Packets;
@@ -45,8 +45,14 @@ const RECEIVE_CALLS: usize = 4;
 const SEND_BURSTS: usize = 64;
 /// The whole table is searched for overdue requests this often.
 const SEARCH_EVERY: Nanos = 50_000_000;
-/// A wait may end this much too late, as the kernel's poll counts in milliseconds.
-const WAIT_SLACK: Nanos = 2_000_000;
+/// A worker waits until this long before the next request is due, and spins for the rest: a wait
+/// ends late by the kernel's timer slack (50 us, prctl(2)) and by the time of a wake-up.
+const SPIN_BEFORE_SEND: Nanos = if cfg!(target_os = "linux") { 100_000 } else { 2_000_000 };
+/// A worker spins this long for the replies to a burst, as the time of a wake-up (some 20 us) would
+/// be a large part of a fast tracker's latency.
+const SPIN_AFTER_SEND: Nanos = 50_000;
+/// At the limit of requests in flight a worker waits this long for replies.
+const FULL_WAIT: Nanos = 4_000_000;
 /// Without anything to do a worker sleeps for at most this long.
 const LONGEST_WAIT: Nanos = 20_000_000;
 
@@ -68,7 +74,7 @@ pub struct Route {
 
 /// How a worker goes about it.
 #[derive(Clone, Debug)]
-pub struct Habits {
+pub struct Settings {
     /// When requests leave; a schedule is that of all workers together.
     pub pace: Pace,
     /// Requests under way at most in an open loop; 1 to 2^20.
@@ -117,7 +123,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Generator<'p, S> {
     socket: S,
-    talk: Talk<'p>,
+    session: Session<'p>,
 }
 
 impl<'p, S: Socket> Generator<'p, S> {
@@ -130,31 +136,31 @@ impl<'p, S: Socket> Generator<'p, S> {
         socket: S,
         plan: &'p Plan,
         routes: Vec<Route>,
-        habits: Habits,
+        settings: Settings,
         window: Window,
     ) -> Self {
         assert!(!routes.is_empty(), "there is a way to at least one target");
-        Self { socket, talk: Talk::new(plan, routes, habits, window) }
+        Self { socket, session: Session::new(plan, routes, settings, window) }
     }
 
     /// Counts since the caller last emptied them, for a look at a run under way.
     pub fn recent(&mut self) -> &mut Recent {
-        &mut self.talk.recent
+        &mut self.session.recent
     }
 
     /// Counts so far.
     pub fn tally(&self) -> &Tally {
-        &self.talk.tally
+        &self.session.tally
     }
 
     /// Ends the window early, at `end`, which is still to come.
     pub fn end_at(&mut self, end: Nanos) {
-        self.talk.window.end = self.talk.window.end.min(end);
+        self.session.window.end = self.session.window.end.min(end);
     }
 
     /// Requests that wait for replies.
     pub fn in_flight(&self) -> usize {
-        self.talk.flight.len()
+        self.session.flight.len()
     }
 
     /// Datagrams that the kernel dropped on their way in, as the backend counts them.
@@ -172,28 +178,28 @@ impl<'p, S: Socket> Generator<'p, S> {
     /// # Errors
     /// Only what makes the socket unusable.
     pub fn turn(&mut self, clock: &impl Fn() -> Nanos) -> io::Result<Next> {
-        let mut heard = false;
+        let mut received = false;
         for _ in 0..RECEIVE_CALLS {
             let batch = self.socket.receive(RECEIVE)?;
             if batch.is_empty() {
                 break;
             }
-            heard = true;
+            received = true;
             let now = clock();
-            self.talk.tally.batches += 1;
+            self.session.tally.batches += 1;
             for (bytes, slot) in batch.iter() {
-                self.talk.hear(bytes, slot.source, slot.reply_to.socket(), now);
+                self.session.accept_reply(bytes, slot.source, slot.reply_to.socket(), now);
             }
         }
         let now = clock();
-        self.talk.give_up(now);
+        self.session.expire_requests(now);
         for _ in 0..SEND_BURSTS {
-            if !self.talk.fill(clock()) {
+            if !self.session.fill(clock()) {
                 break;
             }
             self.send(clock);
         }
-        Ok(self.talk.next(clock(), heard))
+        Ok(self.session.next(clock(), received))
     }
 
     /// Sleeps as [`turn`](Self::turn) said.
@@ -201,22 +207,22 @@ impl<'p, S: Socket> Generator<'p, S> {
     /// # Errors
     /// Only what makes the socket unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.talk.tally.waits += 1;
+        self.session.tally.waits += 1;
         self.socket.wait(timeout)
     }
 
     fn send(&mut self, clock: &impl Fn() -> Nanos) {
-        let talk = &mut self.talk;
-        talk.stamp(clock());
-        let to = &talk.routes[talk.route].to;
-        let sent = self.socket.send(talk.packets.iter().map(|bytes| Reply { bytes, to }));
-        talk.tally.sent += sent;
+        let session = &mut self.session;
+        session.stamp(clock());
+        let to = &session.routes[session.route].to;
+        let sent = self.socket.send(session.packets.iter().map(|bytes| Reply { bytes, to }));
+        session.tally.sent += sent;
     }
 }
 
 /// Everything about a worker but its network.
 #[derive(Debug)]
-struct Talk<'p> {
+struct Session<'p> {
     plan: &'p Plan,
     routes: Vec<Route>,
     /// Routes of each family, by number.
@@ -236,24 +242,26 @@ struct Talk<'p> {
     /// The route of the burst in the making.
     route: usize,
     ids: Vec<Id>,
-    habits: Habits,
+    settings: Settings,
     /// Closed loop: requests kept under way.
     in_flight: usize,
     window: Window,
     flight: Flight,
     packets: Packets,
-    judge: Judge,
+    checker: Checker,
     chance: SmallRng,
     repeats: VecDeque<Pending>,
     /// Routes that had no id that could be used, and have got one: they ask next, as clients do
     /// that connect in order to ask. Waiting for their turn, they might have none again by then.
-    fresh: VecDeque<u32>,
+    newly_connected: VecDeque<u32>,
     tally: Tally,
     recent: Recent,
     /// Open loop: when requests are due.
     timetable: Option<Timetable>,
     /// Due times of the burst in the making.
     due: Vec<(TransactionId, Nanos)>,
+    /// When the last burst left.
+    sent_at: Nanos,
     searched: Nanos,
 }
 
@@ -275,8 +283,8 @@ impl Id {
     }
 }
 
-impl<'p> Talk<'p> {
-    fn new(plan: &'p Plan, routes: Vec<Route>, habits: Habits, window: Window) -> Self {
+impl<'p> Session<'p> {
+    fn new(plan: &'p Plan, routes: Vec<Route>, settings: Settings, window: Window) -> Self {
         let of = |family| {
             let of_family = routes.iter().enumerate().filter(move |(_, r)| r.family == family);
             of_family.map(|(n, _)| n as u32).collect::<Vec<_>>()
@@ -293,15 +301,15 @@ impl<'p> Talk<'p> {
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
             (0, _) => 1.0,
-            _ => habits.v6,
+            _ => settings.v6,
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
-        let (room, timetable) = match &habits.pace {
+        let (room, timetable) = match &settings.pace {
             Pace::InFlight(count) => (*count, None),
             Pace::Open(schedule) => {
-                let Habits { worker, workers, seed, .. } = habits;
+                let Settings { worker, workers, seed, .. } = settings;
                 let timetable = Timetable::new(schedule, window.start, worker, workers, seed);
-                (habits.limit, Some(timetable))
+                (settings.limit, Some(timetable))
             }
         };
         Self {
@@ -317,18 +325,19 @@ impl<'p> Talk<'p> {
             ids: vec![Id::default(); ids],
             in_flight: room,
             window,
-            flight: Flight::new(room, crate::plan::population::mix(habits.seed) as u32),
-            packets: Packets::new(habits.burst),
-            judge: Judge::new(plan, habits.strictness),
-            chance: plan.chance(habits.worker),
+            flight: Flight::new(room, crate::plan::population::mix(settings.seed) as u32),
+            packets: Packets::new(settings.burst),
+            checker: Checker::new(plan, settings.strictness),
+            chance: plan.chance(settings.worker),
             repeats: VecDeque::with_capacity(MAX_REPEATS_WAITING),
-            fresh: VecDeque::with_capacity(routes.len()),
+            newly_connected: VecDeque::with_capacity(routes.len()),
             tally: Tally::default(),
             recent: Recent::default(),
             timetable,
-            due: Vec::with_capacity(habits.burst),
+            due: Vec::with_capacity(settings.burst),
+            sent_at: 0,
             searched: 0,
-            habits,
+            settings,
             plan,
             routes,
         }
@@ -340,7 +349,7 @@ impl<'p> Talk<'p> {
 
     /// Takes a reply.
     #[inline]
-    fn hear(&mut self, reply: &[u8], source: SocketAddr, socket: u16, now: Nanos) {
+    fn accept_reply(&mut self, reply: &[u8], source: SocketAddr, socket: u16, now: Nanos) {
         let in_window = self.counts(now);
         if in_window {
             self.tally.replies_in_window += 1;
@@ -351,20 +360,22 @@ impl<'p> Talk<'p> {
         };
         let transaction = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
         let pending = match self.flight.close(TransactionId(transaction)) {
-            Joined::Open(pending) if now <= pending.deadline => pending,
-            Joined::Open(pending) => {
+            ReplyMatch::Open(pending) if now <= pending.deadline => pending,
+            ReplyMatch::Open(pending) => {
                 self.tally.late += u64::from(in_window);
                 return self.lost(pending);
             }
-            Joined::Late => {
+            ReplyMatch::Late => {
                 self.tally.late += u64::from(in_window);
                 return;
             }
-            Joined::Twice => return self.finding(Finding::AnsweredTwice, reply, in_window, None),
-            Joined::Unexpected => {
+            ReplyMatch::Twice => {
+                return self.finding(Finding::AnsweredTwice, reply, in_window, None);
+            }
+            ReplyMatch::Unexpected => {
                 return self.finding(Finding::NotSilent, reply, in_window, None);
             }
-            Joined::Unknown => {
+            ReplyMatch::Unknown => {
                 return self.finding(Finding::UnknownTransaction, reply, in_window, None);
             }
         };
@@ -386,13 +397,13 @@ impl<'p> Talk<'p> {
         let same = source.ip() == route.target.ip() && source.port() == route.target.port();
         let from_there = same && socket == route.to.socket();
         let verdict = match from_there {
-            true => self.judge.judge(self.plan, &pending.ask, route.family, reply),
+            true => self.checker.check(self.plan, &pending.request, route.family, reply),
             false => Err(Finding::FromElsewhere),
         };
-        let kind = pending.ask.kind();
+        let kind = pending.request.kind();
         let latency = now.saturating_sub(pending.sent);
         self.recent.latency.saturating_record(latency);
-        let strict = self.habits.strict;
+        let strict = self.settings.strict;
         match verdict {
             Ok(Right { differs: Some(finding), .. }) if strict => {
                 self.wrong(kind, latency, counts);
@@ -403,7 +414,7 @@ impl<'p> Talk<'p> {
                 if let Some(number) = right.connection_id {
                     let id = &mut self.ids[route.id as usize];
                     if !id.is_usable(now) {
-                        self.fresh.push_back(pending.route);
+                        self.newly_connected.push_back(pending.route);
                     }
                     *id = Id { number, since: now, asked: None };
                 }
@@ -439,7 +450,7 @@ impl<'p> Talk<'p> {
         if counts {
             let (plan, routes) = (self.plan, &self.routes);
             self.tally.finding(finding, reply, || match pending {
-                Some(pending) => words::asked(plan, routes, pending),
+                Some(pending) => describe::request(plan, routes, pending),
                 None => "nothing that waits for a reply".into(),
             });
         }
@@ -447,7 +458,7 @@ impl<'p> Talk<'p> {
 
     /// Counts overdue requests as lost. Searches a part of the table, in proportion to the time
     /// that has passed.
-    fn give_up(&mut self, now: Nanos) {
+    fn expire_requests(&mut self, now: Nanos) {
         let passed = now.saturating_sub(self.searched);
         let capacity = self.flight.capacity() as u64;
         let steps = (passed.min(SEARCH_EVERY) * capacity / SEARCH_EVERY) as usize;
@@ -466,9 +477,9 @@ impl<'p> Talk<'p> {
     fn lost(&mut self, pending: Pending) {
         self.recent.lost += 1;
         if self.counts(pending.sent) {
-            self.tally.kinds[pending.ask.kind() as usize].lost += 1;
+            self.tally.kinds[pending.request.kind() as usize].lost += 1;
         }
-        let again = pending.tries < REPEATS && pending.ask.kind() != Kind::Connect;
+        let again = pending.tries < REPEATS && pending.request.kind() != Kind::Connect;
         if again && self.repeats.len() < MAX_REPEATS_WAITING {
             self.repeats.push_back(pending);
         }
@@ -477,7 +488,7 @@ impl<'p> Talk<'p> {
     /// Requests to be sent now, in one burst.
     #[inline]
     fn wanted(&mut self, now: Nanos) -> usize {
-        let (end, burst) = (self.window.end, self.habits.burst);
+        let (end, burst) = (self.window.end, self.settings.burst);
         match &mut self.timetable {
             None if now >= end => 0,
             None => {
@@ -488,7 +499,7 @@ impl<'p> Talk<'p> {
                 if missing >= least { missing.min(burst) } else { 0 }
             }
             // What was due within the window is still sent after it, but not for ever.
-            Some(_) if now >= end + self.habits.timeout => 0,
+            Some(_) if now >= end + self.settings.timeout => 0,
             Some(timetable) => timetable.ready(now.min(end - 1), burst),
         }
     }
@@ -515,7 +526,7 @@ impl<'p> Talk<'p> {
             self.route = self.choose(now);
             self.compose(count, now);
             if !self.packets.is_empty() {
-                if self.habits.group {
+                if self.settings.group {
                     self.packets.group_by_len();
                 }
                 return true;
@@ -544,7 +555,7 @@ impl<'p> Talk<'p> {
                 return pending.route as usize;
             }
         }
-        if let Some(route) = self.fresh.pop_front() {
+        if let Some(route) = self.newly_connected.pop_front() {
             return route as usize;
         }
         let family = self.family();
@@ -570,15 +581,15 @@ impl<'p> Talk<'p> {
     fn compose(&mut self, count: usize, now: Nanos) {
         let route = self.routes[self.route];
         if self.flooding {
-            return (0..count).for_each(|_| self.push(Ask::Connect, 0, &route, now));
+            return (0..count).for_each(|_| self.push(PlannedRequest::Connect, 0, &route, now));
         }
         let id = self.ids[route.id as usize];
         let age = now.saturating_sub(id.since);
         let known = id.is_usable(now);
-        let asked = id.asked.is_some_and(|asked| now < asked + self.habits.timeout);
+        let asked = id.asked.is_some_and(|asked| now < asked + self.settings.timeout);
         let renew = (!known || age >= RENEW) && !asked;
         if renew {
-            self.push(Ask::Connect, 0, &route, now);
+            self.push(PlannedRequest::Connect, 0, &route, now);
         }
         if !known {
             return;
@@ -586,11 +597,11 @@ impl<'p> Talk<'p> {
         while self.packets.len() < count {
             let repeat = self.repeats.front().is_some_and(|next| next.route as usize == self.route);
             match if repeat { self.repeats.pop_front() } else { None } {
-                Some(pending) => self.push(pending.ask, pending.tries + 1, &route, now),
+                Some(pending) => self.push(pending.request, pending.tries + 1, &route, now),
                 None => match self.plan.next(&mut self.chance, route.family, route.address) {
-                    Some(ask) => self.push(ask, 0, &route, now),
+                    Some(request) => self.push(request, 0, &route, now),
                     // Nobody lives at this address: it only ever connects.
-                    None => self.push(Ask::Connect, 0, &route, now),
+                    None => self.push(PlannedRequest::Connect, 0, &route, now),
                 },
             }
         }
@@ -598,20 +609,21 @@ impl<'p> Talk<'p> {
 
     /// Adds one request to the burst.
     #[inline]
-    fn push(&mut self, ask: Ask, tries: u8, route: &Route, now: Nanos) {
-        let number = match ask {
-            Ask::Foreign { draw, .. } => self.foreign(route, draw),
+    fn push(&mut self, request: PlannedRequest, tries: u8, route: &Route, now: Nanos) {
+        let number = match request {
+            PlannedRequest::Foreign { draw, .. } => self.foreign(route, draw),
             _ => ConnectionId(self.ids[route.id as usize].number),
         };
         let id = &mut self.ids[route.id as usize];
-        if ask == Ask::Connect {
+        if request == PlannedRequest::Connect {
             id.asked = Some(now);
         }
         let due = self.timetable.as_mut().map_or(now, Timetable::take);
         self.recent.sent += 1;
-        let kind = ask.kind();
+        let kind = request.kind();
         let transaction = if kind.is_answered() {
-            let pending = Pending { ask, sent: due, deadline: 0, route: self.route as u32, tries };
+            let pending =
+                Pending { request, sent: due, deadline: 0, route: self.route as u32, tries };
             self.flight.open(pending).expect("bursts are no larger than the room")
         } else {
             self.flight.silent()
@@ -624,7 +636,7 @@ impl<'p> Talk<'p> {
             of_kind.requests += 1;
             of_kind.repeats += u64::from(tries > 0);
         }
-        self.packets.push(self.plan, &ask, route.family, number, transaction);
+        self.packets.push(self.plan, &request, route.family, number, transaction);
     }
 
     /// An id that this target gave to another address; one that nobody gave where there is none.
@@ -645,6 +657,7 @@ impl<'p> Talk<'p> {
     #[inline]
     fn stamp(&mut self, now: Nanos) {
         let closed = self.timetable.is_none();
+        self.sent_at = now;
         if let Some(&(_, first)) = self.due.first().filter(|(_, due)| !closed && self.counts(*due))
         {
             // As late as the first of them: one reading per burst is enough.
@@ -655,12 +668,12 @@ impl<'p> Talk<'p> {
             // A request counts by when it was due, so a closed loop's stamp must not leave the
             // window in which it was counted.
             let sent = if closed && self.counts(due) == self.counts(now) { now } else { due };
-            self.flight.stamp(transaction, sent, now + self.habits.timeout);
+            self.flight.stamp(transaction, sent, now + self.settings.timeout);
         }
     }
 
     /// How long there is nothing to do.
-    fn next(&mut self, now: Nanos, heard: bool) -> Next {
+    fn next(&mut self, now: Nanos, received: bool) -> Next {
         if now >= self.window.end {
             let due = self.wanted(now) > 0;
             if self.flight.is_empty() && !due {
@@ -672,17 +685,18 @@ impl<'p> Talk<'p> {
             }
             return Next::Wait(Duration::from_nanos(LONGEST_WAIT / 4));
         }
-        if heard {
+        let replies_due = !self.flight.is_empty() && now < self.sent_at + SPIN_AFTER_SEND;
+        if received || self.timetable.is_some() && replies_due {
             return Next::Again;
         }
         let until = match &self.timetable {
             None => LONGEST_WAIT,
             Some(timetable) if self.room() > 0 => timetable.next().saturating_sub(now),
-            Some(_) => WAIT_SLACK * 2,
+            Some(_) => FULL_WAIT,
         };
         match until.min(self.window.end - now).min(LONGEST_WAIT) {
-            soon if soon <= WAIT_SLACK => Next::Again,
-            later => Next::Wait(Duration::from_nanos(later - WAIT_SLACK)),
+            soon if soon <= SPIN_BEFORE_SEND => Next::Again,
+            later => Next::Wait(Duration::from_nanos(later - SPIN_BEFORE_SEND)),
         }
     }
 

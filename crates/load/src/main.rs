@@ -21,7 +21,7 @@ use onrush_load::plan::{Plan, Population};
 use onrush_load::probe::probe;
 use onrush_load::report::search::Round;
 use onrush_load::report::{Report, Setup};
-use onrush_load::run::{Course, run};
+use onrush_load::run::{RunSettings, run};
 use onrush_load::search::search;
 use onrush_load::{hashes, interrupt, sources};
 use onrush_net::affinity::AffinityError;
@@ -192,13 +192,13 @@ fn measure(args: &Args) -> anyhow::Result<Outcome> {
     let stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
     let report = match args.bounds.find_max {
         true => find_max(args, &plan, seed, &stop)?,
-        false => once(args, &plan, seed, &Course { stop, ..args.course(seed) })?,
+        false => once(args, &plan, seed, &RunSettings { stop, ..args.run_settings(seed) })?,
     };
     Ok(Outcome::Measured(Box::new(report)))
 }
 
 /// One run with sockets of its own, so that late replies do not reach the next run.
-fn once(args: &Args, plan: &Plan, seed: u64, course: &Course) -> anyhow::Result<Report> {
+fn once(args: &Args, plan: &Plan, seed: u64, settings: &RunSettings) -> anyhow::Result<Report> {
     let environment = Environment::read();
     let mut warnings = environment.warnings();
     warnings.extend(unused_sources(&plan.population));
@@ -212,14 +212,14 @@ fn once(args: &Args, plan: &Plan, seed: u64, course: &Course) -> anyhow::Result<
         }
         sockets = opened.sockets.len();
         let options = Options {
-            segmentation: course.group,
+            segmentation: settings.group,
             coalesced: !args.target.no_coalescing,
             ..Options::default()
         };
         networks.push((Backend::new(opened.sockets, options)?, opened.routes));
     }
-    let setup = setup(args, plan, course, seed, sockets);
-    let mut report = run(plan, networks, course, setup, warnings)?;
+    let setup = setup(args, plan, settings, seed, sockets);
+    let mut report = run(plan, networks, settings, setup, warnings)?;
     report.environment = Some(environment);
     report.command = command(args, seed);
     Ok(report)
@@ -287,7 +287,7 @@ fn addresses(args: &Args, routed: &[(SocketAddr, IpAddr)]) -> Addresses {
     sources::addresses(&args.target.target, &args.target.source, args.target.sources, find)
 }
 
-fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -> Setup {
+fn setup(args: &Args, plan: &Plan, settings: &RunSettings, seed: u64, sockets: usize) -> Setup {
     let families = [Family::V4, Family::V6];
     Setup {
         targets: args.target.target.iter().map(ToString::to_string).collect(),
@@ -295,17 +295,17 @@ fn setup(args: &Args, plan: &Plan, course: &Course, seed: u64, sockets: usize) -
         sockets,
         workers: args.target.workers as usize,
         pin: args.target.pin.clone(),
-        pace: course.pace.clone(),
-        burst: course.burst,
-        bursts: course.group,
+        pace: settings.pace.clone(),
+        burst: settings.burst,
+        bursts: settings.group,
         coalescing: !args.target.no_coalescing,
-        warmup: course.warmup.as_secs_f64(),
-        timeout: course.timeout.as_secs_f64(),
+        warmup: settings.warmup.as_secs_f64(),
+        timeout: settings.timeout.as_secs_f64(),
         seed,
         profile: plan.profile().clone(),
         swarms: plan.population.swarms(),
         peers: families.map(|family| plan.population.peers(family)),
-        strictness: course.strictness,
+        strictness: settings.strictness,
         strict: args.checks.strict,
     }
 }

@@ -4,7 +4,7 @@
 //! Two plans of the same seed, profile and addresses are the same, request for request, as long
 //! as one worker asks.
 
-mod lives;
+mod peer_states;
 pub mod population;
 pub mod profile;
 mod sizes;
@@ -14,7 +14,7 @@ use onrush_proto::{Event, Family};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use lives::Lives;
+use peer_states::PeerStates;
 
 pub use population::{Member, Population};
 pub use profile::Profile;
@@ -27,7 +27,7 @@ pub struct Plan {
     profile: Profile,
     /// Upper ends of the kinds' shares of 65536, in the order of [`Kind`].
     kinds: [u32; 5],
-    lives: Lives,
+    peer_states: PeerStates,
     /// Upper ends of the odd announces' shares of 65536: port 0, the largest swarm.
     odd: [u32; 2],
     /// Upper ends of the unusable ids' shares of 65536: unknown, foreign, zero.
@@ -82,7 +82,7 @@ impl Kind {
 
 /// One thing to send, before it has an id and a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub enum PlannedRequest {
     /// For a connection id.
     Connect,
     /// By the peer of this number in its family.
@@ -137,7 +137,7 @@ pub enum Broken {
     Cut,
 }
 
-impl Ask {
+impl PlannedRequest {
     /// As what it is counted.
     pub const fn kind(&self) -> Kind {
         match self {
@@ -162,7 +162,7 @@ impl Plan {
         let odd = [profile.odd.port_zero, profile.odd.hot];
         let odd = ends(&odd, 65_536.0);
         let peers = [Family::V4, Family::V6].map(|family| population.peers(family));
-        let lives = Lives::new(&profile, peers);
+        let peer_states = PeerStates::new(&profile, peers);
         let total: f64 = profile.scrapes.iter().map(|scrape| scrape.weight).sum();
         let sizes: Vec<f64> = profile.scrapes.iter().map(|scrape| scrape.weight).collect();
         let scrapes = ends_of(&sizes, 65_536.0 / total)
@@ -173,7 +173,18 @@ impl Plan {
         let total: f64 = profile.clients.iter().map(|client| client.weight).sum();
         let weights: Vec<f64> = profile.clients.iter().map(|client| client.weight).collect();
         let clients = ends_of(&weights, 65_536.0 / total);
-        Self { population, profile, kinds, lives, odd, unusable, junk, scrapes, clients, seed }
+        Self {
+            population,
+            profile,
+            kinds,
+            peer_states,
+            odd,
+            unusable,
+            junk,
+            scrapes,
+            clients,
+            seed,
+        }
     }
 
     /// What its peers send.
@@ -189,25 +200,30 @@ impl Plan {
     /// The next thing that somebody at address number `address` of `family` sends. `None` when
     /// the population has nobody there.
     #[inline]
-    pub fn next(&self, chance: &mut SmallRng, family: Family, address: u32) -> Option<Ask> {
+    pub fn next(
+        &self,
+        chance: &mut SmallRng,
+        family: Family,
+        address: u32,
+    ) -> Option<PlannedRequest> {
         let draw: u64 = chance.random();
         let kind = draw as u32 & 0xFFFF;
         let peer = || self.population.pick(family, address, (draw >> 32) as u32);
         Some(match self.kinds.iter().position(|&end| kind < end) {
-            Some(0) => Ask::Connect,
+            Some(0) => PlannedRequest::Connect,
             Some(2) => {
                 let size = (draw >> 16) as u32 & 0xFFFF;
                 let &(_, hashes) = self.scrapes.iter().find(|(end, _)| size < *end)?;
-                Ask::Scrape { draw: chance.random(), hashes }
+                PlannedRequest::Scrape { draw: chance.random(), hashes }
             }
             Some(3) => self.unusable(peer()?, (draw >> 16) as u32 & 0xFFFF, chance.random()),
-            Some(4) => Ask::Junk(chance.random()),
+            Some(4) => PlannedRequest::Junk(chance.random()),
             _ => {
                 let mut peer = peer()?;
                 if self.odd[1] > 0 {
                     let odd: u64 = chance.random();
                     match self.odd.iter().position(|&end| (odd as u32 & 0xFFFF) < end) {
-                        Some(0) => return Some(Ask::PortZero { peer }),
+                        Some(0) => return Some(PlannedRequest::PortZero { peer }),
                         Some(_) => {
                             let hot = self.population.pick_hot(family, address, (odd >> 32) as u32);
                             peer = hot.unwrap_or(peer);
@@ -216,17 +232,17 @@ impl Plan {
                     }
                 }
                 let traits = self.population.trait_of(family, peer);
-                let (event, seeder) = self.lives.next(family, peer, traits, draw >> 16);
-                Ask::Announce { peer, event, seeder }
+                let (event, seeder) = self.peer_states.next(family, peer, traits, draw >> 16);
+                PlannedRequest::Announce { peer, event, seeder }
             }
         })
     }
 
-    fn unusable(&self, peer: u32, which: u32, draw: u64) -> Ask {
+    fn unusable(&self, peer: u32, which: u32, draw: u64) -> PlannedRequest {
         match self.unusable.iter().position(|&end| which < end) {
-            Some(1) => Ask::Foreign { peer, draw },
-            Some(2) => Ask::Unusable { peer, id: 0 },
-            _ => Ask::Unusable { peer, id: draw },
+            Some(1) => PlannedRequest::Foreign { peer, draw },
+            Some(2) => PlannedRequest::Unusable { peer, id: 0 },
+            _ => PlannedRequest::Unusable { peer, id: draw },
         }
     }
 
@@ -263,7 +279,7 @@ impl Plan {
         match event {
             Event::Completed => true,
             Event::Paused => false,
-            _ => self.lives.begins_as_seeder(self.population.trait_of(family, peer)),
+            _ => self.peer_states.begins_as_seeder(self.population.trait_of(family, peer)),
         }
     }
 
@@ -310,8 +326,8 @@ mod tests {
         let mut chance = plan.chance(0);
         let mut counts = [0usize; 5];
         for n in 0..draws {
-            let ask = plan.next(&mut chance, Family::V4, n as u32 % 8).unwrap();
-            counts[ask.kind() as usize] += 1;
+            let request = plan.next(&mut chance, Family::V4, n as u32 % 8).unwrap();
+            counts[request.kind() as usize] += 1;
         }
         counts.map(|count| count as f64 / draws as f64)
     }
@@ -344,7 +360,7 @@ mod tests {
         let (mut announces, mut plain, mut seeders) = (0.0, 0.0, 0.0);
         let mut sizes = std::collections::BTreeMap::new();
         for n in 0..200_000 {
-            let Some(Ask::Announce { peer, event, seeder }) =
+            let Some(PlannedRequest::Announce { peer, event, seeder }) =
                 plan.next(&mut chance, Family::V4, n % 8)
             else {
                 continue;
@@ -383,9 +399,9 @@ mod tests {
             let (one, two) = (plan(Profile::real(), seed), plan(Profile::real(), seed));
             let (mut a, mut b) = (one.chance(worker), two.chance(worker));
             for n in 0..200 {
-                let ask = one.next(&mut a, Family::V4, n % 8);
-                prop_assert_eq!(ask, two.next(&mut b, Family::V4, n % 8));
-                if let Some(Ask::Announce { peer, .. }) = ask {
+                let request = one.next(&mut a, Family::V4, n % 8);
+                prop_assert_eq!(request, two.next(&mut b, Family::V4, n % 8));
+                if let Some(PlannedRequest::Announce { peer, .. }) = request {
                     let hash = |plan: &Plan| {
                         let member = plan.population.member(Family::V4, peer);
                         (plan.population.info_hash(member.swarm), plan.population.port(&member))

@@ -209,7 +209,7 @@ pub struct CpuReport {
 
 /// What is measured beside the workers' tallies.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct HostMeasurements {
     /// When the run began, in seconds since 1970.
     pub started: u64,
     /// Seconds of the window.
@@ -230,8 +230,8 @@ pub struct Surroundings {
 
 impl Report {
     /// From what all workers counted together.
-    pub fn new(setup: Setup, tally: &Tally, around: Surroundings) -> Self {
-        let seconds = around.seconds;
+    pub fn new(setup: Setup, tally: &Tally, host: HostMeasurements) -> Self {
+        let seconds = host.seconds;
         let per_second = |count: u64| count as f64 / seconds;
         let cpu = |time: Cpu| CpuReport {
             time,
@@ -251,7 +251,7 @@ impl Report {
         let mut report = Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
-            started: around.started,
+            started: host.started,
             seconds,
             rate: per_second(tally.right_in_window),
             sent_rate: per_second(sent),
@@ -267,24 +267,24 @@ impl Report {
             late: tally.late,
             peers_per_reply: ratio(tally.peers as f64, announces as f64),
             peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
-            not_sent: around.not_sent,
+            not_sent: host.not_sent,
             unsent: tally.unsent,
             no_room: tally.no_room,
             behind: Latency::of(&tally.behind),
-            dropped_here: around.dropped_here,
+            dropped_here: host.dropped_here,
             send_calls: tally.sent.calls,
             receive_batches: tally.batches,
             sleeps: tally.waits,
-            tracker_cpu: around.tracker_cpu.map(cpu),
-            own_cpu: around.own_cpu.map(cpu),
-            worker_percent: around.worker_cpu.iter().map(|c| c.total() / seconds * 100.0).collect(),
+            tracker_cpu: host.tracker_cpu.map(cpu),
+            own_cpu: host.own_cpu.map(cpu),
+            worker_percent: host.worker_cpu.iter().map(|c| c.total() / seconds * 100.0).collect(),
             curve: curve::curve(&all),
             tracker: None,
             environment: None,
             command: String::new(),
             series: Vec::new(),
             search: None,
-            warnings: around.warnings,
+            warnings: host.warnings,
             setup,
         };
         report.warn();
@@ -443,7 +443,7 @@ pub(crate) mod tests {
             strictness: Strictness { strangers: false, sample: 8 },
             strict: false,
         };
-        let around = Surroundings {
+        let host = HostMeasurements {
             started: 1_700_000_000,
             seconds: 2.0,
             tracker_cpu: Some(Cpu { user: 0.5, system: 1.0 }),
@@ -453,7 +453,7 @@ pub(crate) mod tests {
             not_sent: 0,
             warnings: vec!["a notice".into()],
         };
-        Report::new(setup, &tally, around)
+        Report::new(setup, &tally, host)
     }
 
     /// Who was too slow is told, but not where the tracker was.
@@ -464,13 +464,13 @@ pub(crate) mod tests {
             tally.kinds[Kind::Announce as usize].latency.record_n(10_000_000, 100).unwrap();
             tally.behind.record_n(behind * 1_000_000, 100).unwrap();
             let cpu = |time| Cpu { user: 0.0, system: time };
-            let around = Surroundings {
+            let host = HostMeasurements {
                 seconds: 1.0,
                 tracker_cpu: Some(cpu(tracker)),
                 worker_cpu: vec![cpu(0.2), cpu(worker)],
-                ..Surroundings::default()
+                ..HostMeasurements::default()
             };
-            let report = Report::new(Setup { pace, ..example().setup }, &tally, around);
+            let report = Report::new(Setup { pace, ..example().setup }, &tally, host);
             report.warnings.iter().any(|warning| warning.contains(words))
         };
         let (closed, open) = (Pace::InFlight(256), Pace::rate(1000.0));
@@ -560,8 +560,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_without_replies_has_figures_too() {
-        let around = Surroundings { seconds: 1.0, ..Surroundings::default() };
-        let report = Report::new(example().setup, &Tally::default(), around);
+        let host = HostMeasurements { seconds: 1.0, ..HostMeasurements::default() };
+        let report = Report::new(example().setup, &Tally::default(), host);
         let back: Report = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(back.latency, Latency::default());
         assert_eq!(back.rate, 0.0);

@@ -11,11 +11,11 @@ use onrush_net::Socket;
 use crate::check::Strictness;
 use crate::cpu::Cpu;
 use crate::generator::flight::Nanos;
-use crate::generator::{Generator, Habits, Next, Pace, Route, Window};
+use crate::generator::{Generator, Next, Pace, Route, Settings, Window};
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
-use crate::report::{Report, Setup, Surroundings, TrackerReport};
+use crate::report::{HostMeasurements, Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::tally::Tally;
 
@@ -27,7 +27,7 @@ const NOTICE: Nanos = 60_000_000;
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct RunSettings {
     /// When requests leave; a schedule is that of all workers together and begins after the
     /// warm-up.
     pub pace: Pace,
@@ -67,15 +67,15 @@ pub struct Course {
 pub fn run<S: Socket + Send>(
     plan: &Plan,
     networks: Vec<(S, Vec<Route>)>,
-    course: &Course,
+    settings: &RunSettings,
     setup: Setup,
     warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
     let window =
-        Window { start: nanos(course.warmup), end: nanos(course.warmup + course.duration) };
+        Window { start: nanos(settings.warmup), end: nanos(settings.warmup + settings.duration) };
     let workers = networks.len();
     let end = AtomicU64::new(window.end);
-    let recorder = Recorder::new(Intervals::new(course.warmup, course.duration), workers);
+    let recorder = Recorder::new(Intervals::new(settings.warmup, settings.duration), workers);
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let epoch = Instant::now();
     let (done, results) = channel();
@@ -84,20 +84,20 @@ pub fn run<S: Socket + Send>(
             format!("the tracker's process {pid} (--tracker-pid) cannot be looked at")
         })
     };
-    course.tracker.map(of).transpose()?;
-    let (harvest, series, tracker) = std::thread::scope(|scope| {
+    settings.tracker.map(of).transpose()?;
+    let (outcomes, series, tracker) = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
             let (done, recorder, end) = (done.clone(), &recorder, &end);
-            let habits = habits(course, plan, number, workers);
-            let pin = course.pin.get(number).copied();
+            let of_worker = generator_settings(settings, plan, number, workers);
+            let pin = settings.pin.get(number).copied();
             let work = move || {
-                let generator = Generator::new(socket, plan, routes, habits, window);
+                let generator = Generator::new(socket, plan, routes, of_worker, window);
                 let result = pin
                     .map_or(Ok(()), onrush_net::affinity::pin_current_thread)
                     .map_err(anyhow::Error::from)
                     .and_then(|()| {
                         let span = Span { epoch, start: window.start, end };
-                        work(generator, number, course.tracker, &span, recorder)
+                        work(generator, number, settings.tracker, &span, recorder)
                     });
                 // Nobody listens any more once another worker has failed.
                 let _ = done.send(result.with_context(|| format!("load worker {number}")));
@@ -106,39 +106,50 @@ pub fn run<S: Socket + Send>(
             std::thread::Builder::new().name(name).spawn_scoped(scope, work)?;
         }
         drop(done);
-        wait(&results, workers, course, &Span { epoch, start: window.start, end: &end }, &recorder)
+        wait(
+            &results,
+            workers,
+            settings,
+            &Span { epoch, start: window.start, end: &end },
+            &recorder,
+        )
     })?;
     let measured = Duration::from_nanos(end.into_inner().saturating_sub(window.start));
     let mut warnings = warnings;
     if measured.is_zero() {
         return Err(anyhow!("ended before the measured time began: nothing was measured"));
     }
-    if measured < course.duration {
-        let (measured, whole) = (measured.as_secs_f64(), course.duration.as_secs_f64());
+    if measured < settings.duration {
+        let (measured, whole) = (measured.as_secs_f64(), settings.duration.as_secs_f64());
         warnings.push(format!("ended early: measured {measured:.1} s of {whole:.1} s"));
     }
-    if let Some(pid) = course.tracker
+    if let Some(pid) = settings.tracker
         && Cpu::of_process(pid).is_err()
     {
         warnings.push(format!("the tracker's process {pid} ended during the run"));
     }
-    let mut report = report(&harvest, measured, started.as_secs(), setup, warnings);
+    let mut report = report(&outcomes, measured, started.as_secs(), setup, warnings);
     report.series = series;
     report.tracker = tracker;
     Ok(report)
 }
 
-fn habits(course: &Course, plan: &Plan, worker: usize, workers: usize) -> Habits {
-    Habits {
-        pace: course.pace.clone(),
-        limit: course.limit,
-        burst: course.burst,
-        group: course.group,
-        timeout: nanos(course.timeout),
+fn generator_settings(
+    settings: &RunSettings,
+    plan: &Plan,
+    worker: usize,
+    workers: usize,
+) -> Settings {
+    Settings {
+        pace: settings.pace.clone(),
+        limit: settings.limit,
+        burst: settings.burst,
+        group: settings.group,
+        timeout: nanos(settings.timeout),
         v6: plan.profile().v6,
-        strictness: course.strictness,
-        strict: course.strict,
-        seed: course.seed,
+        strictness: settings.strictness,
+        strict: settings.strict,
+        seed: settings.seed,
         worker,
         workers,
     }
@@ -164,13 +175,13 @@ impl Span<'_> {
     }
 
     /// Has it end soon, as somebody has had enough.
-    fn cut(&self) {
+    fn shorten(&self) {
         self.end.fetch_min(nanos(self.epoch.elapsed()) + NOTICE, Ordering::Relaxed);
     }
 }
 
 /// What a worker brings home.
-struct Harvest {
+struct WorkerOutcome {
     worker: usize,
     tally: Tally,
     /// When the window began and when it ended. The worker itself looks: it knows when its counts
@@ -191,7 +202,7 @@ struct Edge {
 }
 
 impl Edge {
-    fn look<S: Socket>(generator: &Generator<'_, S>, tracker: Option<u32>) -> Self {
+    fn read<S: Socket>(generator: &Generator<'_, S>, tracker: Option<u32>) -> Self {
         let sent = &generator.tally().sent;
         // One call per socket: before the clock of the window's processor time begins.
         let dropped = generator.dropped();
@@ -213,17 +224,17 @@ fn work<S: Socket>(
     tracker: Option<u32>,
     span: &Span<'_>,
     recorder: &Recorder,
-) -> anyhow::Result<Harvest> {
+) -> anyhow::Result<WorkerOutcome> {
     let clock = || nanos(span.epoch.elapsed());
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
         generator.end_at(span.end());
         if start.is_none() && now >= span.start {
-            start = Some(Edge::look(&generator, tracker));
+            start = Some(Edge::read(&generator, tracker));
         }
         if end.is_none() && now >= span.end() {
-            end = Some(Edge::look(&generator, tracker));
+            end = Some(Edge::read(&generator, tracker));
         }
         match generator.turn(&clock)? {
             Next::Again => {}
@@ -238,36 +249,36 @@ fn work<S: Socket>(
         }
     }
     recorder.add(worker, interval, generator.recent());
-    Ok(Harvest { worker, tally: generator.tally().clone(), edges: start.zip(end) })
+    Ok(WorkerOutcome { worker, tally: generator.tally().clone(), edges: start.zip(end) })
 }
 
 /// Waits for the workers, makes samples of what they tell meanwhile, and shows how it goes.
 fn wait(
-    results: &Receiver<anyhow::Result<Harvest>>,
+    results: &Receiver<anyhow::Result<WorkerOutcome>>,
     workers: usize,
-    course: &Course,
+    settings: &RunSettings,
     span: &Span<'_>,
     recorder: &Recorder,
-) -> anyhow::Result<(Vec<Harvest>, Vec<Sample>, Option<TrackerReport>)> {
-    let mut live = Live::new(course.warmup + course.duration, course.quiet);
-    let mut harvest = Vec::with_capacity(workers);
-    let mut watched = Watched::new(course.tracker);
+) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
+    let mut live = Live::new(settings.warmup + settings.duration, settings.quiet);
+    let mut outcomes = Vec::with_capacity(workers);
+    let mut observed = Observed::new(settings.tracker);
     let mut series = Vec::new();
-    while harvest.len() < workers {
+    while outcomes.len() < workers {
         let now = span.epoch.elapsed();
-        if course.stop.load(Ordering::Relaxed) {
-            span.cut();
+        if settings.stop.load(Ordering::Relaxed) {
+            span.shorten();
         }
         while let Some(sample) = recorder.next(nanos(now)) {
-            let sample = watched.complete(sample, course, span.end());
+            let sample = observed.complete(sample, settings, span.end());
             live.show(now, &sample);
             series.push(sample);
         }
         match results.recv_timeout(TICK) {
-            Ok(Ok(result)) => harvest.push(result),
+            Ok(Ok(result)) => outcomes.push(result),
             Ok(Err(error)) => {
                 // What the others measure has no use any more.
-                span.cut();
+                span.shorten();
                 return Err(error);
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -278,17 +289,17 @@ fn wait(
     }
     let now = nanos(span.epoch.elapsed());
     while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
-        series.push(watched.complete(sample, course, span.end()));
+        series.push(observed.complete(sample, settings, span.end()));
     }
     live.finish();
-    harvest.sort_by_key(|harvest| harvest.worker);
-    Ok((harvest, series, watched.tracker()))
+    outcomes.sort_by_key(|outcomes| outcomes.worker);
+    Ok((outcomes, series, observed.tracker()))
 }
 
 /// What the run does `time` seconds after its begin, when it is measured until `end`.
-fn phase(course: &Course, time: f64, end: f64) -> String {
-    let measured = time - course.warmup.as_secs_f64();
-    match &course.pace {
+fn phase(settings: &RunSettings, time: f64, end: f64) -> String {
+    let measured = time - settings.warmup.as_secs_f64();
+    match &settings.pace {
         _ if measured < 0.0 => "warm-up".into(),
         _ if time >= end => "drain".into(),
         Pace::Open(schedule) if schedule.segments.len() > 1 => schedule.step(measured),
@@ -297,12 +308,12 @@ fn phase(course: &Course, time: f64, end: f64) -> String {
 }
 
 /// The processes that are looked at once per sample.
-struct Watched {
+struct Observed {
     tracker: Option<Process>,
     own: Option<(Instant, Cpu)>,
 }
 
-impl Watched {
+impl Observed {
     fn new(tracker: Option<u32>) -> Self {
         let tracker = tracker.and_then(|pid| Process::observe(pid).ok());
         Self { tracker, own: Self::own() }
@@ -322,46 +333,46 @@ impl Watched {
     }
 
     /// A process that has ended is no longer looked at: the window's edges tell of it.
-    fn complete(&mut self, sample: Sample, course: &Course, end: Nanos) -> Sample {
+    fn complete(&mut self, sample: Sample, settings: &RunSettings, end: Nanos) -> Sample {
         let tracker = self.tracker.as_mut().and_then(|process| process.sample().ok());
         let before = std::mem::replace(&mut self.own, Self::own());
         let own_cpu_percent = before.zip(self.own).map(|((then, before), (now, own))| {
             (own - before).total() / (now - then).as_secs_f64().max(1e-9) * 100.0
         });
-        let phase = phase(course, sample.time - sample.seconds / 2.0, end as f64 / 1e9);
+        let phase = phase(settings, sample.time - sample.seconds / 2.0, end as f64 / 1e9);
         Sample { phase, tracker, own_cpu_percent, ..sample }
     }
 }
 
 fn report(
-    harvest: &[Harvest],
+    outcomes: &[WorkerOutcome],
     measured: Duration,
     started: u64,
     setup: Setup,
     warnings: Vec<String>,
 ) -> Report {
     let mut tally = Tally::default();
-    for harvest in harvest {
-        tally.add(&harvest.tally);
+    for outcomes in outcomes {
+        tally.add(&outcomes.tally);
     }
-    let between = |harvest: &Harvest, pick: fn(&Edge) -> Option<Cpu>| {
-        let (start, end) = harvest.edges.as_ref()?;
+    let between = |outcomes: &WorkerOutcome, pick: fn(&Edge) -> Option<Cpu>| {
+        let (start, end) = outcomes.edges.as_ref()?;
         Some(pick(end)? - pick(start)?)
     };
     let grown = |count: fn(&Edge) -> u64| {
-        let edges = harvest.iter().filter_map(|harvest| harvest.edges.as_ref());
+        let edges = outcomes.iter().filter_map(|outcomes| outcomes.edges.as_ref());
         edges.map(|(start, end)| count(end) - count(start)).sum()
     };
-    let first = |pick| harvest.first().and_then(|harvest| between(harvest, pick));
-    let around = Surroundings {
+    let first = |pick| outcomes.first().and_then(|outcomes| between(outcomes, pick));
+    let host = HostMeasurements {
         started,
         seconds: measured.as_secs_f64(),
         tracker_cpu: first(|edge| edge.tracker),
         own_cpu: first(|edge| edge.own),
-        worker_cpu: harvest.iter().filter_map(|h| between(h, |edge| edge.thread)).collect(),
+        worker_cpu: outcomes.iter().filter_map(|h| between(h, |edge| edge.thread)).collect(),
         dropped_here: grown(|edge| edge.dropped),
         not_sent: grown(|edge| edge.not_sent),
         warnings,
     };
-    Report::new(setup, &tally, around)
+    Report::new(setup, &tally, host)
 }

@@ -18,9 +18,9 @@ use crate::plan::population::Addresses;
 pub const MAX_SOURCES: u32 = 64_000;
 /// Sockets per worker and family at least, where there are fewer addresses: a tracker's kernel
 /// spreads clients over its workers by address and port.
-const LEAST_SOCKETS: u32 = 8;
+const MIN_SOCKETS: u32 = 8;
 /// Sockets of one worker at most: their numbers have 16 bits ([`Return::socket`]).
-const MOST_SOCKETS: u64 = 1 << 16;
+const MAX_SOCKETS: u64 = 1 << 16;
 /// Receive buffer to ask for: the kernel clamps it, and what it drops is counted.
 const BUFFER: usize = 4 << 20;
 
@@ -109,7 +109,7 @@ pub struct Sockets {
 fn sockets(addresses: &Addresses, family: Family) -> u64 {
     match addresses.count(family) {
         0 => 0,
-        count => u64::from(count.max(LEAST_SOCKETS)),
+        count => u64::from(count.max(MIN_SOCKETS)),
     }
 }
 
@@ -120,10 +120,10 @@ fn sockets(addresses: &Addresses, family: Family) -> u64 {
 /// more than this process may open.
 pub fn reserve(addresses: &Addresses, workers: u32) -> Result<(), String> {
     let sockets = sockets(addresses, Family::V4) + sockets(addresses, Family::V6);
-    if sockets > MOST_SOCKETS {
+    if sockets > MAX_SOCKETS {
         return Err(format!(
             "the source addresses of both families need {sockets} sockets, and a worker can \
-             number {MOST_SOCKETS}: use fewer --sources (or --source)",
+             number {MAX_SOCKETS}: use fewer --sources (or --source)",
         ));
     }
     crate::descriptors::reserve(sockets * u64::from(workers))

@@ -106,7 +106,7 @@ impl Socket for Backend {
         self.readiness.waker()
     }
 
-    /// Timeouts are rounded up to milliseconds.
+    /// Timeouts are in nanoseconds on Linux, and rounded up to milliseconds elsewhere.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         if self.inbox.has_unsplit() {
             return Ok(());

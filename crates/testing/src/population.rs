@@ -7,8 +7,8 @@ use rand::{RngExt, SeedableRng};
 
 /// The lifetime of peers, seconds.
 pub const LIFETIME: u32 = 240;
-/// For how long `completed` outlives a swarm's last peer, seconds: as long as peers live, so that all
-/// that there is comes to its end at once.
+/// Retention of `completed` after a swarm's last peer, seconds: the lifetime of peers, so that
+/// peers and swarms expire at the same time.
 pub const RETENTION: u32 = LIFETIME;
 
 const BATCH: u32 = 64;

@@ -1,8 +1,7 @@
-//! The house rules as tests, so that a review is about design. This crate reads the repository;
-//! its `tests/` say what the rules are.
+//! Reads the repository for the house rules, which are the tests in `tests/`.
 //!
-//! Rust files are read as tokens: comments and strings never look like code, and what stands
-//! inside a macro is seen too.
+//! Rust files are read as tokens, so that comments and strings are not taken for code, and code in
+//! macros is covered.
 
 #![forbid(unsafe_code)]
 
@@ -10,8 +9,12 @@ mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 pub use source::{Function, Source, Token};
+
+/// Columns of a line of Rust at most, as in rustfmt.toml.
+pub const COLUMNS: usize = 100;
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -23,7 +26,7 @@ pub fn root() -> PathBuf {
 /// to the root, sorted. Build output and hidden directories are left out.
 ///
 /// # Panics
-/// When a directory cannot be read: a rule that sees nothing must not pass.
+/// When a directory cannot be read, so that a rule over no files fails.
 pub fn files(directory: &str, extension: &str) -> Vec<String> {
     let root = root();
     let mut found = Vec::new();
@@ -56,11 +59,14 @@ pub fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every Rust file of the repository.
-pub fn sources() -> Vec<Source> {
-    let mut paths = files("crates", ".rs");
-    paths.extend(files("fuzz", ".rs"));
-    paths.iter().map(|path| Source::read(path)).collect()
+/// Every Rust file of the repository, read once for all tests of a process.
+pub fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let mut paths = files("crates", ".rs");
+        paths.extend(files("fuzz", ".rs"));
+        paths.iter().map(|path| Source::read(path)).collect()
+    });
+    &SOURCES
 }
 
 /// The crate that a path lies in: `net` for `crates/net/src/lib.rs`.

@@ -1,5 +1,6 @@
 //! A Rust file as text and as a flat list of tokens with their lines.
 
+use std::ops::Range;
 use std::str::FromStr;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -11,14 +12,16 @@ pub struct Source {
     pub path: String,
     /// Its text.
     pub text: String,
-    /// Its tokens, groups opened up.
+    /// Its tokens, with those inside groups.
     pub tokens: Vec<Token>,
+    /// Tokens inside modules of tests.
+    test_modules: Vec<Range<usize>>,
 }
 
 /// A word, a mark, a bracket or a literal.
 #[derive(Debug)]
 pub struct Token {
-    /// As written; for a literal only its first character, so that no string looks like code.
+    /// As written; for a literal only its first character, so that a string is not taken for code.
     pub text: String,
     /// The line it is on, from 1.
     pub line: usize,
@@ -52,7 +55,9 @@ impl Source {
         let stream = TokenStream::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
         let mut tokens = Vec::new();
         flatten(stream, &mut tokens);
-        Self { path: path.to_owned(), text, tokens }
+        let mut source = Self { path: path.to_owned(), text, tokens, test_modules: Vec::new() };
+        source.test_modules = source.find_test_modules();
+        source
     }
 
     /// Whether the tokens at `at` are these.
@@ -61,7 +66,7 @@ impl Source {
         expected.iter().all(|text| tokens.next().is_some_and(|token| token.text == *text))
     }
 
-    /// The lines on which these tokens stand in a row.
+    /// The lines with these tokens in a row.
     pub fn lines_of(&self, expected: &[&str]) -> Vec<usize> {
         let places = (0..self.tokens.len()).filter(|at| self.has(*at, expected));
         places.map(|at| self.tokens[at].line).collect()
@@ -104,21 +109,31 @@ impl Source {
         functions
     }
 
-    /// Whether the token at `at` belongs to a test: the file lies in `tests` or `benches`, or a
-    /// module marked `#[cfg(test)]` or `#[cfg(all(loom, test))]` encloses it.
+    /// Whether the token at `at` belongs to a test: the file is in `tests` or `benches` or is named
+    /// `tests.rs`, or a module marked `#[cfg(test)]` or `#[cfg(all(loom, test))]` encloses it.
     pub fn is_test(&self, at: usize) -> bool {
-        if self.path.contains("/tests/") || self.path.contains("/benches/") {
+        let path = &self.path;
+        if ["/tests/", "/benches/"].iter().any(|part| path.contains(part))
+            || path.ends_with("/tests.rs")
+        {
             return true;
         }
+        self.test_modules.iter().any(|module| module.contains(&at))
+    }
+
+    /// The bodies of modules marked `#[cfg(test)]` or `#[cfg(all(loom, test))]`.
+    fn find_test_modules(&self) -> Vec<Range<usize>> {
         let test = ["#", "[", "cfg", "(", "test", ")", "]"];
         let model = ["#", "[", "cfg", "(", "all", "(", "loom", ",", "test", ")", ")", "]"];
         let behind = |mark| [&test[..], &model].into_iter().find(|it| self.has(mark, it));
-        let marks = (0..at).filter_map(|mark| behind(mark).map(|it| mark + it.len()));
-        marks.filter_map(|mark| self.body_of(mark)).any(|open| at < self.close_of(open))
+        let places = 0..self.tokens.len();
+        let marks = places.filter_map(|mark| behind(mark).map(|it| mark + it.len()));
+        let bodies = marks.filter_map(|mark| self.body_of(mark));
+        bodies.map(|open| open..self.close_of(open)).collect()
     }
 
-    /// The brace that opens the body of the item which goes on at `at`; none when it ends with a
-    /// semicolon.
+    /// The brace that opens the body of the item that continues at `at`; none when the item ends
+    /// with a semicolon.
     fn body_of(&self, mut at: usize) -> Option<usize> {
         loop {
             match self.tokens.get(at)?.text.as_str() {

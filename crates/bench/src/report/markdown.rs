@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::number::{bytes, date, grouped, percent, spread, time};
 use crate::contender::Listed;
-use crate::load::{Mix, Published};
+use crate::load::Published;
+use crate::mix::Mix;
 use crate::record::Case;
 use crate::run::written;
 use crate::stats::Spread;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use onrush_load::chart::{Axis, Bar, Bars, Line, Lines, Point, Row as Colour, bars, lines};
 use onrush_load::number::Unit;
 
-use crate::load::Mix;
+use crate::mix::Mix;
 use crate::stats::Spread;
 use crate::summary::{Row, Summary};
 

@@ -1,64 +1,52 @@
-//! Writing the full scrape to its file, as SIGUSR1 does, with an answer.
+//! `POST /api/v1/export`: writes the full scrape to its file, as SIGUSR1 does.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::serving;
-use super::wait::at_length;
-use crate::problem::Problem;
-use crate::request::Ask;
-use crate::request::Exported;
-use crate::shared::Shared;
+use super::LONG_TIMEOUT;
+use super::wait::main_thread;
+use crate::api::Problem;
+use crate::api::admin::ExportReport;
+use crate::request::{Exported, Request};
+use crate::state::ServerState;
 
-/// A full scrape that was written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Written {
-    /// The file: `export.file` of the configuration.
-    pub path: String,
-    /// How many swarms are in it.
-    pub swarms: u64,
-    /// Its length.
-    pub bytes: u64,
-    /// How long that took.
-    pub seconds: f64,
-}
-
-impl From<Exported> for Written {
+impl From<Exported> for ExportReport {
     fn from(exported: Exported) -> Self {
         let Exported { path, swarms, bytes, took } = exported;
         Self { path: path.display().to_string(), swarms, bytes, seconds: took.as_secs_f64() }
     }
 }
 
-/// Writes the full scrape to its file, as SIGUSR1 does, and answers when it is there. Where one is being written
-/// already, that is the one.
+/// Writes the full scrape to its file, as SIGUSR1 does, and responds when the file is complete. If
+/// an export is in progress, the response reports that one.
 #[utoipa::path(post, path = "/api/v1/export", tag = "admin", security(("token" = [])), responses(
-    (status = 200, description = "What was written", body = Written),
-    (status = 401, description = "Not the token", body = Problem),
-    (status = 403, description = "The admin API is switched off", body = Problem),
-    (status = 409, description = "There is no file to write to: export.file is not set", body = Problem),
-    (status = 500, description = "It could not be written: the former file stays", body = Problem),
-    (status = 503, description = "The tracker does not serve, or has too much to do", body = Problem),
-    (status = 504, description = "Not written in two minutes; it may still be", body = Problem),
+    (status = 200, description = "The export is written", body = ExportReport),
+    (status = 401, description = "Missing or wrong token", body = Problem),
+    (status = 403, description = "The admin API is off", body = Problem),
+    (status = 409, description = "export.file is not set", body = Problem),
+    (status = 500, description = "The export failed: the previous file stays", body = Problem),
+    (status = 503, description = "The tracker does not serve, or is busy", body = Problem),
+    (status = 504, description = "Not written within two minutes; it may still complete",
+     body = Problem),
 ))]
-pub(crate) async fn export(State(shared): State<Arc<Shared>>) -> Result<Json<Written>, Problem> {
-    let source = serving(&shared)?;
-    if source.overview.in_force().settings.export.file.is_none() {
+pub(crate) async fn export(
+    State(state): State<Arc<ServerState>>,
+) -> Result<Json<ExportReport>, Problem> {
+    let view = state.serving()?;
+    if view.in_force().settings.export.file.is_none() {
         return Err(Problem::new(
             StatusCode::CONFLICT,
-            "there is nothing to be exported to: name a file as export.file and reload",
+            "no file to export to: set export.file and reload",
         ));
     }
-    match at_length(source, Ask::Export).await? {
+    match main_thread(view, LONG_TIMEOUT, Request::Export).await? {
         Ok(exported) => Ok(Json(exported.into())),
-        Err(why) => Err(Problem::new(
+        Err(cause) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            format!("no export, and the former one stays: {why}"),
+            format!("the export failed, and the previous file stays: {cause}"),
         )),
     }
 }

@@ -1,31 +1,19 @@
-//! Reading the configuration again, as SIGHUP does, with an answer.
+//! `POST /api/v1/reload`: reloads the configuration, as SIGHUP does.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::serving;
-use super::wait::at_length;
-use crate::problem::Problem;
-use crate::request::{Ask, Reloaded};
-use crate::shared::Shared;
+use super::LONG_TIMEOUT;
+use super::wait::main_thread;
+use crate::api::Problem;
+use crate::api::admin::ReloadReport;
+use crate::request::{Reloaded, Request};
+use crate::state::ServerState;
 
-/// What a reload has led to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Report {
-    /// Keys whose values have changed.
-    pub changed: Vec<String>,
-    /// Keys whose new values need an upgrade or a restart; the old ones stay in force.
-    pub restart: Vec<String>,
-    /// What the operator should know of it.
-    pub notices: Vec<String>,
-}
-
-impl From<Reloaded> for Report {
+impl From<Reloaded> for ReloadReport {
     fn from(reloaded: Reloaded) -> Self {
         let keys = |keys: Vec<&'static str>| keys.into_iter().map(str::to_owned).collect();
         let Reloaded { changed, restart, notices } = reloaded;
@@ -33,23 +21,27 @@ impl From<Reloaded> for Report {
     }
 }
 
-/// Reads the configuration and its lists again, as SIGHUP does. What may change changes at once; where anything is
-/// wrong, nothing does.
+/// Reloads the configuration and its lists, as SIGHUP does. Live keys take effect at once. If
+/// anything is wrong, nothing changes.
 #[utoipa::path(post, path = "/api/v1/reload", tag = "admin", security(("token" = [])), responses(
-    (status = 200, description = "What has changed, and what needs an upgrade or a restart", body = Report),
-    (status = 401, description = "Not the token", body = Problem),
-    (status = 403, description = "The admin API is switched off", body = Problem),
-    (status = 422, description = "The configuration is wrong: what was in force stays", body = Problem),
-    (status = 503, description = "The tracker does not serve, or has too much to do", body = Problem),
-    (status = 504, description = "Not read in two minutes; it may still come into force", body = Problem),
+    (status = 200, description = "Which keys have changed, and which need an upgrade or a restart",
+     body = ReloadReport),
+    (status = 401, description = "Missing or wrong token", body = Problem),
+    (status = 403, description = "The admin API is off", body = Problem),
+    (status = 422, description = "The configuration is wrong: the old one stays in force",
+     body = Problem),
+    (status = 503, description = "The tracker does not serve, or is busy", body = Problem),
+    (status = 504, description = "Not read within two minutes; it may still take effect",
+     body = Problem),
 ))]
-pub(crate) async fn reload(State(shared): State<Arc<Shared>>) -> Result<Json<Report>, Problem> {
-    let source = serving(&shared)?;
-    match at_length(source, Ask::Reload).await? {
+pub(crate) async fn reload(
+    State(state): State<Arc<ServerState>>,
+) -> Result<Json<ReloadReport>, Problem> {
+    match main_thread(state.serving()?, LONG_TIMEOUT, Request::Reload).await? {
         Ok(reloaded) => Ok(Json(reloaded.into())),
-        Err(wrong) => Err(Problem::new(
+        Err(errors) => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            format!("the configuration is wrong, and what was in force stays:\n{wrong}"),
+            format!("the configuration is wrong, and the old one stays in force:\n{errors}"),
         )),
     }
 }

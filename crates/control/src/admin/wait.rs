@@ -1,6 +1,7 @@
-//! Waiting for others without a thread.
+//! Waiting for responses of other threads without blocking the HTTP thread.
 //!
-//! Workers wake nobody, as that would take a lock: their answers are looked for. The main thread does.
+//! A worker cannot wake the HTTP thread, because that would take a lock; its response is polled.
+//! The main thread can.
 
 use std::time::Duration;
 
@@ -9,66 +10,53 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::AT_LENGTH;
-use crate::problem::Problem;
-use crate::request::{Answer, Ask};
-use crate::source::Source;
+use super::LONG_TIMEOUT;
+use crate::api::Problem;
+use crate::request::{Request, Responder};
+use crate::view::View;
 
-/// Between two looks.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Time between two polls of a worker's response.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoAnswer {
-    /// Not in time.
-    Late,
-    /// Whoever was to give it has gone.
-    Gone,
-}
-
-/// The next answer of a worker, looked for until then.
-pub(super) async fn answer<T>(from: &Receiver<T>, until: Instant) -> Result<T, NoAnswer> {
+/// The next response of a worker, called `worker` in errors.
+pub(super) async fn worker_response<T>(
+    responses: &Receiver<T>,
+    deadline: Instant,
+    worker: &str,
+) -> Result<T, Problem> {
     loop {
-        match from.try_recv() {
-            Ok(answer) => return Ok(answer),
-            Err(TryRecvError::Disconnected) => return Err(NoAnswer::Gone),
-            Err(TryRecvError::Empty) if Instant::now() >= until => return Err(NoAnswer::Late),
-            Err(TryRecvError::Empty) => sleep(LOOK_AGAIN).await,
-        }
-    }
-}
-
-/// Asks the main thread for something, and waits so long for its answer.
-pub(super) async fn main_thread<T: Send + 'static>(
-    source: &Source,
-    patience: Duration,
-    ask: impl FnOnce(Answer<T>) -> Ask,
-) -> Result<T, Problem> {
-    let (tell, told) = oneshot::channel();
-    // Whoever asked may have given up.
-    let answer = Answer::new(move |what| drop(tell.send(what)));
-    let busy = "the tracker has too much to do for other requests: ask again in a moment";
-    let unavailable = |why: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, why);
-    source.overview.ask(ask(answer)).map_err(|_| unavailable(busy))?;
-    match timeout(patience, told).await {
-        Ok(Ok(what)) => Ok(what),
-        Ok(Err(_)) => Err(unavailable("the tracker is stopping")),
-        Err(_) => Err(Problem::late("the main thread")),
-    }
-}
-
-/// The same for what takes seconds on a large tracker. What is late may still be done, and the log says so.
-pub(super) async fn at_length<T: Send + 'static>(
-    source: &Source,
-    ask: impl FnOnce(Answer<T>) -> Ask,
-) -> Result<T, Problem> {
-    main_thread(source, AT_LENGTH, ask).await.map_err(|problem| {
-        let late = StatusCode::GATEWAY_TIMEOUT;
-        match problem.status == late.as_u16() {
-            true => {
-                Problem::new(late, "not done in two minutes; it may still be: the log says when")
+        match responses.try_recv() {
+            Ok(response) => return Ok(response),
+            Err(TryRecvError::Disconnected) => {
+                return Err(Problem::unavailable(format!("{worker} has exited")));
             }
-            false => problem,
+            Err(TryRecvError::Empty) if Instant::now() >= deadline => {
+                return Err(Problem::timed_out(worker));
+            }
+            Err(TryRecvError::Empty) => sleep(POLL_INTERVAL).await,
         }
-    })
+    }
+}
+
+/// Sends a request to the main thread and waits for its response.
+pub(super) async fn main_thread<T: Send + 'static>(
+    view: &View,
+    limit: Duration,
+    request: impl FnOnce(Responder<T>) -> Request,
+) -> Result<T, Problem> {
+    let (sender, response) = oneshot::channel();
+    // The client may have closed the connection, and the receiver is gone.
+    let responder = Responder::new(move |response| drop(sender.send(response)));
+    view.request(request(responder)).map_err(|_| {
+        Problem::unavailable("the tracker is busy with other requests: try again in a moment")
+    })?;
+    match timeout(limit, response).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(_)) => Err(Problem::unavailable("the tracker is stopping")),
+        Err(_) if limit == LONG_TIMEOUT => Err(Problem::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "not done within two minutes; it may still complete: see the log",
+        )),
+        Err(_) => Err(Problem::timed_out("the main thread")),
+    }
 }

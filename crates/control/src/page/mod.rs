@@ -19,8 +19,8 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
-use super::shared::Shared;
-use super::stats::Stats;
+use crate::api::stats::Stats;
+use crate::state::ServerState;
 
 const STYLE: &str = include_str!("style.css");
 const FRAME: &str = include_str!("frame.html");
@@ -40,8 +40,8 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 #[utoipa::path(get, path = "/", tag = "observation", responses(
     (status = 200, description = "The state of the tracker, for people", body = String, content_type = "text/html"),
 ))]
-pub(super) async fn page(State(shared): State<Arc<Shared>>) -> Response {
-    let stats = shared.reading().map(|reading| Stats::of(&reading));
+pub(crate) async fn page(State(state): State<Arc<ServerState>>) -> Response {
+    let stats = state.snapshot().ok().map(|snapshot| Stats::of(&snapshot));
     answer(stats.as_ref(), rand::random())
 }
 

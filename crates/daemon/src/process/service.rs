@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
+use onrush_control::stall::StallDetector;
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 
 /// For how long an extension of a timeout holds.
@@ -156,15 +157,14 @@ impl Lifeline {
     }
 }
 
-/// When to feed the manager's watchdog: while each worker has taken turns since it was last fed. A
-/// worker that hangs lets it starve, and the manager starts the tracker anew.
+/// Decides when to feed the service manager's watchdog: only while every worker has taken a turn
+/// since the last feed. If a worker hangs, the watchdog expires and the manager restarts the tracker.
 #[derive(Debug)]
 pub struct Watchdog {
     /// The time between feeds.
     every: Duration,
     fed: Instant,
-    /// Turns of each worker when it was last fed.
-    turns: Vec<u64>,
+    stalls: StallDetector,
 }
 
 impl Watchdog {
@@ -173,26 +173,23 @@ impl Watchdog {
         sd_notify::watchdog_enabled().map(|timeout| Self::new(timeout, now))
     }
 
-    /// One that bites after `timeout` without food.
+    /// A watchdog that expires when it is not fed for `timeout`.
     pub fn new(timeout: Duration, now: Instant) -> Self {
-        // Workers wake four times a second at least: no wait that is worth the name sees none turn.
+        // Workers take at least four turns per second; a shorter interval could see none.
         let every = (timeout / 3).max(Duration::from_millis(500));
-        Self { every, fed: now, turns: Vec::new() }
+        Self { every, fed: now, stalls: StallDetector::new(now) }
     }
 
-    /// Whether to feed it at `now`, given each worker's turns so far. To be asked once a second or
-    /// more often, always with the workers in the same order.
+    /// Whether to feed the watchdog at `now`, given each worker's turn counter. Call it at least once
+    /// a second, always with the workers in the same order.
     pub fn is_due(&mut self, turns: impl IntoIterator<Item = u64>, now: Instant) -> bool {
-        if now.duration_since(self.fed) < self.every {
-            return false;
+        let elapsed = now.duration_since(self.fed);
+        let stalled = self.stalls.observe(turns, now).into_iter().any(|time| time >= elapsed);
+        let due = elapsed >= self.every && !stalled;
+        if due {
+            self.fed = now;
         }
-        let turns: Vec<u64> = turns.into_iter().collect();
-        let before = self.turns.iter().copied().chain(std::iter::repeat(0));
-        if turns.iter().zip(before).any(|(now, before)| *now == before) {
-            return false;
-        }
-        (self.turns, self.fed) = (turns, now);
-        true
+        due
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::Supervisor;
-use onrush_control::request::{ListChanged, NotChanged};
+use onrush_control::request::{ListChangeError, ListChanged};
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::ListKind;
@@ -83,13 +83,13 @@ impl Supervisor {
     pub(super) fn change_list(
         &mut self,
         changes: &[ListChange],
-    ) -> Result<ListChanged, NotChanged> {
+    ) -> Result<ListChanged, ListChangeError> {
         if self.upgrading.is_settled() {
-            return Err(NotChanged::Upgrading);
+            return Err(ListChangeError::Upgrading);
         }
         let former = self.tracker.lists.access.clone();
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
-            return Err(NotChanged::NoList);
+            return Err(ListChangeError::NoList);
         };
         let news: Vec<ListChange> = changes
             .iter()
@@ -98,17 +98,17 @@ impl Supervisor {
             .collect();
         let list = former.with(changes);
         if list.len() > self.settings.limits.list_entries.max(former.len()) {
-            return Err(NotChanged::Full(self.settings.limits.list_entries));
+            return Err(ListChangeError::Full(self.settings.limits.list_entries));
         }
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
-            return Err(NotChanged::NothingLeft);
+            return Err(ListChangeError::NothingLeft);
         }
         // What changes nothing need not be kept, unless a list that is being read here or by a process that follows says something else.
         let others_read = self.reload.is_reading() || self.upgrading.is_under_way();
         let lasting = if others_read { changes } else { &news };
         // On the disk first: what was promised must not be forgotten by a restart.
         if let Some(journal) = self.tracker.journal.as_ref().filter(|_| !lasting.is_empty()) {
-            journal.append(kind, lasting).map_err(|error| NotChanged::Journal {
+            journal.append(kind, lasting).map_err(|error| ListChangeError::Journal {
                 path: journal.path().to_owned(),
                 error: error.to_string(),
             })?;

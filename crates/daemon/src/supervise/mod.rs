@@ -32,10 +32,8 @@ use crate::upgrade::successor::Program;
 use lists::Changes;
 use onrush_config::settings::Settings;
 use onrush_control::files::Files;
-use onrush_control::request::Ask;
-use onrush_control::source::Source;
-use onrush_control::view::Pressure;
-use onrush_control::view::{InForce, Overview, Phase};
+use onrush_control::request::Request;
+use onrush_control::view::{InForce, Parts, Pressure, View};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
 use upgrading::Upgrading;
@@ -72,8 +70,8 @@ pub struct Supervisor {
     changes: Changes,
     upgrading: Upgrading,
     exports: Exports,
-    asks: Receiver<Ask>,
-    overview: Overview,
+    asks: Receiver<Request>,
+    view: View,
     lifeline: Lifeline,
 }
 
@@ -82,24 +80,29 @@ impl Supervisor {
     pub fn new(mut tracker: Tracker, settings: Settings, reload: Reload) -> Self {
         let (sender, asks) = bounded(ASKS_ROOM);
         let running = &tracker.running;
-        let watch = Watch::new(&settings, running.workers().count(), Instant::now());
+        let watch = Watch::new(&settings, Instant::now());
         let settings = Arc::new(settings);
         let in_force = InForce {
             settings: settings.clone(),
             lists: tracker.lists.clone(),
-            phase: Phase::Serving,
             pressure: Pressure { step: 0, interval: settings.announce.interval },
         };
-        let (orders, addresses) = (running.orders().clone(), running.addresses());
         let exports = Exports::default();
         let files = Files {
             snapshot: tracker.snapshots.writes().clone(),
             export: exports.writes().clone(),
         };
-        let workers = running.shared_workers();
-        let overview = Overview::new(workers, orders, addresses, in_force, files, sender);
+        let parts = Parts {
+            workers: running.shared_workers(),
+            orders: running.orders().clone(),
+            mailboxes: running.mailboxes().clone(),
+            map: tracker.map,
+            addresses: running.addresses().to_vec(),
+            files,
+        };
+        let view = View::new(parts, in_force, sender);
         if let Some(http) = &tracker.http {
-            http.serve(Source::new(overview.clone(), running.mailboxes().clone(), tracker.map));
+            http.serve(view.clone());
         }
         let (mut enforcement, changes) = (Enforcement::new(), Changes::new());
         if let Some(former) = tracker.former.take() {
@@ -122,7 +125,7 @@ impl Supervisor {
             upgrading: Upgrading::new(None, Instant::now()),
             exports,
             asks,
-            overview,
+            view,
             lifeline,
         };
         if promise.is_some() {
@@ -138,8 +141,8 @@ impl Supervisor {
     }
 
     /// What others may see of it.
-    pub fn overview(&self) -> &Overview {
-        &self.overview
+    pub fn view(&self) -> &View {
+        &self.view
     }
 
     /// The tracker, once nobody watches it any more.
@@ -196,7 +199,6 @@ impl Supervisor {
             service::stopping("stopping");
             self.keep_promise(true, Instant::now());
         }
-        self.overview.change(|shown| shown.phase = Phase::Stopping);
         if let Some(http) = &self.tracker.http {
             http.stopping();
         }
@@ -205,12 +207,12 @@ impl Supervisor {
     }
 
     /// Does what another thread asked for.
-    fn obey(&mut self, ask: Ask) {
+    fn obey(&mut self, ask: Request) {
         match ask {
-            Ask::Reload(answer) => self.reload_for("reload", Some(answer)),
-            Ask::Export(answer) => self.export(Some(answer)),
-            Ask::Upgrade(answer) => self.upgrade_when_asked(answer),
-            Ask::ChangeList(changes, answer) => answer.tell(self.change_list(&changes)),
+            Request::Reload(answer) => self.reload_for("reload", Some(answer)),
+            Request::Export(answer) => self.export(Some(answer)),
+            Request::Upgrade(answer) => self.upgrade_when_asked(answer),
+            Request::ChangeList(changes, answer) => answer.respond(self.change_list(&changes)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Supervisor;
 use crate::process::service;
 use crate::reload::{Fresh, ONLY_A_RESTART, Settled, Told};
-use onrush_control::request::{Answer, Reloaded};
+use onrush_control::request::{Reloaded, Responder};
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
@@ -35,13 +35,13 @@ impl Supervisor {
     }
 
     /// Begins to read the configuration again.
-    pub(super) fn reload_for(&mut self, who: &str, answer: Option<Answer<Told>>) {
+    pub(super) fn reload_for(&mut self, who: &str, answer: Option<Responder<Told>>) {
         if self.upgrading.is_under_way() {
             // It may have read the configuration before it was changed, and would go by that.
             let why = "an upgrade is under way: reload when it is over";
             log::warn!("{who}: {why}");
             if let Some(answer) = answer {
-                answer.tell(Err(why.to_owned()));
+                answer.respond(Err(why.to_owned()));
             }
             return;
         }
@@ -66,7 +66,7 @@ impl Supervisor {
         }
         self.announce_rules();
         if let Some(http) = &self.tracker.http {
-            http.follow(fresh.token);
+            http.set_token(fresh.token);
         }
         let mut notices: Vec<String> = fresh.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
@@ -110,7 +110,7 @@ impl Supervisor {
         if let Err(deaf) = self.tracker.running.orders().update_rules(&rules) {
             log::error!("{deaf}: it goes by the former configuration");
         }
-        self.overview.change(|shown| {
+        self.view.update(|shown| {
             shown.settings = self.settings.clone();
             shown.lists = lists.clone();
             shown.pressure = self.pressure();

@@ -7,10 +7,11 @@ use crate::overload::Promise;
 use crate::process::service;
 use crate::upgrade::give::{Given, Step};
 use crate::upgrade::successor::{Ended, Program, Successor};
-use onrush_control::request::{Answer, Followed};
+use onrush_control::api;
+use onrush_control::request::Responder;
 
 /// Whoever is told what has become of an upgrade.
-pub(super) type Told = Answer<Result<Followed, String>>;
+pub(super) type Told = Responder<Result<api::Successor, String>>;
 
 /// What the main thread knows of an upgrade.
 pub(super) struct Upgrading {
@@ -68,7 +69,7 @@ impl Supervisor {
     /// Starts a successor, and lets `told` know what becomes of it.
     pub(super) fn upgrade_when_asked(&mut self, told: Told) {
         if let Err(why) = self.upgrade("upgrade") {
-            return told.tell(Err(why));
+            return told.respond(Err(why));
         }
         self.upgrading.told = Some(told);
     }
@@ -113,7 +114,7 @@ impl Supervisor {
             Step::Ready { process, version, promise } => {
                 self.upgrading.last = true;
                 if let Some(told) = self.upgrading.told.take() {
-                    told.tell(Ok(Followed { process: process as u32, version }));
+                    told.respond(Ok(api::Successor { process: process as u32, version }));
                 }
                 let _ = promise.send(self.whole_promise(now));
             }
@@ -159,7 +160,7 @@ impl Supervisor {
         let why = format!("the new process has not taken over, and this one serves on: {why}");
         log::error!("{why}");
         if let Some(told) = self.upgrading.told.take() {
-            told.tell(Err(why));
+            told.respond(Err(why));
         }
     }
 

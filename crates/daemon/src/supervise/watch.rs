@@ -12,11 +12,9 @@ use crate::process::logging::WarningLimit;
 use crate::steering_backoff::{Change, Relief};
 use crate::totals_log::Totals;
 use onrush_config::settings::Settings;
+use onrush_control::stall::{STALL_THRESHOLD, StallDetector};
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 
-/// Seconds without a turn after which a worker is reported as standing still. Workers wake several
-/// times a second even when there is nothing to do.
-const STANDSTILL: u32 = 5;
 /// The seconds in which the watch is called are never quite as long as each other: what is due within this
 /// is due now, and not a second later.
 const NEARLY: Duration = Duration::from_millis(500);
@@ -40,15 +38,14 @@ pub(super) struct Watch {
     totals_every: Duration,
     totals_at: Instant,
     drops: u64,
-    /// Turns of each worker when last looked at, and for how many seconds they have not changed.
-    turns: Vec<(u64, u32)>,
+    stalls: StallDetector,
     relief: Relief,
     /// What this second has to say.
     lines: Vec<(Level, String)>,
 }
 
 impl Watch {
-    pub(super) fn new(settings: &Settings, workers: usize, now: Instant) -> Self {
+    pub(super) fn new(settings: &Settings, now: Instant) -> Self {
         Self {
             start: now,
             limit: WarningLimit::new(settings.limits.warnings_per_minute),
@@ -56,7 +53,7 @@ impl Watch {
             totals_every: settings.log.totals_every,
             totals_at: now,
             drops: 0,
-            turns: vec![(0, 0); workers],
+            stalls: StallDetector::new(now),
             relief: Relief::new(settings.placement.socket_sides()),
             lines: Vec::new(),
         }
@@ -76,7 +73,7 @@ impl Watch {
         now: Instant,
         steer: Option<Steer<'_>>,
     ) -> Vec<(Level, String)> {
-        self.look_for_standstill(workers, now);
+        self.warn_of_stalls(workers, now);
         let summary = Summary::of(workers.iter().map(|(_, metrics)| *metrics));
         self.look_for_drops(summary.kernel_drops, now);
         if let Some(steer) = steer {
@@ -95,16 +92,15 @@ impl Watch {
         self.lines.extend(line.map(|text| (Level::Warn, text)));
     }
 
-    fn look_for_standstill(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
-        for (index, (name, metrics)) in workers.iter().enumerate() {
-            let (last, seconds) = &mut self.turns[index];
-            let turns = metrics.turns.get();
-            *seconds = if turns == *last { *seconds + 1 } else { 0 };
-            *last = turns;
-            let seconds = *seconds;
-            if seconds >= STANDSTILL {
-                self.warn("standstill", now, || {
-                    format!("{name} has not taken a turn for {seconds} s: its vCPU may be taken by others")
+    fn warn_of_stalls(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
+        let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
+        for ((name, _), stalled) in workers.iter().zip(self.stalls.observe(turns, now)) {
+            if stalled >= STALL_THRESHOLD {
+                self.warn("stall", now, || {
+                    format!(
+                        "{name} has not taken a turn for {} s: its vCPU may be taken by others",
+                        stalled.as_secs()
+                    )
                 });
             }
         }
@@ -169,7 +165,7 @@ mod tests {
             let config = Config::parse("test.toml", text);
             let (settings, _) = Settings::resolve(config, &Flags::default(), &host).expect("right");
             let now = Instant::now();
-            let watch = Watch::new(&settings, 2, now);
+            let watch = Watch::new(&settings, now);
             let metrics = Default::default();
             Self { watch, metrics, now, changes: Vec::new(), refuse: false }
         }

@@ -10,7 +10,8 @@ use crossbeam_channel::unbounded;
 use onrush::purge::remove::Forget;
 use onrush::purge::walk::Purge;
 use onrush_config::settings::{Access, Listed};
-use onrush_control::largest::{By, Top};
+use onrush_control::admin::largest::Top;
+use onrush_control::api::admin::Measure;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
@@ -293,7 +294,7 @@ fn between_two_steps_the_worker_answers() {
     let chores: [Box<dyn ShardTask>; 4] = [
         Box::new(CountTask::new(to)),
         Box::new(DumpTask::new(dump_to)),
-        Box::new(Top::new(By::Peers, 10, Arc::default(), top_to)),
+        Box::new(Top::new(Measure::Peers, 10, Arc::default(), top_to)),
         Box::new(Purge::new(forbidding_list(), Arc::default(), tell)),
     ];
     let orders = Orders::new(&worker.mailboxes, worker.owners.clone());

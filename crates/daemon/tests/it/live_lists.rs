@@ -15,8 +15,8 @@ use onrush::process::signals::Wish;
 use onrush::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::settings::Host;
-use onrush_control::request::{Answer, Ask, ListChanged, NotChanged, Reloaded};
-use onrush_control::view::Overview;
+use onrush_control::request::{ListChangeError, ListChanged, Reloaded, Request, Responder};
+use onrush_control::view::View;
 use onrush_proto::{InfoHash, ScrapeCounts};
 use onrush_tracker::access::overlay::ListChange;
 use tempfile::TempDir;
@@ -30,7 +30,7 @@ const NONE: ScrapeCounts = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 
 
 /// A tracker with its main thread in this process.
 struct Watched {
-    overview: Overview,
+    view: View,
     wisher: Sender<Wish>,
     main: JoinHandle<()>,
 }
@@ -56,44 +56,44 @@ impl Watched {
         let (settings, _) = args.flags.settings(&host).unwrap_or_else(|error| panic!("{error}"));
         let tracker = Tracker::start(&settings).unwrap();
         let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args.flags, host));
-        let overview = supervisor.overview().clone();
+        let view = supervisor.view().clone();
         let (wisher, wishes) = unbounded();
         let main = thread::spawn(move || {
             assert!(matches!(supervisor.run(&wishes), End::Asked));
             supervisor.into_tracker().stop();
         });
-        Self { overview, wisher, main }
+        Self { view, wisher, main }
     }
 
     /// A client that has an id.
     fn client(&self) -> Client {
-        let mut client = Client::new(self.overview.addresses()[0]);
+        let mut client = Client::new(self.view.addresses()[0]);
         client.connect();
         client
     }
 
-    fn change(&self, changes: &[(InfoHash, bool)]) -> Result<ListChanged, NotChanged> {
+    fn change(&self, changes: &[(InfoHash, bool)]) -> Result<ListChanged, ListChangeError> {
         let changes = changes
             .iter()
             .map(|(info_hash, listed)| ListChange { info_hash: *info_hash, listed: *listed });
         let (tell, told) = channel();
-        let answer = Answer::new(move |result| tell.send(result).unwrap());
-        self.overview.ask(Ask::ChangeList(changes.collect(), answer)).unwrap();
+        let answer = Responder::new(move |result| tell.send(result).unwrap());
+        self.view.request(Request::ChangeList(changes.collect(), answer)).unwrap();
         told.recv_timeout(PATIENCE).unwrap()
     }
 
     fn reload(&self) -> Result<Reloaded, String> {
         let (tell, told) = channel();
-        let answer = Answer::new(move |result| tell.send(result).unwrap());
-        self.overview.ask(Ask::Reload(answer)).unwrap();
+        let answer = Responder::new(move |result| tell.send(result).unwrap());
+        self.view.request(Request::Reload(answer)).unwrap();
         told.recv_timeout(PATIENCE).unwrap()
     }
 
     /// Waits until so many swarms are there.
     fn until_swarms(&self, swarms: u64) {
         let deadline = Instant::now() + PATIENCE;
-        while self.overview.summary().swarms != swarms {
-            let now = self.overview.summary().swarms;
+        while self.view.summary().swarms != swarms {
+            let now = self.view.summary().swarms;
             assert!(Instant::now() < deadline, "{now} swarms, not {swarms}");
             thread::yield_now();
         }
@@ -210,13 +210,13 @@ fn once_the_file_says_the_same_the_file_decides() {
 fn what_cannot_be_changed_is_told_and_stays() {
     let open = directory("mode = \"open\"");
     let tracker = Watched::start(open.path(), "colocated");
-    assert_eq!(tracker.change(&[(fresh_hash(), true)]), Err(NotChanged::NoList));
+    assert_eq!(tracker.change(&[(fresh_hash(), true)]), Err(ListChangeError::NoList));
     tracker.stop();
 
     let only = fresh_hash();
     let allow = directory(&format!("mode = \"allow\"\ninfo_hashes = [\"{only}\"]"));
     let tracker = Watched::start(allow.path(), "split");
-    assert_eq!(tracker.change(&[(only, false)]), Err(NotChanged::NothingLeft));
+    assert_eq!(tracker.change(&[(only, false)]), Err(ListChangeError::NothingLeft));
     tracker.client().announce(only, leecher(4_002));
     // The journal cannot be written: nothing changes.
     let journal = allow.path().join("state/access.changes");
@@ -230,7 +230,7 @@ fn what_cannot_be_changed_is_told_and_stays() {
     let full = directory("mode = \"deny\"\n[limits]\nlist_entries = 2");
     let tracker = Watched::start(full.path(), "colocated");
     let three = [(fresh_hash(), true), (fresh_hash(), true), (fresh_hash(), true)];
-    assert_eq!(tracker.change(&three), Err(NotChanged::Full(2)));
+    assert_eq!(tracker.change(&three), Err(ListChangeError::Full(2)));
     assert_eq!(tracker.change(&three[1..]).unwrap().listed, 2);
     tracker.stop();
 }
@@ -248,14 +248,14 @@ fn many_changes_are_merged() {
     }
     let deadline = Instant::now() + PATIENCE;
     let ragged = || {
-        let access = tracker.overview.in_force().lists.access;
+        let access = tracker.view.in_force().lists.access;
         access.set().unwrap().should_merge()
     };
     while ragged() {
         assert!(Instant::now() < deadline, "they are not merged");
         thread::yield_now();
     }
-    let access = tracker.overview.in_force().lists.access;
+    let access = tracker.view.in_force().lists.access;
     assert_eq!(access.len(), 9_000 - 6);
     for (at, hash) in hashes.iter().enumerate() {
         assert_eq!(access.permits(*hash), at % 1_500 == 0);

@@ -19,8 +19,8 @@ fn plan() -> Plan {
     Plan::new(Profile::real(), population, 3)
 }
 
-fn judge(plan: &Plan) -> Judge {
-    Judge::new(plan, Strictness { strangers: false, sample: 1 })
+fn checker(plan: &Plan) -> Checker {
+    Checker::new(plan, Strictness { strangers: false, sample: 1 })
 }
 
 /// A peer of swarm 0 which wants `want` peers.
@@ -32,13 +32,13 @@ fn wants(plan: &Plan, want: i32, seeder: bool) -> u32 {
     (0..plan.population.largest()).find(wanted).expect("somebody in the largest swarm does")
 }
 
-fn announce(plan: &Plan, peer: u32) -> Ask {
+fn announce(plan: &Plan, peer: u32) -> PlannedRequest {
     says(plan, peer, Event::None)
 }
 
 /// A peer's announce, as whoever has not changed since the run began makes it.
-fn says(plan: &Plan, peer: u32, event: Event) -> Ask {
-    Ask::Announce { peer, event, seeder: plan.is_seeder(Family::V4, peer, event) }
+fn says(plan: &Plan, peer: u32, event: Event) -> PlannedRequest {
+    PlannedRequest::Announce { peer, event, seeder: plan.is_seeder(Family::V4, peer, event) }
 }
 
 fn endpoint(plan: &Plan, peer: u32) -> Endpoint {
@@ -68,7 +68,8 @@ fn a_right_announce_reply_is_right() {
     let plan = plan();
     for asker in [wants(&plan, 200, false), wants(&plan, 80, false), wants(&plan, -1, false)] {
         let reply = response(40, 20, &others(&plan, asker, 59));
-        let right = judge(&plan).judge(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
+        let right =
+            checker(&plan).check(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
         assert_eq!((right.peers, right.peers_checked, right.differs), (59, 59, None));
     }
 }
@@ -79,11 +80,11 @@ fn fault(finding: Finding, make: impl FnOnce(&Plan, u32) -> Vec<u8>) {
     let plan = plan();
     let asker = wants(&plan, 50, false);
     let reply = make(&plan, asker);
-    let mut judge = judge(&plan);
-    assert_eq!(judge.judge(&plan, &announce(&plan, asker), Family::V4, &reply), Err(finding));
+    let mut checker = checker(&plan);
+    assert_eq!(checker.check(&plan, &announce(&plan, asker), Family::V4, &reply), Err(finding));
     // The fault leaves nothing behind.
     let reply = response(60, 0, &others(&plan, asker, 50));
-    let right = judge.judge(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
+    let right = checker.check(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
     assert_eq!(right.differs, None);
 }
 
@@ -93,8 +94,8 @@ fn an_own_peer_is_found() {
     let asker = wants(&plan, 50, false);
     let mut peers = others(&plan, asker, 20);
     peers[11] = endpoint(&plan, asker);
-    let right = judge(&plan)
-        .judge(&plan, &announce(&plan, asker), Family::V4, &response(60, 0, &peers))
+    let right = checker(&plan)
+        .check(&plan, &announce(&plan, asker), Family::V4, &response(60, 0, &peers))
         .unwrap();
     assert_eq!((right.differs, right.peers_checked), (Some(Finding::OwnPeer), 20));
 }
@@ -203,8 +204,9 @@ fn connect_response(id: u64) -> Vec<u8> {
 #[test]
 fn connect_replies_are_judged() {
     let plan = plan();
-    let mut judge = judge(&plan);
-    let mut verdict = |reply: &[u8]| judge.judge(&plan, &Ask::Connect, Family::V4, reply);
+    let mut checker = checker(&plan);
+    let mut verdict =
+        |reply: &[u8]| checker.check(&plan, &PlannedRequest::Connect, Family::V4, reply);
     assert_eq!(verdict(&connect_response(5)).unwrap().connection_id, Some(5));
     assert_eq!(verdict(&connect_response(0)), Err(Finding::ZeroId));
     let mut longer = connect_response(5);
@@ -216,7 +218,7 @@ fn connect_replies_are_judged() {
 #[test]
 fn scrape_replies_are_judged() {
     let plan = plan();
-    let ask = Ask::Scrape { draw: 11, hashes: 3 };
+    let request = PlannedRequest::Scrape { draw: 11, hashes: 3 };
     let sizes: Vec<u32> = plan.scraped(11, 3).map(|member| member.swarm_size()).collect();
     let reply = |entries: &[ScrapeCounts]| {
         let mut head = [0; 8];
@@ -237,9 +239,9 @@ fn scrape_replies_are_judged() {
         all[2].leechers = more;
         all
     };
-    let mut judge = judge(&plan);
+    let mut checker = checker(&plan);
     let mut verdict = |entries: &[ScrapeCounts]| {
-        judge.judge(&plan, &ask, Family::V4, &reply(entries)).map(|right| right.differs)
+        checker.check(&plan, &request, Family::V4, &reply(entries)).map(|right| right.differs)
     };
     assert_eq!(verdict(&full(0)), Ok(None));
     assert_eq!(verdict(&full(1)), Err(Finding::ScrapeTooHigh));
@@ -258,8 +260,8 @@ fn differs(
     let plan = plan();
     let asker = peer(&plan);
     let reply = response(counted[0], counted[1], &others(&plan, asker, peers));
-    let ask = says(&plan, asker, event);
-    judge(&plan).judge(&plan, &ask, Family::V4, &reply).unwrap().differs
+    let request = says(&plan, asker, event);
+    checker(&plan).check(&plan, &request, Family::V4, &reply).unwrap().differs
 }
 
 #[test]
@@ -302,7 +304,7 @@ fn an_interval_of_zero_differs() {
     let asker = wants(&plan, 50, false);
     let mut reply = response(1, 0, &[]);
     reply[8..12].fill(0);
-    let right = judge(&plan).judge(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
+    let right = checker(&plan).check(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
     assert_eq!(right.differs, Some(Finding::ZeroInterval));
 }
 
@@ -310,9 +312,10 @@ fn an_interval_of_zero_differs() {
 fn strangers_are_tolerated_where_asked_for_but_no_other_fault() {
     let plan = plan();
     let asker = wants(&plan, 50, false);
-    let mut judge = Judge::new(&plan, Strictness { strangers: true, sample: 1 });
+    let mut checker = Checker::new(&plan, Strictness { strangers: true, sample: 1 });
     let stranger = Endpoint::new("192.0.2.1".parse().unwrap(), 51413);
-    let mut verdict = |reply: &[u8]| judge.judge(&plan, &announce(&plan, asker), Family::V4, reply);
+    let mut verdict =
+        |reply: &[u8]| checker.check(&plan, &announce(&plan, asker), Family::V4, reply);
     assert!(verdict(&response(9_999_999, 0, &[stranger; 30])).is_ok());
     // Counts that nothing can be added to.
     assert!(verdict(&response(u32::MAX, u32::MAX, &[stranger; 30])).is_ok());
@@ -324,20 +327,20 @@ fn strangers_are_tolerated_where_asked_for_but_no_other_fault() {
 fn of_long_lists_a_sample_is_looked_at_in_full() {
     let plan = plan();
     let asker = wants(&plan, 50, false);
-    let mut judge = Judge::new(&plan, Strictness { strangers: false, sample: 4 });
+    let mut checker = Checker::new(&plan, Strictness { strangers: false, sample: 4 });
     let mut peers = others(&plan, asker, 40);
     let right = response(60, 0, &peers);
     peers[39] = peers[38];
     let wrong = response(60, 0, &peers);
-    let mut ask = |reply: &[u8]| {
-        judge
-            .judge(&plan, &announce(&plan, asker), Family::V4, reply)
+    let mut request = |reply: &[u8]| {
+        checker
+            .check(&plan, &announce(&plan, asker), Family::V4, reply)
             .map(|right| right.peers_checked)
     };
-    let found: Vec<_> = (0..8).map(|_| ask(&right)).collect();
+    let found: Vec<_> = (0..8).map(|_| request(&right)).collect();
     assert_eq!(found.iter().filter(|checked| **checked == Ok(40)).count(), 2, "{found:?}");
     assert_eq!(found.iter().filter(|checked| **checked == Ok(16)).count(), 6, "{found:?}");
-    assert_eq!((0..8).filter(|_| ask(&wrong) == Err(Finding::DuplicatePeer)).count(), 2);
+    assert_eq!((0..8).filter(|_| request(&wrong) == Err(Finding::DuplicatePeer)).count(), 2);
 }
 
 #[test]
@@ -354,15 +357,16 @@ fn what_may_be_refused_may_be_refused() {
     let plan = plan();
     let mut reply = [0; 32];
     let len = error::write(TRANSACTION, "no", &mut reply);
-    let verdict = |ask| judge(&plan).judge(&plan, &ask, Family::V4, &reply[..len]);
+    let verdict = |request| checker(&plan).check(&plan, &request, Family::V4, &reply[..len]);
     for hashes in [0, 75, 100] {
-        assert!(verdict(Ask::Scrape { draw: 1, hashes }).is_ok(), "{hashes} hashes");
+        assert!(verdict(PlannedRequest::Scrape { draw: 1, hashes }).is_ok(), "{hashes} hashes");
     }
-    assert_eq!(verdict(Ask::Scrape { draw: 1, hashes: 1 }), Err(Finding::ErrorReply));
-    assert_eq!(verdict(Ask::Scrape { draw: 1, hashes: 74 }), Err(Finding::ErrorReply));
-    assert!(verdict(Ask::PortZero { peer: 0 }).is_ok());
+    assert_eq!(verdict(PlannedRequest::Scrape { draw: 1, hashes: 1 }), Err(Finding::ErrorReply));
+    assert_eq!(verdict(PlannedRequest::Scrape { draw: 1, hashes: 74 }), Err(Finding::ErrorReply));
+    assert!(verdict(PlannedRequest::PortZero { peer: 0 }).is_ok());
     let served = response(1, 0, &[]);
-    let right = judge(&plan).judge(&plan, &Ask::PortZero { peer: 0 }, Family::V4, &served);
+    let right =
+        checker(&plan).check(&plan, &PlannedRequest::PortZero { peer: 0 }, Family::V4, &served);
     assert_eq!(right.unwrap().differs, Some(Finding::PortZero));
 }
 
@@ -371,11 +375,11 @@ fn of_too_many_swarms_the_first_74_or_all_are_answered() {
     let plan = plan();
     let mut head = [0; 8];
     scrape::write_head(TRANSACTION, &mut head);
-    let ask = Ask::Scrape { draw: 1, hashes: 100 };
+    let request = PlannedRequest::Scrape { draw: 1, hashes: 100 };
     let verdict = |entries: usize| {
         let mut reply = head.to_vec();
         reply.resize(8 + 12 * entries, 0);
-        judge(&plan).judge(&plan, &ask, Family::V4, &reply).map(|_| ())
+        checker(&plan).check(&plan, &request, Family::V4, &reply).map(|_| ())
     };
     assert_eq!((verdict(74), verdict(80), verdict(100)), (Ok(()), Ok(()), Ok(())));
     assert_eq!(verdict(73), Err(Finding::ScrapeEntries));

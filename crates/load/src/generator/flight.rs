@@ -12,7 +12,7 @@
 
 use onrush_proto::TransactionId;
 
-use crate::plan::Ask;
+use crate::plan::PlannedRequest;
 
 /// Nanoseconds since the run began.
 pub type Nanos = u64;
@@ -24,7 +24,7 @@ const LATE_GENERATIONS: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     /// What was asked.
-    pub ask: Ask,
+    pub request: PlannedRequest,
     /// When it was sent, or should have been.
     pub sent: Nanos,
     /// When it counts as lost.
@@ -37,7 +37,7 @@ pub struct Pending {
 
 /// What a reply's transaction id says.
 #[derive(Clone, Copy, Debug)]
-pub enum Joined {
+pub enum ReplyMatch {
     /// It answers this request.
     Open(Pending),
     /// Its request has been given up.
@@ -55,7 +55,7 @@ enum State {
     Free,
     Open,
     Answered,
-    GivenUp,
+    Expired,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,8 @@ impl Flight {
     /// are masked with `mask`, so that they do not look alike.
     pub fn new(capacity: usize, mask: u32) -> Self {
         let capacity = capacity.clamp(1, 1 << 20).next_power_of_two();
-        let nothing = Pending { ask: Ask::Connect, sent: 0, deadline: 0, route: 0, tries: 0 };
+        let nothing =
+            Pending { request: PlannedRequest::Connect, sent: 0, deadline: 0, route: 0, tries: 0 };
         let entry = Entry { pending: nothing, generation: 0, state: State::Free };
         Self {
             entries: vec![entry; capacity].into(),
@@ -150,7 +151,7 @@ impl Flight {
 
     /// Joins a reply to its request, which is closed by it.
     #[inline]
-    pub fn close(&mut self, transaction: TransactionId) -> Joined {
+    pub fn close(&mut self, transaction: TransactionId) -> ReplyMatch {
         let id = transaction.0 ^ self.mask;
         let index = id & ((1 << self.index_bits) - 1);
         let Some(entry) = self.entries.get_mut(index as usize) else {
@@ -164,23 +165,23 @@ impl Flight {
                 entry.state = State::Answered;
                 let pending = entry.pending;
                 self.give_back(index);
-                Joined::Open(pending)
+                ReplyMatch::Open(pending)
             }
-            (0, State::Answered) => Joined::Twice,
-            (0, State::GivenUp) => Joined::Late,
-            (1..=LATE_GENERATIONS, _) if age < entry.generation => Joined::Late,
-            _ => Joined::Unknown,
+            (0, State::Answered) => ReplyMatch::Twice,
+            (0, State::Expired) => ReplyMatch::Late,
+            (1..=LATE_GENERATIONS, _) if age < entry.generation => ReplyMatch::Late,
+            _ => ReplyMatch::Unknown,
         }
     }
 
     /// Whether an unmasked id is one of those that [`silent`](Self::silent) has given out.
     #[cold]
-    fn silenced(&self, id: u32) -> Joined {
+    fn silenced(&self, id: u32) -> ReplyMatch {
         let capacity = self.entries.len() as u64;
         let number = u64::from(id >> self.index_bits) * capacity + (u64::from(id) & (capacity - 1));
         match (1..=self.silent).contains(&number) {
-            true => Joined::Unexpected,
-            false => Joined::Unknown,
+            true => ReplyMatch::Unexpected,
+            false => ReplyMatch::Unknown,
         }
     }
 
@@ -193,7 +194,7 @@ impl Flight {
         if entry.state != State::Open || entry.pending.deadline > now {
             return None;
         }
-        entry.state = State::GivenUp;
+        entry.state = State::Expired;
         let pending = entry.pending;
         self.give_back(index as u32);
         Some(pending)
@@ -222,15 +223,15 @@ mod tests {
     use super::*;
 
     fn pending(sent: Nanos) -> Pending {
-        Pending { ask: Ask::Connect, sent, deadline: sent + 100, route: 3, tries: 0 }
+        Pending { request: PlannedRequest::Connect, sent, deadline: sent + 100, route: 3, tries: 0 }
     }
 
     #[test]
     fn a_reply_closes_its_request_once() {
         let mut flight = Flight::new(4, 0xABCD_EF01);
         let id = flight.open(pending(7)).unwrap();
-        assert!(matches!(flight.close(id), Joined::Open(Pending { sent: 7, route: 3, .. })));
-        assert!(matches!(flight.close(id), Joined::Twice));
+        assert!(matches!(flight.close(id), ReplyMatch::Open(Pending { sent: 7, route: 3, .. })));
+        assert!(matches!(flight.close(id), ReplyMatch::Twice));
         assert!(flight.is_empty());
     }
 
@@ -240,12 +241,15 @@ mod tests {
         let id = flight.open(pending(0)).unwrap();
         let mut lost = |now| (0..4).filter_map(|_| flight.expire_next(now)).count();
         assert_eq!((lost(99), lost(100), lost(101)), (0, 1, 0));
-        assert!(matches!(flight.close(id), Joined::Late));
+        assert!(matches!(flight.close(id), ReplyMatch::Late));
         for _ in 0..8 {
             let next = flight.open(pending(0)).unwrap();
             flight.close(next);
         }
-        assert!(matches!(flight.close(id), Joined::Late), "late still, under later generations");
+        assert!(
+            matches!(flight.close(id), ReplyMatch::Late),
+            "late still, under later generations"
+        );
     }
 
     #[test]
@@ -253,9 +257,9 @@ mod tests {
         let mut flight = Flight::new(4, 5);
         let id = flight.open(pending(0)).unwrap();
         let next_generation = TransactionId((id.0 ^ 5).wrapping_add(1 << 3) ^ 5);
-        assert!(matches!(flight.close(next_generation), Joined::Unknown));
-        assert!(matches!(flight.close(TransactionId(2 ^ 5)), Joined::Unknown));
-        assert!(matches!(flight.close(id), Joined::Open(_)));
+        assert!(matches!(flight.close(next_generation), ReplyMatch::Unknown));
+        assert!(matches!(flight.close(TransactionId(2 ^ 5)), ReplyMatch::Unknown));
+        assert!(matches!(flight.close(id), ReplyMatch::Open(_)));
     }
 
     #[test]
@@ -263,14 +267,14 @@ mod tests {
         let mut flight = Flight::new(4, 5);
         let ids: Vec<_> = (0..9).map(|_| flight.silent()).collect();
         for (n, id) in ids.iter().enumerate() {
-            assert!(matches!(flight.close(*id), Joined::Unexpected));
+            assert!(matches!(flight.close(*id), ReplyMatch::Unexpected));
             assert!(!ids[..n].contains(id));
         }
         // The next one has not been sent yet.
         let next = flight.silent();
         flight.silent -= 1;
-        assert!(matches!(flight.close(next), Joined::Unknown));
-        assert!(matches!(flight.close(TransactionId(4 ^ 5)), Joined::Unknown), "number 0");
+        assert!(matches!(flight.close(next), ReplyMatch::Unknown));
+        assert!(matches!(flight.close(TransactionId(4 ^ 5)), ReplyMatch::Unknown), "number 0");
     }
 
     #[test]

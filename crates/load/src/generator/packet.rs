@@ -11,7 +11,7 @@ use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
 
 use crate::plan::profile::{MAX_HASHES, MAX_OPTIONS};
-use crate::plan::{Ask, Broken, Plan};
+use crate::plan::{Broken, Plan, PlannedRequest};
 
 /// Bytes of the largest request: a scrape of more swarms than are answered.
 const LARGEST: usize = REQUEST_HEAD_LEN + HASH_LEN * MAX_HASHES as usize;
@@ -75,23 +75,23 @@ impl Packets {
     pub fn push(
         &mut self,
         plan: &Plan,
-        ask: &Ask,
+        request: &PlannedRequest,
         family: Family,
         id: ConnectionId,
         transaction: TransactionId,
     ) {
         let into = &mut self.bytes[self.end..self.end + LARGEST];
-        let len = match *ask {
-            Ask::Connect => {
+        let len = match *request {
+            PlannedRequest::Connect => {
                 let into = into.first_chunk_mut().expect("room for the largest request");
                 Connect { transaction_id: transaction }.write(into);
                 into.len()
             }
-            Ask::Announce { peer, event, seeder } => {
-                let says = Says { peer, event, seeder };
-                announce(plan, family, says, id, transaction, into)
+            PlannedRequest::Announce { peer, event, seeder } => {
+                let state = PeerState { peer, event, seeder };
+                announce(plan, family, state, id, transaction, into)
             }
-            Ask::Scrape { draw, hashes } => {
+            PlannedRequest::Scrape { draw, hashes } => {
                 let mut len = onrush_proto::Scrape::write(id, transaction, &[], into);
                 for member in plan.scraped(draw, hashes) {
                     let hash = plan.population.info_hash(member.swarm).0;
@@ -100,23 +100,23 @@ impl Packets {
                 }
                 len
             }
-            Ask::Unusable { peer, id } => {
+            PlannedRequest::Unusable { peer, id } => {
                 let seeder = plan.is_seeder(family, peer, Event::None);
-                let says = Says { peer, event: Event::None, seeder };
-                announce(plan, family, says, ConnectionId(id), transaction, into)
+                let state = PeerState { peer, event: Event::None, seeder };
+                announce(plan, family, state, ConnectionId(id), transaction, into)
             }
-            Ask::Foreign { peer, .. } => {
+            PlannedRequest::Foreign { peer, .. } => {
                 let seeder = plan.is_seeder(family, peer, Event::None);
-                let says = Says { peer, event: Event::None, seeder };
-                announce(plan, family, says, id, transaction, into)
+                let state = PeerState { peer, event: Event::None, seeder };
+                announce(plan, family, state, id, transaction, into)
             }
-            Ask::PortZero { peer } => {
-                let says = Says { peer, event: Event::None, seeder: false };
-                let len = announce(plan, family, says, id, transaction, into);
+            PlannedRequest::PortZero { peer } => {
+                let state = PeerState { peer, event: Event::None, seeder: false };
+                let len = announce(plan, family, state, id, transaction, into);
                 into[PORT_AT..PORT_AT + 2].fill(0);
                 len
             }
-            Ask::Junk(draw) => junk(plan.broken(draw), draw, transaction, into),
+            PlannedRequest::Junk(draw) => junk(plan.broken(draw), draw, transaction, into),
         };
         self.spans.push(Span::new(self.end, len));
         self.end += len;
@@ -137,7 +137,7 @@ impl Packets {
 
 /// What a peer says of itself.
 #[derive(Clone, Copy)]
-struct Says {
+struct PeerState {
     peer: u32,
     event: Event,
     seeder: bool,
@@ -147,12 +147,12 @@ struct Says {
 fn announce(
     plan: &Plan,
     family: Family,
-    says: Says,
+    state: PeerState,
     id: ConnectionId,
     transaction: TransactionId,
     into: &mut [u8],
 ) -> usize {
-    let Says { peer, event, seeder } = says;
+    let PeerState { peer, event, seeder } = state;
     let population = &plan.population;
     let member = population.member(family, peer);
     let own = population.trait_of(family, peer);
@@ -226,13 +226,13 @@ mod tests {
         Plan::new(profile, Population::new(&swarms, 0.0, addresses, 1, false), 1)
     }
 
-    fn write(ask: Ask) -> Vec<u8> {
-        write_of(&plan(), ask)
+    fn write(request: PlannedRequest) -> Vec<u8> {
+        write_of(&plan(), request)
     }
 
-    fn write_of(plan: &Plan, ask: Ask) -> Vec<u8> {
+    fn write_of(plan: &Plan, request: PlannedRequest) -> Vec<u8> {
         let mut packets = Packets::new(1);
-        packets.push(plan, &ask, Family::V4, ConnectionId(77), TransactionId(0x0102_0304));
+        packets.push(plan, &request, Family::V4, ConnectionId(77), TransactionId(0x0102_0304));
         packets.iter().next().unwrap().to_vec()
     }
 
@@ -242,7 +242,7 @@ mod tests {
         for peer in 0..100 {
             let event = if peer % 2 == 0 { Event::Stopped } else { Event::None };
             let seeder = peer % 3 == 0;
-            let bytes = write(Ask::Announce { peer, event, seeder });
+            let bytes = write(PlannedRequest::Announce { peer, event, seeder });
             let Ok(Request::Announce(announce)) = Request::parse(&bytes) else { panic!() };
             let member = plan.population.member(Family::V4, peer);
             let client = plan.client(Family::V4, peer);
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn scrapes_name_the_swarms_that_the_check_will_expect() {
         let plan = plan();
-        let bytes = write(Ask::Scrape { draw: 5, hashes: 60 });
+        let bytes = write(PlannedRequest::Scrape { draw: 5, hashes: 60 });
         let Ok(Request::Scrape(scrape)) = Request::parse(&bytes) else { panic!() };
         let meant: Vec<_> =
             plan.scraped(5, 60).map(|member| plan.population.info_hash(member.swarm)).collect();
@@ -273,7 +273,7 @@ mod tests {
         let plan = plan_of(Profile::named("abuse").unwrap());
         let mut cut = 0;
         for draw in 0..3000 {
-            let bytes = write_of(&plan, Ask::Junk(crate::plan::population::mix(draw)));
+            let bytes = write_of(&plan, PlannedRequest::Junk(crate::plan::population::mix(draw)));
             assert!(Request::parse(&bytes).is_err(), "{bytes:?}");
             assert!(!bytes.is_empty());
             cut += usize::from(bytes.len() >= 16 && bytes[8..12] == [0, 0, 0, 1]);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn port_zero_is_all_that_is_odd_about_such_an_announce() {
-        let bytes = write(Ask::PortZero { peer: 3 });
+        let bytes = write(PlannedRequest::PortZero { peer: 3 });
         let Ok(Request::Announce(announce)) = Request::parse(&bytes) else { panic!() };
         assert_eq!((announce.port, announce.connection_id), (0, ConnectionId(77)));
     }
@@ -295,9 +295,9 @@ mod tests {
         profile.clients[0].options = vec![7; MAX_OPTIONS];
         let plan = plan_of(profile);
         let event = Event::None;
-        let bytes = write_of(&plan, Ask::Announce { peer: 0, event, seeder: false });
+        let bytes = write_of(&plan, PlannedRequest::Announce { peer: 0, event, seeder: false });
         assert_eq!(bytes.len(), 98 + MAX_OPTIONS);
-        let bytes = write_of(&plan, Ask::Scrape { draw: 1, hashes: MAX_HASHES });
+        let bytes = write_of(&plan, PlannedRequest::Scrape { draw: 1, hashes: MAX_HASHES });
         assert_eq!(bytes.len(), LARGEST);
     }
 
@@ -307,8 +307,8 @@ mod tests {
         let mut packets = Packets::new(40);
         let mut chance = plan.chance(0);
         for n in 0..40 {
-            let ask = plan.next(&mut chance, Family::V4, 0).unwrap();
-            packets.push(&plan, &ask, Family::V4, ConnectionId(1), TransactionId(n));
+            let request = plan.next(&mut chance, Family::V4, 0).unwrap();
+            packets.push(&plan, &request, Family::V4, ConnectionId(1), TransactionId(n));
         }
         packets.group_by_len();
         let lens: Vec<_> = packets.iter().map(<[u8]>::len).collect();

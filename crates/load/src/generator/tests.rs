@@ -358,7 +358,7 @@ fn play(scene: Scene) -> Outcome {
     let swarms = Swarms { count: scene.swarms, mean: 4.0, ..scene.profile.swarms };
     let population = Population::new(&swarms, scene.profile.v6, addresses, 5, false);
     let plan = Plan::new(scene.profile, population, 5);
-    let habits = Habits {
+    let settings = Settings {
         pace: scene.pace,
         limit: 4096,
         burst: 16,
@@ -373,7 +373,7 @@ fn play(scene: Scene) -> Outcome {
     };
     let sent = RefCell::default();
     let socket = Recorder { host: network.bind(&bound).unwrap(), sent: &sent };
-    let mut generator = Generator::new(socket, &plan, routes, habits, scene.window);
+    let mut generator = Generator::new(socket, &plan, routes, settings, scene.window);
     let clock = || network.now().as_nanos() as Nanos;
     while generator.turn(&clock).unwrap() != Next::Done {
         tracker.turn(clock());
@@ -528,7 +528,7 @@ fn latency_counts_from_the_intended_time() {
     let swarms = Swarms { count: 50, ..profile.swarms };
     let population = Population::new(&swarms, 0.0, addresses, 5, false);
     let plan = Plan::new(profile, population, 5);
-    let habits = Habits {
+    let settings = Settings {
         pace,
         limit: 4096,
         burst: 16,
@@ -543,7 +543,7 @@ fn latency_counts_from_the_intended_time() {
     };
     let window = Window { start: 100 * MILLISECOND, end: 300 * MILLISECOND };
     let host = network.bind(&["10.0.1.1:0".parse().unwrap()]).unwrap();
-    let mut generator = Generator::new(host, &plan, routes, habits, window);
+    let mut generator = Generator::new(host, &plan, routes, settings, window);
     let clock = || network.now().as_nanos() as Nanos;
     loop {
         let next = generator.turn(&clock).unwrap();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use onrush_load::check::Strictness;
-use onrush_load::generator::{Generator, Habits, Pace, Window};
+use onrush_load::generator::{Generator, Pace, Settings, Window};
 use onrush_load::plan::population::{Addresses, Population};
 use onrush_load::plan::{Kind, Plan, Profile, profile::Swarms};
 use onrush_load::sources::routes;
@@ -74,7 +74,7 @@ fn requests_allocate_nothing() {
     let profile = Profile::real();
     let swarms = Swarms { count: 10_000, ..profile.swarms };
     let plan = Plan::new(profile, Population::new(&swarms, 0.0, addresses, 1, false), 1);
-    let habits = Habits {
+    let settings = Settings {
         pace: Pace::InFlight(128),
         limit: 128,
         burst: 32,
@@ -90,7 +90,7 @@ fn requests_allocate_nothing() {
     let window = Window { start: 0, end: 10_000_000_000 };
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
     let socket = network.bind(&bound).unwrap();
-    let mut generator = Generator::new(socket, &plan, routes, habits, window);
+    let mut generator = Generator::new(socket, &plan, routes, settings, window);
     let clock = || network.now().as_nanos() as u64;
     let (mut buffers, mut lengths) = ([[0; _]; 64], Vec::with_capacity(64));
     let mut turns = |count: u32| {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use ::mio::unix::SourceFd;
 use ::mio::{Events, Interest, Poll, Token};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::poll::{PollFd, PollFlags};
 
 use crate::bind::BoundSocket;
 
@@ -102,7 +102,12 @@ impl Readiness {
             }
             Sockets::Registered { ready, .. } => {
                 let at_once = self.woken || !ready.is_empty();
-                self.poll_events(if at_once { Duration::ZERO } else { timeout })?;
+                // epoll_wait counts in milliseconds: a shorter wait is spent in ppoll.
+                let precise = !timeout.subsec_nanos().is_multiple_of(1_000_000);
+                if precise && !at_once {
+                    sleep(&self.poll, &[], timeout)?;
+                }
+                self.poll_events(if at_once || precise { Duration::ZERO } else { timeout })?;
             }
         }
         self.woken = false;
@@ -208,15 +213,27 @@ fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<
         let fd = sockets.get(n).map_or(poll.registry().as_fd(), AsFd::as_fd);
         PollFd::new(fd, PollFlags::POLLIN)
     });
-    // Rounded up: a caller that waits until a point in time must not wake before it.
-    let timeout = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
-    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
     let fds = &mut fds[..=sockets.len()];
-    match nix::poll::poll(fds, timeout) {
+    match poll_fds(fds, timeout) {
         Ok(_) => Ok(fds[sockets.len()].any().unwrap_or(true)),
         Err(Errno::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// poll(2) with a timeout in nanoseconds.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn poll_fds(fds: &mut [PollFd<'_>], timeout: Duration) -> nix::Result<i32> {
+    nix::poll::ppoll(fds, Some(timeout.into()), None)
+}
+
+/// poll(2) with a timeout that is rounded up to milliseconds: a caller that waits until a point in
+/// time must not wake before it.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn poll_fds(fds: &mut [PollFd<'_>], timeout: Duration) -> nix::Result<i32> {
+    let timeout = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
+    let timeout = nix::poll::PollTimeout::try_from(timeout).unwrap_or(nix::poll::PollTimeout::MAX);
+    nix::poll::poll(fds, timeout)
 }
 
 /// Wakes a [`Backend`](super::Backend). Only the first wake-up since the backend last woke costs a

@@ -445,8 +445,8 @@ fn write_control<T>(
 }
 
 const _: () = {
-    // Both control messages at once fit. (CMSG_SPACE is const in libc.) SAFETY: pure arithmetic on
-    // lengths.
+    // Both control messages at once fit. (CMSG_SPACE is const in libc.)
+    // SAFETY: pure arithmetic on lengths.
     let both = unsafe {
         libc::CMSG_SPACE(mem::size_of::<libc::in6_pktinfo>() as c_uint) + libc::CMSG_SPACE(2)
     };

@@ -10,7 +10,7 @@ use onrush_proto::InfoHash;
 use onrush_config::flags::Flags;
 use onrush_config::settings::Host;
 use onrush_control::Token;
-use onrush_control::client::{Client, Failure};
+use onrush_control::client::{Client, ClientError};
 use onrush_store::lists::file::{INFO_HASHES, read, read_stream};
 
 /// Where a tracker listens that nobody has told otherwise.
@@ -133,13 +133,13 @@ impl Named {
     ///
     /// # Errors
     /// When the file cannot be read, or something in it is no info hash.
-    pub fn all(&self) -> Result<Vec<String>, Failure> {
+    pub fn all(&self) -> Result<Vec<String>, ClientError> {
         let Some(path) = &self.file else { return Ok(self.info_hashes.clone()) };
         let read = match path.as_os_str() == "-" {
             true => read_stream(std::io::stdin().lock(), "standard input".as_ref(), &INFO_HASHES),
             false => read(path, usize::MAX, &INFO_HASHES, &mut || {}),
         };
-        let hashes = read.map_err(|error| Failure::Wrong(format!("onrush: {error}\n")))?;
+        let hashes = read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))?;
         Ok(hashes.into_iter().map(|hash| InfoHash(hash).to_string()).collect())
     }
 }
@@ -162,26 +162,26 @@ impl Ctl {
     ///
     /// # Errors
     /// When the configuration or the token file is wrong.
-    pub fn client(&self) -> Result<Client, Failure> {
+    pub fn client(&self) -> Result<Client, ClientError> {
         let (mut url, mut token_file) = (self.url.clone(), self.token_file.clone());
         if let Some(config) = &self.config {
             let of = Flags { config: Some(config.clone()), ..Flags::default() };
             let (settings, _) = of
                 .settings(&Host::default())
-                .map_err(|problems| Failure::Wrong(problems.to_string()))?;
+                .map_err(|problems| ClientError::Usage(problems.to_string()))?;
             let listen = settings.admin.listen.map(|listen| listen.address);
             if url.is_none() && listen.is_none() {
                 let what = format!(
                     "{}: HTTP is switched off (admin.listen = \"off\")\n",
                     config.display()
                 );
-                return Err(Failure::Wrong(what));
+                return Err(ClientError::Usage(what));
             }
             url = url.or(listen.map(|address| format!("http://{}", reachable(address))));
             token_file = token_file.or(settings.admin.token_file);
         }
         let token = Token::load(token_file.as_deref())
-            .map_err(|error| Failure::Wrong(format!("onrush: {error}\n")))?;
+            .map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))?;
         let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
         Client::new(&url, token, Duration::from_secs(self.timeout))
     }

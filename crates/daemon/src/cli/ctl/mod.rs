@@ -16,14 +16,14 @@ use serde::de::DeserializeOwned;
 
 pub use command::Ctl;
 use command::{Action, By, List, Named};
-use onrush_control::client::{self, Client, Failure};
+use onrush_control::client::{self, Client, ClientError};
 
 use crate::cli::show as write;
 use crate::process::exit::Exit;
-use onrush_control::admin::list::Changed;
-use onrush_control::admin::upgrade::Successor;
-use onrush_control::routes::{Health, Ready};
-use onrush_control::stats::Stats;
+use onrush_control::api::Successor;
+use onrush_control::api::admin::ListUpdate;
+use onrush_control::api::stats::Stats;
+use onrush_control::api::{Health, Ready};
 
 /// Info hashes that are sent at once: their length is well under what admin.max_body is by default.
 const PIECE: usize = 10_000;
@@ -33,7 +33,7 @@ pub fn run(ctl: &Ctl) -> Exit {
     let asked = ctl.client().and_then(|client| ask(ctl, &client));
     let (text, good) = match asked {
         Ok(answer) => answer,
-        Err(Failure::Wrong(problems)) => return Exit::wrong(problems),
+        Err(ClientError::Usage(problems)) => return Exit::wrong(problems),
         Err(failure) => return Exit::failed(failure),
     };
     match write(&text) {
@@ -44,7 +44,7 @@ pub fn run(ctl: &Ctl) -> Exit {
 }
 
 /// What is to be written, and whether all is well.
-fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), Failure> {
+fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
     let asking = Asking { json: ctl.json, client };
     match &ctl.action {
         Action::Health => asking.health(),
@@ -97,15 +97,15 @@ impl Asking<'_> {
         &self,
         path: &str,
         show: fn(&T) -> String,
-    ) -> Result<(String, bool), Failure> {
+    ) -> Result<(String, bool), ClientError> {
         self.answer(self.client.get(path)?, show)
     }
 
     fn answer<T: DeserializeOwned>(
         &self,
-        answer: client::Answer,
+        answer: client::Response,
         show: fn(&T) -> String,
-    ) -> Result<(String, bool), Failure> {
+    ) -> Result<(String, bool), ClientError> {
         if self.json {
             return Ok((format!("{}\n", answer.text.trim_end()), true));
         }
@@ -116,16 +116,16 @@ impl Asking<'_> {
     fn change(
         &self,
         named: &Named,
-        send: impl Fn(&str) -> Result<client::Answer, Failure>,
-    ) -> Result<(String, bool), Failure> {
-        let mut sum: Option<Changed> = None;
+        send: impl Fn(&str) -> Result<client::Response, ClientError>,
+    ) -> Result<(String, bool), ClientError> {
+        let mut sum: Option<ListUpdate> = None;
         for piece in named.all()?.chunks(PIECE) {
-            let changed: Changed = send(&body(piece))?.json()?;
+            let changed: ListUpdate = send(&body(piece))?.json()?;
             let before = sum.map_or(0, |sum| sum.changed);
-            sum = Some(Changed { changed: changed.changed + before, ..changed });
+            sum = Some(ListUpdate { changed: changed.changed + before, ..changed });
         }
         let Some(sum) = sum else {
-            return Err(Failure::Wrong("onrush: there is no info hash in it\n".to_owned()));
+            return Err(ClientError::Usage("onrush: there is no info hash in it\n".to_owned()));
         };
         let shown = match self.json {
             true => serde_json::to_string(&sum).map(|text| text + "\n").unwrap_or_default(),
@@ -135,7 +135,7 @@ impl Asking<'_> {
     }
 
     /// Has another process take over, and waits until it answers.
-    fn upgrade(&self, patience: Duration) -> Result<(String, bool), Failure> {
+    fn upgrade(&self, patience: Duration) -> Result<(String, bool), ClientError> {
         let until = Instant::now() + patience;
         let answer = self.client.post("/api/v1/upgrade", "")?;
         let successor: Successor = answer.json()?;
@@ -148,7 +148,7 @@ impl Asking<'_> {
             thread::sleep(LOOK);
         }
         let (process, seconds) = (successor.process, patience.as_secs());
-        Err(Failure::Refused(format!(
+        Err(ClientError::Refused(format!(
             "process {process} takes over, but {} has not answered for it in {seconds} s\n  see the log; where the new \
              configuration has another admin.listen, ask there",
             self.client.url()
@@ -156,8 +156,8 @@ impl Asking<'_> {
     }
 
     /// Both questions at once: who asks by hand wants to know both. No is an answer here.
-    fn health(&self) -> Result<(String, bool), Failure> {
-        let (health, ready) = (self.client.any("/health")?, self.client.any("/ready")?);
+    fn health(&self) -> Result<(String, bool), ClientError> {
+        let (health, ready) = (self.client.get_any("/health")?, self.client.get_any("/ready")?);
         let good = health.status == 200 && ready.status == 200;
         if self.json {
             let (health, ready) = (health.text.trim_end(), ready.text.trim_end());

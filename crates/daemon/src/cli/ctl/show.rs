@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use crate::reload::ONLY_A_RESTART;
-use onrush_control::admin::export::Written;
-use onrush_control::admin::list::{Changed, Entry};
-use onrush_control::admin::reload::Report;
-use onrush_control::admin::swarm::Swarm;
-use onrush_control::admin::top::{Largest, Measure};
-use onrush_control::admin::upgrade::Successor;
-use onrush_control::routes::{Health, Ready};
-use onrush_control::stats::{ListState, Stats};
+use onrush_control::api::Successor;
+use onrush_control::api::admin::ExportReport;
+use onrush_control::api::admin::ReloadReport;
+use onrush_control::api::admin::Swarm;
+use onrush_control::api::admin::{LargestSwarms, Measure};
+use onrush_control::api::admin::{ListEntry, ListUpdate};
+use onrush_control::api::stats::{ListState, Stats};
+use onrush_control::api::{Health, Ready};
 
 /// Who has taken over.
 pub fn successor(successor: &Successor) -> String {
@@ -80,7 +80,7 @@ pub fn stats(stats: &Stats) -> String {
 }
 
 /// What a reload has led to.
-pub fn reload(report: &Report) -> String {
+pub fn reload(report: &ReloadReport) -> String {
     let mut text = match report.changed.as_slice() {
         [] => "nothing has changed\n".to_owned(),
         keys => format!("changed: {}\n", keys.join(", ")),
@@ -100,8 +100,8 @@ pub fn reload(report: &Report) -> String {
 }
 
 /// The full scrape that was written.
-pub fn export(written: &Written) -> String {
-    let Written { path, swarms, bytes, seconds } = written;
+pub fn export(written: &ExportReport) -> String {
+    let ExportReport { path, swarms, bytes, seconds } = written;
     format!("{swarms} swarms to {path}, {bytes} bytes in {seconds:.2} s\n")
 }
 
@@ -117,15 +117,15 @@ pub fn list(list: &ListState) -> String {
 }
 
 /// Whether one info hash is listed.
-pub fn entry(entry: &Entry) -> String {
+pub fn entry(entry: &ListEntry) -> String {
     let listed = if entry.listed { "listed" } else { "not listed" };
     let served = if entry.served { "served" } else { "not served" };
     format!("{} is {listed}, and {served}\n", entry.info_hash)
 }
 
 /// What a change of the list has led to.
-pub fn changed(changed: &Changed) -> String {
-    let Changed { mode, entries, changed, lasting } = changed;
+pub fn changed(changed: &ListUpdate) -> String {
+    let ListUpdate { mode, entries, changed, lasting } = changed;
     let until =
         if *lasting { "" } else { "; until the next restart, as there is no state directory" };
     format!("{changed} changed: the {mode} list has {entries} info hashes now{until}\n")
@@ -146,7 +146,7 @@ pub fn swarm(swarm: &Swarm) -> String {
 }
 
 /// The largest swarms.
-pub fn top(largest: &Largest) -> String {
+pub fn top(largest: &LargestSwarms) -> String {
     let by = match largest.by {
         Measure::Peers => "peers",
         Measure::Seeders => "seeders",

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::ctl::Ctl;
 use crate::cli::ctl::command::Action;
-use onrush_control::client::{Client, Failure};
+use onrush_control::client::{Client, ClientError};
 
 /// Seconds to wait for an answer: a tracker on another continent is nearer.
 const PATIENCE: u64 = 5;
@@ -58,7 +58,7 @@ impl Top {
     ///
     /// # Errors
     /// When URL or configuration are wrong.
-    pub fn client(&self) -> Result<Client, Failure> {
+    pub fn client(&self) -> Result<Client, ClientError> {
         let ctl = Ctl {
             url: self.url.clone(),
             config: self.config.clone(),

@@ -9,7 +9,7 @@ use ratatui::widgets::{Sparkline, Widget};
 use super::rates::{Pair, refused, requests};
 use super::view::View;
 use super::words::{bar, bytes, count, rate, span};
-use onrush_control::stats::{FamilyStats, Stats, WorkerStats};
+use onrush_control::api::stats::{FamilyStats, Stats, WorkerStats};
 
 /// Columns of the names at the left.
 const NAMES: usize = 10;
@@ -22,7 +22,7 @@ const FAMILY: [usize; 7] = [10, 11, 9, 10, 10, 10, 10];
 /// Columns of the table of workers, behind their load.
 const WORKER: [usize; 5] = [10, 10, 10, 9, 9];
 /// Without a turn for so many seconds a worker is stuck.
-const STUCK: f64 = onrush_control::pulse::STUCK.as_secs() as f64;
+const STUCK: f64 = onrush_control::stall::STALL_THRESHOLD.as_secs() as f64;
 /// Rows above the workers.
 const ABOVE: u16 = 18 + CURVE;
 
@@ -266,7 +266,7 @@ fn stored(page: &mut Page<'_>, pair: Pair<'_>) {
 
 /// Software, of those announces that were looked at.
 fn clients(now: &Stats) -> Vec<Span<'static>> {
-    let of = |s: &onrush_control::stats::Software| (s.ipv4 + s.ipv6) as f64;
+    let of = |s: &onrush_control::api::stats::Software| (s.ipv4 + s.ipv6) as f64;
     let all: f64 = now.clients.software.iter().map(of).sum();
     let mut line = vec![name("clients")];
     if all == 0.0 {

@@ -28,8 +28,8 @@ use view::View;
 
 use crate::cli::show;
 use crate::process::exit::Exit;
-use onrush_control::client::{Client, Failure};
-use onrush_control::stats::Stats;
+use onrush_control::api::stats::Stats;
+use onrush_control::client::{Client, ClientError};
 
 /// Columns of a picture that goes to a file or a pipe.
 const COLUMNS: u16 = 120;
@@ -38,7 +38,7 @@ const COLUMNS: u16 = 120;
 pub fn run(top: &Top) -> Exit {
     let client = match top.client() {
         Ok(client) => client,
-        Err(Failure::Wrong(problems)) => return Exit::wrong(problems),
+        Err(ClientError::Usage(problems)) => return Exit::wrong(problems),
         Err(failure) => return Exit::failed(failure),
     };
     if top.once || !stdout().is_terminal() {
@@ -71,7 +71,7 @@ fn once(top: &Top, client: &Client) -> Exit {
 }
 
 /// A reading.
-fn read(client: &Client) -> Result<Stats, Failure> {
+fn read(client: &Client) -> Result<Stats, ClientError> {
     client.get("/stats.json")?.json()
 }
 

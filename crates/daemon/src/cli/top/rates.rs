@@ -1,6 +1,6 @@
 //! Two readings, and what came between them.
 
-use onrush_control::stats::{FamilyStats, Stats, WorkerStats};
+use onrush_control::api::stats::{FamilyStats, Stats, WorkerStats};
 
 /// Two readings of the same run of a tracker; or one, where there is no other yet.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::command::Top;
 use super::draw::draw;
 use super::view::View;
+use onrush_control::api::stats::Stats;
 use onrush_control::client::Client;
-use onrush_control::stats::Stats;
 
 /// A reading, or why there is none.
 type Reading = Result<Stats, String>;

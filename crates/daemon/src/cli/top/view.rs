@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::rates::{Pair, requests};
-use onrush_control::stats::Stats;
+use onrush_control::api::stats::Stats;
 
 /// Rates that are kept: the columns of a wide terminal.
 const KEPT: usize = 512;

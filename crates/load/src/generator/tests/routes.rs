@@ -3,8 +3,8 @@
 use super::*;
 
 /// A worker without a tracker, for looking at what it would send.
-fn talk<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Talk<'p> {
-    let habits = Habits {
+fn session<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Session<'p> {
+    let settings = Settings {
         pace: Pace::InFlight(in_flight),
         limit: 1,
         burst: 1,
@@ -17,7 +17,7 @@ fn talk<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Talk<'p> {
         worker: 0,
         workers: 1,
     };
-    Talk::new(plan, routes, habits, Window { start: 0, end: Nanos::MAX / 2 })
+    Session::new(plan, routes, settings, Window { start: 0, end: Nanos::MAX / 2 })
 }
 
 /// The classic mix of so many source addresses.
@@ -41,13 +41,13 @@ fn routes_of(plan: &Plan, targets: &[SocketAddr]) -> Vec<Route> {
 fn every_one_of_80_000_routes_is_taken() {
     let plan = plan_of(40_000);
     let targets = ["10.9.0.1:6969", "10.9.0.2:6969"].map(|target| target.parse().unwrap());
-    let mut talk = talk(&plan, routes_of(&plan, &targets), 1 << 17);
+    let mut session = session(&plan, routes_of(&plan, &targets), 1 << 17);
     let mut taken = std::collections::HashSet::new();
     for _ in 0..80_000 {
-        assert!(talk.fill(1));
-        let (transaction, _) = talk.due[0];
-        let Joined::Open(pending) = talk.flight.close(transaction) else { panic!() };
-        assert_eq!(pending.route as usize, talk.route);
+        assert!(session.fill(1));
+        let (transaction, _) = session.due[0];
+        let ReplyMatch::Open(pending) = session.flight.close(transaction) else { panic!() };
+        assert_eq!(pending.route as usize, session.route);
         taken.insert(pending.route);
     }
     assert_eq!(taken.len(), 80_000);
@@ -58,18 +58,19 @@ fn every_one_of_80_000_routes_is_taken() {
 fn a_repeat_without_an_id_holds_up_nobody() {
     let plan = plan_of(8);
     let target = "10.9.0.1:6969".parse().unwrap();
-    let mut talk = talk(&plan, routes_of(&plan, &[target]), 64);
+    let mut session = session(&plan, routes_of(&plan, &[target]), 64);
     let now = EXPIRED + SECOND / 2;
-    let lost = Ask::Announce { peer: 0, event: onrush_proto::Event::None, seeder: false };
-    talk.repeats.push_back(Pending { ask: lost, sent: 0, deadline: 0, route: 0, tries: 0 });
-    talk.ids[0] = Id { number: 7, since: 0, asked: Some(EXPIRED) };
+    let lost =
+        PlannedRequest::Announce { peer: 0, event: onrush_proto::Event::None, seeder: false };
+    session.repeats.push_back(Pending { request: lost, sent: 0, deadline: 0, route: 0, tries: 0 });
+    session.ids[0] = Id { number: 7, since: 0, asked: Some(EXPIRED) };
     let taken: std::collections::BTreeSet<_> =
-        (0..7).map(|_| talk.fill(now).then_some(talk.route)).collect();
+        (0..7).map(|_| session.fill(now).then_some(session.route)).collect();
     assert_eq!(taken, (1..8).map(Some).collect(), "the seven others");
-    assert!(!talk.fill(now), "all have asked for an id");
+    assert!(!session.fill(now), "all have asked for an id");
     let known = Id { number: 8, since: now, asked: None };
-    talk.ids[0] = known;
-    assert!(talk.fill(now) && talk.route == 0 && talk.repeats.is_empty());
+    session.ids[0] = known;
+    assert!(session.fill(now) && session.route == 0 && session.repeats.is_empty());
 }
 
 /// 80 s pass between an address's turns, and no id may be used for longer than 60 s.

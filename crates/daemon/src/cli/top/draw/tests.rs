@@ -1,7 +1,7 @@
 //! What the picture shows.
 
 use super::*;
-use onrush_control::stats::{Class, Software};
+use onrush_control::api::stats::{Class, Software};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 

@@ -27,7 +27,7 @@ pub struct Process {
 
 impl Process {
     /// This process, now; zeros where nothing can be read.
-    pub fn here() -> Self {
+    pub fn read() -> Self {
         let read = |name| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         let one = |var| sysconf(var).ok().flatten().unwrap_or(0);
         let page = one(SysconfVar::PAGE_SIZE) as u64;
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn this_process_has_memory_and_threads() {
-        let here = Process::here();
+        let here = Process::read();
         assert!(here.resident > 100_000 && here.virtual_size >= here.resident, "{here:?}");
         assert!(here.threads >= 1 && here.open_files >= 3, "{here:?}");
     }

@@ -1,4 +1,4 @@
-//! The largest swarms of a shard, by a measure.
+//! Search for the largest swarms of a shard.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,28 +9,15 @@ use crossbeam_channel::Sender;
 use onrush_proto::InfoHash;
 use onrush_swarm::{Shard, SwarmSummary, Verdict};
 
+use crate::api::admin::Measure;
 use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
 
-/// Swarms looked at in a step: a cache miss or two for each.
+/// Swarms per step: one or two cache misses each.
 const STEP: usize = 128;
 
-/// What a swarm is large by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// All of its peers.
-    #[default]
-    Peers,
-    /// Peers that miss nothing.
-    Seeders,
-    /// The other peers.
-    Leechers,
-    /// How often it was completed.
-    Completed,
-}
-
-impl By {
-    /// How large it is.
+impl Measure {
+    /// Size of a swarm by this measure.
     pub fn of(self, swarm: &SwarmSummary) -> u64 {
         match self {
             Self::Peers => u64::from(swarm.seeders) + u64::from(swarm.leechers),
@@ -41,36 +28,42 @@ impl By {
     }
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The largest, in no order. Those that are zero by the measure are not among them.
+    /// The largest swarms, in no order. Swarms of size 0 are left out.
     pub swarms: Vec<SwarmSummary>,
-    /// How many were looked at.
-    pub looked_at: u64,
+    /// Number of swarms examined.
+    pub examined: u64,
 }
 
-/// A walk over one shard that keeps the largest.
+/// A walk over one shard that keeps the largest swarms.
 pub struct Top {
-    by: By,
+    by: Measure,
     limit: usize,
-    given_up: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
     begun: bool,
-    looked_at: u64,
+    examined: u64,
     largest: BinaryHeap<Reverse<Ranked>>,
-    tell: Sender<Found>,
+    response: Sender<Found>,
 }
 
 impl Top {
-    /// Tells the largest `limit` swarms by this measure; ends without a word once it is `given_up`.
-    pub fn new(by: By, limit: usize, given_up: Arc<AtomicBool>, tell: Sender<Found>) -> Self {
-        // All room is made here, so that the worker makes none.
+    /// Sends the largest `limit` swarms to `response`; ends without a response once `cancelled` is
+    /// set.
+    pub fn new(
+        by: Measure,
+        limit: usize,
+        cancelled: Arc<AtomicBool>,
+        response: Sender<Found>,
+    ) -> Self {
+        // Allocated here, so that the worker does not allocate.
         let largest = BinaryHeap::with_capacity(limit + 1);
-        Self { by, limit, given_up, begun: false, looked_at: 0, largest, tell }
+        Self { by, limit, cancelled, begun: false, examined: 0, largest, response }
     }
 
-    fn meet(&mut self, swarm: &SwarmSummary) {
-        self.looked_at += 1;
+    fn examine(&mut self, swarm: &SwarmSummary) {
+        self.examined += 1;
         let ranked = Ranked { size: self.by.of(swarm), info_hash: swarm.info_hash, swarm: *swarm };
         if ranked.size == 0 {
             return;
@@ -84,7 +77,7 @@ impl Top {
 
 impl ShardTask for Top {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        if self.given_up.load(Ordering::Relaxed) {
+        if self.cancelled.load(Ordering::Relaxed) {
             return false;
         }
         if !self.begun {
@@ -92,30 +85,30 @@ impl ShardTask for Top {
             shard.begin_walk();
         }
         let more = shard.walk(now.moment, STEP, |swarm| {
-            self.meet(swarm);
+            self.examine(swarm);
             Verdict::Keep
         });
         if !more {
             let swarms = self.largest.drain().map(|Reverse(ranked)| ranked.swarm).collect();
-            let _ = self.tell.try_send(Found { swarms, looked_at: self.looked_at });
+            let _ = self.response.try_send(Found { swarms, examined: self.examined });
         }
         more
     }
 }
 
-/// The largest of what all shards have found, in falling order.
-pub fn merge(by: By, limit: usize, found: impl IntoIterator<Item = Found>) -> Found {
+/// The largest swarms of all shards, in descending order.
+pub fn merge(by: Measure, limit: usize, found: impl IntoIterator<Item = Found>) -> Found {
     let mut all = Found::default();
     for part in found {
         all.swarms.extend(part.swarms);
-        all.looked_at += part.looked_at;
+        all.examined += part.examined;
     }
     all.swarms.sort_by_key(|swarm| (Reverse(by.of(swarm)), swarm.info_hash));
     all.swarms.truncate(limit);
     all
 }
 
-/// A swarm and its size; of the same size, the one with the smaller info hash is the larger.
+/// A swarm and its size. Between equal sizes the smaller info hash ranks higher.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ranked {
     size: u64,
@@ -147,7 +140,7 @@ mod tests {
 
     const NOW: Now = Now { moment: Moment(5), unix: 5 };
 
-    /// A shard where swarm number n has n peers, a third of them seeders.
+    /// A shard in which swarm `n` has `n` peers, a third of them seeders.
     fn shard(swarms: u16) -> Shard {
         let settings = ShardSettings {
             interval: 1800,
@@ -181,43 +174,43 @@ mod tests {
         InfoHash(hash)
     }
 
-    fn found(shard: &mut Shard, by: By, limit: usize) -> Found {
-        let (tell, told) = bounded(1);
-        let mut top = Top::new(by, limit, Arc::default(), tell);
+    fn found(shard: &mut Shard, by: Measure, limit: usize) -> Found {
+        let (sender, response) = bounded(1);
+        let mut top = Top::new(by, limit, Arc::default(), sender);
         while top.step(shard, NOW) {}
-        told.try_recv().unwrap()
+        response.try_recv().unwrap()
     }
 
     #[test]
-    fn the_largest_of_all_shards_are_found_in_order() {
+    fn the_largest_swarms_of_all_shards_are_found_in_order() {
         let mut shard = shard(300);
-        for by in [By::Peers, By::Seeders, By::Leechers] {
+        for by in [Measure::Peers, Measure::Seeders, Measure::Leechers] {
             let found = found(&mut shard, by, 10);
-            assert_eq!((found.swarms.len(), found.looked_at), (10, 299));
-            // As if two shards had half of what there is each.
+            assert_eq!((found.swarms.len(), found.examined), (10, 299));
+            // As if two shards had found half of them each.
             let halves =
-                found.swarms.chunks(5).map(|half| Found { swarms: half.to_vec(), looked_at: 1 });
+                found.swarms.chunks(5).map(|half| Found { swarms: half.to_vec(), examined: 1 });
             let merged = merge(by, 4, halves);
             let largest: Vec<InfoHash> =
                 merged.swarms.iter().map(|swarm| swarm.info_hash).collect();
-            if by == By::Peers {
+            if by == Measure::Peers {
                 assert_eq!(largest, [299, 298, 297, 296].map(hash));
             }
             let sizes: Vec<u64> = merged.swarms.iter().map(|swarm| by.of(swarm)).collect();
             assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
         }
-        assert_eq!(found(&mut shard, By::Completed, 10).swarms, [], "nobody has completed");
+        assert_eq!(found(&mut shard, Measure::Completed, 10).swarms, [], "no swarm has completed");
     }
 
     #[test]
-    fn one_that_is_given_up_says_nothing() {
+    fn a_cancelled_search_sends_no_response() {
         let mut shard = shard(300);
-        let (tell, told) = bounded(1);
-        let given_up = Arc::new(AtomicBool::new(false));
-        let mut top = Top::new(By::Peers, 10, given_up.clone(), tell);
+        let (sender, response) = bounded(1);
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let mut top = Top::new(Measure::Peers, 10, cancelled.clone(), sender);
         assert!(top.step(&mut shard, NOW));
-        given_up.store(true, Ordering::Relaxed);
+        cancelled.store(true, Ordering::Relaxed);
         assert!(!top.step(&mut shard, NOW));
-        assert!(told.is_empty());
+        assert!(response.is_empty());
     }
 }

@@ -3,14 +3,14 @@
 use super::Route;
 use super::flight::Pending;
 use super::packet::num_want;
-use crate::plan::{Ask, Plan};
+use crate::plan::{Plan, PlannedRequest};
 
 /// A request in words, for an example.
-pub(super) fn asked(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
+pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
     let route = &routes[pending.route as usize];
     let source = plan.population.addresses().get(route.family, route.address);
-    match pending.ask {
-        Ask::Announce { peer, event, seeder } => {
+    match pending.request {
+        PlannedRequest::Announce { peer, event, seeder } => {
             let member = plan.population.member(route.family, peer);
             format!(
                 "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a swarm of {}",
@@ -22,9 +22,9 @@ pub(super) fn asked(plan: &Plan, routes: &[Route], pending: &Pending) -> String 
                 member.swarm_size(),
             )
         }
-        Ask::Scrape { hashes, .. } => {
+        PlannedRequest::Scrape { hashes, .. } => {
             format!("scrape of {hashes} swarms from {source} to {}", route.target)
         }
-        ask => format!("{} from {source} to {}", ask.kind().name(), route.target),
+        request => format!("{} from {source} to {}", request.kind().name(), route.target),
     }
 }

@@ -91,7 +91,7 @@ fn decision_records_are_numbered_dated_and_indexed() {
         .collect();
     assert!(!decisions.is_empty(), "no decision found");
     demand(
-        "decision records have consecutive numbers, a title, a date, a status and a row in the index",
+        "decision records have consecutive numbers, title, date, status and a row in the index",
         faulty_decisions(&decisions, &text("docs/decisions/README.md")),
     );
 }

@@ -1,25 +1,27 @@
-//! The description of all routes (OpenAPI), made from the routes themselves.
+//! The OpenAPI description of all routes, generated from their handlers.
 
+use axum::Json;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{admin, lists, page, routes};
+use super::{health, lists, observation};
+use crate::{admin, page};
 
-/// The document.
+/// The OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "onrush",
-        description = "Control and observation of an onrush tracker. Every answer that is no is JSON with an \
-                       `error` that says what would be right."
+        description = "Control and observation of an onrush tracker. Every error response is JSON \
+                       with an `error` that names the remedy."
     ),
     paths(
         page::page,
-        routes::health,
-        routes::ready,
-        routes::metrics,
-        routes::stats,
-        routes::openapi,
+        health::health,
+        health::ready,
+        observation::metrics,
+        observation::stats,
+        openapi,
         lists::lists,
         admin::reload::reload,
         admin::export::export,
@@ -32,15 +34,16 @@ use super::{admin, lists, page, routes};
         admin::top::top,
     ),
     tags(
-        (name = "observation", description = "For everybody who can reach the address"),
-        (name = "admin", description = "With the token of admin.token_file, as `Authorization: Bearer TOKEN`"),
+        (name = "observation", description = "Public: no token required"),
+        (name = "admin", description = "Requires the token of admin.token_file, as \
+                                        `Authorization: Bearer TOKEN`"),
     ),
     modifiers(&Bearer)
 )]
 pub struct Document;
 
 impl Document {
-    /// The document as a file.
+    /// The document as the text of `docs/openapi.json`.
     pub fn text() -> String {
         let mut text = Self::openapi().to_pretty_json().unwrap_or_default();
         text.push('\n');
@@ -48,7 +51,7 @@ impl Document {
     }
 }
 
-/// The token of the admin API.
+/// Adds the bearer token of the admin API to the document.
 struct Bearer;
 
 impl Modify for Bearer {
@@ -58,6 +61,14 @@ impl Modify for Bearer {
             components.add_security_scheme("token", scheme);
         }
     }
+}
+
+/// This description.
+#[utoipa::path(get, path = "/openapi.json", tag = "observation", responses(
+    (status = 200, description = "OpenAPI 3.1"),
+))]
+pub(super) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(Document::openapi())
 }
 
 #[cfg(test)]
@@ -73,15 +84,16 @@ mod tests {
 
     use super::*;
     use crate::Token;
-    use crate::shared::Shared;
+    use crate::server::routes;
+    use crate::state::ServerState;
     use onrush_config::settings::AdminSettings;
 
     const TOKEN: &str = "of-the-tests-0123456789";
 
-    /// Methods that a document can describe; HEAD comes with GET.
+    /// Methods that a document can describe; GET implies HEAD.
     const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "patch", "trace"];
 
-    /// All routes, of a tracker that does not serve: whatever is there answers, and does nothing.
+    /// All routes of a tracker that is starting: each one answers and changes nothing.
     fn router() -> axum::Router {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
@@ -95,17 +107,17 @@ mod tests {
             timeout: Duration::from_secs(10),
         };
         let token = Token::load(Some(&file)).unwrap();
-        routes::router(Arc::new(Shared::new(token, &settings)), &settings)
+        routes::router(Arc::new(ServerState::new(token, &settings)), &settings)
     }
 
-    /// Whether the router has something for this method at this path.
-    async fn takes(router: &axum::Router, method: &str, path: &str) -> bool {
+    /// Whether the router has a handler for this method at this path.
+    async fn accepts(router: &axum::Router, method: &str, path: &str) -> bool {
         let request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
         let request = request.header("Authorization", format!("Bearer {TOKEN}"));
         let service = TowerToHyperService::new(router.clone());
-        let answer = service.call(request.body(Body::empty()).unwrap()).await.unwrap();
-        let status = answer.status();
-        let body = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let response = service.call(request.body(Body::empty()).unwrap()).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
         let nothing = String::from_utf8_lossy(&body).contains("there is nothing at this path");
         assert_eq!(nothing, nothing && status == StatusCode::NOT_FOUND, "{status} {path}");
         assert!(status != StatusCode::UNAUTHORIZED && status != StatusCode::FORBIDDEN, "{path}");
@@ -113,29 +125,29 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_every_route_and_every_route_is_there() {
+    fn the_document_describes_exactly_the_routes() {
         let document = serde_json::to_value(Document::openapi()).unwrap();
         let described = document["paths"].as_object().unwrap();
-        let admin = admin::routes().into_iter().map(|(path, _)| format!("{}{path}", routes::API));
-        let open = routes::open().into_iter().map(|(path, _)| path.to_owned());
-        let routed: BTreeSet<String> = open.chain(admin).collect();
+        let admin = admin::routes().into_iter().map(|(path, _)| format!("{}{path}", admin::API));
+        let public = routes::public_routes().into_iter().map(|(path, _)| path.to_owned());
+        let routed: BTreeSet<String> = public.chain(admin).collect();
         assert_eq!(described.keys().cloned().collect::<BTreeSet<_>>(), routed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = router();
-        let takes = |method: &str, path: &str| runtime.block_on(takes(&router, method, path));
+        let accepts = |method: &str, path: &str| runtime.block_on(accepts(&router, method, path));
         for (path, item) in described {
-            let real = path.replace("{info_hash}", &"0".repeat(40));
+            let example = path.replace("{info_hash}", &"0".repeat(40));
             for method in METHODS {
                 let is_described = item.get(method).is_some();
-                assert_eq!(takes(method, &real), is_described, "{method} {path}");
+                assert_eq!(accepts(method, &example), is_described, "{method} {path}");
             }
         }
-        assert!(!takes("get", "/nothing") && !takes("get", "/api/v1/nothing"));
+        assert!(!accepts("get", "/nothing") && !accepts("get", "/api/v1/nothing"));
     }
 
-    /// `ONRUSH_BLESS=1 cargo test` writes it.
+    /// `ONRUSH_BLESS=1 cargo test -p onrush-control` writes the file.
     #[test]
-    fn the_file_in_docs_is_what_is_served() {
+    fn docs_openapi_json_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
         if std::env::var_os("ONRUSH_BLESS").is_some() {
             std::fs::write(path, Document::text()).unwrap();

@@ -11,8 +11,8 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::reading::{Reading, Worker};
-use super::stats::{EVENT_NAMES, placement_name};
+use super::snapshot::{StatsSnapshot, Worker};
+use super::stats::{EVENT_NAMES, mode_name, placement_name};
 use onrush_tracker::clients;
 use onrush_tracker::metrics::{Histogram, Incoming, REPLIES, WorkerMetrics};
 
@@ -40,10 +40,10 @@ impl Format {
     }
 }
 
-/// Writes what the reading has.
-pub fn write(reading: Reading, format: Format) -> String {
+/// Writes what the snapshot has.
+pub fn write(snapshot: StatsSnapshot, format: Format) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Page(reading)));
+    registry.register_collector(Box::new(Page(snapshot)));
     let mut page = String::with_capacity(64 << 10);
     // Writing into a String cannot fail.
     let _ = text::encode(&mut page, &registry);
@@ -54,7 +54,7 @@ pub fn write(reading: Reading, format: Format) -> String {
 }
 
 /// OpenMetrics names a family of counters without `_total`, the older format with it.
-fn as_text(page: &str) -> String {
+pub(super) fn as_text(page: &str) -> String {
     let mut text = String::with_capacity(page.len() + 4096);
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
@@ -75,24 +75,24 @@ fn as_text(page: &str) -> String {
     text
 }
 
-/// A reading as prometheus-client asks for it.
+/// A snapshot as prometheus-client asks for it.
 #[derive(Debug)]
-struct Page(Reading);
+struct Page(StatsSnapshot);
 
 impl Collector for Page {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer { encoder };
-        let reading = &self.0;
-        process(&mut to, reading)?;
-        requests(&mut to, reading)?;
-        replies(&mut to, reading)?;
-        clients_by_software(&mut to, reading)?;
-        swarms(&mut to, reading)?;
-        workers(&mut to, reading)?;
-        lanes(&mut to, reading)?;
-        limits(&mut to, reading)?;
-        files(&mut to, reading)?;
-        http(&mut to, reading)
+        let snapshot = &self.0;
+        process(&mut to, snapshot)?;
+        requests(&mut to, snapshot)?;
+        replies(&mut to, snapshot)?;
+        clients_by_software(&mut to, snapshot)?;
+        swarms(&mut to, snapshot)?;
+        workers(&mut to, snapshot)?;
+        lanes(&mut to, snapshot)?;
+        limits(&mut to, snapshot)?;
+        files(&mut to, snapshot)?;
+        http(&mut to, snapshot)
     }
 }
 
@@ -174,8 +174,8 @@ fn histogram_of<const SHIFT: u32, const CLASSES: usize>(
 const FAMILIES: [(Family, &str); 2] = [(Family::V4, "ipv4"), (Family::V6, "ipv6")];
 
 /// Every worker with sockets and family, with what came in there.
-fn doors(reading: &Reading) -> impl Iterator<Item = (Worker<'_>, &'static str, &Incoming)> {
-    reading.socket_sides().flat_map(|worker| {
+fn doors(snapshot: &StatsSnapshot) -> impl Iterator<Item = (Worker<'_>, &'static str, &Incoming)> {
+    snapshot.socket_workers().flat_map(|worker| {
         let incoming = &worker.metrics.incoming;
         FAMILIES.map(|(family, name)| (worker, name, incoming.of(family)))
     })
@@ -189,23 +189,23 @@ fn of_each<'r>(
     workers.map(move |worker| ([("worker", worker.name)], of(worker.metrics)))
 }
 
-fn process(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let process = &reading.process;
+fn process(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
+    let process = &snapshot.process;
     let build = [
         ("version", env!("CARGO_PKG_VERSION")),
         ("build", crate::version::version()),
-        ("placement", placement_name(reading.settings.placement)),
+        ("placement", placement_name(snapshot.settings.placement)),
     ];
     to.gauges("onrush_build_info", "Which build this is; always 1", [(build, 1)])?;
     to.gauge(
         "onrush_uptime_seconds",
         "Time since the tracker was started",
-        reading.uptime.as_secs_f64(),
+        snapshot.uptime.as_secs_f64(),
     )?;
     to.gauge(
         "process_start_time_seconds",
         "When the process was started, since 1970",
-        reading.started,
+        snapshot.started,
     )?;
     to.counter(
         "process_cpu_seconds",
@@ -220,15 +220,17 @@ fn process(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.gauge("process_open_fds", "Open file descriptors", process.open_files as f64)?;
     to.gauge("process_threads", "Threads", process.threads as f64)?;
     let stages = ["starting", "serving", "stopping"];
-    let now = stages.map(|stage| ([("stage", stage)], u64::from(stage == reading.stage.name())));
+    let now =
+        stages.map(|stage| ([("stage", stage)], u64::from(stage == snapshot.readiness.name())));
     to.gauges("onrush_stage", "1 for the stage that the tracker is in", now)
 }
 
-fn requests(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
+fn requests(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
     let labels =
         |worker: Worker<'_>, family| [("family", family), ("worker", worker.name)].map(own);
     let each = |of: fn(&Incoming) -> u64| {
-        doors(reading).map(move |(worker, family, incoming)| (labels(worker, family), of(incoming)))
+        doors(snapshot)
+            .map(move |(worker, family, incoming)| (labels(worker, family), of(incoming)))
     };
     to.counters(
         "onrush_received_datagrams",
@@ -236,7 +238,7 @@ fn requests(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         each(|incoming| incoming.datagrams.get()),
     )?;
     to.counters("onrush_received_bytes", "Their payload", each(|incoming| incoming.bytes.get()))?;
-    let kinds = doors(reading).flat_map(|(worker, family, incoming)| {
+    let kinds = doors(snapshot).flat_map(|(worker, family, incoming)| {
         let counts = [
             ("connect", incoming.connects.get()),
             ("announce", incoming.announces.get()),
@@ -247,7 +249,7 @@ fn requests(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         })
     });
     to.counters("onrush_requests", "Requests that passed every check", kinds)?;
-    let refused = doors(reading).flat_map(|(worker, family, incoming)| {
+    let refused = doors(snapshot).flat_map(|(worker, family, incoming)| {
         incoming.refusals().map(move |(reason, count)| {
             ([("reason", reason), ("family", family), ("worker", worker.name)], count)
         })
@@ -256,13 +258,14 @@ fn requests(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     let events = FAMILIES.into_iter().flat_map(|(family, name)| {
         EVENT_NAMES.iter().enumerate().map(move |(at, event)| {
             let counts =
-                reading.metrics().map(|worker| worker.incoming.of(family).events[at].get());
+                snapshot.metrics().map(|worker| worker.incoming.of(family).events[at].get());
             ([("event", *event), ("family", name)], counts.sum())
         })
     });
     to.counters("onrush_announces", "Announces by event; paused is of partial seeds", events)?;
     let unconnectable = FAMILIES.map(|(family, name)| {
-        let counts = reading.metrics().map(|worker| worker.incoming.of(family).unconnectable.get());
+        let counts =
+            snapshot.metrics().map(|worker| worker.incoming.of(family).unconnectable.get());
         ([("family", name)], counts.sum())
     });
     to.counters(
@@ -276,9 +279,9 @@ fn own((name, value): (&'static str, &str)) -> (&'static str, String) {
     (name, value.to_owned())
 }
 
-fn replies(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let each = |of| of_each(reading.socket_sides(), of);
-    let kinds = doors(reading).flat_map(|(worker, family, incoming)| {
+fn replies(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
+    let each = |of| of_each(snapshot.socket_workers(), of);
+    let kinds = doors(snapshot).flat_map(|(worker, family, incoming)| {
         REPLIES.iter().zip(&incoming.replies).map(move |(kind, count)| {
             ([("kind", *kind), ("family", family), ("worker", worker.name)], count.get())
         })
@@ -291,7 +294,7 @@ fn replies(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.counters("onrush_sent_datagrams", "Replies that the kernel took", each(|w| w.sent.get()))?;
     to.counters("onrush_sent_bytes", "Their payload", each(|w| w.sent_bytes.get()))?;
     to.counters("onrush_send_calls", "System calls for sending", each(|w| w.send_calls.get()))?;
-    let unsent = reading.socket_sides().flat_map(|worker| {
+    let unsent = snapshot.socket_workers().flat_map(|worker| {
         let metrics = worker.metrics;
         let causes =
             [("full_buffer", metrics.send_blocked.get()), ("error", metrics.send_failed.get())];
@@ -317,15 +320,15 @@ fn replies(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         "onrush_batch_datagrams",
         "Datagrams received with one call; empty calls are not counted",
         1.0,
-        reading.socket_sides().map(|worker| (worker.name, &worker.metrics.receives)),
+        snapshot.socket_workers().map(|worker| (worker.name, &worker.metrics.receives)),
     )
 }
 
-fn clients_by_software(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
+fn clients_by_software(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
     let counts = clients::NAMES.iter().enumerate().flat_map(|(at, client)| {
         FAMILIES.map(|(family, name)| {
             let counts =
-                reading.metrics().map(|worker| worker.incoming.of(family).clients.0[at].get());
+                snapshot.metrics().map(|worker| worker.incoming.of(family).clients.0[at].get());
             ([("client", *client), ("family", name)], counts.sum())
         })
     });
@@ -341,8 +344,8 @@ fn clients_by_software(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     )
 }
 
-fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let peers = reading.swarm_sides().flat_map(|worker| {
+fn swarms(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
+    let peers = snapshot.swarm_workers().flat_map(|worker| {
         let shard = &worker.metrics.shard;
         let of = |family, peers: u64, seeders: u64| {
             let roles = [("seeder", seeders), ("leecher", peers.saturating_sub(seeders))];
@@ -354,7 +357,7 @@ fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         v4.into_iter().chain(of("ipv6", shard.peers_v6.get(), shard.seeders_v6.get()))
     });
     to.gauges("onrush_peers", "Peers stored", peers)?;
-    let swarms = reading.swarm_sides().flat_map(|worker| {
+    let swarms = snapshot.swarm_workers().flat_map(|worker| {
         let shard = &worker.metrics.shard;
         let states = [("active", shard.swarms.get()), ("idle", shard.idle_swarms.get())];
         states.map(|(state, count)| ([("state", state), ("worker", worker.name)], count))
@@ -363,9 +366,9 @@ fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.gauges(
         "onrush_family_swarms",
         "Swarms with peers of a family, as the last pass of expiry met them; some are in both",
-        swarms_by_family(reading),
+        swarms_by_family(snapshot),
     )?;
-    let each = |of| of_each(reading.swarm_sides(), of);
+    let each = |of| of_each(snapshot.swarm_workers(), of);
     to.counters(
         "onrush_completed_peers",
         "Peers that completed",
@@ -404,9 +407,11 @@ fn swarms(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
 }
 
 /// Of each shard, once a pass has ended: until then nobody knows.
-fn swarms_by_family(reading: &Reading) -> impl Iterator<Item = ([(&'static str, &str); 2], u64)> {
-    reading
-        .swarm_sides()
+fn swarms_by_family(
+    snapshot: &StatsSnapshot,
+) -> impl Iterator<Item = ([(&'static str, &str); 2], u64)> {
+    snapshot
+        .swarm_workers()
         .filter_map(|worker| Some((worker, worker.metrics.shard.by_family()?)))
         .flat_map(|(worker, swarms)| {
             let families = [("ipv4", swarms.v4), ("ipv6", swarms.v6)];
@@ -414,27 +419,27 @@ fn swarms_by_family(reading: &Reading) -> impl Iterator<Item = ([(&'static str, 
         })
 }
 
-fn workers(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
+fn workers(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
     to.counters(
         "onrush_turns",
         "Turns taken, with or without something to do",
-        of_each(reading.workers(), |worker| worker.turns.get()),
+        of_each(snapshot.workers(), |worker| worker.turns.get()),
     )?;
     to.histograms(
         "onrush_turn_duration_seconds",
         "Time that turns took which had something to do",
         1e-9,
-        reading.workers().map(|worker| (worker.name, &worker.metrics.turn_times)),
+        snapshot.workers().map(|worker| (worker.name, &worker.metrics.turn_times)),
     )?;
-    let still = reading.workers().map(|worker| {
-        let stuck = worker.state.still_for >= super::pulse::STUCK;
+    let still = snapshot.workers().map(|worker| {
+        let stuck = worker.state.stalled_for >= crate::stall::STALL_THRESHOLD;
         ([("worker", worker.name)], u64::from(stuck))
     });
     to.gauges("onrush_worker_stuck", "1 for a worker that took no turn for 5 s", still)
 }
 
-fn lanes(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let ways = reading.socket_sides().flat_map(|worker| {
+fn lanes(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
+    let ways = snapshot.socket_workers().flat_map(|worker| {
         let ways =
             [("local", worker.metrics.local.get()), ("foreign", worker.metrics.foreign.get())];
         ways.map(|(way, count)| ([("way", way), ("worker", worker.name)], count))
@@ -447,34 +452,34 @@ fn lanes(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.counters(
         "onrush_lane_full_batches",
         "Batches of requests that a full lane did not take",
-        of_each(reading.socket_sides(), |worker| worker.lane_full.get()),
+        of_each(snapshot.socket_workers(), |worker| worker.lane_full.get()),
     )?;
     let depth = |of: fn(&Worker<'_>) -> usize| {
-        reading.swarm_sides().map(move |worker| ([("worker", worker.name)], of(&worker) as u64))
+        snapshot.swarm_workers().map(move |worker| ([("worker", worker.name)], of(&worker) as u64))
     };
     to.gauges(
         "onrush_lane_waiting_batches",
         "Batches that wait to be served by a worker",
-        depth(|worker| worker.state.lane.waiting),
+        depth(|worker| worker.state.lane_waiting),
     )?;
     to.gauges(
         "onrush_lane_room_batches",
         "Batches that may wait for a worker",
-        depth(|worker| worker.state.lane.room),
+        depth(|worker| worker.state.lane_capacity),
     )
 }
 
-fn limits(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let limits = &reading.settings.limits;
+fn limits(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
+    let limits = &snapshot.settings.limits;
     to.gauge(
         "onrush_overload_step",
         "How hard the tracker is pressed: 0 is not at all, 8 the most",
-        f64::from(reading.pressure.step),
+        f64::from(snapshot.pressure.step),
     )?;
     to.gauge(
         "onrush_announce_interval_seconds",
         "Time that clients are told to wait, before jitter",
-        f64::from(reading.pressure.interval),
+        f64::from(snapshot.pressure.interval),
     )?;
     to.gauge("onrush_peers_limit", "limits.peers", limits.peers as f64)?;
     to.gauge("onrush_idle_swarms_limit", "limits.idle_swarms", limits.idle_swarms as f64)?;
@@ -482,17 +487,17 @@ fn limits(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     to.gauges(
         "onrush_list_entries",
         "Info hashes of the list in force",
-        [([("mode", reading.list_mode)], reading.list_entries as u64)],
+        [([("mode", mode_name(&snapshot.lists.access))], snapshot.lists.access.len() as u64)],
     )?;
     to.gauge(
         "onrush_blocked_source_ranges",
         "Ranges of addresses whose requests are refused",
-        reading.blocked_sources as f64,
+        snapshot.lists.blocked.len() as f64,
     )
 }
 
-fn files(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    let files = [("snapshot", &reading.files.snapshot), ("export", &reading.files.export)];
+fn files(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
+    let files = [("snapshot", &snapshot.files.snapshot), ("export", &snapshot.files.export)];
     let outcomes = files.into_iter().flat_map(|(file, writes)| {
         let outcomes = [("written", writes.written.get()), ("failed", writes.failed.get())];
         outcomes.map(|(outcome, count)| ([("file", file), ("outcome", outcome)], count))
@@ -523,20 +528,17 @@ fn files(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
     Ok(())
 }
 
-fn http(to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
-    to.counter("onrush_http_requests", "HTTP requests answered", reading.http.requests as f64)?;
-    to.gauge("onrush_http_connections", "HTTP connections", reading.http.connections as f64)?;
+fn http(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
+    to.counter("onrush_http_requests", "HTTP requests answered", snapshot.http.requests as f64)?;
+    to.gauge("onrush_http_connections", "HTTP connections", snapshot.http.connections as f64)?;
     to.gauge(
         "onrush_http_connections_limit",
         "admin.connections",
-        reading.settings.admin.connections as f64,
+        snapshot.settings.admin.connections as f64,
     )?;
     to.counter(
         "onrush_http_turned_away_connections",
         "HTTP connections turned away, as there were too many",
-        reading.http.turned_away as f64,
+        snapshot.http.turned_away as f64,
     )
 }
-
-#[cfg(test)]
-mod tests;

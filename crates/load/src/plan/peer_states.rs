@@ -36,7 +36,7 @@ enum State {
 
 /// What every peer is now.
 #[derive(Debug)]
-pub(super) struct Lives {
+pub(super) struct PeerStates {
     /// Empty where nobody ever changes.
     words: Vec<AtomicU32>,
     /// Peers of IPv4, which come first.
@@ -106,7 +106,7 @@ impl Chances {
     }
 }
 
-impl Lives {
+impl PeerStates {
     /// The lives of so many peers per family.
     pub(super) fn new(profile: &Profile, peers: [u32; 2]) -> Self {
         let four = u64::from(peers[0]);
@@ -179,10 +179,11 @@ mod tests {
 
     /// Announces of random peers: who, the event, as a seeder or not.
     fn announces(profile: &Profile, peers: u32, count: u64) -> Vec<(u32, Event, bool)> {
-        let lives = Lives::new(profile, [peers, 0]);
+        let peer_states = PeerStates::new(profile, [peers, 0]);
         let one = |n: u64| {
             let peer = (mix(n) % u64::from(peers)) as u32;
-            let (event, seeder) = lives.next(Family::V4, peer, mix(!u64::from(peer)), mix(mix(n)));
+            let (event, seeder) =
+                peer_states.next(Family::V4, peer, mix(!u64::from(peer)), mix(mix(n)));
             (peer, event, seeder)
         };
         (0..count).map(one).collect()
@@ -246,22 +247,22 @@ mod tests {
             assert_eq!(event, Event::None);
             assert_eq!(*was.entry(peer).or_insert(seeder), seeder);
         }
-        assert!(Lives::new(&profile, [500, 0]).words.is_empty(), "and nothing is stored");
+        assert!(PeerStates::new(&profile, [500, 0]).words.is_empty(), "and nothing is stored");
     }
 
     #[test]
     fn workers_share_one_life_per_peer() {
-        let lives = Lives::new(&Profile::real(), [64, 0]);
+        let peer_states = PeerStates::new(&Profile::real(), [64, 0]);
         let counts = std::thread::scope(|scope| {
             let run = |worker: u64| {
-                let lives = &lives;
+                let peer_states = &peer_states;
                 move || {
                     let mut counts = [0i64; 64];
                     for n in 0..200_000 {
                         let draw = mix(worker << 40 | n);
                         let peer = (draw >> 32) as u32 % 64;
                         let traits = mix(!u64::from(peer));
-                        let (event, _) = lives.next(Family::V4, peer, traits, mix(draw));
+                        let (event, _) = peer_states.next(Family::V4, peer, traits, mix(draw));
                         counts[peer as usize] += match event {
                             Event::Started => 1,
                             Event::Stopped => -1,

@@ -5,17 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::*;
+use super::process::Process;
+use super::prometheus::{Format, as_text, write};
+use super::snapshot::{StatsSnapshot, WorkerState};
+use super::testing::{settings, workers};
+use crate::api::stats::{HttpStats, Stats};
 use crate::files::{FileWrites, Files};
-use crate::process::Process;
-use crate::reading::{Depth, State};
-use crate::stats::{HttpStats, Stats};
 use crate::view::Pressure;
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_tracker::access::blocks::{AddressBlock, BlockList};
+use onrush_tracker::access::overlay::OverlaySet;
+use onrush_tracker::access::set::InfoHashSet;
+use onrush_tracker::access::{AccessList, Lists};
+use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::{ByFamily, ClientCounts, Counter, ShardGauges};
+use onrush_tracker::metrics::{
+    ByFamily, ClientCounts, Counter, Incoming, ShardGauges, WorkerMetrics,
+};
 
 /// Families of samples by a number for each worker with sockets and family, from [`V4`] or [`V6`] on.
 const OF_DOORS: [(&str, u64); 21] = [
@@ -233,35 +238,32 @@ fn written(from: u64) -> FileWrites {
     writes
 }
 
-fn settings(config: &str) -> Settings {
-    let config = Config::parse("test.toml", config);
-    Settings::resolve(config, &Flags::default(), &Host::default()).expect("is right").0
+/// A deny list of 25 info hashes and 26 blocked ranges.
+fn lists() -> Lists {
+    let listed = InfoHashSet::new((0..25).map(|n| [n; 20]).collect());
+    let blocked = (0..26).map(|n| format!("192.0.2.{}", 2 * n).parse::<AddressBlock>().unwrap());
+    Lists {
+        access: Arc::new(AccessList::Deny(OverlaySet::new(listed))),
+        blocked: Arc::new(BlockList::new(blocked)),
+    }
 }
 
-/// As many workers as the settings say, none of which has counted anything.
-fn workers(settings: &Settings) -> Arc<[(String, Arc<WorkerMetrics>)]> {
-    let named = |at| (settings.placement.worker_name(at), Arc::default());
-    (0..settings.placement.workers()).map(named).collect()
-}
-
-fn full_reading() -> Reading {
+fn full_snapshot() -> StatsSnapshot {
     let mut settings = settings("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
     (settings.limits.peers, settings.limits.idle_swarms) = (21, 22);
     (settings.limits.list_entries, settings.admin.connections) = (23, 24);
     let workers = workers(&settings);
     workers.iter().zip(EACH).for_each(|((_, metrics), from)| fill(metrics, from));
-    let state = |from: u64, still_for| {
+    let state = |from: u64, stalled_for| {
         let at = (from + BOTH) as usize;
-        State { lane: Depth { waiting: at + 301, room: at + 302 }, still_for }
+        WorkerState { lane_waiting: at + 301, lane_capacity: at + 302, stalled_for }
     };
-    Reading {
+    StatsSnapshot {
         states: vec![
             state(EACH[0], Duration::from_secs(4)),
             state(EACH[1], Duration::from_secs(5)),
         ],
-        list_mode: "deny",
-        list_entries: 25,
-        blocked_sources: 26,
+        lists: lists(),
         pressure: Pressure { step: 5, interval: 2345 },
         uptime: Duration::from_millis(12_500),
         files: Files { snapshot: Arc::new(written(31)), export: Arc::new(written(41)) },
@@ -274,11 +276,11 @@ fn full_reading() -> Reading {
             threads: 18,
         },
         http: HttpStats { requests: 51, connections: 52, turned_away: 53 },
-        ..Reading::of(workers, settings)
+        ..StatsSnapshot::of_workers(workers, settings)
     }
 }
 
-/// What has to be shown of [`full_reading`].
+/// What has to be shown of [`full_snapshot`].
 fn expected() -> BTreeMap<String, f64> {
     let mut samples: BTreeMap<String, f64> =
         OF_ALL.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
@@ -327,7 +329,7 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn every_sample_has_the_number_of_its_counter() {
-    let mut shown = samples(&write(full_reading(), Format::Text));
+    let mut shown = samples(&write(full_snapshot(), Format::Text));
     let expected = expected();
     let buckets = shown.keys().filter(|name| name.contains("_bucket{")).count();
     assert_eq!(buckets, 2 * (12 + 22), "of two workers");
@@ -342,13 +344,13 @@ fn every_sample_has_the_number_of_its_counter() {
 
 #[test]
 fn both_formats_have_the_same_samples() {
-    let newer = samples(&write(full_reading(), Format::OpenMetrics));
-    assert_eq!(newer, samples(&write(full_reading(), Format::Text)));
+    let newer = samples(&write(full_snapshot(), Format::OpenMetrics));
+    assert_eq!(newer, samples(&write(full_snapshot(), Format::Text)));
 }
 
 #[test]
 fn swarms_by_family_are_not_shown_before_a_pass_has_met_them() {
-    let reading = full_reading();
+    let reading = full_snapshot();
     reading.workers[0].1.shard.sweep_passes.set(0);
     let stats = Stats::of(&reading);
     assert_eq!(
@@ -359,7 +361,7 @@ fn swarms_by_family_are_not_shown_before_a_pass_has_met_them() {
     let shown = page.lines().filter(|line| line.starts_with("onrush_family_swarms{"));
     let shown: Vec<_> = shown.collect();
     assert!(shown.len() == 2 && shown.iter().all(|line| line.contains("worker-1")), "{shown:?}");
-    let stats = Stats::of(&full_reading());
+    let stats = Stats::of(&full_snapshot());
     let ipv4 = EACH.iter().map(|from| from + BOTH + 102).sum();
     let ipv6 = EACH.iter().map(|from| from + BOTH + 103).sum();
     assert_eq!(stats.families.ipv4.family_swarms, Some(ipv4));
@@ -374,7 +376,7 @@ fn split_workers_show_their_own_part() {
     assert_eq!(settings.placement, Placement::Split { socket_workers: 1, swarm_workers: 2 });
     let workers = workers(&settings);
     workers.iter().for_each(|(_, metrics)| metrics.shard.sweep_passes.set(1));
-    let shown = samples(&write(Reading::of(workers, settings), Format::Text));
+    let shown = samples(&write(StatsSnapshot::of_workers(workers, settings), Format::Text));
     let who = |name: &str| -> BTreeSet<&str> {
         let of = shown.keys().filter(|full| full.split('{').next() == Some(name));
         of.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()

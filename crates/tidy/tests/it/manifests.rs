@@ -1,38 +1,25 @@
-//! Rules for Cargo.toml: which crate may know which, and why each dependency is there.
+//! Rules for Cargo.toml: layers, one declaration of each dependency with its reason, none unused.
 
 use std::collections::BTreeSet;
 
-use onrush_tidy::{demand, files, text};
+use onrush_tidy::{Source, demand, files, sources, text};
 use toml::{Table, Value};
 
-/// Which of our crates each may depend on. Protocol and network meet in the tracker's intake and
-/// in the load generator, nowhere else.
-const MAY_KNOW: [(&str, &[&str]); 13] = [
-    ("proto", &[]),
-    ("net", &[]),
-    ("swarm", &["proto"]),
-    ("toml-keys", &[]),
-    ("tracker", &["net", "proto", "swarm"]),
-    ("config", &["net", "proto", "swarm", "toml-keys", "tracker"]),
-    ("store", &["config", "proto", "swarm", "tracker"]),
-    ("control", &["config", "proto", "swarm", "tracker"]),
-    ("daemon", &["config", "control", "net", "proto", "store", "swarm", "tracker"]),
-    ("load", &["net", "proto", "toml-keys"]),
-    ("bench", &["load"]),
-    ("testing", &["config", "net", "proto", "store", "swarm", "tracker"]),
-    ("tidy", &[]),
-];
+/// The data path: the crates of this repository that each may depend on, beside those of its tests.
+/// Cargo rules out cycles, this rule any other crate of the repository.
+const DATA_PATH: [(&str, &[&str]); 4] =
+    [("proto", &[]), ("net", &[]), ("swarm", &["proto"]), ("tracker", &["net", "proto", "swarm"])];
 
 const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
 #[test]
-fn crates_know_only_whom_they_may() {
-    let mut broken = Vec::new();
+fn the_data_path_depends_on_nothing_beside_it() {
+    let (mut broken, mut seen) = (Vec::new(), 0);
     for (name, manifest) in manifests() {
-        let Some((_, allowed)) = MAY_KNOW.iter().find(|(known, _)| *known == name) else {
-            broken.push(format!("crates/{name} is not in MAY_KNOW"));
+        let Some((_, allowed)) = DATA_PATH.iter().find(|(known, _)| *known == name) else {
             continue;
         };
+        seen += 1;
         for (dependency, _) in normal_dependencies(&manifest) {
             if let Some(ours) = ours(&dependency)
                 && !allowed.contains(&ours)
@@ -41,7 +28,8 @@ fn crates_know_only_whom_they_may() {
             }
         }
     }
-    demand("dependencies between crates go in the agreed directions", broken);
+    assert_eq!(seen, DATA_PATH.len(), "each crate of DATA_PATH exists");
+    demand("a crate of the data path depends only on those below it", broken);
 }
 
 #[test]
@@ -58,7 +46,7 @@ fn crates_take_versions_and_lints_from_the_workspace() {
             broken.push(format!("crates/{name}: [lints] workspace = true is missing"));
         }
     }
-    demand("a dependency is declared in the root, where its reason stands", broken);
+    demand("a dependency is declared in the root, with its reason", broken);
 }
 
 #[test]
@@ -78,7 +66,7 @@ fn every_dependency_has_a_reason_and_a_user() {
     let (mut broken, mut seen) = (Vec::new(), 0);
     for line in lines {
         seen += 1;
-        let (name, value) = line.split_once('=').expect("a dependency a line");
+        let (name, value) = line.split_once('=').expect("one dependency per line");
         let name = name.trim();
         let reason = value.rsplit_once(" # ").map_or("", |(_, reason)| reason.trim());
         if ours(name).is_none() && reason.split_whitespace().count() < 3 {
@@ -92,9 +80,43 @@ fn every_dependency_has_a_reason_and_a_user() {
     demand("a dependency has a reason and a user", broken);
 }
 
+/// An unused dependency costs every build.
+#[test]
+fn every_dependency_of_a_manifest_is_used_by_its_crate() {
+    let sources = sources();
+    let mut broken = Vec::new();
+    for (name, manifest) in manifests() {
+        let directory = format!("crates/{name}/");
+        let of_crate = |source: &&Source| source.path.starts_with(&directory);
+        let sources: Vec<&Source> = sources.iter().filter(of_crate).collect();
+        let uses = |dependency: &str, only_src: bool| {
+            let identifier = dependency.replace('-', "_");
+            let shipped = |source: &&&Source| {
+                !only_src || ["/src/", "/programs/"].iter().any(|part| source.path.contains(part))
+            };
+            let mut tokens = sources.iter().filter(shipped).flat_map(|source| &source.tokens);
+            tokens.any(|token| token.text == identifier)
+        };
+        let shipped = normal_dependencies(&manifest);
+        for (dependency, value) in &shipped {
+            // An optional dependency is for examples.
+            let optional = value.get("optional").is_some();
+            if !optional && !uses(dependency, true) {
+                broken.push(format!("crates/{name}: {dependency}, by no file of src"));
+            }
+        }
+        for (dependency, _) in dependencies(&manifest) {
+            if !uses(&dependency, false) {
+                broken.push(format!("crates/{name}: {dependency}, by no file"));
+            }
+        }
+    }
+    demand("a dependency is used by the crate that names it", broken);
+}
+
 /// The manifest of each crate, by the name of its directory.
 fn manifests() -> Vec<(String, Table)> {
-    // A manifest further below is of a workspace of its own.
+    // A manifest further below belongs to another workspace.
     let mut paths = files("crates", "Cargo.toml");
     paths.retain(|path| path.split('/').count() == 3);
     assert!(paths.len() >= 5, "only {} crates found", paths.len());
@@ -107,14 +129,14 @@ fn manifests() -> Vec<(String, Table)> {
         .collect()
 }
 
-/// Every dependency of a manifest but those of its tests alone.
+/// Every dependency of a manifest except those of its tests.
 fn normal_dependencies(manifest: &Table) -> Vec<(String, Value)> {
     let mut manifest = manifest.clone();
     manifest.remove("dev-dependencies");
     dependencies(&manifest)
 }
 
-/// Every dependency of a manifest, in whatever section, for whatever target.
+/// Every dependency of a manifest, of all sections and targets.
 fn dependencies(manifest: &Table) -> Vec<(String, Value)> {
     let targets = manifest.get("target").and_then(Value::as_table);
     let tables = targets.into_iter().flat_map(|table| table.values()).filter_map(Value::as_table);

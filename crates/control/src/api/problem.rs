@@ -1,4 +1,4 @@
-//! An answer that is no: JSON with a text that says what would be right.
+//! Error responses: JSON with a text that names the error and the remedy.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -6,40 +6,44 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why there is no other answer.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// The HTTP status.
     #[serde(skip)]
-    pub(super) status: u16,
-    /// What is wrong, and what would be right.
+    pub(crate) status: u16,
+    /// The error and its remedy.
     pub error: String,
 }
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status: status.as_u16(), error: error.into() }
     }
 
-    /// There is no tracker yet, or none any more.
-    pub(super) fn not_serving(stage: &str) -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("the tracker is {stage}: /ready says when it serves"),
-        )
+    /// 503: the tracker is `starting` or `stopping`.
+    pub(crate) fn not_serving(readiness: &str) -> Self {
+        Self::unavailable(format!("the tracker is {readiness}: /ready reports when it serves"))
     }
 
-    /// Nobody answered in time.
-    pub(super) fn late(who: &str) -> Self {
+    /// 503.
+    pub(crate) fn unavailable(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
+    /// 504: a thread did not answer within `admin.timeout`.
+    pub(crate) fn timed_out(thread: &str) -> Self {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
             format!(
-                "{who} did not answer within admin.timeout: /health says whether all workers take turns"
+                "{thread} did not answer within admin.timeout: /health reports whether all workers \
+                 take turns"
             ),
         )
     }
 
-    pub(super) fn bad(error: impl Into<String>) -> Self {
+    /// 400.
+    pub(crate) fn bad_request(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
     }
 }

@@ -1,0 +1,78 @@
+//! The loads that trackers are compared under.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// A kind of load.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mix {
+    /// The classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each datagram by
+    /// itself, no client twice in a batch: as on the internet.
+    Spread,
+    /// The classic mix from 64 addresses in bursts (UDP_SEGMENT), where replies to a client can
+    /// leave together.
+    Bursts,
+    /// The traffic of public trackers, junk and unusable ids included, from 1,000 addresses.
+    Real,
+    /// aquatic_udp_load_test, which published comparisons used: it measures no latency and counts
+    /// errors, but checks nothing else.
+    Published,
+}
+
+impl Mix {
+    /// The arguments of onrush-load; `None` for another load tester.
+    pub fn arguments(self) -> Option<&'static str> {
+        match self {
+            Self::Spread => {
+                Some("--profile classic --sources 1000 --burst 1 --no-bursts --in-flight 512")
+            }
+            Self::Bursts => Some("--profile classic --sources 64"),
+            Self::Real => {
+                Some("--profile real --sources 1000 --burst 1 --no-bursts --in-flight 512")
+            }
+            Self::Published => None,
+        }
+    }
+
+    /// The caption of its table in the report.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Spread => {
+                "classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each \
+                 datagram by itself, every reply checked"
+            }
+            Self::Bursts => {
+                "classic mix from 64 addresses in bursts (UDP_SEGMENT), every reply checked"
+            }
+            Self::Real => {
+                "traffic of public trackers, junk and unusable ids included, from 1,000 addresses, \
+                 every reply checked"
+            }
+            Self::Published => {
+                "aquatic_udp_load_test in its default configuration: 4 sockets per worker, errors \
+                 counted as wrong, nothing else checked"
+            }
+        }
+    }
+
+    /// Whether the report has its latency: not for bursts, where it would be that of a burst.
+    pub fn has_latency(self) -> bool {
+        matches!(self, Self::Spread | Self::Real)
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spread => "spread",
+            Self::Bursts => "bursts",
+            Self::Real => "real",
+            Self::Published => "published",
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Requests and responses of the admin API.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// Info hashes to add to the access list, or to remove from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListEntries {
+    /// Each as 40 hexadecimal digits or 32 base32 characters.
+    pub info_hashes: Vec<String>,
+}
+
+/// Result of a change to the access list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ListUpdate {
+    /// `allow` or `deny`.
+    pub mode: String,
+    /// Number of info hashes on the list after the change.
+    pub entries: u64,
+    /// Number of named info hashes whose state changed.
+    pub changed: u64,
+    /// Whether the change survives a restart; it does with a state directory.
+    pub lasting: bool,
+}
+
+/// State of one info hash in the access list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ListEntry {
+    /// In hexadecimal.
+    pub info_hash: String,
+    /// Whether the list contains it.
+    pub listed: bool,
+    /// Whether the tracker serves it.
+    pub served: bool,
+}
+
+/// A written export.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExportReport {
+    /// The file: `export.file` of the configuration.
+    pub path: String,
+    /// Number of swarms in the file.
+    pub swarms: u64,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+    /// How long the export took.
+    pub seconds: f64,
+}
+
+/// Result of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReloadReport {
+    /// Keys whose values have changed.
+    pub changed: Vec<String>,
+    /// Keys whose new values need an upgrade or a restart; the old values stay in force.
+    pub restart: Vec<String>,
+    /// Warnings for the operator.
+    pub notices: Vec<String>,
+}
+
+/// The process that takes over in an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Successor {
+    /// Its process id; the `pid` in `/stats.json` once it answers there.
+    pub process: u32,
+    /// Its version and build.
+    pub version: String,
+}
+
+/// A swarm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Swarm {
+    /// In hexadecimal.
+    pub info_hash: String,
+    /// Peers that have the complete content.
+    pub seeders: u32,
+    /// The other peers.
+    pub leechers: u32,
+    /// Number of `completed` events.
+    pub completed: u32,
+    /// Seconds since the last peer left; absent while the swarm has peers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_for: Option<u32>,
+}
+
+/// Query of `/swarms/top`.
+#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct TopQuery {
+    /// Measure of a swarm's size.
+    #[serde(default)]
+    #[param(inline)]
+    pub by: Measure,
+    /// Maximum number of swarms, 1 to 1000.
+    #[serde(default = "default_limit")]
+    #[param(default = 20, minimum = 1, maximum = 1000)]
+    pub limit: usize,
+}
+
+fn default_limit() -> usize {
+    20
+}
+
+/// Measure of a swarm's size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// All peers.
+    #[default]
+    Peers,
+    /// Peers that have the complete content.
+    Seeders,
+    /// The other peers.
+    Leechers,
+    /// Number of `completed` events.
+    Completed,
+}
+
+/// The largest swarms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LargestSwarms {
+    /// The measure.
+    pub by: Measure,
+    /// Number of swarms examined.
+    pub looked_at: u64,
+    /// The largest first. Swarms of size 0 by the measure are left out.
+    pub swarms: Vec<Swarm>,
+}

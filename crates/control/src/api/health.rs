@@ -1,0 +1,22 @@
+//! Responses of `/health` and `/ready`.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Whether all workers make progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// `ok` or `stuck`.
+    pub status: String,
+    /// The workers that took no turn for five seconds.
+    pub stuck: Vec<String>,
+}
+
+/// Whether the tracker answers requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ready {
+    /// True while it does.
+    pub ready: bool,
+    /// `starting`, `serving` or `stopping`.
+    pub stage: String,
+}

@@ -1,0 +1,11 @@
+//! JSON types of the HTTP side, shared by server and client.
+
+pub mod admin;
+pub mod stats;
+
+mod health;
+mod problem;
+
+pub use admin::Successor;
+pub use health::{Health, Ready};
+pub use problem::Problem;

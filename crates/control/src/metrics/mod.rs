@@ -1,0 +1,11 @@
+//! Metrics: a snapshot of all state, as JSON and in the text formats of Prometheus.
+
+pub mod process;
+pub mod prometheus;
+pub mod snapshot;
+pub mod stats;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

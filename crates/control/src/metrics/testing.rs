@@ -1,0 +1,20 @@
+//! Settings and workers for tests.
+
+use std::sync::Arc;
+
+use onrush_config::file::Config;
+use onrush_config::flags::Flags;
+use onrush_config::settings::{Host, Settings};
+use onrush_tracker::metrics::WorkerMetrics;
+
+/// The settings of a valid configuration.
+pub(crate) fn settings(config: &str) -> Settings {
+    let config = Config::parse("test.toml", config);
+    Settings::resolve(config, &Flags::default(), &Host::default()).expect("a valid config").0
+}
+
+/// As many workers as the settings have, with counters of 0.
+pub(crate) fn workers(settings: &Settings) -> Arc<[(String, Arc<WorkerMetrics>)]> {
+    let named = |worker| (settings.placement.worker_name(worker), Arc::default());
+    (0..settings.placement.workers()).map(named).collect()
+}

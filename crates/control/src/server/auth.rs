@@ -1,0 +1,38 @@
+//! Authorization of the admin API.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::api::Problem;
+use crate::state::ServerState;
+
+/// Middleware: passes only requests that carry the token (RFC 6750, section 2.1).
+pub(super) async fn require_token(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = given
+        .and_then(|text| text.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match state.is_token(given.map_or("", |(_, token)| token.trim())) {
+        Some(true) => next.run(request).await,
+        Some(false) => {
+            let error = match given {
+                Some(_) => "this is not the token of admin.token_file",
+                None => "send the token of admin.token_file: `Authorization: Bearer TOKEN`",
+            };
+            Problem::new(StatusCode::UNAUTHORIZED, error).into_response()
+        }
+        None => Problem::new(
+            StatusCode::FORBIDDEN,
+            "the admin API is off: write a token into a file, set admin.token_file and reload",
+        )
+        .into_response(),
+    }
+}

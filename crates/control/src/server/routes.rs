@@ -1,0 +1,84 @@
+//! The routes, and the middleware that applies to all of them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::time::timeout;
+
+use super::{auth, health, lists, observation, openapi};
+use crate::admin::{self, API, Route};
+use crate::api::Problem;
+use crate::page;
+use crate::state::ServerState;
+use onrush_config::settings::AdminSettings;
+
+/// The routes without a token. A test compares these and [`admin::routes`] with the OpenAPI file.
+pub(super) fn public_routes() -> Vec<Route> {
+    vec![
+        ("/", get(page::page)),
+        ("/health", get(health::health)),
+        ("/ready", get(health::ready)),
+        ("/metrics", get(observation::metrics)),
+        ("/stats.json", get(observation::stats)),
+        ("/lists", get(lists::lists)),
+        ("/openapi.json", get(openapi::openapi)),
+    ]
+}
+
+/// The router of all routes.
+pub(super) fn router(state: Arc<ServerState>, settings: &AdminSettings) -> Router {
+    let admin = add(admin::routes()).layer(from_fn_with_state(state.clone(), auth::require_token));
+    add(public_routes())
+        .nest(API, admin)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(settings.max_body))
+        .layer(from_fn_with_state(state.clone(), common))
+        .with_state(state)
+}
+
+fn add(routes: Vec<Route>) -> Router<Arc<ServerState>> {
+    routes.into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route))
+}
+
+async fn not_found() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "there is nothing at this path: / is the status page; /openapi.json describes /health, \
+         /ready, /metrics, /stats.json, /lists and the admin API under /api/v1",
+    )
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this path does not accept this method: /openapi.json lists the methods of each path",
+    )
+}
+
+/// Middleware for all routes: time limit, request counter, and headers that forbid caching.
+async fn common(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+    state.count_request();
+    // Handlers that wait for another thread have a shorter limit with a more precise error. This one
+    // ends requests whose body does not arrive.
+    let limit = match request.uri().path() {
+        path if path.ends_with("/reload") || path.ends_with("/export") => admin::LONG_TIMEOUT * 2,
+        path if path.ends_with("/upgrade") => admin::upgrade::UPGRADE_TIMEOUT * 2,
+        _ => state.timeout * 2,
+    };
+    let _in_progress = state.begin_request();
+    let response = timeout(limit, next.run(request)).await;
+    let mut response = response.unwrap_or_else(|_| {
+        let error = "the request did not arrive within admin.timeout: send it without pauses";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, error).into_response()
+    });
+    let headers = response.headers_mut();
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
