@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod expiry;
+mod fronts;
 mod overload;
 mod placements;
 mod simulation;
