@@ -1,8 +1,9 @@
-//! The daemon `onrush`: what was asked for, start, watch, stop.
+//! The daemon `onrush`: parses the command line, then starts, supervises and stops a tracker.
 
 #![forbid(unsafe_code)]
 
 mod allocator;
+mod greeting;
 
 use std::process::ExitCode;
 
@@ -10,60 +11,62 @@ use clap::Parser;
 use onrush::cli::ctl;
 use onrush::cli::doctor;
 use onrush::cli::top;
-use onrush::cli::{Cli, Command, Task, show};
+use onrush::cli::{Cli, Command, Task, print};
 use onrush::process::exit::Exit;
-use onrush::process::{activation, greeting, logging, signals, user};
-use onrush::reload::Reload;
+use onrush::process::{activation, logging, signals, user};
+use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
+use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
-use onrush::upgrade::take::look;
 use onrush::{StartError, Tracker};
 use onrush_config::settings::{Host, Notice, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 
 fn main() -> ExitCode {
-    // Before the file may be replaced.
-    let program = Program::here();
+    // First, since the file may be replaced by the next version.
+    let program = Program::current();
     let cli = Cli::parse();
     match &cli.command {
-        Some(Command::Doctor(doctor)) => return doctor::run(doctor).say(),
-        Some(Command::Ctl(ctl)) => return ctl::run(ctl).say(),
-        Some(Command::Top(top)) => return top::run(top).say(),
-        None if cli.upgrade && successor::is_guard() => return successor::guard().say(),
+        Some(Command::Doctor(doctor)) => return doctor::run(doctor).report(),
+        Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
+        Some(Command::Top(top)) => return top::run(top).report(),
+        None if cli.upgrade && successor::is_launcher() => {
+            return successor::run_launcher().report();
+        }
         None => {}
     }
     let passed = match activation::take() {
-        Err(error) => return Exit::failed(error).say(),
+        Err(error) => return Exit::failed(error).report(),
         Ok(passed) => passed,
     };
-    // Without an answer nothing is pinned, and there is one worker.
+    // If the affinity is unknown, one worker runs and is not pinned.
     let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
     let mut host = Host::here(vcpus);
-    host.passed = passed.as_ref().map(Passed::of).or_else(|| passed_before(&cli, &host));
+    host.passed = passed.as_ref().map(Passed::of).or_else(|| inherited_sockets(&cli, &host));
     let exit = match cli.task(&host) {
         Err(problems) => Exit::wrong(problems),
-        Ok(Task::Show(text)) => match show(&text) {
+        Ok(Task::Show(text)) => match print(&text) {
             Ok(()) => Exit::good(),
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
         Ok(Task::Serve(settings, notices)) => {
-            let ailments = doctor::short_version(&settings, &host);
-            let start = Start { passed, cli, host, program };
-            Exit::after(serve(*settings, start, &notices, ailments))
+            let host_warnings = doctor::host_warnings(&settings, &host);
+            let launch = Launch { passed, cli, host, program };
+            exit_after(serve(*settings, launch, &notices, host_warnings))
         }
     };
-    exit.say()
+    exit.report()
 }
 
-/// What a service manager has passed to the process that this one takes over from. What is wrong with the
-/// configuration is told later.
-fn passed_before(cli: &Cli, host: &Host) -> Option<Passed> {
+/// The sockets that a service manager has passed to the running process, for an upgrade. Problems
+/// of the configuration are reported later.
+fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
     let (settings, _) = cli.upgrade.then(|| cli.flags.settings(host))?.ok()?;
-    look(&settings)
+    passed_sockets(&settings)
 }
 
-/// How this process was started, and on what.
-struct Start {
+/// How this process was launched, and the host that it runs on.
+struct Launch {
     passed: Option<Adopted>,
     cli: Cli,
     host: Host,
@@ -73,17 +76,17 @@ struct Start {
 /// Runs a tracker from start to end.
 fn serve(
     settings: Settings,
-    start: Start,
+    launch: Launch,
     notices: &[Notice],
-    ailments: Option<String>,
+    host_warnings: Option<String>,
 ) -> Result<End, StartError> {
-    let Start { passed, cli, host, program } = start;
+    let Launch { passed, cli, host, program } = launch;
     logging::start(settings.log.level);
     if let Some(name) = &settings.user {
         user::load_names(name, settings.group.as_deref());
     }
-    // Before anything is started: a signal that comes early must not kill what is half there.
-    let wishes = signals::listen().map_err(StartError::Threads)?;
+    // Before the start, so that an early signal does not end the process in the middle of it.
+    let signals = signals::listen().map_err(StartError::Threads)?;
     let tracker = match cli.upgrade {
         true => Tracker::take_over(&settings)?,
         false => Tracker::start_on(&settings, passed)?,
@@ -91,27 +94,24 @@ fn serve(
     for notice in notices {
         log::warn!("{notice}");
     }
-    for warning in &tracker.warnings {
+    for warning in tracker.warnings.iter().chain(&host_warnings) {
         log::warn!("{warning}");
     }
-    if let Some(ailments) = ailments {
-        log::warn!("{ailments}");
-    }
     let greeting = greeting::lines(&settings, &tracker);
-    let supervisor = Supervisor::new(tracker, settings, Reload::new(cli.flags, host));
-    let mut supervisor = supervisor.followed_by(program);
+    let mut supervisor =
+        Supervisor::new(tracker, settings, Reload::new(cli.flags, host)).with_program(program);
     for line in greeting {
         log::info!("{line}");
     }
-    let mut end = supervisor.run(&wishes);
+    let mut end = supervisor.run(&signals);
     let tracker = supervisor.into_tracker();
     match &mut end {
-        End::Given(given) => {
-            if !tracker.hand_over(given) {
-                return Ok(End::Orphaned(given.process));
+        End::HandedOver(handed_over) => {
+            if !tracker.hand_over(handed_over) {
+                return Ok(End::SuccessorFailed(handed_over.process));
             }
         }
-        End::Asked => {
+        End::Stopped => {
             let summary = tracker.stop();
             log::info!(
                 "stopped: {} datagrams in, {} out, {} refused",
@@ -120,8 +120,47 @@ fn serve(
                 summary.refused_in_all(),
             );
         }
-        // Who is left may be stuck for the same reason; the end of the process does not wait.
-        End::Died(_) | End::Orphaned(_) => std::mem::forget(tracker),
+        // The other workers may hang for the same reason, so they are not waited for.
+        End::WorkerFailed(_) | End::SuccessorFailed(_) => std::mem::forget(tracker),
     }
     Ok(end)
+}
+
+/// The exit status and final message after [`serve`].
+fn exit_after(served: Result<End, StartError>) -> Exit {
+    match served {
+        Ok(End::Stopped | End::HandedOver(_)) => Exit::good(),
+        Ok(End::SuccessorFailed(process)) => Exit::failed(format!(
+            "process {process} took over and exited at once: start again (the log says whether the \
+             peers are in the snapshot)"
+        )),
+        Ok(End::WorkerFailed(failure)) => {
+            Exit::failed(format!("{} failed: {}", failure.name, failure.cause))
+        }
+        // Parts of the configuration.
+        Err(StartError::List(error)) => Exit::wrong(format!("{error}\nnothing was started.\n")),
+        Err(StartError::Token(error)) => Exit::wrong(format!("{error}\nnothing was started.\n")),
+        Err(error) => Exit::failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_tracker::running::WorkerFailure;
+    use std::io;
+
+    #[test]
+    fn each_end_has_its_exit_status_and_message() {
+        assert_eq!(exit_after(Ok(End::Stopped)), Exit::good());
+        let failure = WorkerFailure { name: "worker-3".into(), cause: "it panicked: why".into() };
+        let exit = exit_after(Ok(End::WorkerFailed(failure)));
+        assert_eq!(
+            (exit.code, exit.text.as_str()),
+            (1, "onrush: worker-3 failed: it panicked: why\n")
+        );
+        let exit = exit_after(Err(StartError::Poll(io::ErrorKind::OutOfMemory.into())));
+        assert_eq!(exit.code, 1);
+        assert!(exit.text.starts_with("onrush: cannot set up polling: "), "{}", exit.text);
+    }
 }

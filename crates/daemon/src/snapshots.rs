@@ -1,4 +1,4 @@
-//! When a snapshot is written: every so often while workers run, and once they have stopped.
+//! When a snapshot is written: at an interval while workers run, and once they have stopped.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::process::service;
 use crossbeam_channel::Receiver;
 use onrush_swarm::Shard;
 
+use crate::process::notify;
 use onrush_control::files::FileWrites;
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
@@ -21,97 +21,98 @@ use onrush_tracker::orders::Orders;
 #[derive(Debug)]
 pub struct Snapshots {
     path: Option<PathBuf>,
-    every: Duration,
+    interval: Duration,
     last: Instant,
-    under_way: Option<JoinHandle<io::Result<SnapshotSummary>>>,
+    writer: Option<JoinHandle<io::Result<SnapshotSummary>>>,
     writes: Arc<FileWrites>,
 }
 
 impl Snapshots {
-    /// To `path`, if there is one, `every` so often; zero for only at the end.
-    pub fn new(path: Option<PathBuf>, every: Duration) -> Self {
-        Self { path, every, last: Instant::now(), under_way: None, writes: Arc::default() }
+    /// To `path`, every `interval`; with zero only when the tracker stops, without a path never.
+    pub fn new(path: Option<PathBuf>, interval: Duration) -> Self {
+        Self { path, interval, last: Instant::now(), writer: None, writes: Arc::default() }
     }
 
-    /// None at all.
-    pub fn none() -> Self {
+    /// Writes no snapshots.
+    pub fn disabled() -> Self {
         Self::new(None, Duration::ZERO)
     }
 
-    /// How they went.
+    /// Counters of snapshots written and failed.
     pub fn writes(&self) -> &Arc<FileWrites> {
         &self.writes
     }
 
-    /// Goes by another distance from now on.
-    pub fn follow(&mut self, every: Duration) {
-        self.every = every;
+    /// Changes the interval.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
     }
 
-    /// To be called every second: begins a snapshot when it is time, and reports one that has ended.
-    pub fn second(&mut self, orders: &Orders, clock: Clock, now: Instant) {
-        if self.under_way.as_ref().is_some_and(JoinHandle::is_finished) {
-            self.report();
+    /// Call it every second: starts a snapshot when it is due, and reports a finished one.
+    pub fn tick(&mut self, orders: &Orders, clock: Clock, now: Instant) {
+        if self.writer.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.join();
         }
-        let due = !self.every.is_zero() && now.duration_since(self.last) >= self.every;
-        if due && self.under_way.is_none() {
+        let due = !self.interval.is_zero() && now.duration_since(self.last) >= self.interval;
+        if due && self.writer.is_none() {
             self.last = now;
-            self.begin(orders, clock);
+            self.start(orders, clock);
         }
     }
 
-    /// Begins a snapshot of shards that are being served from, if none is under way.
-    pub fn begin(&mut self, orders: &Orders, clock: Clock) {
-        let Some(path) = self.path.clone().filter(|_| self.under_way.is_none()) else { return };
+    /// Starts a snapshot while workers serve, unless one is being written.
+    fn start(&mut self, orders: &Orders, clock: Clock) {
+        let Some(path) = self.path.clone().filter(|_| self.writer.is_none()) else { return };
         let (shards, parts) = match DumpTask::of_all(orders) {
             Ok(parts) => (orders.shards(), parts),
-            Err(deaf) => return self.failed(format_args!("{deaf}")),
+            Err(error) => return self.failed(format_args!("{error}")),
         };
         let write = move || write_parts(&path, &parts, shards, clock);
         match thread::Builder::new().name("snapshot".into()).spawn(write) {
-            Ok(thread) => self.under_way = Some(thread),
-            Err(error) => self.failed(format_args!("no thread: {error}")),
+            Ok(thread) => self.writer = Some(thread),
+            Err(error) => self.failed(format_args!("cannot start a thread: {error}")),
         }
     }
 
-    /// Waits for the one that is under way. While workers run it may take as long as their walk.
-    pub fn report(&mut self) {
-        let Some(thread) = self.under_way.take() else { return };
+    /// Waits for the snapshot being written, if any, and reports it. While workers run this may
+    /// take as long as their dump.
+    pub fn join(&mut self) {
+        let Some(thread) = self.writer.take() else { return };
         match thread.join() {
-            Ok(Ok(written)) => self.wrote(&written),
+            Ok(Ok(summary)) => self.succeeded(&summary),
             Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {
-                log::debug!("a snapshot was given up: {error}");
+                log::debug!("a snapshot was abandoned: {error}");
             }
             Ok(Err(error)) => self.failed(format_args!("{error}")),
             Err(_) => self.failed(format_args!("its thread panicked")),
         }
     }
 
-    fn wrote(&self, written: &SnapshotSummary) {
-        self.writes.wrote(written.bytes, written.took);
-        log::info!("snapshot: {written}");
-    }
-
-    fn failed(&self, why: std::fmt::Arguments<'_>) {
-        self.writes.failed.add(1);
-        log::warn!("no snapshot, the former one stays: {why}");
-    }
-
-    /// Writes the last one, from the shards of workers that have stopped.
-    pub fn finish(&mut self, shards: Vec<Shard>, clock: Clock) {
-        self.report();
+    /// Writes the final snapshot, from the shards of stopped workers.
+    pub fn write_final(&mut self, shards: Vec<Shard>, clock: Clock) {
+        self.join();
         let Some(path) = &self.path else { return };
-        match write_all(path, shards, clock.now(), &mut service::progress()) {
-            Ok(written) => self.wrote(&written),
+        match write_all(path, shards, clock.now(), &mut notify::progress()) {
+            Ok(summary) => self.succeeded(&summary),
             Err(error) => log::error!(
-                "the peers are lost, but for what the former snapshot has: {}: {error}",
+                "the final snapshot failed; peers since the previous one are lost: {}: {error}",
                 path.display()
             ),
         }
     }
+
+    fn succeeded(&self, summary: &SnapshotSummary) {
+        self.writes.wrote(summary.bytes, summary.took);
+        log::info!("snapshot: {summary}");
+    }
+
+    fn failed(&self, why: std::fmt::Arguments<'_>) {
+        self.writes.failed.add(1);
+        log::warn!("snapshot failed; the previous one stays: {why}");
+    }
 }
 
-/// Writes what dumps send.
+/// Writes the blocks of all shards' dumps.
 fn write_parts(
     path: &Path,
     parts: &Receiver<DumpMessage>,

@@ -1,4 +1,4 @@
-//! What connection ids cost: to issue one, and to accept one.
+//! The cost of issuing and of accepting a connection id.
 //!
 //! `cargo bench -p onrush-lab --bench connection_ids`; `-- --test` runs everything once.
 
@@ -13,7 +13,7 @@ criterion_group!(benches, connection_ids);
 criterion_main!(benches);
 
 const VALIDITY: u32 = 120;
-/// In the middle of a bucket of [`VALIDITY`]: no allowance for other hosts' clocks is needed.
+/// In the middle of a bucket of [`VALIDITY`]: no allowance for clock differences is needed.
 const NOW: u64 = 1_800_000_060;
 
 fn connection_ids(criterion: &mut Criterion) {

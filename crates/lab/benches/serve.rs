@@ -1,7 +1,8 @@
-//! What requests cost a shard: announces by the size of their swarm and in large populations out of
-//! order, scrapes, and what a sweep costs per peer that stays and per peer that goes.
+//! The cost of requests in a shard: announces by the size of their swarm and in random order in
+//! large populations, scrapes, and sweeps per peer that stays and per peer that expires.
 //!
-//! `cargo bench -p onrush-lab --bench serve`; `-- --test` runs everything once, in populations of a hundredth.
+//! `cargo bench -p onrush-lab --bench serve`; `-- --test` runs everything once, in populations of a
+//! hundredth.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use rand::rngs::SmallRng;
 criterion_group!(benches, by_size, cold, scrape, sweep, expire);
 criterion_main!(benches);
 
-/// Entries that a sweep looks at.
+/// The budget of a sweep.
 const BUDGET: usize = 512;
 
 /// One swarm, whose peers announce again in random order.
@@ -52,7 +53,7 @@ fn cold(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Scrapes of ten that come in one batch, of swarms that nobody has just looked at.
+/// Scrapes of ten in one batch, of swarms that are not in a cache.
 fn scrape(criterion: &mut Criterion) {
     const SCRAPES: usize = 16;
     let swarms = some(1_000_000);
@@ -67,7 +68,7 @@ fn scrape(criterion: &mut Criterion) {
             for _ in 0..rounds {
                 batch.clear();
                 for swarm in turn.by_ref().take(10 * SCRAPES) {
-                    // Strides, so that neighbours in a scrape are no neighbours in memory.
+                    // Strides, so that neighbours in a scrape are not neighbours in memory.
                     let info_hash = population::info_hash(swarm.wrapping_mul(65_537) % swarms);
                     batch.push_scrape(&[info_hash.0], ()).expect("it has room");
                 }
@@ -90,7 +91,7 @@ fn swept() -> [(&'static str, Sizes); 3] {
     ]
 }
 
-/// Everybody is looked at and stays.
+/// No peer expires.
 fn sweep(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sweep, nobody goes");
     group.throughput(Throughput::Elements(BUDGET as u64));
@@ -109,7 +110,7 @@ fn sweep(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Everybody is forgotten. Once all are, they join again, which does not count.
+/// All peers expire. Adding them again is not measured.
 fn expire(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sweep, everybody goes");
     group.throughput(Throughput::Elements(BUDGET as u64)).sample_size(10);
@@ -138,7 +139,7 @@ fn expire(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// This many; a hundredth of large numbers when everything runs once.
+/// This many; a hundredth of large numbers for a test run.
 fn some(number: u32) -> u32 {
     let once = std::env::args().any(|argument| argument == "--test");
     if once && number > 1_000 { number / 100 } else { number }
@@ -152,14 +153,14 @@ fn filled(sizes: &Sizes) -> (Shard, Vec<(u32, u32)>) {
     (shard, peers)
 }
 
-/// The processor time that batches of announces take, without filling them. `turn` goes on from
-/// call to call, so that nobody comes again before everybody else.
+/// The processor time of batches of announces, without filling them. `turn` continues from call to
+/// call, so that every peer announces before any announces again.
 fn announce<'a>(
     shard: &mut Shard,
     turn: &mut impl Iterator<Item = &'a (u32, u32)>,
     rounds: u64,
 ) -> Duration {
-    // Reading the clock is a system call: one for several batches.
+    // Reading the clock is a system call: once per several batches.
     let mut batches: [_; 16] = std::array::from_fn(|_| population::batch());
     let mut taken = Duration::ZERO;
     let mut left = rounds as usize;
@@ -181,7 +182,7 @@ fn announce<'a>(
     taken
 }
 
-/// What this thread has used: on a machine that does other things too, time on the wall tells little.
+/// The processor time of this thread: on a shared machine, wall time means little.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

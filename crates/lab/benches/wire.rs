@@ -1,4 +1,4 @@
-//! What datagrams cost: requests from bytes to values, responses from values to bytes.
+//! The cost of datagrams: parsing requests, writing responses.
 //!
 //! `cargo bench -p onrush-lab --bench wire`; `-- --test` runs everything once.
 
@@ -32,7 +32,7 @@ fn parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Reads a request with everything that a tracker looks at.
+/// Parses a request and reads all fields that a tracker uses.
 fn read(datagram: &[u8]) -> u32 {
     match Request::parse(datagram).expect("it is well-formed") {
         Request::Connect(connect) => connect.transaction_id.0,

@@ -1,10 +1,10 @@
-//! Allocators under churn: two threads with a shard each, in which swarms come and go, become
-//! popular and are forgotten, while peers arrive, stop, announce again and expire. Then nobody
-//! announces any more.
+//! Allocators under churn: two threads with a shard each, in which swarms are created, become
+//! popular and are removed, while peers start, stop, announce again and expire. At the end all
+//! peers expire.
 //!
 //! `cargo run --release -p onrush-lab [--features jemalloc|mimalloc] --bin churn -- [ANNOUNCES]`
-//! (per thread). What is printed: processor time per announce with its share of the sweep, memory
-//! at the end of each phase, and the steps of over 0.2 ms.
+//! (per thread). Prints processor time per announce with its share of the sweep, memory at the end
+//! of each phase, and the steps of over 0.2 ms.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const THREADS: usize = 2;
-/// Who has announced last, per thread: these announce again and stop.
+/// The most recent announcers, per thread: these announce again and stop.
 const KNOWN: usize = 1 << 20;
-/// Swarms that are popular at a time, per thread.
+/// Popular swarms at a time, per thread.
 const POPULAR: u32 = 64;
-/// Announces after which the oldest of these is not popular any more.
+/// Announces after which the oldest popular swarm is replaced.
 const FASHION: u64 = 20_000;
 /// Announces per second of the shard's time, so that about 4 M peers live per thread.
 const PER_SECOND: u64 = 2_500;
@@ -64,7 +64,7 @@ fn main() {
     print(&lives, idle + peak, churned);
 }
 
-/// `base`: an idle process, and what this program keeps for itself.
+/// `base`: the memory of an idle process, and of this program's own data.
 fn print(lives: &[Life], base: usize, churned: usize) {
     let expired = resident();
     let start = Instant::now();
@@ -141,7 +141,8 @@ impl Life {
         self.peers = self.shard.totals().peers();
     }
 
-    /// Of ten, five announce again, one stops, two are new in a popular swarm, two in another.
+    /// Of ten announces, five are repeated, one is a stop, two are new peers of a popular swarm,
+    /// and two of another one.
     fn next(&mut self) -> (u32, u32, Event) {
         let slot = self.rng.random_range(0..KNOWN);
         match self.rng.random_range(0..10) {
@@ -169,7 +170,7 @@ impl Life {
         }
     }
 
-    /// Until nobody is left, and once around after that.
+    /// Sweeps until no peer is left, and one pass more.
     fn expire(&mut self) {
         let end = Moment(self.now().0 + LIFETIME + 8);
         while self.shard.totals().peers() > 0 {
@@ -198,7 +199,7 @@ impl Life {
     }
 }
 
-/// What this thread has used.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -1,6 +1,5 @@
-//! What announces and sweeps cost, as a distribution instead of a mean: on a machine that does
-//! other things too, the lowest tenth tells what the code costs, the highest what the machine
-//! does. Processor time of this thread.
+//! The cost of announces and sweeps, as a distribution: on a shared machine the lowest tenth shows
+//! the cost of the code, the highest the influence of the machine. Processor time of this thread.
 //!
 //! `cargo run --release -p onrush-lab --bin cost [PART OF A NAME [ROUNDS]]`
 
@@ -64,7 +63,7 @@ fn announces(shard: &mut Shard, peers: &[(u32, u32)], rounds: usize) -> Vec<f64>
     samples
 }
 
-/// Nanoseconds per swarm or peer looked at.
+/// Nanoseconds per swarm or peer visited.
 fn sweeps(shard: &mut Shard, rounds: usize) -> Vec<f64> {
     let sweep = |_| {
         let start = processor_time();
@@ -80,7 +79,7 @@ fn print(name: &str, mut samples: Vec<f64>) {
     println!("{name:<26} {:>9.1} {:>9.1} {:>9.1} {:>9.1}", at(0.0), at(0.1), at(0.5), at(0.9));
 }
 
-/// What this thread has used.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

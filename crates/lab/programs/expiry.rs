@@ -1,6 +1,6 @@
-//! What expiry costs with 50 million peers, or swarms, in one shard: two minutes in which nobody's time
-//! is over, then the time until everybody is gone. Processor time of this thread per step of the worker's
-//! own schedule; a system call to read the clock is in each, preemption and page faults are too.
+//! The cost of expiry with 50 million peers, or swarms, in one shard: two minutes before any peer
+//! expires, then the time until all have. Processor time of this thread per step of the worker's
+//! own schedule; each step includes a system call to read the clock, preemption and page faults.
 //!
 //! `cargo run --release -p onrush-lab --bin expiry [MILLIONS]`: needs 4 GiB of memory for 50.
 
@@ -15,9 +15,9 @@ use onrush_tracker::clock::Now;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::worker::SwarmSide;
 
-/// As `placement` has it for peers that live for 40 minutes.
+/// As the tracker sets it for peers with a lifetime of 40 minutes.
 const PERIOD: Duration = Duration::from_secs(120);
-/// Turns in a second under full load: a full one takes 1.5 ms at most.
+/// Turns per second under full load: a full turn takes 1.5 ms at most.
 const TURNS: usize = 666;
 
 fn main() {
@@ -29,13 +29,13 @@ fn main() {
         let mut side = SwarmSide::new(0, population.shard(millions * 1_000_000), PERIOD);
         let pass = PERIOD.as_secs() as u32;
         run(&mut side, 0, |_, second| second == pass).print(population, "stay");
-        // Second by second, so that no debts gather.
+        // Second by second, so that no backlog builds up.
         run(&mut side, pass, |_, second| second == LIFETIME + 8 - pass);
         run(&mut side, LIFETIME + 8, |side, _| is_empty(&side.shard)).print(population, "go");
     }
 }
 
-/// Takes the steps of each second from `start` on until `end` says so.
+/// Runs the steps of each second from `start` on until `end` returns true.
 fn run(side: &mut SwarmSide, start: u32, end: impl Fn(&SwarmSide, u32) -> bool) -> Steps {
     let metrics = WorkerMetrics::default();
     let mut steps = Steps::default();
@@ -68,7 +68,8 @@ impl Steps {
         let micros = |part| at(part).as_nanos() as f64 / 1_000.0;
         let all: Duration = self.taken.iter().sum();
         println!(
-            "| {population:?}, all {what} | {} | {} | {:.1} us | {:.1} us | {:.1} us | {:.2} s | {:.2} % |",
+            "| {population:?}, all {what} | {} | {} | {:.1} us | {:.1} us | {:.1} us | {:.2} s | \
+             {:.2} % |",
             self.seconds,
             self.taken.len(),
             micros(0.5),
@@ -80,7 +81,7 @@ impl Steps {
     }
 }
 
-/// What this thread has used.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -1,12 +1,13 @@
-//! What peers cost a tracker: fills any BEP 15 tracker with swarms of one size and says by how much
-//! its resident memory has grown over before.
+//! The memory cost of peers: fills any BEP 15 tracker with swarms of one size and prints by how
+//! much its resident memory has grown.
 //!
 //! ```text
-//! cargo run --release -p onrush-lab --bin fill -- --target 127.0.0.1:6969 --tracker-pid PID --swarms 1000000 --peers 2
+//! cargo run --release -p onrush-lab --bin fill -- --target 127.0.0.1:6969 \
+//!     --tracker-pid PID --swarms 1000000 --peers 2
 //! ```
 //!
-//! Every peer is an endpoint of its own: one of some addresses of 127/8, and a port. Every announce is
-//! sent again until it is answered, so that what was to be stored is stored. The last line is JSON.
+//! Every peer is an endpoint of its own: an address of 127/8 and a port. Every announce is sent
+//! again until it is answered, so that all peers are stored. The last line is JSON.
 
 #![forbid(unsafe_code)]
 
@@ -29,10 +30,10 @@ struct Arguments {
     /// The tracker's address.
     #[arg(long, default_value = "127.0.0.1:6969")]
     target: SocketAddr,
-    /// The tracker's process, whose memory is looked at.
+    /// The process id of the tracker, whose memory is measured.
     #[arg(long)]
     tracker_pid: u32,
-    /// Swarms to make.
+    /// Swarms to create.
     #[arg(long, default_value_t = 1_000_000)]
     swarms: u32,
     /// Peers in each, half of them seeders.
@@ -40,18 +41,18 @@ struct Arguments {
     peers: u32,
 }
 
-/// Addresses that peers have. Each has more than 60,000 ports to offer.
+/// Addresses of the peers. Each has more than 60,000 ports.
 const SOURCES: usize = 16;
-/// Ports of an address: from 1024 on.
+/// The ports of an address start at 1024.
 const PORTS: u32 = 64_000;
-/// Announces under way.
+/// Announces in flight.
 const WINDOW: usize = 256;
-/// After this an announce is sent again.
+/// Time after which an announce is sent again.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// A tracker that answers nothing for so long is given up.
+/// Time without any reply after which the program fails.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// Connection ids are good for two minutes (BEP 15, "Connect"); new ones are asked for before.
+/// Connection ids are valid for two minutes (BEP 15, "Connect"); they are renewed before.
 const RECONNECT: Duration = Duration::from_secs(60);
 
 fn main() -> anyhow::Result<()> {
@@ -96,8 +97,8 @@ struct Filling {
     target: SocketAddr,
     peers: u32,
     ids: [ConnectionId; SOURCES],
-    /// The transaction id of the next group's first request: none is used twice, so a late reply is
-    /// never taken for another's.
+    /// The transaction id of the next group's first request: no id is used twice, so a late reply
+    /// never matches another request.
     first_id: u32,
 }
 
@@ -106,7 +107,7 @@ impl Filling {
         let mut sockets = Vec::with_capacity(SOURCES);
         for source in 1..=SOURCES {
             let address = SocketAddr::from(([127, 0, 3, source as u8], 0));
-            // Room for the replies to a whole window.
+            // Space for the replies to a whole window.
             let buffers = Buffers { receive: 2 << 20, send: 2 << 20 };
             sockets.push(bind_client(address, buffers)?.0);
         }
@@ -116,7 +117,7 @@ impl Filling {
         Ok(Self { backend, target: arguments.target, peers: arguments.peers, ids, first_id: 0 })
     }
 
-    /// Gets an id for each address.
+    /// Requests a connection id for each address.
     fn connect(&mut self) -> anyhow::Result<()> {
         let requests = (0..SOURCES)
             .map(|source| {
@@ -128,7 +129,7 @@ impl Filling {
             .collect::<Vec<_>>();
         let mut ids = self.ids;
         self.exchange(&requests, |source, reply| {
-            // An error may be as long (BEP 15): its text is no id.
+            // An error may have the same length (BEP 15), but its text is not an id.
             ensure!(reply[3] == 0, "a connect was refused");
             let id = reply.get(8..16).and_then(|id| id.try_into().ok());
             ids[source] = ConnectionId(u64::from_be_bytes(id.context("a connect reply is short")?));
@@ -138,7 +139,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Announces peers by their numbers, all of one swarm one after the other.
+    /// Announces peers by their numbers, swarm by swarm.
     fn announce(&mut self, numbers: std::ops::Range<u64>) -> anyhow::Result<()> {
         let requests = numbers
             .enumerate()
@@ -148,7 +149,8 @@ impl Filling {
                 let source = (peer / PORTS) as usize;
                 let mut bytes = [0; REQUEST_LEN];
                 let mut info_hash = [0; 20];
-                // Spread over all values, as hashes are: some trackers shard by the first byte.
+                // Spread over all values, as real hashes are: some trackers shard by the first
+                // byte.
                 info_hash[..8]
                     .copy_from_slice(&swarm.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
                 info_hash[8..16].copy_from_slice(&swarm.to_be_bytes());
@@ -177,7 +179,7 @@ impl Filling {
         })
     }
 
-    /// Sends requests, which are numbered from `first_id` on, until all are answered.
+    /// Sends requests, numbered from `first_id` on, until all are answered.
     fn exchange(
         &mut self,
         requests: &[(usize, usize, [u8; REQUEST_LEN])],

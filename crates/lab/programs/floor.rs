@@ -1,18 +1,18 @@
-//! The floor: what a request and its reply cost when nobody thinks about them.
+//! The floor: the cost of a request and its reply without any processing.
 //!
-//! It is built on the tracker's own network side, with the same socket options, buffers and batch,
-//! and the same loop; but it only receives, turns the address around and sends. A connect gets 16
-//! bytes, an announce a prepared reply of `--reply-bytes` with its transaction id put in, a scrape
-//! zeros, anything without the connection id nothing. So the same `onrush-load` drives a tracker
-//! and its floor, and what lies between the two is the tracker's own.
+//! It uses the tracker's own network backend, with the same socket options, buffers and batch, and
+//! the same loop, but only receives, swaps addresses and sends. A connect gets 16 bytes, an
+//! announce a prepared reply of `--reply-bytes` with its transaction id, a scrape zeros, and a
+//! request without the connection id nothing. The same `onrush-load` drives a tracker and its
+//! floor; the difference is the tracker's own cost.
 //!
 //! ```text
 //! cargo run --release -p onrush-lab --bin floor -- --listen 127.0.0.1:6999 --reply-bytes 20 &
 //! target/release/onrush-load --target 127.0.0.1:6999 --tracker-pid $!
 //! ```
 //!
-//! From 26 bytes on there are peers in the reply that nobody has announced: give the load tester
-//! `--strangers` then.
+//! From 26 bytes on the reply has peers that never announced: pass `--strangers` to the load
+//! tester.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -28,30 +28,30 @@ use onrush_proto::{ConnectionId, TransactionId, announce, scrape};
 
 /// The only connection id.
 const ID: u64 = 0x0123_4567_89AB_CDEF;
-/// What a connect has instead (BEP 15).
+/// The magic number of a connect (BEP 15).
 const PROTOCOL_ID: u64 = 0x0417_2710_1980;
-/// A peer over IPv4 takes six bytes.
+/// Bytes of an IPv4 peer.
 const PEER: usize = 6;
 /// Bytes of the largest reply: 200 peers.
 const LARGEST: usize = HEAD_LEN + 200 * PEER;
 const _: () = assert!(LARGEST >= scrape::HEAD_LEN + scrape::COUNTS_LEN * scrape::MAX_HASHES);
-/// What the tracker asks for by default.
+/// The tracker's default buffer sizes.
 const BUFFERS: Buffers = Buffers { receive: 4 << 20, send: 1 << 20 };
 
-/// Answers requests of a UDP tracker without looking at them.
+/// Answers requests of a UDP tracker without processing them.
 #[derive(Parser, Debug)]
 #[command(name = "floor", max_term_width = 100)]
 struct Args {
-    /// Where to listen.
+    /// The address to listen on.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6999")]
     listen: SocketAddr,
 
-    /// Bytes of a reply to an announce: 20 for the head and 6 for each peer.
+    /// Bytes of a reply to an announce: 20 for the head and 6 per peer.
     #[arg(long, value_name = "N", default_value_t = HEAD_LEN, value_parser = reply_bytes)]
     reply_bytes: usize,
 
-    /// Listen on all addresses of the family at that port, so that each datagram comes with its
-    /// local address (IP_PKTINFO) and each reply leaves from it.
+    /// Listen on the wildcard address of the family at that port, so that each datagram comes with
+    /// its local address (IP_PKTINFO) and each reply is sent from it.
     #[arg(long)]
     pktinfo: bool,
 
@@ -59,7 +59,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = Options::default().batch)]
     batch: usize,
 
-    /// Never sleep, ask again.
+    /// Poll without sleeping.
     #[arg(long)]
     spin: bool,
 
@@ -105,7 +105,7 @@ fn main() -> anyhow::Result<()> {
     })
 }
 
-/// One thread's life.
+/// The loop of one thread.
 fn serve(
     sockets: Vec<BoundSocket>,
     args: &Args,
@@ -136,7 +136,7 @@ fn serve(
         backend
             .send(replies.map(|((len, to), bytes)| Reply { bytes: &bytes[..*len as usize], to }));
         ways.clear();
-        // The time once a turn, and the kernel's drops once a second, as a tracker does.
+        // Like a tracker, reads the time once per turn and the kernel's drops once a second.
         if second.elapsed() >= Duration::from_secs(1) {
             second = Instant::now();
             let _ = backend.dropped();
@@ -152,26 +152,26 @@ struct Answers {
 }
 
 impl Answers {
-    /// With `announce_len` bytes for an announce.
+    /// Prepares replies, with `announce_len` bytes for an announce.
     fn new(announce_len: usize) -> Self {
         let transaction_id = TransactionId(0);
         let mut connect = [0; connect::RESPONSE_LEN];
         ConnectResponse { transaction_id, connection_id: ConnectionId(ID) }.write(&mut connect);
         let peers = (announce_len - HEAD_LEN) / PEER;
-        // As many as are listed, and the asker.
+        // As many as are listed, and the announcer.
         let head =
             AnnounceHead { transaction_id, interval: 1800, leechers: peers as u32, seeders: 1 };
         let mut announce = [0; LARGEST];
         head.write(announce.first_chunk_mut().expect("room for any reply"));
         for (number, peer) in announce[HEAD_LEN..announce_len].chunks_mut(PEER).enumerate() {
             let [.., high, low] = (number as u32 + 1).to_be_bytes();
-            // Of a network that no load tester has clients in (RFC 2544).
+            // From a network without clients of a load tester (RFC 2544).
             peer.copy_from_slice(&[198, 18, high, low, 0x1A, 0xE1]);
         }
         Self { connect, announce, announce_len }
     }
 
-    /// Writes the reply to a datagram over an earlier one and returns its length; 0 for silence.
+    /// Writes the reply to a datagram over an earlier one and returns its length; 0 for no reply.
     #[inline]
     fn write(&self, datagram: &[u8], into: &mut [u8; LARGEST]) -> usize {
         let Some(head) = datagram.first_chunk::<16>() else { return 0 };

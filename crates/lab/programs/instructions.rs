@@ -1,11 +1,12 @@
-//! A fixed number of requests through a whole tracker on one thread, over the in-process network,
-//! for counting instructions: `scripts/count-instructions` runs it under callgrind.
+//! Runs a fixed number of requests through a whole tracker on one thread, over the in-process
+//! network, for counting instructions: `scripts/count-instructions` runs it under callgrind.
 //!
-//! `instructions KIND REQUESTS`: KIND is `connect`, `announce` (30 peers in each reply), `announce-v6`
-//! (the same over IPv6), `scrape` (of ten), `scrape-one`, and `split-announce` for the way over the
-//! lanes. `watched-KIND` is KIND while another thread writes `/metrics` again and again from the worker's counters
-//! (`scripts/bench-observe` counts the threads apart). `serve` is the shard's part of an announce alone. `echo-KIND` does what the network and this
-//! program need for the same datagrams, with nobody between: its cost is to be subtracted.
+//! `instructions KIND REQUESTS`: KIND is `connect`, `announce` (30 peers in each reply),
+//! `announce-v6` (the same over IPv6), `scrape` (of ten), `scrape-one`, and `split-announce` for
+//! the path over the lanes. `watched-KIND` is KIND while another thread writes `/metrics`
+//! repeatedly from the worker's counters (`scripts/bench-observe` counts the threads separately).
+//! `serve` is the shard's part of an announce alone. `echo-KIND` is the cost of the network and of
+//! this program for the same datagrams, without a tracker: it is subtracted.
 
 #![forbid(unsafe_code)]
 
@@ -43,7 +44,8 @@ fn main() {
     };
     let Some((kind, requests)) = parsed else {
         eprintln!(
-            "usage: instructions [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|serve REQUESTS"
+            "usage: instructions \
+             [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|serve REQUESTS"
         );
         std::process::exit(2);
     };
@@ -54,25 +56,25 @@ fn main() {
     }
 }
 
-/// What is counted.
+/// The work that is counted.
 struct Kind {
     ask: Ask,
     family: Family,
     split: bool,
     /// Without a tracker.
     echo: bool,
-    /// While somebody looks at the counters.
+    /// While another thread reads the counters.
     watched: bool,
 }
 
-/// What clients send.
+/// The requests of clients.
 #[derive(Clone, Copy)]
 enum Ask {
     Connect,
     Announce,
-    /// A scrape of this many.
+    /// A scrape of this many swarms.
     Scrape(u8),
-    /// Nothing: announces are put into batches for a shard.
+    /// None: announces are put into batches for a shard.
     Serve,
 }
 
@@ -102,7 +104,7 @@ impl Kind {
         text.parse().expect("an address")
     }
 
-    /// The address of a client by number, from 0.
+    /// The address of client `number`, from 0.
     fn client(&self, number: usize) -> SocketAddr {
         let last = number as u8 + 1;
         match self.family {
@@ -121,16 +123,17 @@ impl Kind {
     }
 }
 
-/// Everything, tracker included.
+/// The whole path, tracker included.
 fn serve(kind: &Kind, requests: usize) {
     let (network, mut clients) = network(kind);
     let text = match kind.split {
         true => "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n",
         false => "[workers]\nplacement = \"colocated\"\ntotal = 1\n",
     };
-    // Steering is the kernel's work; with one worker there is nothing to steer anyway.
+    // The kernel's work is not counted, and a single worker needs no steering.
     let text = format!(
-        "{text}[announce]\nmax_peers_v4 = {PEERS}\nmax_peers_v6 = {PEERS}\n[socket]\nbatch = {BATCH}\nsteering = false\n"
+        "{text}[announce]\nmax_peers_v4 = {PEERS}\nmax_peers_v6 = {PEERS}\n[socket]\nbatch = \
+         {BATCH}\nsteering = false\n"
     );
     let mut world = TestTracker::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
     let ids = connect(kind, &mut world, &mut clients);
@@ -147,7 +150,7 @@ fn serve(kind: &Kind, requests: usize) {
     thread::scope(|scope| {
         if kind.watched {
             scope.spawn(|| {
-                // Once at least, also where all is over before this thread begins.
+                // At least once, even if all requests were answered before this thread began.
                 while {
                     let snapshot = StatsSnapshot::of_workers(watched.clone(), settings(&text));
                     black_box(prometheus::write(snapshot, Format::Text));
@@ -166,7 +169,7 @@ fn serve(kind: &Kind, requests: usize) {
     });
 }
 
-/// The same datagrams and replies of the same length, with nobody between.
+/// The same datagrams and replies of the same length, without a tracker.
 fn echo(kind: &Kind, requests: usize) {
     let (network, mut clients) = network(kind);
     let mut tracker = network.bind_group(&[kind.tracker()], 1, &Choice::BySource).expect("is free");
@@ -181,14 +184,14 @@ fn echo(kind: &Kind, requests: usize) {
             .extend(tracker.receive(BATCH).expect("works").iter().map(|(_, slot)| slot.reply_to));
         tracker.send(returns.iter().map(|to| Reply { bytes: &reply, to }));
         returns.clear();
-        // The tracker looks twice: the second time there is nothing.
+        // The tracker receives twice: the second call finds nothing.
         assert!(tracker.receive(BATCH).expect("works").is_empty());
         answers += read(&mut clients);
     }
     assert_eq!(answers, requests, "every request is echoed");
 }
 
-/// Announces into batches, for a shard to serve; or with `serve` false, batches only.
+/// Announces in batches, served by a shard; or with `serve` false, batches only.
 fn shard_alone(requests: usize, serve: bool) {
     let settings = ShardSettings {
         interval: 1_800,
@@ -239,7 +242,7 @@ fn network(kind: &Kind) -> (Network, Endpoint) {
     (network, clients)
 }
 
-/// Every client connects.
+/// Connects every client.
 fn connect(
     kind: &Kind,
     world: &mut TestTracker<Endpoint>,
@@ -260,7 +263,7 @@ fn connect(
     ids
 }
 
-/// The client that sends each packet, and the packet.
+/// The sender of each packet, and the packet.
 fn packets(kind: &Kind, ask: Ask, ids: &[ConnectionId; CLIENTS]) -> Vec<(Return, Vec<u8>)> {
     let mut packets = Vec::new();
     for swarm in 0..SWARMS {

@@ -1,18 +1,18 @@
-//! What a hop costs, by requests per message: parcels go from one worker's side to another's and
-//! home again over the real lanes, and beside them over wait-free rings, one for each pair.
+//! The cost of a hop between workers, by requests per message: batches travel to another worker and
+//! back over the tracker's lanes, and for comparison over wait-free rings, one per pair of workers.
 //!
 //! ```text
 //! cargo run --release -p onrush-lab --bin lanes -- [seconds for each figure]
-//! valgrind --tool=callgrind target/release/examples/lanes count KIND REQUESTS MESSAGES
+//! valgrind --tool=callgrind target/release/lanes count KIND REQUESTS MESSAGES
 //! ```
 //!
-//! A message is filled with announces, served by a shard and read out, as in the tracker; the same
-//! work without a hop (`direct`) is subtracted. Time is CPU time of both threads, sleeping and
-//! ringing as in the tracker included (a socket worker sleeps in its socket and is rung by an
-//! eventfd, a swarm worker parks). `count` does it on one thread without sleeping, for instructions.
+//! A message is filled with announces, served by a shard and read, as in the tracker; the same work
+//! without a hop (`direct`) is subtracted. Time is CPU time of both threads, including sleeping and
+//! waking as in the tracker (a socket worker sleeps in its socket and is woken by an eventfd, a
+//! swarm worker parks). `count` runs on one thread without sleeping, for counting instructions.
 //!
-//! Kinds: `direct`; `lanes`, as the tracker uses them; `rings`, one pair; `rings36`, the same where
-//! each side looks into 36 rings, as it would have to with 36 workers on the other side.
+//! Kinds: `direct`; `lanes`, as the tracker uses them; `rings`, one pair; `rings36`, the same with
+//! each side polling 36 rings, as it would have to with 36 workers on the other side.
 
 #![forbid(unsafe_code)]
 
@@ -33,13 +33,13 @@ use onrush_tracker::lanes::wake::{SocketWaker, Waker};
 use onrush_tracker::lanes::{Batch, Inbox, Lane, Requests, lanes_to};
 use onrush_tracker::scrape_join::Place;
 
-/// Requests per message that are measured.
+/// Requests per message.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 32, 128];
-/// Parcels under way at most.
+/// The most batches in flight.
 const WINDOW: usize = 8;
 /// As in a worker's turn.
 const PARCELS_PER_TURN: usize = 16;
-/// Distinct announces that go round.
+/// Distinct announces, used in rotation.
 const ANNOUNCES: usize = 4096;
 const NAP: Duration = Duration::from_millis(50);
 
@@ -62,12 +62,12 @@ fn number(text: &str) -> usize {
 
 // One end of a hop
 
-/// Where one side sends.
+/// The sending end of one side.
 trait Out: Send {
     fn send(&mut self, parcel: Batch);
 }
 
-/// Where one side receives and sleeps.
+/// The receiving end of one side, where it sleeps.
 trait In: Send {
     fn next(&mut self) -> Option<Batch>;
     fn sleep(&self, wait: impl FnOnce());
@@ -105,7 +105,7 @@ impl In for Home {
     }
 }
 
-/// A ring of one pair, with the tracker's protocol of sleeping.
+/// A ring of one pair, with the tracker's sleep protocol.
 struct RingOut {
     ring: rtrb::Producer<Batch>,
     sleeper: Arc<CachePadded<SleepFlag>>,
@@ -117,7 +117,7 @@ struct RingIn {
     rings: Vec<rtrb::Consumer<Batch>>,
     next: usize,
     sleeper: Arc<CachePadded<SleepFlag>>,
-    /// The other ends of rings that nobody uses here.
+    /// The other ends of rings that are unused here.
     _idle: Vec<rtrb::Producer<Batch>>,
 }
 
@@ -170,7 +170,7 @@ fn lane_home(bell: Arc<dyn Waker>) -> (Lane, Home) {
 
 // The two sides
 
-/// The socket side: fills parcels, reads them out.
+/// The socket side: fills batches and reads them.
 struct Asker {
     announces: Vec<(Announce, Return)>,
     at: usize,
@@ -196,7 +196,7 @@ impl Asker {
         }
     }
 
-    /// A full parcel, if there is an empty one.
+    /// A full batch, if there is an empty one.
     #[inline(never)]
     fn fill(&mut self) -> Option<Batch> {
         let mut parcel = self.pool.pop()?;
@@ -212,7 +212,7 @@ impl Asker {
     fn read(&mut self, mut parcel: Batch) {
         for (bytes, to) in requests_of(&mut parcel).replies() {
             self.replies += 1;
-            // As copying it to the kernel does: every line of it.
+            // Reads every line, as copying it to the kernel does.
             self.bytes += bytes.iter().step_by(64).map(|byte| u64::from(*byte)).sum::<u64>();
             self.bytes += u64::from(to.socket());
         }
@@ -295,7 +295,7 @@ fn pairs(kind: &str) -> usize {
     if tail.is_empty() { 1 } else { number(tail) }
 }
 
-/// Both sides in turns, a window of messages each.
+/// Both sides in turn, a window of messages each.
 fn alternate(
     asker: &mut Asker,
     shard: &mut Shard,
@@ -320,7 +320,7 @@ fn alternate(
 
 // Time, on two threads
 
-/// A bell that counts.
+/// A waker that counts.
 struct Counted<B> {
     bell: B,
     rings: Arc<AtomicU64>,
@@ -333,7 +333,7 @@ impl<B: Waker> Waker for Counted<B> {
     }
 }
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     requests: u64,
@@ -360,17 +360,19 @@ fn measure(seconds: f64) {
         measure_awake((first, second), Duration::from_secs_f64(seconds / 100.0));
     }
     println!(
-        "CPU of both threads. `hop` is what a request costs more than direct, `message` what a message \
+        "CPU of both threads. `hop` is what a request costs more than direct, `message` what a \
+         message \
          does; `asks`, `serves`: its two sides.\n"
     );
     println!(
-        "| where | requests a message | kind | ns a request | hop | message | asks | serves | rings a message |"
+        "| where | requests a message | kind | ns a request | hop | message | asks | serves | \
+         rings a message |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for (place, asker, server) in places {
         for requests in SIZES {
             let mut runs = [const { Vec::new() }; 4];
-            // Kinds take turns, so that what the machine does meanwhile hits all alike.
+            // Kinds alternate, so that other load on the machine affects all alike.
             for _ in 0..3 {
                 let time = Duration::from_secs_f64(seconds / 3.0);
                 runs[0].push(direct(requests, asker, time));
@@ -386,9 +388,9 @@ fn measure(seconds: f64) {
     }
 }
 
-/// One message at a time between two sides that never sleep: what both do for it, and the lines of
-/// cache that go from one vCPU to the other and back. The best of many short runs, as others who use
-/// the machine can only make one longer.
+/// One message at a time between two sides that never sleep: the work of both for it, and the cache
+/// lines that travel between the two vCPUs. The best of many short runs, as other load can only
+/// lengthen a run.
 fn measure_awake(cpus: (usize, usize), time: Duration) {
     println!(
         "One message at a time, nobody sleeps: ns for it there and home, work not subtracted.\n"
@@ -415,7 +417,7 @@ fn measure_awake(cpus: (usize, usize), time: Duration) {
     println!();
 }
 
-/// Nanoseconds for each message.
+/// Nanoseconds per message.
 fn awake(
     requests: usize,
     cpus: (usize, usize),
@@ -455,7 +457,7 @@ fn awake(
     nanos
 }
 
-/// Nanoseconds in which two vCPUs pass one line to each other and back.
+/// Nanoseconds in which two vCPUs pass one cache line to each other and back.
 fn line_there_and_back(cpus: (usize, usize), time: Duration) -> f64 {
     let run = || {
         let line = Arc::new(CachePadded::new(AtomicU64::new(0)));
@@ -556,7 +558,7 @@ fn over(kind: &str, requests: usize, cpus: (usize, usize), time: Duration) -> Se
     seen
 }
 
-/// Both sides on threads of their own, as workers take their turns.
+/// Both sides on threads of their own, in turns like workers.
 fn both(
     requests: usize,
     cpus: (usize, usize),

@@ -1,13 +1,14 @@
-//! What a list of info hashes costs: reading and sorting it, bytes per hash, and nanoseconds per look-up,
-//! cold and warm, of hashes that are listed and of strangers.
+//! The cost of a list of info hashes: reading and sorting it, bytes per hash, and nanoseconds per
+//! lookup, cold and warm, of hashes that are listed and hashes that are not.
 //!
 //!     cargo run --release -p onrush-lab --bin lists [MILLIONS]
 //!
-//! Look-ups come one after the other; before cold ones 256 MiB of other memory was touched. "In batches" is how a worker
-//! does it: it reads ahead for the datagrams of a batch, then looks each up and goes on by what it says; the time is of
-//! both. "Alone" is a look-up that nothing was read ahead for. Where each is "waiting", which hash is asked for depends
-//! on the answer before, so that no two overlap: a worker never does that. What the loop and a call with a hash cost
-//! is measured with a function that looks nothing up, and subtracted.
+//! Lookups run in sequence; before cold ones 256 MiB of other memory are touched. "In batches" is
+//! the worker's way: it reads ahead for the datagrams of a batch, then looks each one up and
+//! branches on the result; the time covers both. "Alone" is a lookup without read-ahead. With
+//! "waiting", the next hash depends on the previous result, so that no two lookups overlap; a
+//! worker never does that. The cost of the loop and of a call with a hash is measured with an empty
+//! function, and subtracted.
 
 use std::hint::black_box;
 use std::io::Write as _;
@@ -26,7 +27,7 @@ use rand::{RngExt as _, SeedableRng as _};
 /// More than the caches of any processor hold.
 const POLLUTION: usize = 256 << 20;
 const LOOK_UPS: usize = 20_000;
-/// Datagrams to a batch under load (`socket.batch`).
+/// Datagrams per batch under load (`socket.batch`).
 const BATCH: usize = 128;
 
 fn main() {
@@ -63,7 +64,7 @@ fn main() {
         ] {
             let loops = Loop { list, ahead, waiting };
             let cold = loops.per_look_up(asked, 5, || pollute(&mut pollution));
-            // So few that all that they touch stays in the nearest caches.
+            // So few that all the memory they touch stays in the nearest caches.
             let warm = loops.per_look_up(&asked[..64], 5_000, || {});
             println!("{:<36}{cold:>12.1}{warm:>12.1}", format!("{name}, {how}"));
         }
@@ -71,7 +72,7 @@ fn main() {
     sources(&mut rng, &mut pollution);
 }
 
-/// The list after a thousand were added and a thousand removed.
+/// The list after a thousand additions and a thousand removals.
 fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
     let added = (0..1_000).map(|_| ListChange { info_hash: InfoHash(rng.random()), listed: true });
     let all = list.set().expect("a deny list was asked for").iter();
@@ -80,7 +81,7 @@ fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
     list.with(&added.chain(removed).collect::<Vec<_>>())
 }
 
-/// Look-ups of sources, each waiting for the one before it.
+/// Lookups of sources, each waiting for the previous one.
 fn sources(rng: &mut SmallRng, pollution: &mut [u8]) {
     let asked: Vec<Ipv4Addr> = (0..LOOK_UPS).map(|_| Ipv4Addr::from_bits(rng.random())).collect();
     println!("{:<36}{:>12}{:>12}", "sources", "cold, ns", "warm, ns");
@@ -122,23 +123,23 @@ fn time(asked: &[Ipv4Addr], look_up: impl Fn(Ipv4Addr) -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Look-ups one after the other.
+/// A sequence of lookups.
 struct Loop<'a> {
     list: &'a AccessList,
-    /// Whether what they read is read ahead for a batch of them.
+    /// Whether the memory of a batch is read ahead.
     ahead: bool,
-    /// Whether each waits for the answer of the one before it.
+    /// Whether each lookup waits for the result of the previous one.
     waiting: bool,
 }
 
 impl Loop<'_> {
-    /// Nanoseconds of a look-up: the least of several `times`, after `before`, without what the same loop takes
-    /// that looks nothing up.
+    /// Nanoseconds per lookup: the least of several `times`, each after `before`, minus the time of
+    /// the same loop without lookups.
     fn per_look_up(&self, asked: &[InfoHash], times: usize, mut before: impl FnMut()) -> f64 {
         let (mut with, mut without) = (Duration::MAX, Duration::MAX);
         for _ in 0..times {
             before();
-            // Read once, so that the hashes asked for are not what is waited for.
+            // Read once, so that fetching the hashes themselves is not measured.
             black_box(asked.iter().map(|hash| u64::from(hash.0[0])).sum::<u64>());
             with = with.min(self.time(asked, |hash| self.list.permits(hash)));
             let loop_only = Self { ahead: false, ..*self };
@@ -157,7 +158,7 @@ impl Loop<'_> {
                 self.list.prefetch(&names[..batch.len()]);
             }
             for at in 0..batch.len() {
-                // It never changes which hash comes next, but neither compiler nor processor can know.
+                // It never changes the next hash, but neither compiler nor processor can know that.
                 let hash = *black_box(&batch[at + (before & 2)]);
                 if self.waiting {
                     before = black_box(usize::from(look_up(hash)));
@@ -172,7 +173,7 @@ impl Loop<'_> {
     }
 }
 
-/// Called as a look-up is.
+/// Has the signature of a lookup.
 #[inline(never)]
 fn nothing(info_hash: InfoHash) -> bool {
     info_hash.0[19] == 0

@@ -1,7 +1,6 @@
-//! What peers cost: growth of resident memory over an idle process, for several populations,
-//! and what is given back when all have expired. Each population has a process of its own, to
-//! which it is sent by the piece, so that nothing but the shard ever lies in that process's
-//! memory.
+//! The memory cost of peers: growth of resident memory over an idle process, for several
+//! populations, and the memory freed when all peers have expired. Each population has a process of
+//! its own, which receives it in pieces, so that the process's memory holds nothing but the shard.
 //!
 //! `cargo run --release -p onrush-lab [--features jemalloc|mimalloc] --bin memory -- [NUMBER]`
 
@@ -15,11 +14,11 @@ use onrush_swarm::{Moment, Shard};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-/// Name, sizes, and the ceiling on peers, which decides on the number of tables in the index.
+/// Name, sizes, and the ceiling on peers, which determines the number of tables in the index.
 const POPULATIONS: [(&str, Sizes, u64); 9] = [
     ("10 M swarms of one peer", Sizes::Even(10_000_000, 1), 16_000_000),
-    // The load of the index hardly matters, as its tables double one after the other: from 8.0 M
-    // to 12.0 M is most of a doubling.
+    // The load of the index hardly matters, as its tables double one after the other: 8.0 M to 12.0
+    // M is most of a doubling.
     ("8.0 M swarms of one peer", Sizes::Even(8_000_000, 1), 16_000_000),
     ("9.0 M swarms of one peer", Sizes::Even(9_000_000, 1), 16_000_000),
     ("12.0 M swarms of one peer", Sizes::Even(12_000_000, 1), 16_000_000),
@@ -34,11 +33,11 @@ const POPULATIONS: [(&str, Sizes, u64); 9] = [
     ("200 swarms of 70,000 peers", Sizes::Even(200, 70_000), 16_000_000),
 ];
 
-/// What a worker looks at in one turn.
+/// The sweep budget of a worker's turn.
 const SWEEP: usize = 256;
-/// After the last peer has expired, the allocator has so long to give memory back.
+/// Time for the allocator to return memory after the last peer has expired.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The name of this program's own part.
+/// The argument that starts the measured process.
 const CHILD: &str = "--child";
 
 fn main() {
@@ -67,7 +66,7 @@ fn main() {
     }
 }
 
-/// Draws a population and feeds a process with it.
+/// Draws a population and sends it to a process.
 fn start(number: usize) {
     let (_, sizes, _) = &POPULATIONS[number];
     let mut rng = SmallRng::seed_from_u64(1);
@@ -104,7 +103,7 @@ fn measure(number: usize) {
     let totals = shard.totals();
     assert_eq!(totals.peers(), peers);
 
-    // Until a pass has found nobody, and so the tables of the index have shrunk, too.
+    // Until a pass has found no peer, and so the tables of the index have shrunk as well.
     let mut empty = false;
     loop {
         let swept = shard.sweep(Moment(LIFETIME + 8), SWEEP);
@@ -132,7 +131,7 @@ fn measure(number: usize) {
     );
 }
 
-/// Lets everybody announce who comes through the pipe; how many.
+/// Serves the announces that arrive through the pipe; returns their number.
 fn fill(shard: &mut Shard) -> u64 {
     let mut batch = population::batch();
     let mut pipe = std::io::stdin().lock();

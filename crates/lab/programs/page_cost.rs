@@ -1,6 +1,6 @@
-//! What one look at the tracker costs the HTTP thread: `/metrics` and `/stats.json` of so many workers, written
-//! again and again. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`; `scripts/bench-observe`
-//! runs it beside the whole daemon.
+//! The cost of a request for `/metrics` and `/stats.json` to the HTTP thread, by the number of
+//! workers. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`;
+//! `scripts/bench-observe` runs it beside the whole daemon.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use onrush_tracker::metrics::WorkerMetrics;
 
 type Workers = Arc<[(String, Arc<WorkerMetrics>)]>;
 
-/// How long each is written again.
+/// How long each page is written repeatedly.
 const FOR: Duration = Duration::from_millis(500);
 
 fn main() {
@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-/// Microseconds that a page takes, and its length.
+/// Microseconds per page, and its length.
 fn cost(mut page: impl FnMut() -> String) -> (f64, usize) {
     let (start, mut pages, mut len) = (Instant::now(), 0u32, 0);
     while start.elapsed() < FOR {
@@ -53,7 +53,7 @@ fn cost(mut page: impl FnMut() -> String) -> (f64, usize) {
     (start.elapsed().as_secs_f64() * 1e6 / f64::from(pages), len)
 }
 
-/// Counters as of a worker that has run for days: numbers as long as they get.
+/// Counters of a worker that has run for days: numbers of the greatest length.
 fn counted() -> WorkerMetrics {
     let metrics = WorkerMetrics::default();
     for incoming in [&metrics.incoming.v4, &metrics.incoming.v6] {

@@ -1,15 +1,15 @@
-//! A fixed number of turns of one load worker over the in-process network, for counting what it does
-//! per reply without the noise of time. The other side answers rightly and lists up to 30 peers.
+//! Runs a fixed number of turns of one load worker over the in-process network, for counting its
+//! instructions per reply. The other side replies correctly and lists up to 30 peers.
 //!
 //! ```text
 //! cargo build --release -p onrush-lab --bin request_instructions
 //! valgrind --tool=callgrind --toggle-collect='instructions::turn' \
-//!     target/release/examples/request_instructions classic
+//!     target/release/request_instructions classic
 //! ```
 //!
-//! Collected are the instructions of the worker's turns and of the in-process network within them; divide
-//! by the replies that this prints. The network's own part is what callgrind_annotate shows
-//! (`--inclusive=yes`) for its `receive` and `send`.
+//! Callgrind collects the instructions of the worker's turns and of the in-process network within
+//! them; divide by the number of replies printed here. callgrind_annotate (`--inclusive=yes`) shows
+//! the network's own part as its `receive` and `send`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -30,18 +30,18 @@ use onrush_proto::{Announce, ConnectionId, Family, InfoHash, Request, scrape};
 
 /// The only connection id.
 const ID: ConnectionId = ConnectionId(1);
-/// Swarms: few enough that the population's tables are made quickly under callgrind.
+/// Few swarms, so that the population's tables are built quickly under callgrind.
 const SWARMS: u32 = 20_000;
 /// Source addresses.
 const SOURCES: u8 = 8;
-/// Peers listed at most.
+/// The most peers listed.
 const PEERS: usize = 30;
-/// Requests under way.
+/// Requests in flight.
 const IN_FLIGHT: usize = 256;
-/// Turns that count.
+/// Turns that are counted.
 const TURNS: usize = 400;
 
-/// Room for any reply.
+/// Space for any reply.
 type Room = [u8; scrape::HEAD_LEN + scrape::COUNTS_LEN * scrape::MAX_HASHES];
 
 fn main() -> anyhow::Result<()> {
@@ -80,7 +80,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is counted.
+/// The function that is counted.
 #[inline(never)]
 fn turn(worker: &mut Generator<'_, Endpoint>, network: &Network) -> anyhow::Result<()> {
     worker.turn(&|| network.now().as_nanos() as Nanos).context("the in-process network")?;
@@ -103,7 +103,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Answers rightly, as if all peers of the plan had announced themselves.
+/// Replies correctly, as if all peers of the plan had announced.
 struct Tracker {
     host: Endpoint,
     peers: HashMap<InfoHash, Swarm>,
@@ -128,7 +128,7 @@ impl Tracker {
             let swarm = peers.entry(population.info_hash(member.swarm)).or_default();
             swarm.peers.extend(wire.as_bytes().first_chunk::<6>());
         }
-        // Somebody of each sort, so that whoever asks is counted.
+        // At least one peer of each kind, so that the announcer is counted.
         peers.values_mut().for_each(|swarm| swarm.seeders = swarm.peers.len() as u32 / 2);
         Self {
             host,
@@ -138,7 +138,7 @@ impl Tracker {
         }
     }
 
-    /// Answers what waits.
+    /// Answers the waiting requests.
     fn answer_all(&mut self) -> anyhow::Result<()> {
         loop {
             self.ways.clear();
@@ -159,7 +159,7 @@ impl Tracker {
     }
 }
 
-/// Writes the reply and returns its length; 0 for silence.
+/// Writes the reply and returns its length; 0 for no reply.
 fn answer(
     swarms: &HashMap<InfoHash, Swarm>,
     datagram: &[u8],
@@ -189,7 +189,7 @@ fn answer(
     }
 }
 
-/// Counts the asker among its own kind, and lists others.
+/// Counts the announcer among its own kind, and lists others.
 fn announce(swarm: &Swarm, asked: &Announce<'_>, source: IpAddr, into: &mut Room) -> usize {
     let all = swarm.peers.len() as u32;
     let seeders = match (asked.left == 0, swarm.seeders) {

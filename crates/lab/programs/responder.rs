@@ -1,7 +1,7 @@
-//! The least that answers: right replies from no memory at all, to measure the load tester by.
+//! The minimal responder: correct replies without any state, to measure the load tester with.
 //!
-//! Every announce is told that its peer is alone, every scrape that nobody is there. So what a
-//! run against this costs is the kernel's path and the load tester, not a tracker.
+//! Every announce is answered as that of a lone peer, every scrape with zeros. So the cost of a run
+//! against it is the kernel's path and the load tester.
 //!
 //! ```text
 //! cargo run --release -p onrush-lab --bin responder -- 127.0.0.1:6999 [CPU]
@@ -22,7 +22,7 @@ use onrush_proto::{ConnectionId, Request, TransactionId, scrape};
 const ID: ConnectionId = ConnectionId(0x0123_4567_89AB_CDEF);
 /// Bytes of the largest reply: a scrape of 74 swarms.
 const LARGEST: usize = scrape::HEAD_LEN + scrape::COUNTS_LEN * scrape::MAX_HASHES;
-/// Datagrams at a time.
+/// Datagrams per batch.
 const BATCH: usize = 128;
 
 fn main() -> anyhow::Result<()> {
@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Writes the reply and returns its length; 0 for silence.
+/// Writes the reply and returns its length; 0 for no reply.
 fn answer(datagram: &[u8], into: &mut [u8; LARGEST]) -> usize {
     match Request::parse(datagram) {
         Ok(Request::Connect(connect)) => {

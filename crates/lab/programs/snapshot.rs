@@ -1,6 +1,6 @@
-//! How long it takes to write and to load the peers of a large tracker, and how many bytes they take on disk:
-//! `cargo run --release -p onrush-lab --bin snapshot [PEERS [SHARDS [DIRECTORY]]]`, 5 million peers in two shards by
-//! default, two to a swarm.
+//! The time to write and to load the peers of a large tracker, and their size on disk: `cargo run
+//! --release -p onrush-lab --bin snapshot [PEERS [SHARDS [DIRECTORY]]]`, by default 5 million peers
+//! in two shards, two per swarm.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use onrush_swarm::{PeerView, Shard, ShardMap, ShardSettings};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Clock;
 
-/// Peers of a swarm.
+/// Peers per swarm.
 const EACH: u64 = 2;
 
 fn shards(number: usize, peers: u64) -> Vec<Shard> {
@@ -28,7 +28,7 @@ fn shards(number: usize, peers: u64) -> Vec<Shard> {
     (0..number).map(|n| Shard::new(settings, [n as u8 + 1; 16], n as u64)).collect()
 }
 
-/// A name that looks like a random one.
+/// An info hash that looks random.
 fn name(number: u64) -> InfoHash {
     let mut name = [0; 20];
     let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -73,6 +73,6 @@ fn main() {
         load(&path, empty.iter_mut().collect(), map, &AccessList::Open, clock.now(), &mut || {});
     println!("loaded:  {} in {:.2} s", loaded.expect("it is whole"), began.elapsed().as_secs_f64());
     std::fs::remove_file(&path).expect("it is there");
-    // The process's memory goes at once.
+    // Skips freeing the process's memory piece by piece.
     std::mem::forget(empty);
 }

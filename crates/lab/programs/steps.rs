@@ -1,11 +1,11 @@
-//! How long single steps take: a shard grows to 10 M peers, lives, and empties again, sweeping
-//! after each batch of 64 announces. Processor time of this thread per call, microseconds.
+//! The duration of single steps: a shard grows to 10 M peers, is used, and empties again, with a
+//! sweep after each batch of 64 announces. Processor time of this thread per call, microseconds.
 //!
-//! A virtual machine counts time as the thread's in which something else had the processor. So
-//! each population is replayed by several processes, step for step the same, and of each step the
-//! shortest time counts: what is long every time is the program's. How many steps were long in
-//! one replay but not in all is shown beside it; the first line shows what steps of plain
-//! counting, which cannot be long, look like here.
+//! A virtual machine attributes time to the thread in which something else had the processor. So
+//! each population is replayed by several processes, step by step the same, and the shortest time
+//! of each step counts: a step that is long every time is the program's. The number of steps that
+//! were long in one replay but not in all is printed beside it; the first line shows steps of plain
+//! counting, which cannot be long.
 //!
 //! `cargo run --release -p onrush-lab [--features jemalloc|mimalloc] --bin steps -- [PEERS]`
 
@@ -22,11 +22,11 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 const REPLAYS: usize = 3;
-/// What a worker looks at in one turn.
+/// The sweep budget of a worker's turn.
 const SWEEP: usize = 256;
 /// Above this a step is long, nanoseconds.
 const LONG: u32 = 200_000;
-/// Announces that are timed one by one.
+/// Announces timed one by one.
 const SINGLE: usize = 1_000_000;
 
 const POPULATIONS: [&str; 3] = ["plain counting", "swarms, Pareto", "two large swarms"];
@@ -40,7 +40,7 @@ const PHASES: [&str; 7] = [
     "  counting for 50 us",
 ];
 
-/// The phase of each step, and what it took, nanoseconds.
+/// The phase of each step, and its duration, nanoseconds.
 type Step = (u8, u32);
 
 fn main() {
@@ -61,7 +61,7 @@ fn main() {
     }
 }
 
-/// The steps of one replay, by a process of its own.
+/// The steps of one replay, run by a process of its own.
 fn run(number: usize, peers: u32) -> Vec<Step> {
     let program = std::env::current_exe().expect("the name of this program");
     let mut command = Command::new(program);
@@ -99,7 +99,7 @@ fn print(replays: &[Vec<Step>]) {
     }
 }
 
-/// Lives a population and writes down what each step took.
+/// Runs a population and writes the duration of each step.
 fn replay(number: usize, peers: u32) {
     let mut rng = SmallRng::seed_from_u64(1);
     let mut steps = Steps(Vec::with_capacity(4 * peers as usize / BATCH + 2 * SINGLE));
@@ -124,7 +124,7 @@ fn count(steps: &mut Steps) {
 fn live(steps: &mut Steps, sizes: &[u32], rng: &mut SmallRng) {
     let peers = population::peers(sizes, rng);
     let mut shard = population::shard(16_000_000);
-    // The last ones one by one.
+    // The last ones singly.
     let (most, single) = peers.split_at(peers.len().saturating_sub(SINGLE));
     serve(steps, &mut shard, most, (BATCH, 0), Moment(0));
     serve(steps, &mut shard, single, (1, 2), Moment(0));
@@ -133,11 +133,11 @@ fn live(steps: &mut Steps, sizes: &[u32], rng: &mut SmallRng) {
     while shard.totals().peers() > 0 {
         steps.take(5, || shard.sweep(end, SWEEP));
     }
-    // Once more, for the tables.
+    // One pass more, for the tables.
     while !steps.take(5, || shard.sweep(end, SWEEP)).pass_finished {}
 }
 
-/// Lets peers announce, so many at a time.
+/// Serves announces, so many at a time.
 fn serve(
     steps: &mut Steps,
     shard: &mut Shard,
@@ -158,7 +158,7 @@ fn serve(
     }
 }
 
-/// What each call took, in order.
+/// The duration of each call, in order.
 struct Steps(Vec<Step>);
 
 impl Steps {
@@ -171,7 +171,7 @@ impl Steps {
     }
 }
 
-/// What this thread has used.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

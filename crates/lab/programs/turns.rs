@@ -1,10 +1,10 @@
-//! How long a worker's turns take while it is full: 10 M peers are stored, a third of them has
-//! expired and is swept away, and in each turn 128 announces wait in a real socket on loopback.
-//! Processor time of this thread per turn: receiving, serving, sending, sweeping, and what the
-//! kernel does for these.
+//! The duration of a worker's turns at full load: 10 M peers are stored, a third of them has
+//! expired and is being swept, and in each turn 128 announces wait in a real socket on loopback.
+//! Processor time of this thread per turn: receiving, serving, sending, sweeping, and the kernel's
+//! share of these.
 //!
-//! `cargo run --release -p onrush-lab --features jemalloc --bin turns -- [PEERS [TURNS]]`: the feature
-//! picks the daemon's allocator.
+//! `cargo run --release -p onrush-lab --features jemalloc --bin turns -- [PEERS [TURNS]]`: the
+//! feature picks the daemon's allocator.
 
 #![forbid(unsafe_code)]
 
@@ -31,11 +31,11 @@ use rand::{RngExt, SeedableRng};
 const BATCH: usize = 128;
 /// The lifetime of peers, seconds.
 const LIFETIME: u32 = 3_600;
-/// A second of the worker's time: about as many as there are in one under full load.
+/// A second of the worker's time: about as many turns as under full load.
 const TURNS_PER_SECOND: u64 = 1_000;
 /// Half of the peers are in swarms of about 1,000, the others in swarms of about two.
 const LARGE: u32 = 1_000;
-/// The target, and what counts as a long turn.
+/// The target, and the duration of a long turn.
 const TARGET: Duration = Duration::from_micros(1_500);
 
 fn main() {
@@ -69,7 +69,7 @@ fn main() {
     println!("filled with {peers} peers in {:.1} s", filled.elapsed().as_secs_f64());
     let mut load = Load::new(tracker, peers);
     load.connect(worker);
-    // Tables and buffers get warm.
+    // Warms up tables and buffers.
     measure(worker, &mut load, 0, 2_000);
     let times = measure(worker, &mut load, 2_000, turns);
     print(&times, worker);
@@ -88,7 +88,7 @@ fn print(times: &Histogram<u64>, worker: &Worker<Backend>) {
     println!("{long} over {} us", TARGET.as_micros());
 }
 
-/// Turns with a full socket each; what they took, nanoseconds.
+/// Turns with a full socket each; returns their durations, nanoseconds.
 fn measure(
     worker: &mut Worker<Backend>,
     load: &mut Load,
@@ -109,7 +109,7 @@ fn measure(
     times
 }
 
-/// Peers were filled in over a lifetime; now a third of them is too old.
+/// The peers were stored over a lifetime; now a third of them has expired.
 fn now(turn: u64) -> Now {
     let seconds = LIFETIME + LIFETIME / 3 + (turn / TURNS_PER_SECOND) as u32;
     Now { moment: Moment(seconds), unix: 1_800_000_000 }
@@ -137,13 +137,13 @@ fn fill(shard: &mut Shard, peers: u32) {
     }
 }
 
-/// The swarm of a peer: a large one for every second.
+/// The swarm of a peer: a large one for every second peer.
 fn swarm(peer: u32, peers: u32) -> InfoHash {
     let number = if peer < peers / 2 { peer / LARGE } else { peer / 2 };
     InfoHash(SmallRng::seed_from_u64(number.into()).random())
 }
 
-/// Who announces: 128 sockets.
+/// The clients: 128 sockets.
 struct Load {
     sockets: Vec<UdpSocket>,
     id: ConnectionId,
@@ -182,7 +182,7 @@ impl Load {
         }
     }
 
-    /// One announce from each, in a random peer's swarm.
+    /// One announce from each socket, of a random peer.
     fn send(&mut self) {
         let mut bytes = [0; 128];
         for socket in &self.sockets {
@@ -195,7 +195,7 @@ impl Load {
         }
     }
 
-    /// Takes all answers; how many there were.
+    /// Receives all replies; returns their number.
     fn drain(&mut self) -> u64 {
         let mut bytes = [0; 2048];
         let mut answers = 0;
@@ -208,7 +208,7 @@ impl Load {
     }
 }
 
-/// What this thread has used.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -1,6 +1,6 @@
-//! Experiments and micro-benchmarks. Programs in `programs/` measure one part each, or make figures of
-//! `docs/benchmarks/`; benches in `benches/` run under criterion. Not part of the product: the crate is
-//! no default member of the workspace, and its dependencies serve comparisons.
+//! Experiments and micro-benchmarks. Programs in `programs/` measure one part each, or make figures
+//! of `docs/benchmarks/`; benches in `benches/` run under criterion. Not part of the product: the
+//! crate is no default member of the workspace, and its dependencies serve comparisons.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Populations to measure with: who is in which swarm, from a seed, and a shard filled with them.
+//! Populations to measure with: random swarms of peers, and a shard filled with them.
 
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
@@ -6,7 +6,7 @@ use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Announces per batch, as a worker under load has them.
+/// Announces per batch, as for a worker under load.
 pub const BATCH: usize = 64;
 /// Peers asked for per announce.
 pub const WANT: u16 = 50;
@@ -33,14 +33,16 @@ pub fn shard(max_peers: u64) -> Shard {
 
 /// Sizes of swarms, the largest first.
 pub enum Sizes {
-    /// This many swarms of this many peers.
+    /// Swarms of equal size: the number of swarms, and of peers in each.
     Even(u32, u32),
-    /// This many swarms, at least k peers in every k^1.73th: two on average.
+    /// A number of swarms, of which every k^1.73th has at least k peers: two on average.
     Pareto(u32),
-    /// As public trackers see them: this many swarms, at least k peers in every k^2.6th, 1.3 on average.
+    /// A number of swarms as on public trackers: every k^2.6th has at least k peers, 1.3 on
+    /// average.
     Real(u32),
-    /// As published comparisons draw them: this many swarms and peers, half of a peer for each swarm per
-    /// peer's choice, and a head that falls off exponentially over a five hundredth of them.
+    /// A number of swarms and of peers, as in published comparisons: each peer picks a swarm with a
+    /// uniform weight of half a peer per swarm, plus an exponentially falling head over a
+    /// five-hundredth of the swarms.
     Classic(u32, u32),
 }
 
@@ -72,18 +74,18 @@ impl Sizes {
     }
 }
 
-/// Sizes with at least k peers in every k^`steepness`th swarm.
+/// Sizes of which every k^`steepness`th is at least k.
 fn tail(swarms: u32, steepness: f64, rng: &mut SmallRng) -> Vec<u32> {
     let size = |random: f64| random.max(1e-12).powf(-1.0 / steepness) as u32;
     (0..swarms).map(|_| size(rng.random()).min(1_000_000)).collect()
 }
 
-/// The info hash of a swarm by number.
+/// The info hash of swarm `number`.
 pub fn info_hash(number: u32) -> InfoHash {
     InfoHash(SmallRng::seed_from_u64(number.into()).random())
 }
 
-/// Peers over all of the sizes, swarm by number and peer by number, in random order.
+/// The peers of swarms of these sizes, as numbers of swarm and peer, in random order.
 pub fn peers(sizes: &[u32], rng: &mut SmallRng) -> Vec<(u32, u32)> {
     let mut peers: Vec<(u32, u32)> = (0u32..)
         .zip(sizes)
@@ -95,7 +97,7 @@ pub fn peers(sizes: &[u32], rng: &mut SmallRng) -> Vec<(u32, u32)> {
     peers
 }
 
-/// The announce of a peer. Every third is a seeder.
+/// The announce of a peer. Every third peer is a seeder.
 pub fn announce(swarm: u32, peer: u32) -> Announce {
     let [a, b, c, d] = peer.wrapping_mul(0x9E37_79B1).to_be_bytes();
     Announce {
@@ -108,7 +110,7 @@ pub fn announce(swarm: u32, peer: u32) -> Announce {
     }
 }
 
-/// Lets everybody announce.
+/// Serves an announce of each peer.
 pub fn fill(shard: &mut Shard, peers: &[(u32, u32)], now: Moment) {
     let mut batch = batch();
     for group in peers.chunks(BATCH) {

@@ -1,38 +1,38 @@
-//! What travels between whoever receives requests and whoever owns a shard.
+//! Requests for a shard, and their replies, in one object that travels between workers.
 //!
-//! A [`ShardBatch`] is filled with requests for one shard, served in place (replies are written,
-//! in wire form, into the batch's own memory), read out, cleared and filled again. Its memory is
-//! taken once, at construction. `R` is a token that says how to return a reply; a shard copies it
-//! nowhere and cannot look inside.
+//! A [`ShardBatch`] is filled with requests for one shard, served in place (replies are written in
+//! wire form into the batch's own memory), read, cleared and filled again. Its memory is allocated
+//! once, at construction. `R` is a token that routes a reply; a shard neither copies nor interprets
+//! it.
 
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 
-/// An announce that has passed every check, as a shard sees it.
+/// An announce that has passed all checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announce {
     /// The swarm.
     pub info_hash: InfoHash,
-    /// The peer: source address and announced port. The port is never 0; port 1 is counted as a
-    /// peer but never handed out.
+    /// The peer: source address and announced port. The port is never 0; port 1 counts as a peer
+    /// but is never given to others.
     pub endpoint: Endpoint,
-    /// What happened.
+    /// The event.
     pub event: Event,
     /// Whether `left` was 0.
     pub seeder: bool,
-    /// How many peers may be handed out at most: `num_want` after default and cap.
+    /// The most peers in the reply: `num_want` after default and cap.
     pub want: u16,
     /// Echoed in the reply.
     pub transaction_id: TransactionId,
 }
 
-/// A part of a scrape: some of its info hashes in a row, and their answers.
+/// A part of a scrape: consecutive info hashes, and their answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScrapePart<'b, P> {
     /// The swarms.
     pub info_hashes: &'b [[u8; HASH_LEN]],
-    /// Which place in which pending scrape the first belongs to: opaque here, see the tracker's
+    /// The place of the first one in its pending scrape: opaque here, see the tracker's
     /// `scrape_join`.
     pub place: P,
     /// The answers in the same order and in wire form ([`ScrapeCounts`]); none until served.
@@ -41,26 +41,26 @@ pub struct ScrapePart<'b, P> {
     pub counts: &'b [[u8; COUNTS_LEN]],
 }
 
-/// The batch has no room for this request: send it off and open another.
+/// The batch has no space for this request: send it and open another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// Requests for one shard and their replies. `R` returns the reply to an announce, `P` finds the
-/// place of a scrape's part.
+/// Requests for one shard and their replies. `R` routes the reply to an announce, `P` identifies
+/// the place of a scrape's part.
 #[derive(Debug)]
 pub struct ShardBatch<R, P> {
     pub(crate) announces: Vec<(Announce, R)>,
-    /// The info hashes of all parts of scrapes, one part behind the other.
+    /// The info hashes of all parts of scrapes, in sequence.
     pub(crate) scraped: Vec<[u8; HASH_LEN]>,
     /// The answers to `scraped`, once served.
     pub(crate) counts: Vec<[u8; COUNTS_LEN]>,
     /// For each part of a scrape, its place and where its hashes end in `scraped`.
     parts: Vec<(P, u32)>,
     pub(crate) replies: Vec<u8>,
-    /// For each served announce, where its reply ends in `replies`; it starts where the one
-    /// before it ends.
+    /// For each served announce, where its reply ends in `replies`; it starts where the one before
+    /// it ends.
     pub(crate) ends: Vec<u32>,
-    /// Bytes that the replies to `announces` may take in the worst case.
+    /// The most bytes that the replies to `announces` can take.
     reserved: usize,
 }
 
@@ -82,7 +82,7 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
     /// Adds an announce.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for it or for the largest reply it may get.
+    /// [`Full`] when there is no space for it or for its largest reply.
     #[inline]
     pub fn push_announce(&mut self, announce: Announce, reply_to: R) -> Result<(), Full> {
         let largest = HEAD_LEN + usize::from(announce.want) * announce.endpoint.family().peer_len();
@@ -96,13 +96,13 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
         Ok(())
     }
 
-    /// Adds a part of a scrape: one info hash at least.
+    /// Adds a part of a scrape: at least one info hash.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for all of it.
+    /// [`Full`] when there is no space for all of it.
     #[inline]
     pub fn push_scrape(&mut self, info_hashes: &[[u8; HASH_LEN]], place: P) -> Result<(), Full> {
-        // A part has one hash at least, so there are never more parts than hashes.
+        // A part has at least one hash, so there are never more parts than hashes.
         debug_assert!(!info_hashes.is_empty());
         if self.scraped.capacity() - self.scraped.len() < info_hashes.len() {
             return Err(Full);
@@ -112,12 +112,12 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
         Ok(())
     }
 
-    /// The announces in the order they were added, with how to return their replies.
+    /// The announces in the order of adding, with the tokens of their replies.
     pub fn announces(&self) -> &[(Announce, R)] {
         &self.announces
     }
 
-    /// The parts of scrapes in the order they were added; answered once served.
+    /// The parts of scrapes in the order of adding; answered once served.
     #[inline]
     pub fn scrapes(&self) -> impl Iterator<Item = ScrapePart<'_, P>> {
         let mut start = 0;
@@ -129,7 +129,7 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
         })
     }
 
-    /// The replies to the announces, once served: bytes in wire form, and where they go.
+    /// The replies to the announces, once served: bytes in wire form, and their tokens.
     #[inline]
     pub fn replies(&self) -> impl Iterator<Item = (&[u8], &R)> {
         let mut start = 0;
@@ -150,7 +150,7 @@ impl<R: Copy, P: Copy> ShardBatch<R, P> {
         self.announces.is_empty() && self.scraped.is_empty()
     }
 
-    /// Forgets requests and replies, keeps the memory.
+    /// Removes requests and replies, keeps the memory.
     pub fn clear(&mut self) {
         self.announces.clear();
         self.scraped.clear();

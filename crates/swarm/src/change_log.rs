@@ -1,4 +1,5 @@
-//! The change log of a shard: what has changed since a reader subscribed, for replicas of the shard.
+//! The change log of a shard: what has changed since a reader subscribed, for replicas of the
+//! shard.
 //!
 //! The log exists only while it has readers; without one, a batch costs a branch per 32 requests.
 //! Readers are independent: each has a position of its own and takes changes when it likes, usually
@@ -40,8 +41,8 @@ pub struct Change {
     pub info_hash: InfoHash,
     /// When the change was made.
     pub at: Moment,
-    /// The swarm's `completed` after a stop, a completed download or a restore, 0 after other changes:
-    /// a replica keeps the greatest.
+    /// The swarm's `completed` after a stop, a completed download or a restore, 0 after other
+    /// changes: a replica keeps the greatest.
     pub completed: u32,
     /// The change.
     pub kind: ChangeKind,
@@ -86,8 +87,8 @@ pub enum Interest {
     Stops,
 }
 
-/// A reader of the change log of one shard. Dropping it unsubscribes: a log without readers is freed
-/// with its shard's next batch.
+/// A reader of the change log of one shard. Dropping it unsubscribes: a log without readers is
+/// freed with its shard's next batch.
 #[derive(Debug)]
 pub struct ChangeReader {
     interest: Interest,
@@ -97,8 +98,8 @@ pub struct ChangeReader {
     subscription: Arc<()>,
 }
 
-/// A reader was overtaken: these changes are lost to it, and it has to read the whole shard again. It
-/// continues with the oldest change that the log still has.
+/// A reader was overtaken: these changes are lost to it, and it has to read the whole shard again.
+/// It continues with the oldest change that the log still has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The number of changes, those included that the reader does not take.
@@ -184,8 +185,8 @@ impl Shard {
     /// Shows a reader up to `limit` changes in their order; returns whether there are more.
     ///
     /// # Errors
-    /// [`Lost`] when the log has dropped changes that the reader has not read; the next call shows the
-    /// remaining ones.
+    /// [`Lost`] when the log has dropped changes that the reader has not read; the next call shows
+    /// the remaining ones.
     ///
     /// # Panics
     /// When the reader belongs to another shard.
@@ -195,7 +196,7 @@ impl Shard {
         limit: usize,
         mut visit: impl FnMut(&Change),
     ) -> Result<bool, Lost> {
-        let changes = self.changes.as_ref().expect("a log has as long a life as its readers");
+        let changes = self.changes.as_ref().expect("a log lives as long as its readers");
         changes.read(reader, limit, &mut visit)
     }
 
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_knows_whether_it_has_readers() {
+    fn a_log_detects_whether_it_has_readers() {
         let log = ChangeLog::new(10, 0);
         assert!(!log.has_readers(Interest::All));
         let reader = log.subscribe(Interest::Stops);

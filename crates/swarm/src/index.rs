@@ -1,80 +1,78 @@
-//! From info hashes to places of swarms in the store.
+//! From info hashes to the places of swarms in the store.
 //!
-//! Large small tables of four-byte places; the info hashes themselves stay with the swarms. A
-//! table that is full grows alone, so no step ever rehashes more than some hundred swarms,
-//! however many there are.
+//! Many small tables of four-byte places; the info hashes themselves stay in the swarms' entries. A
+//! full table grows alone, so no step rehashes more than some hundred swarms, however many there
+//! are.
 //!
-//! Tables of equal share would all be full, and double, at about the same population: memory
-//! would jump, and so would the time that announces take. Here the share of the last table is
-//! half of the first one's, and in between it falls evenly (as in Martin's spiral storage, 1979):
-//! at any population some are about to double, some have just done so, and memory per swarm
-//! stays the same.
+//! Tables of equal share would all fill up and double at about the same population: memory, and the
+//! time of announces, would jump. Here the share of the last table is half of the first one's, and
+//! in between it falls evenly (as in Martin's spiral storage, 1979): at any population some tables
+//! are about to double and some have just doubled, and memory per swarm is constant.
 
 use hashbrown::HashTable;
 
-/// Swarms per table, on average, when the shard is as full as it may be. A table with the largest
-/// share has half as many more: one that has outgrown its room moves 448 at most, some 30
-/// microseconds of work.
+/// Swarms per table, on average, when the shard is full. The table with the largest share has half
+/// as many more: growing one moves 448 places at most, some 30 microseconds of work.
 const SWARMS_PER_TABLE: u64 = 512;
 /// An empty table takes 32 bytes, these 2 MiB.
 const MAX_TABLES: u64 = 1 << 16;
-/// Bits that pick a table: enough to share hashes out finely.
+/// Bits of the hash that pick a table: enough for fine shares.
 const TABLE_BITS: u32 = 24;
-/// How far into the tables a part `x` of all hashes leads: `2^x - 1` but for a half percent,
+/// Maps a fraction `x` of all hashes to a fraction of the tables: `2^x - 1` within half a percent,
 /// as `x * (LINEAR + (1 - LINEAR) * x)`.
 const LINEAR: f64 = 0.656_489;
 
-/// The tables. Every method takes the keyed hash of the info hash it is about, and a way to
-/// find that of a place.
+/// The tables. Every method takes the keyed hash of its info hash, and a function that returns the
+/// hash of a place.
 #[derive(Debug)]
 pub(crate) struct Index {
     tables: Box<[HashTable<u32>]>,
-    /// What [`table_of`](Self::table_of) multiplies with: both factors times the number of tables,
-    /// the first in as many bits behind the point as pick a table.
+    /// The factors of [`table_of`](Self::table_of): both times the number of tables, the first one
+    /// with as many fractional bits as pick a table.
     factors: [u64; 2],
-    /// The table that [`tidy`](Self::tidy) looks at next.
-    next_to_tidy: usize,
+    /// The table that [`shrink`](Self::shrink) visits next.
+    next_to_shrink: usize,
 }
 
 impl Index {
-    /// For at most `swarms`; more still work, more slowly.
+    /// For at most `swarms`; more still work, but more slowly.
     pub(crate) fn new(swarms: u64) -> Self {
         let tables = Self::tables_for(swarms);
-        // Rounded down, so that the last part of all hashes leads to the last table, not behind it.
+        // Rounded down, so that the greatest hash maps to the last table, not behind it.
         let second = ((1.0 - LINEAR) * tables as f64) as u64;
         let first = ((tables as u64) << TABLE_BITS) - (second << TABLE_BITS);
         Self {
             tables: (0..tables).map(|_| HashTable::new()).collect(),
             factors: [first, second],
-            next_to_tidy: 0,
+            next_to_shrink: 0,
         }
     }
 
-    /// How many tables there are for that many swarms.
+    /// The number of tables for that many swarms.
     pub(crate) fn tables_for(swarms: u64) -> usize {
         swarms.div_ceil(SWARMS_PER_TABLE).clamp(1, MAX_TABLES) as usize
     }
 
-    /// Where a swarm with this hash may be: the first place whose few stored bits agree, which
-    /// is the right one nine times of ten if it is there at all. Looks at no swarm, so that the
+    /// The predicted place of a swarm with this hash: the first place whose stored tag agrees,
+    /// which is correct in nine cases of ten if the swarm is stored. Reads no swarm, so that the
     /// cache misses of several calls overlap.
     #[inline]
     pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
         self.table(hash).find(hash, |_| true).copied()
     }
 
-    /// The place of which `is_it` is true.
+    /// The place that `is_it` accepts.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.table(hash).find(hash, |&place| is_it(place)).copied()
     }
 
-    /// Adds a place, which must not be there.
+    /// Adds a place, which must be new.
     pub(crate) fn insert(&mut self, hash: u64, place: u32, hash_of: impl Fn(u32) -> u64) {
         self.table_mut(hash).insert_unique(hash, place, |&place| hash_of(place));
     }
 
-    /// Forgets a place, which must be there.
+    /// Removes a place, which must be stored.
     pub(crate) fn remove(&mut self, hash: u64, place: u32) {
         match self.table_mut(hash).find_entry(hash, |&it| it == place) {
             Ok(entry) => drop(entry.remove()),
@@ -82,7 +80,7 @@ impl Index {
         }
     }
 
-    /// A swarm has moved.
+    /// Updates the place of a swarm that has moved.
     pub(crate) fn moved(&mut self, hash: u64, from: u32, to: u32) {
         match self.table_mut(hash).find_mut(hash, |&it| it == from) {
             Some(place) => *place = to,
@@ -90,21 +88,21 @@ impl Index {
         }
     }
 
-    /// Gives back memory of tables that are less than a quarter full: goes on where it stopped
-    /// the last time, for about `work` tables looked at and places moved.
-    pub(crate) fn tidy(&mut self, work: usize, hash_of: impl Fn(u32) -> u64) {
+    /// Frees memory of tables that are less than a quarter full: continues where the last call
+    /// stopped, for about `work` tables visited and places moved.
+    pub(crate) fn shrink(&mut self, work: usize, hash_of: impl Fn(u32) -> u64) {
         let mut done = 0;
         for _ in 0..self.tables.len() {
             if done >= work {
                 return;
             }
-            let table = &mut self.tables[self.next_to_tidy];
+            let table = &mut self.tables[self.next_to_shrink];
             done += 1;
             if table.len() * 4 < table.capacity() {
                 done += table.len();
                 table.shrink_to(table.len() * 2, |&place| hash_of(place));
             }
-            self.next_to_tidy = (self.next_to_tidy + 1) % self.tables.len();
+            self.next_to_shrink = (self.next_to_shrink + 1) % self.tables.len();
         }
     }
 
@@ -119,9 +117,9 @@ impl Index {
         &mut self.tables[table]
     }
 
-    /// hashbrown picks buckets by some ten of the lowest bits and marks them with the seven highest,
-    /// so tables are picked by bits between these: from bit 31 downwards, the last of which hardly
-    /// matter.
+    /// hashbrown picks buckets by some ten of the lowest bits and stores the seven highest as tags,
+    /// so tables are picked by the bits in between: from bit 31 downwards, of which the lowest
+    /// hardly matter.
     #[inline]
     fn table_of(&self, hash: u64) -> usize {
         let part = u64::from(hash as u32 >> (32 - TABLE_BITS));
@@ -130,7 +128,7 @@ impl Index {
         ((part * (first + second * part)) >> (2 * TABLE_BITS)) as usize
     }
 
-    /// Places in all tables, counted one table after the other.
+    /// The number of places in all tables, by adding them up.
     pub(crate) fn len(&self) -> usize {
         self.tables.iter().map(HashTable::len).sum()
     }
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_was_put_in_and_moved() {
+    fn stored_and_moved_places_are_found() {
         let mut index = Index::new(100_000);
         (0..100_000).for_each(|place| index.insert(hash(place), place, hash));
         for place in 0..100_000 {
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_guess_is_nearly_always_right() {
+    fn the_first_prediction_is_nearly_always_correct() {
         let mut index = Index::new(50_000);
         (0..50_000).for_each(|place| index.insert(hash(place), place, hash));
         let right =
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn no_table_grows_beyond_what_can_be_moved_quickly() {
+    fn the_largest_table_is_bounded() {
         let mut index = Index::new(1 << 20);
         (0..1 << 20).for_each(|place| index.insert(hash(place), place, hash));
         assert!(index.tables.iter().all(|table| table.capacity() <= 896));
@@ -187,7 +185,7 @@ mod tests {
         for place in 0..1 << 20 {
             index.insert(hash(place), place, hash);
             if place >= 1 << 18 && place % 4096 == 0 {
-                // Room for so many is 8/7 as many places of 5 bytes.
+                // A capacity of so many takes 8/7 as many places of 5 bytes.
                 let bytes = index.capacity() as f64 * 40.0 / 7.0;
                 per_swarm.push(bytes / f64::from(place));
             }
@@ -198,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_comes_back_in_small_pieces() {
+    fn memory_is_freed_in_small_pieces() {
         let mut index = Index::new(100_000);
         (0..100_000).for_each(|place| index.insert(hash(place), place, hash));
         (100..100_000).for_each(|place| index.remove(hash(place), place));
         let full = index.capacity();
-        index.tidy(10, hash);
-        assert!(index.capacity() > full / 2, "a little work frees a little");
+        index.shrink(10, hash);
+        assert!(index.capacity() > full / 2, "a small budget frees little");
         for _ in 0..200 {
-            index.tidy(10, hash);
+            index.shrink(10, hash);
         }
         assert!(index.capacity() < 1_000);
         assert!((0..100).all(|place| index.find(hash(place), |it| it == place).is_some()));

@@ -1,10 +1,10 @@
-//! Keyed hashing of what strangers choose: without the key, nobody can aim at one place of a
-//! table.
+//! Keyed hashing of values that clients choose: without the key, no client can aim at one place of
+//! a table.
 //!
 //! Info hashes and endpoints are hashed differently. Nothing that leaves a shard depends on the
-//! hash of an info hash, so there a universal function under a secret key is enough, at a fifth of
-//! the cost. Replies show which endpoints are neighbours, and so something of their hashes; there
-//! it has to be a function that gives nothing away: SipHash-1-3, as in Rust's own maps.
+//! hash of an info hash, so a universal function under a secret key is enough, at a fifth of the
+//! cost. Replies show which endpoints are neighbours, and so reveal something about their hashes,
+//! which therefore need a function that does not leak its key: SipHash-1-3, as in Rust's own maps.
 
 use std::hash::Hasher;
 
@@ -17,7 +17,7 @@ pub(crate) struct Keys {
     rows: SipHasher13,
 }
 
-/// Shows nothing: whoever reads a log must not learn the key.
+/// Shows nothing: a log must not reveal the key.
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Keys(..)")
@@ -42,21 +42,21 @@ impl Keys {
         self.names.hash(&info_hash.0)
     }
 
-    /// Of an endpoint in wire form. SipHash covers the length, so that endpoints of the two
-    /// families never stand for one another.
+    /// The hash of an endpoint in wire form. SipHash covers the length, so that endpoints of the
+    /// two families never collide by construction.
     #[inline]
     pub(crate) fn row<const N: usize>(&self, row: &[u8; N]) -> u64 {
         self.rows.hash(row)
     }
 }
 
-/// A universal hash of 20 bytes: over the random choice of the key, the 33 highest bits of the
-/// sum are independent and uniform for any two names (Lemire and Kaser, "Strongly universal
-/// string hashing is fast", 2014, theorem 1 with 32-bit words in the ring of 2^64).
+/// A universal hash of 20 bytes: over the random choice of the key, the 33 highest bits of the sum
+/// are independent and uniform for any two names (Lemire and Kaser, "Strongly universal string
+/// hashing is fast", 2014, theorem 1 with 32-bit words in the ring of 2^64).
 struct Multilinear {
     offset: u64,
     factors: [u64; 5],
-    /// Odd.
+    /// Odd factors.
     stirs: [u64; 2],
 }
 
@@ -72,10 +72,10 @@ impl Multilinear {
         self.stirred(sum >> 31)
     }
 
-    /// Spreads 33 bits over all parts of a hash: a function under which each value of a part has
-    /// as many arguments as any other, within a random one's deviation, so that uniform arguments
-    /// make for uniform parts. It takes out the straight lines of the sum, which maps names in
-    /// steps to hashes in steps: a lucky step would fill one part of a table.
+    /// Distributes 33 bits over all parts of a hash: each value of a part has as many preimages as
+    /// any other, within the deviation of a random function, so that uniform arguments give uniform
+    /// parts. It breaks up the linear structure of the sum, which maps arithmetic sequences of
+    /// names to arithmetic sequences of hashes: an unlucky step would fill one part of a table.
     #[inline]
     fn stirred(&self, bits: u64) -> u64 {
         let [first, second] = self.stirs;
@@ -109,7 +109,7 @@ mod tests {
         Keys::new(key)
     }
 
-    /// The parts that the index takes: bucket, table, tag.
+    /// The parts that the index uses: bucket, table, tag.
     const PARTS: [fn(u64) -> usize; 3] = [
         |hash| hash as usize % 128,
         |hash| (hash >> 25) as usize % 128,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_meet_as_seldom_as_chance_has_it_over_all_keys() {
+    fn collisions_over_all_keys_are_as_rare_as_random() {
         let mut same = [0xA5; 20];
         same[19] ^= 0x80;
         let pairs = [
@@ -134,20 +134,23 @@ mod tests {
         ];
         for (one, other) in pairs {
             for part in PARTS {
-                let meets = (0..12_800)
+                let collisions = (0..12_800)
                     .map(key)
                     .filter(|key| part(key.info_hash(&one)) == part(key.info_hash(&other)))
                     .count();
                 // 100 are expected, with a deviation of 10.
-                assert!((50..150).contains(&meets), "{one:?} meets {other:?} {meets} times");
+                assert!(
+                    (50..150).contains(&collisions),
+                    "{one:?} and {other:?} collide {collisions} times"
+                );
             }
         }
     }
 
-    /// Names in steps fill the parts of tables as random ones would: chi-square over 128 cells,
-    /// whose mean is 127 and whose deviation 16.
+    /// Arithmetic sequences of names fill the parts of tables as random names would: chi-square
+    /// over 128 cells, with a mean of 127 and a deviation of 16.
     #[test]
-    fn names_in_steps_spread_evenly() {
+    fn arithmetic_sequences_spread_evenly() {
         for number in 0..50 {
             let key = key(number);
             for (from, step) in [(0, 1), (8, 1), (12, 1), (4, 1 << 32), (0, 0x0101_0101), (6, 77)] {
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_the_key_and_of_a_name_counts() {
+    fn each_byte_of_the_key_and_of_a_name_changes_the_hash() {
         let name = InfoHash([9; 20]);
         let row = [1u8; 6];
         let mut seen = vec![(Keys::new([7; 16]).info_hash(&name), Keys::new([7; 16]).row(&row))];
@@ -185,6 +188,6 @@ mod tests {
         let all = seen.len();
         seen.sort_unstable();
         seen.dedup_by_key(|(name, _)| *name);
-        assert_eq!(seen.len(), all, "no two are the same");
+        assert_eq!(seen.len(), all, "all hashes differ");
     }
 }

@@ -1,22 +1,23 @@
-//! Who is in which swarm. A [`Shard`] owns the swarms of its share of the info hashes and has
-//! one owner itself: no locks, no I/O, no clock of its own.
+//! Peers by info hash. A [`Shard`] owns the swarms of its share of the info hashes, and itself has
+//! one owner: no locks, no I/O, no clock of its own.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`shard`] | [`Shard`]: serve a batch |
-//! | [`sweep`] | forgetting what has expired, in steps |
-//! | [`removal`] | forgetting whole swarms, large ones in pieces |
-//! | [`walk`] | meeting every swarm once, in pieces |
-//! | [`restore`] | putting back what a walk has shown |
-//! | [`shard_id`] | which shard an info hash belongs to |
-//! | [`batch`] | [`ShardBatch`]: requests on their way in, replies on their way out |
-//! | [`totals`] | [`Totals`]: what a shard holds and has done |
+//! | [`shard`] | [`Shard`]: serves batches |
+//! | [`change_log`] | changes since a reader subscribed, for replicas |
+//! | [`sweep`] | removes expired peers and swarms, in bounded steps |
+//! | [`removal`] | removes swarms by request, large ones in steps |
+//! | [`walk`] | visits every swarm once, in steps |
+//! | [`restore`] | stores swarms that a walk has shown |
+//! | [`shard_id`] | the shard of an info hash |
+//! | [`batch`] | [`ShardBatch`]: requests, and later their replies |
+//! | [`totals`] | [`Totals`]: counters of a shard |
 //! | [`time`] | [`Moment`]: seconds, passed in by the caller |
-//! | `store` | all swarms: found by name, by place, by how long they have been idle |
+//! | `store` | all swarms: by info hash, by place, by idle time |
 //! | `index` | from info hashes to places: many small tables |
 //! | `steps` | a vector that grows without copying |
-//! | `swarm`, `peers` | one swarm and who is in it, in as few bytes as their number allows |
-//! | `sample` | who is handed out |
+//! | `swarm`, `peers` | one swarm and its peers, in a form that depends on their number |
+//! | `sample` | selects the peers of a reply |
 //! | `keys` | keyed hashing |
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Forgetting whole swarms. Of a large one only the entry goes at once and its peers go piece by piece, so that
-//! none takes long however many they are.
+//! Removing whole swarms. The entry of a large one is removed at once and its peers are released in
+//! steps, so that no call takes long.
 
 use onrush_proto::{Family, InfoHash};
 
@@ -8,7 +8,7 @@ use crate::peers::{Expired, Expiry, Large, Peers, SweepPosition};
 use crate::shard::Shard;
 use crate::time::Moment;
 
-/// A large swarm that was forgotten: the peers that it still has, and how far they are gone.
+/// A removed large swarm: its remaining peers, and the position of their release.
 #[derive(Debug)]
 pub(crate) struct RemovedSwarm {
     pub(crate) peers: Box<Large>,
@@ -16,10 +16,11 @@ pub(crate) struct RemovedSwarm {
 }
 
 impl Shard {
-    /// Forgets a swarm with all of its peers and its `completed`; false when it is not known.
+    /// Removes a swarm with all of its peers and its `completed`; false when it is unknown.
     ///
-    /// Nobody finds it any more. Where it had more peers than a single block has, they keep their memory, and are
-    /// counted, until [`release`](Self::release) or [`sweep`](Self::sweep) has come to them.
+    /// It cannot be found any more. If it had more peers than a single block holds, they keep their
+    /// memory and are counted until [`release`](Self::release) or [`sweep`](Self::sweep) has
+    /// released them.
     pub fn remove(&mut self, info_hash: &InfoHash, now: Moment) -> bool {
         let Some(place) = self.store.find(info_hash) else {
             return false;
@@ -28,14 +29,14 @@ impl Shard {
         true
     }
 
-    /// Forgets the swarm at a place with all that is in it.
+    /// Removes the swarm at a place with its peers.
     pub(crate) fn remove_at(&mut self, place: u32, now: Moment) {
         let Self { store, totals, removed, .. } = self;
         let info_hash = store.get(place).info_hash;
         let peers = &mut store.get_mut(place).peers;
         if let Peers::Large(_) = peers {
-            let nobody = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
-            if let Peers::Large(peers) = std::mem::replace(peers, nobody) {
+            let empty = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
+            if let Peers::Large(peers) = std::mem::replace(peers, empty) {
                 removed.push(RemovedSwarm { peers, position: SweepPosition::default() });
             }
         } else {
@@ -48,14 +49,14 @@ impl Shard {
         self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
     }
 
-    /// Lets peers of large swarms that were forgotten go: up to `budget`, and at most the rest of a chunk (165
+    /// Releases peers of removed large swarms: up to `budget`, and at most the rest of a chunk (165
     /// peers) more. Returns whether some are left.
     pub fn release(&mut self, budget: usize) -> bool {
         self.release_some(budget);
         !self.removed.is_empty()
     }
 
-    /// How much work that was: a peer that goes is one piece of it.
+    /// Releases peers; returns the work done, in peers.
     pub(crate) fn release_some(&mut self, budget: usize) -> usize {
         let mut done = 0;
         while done < budget

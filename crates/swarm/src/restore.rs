@@ -1,9 +1,9 @@
-//! Putting back what a walk has shown: of this shard or of others, a while ago or just now, into an empty shard
-//! or beside what has come since.
+//! Storing swarms that a walk has shown, of this shard or another one, at any time: into an empty
+//! shard, or merged with its current swarms.
 //!
-//! Whatever is restored twice, or comes again in the meantime, is there once: of two sightings of a peer
-//! the younger one counts, of two numbers of `completed` the greater. So the order in which swarms and their pieces
-//! are restored does not matter, but for that of idle ones (see [`Shard::restore_idle`]).
+//! A peer that is restored twice, or has announced meanwhile, is stored once: the younger sighting
+//! of a peer counts, and the greater `completed` of a swarm. So swarms and their parts can be
+//! restored in any order, except for idle ones (see [`Shard::restore_idle`]).
 
 use onrush_proto::{Endpoint, Event, InfoHash};
 
@@ -13,18 +13,18 @@ use crate::shard::{PeerView, Shard};
 use crate::swarm::Swarm;
 use crate::time::Moment;
 
-/// What became of the peers of a [`Shard::restore`].
+/// The outcome for the peers of a [`Shard::restore`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// They are stored, or were already.
+    /// Stored now or before.
     pub stored: u64,
-    /// Their lifetime is over.
+    /// Not stored because they had expired.
     pub expired: u64,
-    /// There is no room for them.
+    /// Not stored because the shard is full.
     pub full: u64,
-    /// Where all of them were too old and the swarm is not there or has no peers: the seconds since the last would have
-    /// been forgotten. Such a swarm may be kept for its `completed` by [`Shard::restore_idle`], when its turn
-    /// comes. A sum has none.
+    /// If all of them had expired and the swarm is unknown or has no peers: the seconds since the
+    /// last one would have been removed. [`Shard::restore_idle`] can keep such a swarm for its
+    /// `completed`. `None` in a sum.
     pub idle_for: Option<u32>,
 }
 
@@ -37,11 +37,11 @@ impl std::ops::AddAssign for Restored {
 }
 
 impl Shard {
-    /// Puts a swarm back, or a piece of one, with the peers whose lifetime is not over. Takes some 0.2 us and as much
-    /// again for each peer beyond the second.
+    /// Stores a swarm, or a part of one, with those of its peers that have not expired. Takes some
+    /// 0.2 us, and as much again for each peer beyond the second.
     ///
-    /// A swarm whose peers are all too old is not there: [`Restored::idle_for`] tells for how long it would have
-    /// been without any.
+    /// A swarm whose peers have all expired is not stored: [`Restored::idle_for`] is the time for
+    /// which it would have been without peers.
     pub fn restore(
         &mut self,
         info_hash: InfoHash,
@@ -80,9 +80,9 @@ impl Shard {
         restored
     }
 
-    /// Puts back a swarm that has no peers, for its `completed`. Those that were idle for longest come
-    /// first: one that comes later counts as idle no longer than those before it. Returns whether it is
-    /// there now; it is not without a `completed`, after its time, or without room.
+    /// Stores a swarm without peers for its `completed`. The longest idle swarms must be restored
+    /// first: a later one counts as idle for no longer than those before it. Returns whether it is
+    /// stored; it is not without a `completed`, after the retention, or if the shard is full.
     pub fn restore_idle(
         &mut self,
         info_hash: InfoHash,
@@ -94,7 +94,7 @@ impl Shard {
         if let Some(place) = self.store.find(&info_hash) {
             let swarm = self.store.get_mut(place);
             swarm.completed = swarm.completed.max(completed);
-            // Of a swarm that comes in pieces the one that lost its last peer last counts.
+            // Of the parts of a swarm, the one that lost its last peer last counts.
             if let Peers::Idle(idle) = swarm.peers
                 && idle.since < since
             {
@@ -115,13 +115,13 @@ impl Shard {
         true
     }
 
-    /// Puts a swarm at the end of the queue of idle ones, which is in order of age.
+    /// Appends a swarm to the queue of idle ones, which is in order of age.
     fn make_idle_last(&mut self, place: u32, since: Moment) {
         let since = self.store.newest_idle().map_or(since, |newest| newest.max(since));
         self.store.make_idle(place, since);
     }
 
-    /// Stores a peer unless it is stored with a younger sighting; false for want of room.
+    /// Stores a peer unless a younger sighting is stored; false when the shard is full.
     fn restore_peer(
         &mut self,
         info_hash: InfoHash,
@@ -167,8 +167,8 @@ impl Shard {
         true
     }
 
-    /// Removes a peer that stopped at another tracker `age` seconds ago, unless it announced here at
-    /// least 4 seconds later. The swarm's `completed` becomes the greater of the two.
+    /// Removes a peer that stopped at another tracker `age` seconds ago, unless it announced here
+    /// at least 4 seconds later. The swarm's `completed` becomes the greater of the two.
     pub fn remove_peer(
         &mut self,
         info_hash: &InfoHash,

@@ -1,22 +1,22 @@
-//! Which peers an announcer gets: how many of each kind, and which of them.
+//! Selects the peers of a reply: how many of each kind, and which ones.
 //!
 //! Peers of one kind lie in rows of wire form. A reply takes a run of neighbours from a random
-//! start, around the end and on from the beginning: every peer has the same chance, and taking
+//! start, around the end and on from the beginning: every peer has the same probability, and taking
 //! them is one copy or two.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Where everything random comes from.
+/// The source of random numbers.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     pub(crate) rng: SmallRng,
-    /// The shortest interval given out, and how many there are from it on.
+    /// The shortest interval, and the number of intervals from it on.
     intervals: (u32, u32),
 }
 
 impl Sampler {
-    /// For intervals of so many seconds, up to `percent`, at most 100, more or less.
+    /// For intervals of `interval` seconds, plus or minus `percent`, at most 100.
     pub(crate) fn new(seed: u64, interval: u32, percent: u32) -> Self {
         Self { rng: SmallRng::seed_from_u64(seed), intervals: intervals(interval, percent) }
     }
@@ -26,7 +26,7 @@ impl Sampler {
         self.intervals = intervals(interval, percent);
     }
 
-    /// The interval for one announce, and what else is drawn for it.
+    /// The interval for one announce, and the random number for its peers.
     #[inline]
     pub(crate) fn draw(&mut self) -> (u32, Draw) {
         let (shortest, width) = self.intervals;
@@ -35,18 +35,18 @@ impl Sampler {
     }
 }
 
-/// The shortest of the intervals around this one, and how many there are.
+/// The shortest of the intervals around this one, and their number.
 fn intervals(interval: u32, percent: u32) -> (u32, u32) {
     let spread = u64::from(interval) * u64::from(percent) / 100;
     let spread = u32::try_from(spread).expect("at most the interval");
     (interval - spread, spread.saturating_mul(2).saturating_add(1))
 }
 
-/// What is drawn for one announce, all from one random number of 64 bits.
+/// The random choices of one announce, all from one random number of 64 bits.
 ///
-/// Each draw takes the whole part of a multiple and leaves the fraction to the next. No
-/// combination of draws is likelier than another by more than one part in 2^64 over the product
-/// of their bounds: the interval, the coin and two starts in blocks of 128 leave more than 2^30.
+/// Each draw takes the integer part of a multiple and leaves the fraction to the next. No
+/// combination of draws is likelier than another by more than one part in 2^64 over the product of
+/// their bounds: the interval, the coin and two starts in blocks of 128 leave more than 2^30.
 #[derive(Debug)]
 pub(crate) struct Draw(u64);
 
@@ -60,11 +60,10 @@ impl Draw {
     }
 }
 
-/// How many seeders and leechers go to a leecher that wants `want`, of as many as there are.
+/// The numbers of seeders and leechers for a leecher that wants `want` peers.
 ///
-/// Half of each, as far as there are enough: leechers must find one another however many
-/// seeders there are (else nobody takes the load off these), and a lone seeder must be found by
-/// every leecher.
+/// Half of each, if there are enough: leechers must find one another however many seeders there are
+/// (to take load off the seeders), and every leecher must find a lone seeder.
 #[inline]
 pub(crate) fn mixture(
     want: usize,
@@ -80,9 +79,9 @@ pub(crate) fn mixture(
     (from_seeders, want - from_seeders)
 }
 
-/// Brings random bits below `bound`, which is above 0, without division (Lemire, "Fast random
-/// integer generation in an interval", 2019; without its rejection, the bias is below `bound` in
-/// 2^32).
+/// Maps random bits to a number below `bound`, which is above 0, without division (Lemire, "Fast
+/// random integer generation in an interval", 2019; without its rejection, the bias is below
+/// `bound` in 2^32).
 #[inline]
 pub(crate) fn scale(bits: u32, bound: usize) -> usize {
     ((u64::from(bits) * bound as u64) >> 32) as usize
@@ -103,8 +102,8 @@ pub(crate) fn leechers<const N: usize>(
     }
 }
 
-/// Appends up to `want` of the rows, the first `seeders` of which are of seeders, for a leecher:
-/// number `own` of the leechers' rows, if it is there.
+/// Appends up to `want` of the rows, the first `seeders` of which are seeders, for a leecher, whose
+/// own row is number `own` of the leechers, if it is stored.
 #[inline]
 pub(crate) fn both<const N: usize>(
     rows: &[[u8; N]],
@@ -116,7 +115,7 @@ pub(crate) fn both<const N: usize>(
 ) {
     let others = rows.len() - usize::from(own.is_some());
     if others <= want {
-        // Everybody: most swarms are no larger than what is asked for.
+        // All peers: most swarms are no larger than the number wanted.
         let start = out.len();
         out.extend_from_slice(rows.as_flattened());
         if let Some(own) = own {
@@ -130,7 +129,7 @@ pub(crate) fn both<const N: usize>(
     window(leechers, own, from_leechers, draw, out);
 }
 
-/// Appends `take` of the rows to `out`, none of them row number `own`. There must be as many.
+/// Appends `take` of the rows to `out`, except row `own`. There must be as many.
 #[inline(always)]
 fn window<const N: usize>(
     rows: &[[u8; N]],
@@ -154,15 +153,15 @@ fn window<const N: usize>(
     let at = out.len() + ahead * N;
     ring(rows, start, take + usize::from(among), out);
     if among {
-        // One row more than was to be taken, and the last one in place of the own one.
+        // One row more than wanted, and the last one replaces the announcer's own.
         take_out::<N>(at, out);
     }
 }
 
-/// Appends `take` rows from number `start` on, around the end.
+/// Appends `take` rows from `start` on, around the end.
 #[inline(always)]
 fn ring<const N: usize>(rows: &[[u8; N]], start: usize, take: usize, out: &mut Vec<u8>) {
-    debug_assert!(take <= rows.len(), "there are enough");
+    debug_assert!(take <= rows.len(), "there are as many");
     let (before, from) = rows.split_at(start);
     if take <= from.len() {
         out.extend_from_slice(from[..take].as_flattened());
@@ -172,7 +171,7 @@ fn ring<const N: usize>(rows: &[[u8; N]], start: usize, take: usize, out: &mut V
     }
 }
 
-/// Puts the last row into the place of the one at `at`.
+/// Moves the last row to `at`.
 #[inline]
 fn take_out<const N: usize>(at: usize, out: &mut Vec<u8>) {
     let last = out.len() - N;
@@ -180,7 +179,7 @@ fn take_out<const N: usize>(at: usize, out: &mut Vec<u8>) {
     out.truncate(last);
 }
 
-/// Appends rows of a range in order, but for row number `own`, until `left` is used up.
+/// Appends the rows of a range in order, except row `own`, until `left` is used up.
 #[inline]
 pub(crate) fn span(
     rows: &[u8],
@@ -209,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mixtures_are_exact_and_hold_both_kinds() {
+    fn mixtures_are_exact_and_have_both_kinds() {
         let mut rng = SmallRng::seed_from_u64(1);
         for want in 0..20 {
             for seeders in 0..20 {
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_hold_distinct_rows_and_never_the_own_one() {
+    fn windows_have_distinct_rows_without_the_own_one() {
         let mut rng = SmallRng::seed_from_u64(3);
         let rows: Vec<[u8; 2]> = (0..10u8).map(|n| [n, n]).collect();
         for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! A shard: the swarms of its share of the info hashes, served by the batch.
+//! A shard: the swarms of its share of the info hashes, served in batches.
 
 use std::hint::black_box;
 
@@ -18,31 +18,31 @@ use crate::time::Moment;
 use crate::totals::Totals;
 
 /// The longest lifetime of a peer, seconds: half of the 36 hours after which stored ages wrap
-/// around, so that sweeps have as long again to find it.
+/// around, so that sweeps have as long again to find an expired peer.
 pub const MAX_PEER_LIFETIME: u32 = 65_536;
 
-/// Swarms that one shard may hold: their places are 32-bit numbers.
+/// The most swarms of one shard: their places are 32-bit numbers.
 pub const MAX_SWARMS: u64 = u32::MAX as u64 - 1;
 
-/// Requests whose cache misses are made to overlap. A core has between 10 and 50 under way.
+/// Requests whose cache misses overlap. A core has between 10 and 50 outstanding misses.
 const GROUP: usize = 32;
 
-/// What a shard is told once.
+/// Settings of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardSettings {
-    /// Seconds that a client is told to wait until its next announce.
+    /// The announce interval in replies, seconds.
     pub interval: u32,
-    /// Up to this many percent more or less, anew in each reply, 0 to 100.
+    /// Random variation of the interval in each reply, plus or minus percent, 0 to 100.
     pub interval_jitter_percent: u32,
-    /// Seconds after its last announce at which a peer may be forgotten, 1 to
-    /// [`MAX_PEER_LIFETIME`]. It is forgotten at most 8 s and one full pass of sweeps later.
+    /// Seconds after its last announce at which a peer expires, 1 to [`MAX_PEER_LIFETIME`]. It is
+    /// removed at most 8 s and one full pass of sweeps later.
     pub peer_lifetime: u32,
-    /// Seconds for which `completed` outlives a swarm's last peer.
+    /// Seconds for which `completed` is retained after a swarm's last peer.
     pub completed_retention: u32,
-    /// Peers stored at most, both families together. Beyond, who is not known yet gets peers and
-    /// counts but is not stored.
+    /// The most peers stored, both families together. Beyond it, a new peer gets peers and counts
+    /// but is not stored.
     pub max_peers: u64,
-    /// Swarms without peers kept at most for their `completed`; the oldest leave first.
+    /// The most swarms without peers, which are kept for their `completed`; the oldest are evicted.
     pub max_idle_swarms: u64,
 }
 
@@ -60,7 +60,7 @@ impl Default for ShardSettings {
     }
 }
 
-/// The swarms of one share of the info hashes. Has one owner: no locks.
+/// The swarms of one share of the info hashes. It has one owner: no locks.
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) settings: ShardSettings,
@@ -71,7 +71,7 @@ pub struct Shard {
     sampler: Sampler,
     /// The change log, while it has readers.
     pub(crate) changes: Option<Box<ChangeLog>>,
-    /// Large swarms that were forgotten and still have peers.
+    /// Large swarms that were removed, and whose peers are not all released yet.
     pub(crate) removed: Vec<RemovedSwarm>,
 }
 
@@ -86,33 +86,33 @@ fn assert_in_range(settings: &ShardSettings) {
 /// A swarm as [`Shard::swarms`] shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwarmView {
-    /// Its name.
+    /// The info hash.
     pub info_hash: InfoHash,
     /// How often a peer became a seeder by the event `completed`.
     pub completed: u32,
-    /// Seconds since its last peer left, when it has none.
+    /// Seconds since its last peer left, if it has none.
     pub idle_for: Option<u32>,
-    /// Its peers in no particular order.
+    /// Its peers, in no particular order.
     pub peers: Vec<PeerView>,
 }
 
 /// A peer as [`Shard::swarms`] shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerView {
-    /// Where it is.
+    /// The peer's address and port.
     pub endpoint: Endpoint,
-    /// Whether it misses nothing.
+    /// Whether the peer has the whole torrent.
     pub seeder: bool,
     /// Seconds since its last announce, to within 4.
     pub age: u32,
 }
 
 impl Shard {
-    /// An empty shard. `key` keys the hashes of its tables and is secret; `seed` starts the
-    /// sequence that peers and intervals are drawn from.
+    /// An empty shard. `key` is the secret key of its hash tables; `seed` starts the sequence from
+    /// which peers and intervals are drawn.
     ///
     /// # Panics
-    /// When settings are out of the ranges that they state, or allow more than 2^32 - 2 swarms.
+    /// When settings are out of their documented ranges, or allow more than 2^32 - 2 swarms.
     pub fn new(settings: ShardSettings, key: [u8; 16], seed: u64) -> Self {
         assert_in_range(&settings);
         let swarms = settings.max_peers.saturating_add(settings.max_idle_swarms);
@@ -130,11 +130,10 @@ impl Shard {
         }
     }
 
-    /// Goes by other settings from now on. The two ceilings stay as they are: the index is laid out for
-    /// them.
+    /// Applies other settings from now on, except the two ceilings: the index is sized for them.
     ///
     /// # Panics
-    /// When settings are out of the ranges that they state.
+    /// When settings are out of their documented ranges.
     pub fn update(&mut self, settings: ShardSettings) {
         assert_in_range(&settings);
         let ShardSettings { max_peers, max_idle_swarms, .. } = self.settings;
@@ -142,9 +141,8 @@ impl Shard {
         self.sampler.update(settings.interval, settings.interval_jitter_percent);
     }
 
-    /// Answers everything in the batch: its announces in order, then its parts of scrapes.
-    /// Replies are written into the batch's own memory; what was there from an earlier call is
-    /// gone.
+    /// Serves a batch: its announces in order, then its parts of scrapes. Replies are written into
+    /// the batch's own memory and replace those of an earlier call.
     pub fn serve<R: Copy, P: Copy>(&mut self, batch: &mut ShardBatch<R, P>, now: Moment) {
         batch.replies.clear();
         batch.ends.clear();
@@ -167,7 +165,7 @@ impl Shard {
         }
     }
 
-    /// Answers up to [`GROUP`] info hashes of scrapes (BEP 15, "Scrape"), in passes as announces are:
+    /// Answers up to [`GROUP`] info hashes of scrapes (BEP 15, "Scrape"), in passes like announces:
     /// first the index, then the entries.
     #[inline]
     fn scrape(&self, group: &[[u8; HASH_LEN]], counts: &mut Vec<[u8; COUNTS_LEN]>) {
@@ -175,30 +173,27 @@ impl Shard {
         for (candidate, name) in ahead.iter_mut().zip(group) {
             *candidate = self.store.candidate(self.store.hash(&InfoHash(*name)));
         }
-        // Whoever is not known has zeros.
-        let mut answers = [[0; COUNTS_LEN]; GROUP];
-        for ((answer, name), &candidate) in answers.iter_mut().zip(group).zip(&ahead) {
-            if let Some(swarm) = self.store.lookup(name, candidate) {
-                *answer = swarm.scrape();
-            }
-        }
-        counts.extend_from_slice(&answers[..group.len()]);
+        counts.extend(group.iter().zip(&ahead).map(|(name, &candidate)| {
+            // The answer for unknown swarms is zeros.
+            self.store.lookup(name, candidate).map_or([0; COUNTS_LEN], Swarm::scrape)
+        }));
     }
 
-    /// What the shard holds and has done. Costs nothing.
+    /// The shard's counters. Costs nothing.
     pub fn totals(&self) -> Totals {
         let idle = self.store.idle();
         Totals { swarms: (self.store.len() - idle) as u64, idle_swarms: idle as u64, ..self.totals }
     }
 
-    /// Swarms that have peers of each family, as the last whole pass of [`sweep`](Self::sweep) met them:
-    /// zero before the first. To keep these numbers up to date would cost every announce.
+    /// Swarms that have peers of each family, as counted by the last full pass of
+    /// [`sweep`](Self::sweep); zero before the first. Exact numbers would cost work in every
+    /// announce.
     pub fn swarms_by_family(&self) -> SwarmsByFamily {
         self.by_family
     }
 
-    /// Every swarm with its peers, in no particular order: for tests and snapshots, not for the
-    /// path of a packet.
+    /// Every swarm with its peers, in no particular order: for tests and snapshots, not for
+    /// serving.
     pub fn swarms(&self, now: Moment) -> impl Iterator<Item = SwarmView> + '_ {
         let tick = Tick::of(now);
         self.store.iter().map(move |swarm| {
@@ -212,7 +207,7 @@ impl Shard {
         })
     }
 
-    /// Looks at everything and panics when the parts disagree: for tests and simulations.
+    /// Checks all internal invariants and panics when one is violated: for tests and simulations.
     pub fn check(&self) {
         self.store.check();
         let mut counted = Totals::default();
@@ -229,10 +224,10 @@ impl Shard {
         assert!(totals.idle_swarms <= self.settings.max_idle_swarms);
     }
 
-    /// Guesses where the swarms of up to [`GROUP`] announces are, in passes: first the index, then
-    /// the entries and what hangs on them. Within a pass no read waits for the one before it, so
-    /// the processor has many cache misses under way at once; when the announces are served, what
-    /// they need is there. Plain reads do what prefetching would, without `unsafe`.
+    /// Predicts the places of the swarms of up to [`GROUP`] announces, in passes: first the index,
+    /// then the entries and their peers. Within a pass no read depends on another, so the processor
+    /// overlaps many cache misses, and the data is in the cache when the announces are served.
+    /// Plain reads replace prefetch instructions, which need `unsafe`.
     #[inline]
     fn look_ahead<R>(&self, group: &[(Announce, R)]) -> [Candidate; GROUP] {
         let mut hashes = [0; GROUP];
@@ -305,8 +300,8 @@ impl Shard {
         }
     }
 
-    /// The announces that are told of no peers: of one that stops, and of one that is the first
-    /// of its swarm. What the swarm has afterwards.
+    /// Serves the announces that get no peers: a stop, and the first peer of a swarm. Returns the
+    /// swarm's counts afterwards.
     fn first_or_stopped(
         &mut self,
         announce: &Announce,
@@ -321,7 +316,7 @@ impl Shard {
         }
     }
 
-    /// A swarm's first peer announces itself. It is alone, so there is nobody to hand out.
+    /// Creates a swarm with its first peer, to which there are no other peers to return.
     fn create_swarm(&mut self, announce: &Announce, may_store: bool, now: Moment) -> Counts {
         if !may_store {
             self.totals.refused_full += 1;
@@ -350,7 +345,8 @@ impl Shard {
         counts
     }
 
-    /// A swarm has lost its last peer. If it has a `completed`, that stays for a while.
+    /// Handles the loss of a swarm's last peer: the swarm is kept for a while if it has a
+    /// `completed`.
     pub(crate) fn emptied(&mut self, place: u32, now: Moment) {
         if self.store.get(place).completed == 0 {
             self.store.remove(place);

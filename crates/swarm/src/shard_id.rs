@@ -1,16 +1,15 @@
-//! Which shard an info hash belongs to: a secret multiply-shift over its five words.
+//! The shard of an info hash: a secret multiply-shift over its five words.
 //!
-//! Info hashes are chosen by strangers, who must not be able to aim at one shard; yet the kernel
-//! has to compute the same function in classic BPF, which has 32-bit multiplication and no
-//! tables. So: `h = sum(word[i] * key[i]) mod 2^32`, then `shard = (h >> 16) * shards >> 16`.
-//! The sum is the multilinear family of Carter and Wegman (1979) with odd keys; the high half of
-//! it is well mixed, and the last step maps it to the shards without division (Lemire, 2019).
-//! Inside a shard other keyed hashes are used.
+//! Clients choose info hashes, and must not be able to aim at one shard; yet the kernel has to
+//! compute the same function in classic BPF, which has 32-bit multiplication and no tables. So: `h
+//! = sum(word[i] * key[i]) mod 2^32`, then `shard = (h >> 16) * shards >> 16`. The sum is the
+//! multilinear family of Carter and Wegman (1979) with odd keys; its high half is well mixed, and
+//! the last step maps it to the shards without division (Lemire, 2019). Within a shard other keyed
+//! hashes are used.
 
 use onrush_proto::InfoHash;
 
-/// The function from info hashes to shards. Every worker, and the kernel's steering program, has
-/// the same one.
+/// The function from info hashes to shards. All workers and the kernel's steering program share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardMap {
     key: [u32; 5],
@@ -38,7 +37,7 @@ impl ShardMap {
         (((sum >> 16) * u32::from(self.shards)) >> 16) as usize
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shards(&self) -> u16 {
         self.shards
     }

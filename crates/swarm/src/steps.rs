@@ -1,13 +1,13 @@
-//! A vector that grows in steps of fixed size: nothing is ever copied to make room, so no push
-//! takes long, and memory is never more than a step beyond what is used.
+//! A vector that grows in steps of fixed size: growing copies nothing, so no push takes long, and
+//! at most one step is unused.
 
-/// Up to `STEP` items to a step, a power of two so that finding one is a shift and a mask.
+/// Steps of `STEP` items, a power of two so that an index is a shift and a mask.
 #[derive(Debug)]
 pub(crate) struct Steps<T, const STEP: usize> {
-    /// Apart from the others, because most of these vectors need no more and so save a hop.
+    /// Apart from the others: most of these vectors have one step, and save an indirection.
     first: Vec<T>,
-    /// All full but for the last with items. Empty ones may follow, two and an eighth, kept
-    /// against allocating and freeing them over and over when the length swings.
+    /// All full but for the last with items. Up to two empty ones and an eighth may follow, so that
+    /// a length that oscillates does not allocate and free repeatedly.
     more: Vec<Vec<T>>,
     len: usize,
 }
@@ -26,19 +26,19 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         self.len
     }
 
-    /// Item number `at`. Panics when there is none.
+    /// Item `at`. Panics when there is none.
     #[inline]
     pub(crate) fn get(&self, at: usize) -> &T {
         if at < STEP { &self.first[at] } else { &self.more[at / STEP - 1][at % STEP] }
     }
 
-    /// Item number `at`, or nothing.
+    /// Item `at`, if there is one.
     #[inline]
     pub(crate) fn checked(&self, at: usize) -> Option<&T> {
         if at < STEP { self.first.get(at) } else { self.more.get(at / STEP - 1)?.get(at % STEP) }
     }
 
-    /// Item number `at`. Panics when there is none.
+    /// Item `at`. Panics when there is none.
     #[inline]
     pub(crate) fn get_mut(&mut self, at: usize) -> &mut T {
         &mut self.step_mut(at / STEP)[at % STEP]
@@ -52,7 +52,7 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         }
         let step = self.step_mut(number);
         if step.len() == step.capacity() {
-            // The first step grows as it is used.
+            // The first step grows with its use.
             let more = (step.len() / 4).max(1).min(STEP - step.len());
             step.reserve_exact(more);
         }
@@ -64,7 +64,7 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         self.len = self.len.checked_sub(1)?;
         let number = self.len / STEP;
         let item = self.step_mut(number).pop();
-        // At most one step for each item that goes, so that nothing takes long here either.
+        // At most one step per item, so that no pop takes long either.
         if self.len % STEP <= STEP / 2 && self.more.len() > number + number.div_ceil(8) {
             self.more.pop();
         }
@@ -74,21 +74,21 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         item
     }
 
-    /// Takes out item number `at` and puts the last one in its place. Panics when there is none.
+    /// Removes item `at` and moves the last one into its place. Panics when there is none.
     pub(crate) fn swap_remove(&mut self, at: usize) -> T {
         assert!(at < self.len, "no item {at} of {}", self.len);
-        let last = self.pop().expect("it has an item");
+        let last = self.pop().expect("there is an item");
         if at == self.len { last } else { std::mem::replace(self.get_mut(at), last) }
     }
 
-    /// Exchanges two items. Panics when one is not there.
+    /// Exchanges two items. Panics when one does not exist.
     pub(crate) fn swap(&mut self, a: usize, b: usize) {
         let (low, high) = (a.min(b), a.max(b));
         let (low_step, high_step) = (low / STEP, high / STEP);
         if low_step == high_step {
             return self.step_mut(low_step).swap(low % STEP, high % STEP);
         }
-        // Steps behind the first are one vector of vectors.
+        // The steps behind the first are a vector of vectors.
         let (before, from) = self.more.split_at_mut(high_step - 1);
         let other = &mut from[0][high % STEP];
         let one = match low_step {
@@ -102,7 +102,7 @@ impl<T, const STEP: usize> Steps<T, STEP> {
         self.first.iter().chain(self.more.iter().flatten())
     }
 
-    /// Gives back what the first step has too much, when three quarters of it are empty.
+    /// Frees the unused part of the first step when three quarters of it are empty.
     #[cold]
     fn shrink_first(&mut self) {
         if self.len == 0 {
@@ -132,7 +132,7 @@ mod tests {
         let mut state = 1u32;
         for round in 0..5_000u32 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Rising for a thousand rounds, then falling, and again.
+            // Growing for a thousand rounds, then shrinking, and again.
             let up = if round % 2_000 < 1_000 { 3 } else { 1 };
             if state >> 30 < up || vector.is_empty() {
                 steps.push(round);
@@ -144,13 +144,13 @@ mod tests {
             assert_eq!(steps.len(), vector.len());
             assert!(steps.iter().eq(vector.iter()));
             let needed = vector.len() / 4;
-            assert!(steps.more.len() <= needed + needed / 8 + 3, "steps are given back");
+            assert!(steps.more.len() <= needed + needed / 8 + 3, "steps are freed");
         }
         assert_eq!(steps.checked(vector.len()), None);
     }
 
     #[test]
-    fn swinging_around_a_boundary_allocates_nothing() {
+    fn oscillating_around_a_boundary_allocates_nothing() {
         let mut steps = Steps::<u64, 64>::default();
         (0..64).for_each(|n| steps.push(n));
         steps.push(64);
@@ -164,6 +164,6 @@ mod tests {
         });
         assert_eq!(swing.count_total, 0);
         while steps.pop().is_some() {}
-        assert_eq!(steps.first.capacity() + steps.more.capacity(), 0, "everything is given back");
+        assert_eq!(steps.first.capacity() + steps.more.capacity(), 0, "all memory is freed");
     }
 }

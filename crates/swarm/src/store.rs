@@ -1,8 +1,8 @@
-//! All swarms of a shard, without gaps: found by info hash, by place, and, those without peers,
-//! by how long they have been so.
+//! All swarms of a shard, without gaps: by info hash, by place, and, if without peers, by the time
+//! since their last one.
 //!
-//! The last swarm moves into the place of one that is removed. So memory is as much as the
-//! swarms need, is given back from the end, and a sweep reads one entry after the other.
+//! The last swarm moves into the place of a removed one. So memory is proportional to the number of
+//! swarms, is freed from the end, and a sweep reads the entries in sequence.
 
 use onrush_proto::InfoHash;
 
@@ -13,15 +13,15 @@ use crate::steps::Steps;
 use crate::swarm::Swarm;
 use crate::time::Moment;
 
-/// A link that leads nowhere. There are never as many swarms.
+/// No place: there are never as many swarms.
 const NOWHERE: u32 = u32::MAX;
 
-/// A guess at a swarm's place.
+/// A predicted place of a swarm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate(u32);
 
 impl Candidate {
-    /// No guess.
+    /// No prediction.
     pub(crate) const NOWHERE: Self = Self(NOWHERE);
 
     #[inline]
@@ -30,8 +30,8 @@ impl Candidate {
     }
 }
 
-/// What a swarm without peers holds instead of them: since when, and its neighbours in the queue
-/// of such swarms.
+/// The state of a swarm without peers, stored in their place: since when, and its neighbours in the
+/// queue of such swarms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Idle {
     pub(crate) since: Moment,
@@ -43,19 +43,20 @@ pub(crate) struct Idle {
 #[derive(Debug)]
 pub(crate) struct Store {
     keys: Keys,
-    /// 192 KiB to a step.
+    /// 192 KiB per step.
     swarms: Steps<Swarm, 4096>,
     index: Index,
     oldest: u32,
     newest: u32,
     idle: usize,
-    /// How many were removed so far, or some of the low bits of that.
+    /// The number of removals so far, modulo 2^32.
     removals: u32,
-    /// Places below this one have not been met yet by the walk that is under way; 0 without one.
+    /// The current walk has not visited the places below this one yet; 0 without a walk.
     unvisited: u32,
-    /// The swarm that this walk has met in part; [`NOWHERE`] without one. It is not among the unmet.
+    /// The swarm that the walk has visited in part; [`NOWHERE`] without one. It is not among the
+    /// unvisited.
     partial: u32,
-    /// Which of its peers are next.
+    /// The walk's position within that swarm.
     due: WalkPosition,
 }
 
@@ -77,13 +78,13 @@ impl Store {
         }
     }
 
-    /// How many there are, those without peers included.
+    /// The number of swarms, those without peers included.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.swarms.len()
     }
 
-    /// How many of them have no peers.
+    /// The number of swarms without peers.
     pub(crate) fn idle(&self) -> usize {
         self.idle
     }
@@ -98,20 +99,20 @@ impl Store {
         self.swarms.get_mut(place as usize)
     }
 
-    /// The hash of a name, for [`likely`](Self::likely).
+    /// The hash of an info hash, for [`candidate`](Self::candidate).
     #[inline]
     pub(crate) fn hash(&self, info_hash: &InfoHash) -> u64 {
         self.keys.info_hash(info_hash)
     }
 
-    /// A guess at a swarm's place from the index alone.
+    /// Predicts a swarm's place from the index alone.
     #[inline]
     pub(crate) fn candidate(&self, hash: u64) -> Candidate {
         Candidate(self.index.candidate(hash).unwrap_or(NOWHERE))
     }
 
-    /// Keeps a guess only if it is right, which it stays until a swarm is removed. That reads all
-    /// of the entry.
+    /// Verifies a prediction against the entry. A verified one stays correct until a swarm is
+    /// removed.
     #[inline]
     pub(crate) fn verified(&self, info_hash: &InfoHash, Candidate(place): Candidate) -> Candidate {
         match self.swarms.checked(place as usize) {
@@ -120,13 +121,13 @@ impl Store {
         }
     }
 
-    /// Changes whenever a swarm is removed, and another moves into its place.
+    /// Changes whenever a swarm is removed, and another one moves into its place.
     #[inline]
     pub(crate) fn removals(&self) -> u32 {
         self.removals
     }
 
-    /// Reads what the peers of a guessed place have outside of the entry.
+    /// Reads the memory of a predicted swarm's peers, to bring it into the cache.
     #[inline]
     pub(crate) fn touch_peers(&self, Candidate(place): Candidate) -> u32 {
         match self.swarms.checked(place as usize) {
@@ -135,7 +136,7 @@ impl Store {
         }
     }
 
-    /// A swarm, by a guess after which nothing was added or removed.
+    /// A swarm, by a prediction since which nothing was added or removed.
     #[inline]
     pub(crate) fn lookup(&self, name: &[u8; 20], Candidate(place): Candidate) -> Option<&Swarm> {
         match self.swarms.checked(place as usize)? {
@@ -144,13 +145,13 @@ impl Store {
         }
     }
 
-    /// The place of a swarm, by all places in the index that have something in common with it.
+    /// The place of a swarm, by comparing every candidate of the index.
     pub(crate) fn find(&self, info_hash: &InfoHash) -> Option<u32> {
         let hash = self.keys.info_hash(info_hash);
         self.index.find(hash, |place| self.get(place).info_hash == *info_hash)
     }
 
-    /// Adds a swarm that is not there and has a peer.
+    /// Adds a swarm that is not stored yet and has a peer.
     pub(crate) fn add(&mut self, swarm: Swarm) {
         let place = self.swarms.len() as u32;
         let hash = self.keys.info_hash(&swarm.info_hash);
@@ -159,13 +160,13 @@ impl Store {
         index.insert(hash, place, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
     }
 
-    /// Begins a walk over all swarms that are there now, or begins it again.
+    /// Begins a walk over all current swarms, or restarts it.
     pub(crate) fn begin_walk(&mut self) {
         self.unvisited = self.swarms.len() as u32;
         self.partial = NOWHERE;
     }
 
-    /// The next swarm of the walk, if one is left, and which of its peers are due.
+    /// The next swarm of the walk, if there is one, and the position within it.
     pub(crate) fn walk_next(&mut self) -> Option<(u32, WalkPosition)> {
         if self.partial != NOWHERE {
             return Some((std::mem::replace(&mut self.partial, NOWHERE), self.due));
@@ -174,24 +175,24 @@ impl Store {
         Some((self.unvisited, WalkPosition::FIRST))
     }
 
-    /// The walk goes on with the rest of this swarm.
+    /// Continues the walk later within this swarm.
     pub(crate) fn partial(&mut self, place: u32, due: WalkPosition) {
         (self.partial, self.due) = (place, due);
     }
 
-    /// How many the walk has not met, or only in part.
+    /// The number of swarms that the walk has not visited, or only in part.
     pub(crate) fn walk_remaining(&self) -> usize {
         self.unvisited as usize + usize::from(self.partial != NOWHERE)
     }
 
-    /// Whether the walk has met them all.
+    /// Whether the walk has visited all swarms.
     pub(crate) fn walk_is_over(&self) -> bool {
         self.unvisited == 0 && self.partial == NOWHERE
     }
 
-    /// Removes a swarm; the last one moves into its place. A walk that is under way meets each of
-    /// the others once all the same: where it has not met the one that goes, the last of those that
-    /// it has not met moves there instead, and the last of all follows into that place.
+    /// Removes a swarm; the last one moves into its place. A walk in progress still visits each of
+    /// the others once: if it has not visited the removed swarm, the last unvisited one moves there
+    /// instead, and the last of all swarms takes that one's place.
     pub(crate) fn remove(&mut self, place: u32) {
         self.removals = self.removals.wrapping_add(1);
         self.activate(place);
@@ -215,7 +216,7 @@ impl Store {
         }
     }
 
-    /// A swarm is at another place now: the index has to know, and its neighbours in the queue.
+    /// Updates the index and the neighbours in the queue after a swarm has moved.
     fn moved(&mut self, from: u32, to: u32) {
         self.index.moved(self.hash_at(to), from, to);
         if self.partial == from {
@@ -226,7 +227,7 @@ impl Store {
         }
     }
 
-    /// Puts a swarm that has lost its last peer at the end of the queue.
+    /// Appends a swarm that has lost its last peer to the queue.
     pub(crate) fn make_idle(&mut self, place: u32, since: Moment) {
         let older = self.newest;
         self.get_mut(place).peers = Peers::Idle(Idle { since, older, newer: NOWHERE });
@@ -234,7 +235,7 @@ impl Store {
         self.idle += 1;
     }
 
-    /// When the swarm that is the last in the queue lost its last peer.
+    /// When the last swarm of the queue lost its last peer.
     pub(crate) fn newest_idle(&self) -> Option<Moment> {
         match self.swarms.checked(self.newest as usize)?.peers {
             Peers::Idle(idle) => Some(idle.since),
@@ -242,7 +243,7 @@ impl Store {
         }
     }
 
-    /// Takes a swarm out of the queue if it is in it: it is to get a peer, or to go.
+    /// Takes a swarm out of the queue, if it is in it, before it gets a peer or is removed.
     #[inline]
     pub(crate) fn activate(&mut self, place: u32) {
         if let Peers::Idle(Idle { older, newer, .. }) = self.get(place).peers {
@@ -259,18 +260,18 @@ impl Store {
         }
     }
 
-    /// Gives back some memory of the index, for about as much work.
-    pub(crate) fn tidy(&mut self, work: usize) {
+    /// Frees memory of the index, limited to about `work` tables and places.
+    pub(crate) fn shrink_index(&mut self, work: usize) {
         let Self { keys, swarms, index, .. } = self;
-        index.tidy(work, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
+        index.shrink(work, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
     }
 
-    /// All of them.
+    /// All swarms.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Swarm> {
         self.swarms.iter()
     }
 
-    /// A swarm with what changing its peers takes.
+    /// A swarm, and the keys that changes of its peers need.
     #[inline]
     pub(crate) fn with_keys(&mut self, place: u32) -> (&mut Swarm, &Keys) {
         (self.swarms.get_mut(place as usize), &self.keys)
@@ -280,8 +281,8 @@ impl Store {
         self.keys.info_hash(&self.get(place).info_hash)
     }
 
-    /// Makes `next` follow upon `older` and `previous` precede `newer`; the ends of the queue
-    /// are neighbours too.
+    /// Links `next` behind `older` and `previous` before `newer`; [`NOWHERE`] is an end of the
+    /// queue.
     fn link(&mut self, older: u32, newer: u32, next: u32, previous: u32) {
         match self.idle_mut(older) {
             Some(idle) => idle.newer = next,
@@ -306,7 +307,7 @@ impl Store {
         }
     }
 
-    /// Panics when something does not hold that must hold between the parts.
+    /// Panics when an invariant between the parts is violated.
     pub(crate) fn check(&self) {
         assert_eq!(self.index.len(), self.swarms.len(), "the index has each swarm once");
         for (place, swarm) in self.swarms.iter().enumerate() {
@@ -321,12 +322,12 @@ impl Store {
         let mut since = Moment(0);
         while at != NOWHERE {
             let Peers::Idle(idle) = self.get(at).peers else { panic!("{at} is not idle") };
-            assert_eq!(idle.older, before, "links lead both ways");
+            assert_eq!(idle.older, before, "links are symmetric");
             assert!(idle.since >= since, "the queue is in order of age");
             (before, at, since, queued) = (at, idle.newer, idle.since, queued + 1);
         }
         assert_eq!((self.newest, self.idle), (before, queued), "the queue's end and length");
         let idle = self.iter().filter(|swarm| swarm.peers.is_empty()).count();
-        assert_eq!(idle, queued, "who has no peers is in the queue");
+        assert_eq!(idle, queued, "swarms without peers are queued");
     }
 }

@@ -1,5 +1,5 @@
-//! Forgetting what has not been heard of, in small steps: a bounded piece of the shard per call,
-//! so that no request ever waits for a clean-up.
+//! Removing expired peers and swarms, a bounded part of the shard per call, so that no request
+//! waits for it.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use crate::peers::{Expired, Expiry, Peers, SweepPosition};
 use crate::shard::Shard;
 use crate::time::Moment;
 
-/// What a call of [`Shard::sweep`] did.
+/// The work of a call of [`Shard::sweep`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
-    /// Swarms, peers and tables of the index looked at; those of swarms that were forgotten, too.
+    /// Swarms, peers and tables of the index visited, those of removed swarms included.
     pub visited: usize,
-    /// Peers forgotten.
+    /// Peers removed.
     pub expired: usize,
-    /// Swarms without peers whose `completed` was forgotten after its time.
+    /// Swarms without peers removed after the retention of their `completed`.
     pub idle_expired: usize,
-    /// Whether a pass has come to its end, so that everything was looked at once more.
+    /// Whether a full pass over the shard ended in this call.
     pub pass_finished: bool,
 }
 
-/// How far the current pass has come.
+/// The position of the current pass.
 ///
-/// A pass begins with the tables of the index, so that they shrink with the swarms even if no
-/// swarm is left, and goes on downwards from the last swarm: removing one moves the last into its place, which
-/// this pass has met already, so nothing is left out and nothing has to be remembered.
+/// A pass begins with the tables of the index, so that they shrink even if no swarm is left, and
+/// then runs downwards from the last swarm: removing one moves the last swarm into its place, which
+/// this pass has visited already, so none is missed.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    /// Tables of the index still to be looked at.
+    /// Tables of the index that are left to visit.
     tables: usize,
-    /// Swarms still to be met: those at places below.
+    /// Swarms that are left to visit: those at places below.
     left: usize,
-    /// Where in the next of them, if it is a large one.
+    /// The position within the next one, if it is a large one.
     position: SweepPosition,
-    /// Those met so far that have peers of each family.
+    /// The swarms visited so far that have peers of each family.
     by_family: SwarmsByFamily,
 }
 
-/// Swarms that have peers of each family; those with peers of both are in both.
+/// Swarms that have peers of each family; a swarm with peers of both counts in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwarmsByFamily {
     /// Swarms with IPv4 peers.
@@ -50,7 +50,7 @@ pub struct SwarmsByFamily {
     pub v6: u64,
 }
 
-/// Tables that are looked at in one go.
+/// Tables visited at once.
 const TABLES: usize = 64;
 
 impl Cursor {
@@ -60,14 +60,14 @@ impl Cursor {
 }
 
 impl Shard {
-    /// Forgets peers that have not announced for a lifetime, and idle swarms after their time, a
-    /// piece of the shard per call. Looks at `budget` peers and swarms at most, plus the rest of
-    /// one short list (under 256 peers). Ends early when a pass that began in this call has come
-    /// to its end: `usize::MAX` looks at everything once, and at some twice.
+    /// Removes peers that have not announced for a lifetime, and idle swarms after their retention,
+    /// a part of the shard per call. Visits at most `budget` peers and swarms, plus the rest of one
+    /// short list (under 256 peers). Returns early when a pass that began in this call ends:
+    /// `usize::MAX` visits everything once, and some parts twice.
     ///
-    /// A peer whose lifetime is over when a pass begins is gone when it ends, but for the peers
-    /// of a list of more than 128 which has shrunk by departures in the meantime: some of these
-    /// may stay until the next pass.
+    /// A peer that has expired when a pass begins is removed when it ends, except in a list of more
+    /// than 128 peers that has shrunk by stops meanwhile: some of its peers may stay until the next
+    /// pass.
     pub fn sweep(&mut self, now: Moment, budget: usize) -> Swept {
         let mut swept = Swept::default();
         self.sweep_idle(now, budget, &mut swept);
@@ -85,10 +85,11 @@ impl Shard {
             }
             if self.cursor.tables > 0 {
                 let tables = self.cursor.tables.min(TABLES).min(budget - swept.visited);
-                self.store.tidy(tables);
+                self.store.shrink_index(tables);
                 self.cursor.tables -= tables;
                 swept.visited += tables;
-                // Who has come meanwhile is met as well: a pass that began with nobody would count nobody.
+                // Swarms created meanwhile are visited as well: a pass that began with none would
+                // count none.
                 self.cursor.left = self.store.len();
             } else {
                 self.sweep_next(now, expiry, budget, &mut swept);
@@ -101,8 +102,8 @@ impl Shard {
         swept
     }
 
-    /// The budget with which calls of [`sweep`](Self::sweep) that come `since_last` after one
-    /// another get once around the shard in `full_pass`; above 0.
+    /// The budget with which calls of [`sweep`](Self::sweep) at intervals of `since_last` complete
+    /// a pass in `full_pass`; above 0.
     pub fn sweep_budget(&self, since_last: Duration, full_pass: Duration) -> usize {
         let all = (self.store.len() + self.tables()) as u128 + u128::from(self.totals.peers());
         let due = (all * since_last.as_nanos()).div_ceil(full_pass.as_nanos().max(1));
@@ -113,7 +114,7 @@ impl Shard {
         Index::tables_for(self.settings.max_peers.saturating_add(self.settings.max_idle_swarms))
     }
 
-    /// The queue of idle swarms is in order of age: whoever is too old is at its head.
+    /// The queue of idle swarms is in order of age: the oldest is at its head.
     fn sweep_idle(&mut self, now: Moment, budget: usize, swept: &mut Swept) {
         while swept.visited < budget
             && let Some((place, since)) = self.store.oldest_idle()
@@ -125,11 +126,11 @@ impl Shard {
         }
     }
 
-    /// Looks at the next swarm, or at the next part of a large one.
+    /// Visits the next swarm, or the next part of a large one.
     fn sweep_next(&mut self, now: Moment, expiry: Expiry, budget: usize, swept: &mut Swept) {
         if self.cursor.left > self.store.len() {
-            // Where the pass had come to is gone, and nothing it has met took that place: the
-            // next swarm is to be met from its beginning.
+            // The swarm at the position is gone, and the pass has visited no swarm that took its
+            // place: the next one is visited from its beginning.
             self.cursor = Cursor {
                 left: self.store.len(),
                 by_family: self.cursor.by_family,

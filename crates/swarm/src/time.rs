@@ -1,7 +1,7 @@
-//! Time as an argument: whoever owns a shard reads the clock and passes it down.
+//! Time as an argument: the owner of a shard reads the clock and passes the time in.
 
-/// Seconds on the tracker's own monotonic clock, from a start that only the process knows.
-/// Lasts for 136 years; never goes back.
+/// Seconds on the tracker's own monotonic clock, from an arbitrary start. Lasts for 136 years;
+/// never goes back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Moment(pub u32);
 

@@ -1,31 +1,31 @@
-//! What a shard holds and has done, kept up to date by every step so that reading costs nothing.
+//! Counters of a shard, updated by every step so that reading them costs nothing.
 
 use onrush_proto::{Event, Family};
 
 use crate::batch::Announce;
 
-/// Numbers of one shard. Those under "now" rise and fall, those under "ever" only rise.
+/// Counters of one shard: gauges ("now") rise and fall, the others ("ever") only rise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Now: swarms with at least one peer.
     pub swarms: u64,
-    /// Now: swarms without peers whose `completed` is still kept.
+    /// Now: swarms without peers, kept for their `completed`.
     pub idle_swarms: u64,
     /// Now: IPv4 peers, seeders included.
     pub peers_v4: u64,
     /// Now: IPv6 peers, seeders included.
     pub peers_v6: u64,
-    /// Now: IPv4 peers that miss nothing.
+    /// Now: IPv4 peers that have the whole torrent.
     pub seeders_v4: u64,
-    /// Now: IPv6 peers that miss nothing.
+    /// Now: IPv6 peers that have the whole torrent.
     pub seeders_v6: u64,
     /// Ever: peers that became seeders by the event `completed`.
     pub completed: u64,
     /// Ever: announces whose peer was not stored because of the ceiling on peers.
     pub refused_full: u64,
-    /// Ever: peers forgotten because they did not announce for a lifetime.
+    /// Ever: peers removed after their lifetime.
     pub expired: u64,
-    /// Ever: idle swarms forgotten before their time because of the ceiling on them.
+    /// Ever: idle swarms evicted because of the ceiling on them.
     pub idle_evicted: u64,
 }
 
@@ -40,8 +40,8 @@ impl Totals {
         self.seeders_v4 + self.seeders_v6
     }
 
-    /// A peer came, or changed what it is; `before` tells whether it was a seeder. Counts in
-    /// `completed`, of its swarm, too.
+    /// Counts a peer that was added or changed; `before` is whether it was a seeder. Counts
+    /// completed downloads of its swarm as well.
     #[inline(never)]
     pub(crate) fn announced(
         &mut self,
@@ -59,8 +59,8 @@ impl Totals {
                 return;
             }
         }
-        // Once per peer that was not a seeder before. A seeder by event only, with something
-        // left, has not completed anything.
+        // Once per peer that was not a seeder before. A peer with the event but with bytes left has
+        // not completed the torrent.
         if announce.event == Event::Completed && seeder {
             *completed = completed.saturating_add(1);
             self.completed += 1;

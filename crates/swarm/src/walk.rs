@@ -1,11 +1,11 @@
-//! A walk over all swarms of a shard, in pieces: for whoever needs to see every swarm, or every peer, while
-//! requests go on being served between the pieces.
+//! A walk over all swarms of a shard, in steps, with or without their peers. Requests are served
+//! between the steps.
 //!
-//! A walk meets each swarm that is there from its beginning to its end exactly once, whatever comes and goes
-//! meanwhile. Swarms that come after it began are not met; those that go before their turn neither. Large
-//! swarms are met with their peers in several pieces: each peer that is there from the walk's beginning to
-//! its end is in exactly one of these, also when it announces again or changes what it is meanwhile; who comes or
-//! goes may be met or not.
+//! A walk visits each swarm that exists from its beginning to its end exactly once, whatever is
+//! added and removed meanwhile. Swarms created after its beginning are not visited, and neither are
+//! those removed before their turn. Large swarms are visited in several parts: each peer that is
+//! stored from the walk's beginning to its end is in exactly one part, even if it announces again
+//! or becomes a seeder meanwhile; peers that are added or removed may be shown or not.
 
 use onrush_proto::{Endpoint, InfoHash};
 
@@ -13,74 +13,74 @@ use crate::peers::{Counts, TICK, Tick, WalkPosition};
 use crate::shard::Shard;
 use crate::time::Moment;
 
-/// What a walk shows of a swarm.
+/// A swarm as a walk shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwarmSummary {
-    /// Its name.
+    /// The info hash.
     pub info_hash: InfoHash,
     /// How often a peer became a seeder by the event `completed`.
     pub completed: u32,
-    /// Peers that miss nothing.
+    /// Peers that have the whole torrent.
     pub seeders: u32,
-    /// The other peers.
+    /// Other peers.
     pub leechers: u32,
-    /// Seconds since its last peer left, where it has none.
+    /// Seconds since its last peer left, if it has none.
     pub idle_for: Option<u32>,
 }
 
-/// What is to become of a swarm that was met.
+/// The decision about a visited swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays as it is.
+    /// Keep it.
     Keep,
-    /// It is forgotten with its peers and its `completed`.
+    /// Remove it with its peers and its `completed`.
     Remove,
 }
 
-/// Who is shown swarms with their peers.
+/// Receives swarms with their peers.
 pub trait Visitor {
-    /// A swarm, or the next piece of one that has many peers: `goes_on` tells that it was shown before.
-    /// Its counts are of the whole swarm.
-    fn swarm(&mut self, swarm: &SwarmSummary, goes_on: bool);
+    /// Shows a swarm, or with `continued` the next part of a large one. Its counts are of the whole
+    /// swarm.
+    fn swarm(&mut self, swarm: &SwarmSummary, continued: bool);
 
-    /// A peer of the swarm that was shown last, seen so many seconds ago, to within 4. In each piece
-    /// those of IPv4 come first.
+    /// Shows a peer of the last swarm, and its age in seconds, to within 4. In each part the IPv4
+    /// peers come first.
     fn peer(&mut self, endpoint: &Endpoint, seeder: bool, age: u32);
 }
 
 impl Shard {
-    /// Begins a walk over the swarms that are there now. There is one walk at a time: one that is under
-    /// way is over.
+    /// Begins a walk over the current swarms. A shard has one walk at a time: a walk in progress
+    /// ends.
     pub fn begin_walk(&mut self) {
         self.store.begin_walk();
     }
 
-    /// How many swarms the walk that is under way has not met yet, or not all of: the length of a step is seen by
-    /// it.
+    /// The number of swarms that the walk has not visited, or only in part: it shows the length of
+    /// a step.
     pub fn walk_remaining(&self) -> usize {
         self.store.walk_remaining()
     }
 
-    /// Meets up to `swarms` more swarms; returns whether there are more. Takes as long as that: a large one that
-    /// goes is not gone at once (see [`removal`](Self::remove)).
+    /// Visits up to `swarms` more swarms; returns whether there are more. The peers of a removed
+    /// large swarm are released later (see [`remove`](Self::remove)).
     pub fn walk(
         &mut self,
         now: Moment,
         swarms: usize,
-        mut meet: impl FnMut(&SwarmSummary) -> Verdict,
+        mut visit: impl FnMut(&SwarmSummary) -> Verdict,
     ) -> bool {
         for _ in 0..swarms {
             let Some((place, _)) = self.store.walk_next() else { return false };
-            if meet(&self.met(place, now)) == Verdict::Remove {
+            if visit(&self.summary_at(place, now)) == Verdict::Remove {
                 self.remove_at(place, now);
             }
         }
         !self.store.walk_is_over()
     }
 
-    /// Shows more swarms with their peers, up to `budget` swarms and peers together, but always something:
-    /// at most the rest of a short list (128 peers) or of a few chunks of a long one more. Returns whether there
-    /// are more.
+    /// Shows more swarms with their peers, up to `budget` swarms and peers together, and at most
+    /// the rest of a short list (128 peers) or of a few chunks of a large one more. Returns whether
+    /// there are more.
     pub fn walk_with_peers(
         &mut self,
         now: Moment,
@@ -91,7 +91,7 @@ impl Shard {
         let mut left = budget.max(1);
         while left > 0 {
             let Some((place, position)) = self.store.walk_next() else { return false };
-            visitor.swarm(&self.met(place, now), position != WalkPosition::FIRST);
+            visitor.swarm(&self.summary_at(place, now), position != WalkPosition::FIRST);
             let mut peers = 0;
             let (swarm, keys) = self.store.with_keys(place);
             let next = swarm.peers.walk_step(position, left, keys, &mut |endpoint, stamp| {
@@ -100,7 +100,7 @@ impl Shard {
                 visitor.peer(&endpoint, stamp.seeder(), age);
             });
             match next {
-                // The budget is used up.
+                // The budget is spent.
                 Some(position) => {
                     self.store.partial(place, position);
                     break;
@@ -111,12 +111,12 @@ impl Shard {
         !self.store.walk_is_over()
     }
 
-    /// Meets one swarm by its name; `None` when it is not known.
+    /// A swarm by its info hash; `None` when it is unknown.
     pub fn summary(&self, info_hash: &InfoHash, now: Moment) -> Option<SwarmSummary> {
-        self.store.find(info_hash).map(|place| self.met(place, now))
+        self.store.find(info_hash).map(|place| self.summary_at(place, now))
     }
 
-    fn met(&self, place: u32, now: Moment) -> SwarmSummary {
+    fn summary_at(&self, place: u32, now: Moment) -> SwarmSummary {
         let swarm = self.store.get(place);
         let Counts { seeders, leechers } = swarm.peers.counts();
         let idle_for = swarm.idle_for(now);
@@ -138,14 +138,7 @@ mod tests {
     use crate::shard::ShardSettings;
 
     fn shard() -> Shard {
-        let settings = ShardSettings {
-            interval: 1800,
-            interval_jitter_percent: 5,
-            peer_lifetime: 3600,
-            completed_retention: 86_400,
-            max_peers: 10_000,
-            max_idle_swarms: 50,
-        };
+        let settings = ShardSettings { max_idle_swarms: 50, ..ShardSettings::default() };
         Shard::new(settings, [7; 16], 1)
     }
 
@@ -187,32 +180,32 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_known_is_met_by_name() {
+    fn a_known_swarm_is_found_by_its_info_hash() {
         let mut shard = shard();
         serve(&mut shard, 1, Event::Started);
         serve(&mut shard, 1, Event::Completed);
-        let met = shard.summary(&hash(1), Moment(20)).unwrap();
-        assert_eq!((met.info_hash, met.seeders, met.leechers), (hash(1), 1, 0));
-        assert_eq!(met.idle_for, None);
+        let visited = shard.summary(&hash(1), Moment(20)).unwrap();
+        assert_eq!((visited.info_hash, visited.seeders, visited.leechers), (hash(1), 1, 0));
+        assert_eq!(visited.idle_for, None);
         assert_eq!(shard.summary(&hash(2), Moment(20)), None);
     }
 
     proptest! {
-        /// Whatever comes and goes: who stays is met once, who leaves at most once, who comes late never.
+        /// Swarms that stay are visited once, removed ones at most once, and later ones never.
         #[test]
-        fn every_swarm_that_stays_is_met_once(before: [u8; 40], steps in steps()) {
+        fn every_swarm_that_stays_is_visited_once(before: [u8; 40], steps in steps()) {
             let mut shard = shard();
             before.iter().for_each(|number| serve(&mut shard, number % 80, Event::Started));
             shard.begin_walk();
             let there = |shard: &Shard| -> Vec<InfoHash> {
                 shard.swarms(Moment(10)).map(|swarm| swarm.info_hash).collect()
             };
-            // Who has been there all the time, and who was there at the beginning.
+            // The swarms that existed all the time, and those at the beginning.
             let at_first = there(&shard);
             let mut stayed = at_first.clone();
-            let mut met: HashMap<InfoHash, usize> = HashMap::new();
-            let mut meet = |swarm: &SwarmSummary| {
-                *met.entry(swarm.info_hash).or_default() += 1;
+            let mut visited: HashMap<InfoHash, usize> = HashMap::new();
+            let mut visit = |swarm: &SwarmSummary| {
+                *visited.entry(swarm.info_hash).or_default() += 1;
                 Verdict::Keep
             };
             for step in steps {
@@ -220,34 +213,34 @@ mod tests {
                     Step::Come(number) => serve(&mut shard, number, Event::Started),
                     Step::Complete(number) => serve(&mut shard, number, Event::Completed),
                     Step::Leave(number) => serve(&mut shard, number, Event::Stopped),
-                    Step::Walk(swarms) => drop(shard.walk(Moment(10), swarms, &mut meet)),
+                    Step::Walk(swarms) => drop(shard.walk(Moment(10), swarms, &mut visit)),
                 }
                 shard.check();
                 let now = there(&shard);
                 stayed.retain(|name| now.contains(name));
             }
-            while shard.walk(Moment(10), 3, &mut meet) {}
-            prop_assert!(!shard.walk(Moment(10), 3, &mut meet), "it is over");
+            while shard.walk(Moment(10), 3, &mut visit) {}
+            prop_assert!(!shard.walk(Moment(10), 3, &mut visit), "the walk is over");
             for name in &stayed {
-                prop_assert_eq!(met.get(name), Some(&1), "{:?}", name);
+                prop_assert_eq!(visited.get(name), Some(&1), "{:?}", name);
             }
-            for (name, times) in &met {
+            for (name, times) in &visited {
                 prop_assert!(*times == 1 || !stayed.contains(name));
-                prop_assert!(at_first.contains(name), "{:?} came later", name);
+                prop_assert!(at_first.contains(name), "{:?} was created later", name);
             }
         }
 
-        /// Swarms that are to go are gone, with their peers, and the others are as they were.
+        /// Swarms with the verdict `Remove` are removed with their peers; the others are unchanged.
         #[test]
-        fn whoever_is_to_go_goes(numbers: [u8; 60], odd in 0u8..2) {
+        fn swarms_with_the_verdict_remove_are_removed(numbers: [u8; 60], odd in 0u8..2) {
             let mut shard = shard();
             numbers.iter().for_each(|number| serve(&mut shard, *number, Event::Started));
             shard.begin_walk();
-            let goes = |swarm: &SwarmSummary| match swarm.info_hash.0[0] % 2 == odd {
+            let verdict = |swarm: &SwarmSummary| match swarm.info_hash.0[0] % 2 == odd {
                 true => Verdict::Remove,
                 false => Verdict::Keep,
             };
-            while shard.walk(Moment(10), 7, goes) {
+            while shard.walk(Moment(10), 7, verdict) {
                 shard.check();
             }
             shard.check();

@@ -1,5 +1,5 @@
-//! In steady state a shard allocates nothing: announces of known peers, scrapes, unknown names,
-//! peers that leave and come back, swarms that go and come back, sweeps that find nobody.
+//! In steady state a shard allocates nothing: announces of known peers, scrapes, unknown info
+//! hashes, peers and swarms that are removed and added again, sweeps without expired peers.
 
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
@@ -9,14 +9,8 @@ use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
 const SWARMS: [(u8, u32); 6] = [(1, 1), (2, 2), (3, 9), (4, 100), (5, 500), (6, 20_000)];
 
 fn shard() -> Shard {
-    let settings = ShardSettings {
-        interval: 1_800,
-        interval_jitter_percent: 5,
-        peer_lifetime: 2_400,
-        completed_retention: 86_400,
-        max_peers: 100_000,
-        max_idle_swarms: 100,
-    };
+    let settings =
+        ShardSettings { max_peers: 100_000, max_idle_swarms: 100, ..ShardSettings::default() };
     Shard::new(settings, [3; 16], 4)
 }
 
@@ -39,7 +33,7 @@ fn announce(swarm: u8, number: u32, event: Event) -> Announce {
     }
 }
 
-/// Serves everything that `fill` pushes, in batches.
+/// Serves all requests of `fill`, in batches.
 fn serve(
     shard: &mut Shard,
     batch: &mut ShardBatch<(), ()>,
@@ -52,7 +46,7 @@ fn serve(
             batch.clear();
             batch.push_announce(announce, ()).unwrap();
         }
-        // A name that exists and one that does not.
+        // A known info hash and an unknown one.
         let _ = batch.push_scrape(&[announce.info_hash.0], ());
         let _ = batch.push_scrape(&[[0xFF; 20]], ());
     }
@@ -60,16 +54,16 @@ fn serve(
     batch.clear();
 }
 
-fn everybody(event: Event) -> impl Iterator<Item = Announce> {
+fn all_peers(event: Event) -> impl Iterator<Item = Announce> {
     SWARMS
         .into_iter()
         .flat_map(move |(swarm, peers)| (0..peers).map(move |peer| announce(swarm, peer, event)))
 }
 
-/// One in twenty leaves and comes back; of the smallest swarms everybody, but for one who
-/// holds a block together.
+/// One peer in twenty stops and returns; of the smallest swarms all peers, except one that keeps a
+/// block allocated.
 fn churn(event: Event) -> impl Iterator<Item = Announce> {
-    everybody(event).filter(|announce| match announce.info_hash.0[0] {
+    all_peers(event).filter(|announce| match announce.info_hash.0[0] {
         1 | 2 => true,
         _ => announce.transaction_id.0 % 20 == 0,
     })
@@ -79,15 +73,15 @@ fn churn(event: Event) -> impl Iterator<Item = Announce> {
 fn nothing_is_allocated_in_steady_state() {
     let mut shard = shard();
     let mut batch = ShardBatch::new(64, 64, 64 * (HEAD_LEN + 60 * 18));
-    serve(&mut shard, &mut batch, everybody(Event::Started));
-    // Once around, so that everything has the room that it needs.
+    serve(&mut shard, &mut batch, all_peers(Event::Started));
+    // One round, so that all memory is allocated.
     serve(&mut shard, &mut batch, churn(Event::Stopped));
     serve(&mut shard, &mut batch, churn(Event::Started));
     let peers = shard.totals().peers();
 
     let steady = allocation_counter::measure(|| {
         for _ in 0..3 {
-            serve(&mut shard, &mut batch, everybody(Event::None));
+            serve(&mut shard, &mut batch, all_peers(Event::None));
             serve(&mut shard, &mut batch, churn(Event::Stopped));
             serve(&mut shard, &mut batch, churn(Event::Started));
             let swept = shard.sweep(Moment(101), usize::MAX);
@@ -103,9 +97,9 @@ fn growth_allocates_far_less_than_once_per_peer() {
     let mut shard = shard();
     let mut batch = ShardBatch::new(64, 0, 64 * (HEAD_LEN + 60 * 18));
     let growth = allocation_counter::measure(|| {
-        serve(&mut shard, &mut batch, everybody(Event::Started));
+        serve(&mut shard, &mut batch, all_peers(Event::Started));
     });
     let peers = shard.totals().peers();
     assert!(growth.count_total < peers / 2, "{growth:?} for {peers} peers");
-    assert!(growth.count_total > 0, "what counts allocations is at work");
+    assert!(growth.count_total > 0, "allocations are counted");
 }

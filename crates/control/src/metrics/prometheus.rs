@@ -454,6 +454,11 @@ fn lanes(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
         "Batches of requests that a full lane did not take",
         of_each(snapshot.socket_workers(), |worker| worker.lane_full.get()),
     )?;
+    to.counters(
+        "onrush_orphaned_requests",
+        "Requests served for a worker or front that had exited before the reply",
+        of_each(snapshot.swarm_workers(), |worker| worker.orphaned.get()),
+    )?;
     let depth = |of: fn(&Worker<'_>) -> usize| {
         snapshot.swarm_workers().map(move |worker| ([("worker", worker.name)], of(&worker) as u64))
     };

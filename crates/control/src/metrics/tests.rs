@@ -58,7 +58,7 @@ const OF_FAMILIES: [(&str, u64); 6] = [
 ];
 
 /// The same for each worker, from [`BOTH`] on.
-const OF_WORKERS: [(&str, u64); 29] = [
+const OF_WORKERS: [(&str, u64); 30] = [
     ("onrush_sent_datagrams_total{", 1),
     ("onrush_sent_bytes_total{", 2),
     ("onrush_unsent_replies_total{cause=\"full_buffer\",", 3),
@@ -71,6 +71,7 @@ const OF_WORKERS: [(&str, u64); 29] = [
     ("onrush_shard_requests_total{way=\"local\",", 10),
     ("onrush_lane_full_batches_total{", 11),
     ("onrush_turns_total{", 12),
+    ("onrush_orphaned_requests_total{", 13),
     ("onrush_swarms{state=\"active\",", 101),
     ("onrush_family_swarms{family=\"ipv4\",", 102),
     ("onrush_family_swarms{family=\"ipv6\",", 103),
@@ -169,6 +170,7 @@ fn fill(metrics: &WorkerMetrics, from: u64) {
         foreign,
         local,
         lane_full,
+        orphaned,
         turns,
         turn_times,
         shard,
@@ -177,6 +179,7 @@ fn fill(metrics: &WorkerMetrics, from: u64) {
     fill_incoming(v6, from + V6);
     count([sent, sent_bytes, send_blocked, send_failed, send_calls, kernel_drops], from + BOTH + 1);
     count([receive_buffer, send_buffer, foreign, local, lane_full, turns], from + BOTH + 7);
+    orphaned.set(from + BOTH + 13);
     let number = from / EACH[0];
     (0..number + 1).for_each(|_| receives.observe(64));
     (0..number + 3).for_each(|_| turn_times.observe(2_000_000));

@@ -1,11 +1,11 @@
-//! The command line: the few things that people change on the spot, and the two questions that
-//! are answered without starting (`--print-config`, `--check-config`).
-
-use std::io::{self, Write};
+//! The command line: flags of the daemon, and the subcommands `ctl`, `doctor` and `top`.
 
 pub mod ctl;
 pub mod doctor;
+pub mod format;
 pub mod top;
+
+use std::io::{self, Write};
 
 use clap::{Parser, Subcommand};
 
@@ -20,36 +20,43 @@ use top::Top;
 const ABOUT: &str = "A UDP BitTorrent tracker.";
 
 const LONG_ABOUT: &str = "\
-A UDP BitTorrent tracker (BEP 15): it tells the peers of a torrent about each other.
+A UDP BitTorrent tracker (BEP 15): it gives the peers of a torrent each other's addresses.
 
-Without a flag it serves UDP port 6969 on every address, IPv4 and IPv6, and keeps its key where \
-this user's state is kept. Add it to a client as udp://HOST:6969/announce.";
+Without a flag it serves UDP port 6969 on every address, IPv4 and IPv6, and keeps its key in this \
+user's state directory. Add it to a client as udp://HOST:6969/announce.";
 
 const AFTER_HELP: &str = "\
 Examples:
   onrush                                         serve port 6969, both families
   onrush --listen :80 --listen 192.0.2.1:6969    port 80 everywhere, 6969 on one address
-  onrush --print-config > onrush.toml            every key with its text and default
-  onrush --config onrush.toml --check-config     what a file means on this host, or what is wrong
+  onrush --print-config > onrush.toml            every key with its documentation and default
+  onrush --config onrush.toml --check-config     the settings on this host, or the errors of a file
   onrush --config onrush.toml --log-level debug  a flag overrides the file
-  onrush doctor                                  what on this host will hurt, and how to mend it
-  onrush ctl health                              ask or tell a running tracker (onrush ctl --help)
-  onrush top                                     look at a running tracker, second by second
+  onrush doctor                                  check this host, with commands that fix it
+  onrush ctl health                              query or control a running tracker
+  onrush top                                     live view of a running tracker
 
-Every key of the configuration file is explained by --print-config; nothing has to be configured.
+--print-config documents every key of the configuration file; no key is required.
 
-Signals: TERM and INT stop it. HUP reads the file again: what may change changes at once, what needs
-an upgrade or a restart is named in the log, and a file that is wrong changes nothing. USR1 writes the full
-scrape to export.file. USR2 starts this program anew, which takes over without a gap (like onrush ctl upgrade).
+Signals: TERM and INT stop it. HUP reloads the file: keys that need an upgrade or a restart are
+logged, and a file with an error changes nothing. USR1 writes the full scrape to export.file. USR2
+starts a new process that takes over without a gap (like onrush ctl upgrade).
 
 Exit codes:
-  0  stopped as asked, or the configuration is right
-  1  could not start (an address is taken, a right is missing) or died
-  2  the command line or the configuration is wrong; nothing was started";
+  0  stopped on request, or the configuration is valid
+  1  could not start (an address is in use, a permission is missing), or failed
+  2  the command line or the configuration is invalid; nothing was started";
 
 /// The command line.
 #[derive(Clone, Debug, Default, Parser)]
-#[command(name = "onrush", args_conflicts_with_subcommands = true, version = onrush_control::version::version(), about = ABOUT, long_about = LONG_ABOUT, after_long_help = AFTER_HELP)]
+#[command(
+    name = "onrush",
+    args_conflicts_with_subcommands = true,
+    version = onrush_control::version::version(),
+    about = ABOUT,
+    long_about = LONG_ABOUT,
+    after_long_help = AFTER_HELP
+)]
 pub struct Cli {
     /// The configuration: its file, and flags over it.
     #[command(flatten)]
@@ -57,49 +64,49 @@ pub struct Cli {
 
     /// Take over from the onrush that runs with the same state directory, without a gap
     ///
-    /// It hands over its sockets and peers while it serves, and ends; when anything is amiss it serves
-    /// on. Under a service manager have the running one start it: `onrush ctl upgrade`.
+    /// The running process hands over its sockets and peers and exits; if anything fails it keeps
+    /// serving. Under a service manager let the running process start it: `onrush ctl upgrade`.
     #[arg(long, conflicts_with = "check_config")]
     pub upgrade: bool,
 
-    /// Write every key with its text and default, and exit
+    /// Print every key with its documentation and default, and exit
     #[arg(long, exclusive = true)]
     pub print_config: bool,
 
-    /// Say what file and flags mean on this host, or what is wrong with them, and exit
+    /// Print the settings on this host, or the errors of file and flags, and exit
     #[arg(long)]
     pub check_config: bool,
 
-    /// Something else than serving.
+    /// A subcommand in place of serving.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What else the program can do.
+/// Subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Look what on this host will hurt the tracker, and how to mend it
+    /// Check this host for what slows or stops a tracker, with the command that fixes it
     Doctor(Doctor),
-    /// Ask or tell a running tracker, over its HTTP side
+    /// Query or control a running tracker through its admin side
     Ctl(Ctl),
-    /// Look at a running tracker in the terminal: rates, swarms, drops, the load of each worker
+    /// Live view of a running tracker: rates, swarms, drops, the load of each worker
     Top(Top),
 }
 
-/// What the command line asks for.
+/// The task of a command line without a subcommand.
 #[derive(Debug)]
 pub enum Task {
-    /// Write this text and exit with 0.
+    /// Print this text and exit with 0.
     Show(String),
-    /// Serve with these settings, and tell the operator these things.
+    /// Serve with these settings, after logging these notices.
     Serve(Box<Settings>, Vec<Notice>),
 }
 
 impl Cli {
-    /// Reads the file that is named, if one is, and settles everything for this host.
+    /// Reads the configuration file, if there is one, and resolves the settings for this host.
     ///
     /// # Errors
-    /// Whatever is wrong with the file and the flags, all of it; the exit code for this is 2.
+    /// All errors of the file and the flags; the exit status is 2.
     pub fn task(&self, host: &Host) -> Result<Task, Problems> {
         if self.print_config {
             return Ok(Task::Show(print_config()));
@@ -122,17 +129,17 @@ impl Cli {
         host: &Host,
     ) -> String {
         let what = match &self.flags.config {
-            Some(path) => format!("{} is right.", path.display()),
-            None => "The defaults, as no --config is given.".to_owned(),
+            Some(path) => format!("{} is valid.", path.display()),
+            None => "No --config: the defaults.".to_owned(),
         };
-        let mut report = format!("{what} On this host it means:\n\n{}", settings.summary(host));
+        let mut report = format!("{what} Settings on this host:\n\n{}", settings.summary(host));
         if settings.access != Access::Open {
             let listed = lists.access.len();
-            report.push_str(&format!("  list      {listed} info hashes in all\n"));
+            report.push_str(&format!("  list      {listed} info hashes\n"));
         }
         if !lists.blocked.is_empty() {
             let ranges = lists.blocked.len();
-            report.push_str(&format!("  blocked   {ranges} ranges of addresses in all\n"));
+            report.push_str(&format!("  blocked   {ranges} address ranges\n"));
         }
         for notice in notices {
             report.push_str(&format!("\nNote: {notice}\n"));
@@ -141,12 +148,12 @@ impl Cli {
     }
 }
 
-/// Writes a text to standard output. A reader that has gone away (`onrush --print-config | head`)
-/// is no error.
+/// Writes a text to standard output. A closed pipe (`onrush --print-config | head`) is not an
+/// error.
 ///
 /// # Errors
-/// Any other that writing gives, like a full disk.
-pub fn show(text: &str) -> io::Result<()> {
+/// Any other error of writing, such as a full disk.
+pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

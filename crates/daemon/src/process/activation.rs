@@ -1,5 +1,5 @@
-//! Sockets that the service manager has opened for this process (systemd's socket activation, and
-//! whoever keeps to sd_listen_fds(3)).
+//! Sockets that the service manager has opened for this process: systemd's socket activation, or
+//! any manager that follows sd_listen_fds(3).
 
 use std::io;
 use std::net::UdpSocket;
@@ -8,32 +8,32 @@ use listenfd::ListenFd;
 use onrush_net::adopt::{AdoptError, Adopted};
 use thiserror::Error;
 
-/// Why sockets that were passed cannot be used.
+/// Why sockets passed by the service manager cannot be used.
 #[derive(Debug, Error)]
 pub enum ActivationError {
-    /// One is none of ours.
+    /// A descriptor is not a UDP socket.
     #[error(
         "socket {number} of the {count} that were passed (LISTEN_FDS) is no UDP socket: {cause}\n  \
          a tracker takes UDP sockets alone: ListenDatagram=ADDRESS:PORT in the socket unit"
     )]
     NotUdp {
-        /// Which one, from 1.
+        /// Its position, from 1.
         number: usize,
-        /// How many there are.
+        /// The number of descriptors passed.
         count: usize,
-        /// What it is.
+        /// The error of the conversion.
         cause: io::Error,
     },
-    /// Together they do not fit.
+    /// The sockets do not form a group.
     #[error(transparent)]
     Adopt(#[from] AdoptError),
 }
 
-/// Takes the sockets that were passed to this process; `None` where none were. To be called once,
-/// before threads are started.
+/// Takes the sockets passed to this process; `None` if there are none. Call it once, before threads
+/// are started: it reads and clears environment variables.
 ///
 /// # Errors
-/// [`ActivationError`], whose text says what would be right.
+/// [`ActivationError`], which names the remedy.
 pub fn take() -> Result<Option<Adopted>, ActivationError> {
     let mut passed = ListenFd::from_env();
     let count = passed.len();

@@ -1,9 +1,8 @@
-//! The process around the tracker: whose it is, what it holds, what it hears and says.
+//! The process: its user, signals, inherited sockets, log, service manager and exit status.
 
 pub mod activation;
 pub mod exit;
-pub mod greeting;
 pub mod logging;
-pub mod service;
+pub mod notify;
 pub mod signals;
 pub mod user;

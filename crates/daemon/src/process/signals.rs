@@ -1,4 +1,4 @@
-//! Signals as messages: a thread of their own waits for them, so that no code runs in a handler.
+//! Signals as messages. A thread waits for them, so no code runs in a signal handler.
 
 use std::io;
 use std::thread;
@@ -8,17 +8,17 @@ use crossbeam_channel::{Receiver, unbounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-/// What a signal asks for.
+/// A signal, by the action that it requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
-    /// TERM, INT: stop cleanly. A second one ends the process at once, with status 1.
+pub enum Signal {
+    /// TERM or INT: stop cleanly. A second one ends the process at once, with status 1.
     Stop,
-    /// HUP: read the configuration again.
+    /// HUP: reload the configuration.
     Reload,
-    /// USR1: write the full scrape to its file.
-    User,
-    /// USR2: start the process that follows. When it came, as a process that is about to take over itself may
-    /// get it together with the one that it takes over from.
+    /// USR1: write the full scrape to `export.file`.
+    Export,
+    /// USR2: start a successor. Carries the time of arrival: a signal sent to all processes of a
+    /// unit reaches a successor too, before it has taken over.
     Upgrade(Instant),
 }
 
@@ -26,23 +26,22 @@ pub enum Wish {
 ///
 /// # Errors
 /// When the handlers cannot be set or the thread cannot be started.
-pub fn listen() -> io::Result<Receiver<Wish>> {
+pub fn listen() -> io::Result<Receiver<Signal>> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (sender, receiver) = unbounded();
     thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut asked_to_stop = false;
-        for signal in signals.forever() {
-            let wish = match signal {
-                SIGHUP => Wish::Reload,
-                SIGUSR1 => Wish::User,
-                SIGUSR2 => Wish::Upgrade(Instant::now()),
-                // Whoever asks twice does not want to wait for what holds up the first: a log
-                // that nobody reads, or a worker that is stuck.
-                _ if asked_to_stop => std::process::exit(1),
-                _ => Wish::Stop,
+        let mut stopping = false;
+        for number in signals.forever() {
+            let signal = match number {
+                SIGHUP => Signal::Reload,
+                SIGUSR1 => Signal::Export,
+                SIGUSR2 => Signal::Upgrade(Instant::now()),
+                // The clean stop may be blocked, by a log that is not read or a stuck worker.
+                _ if stopping => std::process::exit(1),
+                _ => Signal::Stop,
             };
-            asked_to_stop |= wish == Wish::Stop;
-            if sender.send(wish).is_err() {
+            stopping |= signal == Signal::Stop;
+            if sender.send(signal).is_err() {
                 break;
             }
         }

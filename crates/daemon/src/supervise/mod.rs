@@ -1,17 +1,25 @@
-//! The main thread once the workers run: hears signals, deaths and what others ask for, watches once a
-//! second, reports.
+//! The supervisor: the main thread while workers run. It handles signals, requests of the admin
+//! server and worker failures, and does periodic work once a second.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`ask`] | what other threads may ask for |
-//! | `lists` | what is put on the list and taken off it meanwhile |
-//! | `reloading` | the configuration that was read again comes into force |
-//! | `upgrading` | another process takes over |
-//! | `watch` | what is to be said and done, second by second |
+//! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
+//! | `lists` | changes of the list of info hashes without reading its file |
+//! | [`purge`] | removal of swarms that the access list no longer permits |
+//! | `upgrades` | a successor takes over |
+//! | `lifeline` | ready, status and watchdog for the service manager |
+//! | `watch`, [`steering_backoff`], [`totals_log`] | stalls, drops, steering, totals |
+//! | `exports` | when the full scrape is written |
 
+mod apply;
+mod exports;
+mod lifeline;
 mod lists;
-mod reloading;
-mod upgrading;
+pub mod purge;
+pub mod reload;
+pub mod steering_backoff;
+pub mod totals_log;
+mod upgrades;
 mod watch;
 
 use std::io;
@@ -20,252 +28,261 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
-use crate::exports::{Exports, Told};
 use crate::overload::Overload;
-use crate::process::service::{self, Lifeline};
-use crate::process::signals::Wish;
-use crate::purge::Enforcement;
-use crate::reload::Reload;
+use crate::process::notify;
+use crate::process::signals::Signal;
 use crate::start::Tracker;
-use crate::upgrade::give::Given;
+use crate::upgrade::outgoing::HandedOver;
 use crate::upgrade::successor::Program;
-use lists::Changes;
+use exports::{ExportResponder, Exports};
+use lifeline::Lifeline;
+use lists::ListChanges;
 use onrush_config::settings::Settings;
 use onrush_control::files::Files;
 use onrush_control::request::Request;
 use onrush_control::view::{InForce, Parts, Pressure, View};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
-use upgrading::Upgrading;
-use watch::{Steer, Watch, turn};
+use purge::Purge;
+use reload::Reload;
+use upgrades::UpgradeState;
+use watch::{Steer, Watch, change_steering};
 
-/// Things that others have asked for and that wait for the main thread at most. It is quick with all of
-/// them.
-const ASKS_ROOM: usize = 64;
+/// Requests queued for the supervisor. It serves each of them without waiting.
+const MAX_REQUESTS: usize = 64;
+/// Upper bound of the time in which the sockets change hands, when a stop is requested meanwhile.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why the tracker ends.
+/// Why the supervisor ends.
 #[derive(Debug)]
 pub enum End {
-    /// It was asked to.
-    Asked,
-    /// A worker died.
-    Died(WorkerFailure),
-    /// Another process has its sockets.
-    Given(Given),
-    /// The process that got them ended before it had all of the peers; this is its number.
-    Orphaned(i32),
+    /// A signal requested it.
+    Stopped,
+    /// A worker failed.
+    WorkerFailed(WorkerFailure),
+    /// A successor has the sockets.
+    HandedOver(HandedOver),
+    /// The successor with this process id exited before it had all peers.
+    SuccessorFailed(i32),
 }
 
-/// How long the sockets may be between two processes, when this one is asked to stop at that moment.
-const LAST_STEP: Duration = Duration::from_secs(5);
-
-/// Whoever watches over a running tracker.
+/// The supervisor of a running tracker.
 pub struct Supervisor {
     tracker: Tracker,
     settings: Arc<Settings>,
     reload: Reload,
     watch: Watch,
-    enforcement: Enforcement,
+    purge: Purge,
     overload: Overload,
-    changes: Changes,
-    upgrading: Upgrading,
+    list_changes: ListChanges,
+    upgrade: UpgradeState,
     exports: Exports,
-    asks: Receiver<Request>,
+    requests: Receiver<Request>,
     view: View,
     lifeline: Lifeline,
 }
 
 impl Supervisor {
-    /// Of a tracker that was started with these settings.
+    /// For a tracker started with these settings.
     pub fn new(mut tracker: Tracker, settings: Settings, reload: Reload) -> Self {
-        let (sender, asks) = bounded(ASKS_ROOM);
+        let now = Instant::now();
         let running = &tracker.running;
-        let watch = Watch::new(&settings, Instant::now());
+        let watch = Watch::new(&settings, now);
         let settings = Arc::new(settings);
-        let in_force = InForce {
-            settings: settings.clone(),
-            lists: tracker.lists.clone(),
-            pressure: Pressure { step: 0, interval: settings.announce.interval },
-        };
         let exports = Exports::default();
-        let files = Files {
-            snapshot: tracker.snapshots.writes().clone(),
-            export: exports.writes().clone(),
-        };
+        let (sender, requests) = bounded(MAX_REQUESTS);
         let parts = Parts {
             workers: running.shared_workers(),
             orders: running.orders().clone(),
             mailboxes: running.mailboxes().clone(),
             map: tracker.map,
             addresses: running.addresses().to_vec(),
-            files,
+            files: Files {
+                snapshot: tracker.snapshots.writes().clone(),
+                export: exports.writes().clone(),
+            },
+        };
+        let in_force = InForce {
+            settings: settings.clone(),
+            lists: tracker.lists.clone(),
+            pressure: Pressure { step: 0, interval: settings.announce.interval },
         };
         let view = View::new(parts, in_force, sender);
-        if let Some(http) = &tracker.http {
-            http.serve(view.clone());
+        if let Some(admin) = &tracker.admin {
+            admin.serve(view.clone());
         }
-        let (mut enforcement, changes) = (Enforcement::new(), Changes::new());
-        if let Some(former) = tracker.former.take() {
-            enforcement.begin(&tracker.lists.access, former, Instant::now());
+        let mut purge = Purge::new();
+        if let Some(former) = tracker.replaced_list.take() {
+            purge.start(&tracker.lists.access, former, now);
         }
-        let lifeline = Lifeline::new(tracker.running.addresses(), Instant::now());
-        let mut overload = Overload::new(Instant::now());
-        let promise = tracker.promise.take();
-        if let Some(promise) = promise {
-            overload.keep(promise, Instant::now());
-        }
+        let lifeline = Lifeline::new(running.addresses(), now);
+        let commitment = tracker.commitment.take();
+        let mut overload = Overload::new(now);
+        commitment.into_iter().for_each(|commitment| overload.adopt(commitment, now));
         let supervisor = Self {
             tracker,
             settings,
             reload,
             watch,
-            enforcement,
+            purge,
             overload,
-            changes,
-            upgrading: Upgrading::new(None, Instant::now()),
+            list_changes: ListChanges::new(),
+            upgrade: UpgradeState::new(None, now),
             exports,
-            asks,
+            requests,
             view,
             lifeline,
         };
-        if promise.is_some() {
-            supervisor.announce_rules();
+        if commitment.is_some() {
+            supervisor.publish_rules();
         }
         supervisor
     }
 
-    /// One that can start a successor, by this program.
-    pub fn followed_by(mut self, program: Program) -> Self {
-        self.upgrading = Upgrading::new(Some(program), Instant::now());
+    /// Enables upgrades that this process starts itself, with this program.
+    pub fn with_program(mut self, program: Program) -> Self {
+        self.upgrade = UpgradeState::new(Some(program), Instant::now());
         self
     }
 
-    /// What others may see of it.
+    /// The view that other threads have of the tracker.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The tracker, once nobody watches it any more.
+    /// Gives the tracker back.
     pub fn into_tracker(self) -> Tracker {
         self.tracker
     }
 
-    /// Watches until the tracker is asked to stop or a worker dies.
-    pub fn run(&mut self, wishes: &Receiver<Wish>) -> End {
-        let seconds = tick(Duration::from_secs(1));
+    /// Supervises until a stop is requested, a worker fails, or a successor has the sockets.
+    pub fn run(&mut self, signals: &Receiver<Signal>) -> End {
         self.lifeline.ready();
-        let end = loop {
-            let successor = self.upgrading.ended().unwrap_or_else(never);
-            select! {
-                recv(wishes) -> wish => match wish {
-                    Ok(Wish::Reload) => self.reload_for("SIGHUP", None),
-                    Ok(Wish::User) => self.export(None),
-                    Ok(Wish::Upgrade(at)) => self.upgrade_for_signal(at),
-                    Ok(Wish::Stop) | Err(_) => break End::Asked,
-                },
-                recv(self.tracker.upgrade) -> step => match step {
-                    Ok(step) => if let Some(given) = self.upgrade_is_at(step) {
-                        break End::Given(given);
-                    },
-                    // Whoever would tell is gone.
-                    Err(_) => self.tracker.upgrade = never(),
-                },
-                recv(successor) -> ended => match ended {
-                    Ok(ended) => self.successor_ended(ended),
-                    Err(_) => self.successor_ended(Err(io::ErrorKind::BrokenPipe.into())),
-                },
-                recv(self.asks) -> ask => if let Ok(ask) = ask { self.obey(ask) },
-                recv(self.reload.read()) -> read => if let Ok(read) = read { self.reloaded(read) },
-                recv(self.changes.merged()) -> list => if let Ok(list) = list { self.list_merged(&list) },
-                recv(self.enforcement.told()) -> forgotten => match forgotten {
-                    Ok(0) | Err(_) => {}
-                    Ok(1) => log::info!("forgot 1 swarm that is no longer permitted"),
-                    Ok(swarms) => log::info!("forgot {swarms} swarms that are no longer permitted"),
-                },
-                recv(self.tracker.running.failures()) -> death => {
-                    let unknown = || WorkerFailure { name: "worker".into(), cause: "unknown".into() };
-                    break End::Died(death.unwrap_or_else(|_| unknown()));
-                }
-                recv(seconds) -> _ => self.second(Instant::now()),
+        let end = match self.serve_events(signals) {
+            // The sockets may have changed hands at the same moment.
+            end @ (End::Stopped | End::WorkerFailed(_)) => {
+                self.finish_handoff().map_or(end, End::HandedOver)
             }
+            end => end,
         };
-        let end = match end {
-            // Whoever asks for the end may come at the same moment as another process that gets the sockets.
-            // And a death here must not be taken for one of theirs.
-            End::Asked | End::Died(_) => self.given_at_the_end().map_or(end, End::Given),
-            End::Given(_) | End::Orphaned(_) => end,
-        };
-        if !matches!(end, End::Given(_)) {
-            service::stopping("stopping");
-            self.keep_promise(true, Instant::now());
+        if !matches!(end, End::HandedOver(_)) {
+            notify::stopping("stopping");
+            self.store_commitment(true, Instant::now());
         }
-        if let Some(http) = &self.tracker.http {
-            http.stopping();
+        if let Some(admin) = &self.tracker.admin {
+            admin.stopping();
         }
-        self.exports.give_up();
+        self.exports.abort();
         end
     }
 
-    /// Does what another thread asked for.
-    fn obey(&mut self, ask: Request) {
-        match ask {
-            Request::Reload(answer) => self.reload_for("reload", Some(answer)),
-            Request::Export(answer) => self.export(Some(answer)),
-            Request::Upgrade(answer) => self.upgrade_when_asked(answer),
-            Request::ChangeList(changes, answer) => answer.respond(self.change_list(&changes)),
+    fn serve_events(&mut self, signals: &Receiver<Signal>) -> End {
+        let seconds = tick(Duration::from_secs(1));
+        loop {
+            let successor = self.upgrade.successor_exited().unwrap_or_else(never);
+            select! {
+                recv(signals) -> signal => match signal {
+                    Ok(Signal::Reload) => self.start_reload("SIGHUP", None),
+                    Ok(Signal::Export) => self.export(None),
+                    Ok(Signal::Upgrade(at)) => self.upgrade_by_signal(at),
+                    Ok(Signal::Stop) | Err(_) => return End::Stopped,
+                },
+                recv(self.tracker.upgrade) -> event => match event {
+                    Ok(event) => if let Some(handed_over) = self.handle_upgrade(event) {
+                        return End::HandedOver(handed_over);
+                    },
+                    // The thread at the upgrade socket has ended.
+                    Err(_) => self.tracker.upgrade = never(),
+                },
+                recv(successor) -> exited => match exited {
+                    Ok(exited) => self.successor_failed(exited),
+                    Err(_) => self.successor_failed(Err(io::ErrorKind::BrokenPipe.into())),
+                },
+                recv(self.requests) -> request => if let Ok(request) = request {
+                    self.handle_request(request);
+                },
+                recv(self.reload.loaded()) -> loaded => if let Ok(loaded) = loaded {
+                    self.finish_reload(loaded);
+                },
+                recv(self.list_changes.merged()) -> list => if let Ok(list) = list {
+                    self.replace_by_merged(&list);
+                },
+                recv(self.purge.removed()) -> removed => match removed {
+                    Ok(0) | Err(_) => {}
+                    Ok(1) => log::info!("removed 1 swarm that is no longer permitted"),
+                    Ok(swarms) => {
+                        log::info!("removed {swarms} swarms that are no longer permitted");
+                    }
+                },
+                recv(self.tracker.running.failures()) -> failure => {
+                    let unknown = || WorkerFailure { name: "worker".into(), cause: "unknown".into() };
+                    return End::WorkerFailed(failure.unwrap_or_else(|_| unknown()));
+                }
+                recv(seconds) -> _ => self.tick(Instant::now()),
+            }
         }
     }
 
-    /// Writes the full scrape to its file.
-    fn export(&mut self, answer: Option<Told>) {
+    fn handle_request(&mut self, request: Request) {
+        match request {
+            Request::Reload(responder) => self.start_reload("reload", Some(responder)),
+            Request::Export(responder) => self.export(Some(responder)),
+            Request::Upgrade(responder) => self.upgrade_by_request(responder),
+            Request::ChangeList(changes, responder) => {
+                responder.respond(self.change_list(&changes))
+            }
+        }
+    }
+
+    fn export(&mut self, responder: Option<ExportResponder>) {
         let orders = self.tracker.running.orders();
-        self.exports.begin(&self.settings.export, orders, answer);
+        self.exports.start(&self.settings.export, orders, responder);
     }
 
-    /// What is due once a second.
-    fn second(&mut self, now: Instant) {
-        let Self { tracker, watch, enforcement, lifeline, exports, settings, upgrading, .. } = self;
-        if let Err(deaf) = enforcement.second(&tracker.lists.access, tracker.running.orders(), now)
-        {
-            log::error!("{deaf}: swarms that are no longer permitted stay in its shard");
+    /// Periodic work, once a second.
+    fn tick(&mut self, now: Instant) {
+        let Self { tracker, watch, purge, lifeline, exports, settings, upgrade, .. } = self;
+        let Tracker { running, snapshots, clock, lists, steering, .. } = tracker;
+        if let Err(error) = purge.tick(&lists.access, running.orders(), now) {
+            log::error!("{error}: its shard keeps swarms that are no longer permitted");
         }
-        exports.second(&settings.export, tracker.running.orders(), now);
-        let Tracker { running, snapshots, clock, .. } = tracker;
-        snapshots.second(running.orders(), *clock, now);
+        exports.tick(&settings.export, running.orders(), now);
+        snapshots.tick(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();
-        lifeline.second(&workers, now);
-        // A process that has the sockets has its own idea of them.
-        let steering = tracker.steering.as_mut().filter(|_| !upgrading.is_settled());
-        let mut steer = steering.map(|steering| |change| turn(steering, change));
+        lifeline.tick(&workers, now);
+        // Once the sockets are released, the successor steers them.
+        let steering = steering.as_mut().filter(|_| !upgrade.is_final());
+        let mut steer = steering.map(|steering| |change| change_steering(steering, change));
         let steer = steer.as_mut().map(|steer| steer as Steer<'_>);
-        for (level, text) in watch.second(&workers, now, steer) {
+        for (level, text) in watch.tick(&workers, now, steer) {
             log::log!(level, "{text}");
         }
-        self.look_for_overload(now);
-        self.look_at_successor(now);
+        self.check_overload(now);
+        self.check_successor(now);
     }
 
-    /// Eases the load where too much is dropped, and puts an end to that.
-    fn look_for_overload(&mut self, now: Instant) {
+    /// Adapts load shedding to the share of dropped datagrams.
+    fn check_overload(&mut self, now: Instant) {
         let Summary { datagrams, kernel_drops, .. } = self.tracker.running.summary();
-        let (anew, what) = self.overload.second(&self.settings, datagrams, kernel_drops, now);
-        if let Some(what) = what {
-            log::warn!("{what}");
+        let (changed, message) = self.overload.tick(&self.settings, datagrams, kernel_drops, now);
+        if let Some(message) = message {
+            log::warn!("{message}");
         }
-        if anew {
-            self.announce_rules();
+        if changed {
+            self.publish_rules();
         }
-        self.keep_promise(anew, now);
+        self.store_commitment(changed, now);
     }
 
-    /// Writes down what clients were told that the process after this one has to keep.
-    fn keep_promise(&mut self, at_once: bool, now: Instant) {
-        let promise = self.promise(now);
+    /// Writes the interval commitment to disk, for the process after this one.
+    fn store_commitment(&mut self, changed: bool, now: Instant) {
+        let Settings { overload, announce, .. } = &*self.settings;
+        let commitment = self.overload.commitment(overload, announce, now);
         let unix = self.tracker.clock.now().unix;
-        if let Some(kept) = &mut self.tracker.kept
-            && let Err(error) = kept.second(promise, at_once, unix, now)
+        if let Some(file) = &mut self.tracker.commitment_file
+            && let Err(error) = file.tick(commitment, changed, unix, now)
         {
-            log::debug!("what clients were told is not written down: {error}");
+            log::debug!("the interval commitment cannot be written: {error}");
         }
     }
 

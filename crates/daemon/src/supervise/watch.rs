@@ -1,5 +1,4 @@
-//! What the main thread sees of the workers, second by second: who stands still, what was dropped, who is to
-//! be relieved, and the totals.
+//! What the supervisor checks every second: stalled workers, kernel drops, steering, and totals.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -8,29 +7,27 @@ use log::Level;
 use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
+use super::steering_backoff::{Change, SteeringBackoff};
+use super::totals_log::Totals;
 use crate::process::logging::WarningLimit;
-use crate::steering_backoff::{Change, Relief};
-use crate::totals_log::Totals;
 use onrush_config::settings::Settings;
 use onrush_control::stall::{STALL_THRESHOLD, StallDetector};
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 
-/// The seconds in which the watch is called are never quite as long as each other: what is due within this
-/// is due now, and not a second later.
-const NEARLY: Duration = Duration::from_millis(500);
+/// Ticks are not exactly a second apart: totals that are due within this time are not postponed.
+const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// Changes the steering; the kernel may refuse.
+/// Changes the steering. The kernel may refuse.
 pub(super) type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
 
-pub(super) fn turn(steering: &mut Steering, change: Change) -> io::Result<()> {
+pub(super) fn change_steering(steering: &mut Steering, change: Change) -> io::Result<()> {
     match change {
         Change::Withdraw(worker) => steering.withdraw(worker as u16),
         Change::Restore(worker) => steering.restore(worker as u16),
     }
 }
 
-/// What the main thread remembers from second to second. What it decides follows from counters
-/// and times alone.
+/// The state between ticks. All decisions follow from counters and times.
 pub(super) struct Watch {
     start: Instant,
     limit: WarningLimit,
@@ -39,8 +36,8 @@ pub(super) struct Watch {
     totals_at: Instant,
     drops: u64,
     stalls: StallDetector,
-    relief: Relief,
-    /// What this second has to say.
+    backoff: SteeringBackoff,
+    /// Log lines of the current tick.
     lines: Vec<(Level, String)>,
 }
 
@@ -54,20 +51,20 @@ impl Watch {
             totals_at: now,
             drops: 0,
             stalls: StallDetector::new(now),
-            relief: Relief::new(settings.placement.socket_sides()),
+            backoff: SteeringBackoff::new(settings.placement.socket_sides()),
             lines: Vec::new(),
         }
     }
 
-    /// Goes by other settings from now on.
-    pub(super) fn follow(&mut self, settings: &Settings) {
-        self.limit.follow(settings.limits.warnings_per_minute);
+    /// Applies changed settings.
+    pub(super) fn update(&mut self, settings: &Settings) {
+        self.limit.set(settings.limits.warnings_per_minute);
         self.totals_every = settings.log.totals_every;
     }
 
-    /// To be called once a second with all workers, always in the same order. Returns what is to
-    /// be logged. `steer` is `None` where nothing is steered.
-    pub(super) fn second(
+    /// Call it every second with all workers, always in the same order. Returns lines for the log.
+    /// `steer` is `None` where steering is off.
+    pub(super) fn tick(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
         now: Instant,
@@ -75,12 +72,12 @@ impl Watch {
     ) -> Vec<(Level, String)> {
         self.warn_of_stalls(workers, now);
         let summary = Summary::of(workers.iter().map(|(_, metrics)| *metrics));
-        self.look_for_drops(summary.kernel_drops, now);
+        self.check_drops(summary.kernel_drops, now);
         if let Some(steer) = steer {
-            self.relieve(workers, now, steer);
+            self.adapt_steering(workers, now, steer);
         }
         let elapsed = now.duration_since(self.totals_at);
-        if !self.totals_every.is_zero() && elapsed + NEARLY >= self.totals_every {
+        if !self.totals_every.is_zero() && elapsed + TOLERANCE >= self.totals_every {
             self.totals_at = now;
             self.lines.push((Level::Info, self.totals.line(summary, elapsed)));
         }
@@ -88,7 +85,7 @@ impl Watch {
     }
 
     fn warn(&mut self, kind: &'static str, now: Instant, text: impl FnOnce() -> String) {
-        let line = self.limit.pass(kind, now, text);
+        let line = self.limit.check(kind, now, text);
         self.lines.extend(line.map(|text| (Level::Warn, text)));
     }
 
@@ -106,7 +103,7 @@ impl Watch {
         }
     }
 
-    fn look_for_drops(&mut self, drops: u64, now: Instant) {
+    fn check_drops(&mut self, drops: u64, now: Instant) {
         let new = drops.saturating_sub(self.drops);
         self.drops = drops;
         if new > 0 {
@@ -120,14 +117,19 @@ impl Watch {
         }
     }
 
-    fn relieve(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant, steer: Steer<'_>) {
+    fn adapt_steering(
+        &mut self,
+        workers: &[(&str, &WorkerMetrics)],
+        now: Instant,
+        steer: Steer<'_>,
+    ) {
         let drops = workers.iter().map(|(_, metrics)| metrics.kernel_drops.get());
         let moment = Moment(now.duration_since(self.start).as_secs() as u32);
-        for change in self.relief.observe(drops, moment) {
+        for change in self.backoff.observe(drops, moment) {
             if let Change::Withdraw(worker) = change {
-                self.warn("relief", now, || {
+                self.warn("backoff", now, || {
                     format!(
-                        "worker-{worker} drops datagrams while others have time: its info hashes \
+                        "worker-{worker} drops datagrams while others are idle: its datagrams \
                          are spread over all workers for a while"
                     )
                 });
@@ -150,7 +152,7 @@ mod tests {
 
     const NAMES: [&str; 2] = ["worker-0", "worker-1"];
 
-    /// Two workers whose counters and clock a test moves.
+    /// Two workers whose counters and clock the test advances.
     struct Tracked {
         watch: Watch,
         metrics: [WorkerMetrics; 2],
@@ -171,7 +173,7 @@ mod tests {
         }
 
         /// A second in which these workers take turns.
-        fn second(&mut self, awake: &[usize]) -> Vec<(Level, String)> {
+        fn tick(&mut self, awake: &[usize]) -> Vec<(Level, String)> {
             awake.iter().for_each(|worker| self.metrics[*worker].turns.add(1));
             self.now += Duration::from_secs(1);
             let workers: Vec<_> = NAMES.into_iter().zip(&self.metrics).collect();
@@ -179,12 +181,12 @@ mod tests {
                 self.changes.push(change);
                 if self.refuse { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
             };
-            self.watch.second(&workers, self.now, Some(&mut steer))
+            self.watch.tick(&workers, self.now, Some(&mut steer))
         }
 
         /// The warnings of such a second.
         fn warnings(&mut self, awake: &[usize]) -> Vec<String> {
-            let lines = self.second(awake).into_iter();
+            let lines = self.tick(awake).into_iter();
             lines.filter(|(level, _)| *level == Level::Warn).map(|(_, text)| text).collect()
         }
     }
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_told_with_their_number_and_the_remedy() {
+    fn drops_are_reported_with_number_and_remedy() {
         let mut tracked = Tracked::new("");
         tracked.metrics[0].kernel_drops.add(7);
         tracked.metrics[1].kernel_drops.add(4);
@@ -214,20 +216,20 @@ mod tests {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with("the kernel dropped 11 datagrams within a second"));
         assert!(warnings[0].contains("raise net.core.rmem_max and socket.receive_buffer"));
-        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "these were told");
+        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "already reported");
     }
 
     #[test]
     fn warnings_of_one_kind_are_held_back_and_counted() {
         let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 2\n");
-        let told: Vec<usize> = (1..=62)
+        let shown: Vec<usize> = (1..=62)
             .filter(|_| {
                 tracked.metrics.iter().for_each(|metrics| metrics.kernel_drops.add(1));
                 !tracked.warnings(&[0, 1]).is_empty()
             })
             .collect();
         // The minute begins with the first warning.
-        assert_eq!(told, [1, 2, 61, 62]);
+        assert_eq!(shown, [1, 2, 61, 62]);
         let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 1\n");
         let mut last = Vec::new();
         for _ in 1..=61 {
@@ -238,18 +240,18 @@ mod tests {
     }
 
     #[test]
-    fn the_worker_that_drops_is_withdrawn_and_later_restored() {
+    fn the_dropping_worker_is_withdrawn_and_later_restored() {
         let mut tracked = Tracked::new("");
         for _ in 0..2 {
             assert_eq!(tracked.changes, []);
             tracked.metrics[1].kernel_drops.add(1);
             let warnings = tracked.warnings(&[0, 1]);
-            let relief = warnings.iter().any(|text| text.starts_with("worker-1 drops datagrams"));
-            assert_eq!(relief, !tracked.changes.is_empty(), "{warnings:?}");
+            let warned = warnings.iter().any(|text| text.starts_with("worker-1 drops datagrams"));
+            assert_eq!(warned, !tracked.changes.is_empty(), "{warnings:?}");
         }
         assert_eq!(tracked.changes, [Change::Withdraw(1)]);
         for _ in 0..29 {
-            tracked.second(&[0, 1]);
+            tracked.tick(&[0, 1]);
         }
         assert_eq!(tracked.changes, [Change::Withdraw(1)], "half a minute is not over");
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
@@ -257,11 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_refuses_to_steer_otherwise_is_told_of() {
+    fn a_failed_change_of_the_steering_is_reported() {
         let mut tracked = Tracked::new("");
         tracked.refuse = true;
         tracked.metrics[0].kernel_drops.add(1);
-        tracked.second(&[0, 1]);
+        tracked.tick(&[0, 1]);
         tracked.metrics[0].kernel_drops.add(1);
         let warnings = tracked.warnings(&[0, 1]);
         let refused = warnings.iter().find(|text| text.starts_with("cannot change the steering: "));
@@ -269,25 +271,25 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_steered_nothing_is_relieved() {
+    fn without_steering_drops_are_only_reported() {
         let mut tracked = Tracked::new("");
         for _ in 0..5 {
             tracked.metrics[1].kernel_drops.add(1);
             tracked.metrics.iter().for_each(|metrics| metrics.turns.add(1));
             tracked.now += Duration::from_secs(1);
             let workers: Vec<_> = NAMES.into_iter().zip(&tracked.metrics).collect();
-            let lines = tracked.watch.second(&workers, tracked.now, None);
+            let lines = tracked.watch.tick(&workers, tracked.now, None);
             assert!(lines.iter().all(|(_, text)| text.contains("the kernel dropped")), "{lines:?}");
         }
     }
 
     #[test]
-    fn totals_come_at_their_interval() {
+    fn totals_appear_at_their_interval() {
         let mut tracked = Tracked::new("[log]\ntotals_every = 10\n");
         tracked.metrics[0].incoming.v4.datagrams.add(70);
         tracked.metrics[1].incoming.v6.datagrams.add(30);
         for second in 1..=30 {
-            let lines = tracked.second(&[0, 1]);
+            let lines = tracked.tick(&[0, 1]);
             match second {
                 10 => assert!(lines[0].1.starts_with("in 10/s, out 0/s: "), "{lines:?}"),
                 20 | 30 => assert!(lines[0].1.starts_with("in 0/s, "), "{lines:?}"),
@@ -296,23 +298,23 @@ mod tests {
             assert!(lines.iter().all(|(level, _)| *level == Level::Info), "{lines:?}");
         }
         let mut silent = Tracked::new("[log]\ntotals_every = 0\n");
-        assert!((0..200).all(|_| silent.second(&[0, 1]).is_empty()));
+        assert!((0..200).all(|_| silent.tick(&[0, 1]).is_empty()));
     }
 
-    /// A second that was looked at late makes the next one shorter.
+    /// After a late tick the next second is shorter.
     #[test]
-    fn totals_come_though_a_second_was_short() {
+    fn totals_appear_despite_short_seconds() {
         let mut tracked = Tracked::new("[log]\ntotals_every = 1\n");
         for milliseconds in [1030, 970, 1000, 999, 1001] {
-            // The second itself is added to it.
+            // `tick` adds the second itself.
             tracked.now =
                 tracked.now + Duration::from_millis(milliseconds) - Duration::from_secs(1);
-            let lines = tracked.second(&[0, 1]);
+            let lines = tracked.tick(&[0, 1]);
             assert_eq!(lines.len(), 1, "after {milliseconds} ms: {lines:?}");
         }
     }
 
-    /// Down to the kernel's own program.
+    /// With the kernel's program.
     #[test]
     fn a_change_reaches_the_steering() {
         let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };
@@ -321,11 +323,11 @@ mod tests {
         let function = Function { offset: 16, multipliers: [1; 5], min_len: 36, buckets: 2 };
         let (mut steering, notices) = Steering::attach(function, &group);
         assert!(notices.is_empty(), "{notices:?}");
-        turn(&mut steering, Change::Withdraw(1)).unwrap();
+        change_steering(&mut steering, Change::Withdraw(1)).unwrap();
         assert_eq!(steering.withdrawn(), [1]);
-        turn(&mut steering, Change::Restore(0)).unwrap();
+        change_steering(&mut steering, Change::Restore(0)).unwrap();
         assert_eq!(steering.withdrawn(), [1]);
-        turn(&mut steering, Change::Restore(1)).unwrap();
+        change_steering(&mut steering, Change::Restore(1)).unwrap();
         assert_eq!(steering.withdrawn(), [0; 0]);
     }
 }

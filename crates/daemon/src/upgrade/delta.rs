@@ -1,8 +1,9 @@
-//! What came after the dump: who has stopped since, and everybody who was heard of since. The new process
-//! serves already when it arrives, so it is merged with what that one has heard itself.
+//! The delta of an upgrade: peers that have stopped and peers that have announced since the dump. It
+//! arrives when the new process serves already, and is merged with that process's own peers.
 //!
-//! On the stream: how many have stopped, as u32; of each its info hash, its family (4 or 6), address and port,
-//! `completed` u32 and the seconds since u32; then a snapshot of what is younger than the dump.
+//! On the stream: the number of stops (u32); for each its info hash, family (4 or 6), address and
+//! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers that
+//! are younger than the dump.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,10 +16,10 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Shard, ShardMap};
 
-use super::give::Given;
-use crate::process::service;
+use super::outgoing::HandedOver;
+use crate::process::notify;
 use onrush_store::snapshot::encode::Encoder;
-use onrush_store::snapshot::format::{Peers, Records, SnapshotCounts};
+use onrush_store::snapshot::format::{Peers, Record, Records, SnapshotCounts};
 use onrush_store::snapshot::load::{BlockReader, peer_views};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
@@ -26,56 +27,62 @@ use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
 
-/// What was dumped is taken for this many seconds older, so that the delta, where it has the same peer, counts as
-/// the younger sighting: ages are in units of four seconds, by the clocks of two processes, and may be off by two units
-/// each.
+/// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
+/// ages have units of four seconds and clocks of two processes, and may be off by two units each.
 pub const OLDER_IN_DUMP: u32 = 32;
-/// What is in the delta is taken for this many seconds older, so that what the new process has heard itself counts as
-/// the younger.
+/// Seconds added to the ages of the delta, so that an announce to the new process counts as more
+/// recent.
 const OLDER_IN_DELTA: u32 = 16;
-/// Seconds that are added to the age of a stop, so that a peer that announced again since stays.
+/// Seconds added to the age of a stop, so that a peer that has announced again since stays.
 const OLDER_STOPS: u32 = 8;
-/// Seconds by which stored ages are too coarse, twice.
+/// Twice the unit of stored ages, seconds.
 const MARGIN: u32 = 8;
-/// Swarms or stops that a running shard takes in a step.
+/// Swarms, peers or stops merged per step.
 const STEP: usize = 64;
+/// For each write of the outgoing process, and for all shards to merge a part.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends what the dump has not, from the shards of workers that have stopped.
+/// Sends the delta, from the shards of stopped workers.
 ///
 /// # Errors
-/// When the new process is gone.
-pub fn send(given: &mut Given, shards: &mut [Shard], now: Now) -> io::Result<SnapshotCounts> {
-    given.stream.set_write_timeout(Some(PATIENCE))?;
-    let mut to = BufWriter::with_capacity(256 << 10, &given.stream);
+/// When the new process has exited, or does not read in time.
+pub fn send(
+    handed_over: &mut HandedOver,
+    shards: &mut [Shard],
+    now: Now,
+) -> io::Result<SnapshotCounts> {
+    handed_over.stream.set_write_timeout(Some(TIMEOUT))?;
+    let mut to = BufWriter::with_capacity(256 << 10, &handed_over.stream);
     let mut stops = Vec::new();
     for shard in &*shards {
-        for reader in given.stops.iter_mut().filter(|reader| shard.has_reader(reader)) {
-            read_stops(shard, reader, usize::MAX, now.moment, &mut stops);
+        for reader in handed_over.stops.iter_mut().filter(|reader| shard.has_reader(reader)) {
+            while read_stops(shard, reader, usize::MAX, now.moment, &mut stops) {}
         }
     }
     to.write_all(&(stops.len() as u32).to_be_bytes())?;
     for stop in &stops {
         write_stop(&mut to, stop)?;
     }
-    let youngest = now.moment.since(given.since) + MARGIN;
+    let youngest = now.moment.since(handed_over.since) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
-    writer.shards(shards, now, || Encoder::since(youngest), &mut service::progress())?;
-    let (mut to, tally) = writer.end(now.unix)?;
+    writer.shards(shards, now, || Encoder::since(youngest), &mut notify::progress())?;
+    let (mut to, counts) = writer.end(now.unix)?;
     to.flush()?;
-    Ok(tally)
+    Ok(counts)
 }
 
-/// A peer that stopped.
+/// A peer that has stopped.
 struct Stop {
     info_hash: InfoHash,
     endpoint: Endpoint,
-    /// The swarm's `completed` after that.
+    /// The swarm's `completed` after the stop.
     completed: u32,
-    /// Seconds since.
+    /// Seconds since the stop.
     age: u32,
 }
 
-/// Reads up to `limit` stops of a shard; returns whether there are more.
+/// Reads up to `limit` changes of a shard, and keeps the stops. Returns whether there are more, also
+/// after a gap.
 fn read_stops(
     shard: &Shard,
     reader: &mut ChangeReader,
@@ -93,8 +100,8 @@ fn read_stops(
         Ok(more) => more,
         Err(lost) => {
             log::warn!(
-                "upgrade: {} changes of a shard were lost: peers that stopped among them stay until \
-                 they expire",
+                "upgrade: {} changes of a shard were lost: peers that stopped among them stay \
+                 until they expire",
                 lost.changes
             );
             true
@@ -112,8 +119,8 @@ fn write_stop(to: &mut impl Write, stop: &Stop) -> io::Result<()> {
 }
 
 fn read_stop(from: &mut impl Read) -> io::Result<Stop> {
-    let (mut name, mut family, mut numbers) = ([0; 20], [0], [0; 8]);
-    from.read_exact(&mut name)?;
+    let (mut info_hash, mut family, mut numbers) = ([0; 20], [0], [0; 8]);
+    from.read_exact(&mut info_hash)?;
     from.read_exact(&mut family)?;
     let endpoint = if family == [4] {
         let mut row = [0; 6];
@@ -127,187 +134,185 @@ fn read_stop(from: &mut impl Read) -> io::Result<Stop> {
     from.read_exact(&mut numbers)?;
     let (words, _) = numbers.as_chunks::<4>();
     let [completed, age] = [words[0], words[1]].map(u32::from_be_bytes);
-    Ok(Stop { info_hash: InfoHash(name), endpoint, completed, age })
+    Ok(Stop { info_hash: InfoHash(info_hash), endpoint, completed, age })
 }
 
-/// Gets ready to receive it, on a thread of its own, and to have running shards take it; they note departures until
-/// then. It begins when it is given the list in force, and is not `under_way` any more when it has ended; what came of it goes to the
-/// log.
+/// Starts a thread that receives the delta and merges it into the shards of running workers. It waits
+/// for the list in force, which permits the swarms, and clears `merging` when it ends. `stops` are
+/// the readers of this process's own stops, one for each shard.
 ///
 /// # Errors
-/// When there can be no thread.
+/// When the thread cannot be started.
 pub fn receive(
     stream: UnixStream,
     orders: Orders,
     map: ShardMap,
     clock: Clock,
-    under_way: Arc<AtomicBool>,
+    merging: Arc<AtomicBool>,
     stops: Vec<ChangeReader>,
 ) -> io::Result<Sender<Arc<AccessList>>> {
-    let (begin, begun) = bounded(1);
+    let (start, started) = bounded(1);
     let receive = move || {
-        // Nobody begins where the sockets were not taken.
-        let Ok(access) = begun.recv() else { return };
-        let merging = Merging { orders, map, access, clock };
-        let merged = merging.all(&stream, stops);
-        under_way.store(false, Ordering::Release);
+        // The sender is dropped if the sockets were not acquired.
+        let Ok(access) = started.recv() else { return };
+        let merged = Merge { orders, map, access, clock }.run(&stream, stops);
+        merging.store(false, Ordering::Release);
         match merged {
-            Ok(tally) => log::info!(
+            Ok(counts) => log::info!(
                 "upgrade: the rest has arrived, {} peers in {} swarms",
-                tally.v4 + tally.v6,
-                tally.records
+                counts.v4 + counts.v6,
+                counts.records
             ),
             Err(error) => log::warn!(
-                "upgrade: what came after the dump has not all arrived, and comes with the next \
+                "upgrade: the peers since the dump have not all arrived, and return with their next \
                  announces: {error}"
             ),
         }
     };
     thread::Builder::new().name("upgrade".into()).spawn(receive)?;
-    Ok(begin)
+    Ok(start)
 }
 
-/// How long the shards may take for a part.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Merging {
+/// The thread that merges a delta.
+struct Merge {
     orders: Orders,
     map: ShardMap,
     access: Arc<AccessList>,
     clock: Clock,
 }
 
-impl Merging {
-    fn all(&self, stream: &UnixStream, stops: Vec<ChangeReader>) -> io::Result<SnapshotCounts> {
-        let result = self.parts(stream);
+impl Merge {
+    fn run(&self, stream: &UnixStream, stops: Vec<ChangeReader>) -> io::Result<SnapshotCounts> {
+        let result = self.merge_stream(stream);
         // A peer that stopped here meanwhile may have been stored again by the merge.
         let mut stops = stops.into_iter();
-        self.run_on_every_shard(|_| Part::Own(stops.next()))?;
+        self.every_shard(|_| Part::OwnStops(stops.next()))?;
         result
     }
 
-    fn parts(&self, stream: &UnixStream) -> io::Result<SnapshotCounts> {
+    fn merge_stream(&self, stream: &UnixStream) -> io::Result<SnapshotCounts> {
         let mut from = BufReader::with_capacity(256 << 10, stream);
-        let mut number = [0; 4];
-        from.read_exact(&mut number)?;
-        // The old process has said which one is to be watched over before it said anything here.
-        service::followed();
+        let mut count = [0; 4];
+        from.read_exact(&mut count)?;
+        // Before its first byte, the outgoing process has named this one as the main process.
+        notify::took_over();
         let mut stops: Vec<Vec<Stop>> = Vec::new();
         stops.resize_with(self.orders.shards(), Vec::new);
-        for _ in 0..u32::from_be_bytes(number) {
+        for _ in 0..u32::from_be_bytes(count) {
             let stop = read_stop(&mut from)?;
             stops[self.map.shard_of(&stop.info_hash)].push(stop);
         }
-        let heard = self.clock.now();
-        self.run_on_every_shard(|shard| Part::Stops(std::mem::take(&mut stops[shard]), heard))?;
+        let received = self.clock.now();
+        self.every_shard(|shard| Part::Stops(std::mem::take(&mut stops[shard]), received))?;
         let mut blocks =
             BlockReader::begin(from).map_err(|error| io::Error::other(error.to_string()))?;
         loop {
-            let mut rest = Vec::new();
-            let unix = blocks.next(&mut rest).map_err(|e| io::Error::other(e.to_string()))?;
+            let mut block = Vec::new();
+            let unix = blocks.next(&mut block).map_err(|e| io::Error::other(e.to_string()))?;
             let Some(unix) = unix else { return Ok(blocks.read()) };
-            let rest = Arc::new(rest);
-            self.run_on_every_shard(|_| Part::Block(rest.clone(), unix))?;
+            let block = Arc::new(block);
+            self.every_shard(|_| Part::Block(block.clone(), unix))?;
         }
     }
 
-    /// Has every shard take its part, and waits until all have.
-    fn run_on_every_shard(&self, mut part: impl FnMut(usize) -> Part) -> io::Result<()> {
-        let (tell, told) = bounded(self.orders.shards());
-        let merge = |number| -> Box<dyn ShardTask> {
-            let (map, access) = (self.map, self.access.clone());
-            Box::new(Merge { part: part(number), number, map, access, at: 0, tell: tell.clone() })
+    /// Gives every shard a part to merge, and waits until all are done.
+    fn every_shard(&self, mut part: impl FnMut(usize) -> Part) -> io::Result<()> {
+        let (done, finished) = bounded(self.orders.shards());
+        let task = |shard| -> Box<dyn ShardTask> {
+            let (map, access, done) = (self.map, self.access.clone(), done.clone());
+            Box::new(MergeTask { part: part(shard), shard, map, access, at: 0, done })
         };
-        self.orders.run_on_every_shard(merge).map_err(io::Error::other)?;
+        self.orders.run_on_every_shard(task).map_err(io::Error::other)?;
         for _ in 0..self.orders.shards() {
-            told.recv_timeout(PATIENCE).map_err(|_| io::Error::other("a worker stands still"))?;
+            let finished = finished.recv_timeout(TIMEOUT);
+            finished.map_err(|_| io::Error::other("a worker has ended, or is stalled"))?;
         }
         Ok(())
     }
 }
 
-/// What a running shard is to take.
+/// A part of the delta, for one shard.
 enum Part {
-    /// These have stopped elsewhere, so many seconds before then.
+    /// Peers that have stopped at the outgoing process. Their ages were right at this time.
     Stops(Vec<Stop>, Now),
-    /// Records, with the time at which their ages were right.
+    /// Records of all shards, and the time at which their ages were right, seconds since 1970.
     Block(Arc<Vec<u8>>, u64),
-    /// The stops in its own change log.
-    Own(Option<ChangeReader>),
+    /// The stops in the shard's own change log.
+    OwnStops(Option<ChangeReader>),
 }
 
-struct Merge {
+/// Merges a part into a shard.
+struct MergeTask {
     part: Part,
-    number: usize,
+    shard: usize,
     map: ShardMap,
     access: Arc<AccessList>,
-    /// Records that were looked at.
+    /// Bytes of the block that are merged.
     at: usize,
-    tell: Sender<()>,
+    done: Sender<()>,
 }
 
-impl ShardTask for Merge {
+impl ShardTask for MergeTask {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         let more = match &mut self.part {
-            Part::Own(None) => false,
-            Part::Own(Some(reader)) => {
+            Part::OwnStops(None) => false,
+            Part::OwnStops(Some(reader)) => {
                 let mut stops = Vec::new();
                 let more = read_stops(shard, reader, STEP, now.moment, &mut stops);
                 stops.iter().for_each(|stop| apply(shard, stop, 0, now.moment));
                 more
             }
-            Part::Stops(stops, heard) => {
-                let since = now.moment.since(heard.moment);
+            Part::Stops(stops, received) => {
+                let since = now.moment.since(received.moment);
                 for stop in stops.drain(stops.len().saturating_sub(STEP)..) {
                     apply(shard, &stop, since, now.moment);
                 }
                 !stops.is_empty()
             }
-            Part::Block(rest, unix) => {
-                let since = now.unix.saturating_sub(*unix) as u32;
-                let rest = rest.clone();
-                let mut records = Records::new(&rest[self.at..]);
-                let mut taken = 0;
-                while taken < STEP
-                    && let Some(Ok(record)) = records.next()
-                {
-                    let own = self.map.shard_of(&record.info_hash) == self.number;
-                    if !own || !self.access.permits(record.info_hash) {
-                        continue;
-                    }
-                    taken += 1;
-                    let now = now.moment;
-                    match record.peers {
-                        Peers::Idle(idle_for) => drop(shard.restore_idle(
-                            record.info_hash,
-                            record.completed,
-                            idle_for.saturating_add(since),
-                            now,
-                        )),
-                        Peers::Rows(v4, v6) => {
-                            taken += v4.len() + v6.len();
-                            let peers = peer_views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
-                            let (name, completed) = (record.info_hash, record.completed);
-                            let restored = shard.restore(name, completed, peers, now);
-                            if let Some(idle_for) = restored.idle_for {
-                                shard.restore_idle(name, completed, idle_for, now);
-                            }
-                        }
-                    }
-                }
-                self.at = rest.len() - records.rest();
-                self.at < rest.len()
+            Part::Block(block, unix) => {
+                let (block, unix) = (block.clone(), *unix);
+                self.merge_records(shard, &block, unix, now)
             }
         };
         if !more {
-            // Nobody may be waiting any more.
-            let _ = self.tell.send(());
+            // The receiver is dropped after a timeout.
+            let _ = self.done.send(());
         }
         more
     }
 }
 
-/// Removes a peer that stopped, `since` seconds after the age of its stop was right.
+impl MergeTask {
+    /// Merges some records of the block. Returns whether there are more.
+    fn merge_records(&mut self, shard: &mut Shard, block: &[u8], unix: u64, now: Now) -> bool {
+        let since = now.unix.saturating_sub(unix) as u32;
+        let mut records = Records::new(&block[self.at..]);
+        let mut merged = 0;
+        while merged < STEP
+            && let Some(Ok(Record { info_hash, completed, peers })) = records.next()
+        {
+            if self.map.shard_of(&info_hash) != self.shard || !self.access.permits(info_hash) {
+                continue;
+            }
+            merged += 1;
+            let idle_for = match peers {
+                Peers::Idle(idle_for) => Some(idle_for.saturating_add(since)),
+                Peers::Rows(v4, v6) => {
+                    merged += v4.len() + v6.len();
+                    let peers = peer_views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
+                    shard.restore(info_hash, completed, peers, now.moment).idle_for
+                }
+            };
+            if let Some(idle_for) = idle_for {
+                shard.restore_idle(info_hash, completed, idle_for, now.moment);
+            }
+        }
+        self.at = block.len() - records.rest();
+        self.at < block.len()
+    }
+}
+
+/// Removes a peer that has stopped. The age of its stop was right `since` seconds ago.
 fn apply(shard: &mut Shard, stop: &Stop, since: u32, now: Moment) {
     let Stop { info_hash, endpoint, completed, age } = stop;
     let age = age.saturating_add(since + OLDER_STOPS);

@@ -1,4 +1,5 @@
-//! What the two processes of an upgrade say to each other: JSON behind its length, on a Unix socket.
+//! The messages between the two processes of an upgrade: JSON behind its length (u32, big endian),
+//! on a Unix socket.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -6,166 +7,161 @@ use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
 
-use crate::overload::Promise;
+use crate::overload::IntervalCommitment;
 
-/// The version of this conversation. Another one is not understood.
-pub const PROTOCOL: u32 = 2;
+/// The version of this protocol. Processes of different versions do not upgrade each other.
+pub const PROTOCOL: u32 = 3;
 
-/// Bytes of a word at most.
-const LONGEST: usize = 1 << 20;
+/// Upper bound of a message, bytes.
+const MAX_LEN: usize = 1 << 20;
 
-/// What is said.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
-    /// New: what is there? Nothing is to be done about it.
-    Look,
-    /// New: may I follow you?
-    Ask {
-        /// Which conversation this is.
+pub enum Message {
+    /// Incoming: describe the handoff without starting it.
+    Inspect,
+    /// Incoming: start a handoff.
+    Request {
+        /// Its protocol version.
         protocol: u32,
-        /// Which build it is.
+        /// Its build.
         version: String,
     },
-    /// Old: this is what there is.
-    Offer(Offer),
-    /// Old: no, and why not.
+    /// Outgoing: the handoff. After a [`Request`](Self::Request), descriptors follow.
+    Handoff(Handoff),
+    /// Outgoing: no handoff, and why.
     Refusal(String),
-    /// New: let me have the peers; I shall take these of the offered addresses.
-    Go {
-        /// For each address whether it is served on.
+    /// Incoming: send the peers.
+    Accept {
+        /// For each address of the handoff whether the new process serves it too.
         keeps: Vec<bool>,
     },
-    /// New: I have them, and nothing is left to be done.
+    /// Incoming: the peers are loaded, and it could serve at once.
     Ready,
-    /// Old: the sockets are yours.
-    Yours {
-        /// What clients were told that the new process has to keep.
-        promise: Option<Promise>,
+    /// Outgoing: it has stopped receiving.
+    Release {
+        /// What the new process has to keep of intervals sent.
+        commitment: Option<IntervalCommitment>,
     },
-    /// New: they are mine.
-    Mine,
+    /// Incoming: it serves from now on.
+    Acquired,
 }
 
-/// What an old process has to give.
+/// What the outgoing process hands over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
-    /// Which build it is.
+pub struct Handoff {
+    /// Its build.
     pub version: String,
     /// Its process id.
     pub process: u32,
     /// The addresses that it serves.
     pub addresses: Vec<SocketAddr>,
-    /// Sockets of each, which come behind this, address by address and in the order of their group.
+    /// The number of sockets of each address. Their descriptors follow, address by address, in the
+    /// order of their group.
     pub sockets: Vec<usize>,
-    /// Whether a service manager has opened them, so that it says which there are.
+    /// Whether a service manager has opened the sockets, and so decides on the addresses.
     pub passed: bool,
     /// The multipliers by which the kernel steers.
     pub shard_key: [u32; 5],
-    /// What clients were told so far.
-    pub promise: Option<Promise>,
-    /// Where it serves HTTP, or waits to; builds from before this was told do not say.
-    #[serde(default)]
-    pub http: Option<Vec<SocketAddr>>,
+    /// What the new process has to keep of intervals sent so far.
+    pub commitment: Option<IntervalCommitment>,
+    /// The addresses of its admin server: one, or none.
+    pub admin: Vec<SocketAddr>,
 }
 
-impl Offer {
-    /// Whether this process may be why nobody else can serve HTTP at `address`, so that it is free when this one has gone.
-    pub fn may_hold(&self, address: SocketAddr) -> bool {
-        let meets = |other: &SocketAddr| {
+impl Handoff {
+    /// Whether the outgoing process's admin server may occupy `address`, so that the address is
+    /// free once it has exited.
+    pub fn may_hold_admin(&self, address: SocketAddr) -> bool {
+        self.admin.iter().any(|other| {
             let (one, other_ip) = (address.ip().to_canonical(), other.ip().to_canonical());
             let any = one.is_unspecified() || other_ip.is_unspecified();
             other.port() == address.port() && (any || one == other_ip)
-        };
-        self.http.as_ref().is_none_or(|http| http.iter().any(meets))
+        })
     }
 }
 
-/// Says something.
+/// Sends a message.
 ///
 /// # Errors
-/// When the other side is gone.
-pub fn say(mut stream: &UnixStream, word: &Word) -> io::Result<()> {
-    let text = serde_json::to_vec(word).map_err(io::Error::other)?;
+/// When the peer has closed the connection, or a timeout of the stream expires.
+pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
+    let text = serde_json::to_vec(message).map_err(io::Error::other)?;
     let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
     bytes.extend_from_slice(&text);
     stream.write_all(&bytes)
 }
 
-/// Hears the next thing that is said. Reads not a byte more.
+/// Receives the next message, and not a byte beyond it.
 ///
 /// # Errors
-/// When the other side is gone, or says nothing that is known.
-pub fn hear(mut stream: &UnixStream) -> io::Result<Word> {
+/// When the peer has closed the connection, a timeout of the stream expires, or the message is
+/// malformed.
+pub fn receive(mut stream: &UnixStream) -> io::Result<Message> {
     let mut len = [0; 4];
     stream.read_exact(&mut len)?;
     let len = u32::from_be_bytes(len) as usize;
-    if len > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a word that is too long"));
+    if len > MAX_LEN {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
     }
     let mut text = vec![0; len];
     stream.read_exact(&mut text)?;
     serde_json::from_slice(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// What is wrong with a word that was not expected.
-pub fn unexpected(word: &Word) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it said {word:?} out of turn"))
+/// The error of a message out of order.
+pub fn unexpected(message: &Message) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("unexpected message {message:?}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_said_is_heard() {
-        let (here, there) = UnixStream::pair().unwrap();
-        let offer = Offer {
+    fn handoff(admin: &[&str]) -> Handoff {
+        Handoff {
             version: "0.1.0".into(),
             process: 77,
             addresses: vec!["127.0.0.1:6969".parse().unwrap(), "[::1]:6969".parse().unwrap()],
             sockets: vec![3, 2],
             passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
-            promise: Some(Promise { lifetime: 7200, seconds: 3780 }),
-            http: Some(vec!["127.0.0.1:6970".parse().unwrap()]),
-        };
-        let words = [
-            Word::Ask { protocol: PROTOCOL, version: "x".into() },
-            Word::Offer(offer),
-            Word::Refusal("no".into()),
-            Word::Go { keeps: vec![true, false] },
-            Word::Yours { promise: None },
-            Word::Mine,
-        ];
-        words.iter().for_each(|word| say(&here, word).unwrap());
-        (&here).write_all(b"\0\0\0\x03").and_then(|()| (&here).write_all(b"\"?\"")).unwrap();
-        (&here).write_all(&u32::MAX.to_be_bytes()).unwrap();
-        words.iter().for_each(|word| assert_eq!(hear(&there).unwrap(), *word));
-        assert!(hear(&there).is_err() && hear(&there).is_err());
+            commitment: Some(IntervalCommitment { lifetime: 7200, seconds: 3780 }),
+            admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
+        }
     }
 
     #[test]
-    fn an_address_is_held_by_who_listens_there_or_at_a_wildcard_of_its_port() {
-        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let held = |http: Option<&str>, address: &str| {
-            let offer = r#"{"version":"x","process":7,"addresses":[],"sockets":[],"passed":false,
-                            "shard_key":[1,2,3,4,5],"promise":null}"#;
-            let mut offer: Offer = serde_json::from_str(offer).unwrap();
-            assert_eq!(offer.http, None, "a build that does not tell is understood");
-            offer.http = http.map(|http| http.split_whitespace().map(at).collect());
-            offer.may_hold(at(address))
-        };
-        for (http, address, may) in [
-            (Some("127.0.0.1:6970"), "127.0.0.1:6970", true),
-            (Some("127.0.0.1:6970"), "127.0.0.1:6971", false),
-            (Some("127.0.0.1:6970"), "127.0.0.2:6970", false),
-            (Some("127.0.0.1:6970"), "0.0.0.0:6970", true),
-            (Some("[::]:6970"), "127.0.0.1:6970", true),
-            (Some("[::ffff:127.0.0.1]:6970"), "127.0.0.1:6970", true),
-            (Some(""), "127.0.0.1:6970", false),
-            (None, "127.0.0.1:6970", true),
+    fn messages_arrive_as_sent_and_malformed_ones_are_errors() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let messages = [
+            Message::Request { protocol: PROTOCOL, version: "x".into() },
+            Message::Handoff(handoff(&["127.0.0.1:6970"])),
+            Message::Refusal("no".into()),
+            Message::Accept { keeps: vec![true, false] },
+            Message::Release { commitment: None },
+            Message::Acquired,
+        ];
+        messages.iter().for_each(|message| send(&here, message).unwrap());
+        (&here).write_all(b"\0\0\0\x03").and_then(|()| (&here).write_all(b"\"?\"")).unwrap();
+        (&here).write_all(&u32::MAX.to_be_bytes()).unwrap();
+        messages.iter().for_each(|message| assert_eq!(receive(&there).unwrap(), *message));
+        assert!(receive(&there).is_err() && receive(&there).is_err());
+    }
+
+    #[test]
+    fn an_admin_address_is_occupied_by_itself_or_a_wildcard_of_its_port() {
+        for (admin, address, may) in [
+            (&["127.0.0.1:6970"][..], "127.0.0.1:6970", true),
+            (&["127.0.0.1:6970"], "127.0.0.1:6971", false),
+            (&["127.0.0.1:6970"], "127.0.0.2:6970", false),
+            (&["127.0.0.1:6970"], "0.0.0.0:6970", true),
+            (&["[::]:6970"], "127.0.0.1:6970", true),
+            (&["[::ffff:127.0.0.1]:6970"], "127.0.0.1:6970", true),
+            (&[], "127.0.0.1:6970", false),
         ] {
-            assert_eq!(held(http, address), may, "{http:?} {address}");
+            let held = handoff(admin).may_hold_admin(address.parse().unwrap());
+            assert_eq!(held, may, "{admin:?} {address}");
         }
     }
 }

@@ -1,41 +1,42 @@
-//! An upgrade without a gap: a new process takes over sockets and peers while the old one still answers.
+//! Upgrade without downtime: a new process takes over sockets and peers while the running one still
+//! answers. They talk over a Unix socket in the state directory.
 //!
 //! ```text
-//! new                                        old (serves)
-//!  │── Ask: which version of this is spoken ──▶│
-//!  │◀─ Offer: addresses, multipliers; the sockets and the state's lock as descriptors ─│
-//!  │   (opens what it has not)                 │
-//!  │── Go: these addresses ───────────────────▶│
-//!  │◀─ all peers, as a snapshot ───────────────│ dumps in small steps; notes who stops from then on
-//!  │   (threads wait at a gate)                │
-//!  │── Ready: nothing is left to be done ─────▶│
-//!  │                                           │ nothing more is changed; workers stop reading, and answer what they have
-//!  │◀─ Yours ──────────────────────────────────│
-//!  │   (what was changed; one socket more)     │
-//!  │── Mine ──────────────────────────────────▶│
-//!  │ (serves)                                  │ what is left at addresses that nobody else has; workers end
-//!  │◀─ who has stopped since; what is younger than the dump ─│
-//!  │                                           │ ends with 0
+//! incoming                                   outgoing (serves)
+//!  │── Request: protocol version ─────────────▶│
+//!  │◀─ Handoff: addresses, shard key; sockets and state lock as descriptors ─│
+//!  │   (opens further sockets)                 │
+//!  │── Accept: addresses to keep ─────────────▶│
+//!  │◀─ all peers, as a snapshot ───────────────│ dumps in steps; records departures from here on
+//!  │   (workers wait at a gate)                │
+//!  │── Ready: could serve ────────────────────▶│
+//!  │                                           │ refuses changes; workers stop receiving and drain
+//!  │◀─ Release ────────────────────────────────│
+//!  │   (late changes; binds pending sockets)   │
+//!  │── Acquired ──────────────────────────────▶│
+//!  │ (serves)                                  │ drains addresses not kept; workers stop
+//!  │◀─ departures and peers since the dump ────│
+//!  │                                           │ exits with 0
 //! ```
 //!
-//! Both have the same sockets, so what arrives while neither reads waits in the kernel. Until it has heard `Mine`
-//! the old process can go on, and does so whenever anything fails; once the new one has said so, the old one never
-//! reads again what both have. Every wait has an end. What is noted of who stops is limited too: of who stops after a million
-//! have in one shard nobody learns, and they are listed until their lifetime is over.
+//! Both processes have the same sockets, so datagrams queue in the kernel while neither receives.
+//! Until the outgoing process has read `Acquired` it can resume, and does so on any failure; after
+//! that it never reads a shared socket again. Every wait has a timeout. Recorded departures are
+//! limited per shard: the ones beyond stay listed until their lifetime ends.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`words`] | what the two say to each other |
-//! | [`give`] | the old process's part |
-//! | [`take`] | the new one's |
-//! | [`delta`] | what came after the dump |
-//! | [`successor`] | how the old process starts the new one |
+//! | [`message`] | the messages between the two processes |
+//! | [`outgoing`] | the running process's side |
+//! | [`incoming`] | the new process's side |
+//! | [`delta`] | departures and peers since the dump |
+//! | [`successor`] | how the running process starts the new one |
 
 pub mod delta;
-pub mod give;
+pub mod incoming;
 pub mod message;
+pub mod outgoing;
 pub mod successor;
-pub mod take;
 
 /// The Unix socket's name in the state directory.
 pub const SOCKET: &str = "upgrade.sock";

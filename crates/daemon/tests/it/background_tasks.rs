@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
-use onrush::purge::remove::Forget;
-use onrush::purge::walk::Purge;
+use onrush::supervise::purge::remove_forbidden::RemoveForbidden;
+use onrush::supervise::purge::remove_named::RemoveNamed;
 use onrush_config::settings::{Access, Listed};
 use onrush_control::admin::largest::Top;
 use onrush_control::api::admin::Measure;
@@ -244,7 +244,7 @@ fn a_purge_forgets_what_is_forbidden_in_short_steps() {
     let mut busy = Busy::new();
     let (tell, told) = unbounded();
     let list = forbidding_list();
-    busy.side.add_task(Box::new(Purge::new(list, Arc::default(), tell)));
+    busy.side.add_task(Box::new(RemoveForbidden::new(list, Arc::default(), tell)));
     while busy.step() {
         busy.come_and_go();
     }
@@ -269,7 +269,7 @@ fn single_swarms_are_forgotten_in_short_steps_however_large_they_are() {
     let (tell, told) = unbounded();
     let names: Arc<[InfoHash]> = (0..1_000).chain([LARGE]).chain(1_000..2_000).map(name).collect();
     busy.side.shard.begin_walk();
-    busy.side.add_task(Box::new(Forget::new(names, tell)));
+    busy.side.add_task(Box::new(RemoveNamed::new(names, tell)));
     busy.begun = true;
     while busy.step() {}
     assert_eq!(told.try_recv(), Ok(2_001));
@@ -295,7 +295,7 @@ fn between_two_steps_the_worker_answers() {
         Box::new(CountTask::new(to)),
         Box::new(DumpTask::new(dump_to)),
         Box::new(Top::new(Measure::Peers, 10, Arc::default(), top_to)),
-        Box::new(Purge::new(forbidding_list(), Arc::default(), tell)),
+        Box::new(RemoveForbidden::new(forbidding_list(), Arc::default(), tell)),
     ];
     let orders = Orders::new(&worker.mailboxes, worker.owners.clone());
     chores.into_iter().for_each(|chore| orders.run_on_shard(0, chore).unwrap());

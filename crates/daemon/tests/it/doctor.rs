@@ -1,5 +1,5 @@
-//! `onrush doctor`: its exit code, and what it writes for whom. The checks have tests of their own, on
-//! hosts made of files; `scripts/unit-test` asks it under the unit's filters.
+//! `onrush doctor`: exit statuses and output formats. The checks have unit tests on hosts made of files;
+//! `scripts/unit-test` runs it under the filters of the unit.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::harness::process::{Ended, Launch};
 
-/// A host on which receive buffers may have so many bytes.
+/// A host with this net.core.rmem_max.
 fn host(rmem_max: u64) -> TempDir {
     let host = tempfile::tempdir().unwrap();
     let core = host.path().join("proc/sys/net/core");
@@ -18,17 +18,17 @@ fn host(rmem_max: u64) -> TempDir {
     host
 }
 
-/// A tracker of few peers and one worker, so that nothing but the host's files matters.
+/// A tracker with one worker and few peers, so that the findings depend on the host's files only.
 const CONFIG: &str = "[workers]\ntotal = 1\n[limits]\npeers = 1000\n";
 
-fn asked(root: &Path, flags: &[&str]) -> Ended {
-    let doctor = Launch::new(&["doctor"]).flag("--root", root).config(CONFIG);
-    flags.iter().fold(doctor, |doctor, flag| doctor.one(flag)).start().end()
+fn doctor(root: &Path, flags: &[&str]) -> Ended {
+    let launch = Launch::new(&["doctor"]).flag("--root", root).config(CONFIG);
+    flags.iter().fold(launch, |launch, flag| launch.one(flag)).start().end()
 }
 
 #[test]
-fn a_problem_is_told_with_its_remedy_and_ends_in_1() {
-    let ended = asked(host(212_992).path(), &[]);
+fn a_problem_is_printed_with_its_fix_and_ends_in_1() {
+    let ended = doctor(host(212_992).path(), &[]);
     assert_eq!(ended.code, Some(1), "{}", ended.text());
     let first = ended.output.lines().next().unwrap();
     assert!(first.starts_with("problem  rmem_max "), "{}", ended.output);
@@ -39,14 +39,14 @@ fn a_problem_is_told_with_its_remedy_and_ends_in_1() {
 
 #[test]
 fn without_problems_it_ends_in_0() {
-    let ended = asked(host(4_194_304).path(), &[]);
+    let ended = doctor(host(4_194_304).path(), &[]);
     assert_eq!(ended.code, Some(0), "{}", ended.output);
     assert!(ended.output.contains("0 problems"), "{}", ended.output);
 }
 
 #[test]
-fn programs_get_json() {
-    let ended = asked(host(1).path(), &["--json"]);
+fn json_output() {
+    let ended = doctor(host(1).path(), &["--json"]);
     let report: serde_json::Value = serde_json::from_str(&ended.output).unwrap();
     assert_eq!((ended.code, &report["problems"]), (Some(1), &1.into()));
     let findings = report["findings"].as_array().unwrap();
@@ -55,9 +55,9 @@ fn programs_get_json() {
 }
 
 #[test]
-fn where_nothing_can_be_seen_it_ends_in_2() {
+fn an_unreadable_host_and_a_wrong_configuration_end_in_2() {
     let nothing = tempfile::tempdir().unwrap();
-    let ended = asked(nothing.path(), &[]);
+    let ended = doctor(nothing.path(), &[]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.text().contains("/proc"), "{}", ended.text());
     let ended = Launch::new(&["doctor"]).config("nonsense\n").start().end();
@@ -66,7 +66,7 @@ fn where_nothing_can_be_seen_it_ends_in_2() {
 }
 
 #[test]
-fn this_host_is_looked_at_and_the_start_says_the_short_version() {
+fn this_host_is_checked_and_the_start_logs_its_problems() {
     let config = "[socket]\nreceive_buffer = 1073741823\n";
     let ended = Launch::new(&["doctor"]).config(config).start().end();
     assert_eq!(ended.code, Some(1), "{}", ended.output);

@@ -8,7 +8,7 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use onrush::steering_backoff::{Change, Relief};
+use onrush::supervise::steering_backoff::{Change, SteeringBackoff};
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};
@@ -38,11 +38,11 @@ const HOT: u32 = 1 << 31;
 #[test]
 fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
     let mut tracker = Tracker::new();
-    let mut relief = Relief::new(WORKERS);
+    let mut backoff = SteeringBackoff::new(WORKERS);
     let mut withdrawals = 0;
     for second in 1..=120 {
         tracker.second(second);
-        for change in relief.observe(tracker.drops(), at(second).moment) {
+        for change in backoff.observe(tracker.drops(), at(second).moment) {
             match change {
                 Change::Withdraw(worker) => {
                     assert_eq!(worker, tracker.hot_worker, "the one that drowns is relieved");
@@ -62,7 +62,7 @@ fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
     assert!(others < 0.01, "{others} of {:?}", tracker.others);
 }
 
-/// What the figure above is worth: without relief the hot worker drops for good, and with it all that
+/// What the figure above is worth: without backoff the hot worker drops for good, and with it all that
 /// is steered there.
 #[test]
 fn without_relief_the_others_lose_with_it() {

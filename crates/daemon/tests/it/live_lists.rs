@@ -11,8 +11,8 @@ use clap::Parser;
 use crossbeam_channel::{Sender, unbounded};
 use onrush::Tracker;
 use onrush::cli::Cli;
-use onrush::process::signals::Wish;
-use onrush::reload::Reload;
+use onrush::process::signals::Signal;
+use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::settings::Host;
 use onrush_control::request::{ListChangeError, ListChanged, Reloaded, Request, Responder};
@@ -31,7 +31,7 @@ const NONE: ScrapeCounts = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 
 /// A tracker with its main thread in this process.
 struct Watched {
     view: View,
-    wisher: Sender<Wish>,
+    sender: Sender<Signal>,
     main: JoinHandle<()>,
 }
 
@@ -57,12 +57,12 @@ impl Watched {
         let tracker = Tracker::start(&settings).unwrap();
         let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args.flags, host));
         let view = supervisor.view().clone();
-        let (wisher, wishes) = unbounded();
+        let (sender, signals) = unbounded();
         let main = thread::spawn(move || {
-            assert!(matches!(supervisor.run(&wishes), End::Asked));
+            assert!(matches!(supervisor.run(&signals), End::Stopped));
             supervisor.into_tracker().stop();
         });
-        Self { view, wisher, main }
+        Self { view, sender, main }
     }
 
     /// A client that has an id.
@@ -100,7 +100,7 @@ impl Watched {
     }
 
     fn stop(self) {
-        self.wisher.send(Wish::Stop).unwrap();
+        self.sender.send(Signal::Stop).unwrap();
         self.main.join().unwrap();
     }
 }

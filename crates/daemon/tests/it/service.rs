@@ -120,8 +120,8 @@ fn a_snapshot_asks_for_time_at_the_start_and_at_the_end() {
     let state = tempfile::tempdir().unwrap();
     let launch = || Launch::on_loopback().flag("--state-dir", state.path());
     let [extend, ready, stopping] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "STOPPING=1"];
-    // What is loaded is read twice, first to see whether it is whole.
-    for start in [&[ready][..], &[extend, extend, ready]] {
+    // One extension is enough for both passes over a small file.
+    for start in [&[ready][..], &[extend, ready]] {
         let ear = Ear::new();
         let mut daemon = ear.launch(launch()).start();
         let hear = |words: &[&str]| {

@@ -164,8 +164,8 @@ fn a_file_that_is_no_good_is_set_aside_and_reported_and_harms_nobody() {
     flipped[good.len() / 2] ^= 4;
     let bad: [(&[u8], &str); 4] = [
         (&flipped, "checksum"),
-        (&good[..good.len() - 1], "ends too early"),
-        (b"onrush snap", "ends too early"),
+        (&good[..good.len() - 1], "is truncated"),
+        (b"onrush snap", "is truncated"),
         (b"-----BEGIN SOMETHING ELSE-----------------", "not a snapshot"),
     ];
     for (number, (bytes, why)) in bad.into_iter().enumerate() {

@@ -220,7 +220,7 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
 
     // Another version, and one that says nothing that is known.
     let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
-    let word = br#"{"Ask":{"protocol":99,"version":"9.9.9"}}"#;
+    let word = br#"{"Request":{"protocol":99,"version":"9.9.9"}}"#;
     stream.write_all(&(word.len() as u32).to_be_bytes()).unwrap();
     stream.write_all(word).unwrap();
     let mut told = String::new();
@@ -391,8 +391,10 @@ fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
     // One that was about to load is killed; and while it is under way another one is refused.
     std::fs::write(&config, &right).unwrap();
     let stopped = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
-    let word =
-        format!(r#"{{"Ask":{{"protocol":{},"version":"x"}}}}"#, onrush::upgrade::message::PROTOCOL);
+    let word = format!(
+        r#"{{"Request":{{"protocol":{},"version":"x"}}}}"#,
+        onrush::upgrade::message::PROTOCOL
+    );
     (&stopped).write_all(&(word.len() as u32).to_be_bytes()).unwrap();
     (&stopped).write_all(word.as_bytes()).unwrap();
     (&stopped).read_exact(&mut [0]).unwrap();

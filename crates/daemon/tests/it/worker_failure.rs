@@ -11,10 +11,10 @@ use std::time::Duration;
 use clap::Parser;
 use crossbeam_channel::{never, unbounded};
 use onrush::cli::Cli;
-use onrush::reload::Reload;
 use onrush::snapshots::Snapshots;
+use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
-use onrush::{Tracker, process::signals::Wish};
+use onrush::{Tracker, process::signals::Signal};
 use onrush_config::file::Config;
 use onrush_config::settings::{Host, Settings};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
@@ -55,20 +55,20 @@ fn a_wait_that_fails_is_a_death_too() {
 fn the_watch_ends_with_the_death() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Panic]);
     let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
-    let (wisher, wishes) = unbounded();
+    let (sender, signals) = unbounded();
     let (over, watched) = channel::<()>();
     // Who waits in vain for a death is asked to stop in the end.
     let patience = thread::spawn(move || {
         if watched.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            wisher.send(Wish::Stop).unwrap();
+            sender.send(Signal::Stop).unwrap();
         }
-        wisher
+        sender
     });
-    let end = supervisor.run(&wishes);
+    let end = supervisor.run(&signals);
     drop(over);
     patience.join().unwrap();
     let expected = death("worker-1", "it panicked: a bug on receive 3");
-    assert!(matches!(&end, End::Died(death) if *death == expected), "{end:?}");
+    assert!(matches!(&end, End::WorkerFailed(failure) if *failure == expected), "{end:?}");
     // The daemon drops a tracker that is not whole; its workers end with it.
     drop(supervisor.into_tracker());
     assert_eq!(alive.load(Ordering::SeqCst), 0);
@@ -78,12 +78,12 @@ fn the_watch_ends_with_the_death() {
 fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Fine]);
     let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
-    let (wisher, wishes) = unbounded();
-    for wish in [Wish::Reload, Wish::User, Wish::Stop, Wish::Reload] {
-        wisher.send(wish).unwrap();
+    let (sender, signals) = unbounded();
+    for signal in [Signal::Reload, Signal::Export, Signal::Stop, Signal::Reload] {
+        sender.send(signal).unwrap();
     }
-    assert!(matches!(supervisor.run(&wishes), End::Asked));
-    assert_eq!(wishes.len(), 1, "what comes behind the wish to stop is not heard");
+    assert!(matches!(supervisor.run(&signals), End::Stopped));
+    assert_eq!(signals.len(), 1, "signals after a stop are not handled");
     assert_eq!(alive.load(Ordering::SeqCst), 2);
     supervisor.into_tracker().stop();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
@@ -91,7 +91,7 @@ fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
 
 /// A tracker of these workers and nothing else.
 fn tracker(running: Running) -> Tracker {
-    let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::none());
+    let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::disabled());
     Tracker {
         running,
         steering: None,
@@ -99,14 +99,14 @@ fn tracker(running: Running) -> Tracker {
         lists,
         journal: None,
         map: ShardMap::new([1; 5], 1),
-        http: None,
+        admin: None,
         lock: None,
         clock,
         snapshots,
         upgrade: never(),
-        promise: None,
-        kept: None,
-        former: None,
+        commitment: None,
+        commitment_file: None,
+        replaced_list: None,
         merging: Default::default(),
     }
 }

@@ -1,13 +1,14 @@
-//! The four scenarios of the Torrust tracker's repository benchmark, for shards behind lanes and for
-//! the maps that one would otherwise take: how long to add one torrent, to update one torrent in
-//! parallel, to add many in parallel and to update many in parallel.
+//! The four scenarios of the Torrust tracker's repository benchmark, for shards behind lanes and
+//! for concurrent maps: the time to add one torrent, to update one torrent in parallel, to add many
+//! in parallel and to update many in parallel.
 //!
-//! The work is the same for each: store the endpoint, keep the counts of seeders and leechers, write
-//! a reply with as many other peers. Every table is hashed under a key: the maps by std's SipHash-1-3 (the
-//! B-tree needs none), our shards as they always are. Each round runs all contenders in turn; the
-//! table shows medians.
+//! The work is the same for each: store the endpoint, maintain the counts of seeders and leechers,
+//! write a reply with as many other peers. Every table uses a keyed hash: the maps std's
+//! SipHash-1-3 (the B-tree needs none), our shards their own. Each round runs all contenders in
+//! turn; the table shows medians.
 //!
-//! `cargo bench -p onrush-lab --bench repository`; `-- --test` runs everything once with little work.
+//! `cargo bench -p onrush-lab --bench repository`; `-- --test` runs everything once with little
+//! work.
 
 #![forbid(unsafe_code)]
 
@@ -25,41 +26,41 @@ mod maps;
 mod ours;
 mod swarm;
 
-/// Peers asked for.
+/// Peers wanted.
 const WANT: u16 = 50;
-/// Requests of a batch where nothing else is said: a receive batch for one shard under load.
+/// Requests per batch by default: a receive batch for one shard under load.
 const BATCH: usize = 32;
 /// Peers of the one torrent that is updated.
 const MEMBERS: u32 = 1_000;
 const ROUNDS: usize = 5;
 const THREADS: [usize; 3] = [1, 2, 4];
 
-/// Something that peers are kept in.
+/// A store of peers.
 trait Place {
     /// Serves each part on a thread of its own, all at once.
     fn serve(&mut self, parts: &[Vec<Announce>], pace: Pace) -> Outcome;
 }
 
-/// How requests come.
+/// The arrival of requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// The next once the one before is answered.
+    /// Each after the reply to the previous one.
     OneByOne,
-    /// As fast as they are taken.
+    /// As fast as they are accepted.
     Flowing,
 }
 
-/// What a part of the work took.
+/// The cost of a part of the work.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
     wall: Duration,
     /// Processor time of all threads.
     processor: Duration,
-    /// Bytes of all replies, to see that everybody has done the same.
+    /// Bytes of all replies, to verify that all contenders did the same work.
     reply_bytes: u64,
 }
 
-/// Who is measured: a name, and a fresh one for so many asking threads.
+/// A contender: a name, and a constructor for a number of client threads.
 type Contender = (&'static str, fn(usize) -> Box<dyn Place>);
 
 const CONTENDERS: [Contender; 8] = [
@@ -76,10 +77,10 @@ const CONTENDERS: [Contender; 8] = [
     ("onrush, lanes, 1 a message", |threads| Box::new(Lanes::new(threads, 1))),
 ];
 
-/// What is done.
+/// A scenario.
 struct Scenario {
     name: &'static str,
-    /// Who is there before.
+    /// The peers stored beforehand.
     before: Vec<Announce>,
     requests: Vec<Announce>,
     /// Bytes of each reply.
@@ -115,7 +116,7 @@ fn scenarios(scale: u32) -> [Scenario; 4] {
     let alone: Vec<_> = (0..swarms).map(|swarm| announce(swarm, 0)).collect();
     let two: Vec<_> = (0..2 * swarms).map(|number| announce(number / 2, number % 2)).collect();
     let members: Vec<_> = (0..MEMBERS).map(|peer| announce(0, peer)).collect();
-    // Seeders are not told of seeders; leechers get as many peers from everybody.
+    // Seeders get no seeders; leechers get as many peers from all.
     let leechers: Vec<_> = members.iter().copied().filter(|member| !member.seeder).collect();
     let updates = (0..400_000 / scale).map(|_| leechers[rng.random_range(0..leechers.len())]);
     let updates = updates.collect();
@@ -199,7 +200,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// The announce of a peer. Every third is a seeder, but for the first.
+/// The announce of a peer. Every third peer is a seeder, except the first.
 fn announce(swarm: u32, peer: u32) -> Announce {
     let [a, b, c, d] = peer.wrapping_mul(0x9E37_79B1).to_be_bytes();
     Announce {

@@ -1,4 +1,4 @@
-//! Maps that all threads share, each with its locks.
+//! Concurrent maps, shared by all threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Barrier};
@@ -14,9 +14,9 @@ use super::ours::Stopwatch;
 use super::swarm::Swarm;
 use super::{BATCH, Outcome, Pace, Place};
 
-/// What any thread may announce to.
+/// A map that any thread may announce to.
 pub(crate) trait Shared: Sync + Default {
-    /// Takes an announce in and writes the reply.
+    /// Stores an announce and writes the reply.
     fn announce(&self, announce: &Announce, rng: &mut SmallRng, out: &mut Vec<u8>);
 }
 
@@ -42,7 +42,7 @@ impl Shared for ParkingLot {
     }
 }
 
-/// Many locks, each with its part of a hash map.
+/// A lock for each part of a hash map.
 #[derive(Default)]
 pub(crate) struct Dash(DashMap<[u8; 20], Swarm>);
 
@@ -52,8 +52,8 @@ impl Shared for Dash {
     }
 }
 
-/// Sixteen parts by the first byte of the info hash. A swarm has a lock of its own, so a part is only
-/// read unless it gets a new one.
+/// Sixteen parts by the first byte of the info hash. A swarm has a lock of its own, so a part is
+/// only read-locked unless it gets a new swarm.
 #[derive(Default)]
 pub(crate) struct Aquatic([parking_lot::RwLock<IndexMap<[u8; 20], Arc<LockedSwarm>>>; 16]);
 
@@ -69,7 +69,7 @@ impl Shared for Aquatic {
     }
 }
 
-/// A place whose threads do their own work.
+/// A store whose client threads do all the work.
 #[derive(Default)]
 pub(crate) struct Direct<S>(S);
 
@@ -95,7 +95,7 @@ impl<S: Shared> Place for Direct<S> {
     }
 }
 
-/// Announces one after the other. Returns the bytes of all replies.
+/// Runs announces in sequence. Returns the bytes of all replies.
 fn ask<S: Shared>(shared: &S, part: &[Announce]) -> u64 {
     let mut rng = SmallRng::seed_from_u64(2);
     let mut replies = Vec::with_capacity(BATCH * 1_232);

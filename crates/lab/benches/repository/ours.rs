@@ -1,4 +1,4 @@
-//! Shards that have one owner each: asked by their own thread, or over the tracker's lanes.
+//! Shards with one owner each: called by their own thread, or over the tracker's lanes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -15,11 +15,11 @@ use onrush_tracker::sorter::Sorter;
 
 use super::{BATCH, Outcome, Pace, Place};
 
-/// Batches that an asking thread may have under way, as `limits.batches_in_flight` has it.
+/// The most batches in flight of a client thread, the default of `limits.batches_in_flight`.
 const PARCELS: usize = 64;
 const NOW: Moment = Moment(60);
 
-/// Measures from the moment at which everybody is ready.
+/// Measures from the moment when all threads are ready.
 pub(crate) struct Stopwatch {
     wall: Instant,
     processor: Duration,
@@ -34,21 +34,21 @@ impl Stopwatch {
         Self { wall, processor }
     }
 
-    /// Everything is done.
+    /// Records the end of the work.
     pub(crate) fn stop(&self, reply_bytes: u64) -> Outcome {
         let processor = processor_time() - self.processor;
         Outcome { wall: self.wall.elapsed(), processor, reply_bytes }
     }
 }
 
-/// Every thread owns a shard and gets the requests that belong there, as steering has it.
+/// Every thread owns a shard and gets the requests for it, as with perfect steering.
 pub(crate) struct Own {
     shards: Vec<Shard>,
     map: ShardMap,
 }
 
 impl Own {
-    /// So many threads.
+    /// The number of threads.
     pub(crate) fn new(threads: usize) -> Self {
         Self { shards: shards(threads), map: map(threads) }
     }
@@ -97,8 +97,8 @@ fn serve_own(shard: &mut Shard, part: &[Announce], size: usize) -> u64 {
     bytes
 }
 
-/// Asking threads fill batches for shards that other threads own; the tracker's sorter and lanes
-/// are between them.
+/// Client threads fill batches for shards that other threads own, through the tracker's sorter and
+/// lanes.
 pub(crate) struct Lanes {
     shards: Vec<Shard>,
     /// Requests per message.
@@ -106,7 +106,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// So many asking threads, with a shard's thread for every two.
+    /// This many client threads, with a shard's thread for every two.
     pub(crate) fn new(threads: usize, size: usize) -> Self {
         Self { shards: shards((threads / 2).max(1)), size }
     }
@@ -158,7 +158,7 @@ impl Place for Lanes {
     }
 }
 
-/// What the thread of a swarm worker does.
+/// The work of a swarm worker's thread.
 fn serve_lane(
     shard: &mut Shard,
     inbox: &Inbox,
@@ -182,16 +182,16 @@ fn serve_lane(
     }
 }
 
-/// What the thread of a socket worker does.
+/// The work of a socket worker's thread.
 struct Asker<'a> {
     sorter: Sorter<Return>,
     mailboxes: &'a [Mailbox],
     map: ShardMap,
     inbox: Inbox,
     parker: Parker,
-    /// Of all replies.
+    /// Bytes of all replies.
     bytes: u64,
-    /// Parcels under way.
+    /// Batches in flight.
     out: usize,
 }
 
@@ -202,7 +202,7 @@ impl Asker<'_> {
             for announce in batch {
                 let shard = self.map.shard_of(&announce.info_hash);
                 while self.sorter.announce(shard, announce, &to).is_err() {
-                    // All of the shard's batches are under way; a tracker would drop the request.
+                    // All of the shard's batches are in flight; a tracker would drop the request.
                     self.send();
                     self.await_one();
                 }
@@ -231,14 +231,14 @@ impl Asker<'_> {
         }
     }
 
-    /// Sleeps until a parcel has come home.
+    /// Sleeps until a batch has returned.
     fn await_one(&mut self) {
         while !self.welcome() && self.out > 0 {
             self.inbox.sleep(|| self.parker.park_timeout(Duration::from_millis(250)));
         }
     }
 
-    /// Takes in what has come home.
+    /// Receives returned batches.
     fn welcome(&mut self) -> bool {
         let mut any = false;
         while let Some(Batch::Udp(parcel)) = self.inbox.returned() {
@@ -275,7 +275,7 @@ fn to() -> Return {
     Return::to("192.0.2.1:6881".parse().expect("an address"), 0)
 }
 
-/// What this process has used.
+/// The processor time of this process.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -1,4 +1,4 @@
-//! A swarm for the maps: one or two peers in place, more in an index map, as aquatic keeps them.
+//! A swarm for the maps: one or two peers in place, more in an index map, as in aquatic.
 
 use indexmap::IndexMap;
 use onrush_proto::announce::HEAD_LEN;
@@ -7,7 +7,7 @@ use onrush_swarm::Announce;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-/// When a peer was last heard of, in seconds, as every contender writes it down.
+/// The time of a peer's last announce, in seconds, which every contender stores.
 const NOW: u32 = 60;
 
 /// The peers of one info hash, and how many of them are seeders.
@@ -29,7 +29,7 @@ impl Default for Peers {
     }
 }
 
-/// What is known of a peer.
+/// The state of a peer.
 #[derive(Clone, Copy, Default)]
 struct Peer {
     seen: u32,
@@ -37,7 +37,7 @@ struct Peer {
 }
 
 impl Swarm {
-    /// Takes an announce in and writes the reply.
+    /// Stores an announce and writes the reply.
     pub(crate) fn announce(&mut self, announce: &Announce, rng: &mut SmallRng, out: &mut Vec<u8>) {
         let Endpoint::V4(endpoint) = announce.endpoint else { panic!("all clients speak IPv4") };
         let peer = Peer { seen: NOW, seeder: announce.seeder };
@@ -66,7 +66,7 @@ impl Peers {
         }
     }
 
-    /// Returns what was known of it.
+    /// Removes a peer and returns its state.
     fn insert(&mut self, endpoint: [u8; 6], peer: Peer) -> Option<Peer> {
         match self {
             Self::Many(peers) => peers.insert(endpoint, peer),
@@ -87,7 +87,7 @@ impl Peers {
         }
     }
 
-    /// Up to `want` others: all, or a run from a random place on.
+    /// Up to `want` other peers: all, or a run from a random place on.
     fn sample(&self, own: &[u8; 6], want: usize, rng: &mut SmallRng, out: &mut Vec<u8>) {
         match self {
             Self::Few(len, rows) => {

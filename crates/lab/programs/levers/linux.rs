@@ -1,4 +1,4 @@
-//! The levers, and the servers that have one each.
+//! The levers, and a server for each.
 
 mod raw;
 mod uring;
@@ -16,19 +16,19 @@ use onrush_net::{Reply, Return, Socket, bind};
 
 /// Requests in a round.
 const REQUESTS: usize = 512;
-/// Bytes of a request, as a usual announce has.
+/// Bytes of a request, like a usual announce.
 const REQUEST: [u8; 98] = [7; 98];
-/// Bytes of a reply, as an announce gets who is alone in its swarm.
+/// Bytes of a reply, like that to the only announcer of a swarm.
 const REPLY: [u8; 20] = [3; 20];
-/// What the tracker asks for by default.
+/// The tracker's default buffer sizes.
 const BUFFERS: Buffers = Buffers { receive: 4 << 20, send: 1 << 20 };
 
-/// Something that may make receiving and sending cheaper.
+/// An option or call that may make receiving and sending cheaper.
 #[derive(Clone, Copy)]
 struct Lever {
     name: &'static str,
     options: Options,
-    /// Listen on all addresses, so that each datagram tells which one it was sent to.
+    /// Listen on the wildcard address, so that each datagram reports its local address.
     wildcard: bool,
     buffers: Buffers,
     /// Socket options: level, name, value.
@@ -38,18 +38,18 @@ struct Lever {
     way: Way,
 }
 
-/// Which calls are made.
+/// The system calls in use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The backend's.
+    /// Those of the network backend.
     Backend,
-    /// Bare ones, with and without MSG_ZEROCOPY.
+    /// Direct ones, with and without MSG_ZEROCOPY.
     Raw { zero_copy: bool },
     /// io_uring's.
     Uring,
 }
 
-/// The tracker's own.
+/// Those of the tracker.
 fn base() -> Lever {
     Lever {
         name: "base",
@@ -62,7 +62,7 @@ fn base() -> Lever {
     }
 }
 
-/// All of them, the base first.
+/// All levers, the base first.
 fn levers() -> Vec<Lever> {
     let mut all = vec![base(), Lever { name: "base again", ..base() }];
     let batches =
@@ -110,7 +110,7 @@ fn levers() -> Vec<Lever> {
 
 /// Receives and sends.
 trait Serve {
-    /// Answers all that is there; returns to how many.
+    /// Answers all available requests; returns their number.
     fn serve(&mut self) -> Result<u64, Box<dyn Error>>;
 }
 
@@ -137,7 +137,7 @@ impl Serve for Backend {
 struct Server {
     way: Box<dyn Serve>,
     address: SocketAddr,
-    /// Holds the registration.
+    /// Keeps the registration alive.
     _poll: Option<Poll>,
     /// Nanoseconds per reply of each round.
     times: Vec<f64>,
@@ -165,7 +165,7 @@ impl Server {
     }
 }
 
-/// Sets an option that no wrapper knows.
+/// Sets an option that no wrapper offers.
 fn set_option(
     socket: &BoundSocket,
     level: libc::c_int,
@@ -174,7 +174,7 @@ fn set_option(
 ) -> std::io::Result<()> {
     let (len, value) = (size_of::<libc::c_int>() as libc::socklen_t, &raw const value);
     // SAFETY: the kernel reads `len` bytes at `value`, which is an int of that size.
-    // Reason: these options are tried here and used nowhere, so no wrapper of ours has them.
+    // Reason: these options are used only in this experiment, so our wrappers do not have them.
     let result =
         unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.cast(), len) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
@@ -188,7 +188,7 @@ fn register(socket: &BoundSocket) -> std::io::Result<Poll> {
     Ok(poll)
 }
 
-/// Asks, has a server answer, and notes what that took.
+/// Sends requests, lets a server answer, and records the time of that.
 fn round(server: &mut Server, client: &mut Backend, clients: usize) -> Result<(), Box<dyn Error>> {
     let to: Vec<_> = (0..clients).map(|n| Return::to(server.address, n as u16)).collect();
     let each = REQUESTS / clients;
@@ -212,13 +212,13 @@ fn round(server: &mut Server, client: &mut Backend, clients: usize) -> Result<()
     Ok(())
 }
 
-/// The value below which a share of `values` lies.
+/// The quantile of `values` at a share.
 fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(share * (values.len() - 1) as f64) as usize]
 }
 
-/// Measures them all and prints the table.
+/// Measures all levers and prints the table.
 pub(super) fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let rounds: usize = arguments.next().map_or(Ok(400), |text| text.parse())?;
@@ -237,13 +237,13 @@ pub(super) fn run() -> Result<(), Box<dyn Error>> {
             Backend::new(sockets, Options { coalesced: true, batch: 1024, ..Options::default() })?;
         let mut servers = levers.iter().map(Server::start).collect::<Result<Vec<_>, _>>()?;
         for number in 0..rounds + rounds / 10 {
-            // Each begins a round as often as any other.
+            // Each lever begins a round equally often.
             for n in 0..servers.len() {
                 let at = (n + number) % levers.len();
                 round(&mut servers[at], &mut client, clients)?;
             }
         }
-        // The first tenth warms caches up.
+        // The first tenth warms up the caches.
         servers.iter_mut().for_each(|server| drop(server.times.drain(..rounds / 10)));
         columns.push(servers);
     }

@@ -1,9 +1,9 @@
-//! What a host of 1 to 48 vCPUs is predicted to give in each placement, from costs measured on a
+//! The predicted capacity of a host of 1 to 48 vCPUs in each placement, from costs measured on a
 //! small one: the tables and the picture of `docs/benchmarks/scaling-model.md`.
 //!
 //! ```text
 //! cargo run --release -p onrush-lab --bin scaling              prints the tables
-//! cargo run --release -p onrush-lab --bin scaling -- --write   renews them in docs/benchmarks
+//! cargo run --release -p onrush-lab --bin scaling -- --write   rewrites them in docs/benchmarks
 //! ```
 
 #![forbid(unsafe_code)]

@@ -1,55 +1,55 @@
-//! The cost model: what a reply costs in each placement on a host of a given size, and so how many
-//! replies a second the host gives. Arithmetic only; every number it starts from is at its top,
-//! with where it comes from.
+//! The cost model: the cost of a reply in each placement on a host of a given size, and from it the
+//! host's replies per second. Arithmetic only; all inputs are at the top, with their sources.
 
 #![allow(dead_code, unreachable_pub, reason = "the program and the test each use their part")]
 
-// Measured on the machine of docs/benchmarks/2026-11-20-2vcpu-xeon, in nanoseconds of CPU time for
-// each reply. The whole is `scripts/bench-speed --only cpu` (classic mix, colocated); the shares are those
-// of `perf record -e cpu-clock` under the same load, waiting left out: sendmmsg 66 %, recvmmsg 21 %,
-// the rest ours.
+// Measured on the machine of docs/benchmarks/2026-11-20-2vcpu-xeon, in nanoseconds of CPU time per
+// reply. The total is `scripts/bench-speed --only cpu` (classic mix, colocated); the shares are
+// those of `perf record -e cpu-clock` under the same load, without waiting: sendmmsg 66 %, recvmmsg
+// 21 %, the rest in user space.
 
-/// The kernel's receiving.
+/// Receiving in the kernel.
 pub const RECEIVE: f64 = 600.0;
-/// The kernel's sending, which on loopback is also the other side's receiving.
+/// Sending in the kernel, which on loopback includes the receiver's part.
 pub const SEND: f64 = 1_900.0;
 /// Receiving, checking, sorting and sending in user space.
 pub const INTAKE: f64 = 240.0;
-/// `Shard::serve`, for each announce, with two million peers: its part of the same samples.
+/// `Shard::serve` per announce, with two million peers, from the same samples.
 pub const SERVE: f64 = 250.0;
 
-// A hop there and home, both sides together: `--example lanes`, the table of one message at a time.
+// A hop there and back, both sides together: program `lanes`, the table of one message at a time.
 // Lanes take 1,181 ns for a message of one and 19,970 ns for one of 128, of which the work itself
-// is 85 and 6,650 ns; a line of cache takes 60 ns from one vCPU to the other.
+// is 85 and 6,650 ns; a cache line takes 60 ns from one vCPU to the other.
 
-/// Nanoseconds of instructions for a message (334 of them) with the lines already here.
+/// Nanoseconds of instructions per message (334 of them) with its cache lines local.
 pub const MESSAGE: f64 = 100.0;
-/// Lines of cache that a message moves: its slots and counters in two channels, its box twice.
+/// Cache lines that a message moves: its slots and counters in two channels, its box twice.
 pub const MESSAGE_LINES: f64 = 15.0;
-/// Lines that a request moves: one and a half there, its reply home, less what is fetched ahead.
+/// Cache lines that a request moves: one and a half there, its reply back, less prefetched ones.
 pub const REQUEST_LINES: f64 = 1.7;
-/// Nanoseconds for a line, here.
+/// Nanoseconds per cache line on this machine.
 pub const LINE_HERE: f64 = 60.0;
 
 // The large host: 48 dedicated vCPUs of an EPYC Milan, two to a core, eight cores to a CCX.
-// Nanoseconds from core to core, EPYC 7R13: github.com/nviennot/core-to-core-latency (single
-// socket 23 and 107, dual socket 197).
+// Nanoseconds from core to core, EPYC 7R13: github.com/nviennot/core-to-core-latency (single socket
+// 23 and 107, dual socket 197).
 
-/// A line within a CCX.
+/// A cache line within a CCX.
 pub const LINE_IN_CCX: f64 = 23.0;
-/// A line between two CCXs of a socket.
+/// A cache line between two CCXs of a socket.
 pub const LINE_ACROSS: f64 = 107.0;
-/// A line between two sockets. The published host shows one socket; see [`Assumed::sockets`].
+/// A cache line between two sockets. The published host shows one socket; see [`Assumed::sockets`].
 pub const LINE_SOCKETS: f64 = 197.0;
 /// Cores that share a third-level cache.
 pub const CCX: usize = 8;
 
-// What is known of aquatic_udp, here and there.
+// Figures of aquatic_udp on both machines.
 
-/// CPU for each reply of aquatic_udp 0.9.0 here (classic mix, docs/benchmarks/2026-11-20-2vcpu-xeon).
+/// CPU time per reply of aquatic_udp 0.9.0 on this machine (classic mix,
+/// docs/benchmarks/2026-11-20-2vcpu-xeon).
 pub const AQUATIC_HERE: f64 = 3_360.0;
 /// Published for the large host (aquatic, documents/aquatic-udp-load-test-2024-02-10.md; loopback,
-/// mio): vCPUs, replies a second, and vCPUs that were in use. One vCPU of each core was taken
+/// mio): vCPUs, replies per second, and vCPUs in use. One vCPU of each core was used
 /// (`subsequent-one-per-pair`); the load came from the other cores.
 pub const PUBLISHED: [(usize, f64, f64); 7] = [
     (1, 186_939.0, 0.953),
@@ -61,24 +61,24 @@ pub const PUBLISHED: [(usize, f64, f64); 7] = [
     (16, 2_037_713.0, 11.26),
 ];
 
-/// What nobody has measured yet. Each is a line in the list of what would refute the model.
+/// Assumptions without a measurement. Each is listed among the results that would refute the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumed {
-    /// What two threads of one core do together, of what one does alone.
+    /// The throughput of two threads of one core, relative to one alone.
     pub smt: f64,
-    /// Announces of all replies.
+    /// Announces as a share of replies.
     pub announces: f64,
-    /// Announces of the most popular info hash, of all.
+    /// Announces of the most popular info hash, as a share of all.
     pub hot: f64,
-    /// Announces that the kernel brings to the worker of their info hash
-    /// (`crates/daemon/tests/it/steering.rs` asks for this much).
+    /// Announces that the kernel steers to the worker of their info hash, as a share
+    /// (`crates/daemon/tests/it/steering.rs` requires this much).
     pub steered: f64,
-    /// Datagrams for each receive call under full load: the setting.
+    /// Datagrams per receive call under full load: the setting.
     pub batch: f64,
-    /// How busy a swarm worker is meant to be when the sockets are full: its queue is everybody's
-    /// latency, and replies of 200 peers cost more than the average.
+    /// The intended load of a swarm worker when the sockets are full: its queue adds to all
+    /// latencies, and replies of 200 peers cost more than the average.
     pub swarm_load: f64,
-    /// Sockets that the vCPUs are spread over.
+    /// Sockets over which the vCPUs are spread.
     pub sockets: f64,
 }
 
@@ -93,10 +93,10 @@ pub const CLASSIC: Assumed = Assumed {
     sockets: 1.0,
 };
 
-/// What public trackers see, as config/epyc-48.toml is written for.
+/// The mix of public trackers, for which config/epyc-48.toml is written.
 pub const REAL: Assumed = Assumed { announces: 0.745, hot: 0.01, batch: 256.0, ..CLASSIC };
 
-/// vCPUs, and the cores behind them.
+/// vCPUs, and their cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     pub vcpus: usize,
@@ -114,12 +114,12 @@ impl Host {
         Self { vcpus, cores: vcpus.div_ceil(2) }
     }
 
-    /// What a vCPU does of what it would do alone on its core.
+    /// The throughput of a vCPU relative to that of one alone on its core.
     fn speed(self, assumed: &Assumed) -> f64 {
         if self.vcpus > self.cores { assumed.smt / 2.0 } else { 1.0 }
     }
 
-    /// A line on its way between two workers that may be anywhere.
+    /// The mean cost of a cache line between two workers at any places.
     fn line(self, assumed: &Assumed) -> f64 {
         let groups = self.cores.div_ceil(CCX) as f64;
         let within = (LINE_IN_CCX + (groups - 1.0) * LINE_ACROSS) / groups;
@@ -127,18 +127,19 @@ impl Host {
     }
 }
 
-/// What a nanosecond here is on one vCPU of the large host: aquatic's cost there over its cost here.
+/// The ratio of a vCPU of the large host to one here: aquatic's cost there over its cost here.
 pub fn factor() -> f64 {
     published_cost(&PUBLISHED[0]) / AQUATIC_HERE
 }
 
-/// Nanoseconds of a busy vCPU for a published reply.
+/// Nanoseconds of a busy vCPU per published reply.
 fn published_cost(&(_, replies, busy): &(usize, f64, f64)) -> f64 {
     busy / replies * 1e9
 }
 
-/// How much more a reply costs when so many cores work: they share memory, caches and the kernel.
-/// What aquatic's published figures show, never falling, and held from the last of them on.
+/// The factor by which a reply costs more when so many cores work, as they share memory, caches and
+/// the kernel. From aquatic's published figures, made monotonic, and constant beyond the last of
+/// them.
 pub fn crowding(cores: usize) -> f64 {
     let base = published_cost(&PUBLISHED[0]);
     let (mut least, mut from) = (1.0, 1);
@@ -154,16 +155,16 @@ pub fn crowding(cores: usize) -> f64 {
     least
 }
 
-/// What one reply costs each side, in nanoseconds of a vCPU alone on its core.
+/// The cost of one reply on each side, in nanoseconds of a vCPU alone on its core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     pub socket_side: f64,
     pub swarm_side: f64,
-    /// Requests in a message.
+    /// Requests per message.
     pub requests: f64,
 }
 
-/// Half of a hop, for each announce: both sides bear about the same.
+/// Half of a hop per announce: both sides bear about the same.
 fn half_hop(host: Host, assumed: &Assumed, requests: f64) -> f64 {
     let line = host.line(assumed);
     let message = MESSAGE * factor() + MESSAGE_LINES * line;
@@ -179,9 +180,9 @@ fn serve(host: Host) -> f64 {
     SERVE * factor() * crowding(host.cores)
 }
 
-/// A split with so many swarm workers.
+/// A split with this many swarm workers.
 pub fn split_costs(host: Host, assumed: &Assumed, swarm_workers: usize) -> Costs {
-    // A batch falls apart into one message for each shard that is asked.
+    // A batch is divided into one message per shard.
     let requests = (assumed.batch * assumed.announces / swarm_workers as f64).max(1.0);
     let hop = half_hop(host, assumed, requests);
     Costs {
@@ -191,7 +192,7 @@ pub fn split_costs(host: Host, assumed: &Assumed, swarm_workers: usize) -> Costs
     }
 }
 
-/// Replies a second of a split, without loss: whichever side is full first.
+/// Replies per second of a split, without loss: limited by the side that is full first.
 pub fn split(host: Host, assumed: &Assumed, swarm_workers: usize) -> f64 {
     let socket_workers = host.vcpus - swarm_workers;
     let costs = split_costs(host, assumed, swarm_workers);
@@ -203,21 +204,21 @@ pub fn split(host: Host, assumed: &Assumed, swarm_workers: usize) -> f64 {
     sockets.min(swarms)
 }
 
-/// How busy the fullest swarm worker is when a split gives what it can.
+/// The load of the fullest swarm worker when a split is at its capacity.
 pub fn swarm_load(host: Host, assumed: &Assumed, swarm_workers: usize) -> f64 {
     let fullest = assumed.hot + (1.0 - assumed.hot) / swarm_workers as f64;
     let each = split_costs(host, assumed, swarm_workers).swarm_side * fullest;
     split(host, assumed, swarm_workers) * each / (host.speed(assumed) * 1e9)
 }
 
-/// The number of swarm workers that gives most, and how much; `None` for a single vCPU.
+/// The best number of swarm workers, and its capacity; `None` for a single vCPU.
 pub fn best_split(host: Host, assumed: &Assumed) -> Option<(usize, f64)> {
     (1..host.vcpus)
         .map(|workers| (workers, split(host, assumed, workers)))
         .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
 }
 
-/// What a reply costs a colocated worker; `foreign` announces of all meet their shard by a lane.
+/// The cost of a reply on a colocated worker; a share of `foreign` announces takes a lane.
 fn colocated_cost(host: Host, assumed: &Assumed, foreign: f64) -> f64 {
     let others = (host.vcpus - 1).max(1) as f64;
     let requests = (assumed.batch * assumed.announces * foreign / others).max(1.0);
@@ -229,8 +230,8 @@ fn foreign(host: Host, assumed: &Assumed) -> f64 {
     if host.vcpus == 1 { 0.0 } else { 1.0 - assumed.steered }
 }
 
-/// Replies a second of colocated workers, without loss: until the one with the popular info hash is
-/// full, as the kernel brings that one's announces to it, and connects to all alike.
+/// Replies per second of colocated workers, without loss: limited by the worker of the popular info
+/// hash, as the kernel steers all of its announces there and spreads connects evenly.
 pub fn colocated(host: Host, assumed: &Assumed) -> f64 {
     let workers = host.vcpus as f64;
     let cost = colocated_cost(host, assumed, foreign(host, assumed));
@@ -239,8 +240,8 @@ pub fn colocated(host: Host, assumed: &Assumed) -> f64 {
     host.speed(assumed) * 1e9 / (cost * fullest)
 }
 
-/// The same once the fullest worker is relieved: its announces come to all alike, and go to it by
-/// lanes.
+/// The same after steering back-off of the fullest worker: its announces arrive at all workers
+/// alike, and reach it by lanes.
 pub fn colocated_relieved(host: Host, assumed: &Assumed) -> f64 {
     let workers = host.vcpus as f64;
     let hot = assumed.hot + (1.0 - assumed.hot) / workers;
@@ -249,12 +250,12 @@ pub fn colocated_relieved(host: Host, assumed: &Assumed) -> f64 {
     workers * host.speed(assumed) * 1e9 / colocated_cost(host, assumed, foreign)
 }
 
-/// Replies a second of aquatic_udp by the same arithmetic, all of its vCPUs in use.
+/// Replies per second of aquatic_udp by the same arithmetic, with all of its vCPUs in use.
 pub fn aquatic(host: Host) -> f64 {
     host.vcpus as f64 * 1e9 / (published_cost(&PUBLISHED[0]) * crowding(host.cores))
 }
 
-/// From how many vCPUs on, of whole hosts up to `largest`, every split is ahead.
+/// The number of vCPUs, of whole hosts up to `largest`, from which every split is ahead.
 pub fn crossover(assumed: &Assumed, largest: usize) -> Option<usize> {
     let ahead = |vcpus: &usize| {
         let host = Host::whole(*vcpus);

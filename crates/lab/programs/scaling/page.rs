@@ -8,13 +8,13 @@ use super::model::{
     self, Assumed, CLASSIC, Host, PUBLISHED, REAL, best_split, colocated, colocated_relieved, split,
 };
 
-/// Between these lines of the page stands what the program writes.
+/// The program replaces the text between this line and [`END`].
 pub const BEGIN: &str =
     "<!-- written by: cargo run --release -p onrush-lab --bin scaling -- --write -->\n";
 /// See [`BEGIN`].
 pub const END: &str = "<!-- end of what is written -->\n";
 
-/// The page with other tables; `None` when it has no place for them.
+/// The page with these tables; `None` when it lacks the marks.
 pub fn with_tables(page: &str, tables: &str) -> Option<String> {
     let (head, rest) = page.split_once(BEGIN)?;
     let (_, tail) = rest.split_once(END)?;
@@ -31,7 +31,7 @@ pub fn tables() -> String {
     out
 }
 
-/// Writes a line; a `String` takes everything.
+/// Writes a line to a string, which cannot fail.
 macro_rules! line {
     ($out:expr, $($arguments:tt)*) => {
         writeln!($out, $($arguments)*).expect("a string takes everything")
@@ -65,7 +65,8 @@ fn whole_hosts(out: &mut String) {
     line!(out, "\n### Whole hosts, two vCPUs to a core, real mix\n");
     line!(
         out,
-        "Thousands of replies per second without loss. `hot`: the most popular info hash has {} % of the announces;\n\
+        "Thousands of replies per second without loss. `hot`: the most popular info hash has {} \
+         % of the announces;\n\
          `back-off`: steering to its worker is withdrawn.\n",
         REAL.hot * 100.0
     );
@@ -95,7 +96,8 @@ fn splits_of_48(out: &mut String) {
     line!(out, "\n### Splits of 48 vCPUs, real mix, hot\n");
     line!(
         out,
-        "| socket + swarm workers | requests per message | ns per reply, socket side | ns per reply, swarm \
+        "| socket + swarm workers | requests per message | ns per reply, socket side | ns per \
+         reply, swarm \
          side | thousands per second | load of the busiest swarm worker |"
     );
     line!(out, "|---|---|---|---|---|---|");
@@ -165,7 +167,7 @@ const BOTTOM: f64 = 50.0;
 
 type Curve = (&'static str, &'static str, Vec<(f64, f64)>);
 
-/// Replies a second over vCPUs of whole hosts.
+/// Replies per second over the vCPUs of whole hosts.
 pub fn picture() -> String {
     let curves = curves();
     let points = curves.iter().flat_map(|(_, _, points)| points);
@@ -174,9 +176,11 @@ pub fn picture() -> String {
     let y = |replies: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * replies / (most * 1e6);
     let title = "Predicted replies a second by vCPUs, whole hosts, real mix";
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         width=\"{WIDTH}\" \
          height=\"{HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
-         <style>text{{font:13px system-ui,sans-serif;fill:#222}}.title{{font-size:17px;font-weight:600}}\
+         <style>text{{font:13px system-ui,sans-serif;fill:#222}}\
+         .title{{font-size:17px;font-weight:600}}\
          polyline{{fill:none;stroke-width:2.5}}</style>\n\
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
          <text x=\"8\" y=\"26\" class=\"title\">{title}</text>\n"
@@ -220,7 +224,7 @@ pub fn picture() -> String {
             let path: Vec<_> =
                 points.iter().map(|(n, v)| format!("{:.1},{:.1}", x(*n), y(*v))).collect();
             line!(out, "<polyline points=\"{}\" stroke=\"{colour}\"/>", path.join(" "));
-            // Names keep a line's distance.
+            // Labels keep a line's distance.
             last = (y(end) + 4.0).max(last + 16.0);
             line!(
                 out,

@@ -1,5 +1,5 @@
-//! The cost model of large hosts: its arithmetic keeps its laws, and what is built on it (the page,
-//! the configuration for 48 vCPUs, `auto`) says what it says.
+//! The cost model of large hosts: invariants of its arithmetic, and agreement of its dependents
+//! (the page, the configuration for 48 vCPUs, `auto`) with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn more_vcpus_give_more() {
 }
 
 #[test]
-fn no_more_time_is_spent_than_there_is() {
+fn no_more_time_is_spent_than_available() {
     for vcpus in (2..=48).step_by(2) {
         for assumed in [CLASSIC, REAL, Assumed { smt: 2.0, ..REAL }] {
             let (whole, alone) = (Host::whole(vcpus), Host::one_a_core(vcpus));
@@ -99,7 +99,7 @@ fn no_more_time_is_spent_than_there_is() {
                     assert!(load <= assumed.swarm_load * 1.000_001, "{host:?}: {load}");
                 }
             }
-            // Two threads of a core that do twice the work of one are two cores.
+            // Two threads with twice the throughput of one are two cores.
             if assumed.smt == 2.0 && crowding(whole.cores) == crowding(vcpus) {
                 assert!(colocated(whole, &assumed) >= colocated(alone, &assumed) * 0.999_999);
             }
@@ -108,7 +108,7 @@ fn no_more_time_is_spent_than_there_is() {
 }
 
 #[test]
-fn what_is_made_harder_gives_less() {
+fn higher_costs_give_less() {
     let host = Host::whole(48);
     let even = Assumed { hot: 0.0, ..REAL };
     assert!(colocated(host, &REAL) < colocated(host, &even));
@@ -130,7 +130,7 @@ fn what_is_made_harder_gives_less() {
 }
 
 #[test]
-fn what_is_published_comes_out_again() {
+fn published_results_are_reproduced() {
     for (vcpus, replies, busy) in PUBLISHED {
         let in_use = aquatic(Host::one_a_core(vcpus)) * busy / vcpus as f64;
         let off = in_use / replies;

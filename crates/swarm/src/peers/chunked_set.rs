@@ -1,14 +1,13 @@
 //! Any number of endpoints of one family and kind, found by a keyed hash, drawn with equal
-//! chances.
+//! probability.
 //!
-//! A bag is a linear hash table (Litwin, 1980) whose buckets are chunks of about 24 to 96 peers:
-//! it grows by splitting one chunk at a time and shrinks by joining two, so nothing takes long
-//! however many peers there are, and there is no table beside the peers.
+//! The set is a linear hash table (Litwin, 1980) whose buckets are chunks of about 24 to 96 peers:
+//! it grows by splitting one chunk at a time and shrinks by joining two, so no operation takes long
+//! at any size, and there is no directory beside the peers.
 //!
-//! What a chunk holds lies in blocks of 15 peers, and the blocks of all chunks lie in one place
-//! without gaps. So memory is what the peers need whatever the allocator does: no chunk is ever
-//! copied to grow, none leaves a hole of its size behind, and what goes back to the allocator
-//! goes in pieces of one size.
+//! A chunk stores its peers in blocks of 15, and the blocks of all chunks lie in one sequence
+//! without gaps. So memory is proportional to the number of peers with any allocator: no chunk is
+//! copied to grow, none leaves a hole, and memory is freed in pieces of one size.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -20,38 +19,38 @@ use crate::keys::Keys;
 use crate::sample;
 use crate::steps::Steps;
 
-/// Peers per chunk, on average, at which a chunk is split. Those that wait for their turn to be
-/// split have up to twice as many; keyed hashing keeps the rest of the spread within some 128.
+/// The mean number of peers per chunk at which a chunk is split. Chunks that are not split yet have
+/// up to twice as many; keyed hashing keeps the spread within some 128.
 const SPLIT_ABOVE: usize = 48;
-/// Peers per chunk, on average, at which two are joined.
+/// The mean number of peers per chunk at which two chunks are joined.
 const JOIN_BELOW: usize = 20;
-/// Peers to a block: with their stamps and the number of their chunk they fill 128 bytes (IPv4).
+/// Peers per block: with their stamps and the number of their chunk they fill 128 bytes (IPv4).
 const BLOCK: usize = 15;
-/// Blocks to a chunk at most. One that is full is split at once, whosever turn it is: of chunks
-/// of 96 on average, one in 10^10.
+/// The most blocks of a chunk. A full chunk causes splits until it is split itself: of chunks of 96
+/// on average, one in 10^10.
 const BLOCKS: usize = 11;
 
-/// Draws after which a bag is taken for nearly empty. In one with 20 peers per chunk, none of
-/// this many finds somebody once in 10^19 times.
+/// Draws after which a set counts as nearly empty. With 20 peers per chunk, all of them miss once
+/// in 10^19 times.
 const DRAWS: usize = 256;
 
 /// A set of endpoints with their stamps.
 #[derive(Debug)]
 pub(super) struct ChunkedSet<const N: usize> {
-    /// 6 KiB to a step.
+    /// 6 KiB per step.
     chunks: Steps<Chunk, 128>,
-    /// 4 KiB to a step (IPv6: 10).
+    /// 4 KiB per step (IPv6: 10).
     blocks: Steps<Block<N>, 32>,
     len: usize,
-    /// No chunk is longer. Drawing stays fair however far above the truth this is.
+    /// An upper bound on the length of a chunk. Drawing is uniform with any upper bound.
     longest: usize,
 }
 
-/// Who has hashes that agree in their lowest bits.
+/// The peers whose hashes agree in their lowest bits.
 #[derive(Debug, Default)]
 struct Chunk {
     len: u32,
-    /// Where its peers are, all blocks full but for the last.
+    /// The blocks of its peers, all full but for the last.
     blocks: [u32; BLOCKS],
 }
 
@@ -60,7 +59,7 @@ struct Chunk {
 struct Block<const N: usize> {
     rows: [[u8; N]; BLOCK],
     stamps: [Stamp; BLOCK],
-    /// The number of the chunk that it belongs to.
+    /// The number of its chunk.
     owner: u32,
 }
 
@@ -74,13 +73,13 @@ impl<const N: usize> Default for ChunkedSet<N> {
 }
 
 impl<const N: usize> ChunkedSet<N> {
-    /// Peers in the bag.
+    /// The number of peers.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where an endpoint is; `hash` is its keyed hash.
+    /// The place of an endpoint; `hash` is its keyed hash.
     #[inline]
     pub(super) fn find(&self, hash: u64, row: &[u8; N]) -> Option<Place> {
         if self.len == 0 {
@@ -111,7 +110,7 @@ impl<const N: usize> ChunkedSet<N> {
         self.blocks.get_mut(block).stamps[at] = stamp;
     }
 
-    /// Adds an endpoint that is not there.
+    /// Adds a new endpoint.
     pub(super) fn insert(&mut self, hash: u64, row: &[u8; N], stamp: Stamp, keys: &Keys) -> Place {
         self.len += 1;
         if self.len > self.chunks.len() * SPLIT_ABOVE {
@@ -126,24 +125,24 @@ impl<const N: usize> ChunkedSet<N> {
         Place { chunk: chunk as u32, slot: slot as u32 }
     }
 
-    /// Removes the endpoint at a place; its stamp.
+    /// Removes the endpoint at a place; returns its stamp.
     pub(super) fn remove(&mut self, place: Place) -> Stamp {
         let stamp = self.stamp(place);
         self.swap_remove(place.chunk as usize, place.slot as usize);
         self.len -= 1;
-        // At most two at a time: enough to keep up, never long.
+        // At most two joins: enough to keep pace, and never long.
         for _ in 0..2 {
             self.join();
         }
         stamp
     }
 
-    /// One step of a sweep: looks at chunk number `at`, or, behind the last, joins two chunks if
-    /// there are too many. Calls `gone` for each peer that was not heard of for too long. Returns
-    /// how many peers that touched, and where to go on, if not done.
+    /// One step of a sweep: visits chunk `at`, or, behind the last, joins two chunks if there are
+    /// too many. Calls `expired` for each expired peer. Returns the number of peers visited, and
+    /// the next chunk, if any.
     ///
-    /// Chunks are walked upwards because splitting moves peers upwards: a peer that is there when
-    /// a walk begins is met, unless chunks are joined meanwhile by peers that leave.
+    /// Chunks are visited upwards because splitting moves peers upwards: a peer that is stored when
+    /// a pass begins is visited, unless stops cause chunks to be joined meanwhile.
     pub(super) fn sweep_step(
         &mut self,
         at: u32,
@@ -159,8 +158,7 @@ impl<const N: usize> ChunkedSet<N> {
         }
     }
 
-    /// Appends `take` of the endpoints to `out`, none of them the one at `own`. There must be as
-    /// many.
+    /// Appends `take` of the endpoints to `out`, except the one at `own`. There must be as many.
     #[inline]
     pub(super) fn window(
         &self,
@@ -186,7 +184,7 @@ impl<const N: usize> ChunkedSet<N> {
                 break;
             }
         }
-        debug_assert_eq!(left, 0, "there are enough");
+        debug_assert_eq!(left, 0, "there are as many");
     }
 
     /// Calls `f` with each endpoint.
@@ -199,8 +197,7 @@ impl<const N: usize> ChunkedSet<N> {
         }
     }
 
-    /// The run of hashes that share a chunk with the one that is due at `due`; all of them where there
-    /// is nobody.
+    /// The run of hashes of the chunk with position `due`; all hashes if there are no chunks.
     pub(super) fn run_at(&self, due: u64) -> Run {
         if self.chunks.len() == 0 {
             return Run::of_chunk(0, 0);
@@ -208,12 +205,12 @@ impl<const N: usize> ChunkedSet<N> {
         let chunk = self.chunk_of(reversed(due));
         let chunks = self.chunks.len();
         let all = chunks.next_power_of_two();
-        // Told apart by one bit less where the chunk that is to be split off is not there yet.
+        // One bit less distinguishes a chunk that is not split yet.
         let whole = chunk < all / 2 && chunk + all / 2 >= chunks;
         Run::of_chunk(chunk, all.ilog2() - u32::from(whole))
     }
 
-    /// Calls `f` with each peer of a run that lies in one chunk. Returns how many were looked at.
+    /// Calls `f` with each peer of a run that lies within one chunk. Returns the number visited.
     pub(super) fn each_of(
         &self,
         run: Run,
@@ -235,12 +232,12 @@ impl<const N: usize> ChunkedSet<N> {
         len
     }
 
-    /// Panics when something is not where it must be.
+    /// Panics when an invariant is violated.
     pub(super) fn check(&self, keys: &Keys) {
         let lengths: Vec<_> = self.chunks.iter().map(Chunk::len).collect();
         assert_eq!(lengths.iter().sum::<usize>(), self.len);
         assert!(lengths.iter().all(|&length| length <= self.longest));
-        assert!(self.len <= self.chunks.len() * SPLIT_ABOVE, "chunks are split in time");
+        assert!(self.len <= self.chunks.len() * SPLIT_ABOVE, "chunks are split early enough");
         let mut blocks = 0;
         for (number, chunk) in self.chunks.iter().enumerate() {
             blocks += chunk.used().len();
@@ -249,19 +246,18 @@ impl<const N: usize> ChunkedSet<N> {
             let belongs = |slot| self.chunk_of(keys.row(&self.peer(number, slot).0)) == number;
             assert!((0..chunk.len()).all(belongs));
         }
-        assert_eq!(blocks, self.blocks.len(), "no block is without an owner");
+        assert_eq!(blocks, self.blocks.len(), "every block has an owner");
         let mut due = Some(0);
         while let Some(at) = due.filter(|_| !lengths.is_empty()) {
             let run = self.run_at(at);
-            assert_eq!(run.first, at, "runs follow one another");
+            assert_eq!(run.first, at, "runs are adjacent");
             assert_eq!(self.chunk_of(reversed(run.last)), self.chunk_of(reversed(at)));
             due = run.last.checked_add(1);
         }
     }
 
-    /// A place of which every endpoint, but for the one at `own`, has the same chance: places
-    /// are drawn among as many as there would be if all chunks were of the greatest length,
-    /// until there is somebody. The mean length is above 20, so that takes a few draws.
+    /// A uniformly random place, except `own`: places are drawn as if all chunks had the greatest
+    /// length, until one is occupied. The mean length is above 20, so a few draws suffice.
     #[inline]
     fn draw(&self, own: Option<Place>, rng: &mut SmallRng) -> Place {
         for _ in 0..DRAWS {
@@ -274,12 +270,12 @@ impl<const N: usize> ChunkedSet<N> {
                 return place;
             }
         }
-        // Only while a sweep is thinning out a bag. Whoever is first will do.
+        // Only while a sweep is emptying the set. The first place serves as well.
         Place { chunk: 0, slot: 0 }
     }
 
-    /// The chunk of a hash: by as many bits as tell all chunks apart, or by one bit less where
-    /// that chunk has not been split off yet.
+    /// The chunk of a hash: by as many bits as distinguish all chunks, or by one bit less where
+    /// that chunk is not split off yet.
     #[inline]
     fn chunk_of(&self, hash: u64) -> usize {
         let chunks = self.chunks.len();
@@ -288,7 +284,7 @@ impl<const N: usize> ChunkedSet<N> {
         if chunk < chunks { chunk } else { chunk & (mask >> 1) }
     }
 
-    /// Removes from one chunk who has not been heard of for too long; how many it had.
+    /// Removes expired peers from one chunk; returns its former length.
     fn sweep_chunk(
         &mut self,
         at: usize,
@@ -310,7 +306,7 @@ impl<const N: usize> ChunkedSet<N> {
     }
 
     /// Joins the last chunk with the one that it was split from, if there are too many chunks;
-    /// the number of peers moved, if so.
+    /// returns the number of peers moved.
     fn join(&mut self) -> Option<usize> {
         let needed = usize::from(self.len > 0);
         if self.len >= self.chunks.len() * JOIN_BELOW || self.chunks.len() == needed {
@@ -336,7 +332,7 @@ impl<const N: usize> ChunkedSet<N> {
         Some(moved)
     }
 
-    /// Adds a chunk and moves into it who belongs there now.
+    /// Adds a chunk and moves its peers into it.
     #[cold]
     fn split(&mut self, keys: &Keys) {
         let new = self.chunks.len();
@@ -361,7 +357,7 @@ impl<const N: usize> ChunkedSet<N> {
         (block.rows[at], block.stamps[at])
     }
 
-    /// Puts a peer behind the last one of a chunk that is not full; its slot there.
+    /// Appends a peer to a chunk that is not full; returns its slot.
     fn push(&mut self, number: usize, row: &[u8; N], stamp: Stamp) -> usize {
         let chunk = self.chunks.get_mut(number);
         let slot = chunk.len();
@@ -392,8 +388,8 @@ impl<const N: usize> ChunkedSet<N> {
         self.drop_last(number);
     }
 
-    /// Removes the last peer of a chunk, and with the first of a block that block: the last
-    /// of all blocks takes its place.
+    /// Removes the last peer of a chunk, and its block if that becomes empty: the last block of all
+    /// takes its place.
     fn drop_last(&mut self, number: usize) {
         let chunk = self.chunks.get_mut(number);
         chunk.len -= 1;
@@ -414,8 +410,7 @@ impl<const N: usize> ChunkedSet<N> {
         }
     }
 
-    /// Appends endpoints of a range of a chunk, but for the one in slot `own`, until `left` is
-    /// used up.
+    /// Appends the endpoints of a range of a chunk, except slot `own`, until `left` is used up.
     #[inline]
     fn span(
         &self,
@@ -439,7 +434,7 @@ impl<const N: usize> ChunkedSet<N> {
     }
 }
 
-/// The chunk that chunk number `chunk`, above 0, is split from: the same without its highest bit.
+/// The chunk that `chunk`, above 0, is split from: the same number without its highest bit.
 fn parent(chunk: usize) -> usize {
     chunk & !(1 << chunk.ilog2())
 }
@@ -459,7 +454,7 @@ impl Chunk {
         &self.blocks[..self.len().div_ceil(BLOCK)]
     }
 
-    /// The block of a slot, and which of the block's peers it is.
+    /// The block of a slot, and the slot's index in it.
     #[inline]
     fn place(&self, slot: usize) -> (usize, usize) {
         (self.blocks[slot / BLOCK] as usize, slot % BLOCK)
@@ -472,7 +467,7 @@ mod tests {
     use crate::peers::Tick;
     use crate::time::Moment;
 
-    /// Endpoints whose hashes agree in their lowest bits, as nobody without the key can find them.
+    /// Endpoints whose hashes agree in their lowest bits, which cannot be found without the key.
     fn alike(bits: u32, keys: &Keys) -> impl Iterator<Item = [u8; 6]> {
         (0..u32::MAX).filter_map(move |number| {
             let [a, b, c, d] = number.to_be_bytes();
@@ -482,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_is_full_is_split_whosever_turn_it_is() {
+    fn a_full_chunk_is_split_at_once() {
         let keys = Keys::new([7; 16]);
         let stamp = Stamp::new(Tick::of(Moment(0)), true);
         let mut set = ChunkedSet::<6>::default();
@@ -493,11 +488,11 @@ mod tests {
         set.check(&keys);
         assert!(rows.iter().all(|row| set.find(keys.row(row), row).is_some()));
         for (left, row) in rows.iter().enumerate().rev() {
-            let place = set.find(keys.row(row), row).expect("it is there");
+            let place = set.find(keys.row(row), row).expect("the row is stored");
             set.remove(place);
             assert_eq!(set.len(), left);
             assert!(set.chunks.iter().all(|chunk| chunk.len() <= BLOCK * BLOCKS));
         }
-        assert_eq!(set.blocks.len(), 0, "everything is given back");
+        assert_eq!(set.blocks.len(), 0, "all memory is freed");
     }
 }

@@ -1,5 +1,5 @@
-//! The one or two peers that fit into a swarm's own entry: rows of endpoint and stamp, `M`
-//! bytes, two more than the endpoint's `N`.
+//! The one or two peers that fit into a swarm's own entry: rows of endpoint and stamp, `M` bytes,
+//! two more than the endpoint's `N`.
 
 use super::{Counts, Found, Stamp, Wanted, is_hidden};
 use crate::sample::Draw;
@@ -27,7 +27,7 @@ pub(super) fn stamp<const M: usize>(row: &[u8; M]) -> Stamp {
     Stamp::from_bytes([row[M - 2], row[M - 1]])
 }
 
-/// Which row is this endpoint's.
+/// The index of an endpoint's row.
 #[inline]
 pub(super) fn find<const N: usize, const M: usize>(
     rows: &[[u8; M]],
@@ -36,14 +36,14 @@ pub(super) fn find<const N: usize, const M: usize>(
     rows.iter().position(|row| endpoint::<N, M>(row) == sought)
 }
 
-/// How many there are of each kind.
+/// The number of peers of each kind.
 #[inline]
 pub(super) fn counts<const M: usize>(rows: &[[u8; M]]) -> Counts {
     let seeders = rows.iter().filter(|row| stamp(row).seeder()).count() as u32;
     Counts { seeders, leechers: rows.len() as u32 - seeders }
 }
 
-/// An announcer is there or comes; `None` when it is not there and there is no room.
+/// Stores an announcer; `None` if it is new and there is no space.
 #[inline]
 pub(super) fn announce<const N: usize, const M: usize>(
     len: &mut u8,
@@ -84,7 +84,7 @@ pub(super) fn sample<const N: usize, const M: usize>(
     };
     let mut take = wanted.want;
     let mut skip = 0;
-    // Two fit only when the announcer could not be stored. If it wants one, either will do.
+    // Two rows mean that the announcer could not be stored. If it wants one peer, either serves.
     if take == 1 && rows.len() == 2 && rows.iter().all(|row| fits(&row)) {
         skip = draw.below(2);
     }

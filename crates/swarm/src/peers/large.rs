@@ -1,5 +1,5 @@
-//! More peers than a single block may hold: a bag per family and kind, so that however rare a
-//! kind is, drawing from it costs the same.
+//! More peers than a single block holds: a set per family and kind, so that drawing from a rare
+//! kind costs no more.
 
 use onrush_proto::{Endpoint, Family};
 use rand::rngs::SmallRng;
@@ -18,7 +18,7 @@ pub(crate) struct Large {
     v6: Group<18>,
 }
 
-/// Those of one family.
+/// The peers of one family.
 #[derive(Debug, Default)]
 struct Group<const N: usize> {
     seeders: ChunkedSet<N>,
@@ -26,10 +26,11 @@ struct Group<const N: usize> {
     hidden: ChunkedSet<N>,
 }
 
-/// How far a sweep has come in a large swarm.
+/// The position of a sweep in a large swarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SweepPosition {
-    /// Of the six, in the order IPv4, IPv6 and within that seeders, leechers, hidden.
+    /// The number of the set, in the order IPv4, IPv6, and within a family seeders, leechers,
+    /// hidden.
     set: u8,
     chunk: u32,
 }
@@ -47,7 +48,7 @@ impl Large {
         self.counts
     }
 
-    /// Whether there are any of this family.
+    /// Whether there are peers of this family.
     pub(super) fn has(&self, family: Family) -> bool {
         match family {
             Family::V4 => !self.v4.is_empty(),
@@ -55,7 +56,7 @@ impl Large {
         }
     }
 
-    /// Adds a peer that is not there.
+    /// Adds a new peer.
     pub(super) fn insert(&mut self, endpoint: &Endpoint, stamp: Stamp, keys: &Keys) {
         match endpoint {
             Endpoint::V4(row) => self.v4.insert(row, stamp, keys),
@@ -64,7 +65,7 @@ impl Large {
         self.counts.add(stamp);
     }
 
-    /// An announcer is there, or comes.
+    /// Stores an announcer.
     #[inline]
     pub(super) fn announce(
         &mut self,
@@ -88,7 +89,7 @@ impl Large {
         found
     }
 
-    /// Removes a peer; whether it was a seeder, if it was there.
+    /// Removes a peer; returns whether it was a seeder, if it was stored.
     pub(super) fn remove(&mut self, endpoint: &Endpoint, keys: &Keys) -> Option<bool> {
         let stamp = match endpoint {
             Endpoint::V4(row) => self.v4.remove(row, keys),
@@ -113,8 +114,8 @@ impl Large {
         }
     }
 
-    /// Looks at the next chunk, or gives back one that is not needed any more. Returns how much
-    /// work that was, and where to go on, if not done.
+    /// Visits the next chunk, or frees one that is no longer needed. Returns the work done, and the
+    /// next position, if any.
     pub(crate) fn sweep_step(
         &mut self,
         position: SweepPosition,
@@ -153,8 +154,8 @@ impl Large {
         }
     }
 
-    /// The next piece of a walk: calls `f` with some peers that are due. Returns how many were looked
-    /// at, and where to go on, if not done.
+    /// The next part of a walk: calls `f` with some peers from the position on. Returns the number
+    /// visited, and the next position, if any.
     pub(super) fn walk_step(
         &self,
         position: WalkPosition,
@@ -170,7 +171,7 @@ impl Large {
         (visited, next)
     }
 
-    /// A peer's stamp, if it is there.
+    /// A peer's stamp, if the peer is stored.
     pub(super) fn stamp(&self, endpoint: &Endpoint, keys: &Keys) -> Option<Stamp> {
         match endpoint {
             Endpoint::V4(row) => self.v4.stamp(row, keys),
@@ -178,7 +179,7 @@ impl Large {
         }
     }
 
-    /// Panics when something is not where it must be.
+    /// Panics when an invariant is violated.
     pub(super) fn check(&self, keys: &Keys) {
         [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden]
             .iter()
@@ -187,10 +188,10 @@ impl Large {
             .iter()
             .for_each(|set| set.check(keys));
         let kinds = self.v4.seeders.len() + self.v6.seeders.len();
-        assert!(self.counts.seeders as usize >= kinds, "hidden ones come on top");
+        assert!(self.counts.seeders as usize >= kinds, "hidden seeders are counted as well");
     }
 
-    /// Reads a byte of what the next announce reads first.
+    /// Reads a byte that the next announce reads first.
     #[inline]
     pub(super) fn touch(&self) -> u8 {
         self.counts.seeders as u8
@@ -211,7 +212,8 @@ impl<const N: usize> Group<N> {
         [&self.seeders, &self.leechers, &self.hidden].iter().all(|set| set.len() == 0)
     }
 
-    /// Of all kinds at once, as a peer may change its kind meanwhile: as many as fit the smallest chunk.
+    /// Visits all kinds together, as a peer may change its kind meanwhile: the run of the smallest
+    /// chunk.
     fn walk_step(
         &self,
         from: u64,

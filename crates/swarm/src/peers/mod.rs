@@ -1,13 +1,14 @@
-//! The peers of one swarm, in as few bytes as their number allows.
+//! The peers of one swarm, in a form that depends on their number.
 //!
-//! | how many | where | bytes each, IPv4 (IPv6) |
+//! | number | form | bytes each, IPv4 (IPv6) |
 //! |---|---|---|
-//! | one or two of IPv4, or one of IPv6 | [`inline`]: in the swarm's own entry | none beyond the entry |
-//! | up to 128 | [`few`]: one block of memory, looked through | 8 (20) and some room |
-//! | more | [`many`]: per family and kind, [`bag`]s of blocks picked by a keyed hash | about 10 (22) |
+//! | one or two of IPv4, or one of IPv6 | [`inline`]: in the swarm's own entry | none beyond the
+//! entry |
+//! | up to 128 | [`small`]: one block of memory, searched linearly | 8 (20) and some spare space |
+//! | more | [`large`]: per family and kind, a [`chunked_set`] with a keyed hash | about 10 (22) |
 //!
-//! Lists give room back as they shrink, at half of the length at which they took it, so that a
-//! swarm which swings around a boundary does not pay each time.
+//! Lists free memory as they shrink, at half of the length at which they allocated it, so that a
+//! swarm whose size oscillates around a boundary does not pay each time.
 
 mod chunked_set;
 mod inline;
@@ -31,15 +32,15 @@ pub(crate) use order::WalkPosition;
 pub(crate) use small::Shape;
 pub(crate) use stamp::{Expiry, Stamp, TICK, Tick};
 
-/// Peers beyond which a single block is looked through no more.
+/// The most peers of a single block.
 const SMALL_MAX: usize = 128;
-/// Peers at which a swarm goes back to a single block.
+/// The number of peers at which a large swarm goes back to a single block.
 const BACK_TO_SMALL: usize = 64;
 
-/// The peers of a swarm. 24 bytes, as the rest of an entry leaves them.
+/// The peers of a swarm. 24 bytes, the space that the rest of an entry leaves.
 #[derive(Debug)]
 pub(crate) enum Peers {
-    /// None: the swarm is there for its `completed` only.
+    /// None: the swarm is kept for its `completed`.
     Idle(Idle),
     /// One or two of IPv4: endpoint, then stamp.
     Inline4 { len: u8, rows: [[u8; 8]; 2] },
@@ -53,7 +54,7 @@ pub(crate) enum Peers {
 
 const _: () = assert!(size_of::<Peers>() == 24);
 
-/// Peers of both kinds, those that are never handed out included.
+/// The number of peers of each kind, hidden ones included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) seeders: u32,
@@ -72,33 +73,33 @@ impl Counts {
     }
 }
 
-/// Who announces what.
+/// A peer that announces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcer<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) seeder: bool,
     pub(crate) seen: Tick,
-    /// Whether it may be stored if it is not yet.
+    /// Whether it may be stored if it is new.
     pub(crate) may_store: bool,
 }
 
-/// What an announce found and did.
+/// The result of storing an announcer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
-    /// Whether the announcer was a seeder, if it was there.
+    /// Whether the announcer was a seeder, if it was stored before.
     pub(crate) before: Option<bool>,
-    /// Where it is now, if it is among those that a leecher may get.
+    /// Its place, if it is among the peers that a leecher may get.
     pub(crate) own: Option<Place>,
 }
 
-/// Where in its list of leechers a peer is, until the next change.
+/// The place of a peer in its list of leechers, until the next change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) chunk: u32,
     pub(crate) slot: u32,
 }
 
-/// What an announcer may get.
+/// The peers that an announcer may get.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -137,7 +138,7 @@ impl Peers {
         }
     }
 
-    /// How many there are of each kind, of both families.
+    /// The number of peers of each kind, of both families.
     #[inline]
     pub(crate) fn counts(&self) -> Counts {
         match self {
@@ -155,7 +156,7 @@ impl Peers {
         }
     }
 
-    /// How many there are.
+    /// The number of peers.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -167,7 +168,7 @@ impl Peers {
         }
     }
 
-    /// Whether there are any of this family.
+    /// Whether there are peers of this family.
     pub(crate) fn has(&self, family: Family) -> bool {
         match self {
             Self::Idle(_) => false,
@@ -178,14 +179,14 @@ impl Peers {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no peers.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The usual announce in a swarm of some dozen peers: appends the whole reply. `false` when it
-    /// is another, and nothing has been done.
+    /// The fast path: a repeated announce in a swarm of a few dozen peers. Appends the whole reply;
+    /// `false` for any other announce, before anything was changed.
     #[inline]
     pub(crate) fn refresh(
         &mut self,
@@ -202,8 +203,8 @@ impl Peers {
         }
     }
 
-    /// Any announce of a peer that does not stop: appends the whole reply. Whether the announcer
-    /// was a seeder, if it was there.
+    /// Any announce except a stop: appends the whole reply. Returns whether the announcer was a
+    /// seeder, if it was stored before.
     #[inline]
     pub(crate) fn serve(
         &mut self,
@@ -222,7 +223,7 @@ impl Peers {
         before
     }
 
-    /// An announcer is there, or comes, as a seeder or not.
+    /// Stores an announcer, new or known, as a seeder or a leecher.
     #[inline]
     pub(crate) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
         let stamp = Stamp::new(announcer.seen, announcer.seeder);
@@ -262,7 +263,7 @@ impl Peers {
                 }
                 Self::Large(large) => return large.announce(announcer, stamp, keys),
             }
-            // Not there, and no room for it in this form.
+            // The announcer is not stored, and this form is full.
             if !announcer.may_store {
                 return Found { before: None, own: None };
             }
@@ -270,7 +271,7 @@ impl Peers {
         }
     }
 
-    /// Removes a peer; whether it was a seeder, if it was there at all.
+    /// Removes a peer; returns whether it was a seeder, if it was stored.
     pub(crate) fn remove(&mut self, endpoint: &Endpoint, keys: &Keys) -> Option<bool> {
         match self {
             Self::Idle(_) => None,
@@ -314,8 +315,7 @@ impl Peers {
         }
     }
 
-    /// Removes who has not been heard of for too long, all at once: not for [`Large`], which is
-    /// swept piece by piece.
+    /// Removes all expired peers at once; not for [`Large`], which is swept in steps.
     pub(crate) fn sweep(&mut self, expiry: Expiry, expired: &mut Expired) {
         match self {
             Self::Idle(_) | Self::Large(_) => return,
@@ -343,8 +343,8 @@ impl Peers {
         }
     }
 
-    /// Goes to a smaller form if the peers are few enough for it. For [`Large`] that takes a
-    /// while, so only sweeps do it.
+    /// Changes to a smaller form if the number of peers permits. For [`Large`] that takes a while,
+    /// so only sweeps do it.
     pub(crate) fn shrink(&mut self) {
         if let Self::Large(large) = self
             && large.len() <= BACK_TO_SMALL
@@ -379,8 +379,9 @@ impl Peers {
         }
     }
 
-    /// The next piece of a walk: calls `f` with peers that are due, IPv4 before IPv6, until `budget` were
-    /// looked at or a chunk of each kind more. Where to go on, if not done.
+    /// The next part of a walk: calls `f` with peers from the position on, IPv4 before IPv6, until
+    /// `budget` peers, or up to one chunk of each kind more, were visited. Returns the next
+    /// position, if any.
     pub(crate) fn walk_step(
         &self,
         mut position: WalkPosition,
@@ -391,7 +392,7 @@ impl Peers {
         let Self::Large(large) = self else {
             match position {
                 WalkPosition::FIRST => self.each(f),
-                // It had another form when the walk came to it.
+                // The swarm has changed its form since the last part.
                 position => self.each(&mut |endpoint, stamp| {
                     if WalkPosition::of(&endpoint, keys) >= position {
                         f(endpoint, stamp);
@@ -409,7 +410,7 @@ impl Peers {
         Some(position)
     }
 
-    /// A peer's stamp, if it is there.
+    /// A peer's stamp, if the peer is stored.
     pub(crate) fn stamp(&self, endpoint: &Endpoint, keys: &Keys) -> Option<Stamp> {
         match (self, endpoint) {
             (Self::Inline4 { len, rows }, Endpoint::V4(row)) => {
@@ -425,7 +426,8 @@ impl Peers {
         }
     }
 
-    /// Reads where the next announce will: what it returns has no meaning.
+    /// Reads the memory that the next announce reads, to bring it into the cache; the value has no
+    /// meaning.
     #[inline]
     pub(crate) fn touch(&self) -> u8 {
         match self {
@@ -435,7 +437,7 @@ impl Peers {
         }
     }
 
-    /// Panics when something does not hold that must hold in each form.
+    /// Panics when an invariant of the form is violated.
     pub(crate) fn check(&self, keys: &Keys) {
         match self {
             Self::Inline4 { len, .. } => assert!((1..=2).contains(len), "{len} peers inline"),
@@ -453,10 +455,10 @@ impl Peers {
         assert_eq!(self.len(), all);
         peers.sort_unstable();
         peers.dedup();
-        assert_eq!(peers.len(), all, "nobody is there twice");
+        assert_eq!(peers.len(), all, "no peer is stored twice");
     }
 
-    /// Goes to the next larger form, with room for one peer of `family` more.
+    /// Changes to the next larger form, with space for one more peer of `family`.
     #[cold]
     fn grow(&mut self, family: Family, keys: &Keys) {
         *self = match self {
@@ -469,7 +471,7 @@ impl Peers {
         };
     }
 
-    /// The same peers in a single block, with room for one of `family` more.
+    /// The same peers in a single block, with space for one more of `family`.
     fn to_small(&self, family: Family) -> Self {
         let mut bytes = family.peer_len() + small::STAMP_LEN;
         self.each(&mut |endpoint, _| bytes += endpoint.family().peer_len() + small::STAMP_LEN);
@@ -482,7 +484,7 @@ impl Peers {
     }
 }
 
-/// What a reply begins with.
+/// The head of a reply.
 #[inline]
 pub(crate) fn head(announce: &Announce, interval: u32, counts: Counts) -> [u8; HEAD_LEN] {
     let mut bytes = [0; HEAD_LEN];
@@ -492,12 +494,12 @@ pub(crate) fn head(announce: &Announce, interval: u32, counts: Counts) -> [u8; H
     bytes
 }
 
-/// Which list a peer is in.
+/// The list that a peer is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Seeder,
     Leecher,
-    /// Counted, never handed out: clients that cannot accept connections announce port 1.
+    /// Counted, but never given to others: clients that cannot accept connections announce port 1.
     Hidden,
 }
 

@@ -1,16 +1,17 @@
-//! The order in which a walk meets the peers of a swarm: by family, and within it by the keyed hash of the
-//! endpoint, read backwards bit by bit.
+//! The order in which a walk visits the peers of a swarm: by family, then by the bit-reversed keyed
+//! hash of the endpoint.
 //!
-//! That order is a peer's own, whatever list it is in at the moment and in whatever form the swarm is
-//! kept: a peer that stays keeps its place while others come and go, lists change their form and chunks
-//! are split or joined. And a chunk of a [`ChunkedSet`](super::chunked_set::ChunkedSet) has the peers whose hashes agree in their lowest bits,
-//! so read backwards it is a run of them without gaps.
+//! The order is a property of the peer alone, independent of its list and of the swarm's form: a
+//! peer keeps its position while others are added and removed, lists change their form and chunks
+//! are split or joined. A chunk of a [`ChunkedSet`](super::chunked_set::ChunkedSet) has the peers
+//! whose hashes agree in their lowest bits, so in reversed order it is a run of hashes without
+//! gaps.
 
 use onrush_proto::{Endpoint, Family};
 
 use crate::keys::Keys;
 
-/// How far a walk has come: every peer that is due before this was met.
+/// The position of a walk: every peer before it was visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WalkPosition {
     pub(super) family: u8,
@@ -18,10 +19,10 @@ pub(crate) struct WalkPosition {
 }
 
 impl WalkPosition {
-    /// Nobody was met.
+    /// The beginning.
     pub(crate) const FIRST: Self = Self { family: Family::V4 as u8, hash: 0 };
 
-    /// When a peer is due.
+    /// The position of a peer.
     pub(super) fn of(endpoint: &Endpoint, keys: &Keys) -> Self {
         let hash = match endpoint {
             Endpoint::V4(row) => keys.row(row),
@@ -30,19 +31,19 @@ impl WalkPosition {
         Self { family: endpoint.family() as u8, hash: reversed(hash) }
     }
 
-    /// The first of the family behind this one, if there is one.
+    /// The beginning of the next family, if there is one.
     pub(super) fn next_family(self) -> Option<Self> {
         (self.family == Family::V4 as u8).then_some(Self { family: Family::V6 as u8, hash: 0 })
     }
 }
 
-/// A hash as this order reads it.
+/// A hash in the order of a walk.
 #[inline]
 pub(super) fn reversed(hash: u64) -> u64 {
     hash.reverse_bits()
 }
 
-/// A run of hashes read backwards: from the first up to the last, which is part of it.
+/// A run of reversed hashes, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) first: u64,
@@ -50,7 +51,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Of all hashes whose lowest `bits` bits are those of `chunk`.
+    /// All hashes whose lowest `bits` bits equal those of `chunk`.
     pub(super) fn of_chunk(chunk: usize, bits: u32) -> Self {
         let first = reversed(chunk as u64);
         Self { first, last: first | u64::MAX.checked_shr(bits).unwrap_or(0) }

@@ -1,10 +1,10 @@
-//! Looking through rows of endpoints: most of what an announce in a swarm of some dozen peers does.
+//! Searching rows of endpoints: most of the work of an announce in a swarm of a few dozen peers.
 
-/// Which row is this one.
+/// The index of a row.
 ///
-/// Rows are told apart by a part that fits a register and seldom repeats: the address in IPv4,
-/// the interface's half of the address in IPv6. That is two instructions for each row, eight rows
-/// to a turn; only where it agrees the row is looked at in full.
+/// Rows are compared by a part that fits a register and is rarely shared: the address in IPv4, the
+/// interface half of the address in IPv6. That takes two instructions per row, eight rows per
+/// iteration; a row is compared in full only where the part matches.
 #[inline]
 pub(super) fn find_row<const N: usize>(rows: &[[u8; N]], sought: &[u8; N]) -> Option<usize> {
     if N == 6 {
@@ -14,8 +14,8 @@ pub(super) fn find_row<const N: usize>(rows: &[[u8; N]], sought: &[u8; N]) -> Op
     }
 }
 
-/// Reads a block here and there, so that most of its cache lines are on their way: what it
-/// returns has no meaning.
+/// Reads both ends of a block, to bring most of its cache lines into the cache; the value has no
+/// meaning.
 #[inline]
 pub(super) fn touch(block: &[u8]) -> u8 {
     if let [first, .., last] = block { first ^ last } else { 0 }
@@ -52,9 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_only_row_that_agrees_in_full() {
+    fn only_a_full_match_is_found() {
         for length in 0..40u8 {
-            // All of one address; all of one interface.
+            // Rows that share the address, and rows that share the interface.
             let v4: Vec<[u8; 6]> = (0..length).map(|port| [10, 0, 0, 1, 0, port]).collect();
             let v6: Vec<[u8; 18]> = (0..length)
                 .map(|net| {

@@ -1,13 +1,12 @@
 //! Up to 128 peers of both families in one block of memory.
 //!
 //! ```text
-//! | IPv4 endpoints, 6 bytes each | IPv6 endpoints, 18 each | IPv4 stamps, 2 each | IPv6 stamps | room |
-//!   seeders, leechers, hidden      seeders, leechers, hidden   (in the order of the endpoints)
+//! | IPv4 endpoints, 6 bytes each | IPv6 endpoints, 18 each  | IPv4 stamps | IPv6 stamps | spare |
+//!   seeders, leechers, hidden      seeders, leechers, hidden   2 bytes each, in the same order
 //! ```
 //!
-//! Everything is packed, so that what goes into a reply is a run of bytes, and looking for an
-//! endpoint reads nothing else. A peer that comes or goes moves what is behind it: 2.5 KB at the
-//! very most.
+//! Everything is packed: the peers of a reply are a run of bytes, and a search for an endpoint
+//! reads nothing else. Adding or removing a peer moves the bytes behind it, 2.5 KB at most.
 
 use onrush_proto::{Endpoint, Family};
 
@@ -24,18 +23,18 @@ const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 const _: () = assert!(SMALL_MAX <= u8::MAX as usize, "lengths are bytes");
 
-/// How many peers of which kind are in a block, and so what is where in it.
+/// The number of peers of each kind in a block, from which all offsets follow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     /// Per family: seeders, leechers, hidden.
     kinds: [[u8; 3]; 2],
 }
 
-/// Where the peers of one family are: seeders, then leechers, then the others.
+/// The offsets of the peers of one family: seeders, then leechers, then hidden.
 struct Lists {
-    /// Where the first row begins.
+    /// The offset of the first row.
     rows: usize,
-    /// Where the first stamp begins.
+    /// The offset of the first stamp.
     stamps: usize,
     seeders: usize,
     leechers: usize,
@@ -46,8 +45,8 @@ pub(super) fn with_capacity(bytes: usize) -> Box<[u8]> {
     vec![0; rounded(bytes)].into_boxed_slice()
 }
 
-/// A length that wastes nothing in allocators that add 8 bytes and round to 16, as glibc's does,
-/// and little in others.
+/// Rounds a length up to one that wastes nothing in allocators that add 8 bytes and round to 16, as
+/// glibc's does, and little in others.
 fn rounded(bytes: usize) -> usize {
     (bytes + 8).next_multiple_of(16) - 8
 }
@@ -59,7 +58,7 @@ impl Shape {
         self.of(Family::V4) + self.of(Family::V6)
     }
 
-    /// How many there are of each kind.
+    /// The number of peers of each kind.
     #[inline]
     pub(super) fn counts(&self, block: &[u8]) -> Counts {
         let [[seeders, leechers, hidden], more] = self.kinds;
@@ -70,7 +69,7 @@ impl Shape {
         if hidden | more[2] == 0 { counts } else { self.with_hidden(counts, block) }
     }
 
-    /// Counts who is never handed out as well: what it is only its stamp tells.
+    /// Adds the hidden peers to the counts; only their stamps show whether they are seeders.
     #[cold]
     fn with_hidden(&self, mut counts: Counts, block: &[u8]) -> Counts {
         for family in FAMILIES {
@@ -82,8 +81,8 @@ impl Shape {
         counts
     }
 
-    /// The usual announce, of a peer that is in the list where it belongs: appends the whole
-    /// reply. `false` when it is another announce, and nothing has been done.
+    /// The fast path: the announcer is stored in the list of its kind. Appends the whole reply;
+    /// `false` for any other announce, before anything was changed.
     #[inline(never)]
     pub(super) fn refresh<const N: usize>(
         &self,
@@ -100,7 +99,7 @@ impl Shape {
         let (seeders, leechers) = rows.split_at(lists.seeders);
         let (own_kind, first) =
             if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
-        // Who is never handed out is in neither.
+        // Hidden peers are in neither list.
         let Some(slot) = find_row(own_kind, row) else { return false };
         stamps[(first + slot) * STAMP_LEN..][..STAMP_LEN].copy_from_slice(&stamp.to_bytes());
         let (interval, mut draw) = sampler.draw();
@@ -114,8 +113,7 @@ impl Shape {
         true
     }
 
-    /// An announcer is there or comes; `None` when it is not there and may not come, or there
-    /// is no room for it in this form.
+    /// Stores an announcer; `None` if it is new and may not be stored or the block is full.
     pub(super) fn announce(
         &mut self,
         block: &mut Box<[u8]>,
@@ -145,7 +143,7 @@ impl Shape {
         Some(Found { before, own })
     }
 
-    /// Adds a peer that is not there at the end of its kind; returns its number in its family.
+    /// Appends a new peer to its kind; returns its number in its family.
     pub(super) fn insert(
         &mut self,
         block: &mut Box<[u8]>,
@@ -167,7 +165,7 @@ impl Shape {
         at
     }
 
-    /// Removes a peer and gives memory back; its stamp, if it was there.
+    /// Removes a peer and frees memory; returns its stamp, if it was stored.
     pub(super) fn remove(&mut self, block: &mut Box<[u8]>, endpoint: &Endpoint) -> Option<Stamp> {
         let at = self.find(block, endpoint)?;
         let stamp = self.stamp(block, endpoint.family(), at);
@@ -176,7 +174,7 @@ impl Shape {
         Some(stamp)
     }
 
-    /// Removes who has not been heard of for too long.
+    /// Removes expired peers.
     pub(super) fn sweep(&mut self, block: &mut Box<[u8]>, expiry: Expiry, expired: &mut Expired) {
         for family in FAMILIES {
             for at in (0..self.of(family)).rev() {
@@ -235,17 +233,17 @@ impl Shape {
         }
     }
 
-    /// A peer's stamp, if it is there.
+    /// A peer's stamp, if the peer is stored.
     pub(super) fn stamp_of(&self, block: &[u8], endpoint: &Endpoint) -> Option<Stamp> {
         let at = self.find(block, endpoint)?;
         Some(self.stamp(block, endpoint.family(), at))
     }
 
-    /// Panics when the block is not as it must be.
+    /// Panics when an invariant of the block is violated.
     pub(super) fn check(&self, block: &[u8]) {
         assert!((2..=SMALL_MAX).contains(&self.len()), "{} peers in a block", self.len());
         assert!(self.used() <= block.len());
-        assert!(block.len() <= rounded(self.used() * 2 + 64), "room is given back");
+        assert!(block.len() <= rounded(self.used() * 2 + 64), "spare space is freed");
         let mut numbers = [0; 2];
         self.each(block, &mut |endpoint, stamp| {
             let family = endpoint.family();
@@ -269,7 +267,7 @@ impl Shape {
         }
     }
 
-    /// Closes the gap that a peer leaves.
+    /// Closes the gap of a removed peer.
     fn take_out(&mut self, block: &mut [u8], family: Family, at: usize) {
         let (width, used) = (family.peer_len(), self.used());
         let (row_at, stamp_at) = (self.row_at(family, at), self.stamp_at(family, at));
@@ -285,7 +283,7 @@ impl Shape {
         }
     }
 
-    /// Where the lists of the family with rows of `N` bytes are.
+    /// The lists of the family with rows of `N` bytes.
     #[inline]
     fn lists<const N: usize>(&self) -> Lists {
         let [v4, v6] = [self.of(Family::V4), self.of(Family::V6)];
@@ -309,7 +307,7 @@ impl Shape {
         usize::from(self.kinds[family as usize][kind as usize])
     }
 
-    /// Bytes of the block that are in use.
+    /// Bytes of the block in use.
     fn used(&self) -> usize {
         self.stamp_at(Family::V6, self.of(Family::V6))
     }
@@ -348,14 +346,14 @@ impl Shape {
         block[start..start + STAMP_LEN].copy_from_slice(&stamp.to_bytes());
     }
 
-    /// Makes room, an eighth more than is needed.
+    /// Grows the block, by an eighth more than needed.
     fn grow(&self, block: &mut Box<[u8]>, needed: usize) {
         if needed > block.len() {
             resize(block, rounded(needed + needed / 8));
         }
     }
 
-    /// Gives room back when half of it would do.
+    /// Shrinks the block when half of it would do.
     fn shrink(&self, block: &mut Box<[u8]>) {
         let enough = rounded(self.used());
         if enough * 2 <= block.len() {
@@ -364,7 +362,7 @@ impl Shape {
     }
 }
 
-/// Cuts or lengthens a block, in place where the allocator can.
+/// Resizes a block, in place if the allocator can.
 pub(super) fn resize(block: &mut Box<[u8]>, bytes: usize) {
     let mut vector = Vec::from(std::mem::take(block));
     if bytes > vector.len() {

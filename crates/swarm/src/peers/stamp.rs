@@ -1,10 +1,10 @@
-//! When a peer was last heard of, and whether it is a seeder, in two bytes.
+//! The time of a peer's last announce, and whether it is a seeder, in two bytes.
 
 use crate::time::Moment;
 
-/// Seconds to a tick.
+/// Seconds per tick.
 pub(crate) const TICK: u32 = 4;
-/// Ticks after which they count from 0 again: 36 hours.
+/// Ticks wrap around after 36 hours.
 const TICKS: u16 = 1 << 15;
 
 /// A time in units of four seconds, modulo 36 hours.
@@ -17,7 +17,7 @@ impl Tick {
         Self((moment.0 / TICK) as u16 % TICKS)
     }
 
-    /// The time that many seconds ago, at most 36 hours.
+    /// The time that many seconds earlier, at most 36 hours.
     pub(crate) fn ago(self, seconds: u32) -> Self {
         Self(self.0.wrapping_sub((seconds / TICK) as u16) % TICKS)
     }
@@ -29,7 +29,7 @@ impl Tick {
     }
 }
 
-/// What is stored beside each endpoint: 15 bits of [`Tick`], one bit for a seeder.
+/// The data beside each endpoint: 15 bits of [`Tick`], one bit for a seeder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp([u8; 2]);
 
@@ -60,16 +60,16 @@ impl Stamp {
     }
 }
 
-/// Tells which stamps are too old.
+/// Decides which stamps have expired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
     now: Tick,
-    /// Below zero nobody's is long enough.
+    /// In ticks; below zero, every stamp has expired.
     lifetime: i32,
 }
 
 impl Expiry {
-    /// Everybody's time is over.
+    /// Every stamp has expired.
     pub(crate) const OF_ALL: Self = Self { now: Tick(0), lifetime: -1 };
 
     /// At `now`, for peers that live `lifetime` seconds, at most
@@ -78,8 +78,8 @@ impl Expiry {
         Self { now: Tick::of(now), lifetime: lifetime.div_ceil(TICK) as i32 }
     }
 
-    /// True only after a lifetime, and at the latest 8 seconds after it: both times were rounded
-    /// down to ticks.
+    /// True only after the lifetime, and at the latest 8 seconds after it, as both times were
+    /// rounded down to ticks.
     #[inline]
     pub(crate) fn is_over(self, stamp: Stamp) -> bool {
         i32::from(self.now.since(stamp.seen())) > self.lifetime
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_come_back() {
+    fn both_parts_round_trip() {
         for seconds in [0, 3, 4, 131_071, 131_072, 4_000_000_000] {
             for seeder in [false, true] {
                 let tick = Tick::of(Moment(seconds));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_outlives_the_end_of_all() {
+    fn every_stamp_expires_with_expiry_of_all() {
         for seconds in [0, 3, 4, 65_536, 131_071, 131_072, u32::MAX] {
             assert!(Expiry::OF_ALL.is_over(Stamp::new(Tick::of(Moment(seconds)), false)));
         }
@@ -115,7 +115,7 @@ mod tests {
                 let stamp = Stamp::new(Tick::of(Moment(seen)), true);
                 let over = |age| Expiry::new(Moment(seen + age), lifetime).is_over(stamp);
                 assert!(!over(0) && !over(lifetime), "seen {seen}, lifetime {lifetime}");
-                // From then on until ages wrap around.
+                // Expired from then on, until ages wrap around.
                 for age in [lifetime + 8, lifetime + 100, 131_000] {
                     assert!(over(age.max(lifetime + 8)), "seen {seen}, age {age} of {lifetime}");
                 }

@@ -1,5 +1,5 @@
-//! The change log against a naive model: a copy that applies the changes in their order has the same
-//! peers as the shard.
+//! The change log against a naive model: a copy that applies the changes in their order has the
+//! same peers as the shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ impl Copy {
     }
 }
 
-/// A shard that retains `completed` for good, as its expiry is not logged.
+/// A shard that never forgets `completed`, whose expiry is not logged.
 fn retaining(seed: u64, max_peers: u64) -> Shard {
     let settings = ShardSettings {
         peer_lifetime: LIFETIME,
@@ -87,7 +87,11 @@ proptest! {
     /// Two readers at their own pace, one of which subscribes later and copies the shard by a walk.
     #[test]
     fn replaying_the_log_onto_a_copy_gives_the_same_peers(
-        seed: u64, before in steps(), then in steps(), limit in 1usize..500, max_peers in 100u64..4_000,
+        seed: u64,
+        before in steps(),
+        then in steps(),
+        limit in 1usize..500,
+        max_peers in 100u64..4_000,
     ) {
         let mut shard = retaining(seed, max_peers);
         let mut now = 1_000_000;

@@ -1,10 +1,10 @@
-//! Over many announces every peer is handed out about equally often within its kind, in each of
-//! the forms in which a swarm is stored.
+//! Over many announces every peer is given out about equally often within its kind, in each form of
+//! a swarm.
 //!
 //! One peer per reply makes draws independent, so Pearson's statistic has a chi-square
 //! distribution: its mean is the degrees of freedom, its variance twice that. Replies of several
-//! peers are runs of neighbours, whose counts rise and fall together: that multiplies the
-//! variance by the length of a run at most. Seeds are fixed, so a test passes always or never.
+//! peers are runs of neighbours, whose counts correlate: that multiplies the variance by the length
+//! of a run at most. Seeds are fixed, so a test passes always or never.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,14 @@ use onrush_proto::{Endpoint, Event, Family, InfoHash, TransactionId};
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
 
 const SWARM: InfoHash = InfoHash([7; 20]);
-/// Standard deviations beyond the mean that are taken for chance.
+/// The deviation from the mean that is accepted as chance, in standard deviations.
 const DEVIATIONS: f64 = 5.0;
 
 fn shard(seed: u64) -> Shard {
-    let settings = ShardSettings {
-        interval: 1_800,
-        interval_jitter_percent: 5,
-        peer_lifetime: 2_400,
-        completed_retention: 0,
-        max_peers: 1_000_000,
-        max_idle_swarms: 0,
-    };
-    Shard::new(settings, [9; 16], seed)
+    Shard::new(ShardSettings::default(), [9; 16], seed)
 }
 
-/// Seeders have even numbers below twice their number; every 50th peer cannot be reached.
+/// Seeders have even numbers below twice their number; every 50th peer has port 1.
 fn endpoint(family: Family, number: u32) -> Endpoint {
     let [a, b, c, d] = number.to_be_bytes();
     let port = if number % 50 == 49 { [0, 1] } else { [0x1A, 0xE1] };
@@ -75,8 +67,8 @@ impl Crowd {
         reply[HEAD_LEN..].chunks(self.family.peer_len()).for_each(&mut got);
     }
 
-    /// Lets peers announce until each should have been handed out `times` times, and compares.
-    /// `asking` tells who announces next.
+    /// Serves announces until each peer should have been given out `times` times, and compares.
+    /// `asking` is the number of the next announcer.
     fn check(&mut self, want: u16, times: u32, asking: impl Fn(u32) -> u32, seeders_too: bool) {
         let reachable = |range: std::ops::Range<u32>| range.filter(|n| n % 50 != 49).count() as u32;
         let (seeders, all) = (reachable(0..self.seeders), self.seeders + self.leechers);
@@ -90,7 +82,7 @@ impl Crowd {
         self.compare(low..high, want, &counts);
         self.compare(self.seeders..all, want, &counts);
         let expected = leechers as usize + if seeders_too { seeders as usize } else { 0 };
-        assert_eq!(counts.len(), expected, "everybody, and nobody else");
+        assert_eq!(counts.len(), expected, "all eligible peers and no others");
     }
 
     fn compare(
@@ -110,7 +102,7 @@ impl Crowd {
             return;
         }
         let mean = reachable.iter().sum::<f64>() / reachable.len() as f64;
-        assert!(mean >= 20.0, "too few draws to tell: {mean} each");
+        assert!(mean >= 20.0, "too few draws: {mean} each");
         let statistic: f64 = reachable.iter().map(|count| (count - mean).powi(2) / mean).sum();
         let freedom = reachable.len() as f64 - 1.0;
         let bound = freedom + DEVIATIONS * (2.0 * freedom * f64::from(want)).sqrt();
@@ -118,7 +110,7 @@ impl Crowd {
     }
 }
 
-/// Sizes within the entry and in a block, in chunks that were just split, and half way.
+/// Sizes within the entry and in a block, in chunks that were just split, and half-way.
 const SIZES: [(u32, u32); 8] =
     [(1, 2), (3, 5), (2, 48), (60, 60), (60, 100), (3, 400), (400, 3), (1_000, 700)];
 
@@ -127,7 +119,7 @@ fn one_peer_per_reply() {
     for family in [Family::V4, Family::V6] {
         for (seeders, leechers) in SIZES {
             let mut crowd = Crowd::new(family, seeders, leechers);
-            // Somebody who is a leecher and cannot be reached, so not to be handed out anyway.
+            // A leecher with port 1, which is never given out anyway.
             let hidden = (seeders + leechers) / 50 * 50 + 50 + 49;
             crowd.check(1, 60, |_| hidden, true);
         }
@@ -135,7 +127,7 @@ fn one_peer_per_reply() {
 }
 
 #[test]
-fn many_peers_per_reply_to_everybody_in_turn() {
+fn many_peers_per_reply_to_each_peer_in_turn() {
     for (seeders, leechers) in [(60, 60), (300, 500), (1_000, 700)] {
         let mut crowd = Crowd::new(Family::V4, seeders, leechers);
         crowd.check(30, 100, |number| seeders + number % leechers, true);
@@ -150,7 +142,7 @@ fn seeders_get_leechers_only() {
     }
 }
 
-/// Who is taken out of the draw must not leave its chance to its neighbour.
+/// The announcer is left out of the draw without increasing its neighbour's probability.
 #[test]
 fn one_peer_at_a_time_to_the_same_peer() {
     for (seeders, leechers) in [(1, 6), (0, 40), (30, 90), (3, 400)] {
@@ -166,7 +158,7 @@ fn one_peer_at_a_time_to_the_same_peer() {
 }
 
 #[test]
-fn after_most_have_left() {
+fn after_most_peers_have_stopped() {
     let mut crowd = Crowd::new(Family::V4, 2_000, 3_000);
     let mut batch = ShardBatch::<(), ()>::new(1, 0, HEAD_LEN);
     for number in (300..2_000).chain(2_400..5_000) {

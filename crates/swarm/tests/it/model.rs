@@ -1,5 +1,5 @@
-//! Any sequence of batches, time steps and sweeps gives what a naive model gives: a map of maps
-//! that does everything in the plainest way. The model defines what is correct.
+//! Any sequence of batches, time steps and sweeps has the result of a naive model: a map of maps
+//! with the simplest algorithms. The model defines correct behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings, Totals};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// What the model knows of a swarm.
+/// The model of a swarm.
 #[derive(Clone, Default)]
 struct ModelSwarm {
     completed: u32,
-    /// Whether it is a seeder, and the second of its last announce.
+    /// Whether the peer is a seeder, and the second of its last announce.
     peers: BTreeMap<Endpoint, (bool, u32)>,
-    /// When it lost its last peer, and the how manyth it was to do so.
+    /// When it lost its last peer, and a sequence number of that.
     idle: Option<(u32, u64)>,
 }
 
@@ -27,7 +27,7 @@ struct Model {
     retired: u64,
 }
 
-/// One thing that happens.
+/// A step of a test.
 #[derive(Clone, Debug)]
 enum Step {
     Announce {
@@ -37,7 +37,7 @@ enum Step {
         seeder: bool,
         want: u16,
     },
-    /// Large peers of one swarm in a row, so that the large forms are reached.
+    /// Many consecutive peers of one swarm, so that the large forms are reached.
     Crowd {
         swarm: u8,
         from: u16,
@@ -46,12 +46,12 @@ enum Step {
         seeders: u8,
         v6: u8,
     },
-    /// Of this swarm and so many behind it.
+    /// Of this swarm and the following ones.
     Scrape {
         swarm: u8,
         more: u8,
     },
-    /// Ends the batch; time goes on.
+    /// Ends the batch; time passes.
     Wait {
         seconds: u32,
     },
@@ -62,7 +62,7 @@ enum Step {
     /// Ends the batch.
     FullSweep,
     /// Ends the batch.
-    Forget {
+    Remove {
         swarm: u8,
     },
 }
@@ -77,7 +77,7 @@ struct Peer {
 impl Peer {
     fn endpoint(self) -> Endpoint {
         let [high, low] = self.number.to_be_bytes();
-        // Every other two share an address.
+        // Pairs of peers share an address.
         let port = if self.port_1 { [0, 1] } else { [0x1A, low & 1] };
         if self.v6 {
             let mut row = [0x20; 18];
@@ -106,7 +106,7 @@ impl Model {
         })
     }
 
-    /// Stores what an announce says; who is there afterwards decides on the reply.
+    /// Stores an announce; the peers afterwards decide the reply.
     fn announce(&mut self, announce: &Announce, now: u32) {
         let full = self.totals.peers() >= self.settings.max_peers;
         let known = self.swarms.get(&announce.info_hash);
@@ -182,7 +182,7 @@ impl Model {
         }
     }
 
-    /// Checks a reply against who is there now.
+    /// Checks a reply against the current peers.
     fn check_reply(&self, announce: &Announce, reply: &[u8]) {
         let family = announce.endpoint.family();
         let Ok(Response::Announce(head, peers)) = Response::parse(reply, family) else {
@@ -198,15 +198,15 @@ impl Model {
         );
         assert!(reply.len() >= HEAD_LEN);
         if announce.event == Event::Stopped {
-            assert!(peers.is_empty(), "who stops gets nobody");
+            assert!(peers.is_empty(), "a stop gets no peers");
         } else {
             self.check_peers(announce, peers);
         }
     }
 
     fn check_peers(&self, announce: &Announce, peers: Peers<'_>) {
-        let nobody = BTreeMap::new();
-        let stored = self.swarms.get(&announce.info_hash).map_or(&nobody, |swarm| &swarm.peers);
+        let none = BTreeMap::new();
+        let stored = self.swarms.get(&announce.info_hash).map_or(&none, |swarm| &swarm.peers);
         let may_get: BTreeMap<Endpoint, bool> = stored
             .iter()
             .filter(|(endpoint, _)| {
@@ -218,14 +218,18 @@ impl Model {
             .map(|(endpoint, (seeder, _))| (*endpoint, *seeder))
             .collect();
         let got: BTreeSet<Endpoint> = peers.iter().collect();
-        assert_eq!(got.len(), peers.len(), "nobody twice");
-        assert_eq!(got.len(), may_get.len().min(announce.want.into()), "as many as there are");
-        assert!(got.iter().all(|endpoint| may_get.contains_key(endpoint)), "only who fits");
+        assert_eq!(got.len(), peers.len(), "no peer twice");
+        assert_eq!(
+            got.len(),
+            may_get.len().min(announce.want.into()),
+            "as many peers as available"
+        );
+        assert!(got.iter().all(|endpoint| may_get.contains_key(endpoint)), "only eligible peers");
         if announce.want >= 2 {
             for kind in [false, true] {
                 let exists = may_get.values().any(|seeder| *seeder == kind);
                 let given = got.iter().any(|endpoint| may_get[endpoint] == kind);
-                assert_eq!(exists, given, "both kinds where both exist");
+                assert_eq!(exists, given, "both kinds if both exist");
             }
         }
     }
@@ -236,8 +240,8 @@ impl Model {
         ScrapeCounts { seeders, completed, leechers }
     }
 
-    /// Compares with the shard after a sweep and takes over what was free to choose: which of
-    /// those that were due a partial sweep has met, and who of equal age was evicted.
+    /// Compares with the shard after a sweep and adopts the shard's free choices: which expired
+    /// peers a partial sweep has removed, and which of several equally old swarms was evicted.
     fn follow_sweep(&mut self, shard: &Shard, now: u32, full: bool) {
         let there: BTreeMap<_, _> = shard
             .swarms(Moment(now))
@@ -246,17 +250,20 @@ impl Model {
                 (swarm.info_hash, peers)
             })
             .collect();
-        let nobody = BTreeSet::new();
+        let none = BTreeSet::new();
         let mut emptied = Vec::new();
         for (hash, swarm) in &mut self.swarms {
-            let left = there.get(hash).unwrap_or(&nobody);
+            let left = there.get(hash).unwrap_or(&none);
             let had_peers = !swarm.peers.is_empty();
             let settings = self.settings;
             let over = |seen| ticks(now) - ticks(seen) > settings.peer_lifetime.div_ceil(4);
             swarm.peers.retain(|endpoint, (_, seen)| {
                 let stays = left.contains(endpoint);
-                assert!(stays || over(*seen), "{endpoint:?} has gone before its time");
-                assert!(!(full && stays && over(*seen)), "{endpoint:?} is over its time");
+                assert!(stays || over(*seen), "{endpoint:?} expired too early");
+                assert!(
+                    !(full && stays && over(*seen)),
+                    "{endpoint:?} expired and was not removed"
+                );
                 self.totals.expired += u64::from(!stays);
                 stays
             });
@@ -283,26 +290,26 @@ impl Model {
             .map(|(_, hash)| hash)
             .collect();
         emptied.into_iter().for_each(|hash| self.make_idle(hash, now));
-        let (stay, gone): (Vec<_>, Vec<_>) =
+        let (stay, removed): (Vec<_>, Vec<_>) =
             self.idle().partition(|(_, hash)| there.contains_key(hash));
         assert!(!full || stay.iter().all(|(_, hash)| !due.contains(hash)), "idle for too long");
-        let evicted: Vec<_> = gone.iter().filter(|(_, hash)| !due.contains(hash)).collect();
+        let evicted: Vec<_> = removed.iter().filter(|(_, hash)| !due.contains(hash)).collect();
         for ((since, _), hash) in &evicted {
             assert!(stay.iter().all(|((other, _), _)| since <= other), "{hash} is not the oldest");
         }
         assert!(evicted.is_empty() || stay.len() as u64 == self.settings.max_idle_swarms);
         self.totals.idle_evicted += evicted.len() as u64;
-        gone.iter().for_each(|(_, hash)| drop(self.swarms.remove(hash)));
+        removed.iter().for_each(|(_, hash)| drop(self.swarms.remove(hash)));
     }
 
-    /// Whether two swarms became idle in one sweep: only the shard knows in which order.
+    /// Whether two swarms became idle in one sweep: only the shard defines their order.
     fn has_ties(&self) -> bool {
         let since: Vec<_> = self.idle().map(|((since, _), _)| since).collect();
         since.iter().collect::<BTreeSet<_>>().len() < since.len()
     }
 }
 
-/// A shard and its model, side by side.
+/// A shard and its model.
 struct Pair {
     shard: Shard,
     model: Model,
@@ -328,7 +335,7 @@ impl Pair {
             },
             batch: ShardBatch::new(64, 5 * 64, 64 * (HEAD_LEN + 67 * 18)),
             waiting: Vec::new(),
-            // Near where stored ages wrap around.
+            // Near the wrap-around of stored ages.
             now: (1 << 17) - 50,
         }
     }
@@ -356,12 +363,12 @@ impl Pair {
             }
             Step::Sweep { budget } => self.sweep(budget),
             Step::FullSweep => self.sweep(usize::MAX),
-            Step::Forget { swarm } => {
+            Step::Remove { swarm } => {
                 self.serve();
                 let known = self.model.swarms.remove(&info_hash(swarm)).is_some();
                 assert_eq!(self.shard.remove(&info_hash(swarm), Moment(self.now)), known);
                 self.shard.check();
-                // The peers of a large one go in pieces.
+                // The peers of a large swarm are released in steps.
                 let mut before = self.shard.totals().peers();
                 while self.shard.release(50) {
                     let after = self.shard.totals().peers();
@@ -383,7 +390,7 @@ impl Pair {
         self.waiting.push(Request::Announce(announce));
     }
 
-    /// Serves what is waiting in batches: one by one where the model has to look on.
+    /// Serves the pending requests in batches, one by one where the model has to follow each.
     fn serve(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         let mut rest = &waiting[..];
@@ -425,7 +432,7 @@ impl Pair {
         }
     }
 
-    /// The model has evicted one of several idle swarms of the same age, the shard perhaps
+    /// The model has evicted one of several equally old idle swarms; the shard may have evicted
     /// another one of them.
     fn follow_eviction(&mut self) {
         let there: BTreeMap<_, _> = self
@@ -435,11 +442,11 @@ impl Pair {
             .collect();
         let mine: BTreeSet<_> = self.model.idle().map(|(_, hash)| hash).collect();
         let Some(hash) = mine.iter().find(|hash| !there.contains_key(hash)) else { return };
-        let gone = self.model.swarms.remove(hash).unwrap();
+        let evicted = self.model.swarms.remove(hash).unwrap();
         let (other, (age, completed)) =
             there.iter().find(|(hash, _)| !mine.contains(hash)).expect("as many idle swarms");
-        assert_eq!(gone.idle.unwrap().0, self.now - age, "{hash} was not the oldest");
-        let kept = ModelSwarm { completed: *completed, idle: gone.idle, ..Default::default() };
+        assert_eq!(evicted.idle.unwrap().0, self.now - age, "{hash} was not the oldest");
+        let kept = ModelSwarm { completed: *completed, idle: evicted.idle, ..Default::default() };
         self.model.swarms.insert(*other, kept);
     }
 
@@ -452,7 +459,7 @@ impl Pair {
         let full = budget == usize::MAX;
         assert!(swept.pass_finished || !full);
         self.model.follow_sweep(&self.shard, self.now, full);
-        // So that nothing else becomes idle in the same second.
+        // So that no other swarm becomes idle in the same second.
         self.now += 1;
     }
 
@@ -526,7 +533,7 @@ fn step(swarms: u8, numbers: u16, crowd: u16) -> impl Strategy<Value = Step> {
         1 => (40..400u32).prop_map(|seconds| Step::Wait { seconds }),
         3 => (0..60usize).prop_map(|budget| Step::Sweep { budget }),
         1 => Just(Step::FullSweep),
-        1 => (0..swarms).prop_map(|swarm| Step::Forget { swarm }),
+        1 => (0..swarms).prop_map(|swarm| Step::Remove { swarm }),
     ]
 }
 
@@ -554,7 +561,7 @@ fn run(settings: ShardSettings, seed: u64, steps: &[Step]) {
     pair.step(&Step::FullSweep);
     pair.now += settings.peer_lifetime + 8;
     pair.step(&Step::FullSweep);
-    assert_eq!(pair.shard.totals().peers(), 0, "all lifetimes are over");
+    assert_eq!(pair.shard.totals().peers(), 0, "all peers have expired");
     pair.now += settings.completed_retention;
     pair.step(&Step::FullSweep);
     assert_eq!(pair.shard.swarms(Moment(pair.now)).count(), 0, "nothing is left");
@@ -567,7 +574,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Small peers who come and go all the time: the forms within the entry and the first blocks.
+    /// A few peers that come and go: the forms within the entry and the first blocks.
     #[test]
     fn small_swarms_agree_with_the_model(
         settings in settings(),
@@ -577,7 +584,7 @@ proptest! {
         run(settings, seed, &steps);
     }
 
-    /// Crowds that come and go: from the entry to bags and back.
+    /// Many peers that come and go: from the entry to chunked sets and back.
     #[test]
     fn large_swarms_agree_with_the_model(
         settings in settings(),

@@ -1,5 +1,5 @@
-//! Shards with random histories, shared by tests: swarms of a few peers and of thousands, peers that
-//! announce, complete and stop.
+//! Shards with random histories, shared by tests: swarms of a few peers and of thousands, peers
+//! that announce, complete and stop.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

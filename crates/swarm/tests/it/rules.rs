@@ -1,5 +1,5 @@
-//! The rules of announce and scrape one by one, each as short as it can be said. That they hold
-//! together, in any order, is for the model test.
+//! The rules of announce and scrape one by one, as short tests. The model test checks their
+//! combinations.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn v6(number: u16) -> Endpoint {
 }
 
 #[test]
-fn counts_hold_both_families_and_the_announcer_lists_only_its_own() {
+fn counts_cover_both_families_and_lists_only_the_announcers() {
     let mut tracker = Tracker::new(SETTINGS);
     assert_eq!(tracker.leecher(1, v4(1, 80)).counts(), (0, 1));
     assert_eq!(tracker.seeder(1, v6(1)).counts(), (1, 1));
@@ -109,7 +109,7 @@ fn counts_hold_both_families_and_the_announcer_lists_only_its_own() {
 }
 
 #[test]
-fn a_peer_is_an_endpoint_and_there_once() {
+fn a_peer_is_identified_by_its_endpoint() {
     let mut tracker = Tracker::new(SETTINGS);
     tracker.leecher(1, v4(1, 80));
     assert_eq!(tracker.leecher(1, v4(1, 80)).counts(), (0, 1));
@@ -117,7 +117,7 @@ fn a_peer_is_an_endpoint_and_there_once() {
 }
 
 #[test]
-fn a_seeder_with_something_left_is_a_leecher_again() {
+fn a_seeder_with_bytes_left_becomes_a_leecher() {
     let mut tracker = Tracker::new(SETTINGS);
     assert_eq!(tracker.seeder(1, v4(1, 80)).counts(), (1, 0));
     assert_eq!(tracker.leecher(1, v4(1, 80)).counts(), (0, 1));
@@ -125,7 +125,7 @@ fn a_seeder_with_something_left_is_a_leecher_again() {
 }
 
 #[test]
-fn partial_seeds_are_leechers_that_stay() {
+fn partial_seeds_count_as_leechers() {
     let mut tracker = Tracker::new(SETTINGS);
     assert_eq!(tracker.announce(1, v4(1, 80), Event::Paused, false).counts(), (0, 1));
     assert_eq!(tracker.announce(1, v4(2, 80), Event::Started, false).peers.len(), 1);
@@ -147,7 +147,7 @@ fn port_1_is_counted_and_never_handed_out() {
 }
 
 #[test]
-fn stopping_gets_counts_and_no_peers_and_creates_nothing() {
+fn a_stop_gets_counts_and_creates_nothing() {
     let mut tracker = Tracker::new(SETTINGS);
     assert_eq!(tracker.stopped(1, v4(1, 80)).counts(), (0, 0));
     assert_eq!(tracker.shard.totals().swarms, 0);
@@ -176,7 +176,7 @@ fn completed_counts_once_per_peer_that_becomes_a_seeder() {
 }
 
 #[test]
-fn completed_outlives_the_last_peer_for_its_time() {
+fn completed_is_retained_after_the_last_peer() {
     let mut tracker = Tracker::new(SETTINGS);
     tracker.completed(1, v4(1, 80));
     tracker.stopped(1, v4(1, 80));
@@ -191,7 +191,7 @@ fn completed_outlives_the_last_peer_for_its_time() {
 }
 
 #[test]
-fn the_oldest_idle_swarm_leaves_first() {
+fn the_oldest_idle_swarm_is_evicted_first() {
     let mut tracker = Tracker::new(ShardSettings { max_idle_swarms: 2, ..SETTINGS });
     for swarm in 1..=4 {
         tracker.completed(swarm, v4(1, 80));
@@ -207,7 +207,7 @@ fn the_oldest_idle_swarm_leaves_first() {
 }
 
 #[test]
-fn a_full_tracker_serves_strangers_without_storing_them() {
+fn a_full_shard_serves_new_peers_without_storing_them() {
     let mut tracker = Tracker::new(ShardSettings { max_peers: 2, ..SETTINGS });
     tracker.leecher(1, v4(1, 80));
     tracker.leecher(1, v4(2, 80));
@@ -216,8 +216,8 @@ fn a_full_tracker_serves_strangers_without_storing_them() {
     assert_eq!(tracker.leecher(2, v4(3, 80)).counts(), (0, 0));
     let totals = tracker.shard.totals();
     assert_eq!((totals.peers(), totals.swarms, totals.refused_full), (2, 1, 2));
-    assert_eq!(totals.completed, 0, "a stranger could complete again and again");
-    // Whoever is known goes on as before.
+    assert_eq!(totals.completed, 0, "a peer that is not stored could complete repeatedly");
+    // Known peers are served and updated.
     assert_eq!(tracker.completed(1, v4(1, 80)).counts(), (1, 1));
     tracker.stopped(1, v4(1, 80));
     assert_eq!(tracker.leecher(2, v4(3, 80)).counts(), (0, 1));
@@ -231,7 +231,7 @@ fn scrapes_create_nothing() {
 }
 
 #[test]
-fn the_interval_swings_around_what_is_configured() {
+fn intervals_vary_around_the_configured_one() {
     let mut tracker = Tracker::new(ShardSettings { interval_jitter_percent: 10, ..SETTINGS });
     let intervals: Vec<u32> =
         (0..2_000).map(|_| tracker.leecher(1, v4(1, 80)).head.interval).collect();
@@ -242,7 +242,7 @@ fn the_interval_swings_around_what_is_configured() {
 }
 
 #[test]
-fn a_peer_that_announces_in_time_stays() {
+fn a_peer_that_announces_in_time_does_not_expire() {
     let mut tracker = Tracker::new(SETTINGS);
     tracker.leecher(1, v4(1, 80));
     tracker.leecher(1, v4(2, 80));
@@ -253,10 +253,10 @@ fn a_peer_that_announces_in_time_stays() {
     assert_eq!(tracker.shard.totals().expired, 1);
 }
 
-/// Stored ages wrap around after 36 hours; the longest lifetime and daily passes stay clear of
-/// that.
+/// Stored ages wrap around after 36 hours; the longest lifetime leaves enough time for daily
+/// passes.
 #[test]
-fn the_longest_lifetime_ends() {
+fn peers_of_the_longest_lifetime_expire() {
     for start in [0, 65_535, 131_071, 4_000_000_000] {
         let settings = ShardSettings { peer_lifetime: MAX_PEER_LIFETIME, ..SETTINGS };
         let mut tracker = Tracker::new(settings);
@@ -276,7 +276,7 @@ fn a_longer_lifetime_is_refused() {
 }
 
 #[test]
-fn forgetting_a_swarm_leaves_nothing_of_it() {
+fn removing_a_swarm_removes_all_of_it() {
     let mut tracker = Tracker::new(SETTINGS);
     for number in 0..300 {
         tracker.completed(1, v4(number, 80));
@@ -291,10 +291,10 @@ fn forgetting_a_swarm_leaves_nothing_of_it() {
     assert_eq!(tracker.shard.totals().peers(), 300);
 }
 
-/// However many peers it has: nobody waits for them. They count, also against `max_peers`, as long as they have
-/// memory; whoever comes meanwhile is in a swarm that is new.
+/// A large swarm is removed in bounded time. Its peers count, also against `max_peers`, until their
+/// memory is released; an announce meanwhile creates a new swarm.
 #[test]
-fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
+fn the_peers_of_a_removed_large_swarm_are_released_in_steps() {
     for by_sweeps in [false, true] {
         let mut tracker = Tracker::new(ShardSettings { max_peers: 30_000, ..SETTINGS });
         for number in 0..10_000 {
@@ -306,11 +306,11 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
         tracker.shard.check();
         let totals = tracker.shard.totals();
         assert_eq!((totals.swarms, totals.peers(), totals.seeders()), (0, 30_000, 20_000));
-        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 0), "there is no room yet");
+        assert_eq!(tracker.leecher(1, v4(1, 81)).counts(), (0, 0), "the shard is still full");
         let mut steps = 0;
         while tracker.shard.release(0) {
             if steps == 1 {
-                // Founded again while peers of its former life are there.
+                // The swarm is created again while its former peers are being released.
                 assert_eq!(tracker.seeder(1, v4(2, 82)).counts(), (1, 0));
             }
             let before = tracker.shard.totals().peers();
@@ -318,8 +318,8 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
                 true => assert_eq!(tracker.shard.sweep(tracker.now, 500).expired, 0),
                 false => drop(tracker.shard.release(500)),
             }
-            let gone = before - tracker.shard.totals().peers();
-            assert!(gone < 500 + 165, "{gone} at once");
+            let released = before - tracker.shard.totals().peers();
+            assert!(released < 500 + 165, "{released} at once");
             tracker.shard.check();
             steps += 1;
         }
@@ -330,10 +330,10 @@ fn the_peers_of_a_large_swarm_that_is_forgotten_go_piece_by_piece() {
     }
 }
 
-/// Small steps of the size that `sweep_budget` names get around in time, whatever the
-/// population: here many small swarms beside a large one.
+/// Small steps of `sweep_budget` complete a pass in time for any population: here many small swarms
+/// beside a large one.
 #[test]
-fn small_sweeps_get_around_in_time() {
+fn small_sweeps_complete_a_pass_in_time() {
     let mut tracker = Tracker::new(ShardSettings { max_peers: 100_000, ..SETTINGS });
     for number in 0..20_000 {
         tracker.leecher(0, v4(number, 80));
@@ -355,19 +355,19 @@ fn small_sweeps_get_around_in_time() {
     let (turns, totals) = pass(start);
     assert!((80..=100).contains(&turns), "{turns} turns of 100 ms");
     assert_eq!(totals.expired, 0);
-    // The first of these may have begun when nobody was over its time yet.
+    // The first of these passes may have begun before any peer expired.
     pass(start.after(2_408));
     let (_, totals) = pass(start.after(2_408));
     assert_eq!((totals.expired, totals.peers()), (40_000, 0));
     tracker.shard.check();
 }
 
-/// A pass that began when nobody was there meets those who have come until it gets to them: otherwise it would end
-/// with a count of nobody.
+/// A pass that began in an empty shard visits swarms created meanwhile: otherwise it would end with
+/// a count of zero.
 #[test]
-fn a_pass_meets_swarms_that_are_newer_than_it() {
+fn a_pass_visits_swarms_created_meanwhile() {
     let mut tracker = Tracker::new(ShardSettings { max_peers: 1_000_000, ..SETTINGS });
-    assert!(!tracker.shard.sweep(tracker.now, 1).pass_finished, "there is an index to look at");
+    assert!(!tracker.shard.sweep(tracker.now, 1).pass_finished, "the index is visited first");
     for number in 0..200 {
         tracker.leecher(number, v4(1, 80));
     }
@@ -375,7 +375,7 @@ fn a_pass_meets_swarms_that_are_newer_than_it() {
     assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily { v4: 200, v6: 0 });
 }
 
-/// Whichever form a swarm's peers are kept in, and whatever goes meanwhile.
+/// For every form of a swarm, while peers are removed.
 #[test]
 fn a_pass_counts_the_swarms_of_each_family() {
     let mut tracker = Tracker::new(ShardSettings { max_peers: 100_000, ..SETTINGS });
@@ -404,16 +404,15 @@ fn a_pass_counts_the_swarms_of_each_family() {
     assert_eq!(tracker.shard.swarms_by_family(), SwarmsByFamily::default());
 }
 
-/// A pass that stands in the middle of a large swarm when that swarm goes begins the next one at
-/// its beginning.
+/// A pass whose position is within a large swarm continues correctly when that swarm is removed.
 #[test]
-fn a_pass_leaves_out_nobody_when_the_swarm_it_stands_in_goes() {
+fn a_pass_misses_no_peer_when_the_swarm_at_its_position_is_removed() {
     let mut tracker = Tracker::new(SETTINGS);
     let many = || (0..200u8).map(|n| Endpoint::V4([192, 0, 2, n, 0, 80]));
     many().for_each(|peer| drop(tracker.seeder(1, peer)));
     tracker.now = tracker.now.after(SETTINGS.peer_lifetime + 8);
     many().for_each(|peer| drop(tracker.leecher(2, peer)));
-    // Into the middle of the second swarm, behind its seeders, of whom it has none.
+    // Into the middle of the second swarm, behind its seeders, of which it has none.
     assert!(!tracker.shard.sweep(tracker.now, 10).pass_finished);
     many().for_each(|peer| drop(tracker.stopped(2, peer)));
     assert_eq!(tracker.shard.totals().peers(), 200);

@@ -1,5 +1,5 @@
-//! Walks that show peers, and putting back what they show, against naive models: whatever comes and goes
-//! between the pieces, and in whatever order these are put back.
+//! Walks with peers, and restores of what they have shown, against naive models: with any changes
+//! between the steps, and restored in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,22 +15,22 @@ use crate::population::{self, LIFETIME, Step, endpoint, hash, steps, take};
 
 type Peer = (InfoHash, Endpoint);
 
-/// What a walk has shown.
+/// The swarms and peers that a walk has shown.
 #[derive(Default)]
 struct Seen {
     at: Option<(InfoHash, bool)>,
     pieces: Vec<(SwarmSummary, Vec<PeerView>)>,
     begun: Vec<InfoHash>,
     peers: Vec<Peer>,
-    /// The time that it is.
+    /// The current time.
     now: u32,
-    /// When each piece was shown.
+    /// When each part was shown.
     shown: Vec<u32>,
 }
 
 impl Visitor for Seen {
-    fn swarm(&mut self, swarm: &SwarmSummary, goes_on: bool) {
-        if !goes_on {
+    fn swarm(&mut self, swarm: &SwarmSummary, continued: bool) {
+        if !continued {
             self.begun.push(swarm.info_hash);
         }
         self.at = Some((swarm.info_hash, false));
@@ -41,14 +41,14 @@ impl Visitor for Seen {
     fn peer(&mut self, endpoint: &Endpoint, seeder: bool, age: u32) {
         let (info_hash, v6) = self.at.as_mut().expect("a swarm comes first");
         let is_v6 = matches!(endpoint, Endpoint::V6(_));
-        assert!(is_v6 || !*v6, "those of IPv4 come first");
+        assert!(is_v6 || !*v6, "IPv4 peers come first");
         *v6 = is_v6;
         self.peers.push((*info_hash, *endpoint));
         self.pieces.last_mut().unwrap().1.push(PeerView { endpoint: *endpoint, seeder, age });
     }
 }
 
-fn there(shard: &Shard, now: u32) -> BTreeMap<Peer, PeerView> {
+fn peers_of(shard: &Shard, now: u32) -> BTreeMap<Peer, PeerView> {
     let swarms = shard.swarms(Moment(now));
     let peers = swarms.flat_map(|SwarmView { info_hash, peers, .. }| {
         peers.into_iter().map(move |peer| ((info_hash, peer.endpoint), peer))
@@ -67,8 +67,8 @@ fn walk_all(shard: &mut Shard, now: u32, budget: usize) -> Seen {
     seen
 }
 
-/// Everything that can be asked for, in order.
-fn everything(shard: &Shard, now: u32) -> Vec<SwarmView> {
+/// All swarms with their peers, sorted.
+fn sorted_swarms(shard: &Shard, now: u32) -> Vec<SwarmView> {
     let mut swarms: Vec<_> = shard.swarms(Moment(now)).collect();
     swarms.iter_mut().for_each(|swarm| swarm.peers.sort_unstable_by_key(|peer| peer.endpoint));
     swarms.sort_unstable_by_key(|swarm| swarm.info_hash);
@@ -91,18 +91,19 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Who stays is met once, as it was at some time of the walk; nobody who was never there is met.
+    /// Every peer that stays is shown once, with its state at some time of the walk; no peer is
+    /// shown that was never stored.
     #[test]
-    fn every_peer_that_stays_is_met_once(seed: u64, before in steps(), steps in steps()) {
+    fn every_peer_that_stays_is_shown_once(seed: u64, before in steps(), steps in steps()) {
         let (mut shard, mut now) = populated(seed, &before);
         shard.begin_walk();
         let mut seen = Seen::default();
-        let mut stayed = there(&shard, now);
+        let mut stayed = peers_of(&shard, now);
         let mut swarms_stayed = names(&shard);
         let mut ever: BTreeSet<Peer> = stayed.keys().copied().collect();
         for step in &steps {
             take(&mut shard, &mut now, step);
-            let current = there(&shard, now);
+            let current = peers_of(&shard, now);
             ever.extend(current.keys());
             stayed.retain(|peer, _| current.contains_key(peer));
             let current = names(&shard);
@@ -116,7 +117,7 @@ proptest! {
             shard.check();
         }
         while shard.walk_with_peers(Moment(now), 50, &mut seen) {}
-        prop_assert!(!shard.walk_with_peers(Moment(now), 50, &mut seen), "it is over");
+        prop_assert!(!shard.walk_with_peers(Moment(now), 50, &mut seen), "the walk is over");
         let mut met: BTreeMap<Peer, usize> = BTreeMap::new();
         seen.peers.iter().for_each(|peer| *met.entry(*peer).or_default() += 1);
         for peer in stayed.keys() {
@@ -125,14 +126,15 @@ proptest! {
         prop_assert!(met.keys().all(|peer| ever.contains(peer)));
         for name in &swarms_stayed {
             let begun = seen.begun.iter().filter(|begun| *begun == name).count();
-            // It may have been founded while the walk was under way.
+            // It may have been created during the walk.
             prop_assert!(begun <= 1, "{:?} begun {} times", name, begun);
         }
     }
 
-    /// A walk without anything in between, put back into an empty shard in any order, is the same again.
+    /// A walk without changes in between, restored into an empty shard in any order, gives the same
+    /// swarms.
     #[test]
-    fn what_is_put_back_is_what_there_was(
+    fn a_restored_walk_gives_the_same_shard(
         seed: u64, steps in steps(), budget in 1usize..500, reversed: bool, later in 0u32..3_000,
     ) {
         let (mut shard, now) = populated(seed, &steps);
@@ -142,7 +144,7 @@ proptest! {
         if reversed {
             seen.pieces.reverse();
         }
-        // On another clock, with other keys.
+        // The copy has another clock and other keys.
         let (mut other, start) = (population::shard(seed ^ 1, 100_000), 5_000_000);
         let aged = |peer: &PeerView| PeerView { age: peer.age + later / 4 * 4, ..*peer };
         let (mut stored, mut expired) = (0, 0);
@@ -163,7 +165,7 @@ proptest! {
         other.check();
         prop_assert_eq!(stored, other.totals().peers());
         prop_assert_eq!(stored + expired, shard.totals().peers());
-        let mut expected = everything(&shard, now);
+        let mut expected = sorted_swarms(&shard, now);
         for swarm in &mut expected {
             let youngest = swarm.peers.iter().map(|peer| aged(peer).age).min();
             swarm.peers = swarm.peers.iter().map(aged).filter(|p| p.age <= LIFETIME).collect();
@@ -174,8 +176,8 @@ proptest! {
             };
         }
         expected.retain(|swarm| !swarm.peers.is_empty() || swarm.completed > 0);
-        let mut got = everything(&other, start);
-        // Those whose peers are all too old come in no order: see `restore_idle`.
+        let mut got = sorted_swarms(&other, start);
+        // Swarms whose peers have all expired are restored in no order: see `restore_idle`.
         for (got, expected) in got.iter_mut().zip(&expected) {
             if let (Some(got), Some(expected)) = (&mut got.idle_for, expected.idle_for) {
                 prop_assert!(*got <= expected);
@@ -185,9 +187,9 @@ proptest! {
         prop_assert_eq!(got, expected);
     }
 
-    /// Twice is once, and the younger sighting counts.
+    /// Restoring twice has no further effect, and the younger sighting counts.
     #[test]
-    fn what_is_put_back_beside_others_is_merged(seed: u64, first in steps(), then in steps()) {
+    fn restored_swarms_are_merged(seed: u64, first in steps(), then in steps()) {
         let (mut old, now) = populated(seed, &first);
         let shown = walk_all(&mut old, now, 333);
         let mut later = now + 10;
@@ -195,17 +197,17 @@ proptest! {
             take(&mut old, &mut later, step);
         }
         old.sweep(Moment(later), usize::MAX);
-        let live = everything(&old, later);
-        let (peers_before, seen_before) = (old.totals().peers(), there(&old, later));
+        let live = sorted_swarms(&old, later);
+        let (peers_before, seen_before) = (old.totals().peers(), peers_of(&old, later));
         for _ in 0..2 {
             for (met, peers) in &shown.pieces {
-                let aged =
-                    peers.iter().map(|peer| PeerView { age: peer.age + (later - now) / 4 * 4, ..*peer });
+                let older = (later - now) / 4 * 4;
+                let aged = peers.iter().map(|peer| PeerView { age: peer.age + older, ..*peer });
                 restore(&mut old, met, aged, later);
             }
         }
         old.check();
-        let merged = there(&old, later);
+        let merged = peers_of(&old, later);
         prop_assert!(old.totals().peers() >= peers_before);
         for (peer, view) in seen_before {
             let got = merged[&peer];
@@ -214,15 +216,17 @@ proptest! {
             prop_assert!(got == view || got.age < view.age);
         }
         for swarm in live {
-            let got = everything(&old, later).into_iter().find(|it| it.info_hash == swarm.info_hash);
+            let mut swarms = sorted_swarms(&old, later).into_iter();
+            let got = swarms.find(|other| other.info_hash == swarm.info_hash);
             prop_assert!(got.is_some_and(|got| got.completed >= swarm.completed));
         }
     }
 
-    /// The dump, what came since and who left since make the same again: how a shard is taken over. Of sightings
-    /// in the same unit of time the later one is made to count by taking the earlier for older.
+    /// The dump, later changes and stops together give the same shard: this is how an upgrade takes
+    /// over. Of sightings in the same tick the later one wins because the earlier one is restored
+    /// as older.
     #[test]
-    fn a_dump_with_what_came_since_is_the_whole(
+    fn a_dump_with_later_changes_gives_the_same_shard(
         seed: u64, before in steps(), during in steps(), budget in 1usize..200,
     ) {
         let (mut old, mut now) = populated(seed, &before);
@@ -231,8 +235,9 @@ proptest! {
         old.begin_walk();
         let mut dump = Seen::default();
         let began = now;
-        // No swarm is forgotten by force, and nothing expires, meanwhile.
-        for step in during.iter().filter(|step| !matches!(step, Step::Remove { .. } | Step::Wait { .. })) {
+        // No swarm is removed and no peer expires meanwhile.
+        let stays = |step: &&Step| !matches!(step, Step::Remove { .. } | Step::Wait { .. });
+        for step in during.iter().filter(stays) {
             take(&mut old, &mut now, step);
             if matches!(step, Step::Walk { .. }) {
                 dump.now = now;
@@ -243,7 +248,8 @@ proptest! {
         dump.now = now;
         while old.walk_with_peers(Moment(now), budget, &mut dump) {}
         for ((met, peers), shown) in dump.pieces.iter().zip(&dump.shown) {
-            let aged = peers.iter().map(|peer| PeerView { age: peer.age + now - shown + 32, ..*peer });
+            let older = now - shown + 32;
+            let aged = peers.iter().map(|peer| PeerView { age: peer.age + older, ..*peer });
             restore(&mut new, met, aged, now);
         }
         let more = old.read_changes(&mut stops, usize::MAX, |change| {
@@ -253,23 +259,24 @@ proptest! {
         });
         prop_assert_eq!(more, Ok(false));
         for (met, peers) in &walk_all(&mut old, now, 1_000).pieces {
-            // What is younger than the dump, with a tick to spare.
+            // Peers younger than the dump, with a tick to spare.
             let young = peers.iter().filter(|peer| peer.age <= now - began + 4);
             let young = young.map(|peer| PeerView { age: peer.age + 16, ..*peer });
             restore(&mut new, met, young, now);
         }
         new.check();
-        // What is about to expire on the old side, where everybody is the youngest, may have done so on the new.
-        let seen = there(&old, now);
+        // Peers about to expire on the old side, where all are youngest, may have expired on the
+        // new one.
+        let seen = peers_of(&old, now);
         let expires = |peer: &Peer| seen.get(peer).is_some_and(|view| view.age + 80 > LIFETIME);
         let fresh = |shard: &Shard| -> BTreeMap<Peer, bool> {
-            let peers = there(shard, now).into_iter().filter(|(peer, _)| !expires(peer));
+            let peers = peers_of(shard, now).into_iter().filter(|(peer, _)| !expires(peer));
             peers.map(|(peer, view)| (peer, view.seeder)).collect()
         };
         prop_assert_eq!(fresh(&new), fresh(&old));
         let busy: BTreeSet<InfoHash> = fresh(&old).keys().map(|(name, _)| *name).collect();
         let completed = |shard: &Shard| -> Vec<_> {
-            let swarms = everything(shard, now).into_iter();
+            let swarms = sorted_swarms(shard, now).into_iter();
             let busy = swarms.filter(|swarm| busy.contains(&swarm.info_hash));
             busy.map(|swarm| (swarm.info_hash, swarm.completed)).collect()
         };
@@ -277,7 +284,7 @@ proptest! {
     }
 }
 
-/// Puts a swarm back, or a piece of one; one whose peers are all too old at once for its `completed`.
+/// Restores a swarm, or a part of it; as an idle swarm if all of its peers have expired.
 fn restore(
     shard: &mut Shard,
     met: &SwarmSummary,
@@ -292,14 +299,12 @@ fn restore(
 }
 
 #[test]
-fn what_does_not_fit_is_told_and_left_out() {
+fn peers_beyond_the_ceilings_are_counted_and_not_stored() {
     let settings = ShardSettings {
-        interval: 1800,
-        interval_jitter_percent: 0,
         peer_lifetime: LIFETIME,
-        completed_retention: 86_400,
         max_peers: 10,
         max_idle_swarms: 2,
+        ..ShardSettings::default()
     };
     let mut shard = Shard::new(settings, [1; 16], 1);
     let peers = (0..13).map(|n| PeerView { endpoint: endpoint(n), seeder: true, age: 0 });
@@ -311,10 +316,10 @@ fn what_does_not_fit_is_told_and_left_out() {
     assert_eq!((old.expired, old.idle_for), (1, Some(100)));
     assert!(shard.restore_idle(hash(3), 5, 100, Moment(9)));
     assert!(shard.restore_idle(hash(4), 1, 0, Moment(9)));
-    assert!(!shard.restore_idle(hash(5), 1, 0, Moment(9)), "no room");
-    assert!(!shard.restore_idle(hash(6), 0, 0, Moment(9)), "nothing to keep");
+    assert!(!shard.restore_idle(hash(5), 1, 0, Moment(9)), "the shard is full");
+    assert!(!shard.restore_idle(hash(6), 0, 0, Moment(9)), "it has no `completed`");
     shard.check();
     let totals = shard.totals();
     assert_eq!((totals.swarms, totals.idle_swarms, totals.peers()), (1, 2, 10));
-    assert_eq!(totals.completed, 0, "that is what happened here");
+    assert_eq!(totals.completed, 0, "restores do not count as downloads");
 }

@@ -79,6 +79,14 @@ impl Admission {
         Admitting { admission: self, source, incoming }
     }
 
+    /// Records that `ip` has proven its address, while load is shed.
+    #[inline]
+    pub fn record_proof<A: SourceAddress>(&self, ip: A) {
+        if let Some(shedding) = &self.shedding {
+            shedding.record_proof(ip.network());
+        }
+    }
+
     /// How many peers a reply may carry (BEP 15, `num_want`: negative is the default).
     #[inline]
     fn want(&self, num_want: i32, event: Event, family: Family) -> u16 {
@@ -136,14 +144,6 @@ impl<A: SourceAddress> Admitting<'_, A> {
         Ok(())
     }
 
-    /// Records that the source has proven its address, while load is shed.
-    #[inline]
-    pub fn record_proof(self) {
-        if let Some(shedding) = &self.admission.shedding {
-            shedding.record_proof(self.source.ip.network());
-        }
-    }
-
     /// Admits and counts an announce.
     ///
     /// # Errors
@@ -156,12 +156,13 @@ impl<A: SourceAddress> Admitting<'_, A> {
         if !self.admission.access.permits(fields.info_hash) {
             return Err(self.refused(Refusal::Forbidden));
         }
-        self.incoming.announces.add(1);
+        let announces = self.incoming.announces.get() + 1;
+        self.incoming.announces.set(announces);
         self.incoming.events[event_index(fields.event)].add(1);
         if fields.port == UNCONNECTABLE_PORT {
             self.incoming.unconnectable.add(1);
         }
-        if self.incoming.announces.get() % clients::SAMPLE == 1 {
+        if announces % clients::SAMPLE == 1 {
             self.sample(fields.peer_id);
         }
         let announce = Announce {

@@ -135,8 +135,16 @@ impl Intake {
         unix: u64,
         incoming: &'a Incoming,
     ) -> Checks<'a, 'd, A> {
-        let admission = self.admission.of(source, incoming);
-        Checks { ids: &self.ids, unix, datagram, source, incoming, admission }
+        Checks { intake: self, unix, datagram, source, incoming }
+    }
+
+    /// Whether `id` is valid for `ip`. Arguments in registers: this is too large to be inlined.
+    fn accepts<A: SourceAddress + Address>(&self, id: ConnectionId, ip: A, unix: u64) -> bool {
+        let valid = self.ids.accepts(id, ip, unix);
+        if valid {
+            self.admission.record_proof(ip);
+        }
+        valid
     }
 }
 
@@ -157,15 +165,14 @@ fn hashes_in(datagram: &[u8]) -> &[[u8; HASH_LEN]] {
 /// The checks of one datagram.
 #[derive(Clone, Copy)]
 struct Checks<'a, 'd, A> {
-    ids: &'a ConnectionIds,
+    intake: &'a Intake,
     unix: u64,
     datagram: &'d [u8],
     source: Source<A>,
     incoming: &'a Incoming,
-    admission: Admitting<'a, A>,
 }
 
-impl<'d, A: SourceAddress + Address> Checks<'_, 'd, A> {
+impl<'a, 'd, A: SourceAddress + Address> Checks<'a, 'd, A> {
     #[inline]
     fn run(self) -> Verdict<'d> {
         self.incoming.datagrams.add(1);
@@ -173,7 +180,7 @@ impl<'d, A: SourceAddress + Address> Checks<'_, 'd, A> {
         if self.source.port == 0 {
             return self.drop_datagram(UdpRefusal::SourcePort);
         }
-        if self.admission.source().is_err() {
+        if self.admission().source().is_err() {
             return Verdict::Silence;
         }
         match Request::parse(self.datagram) {
@@ -190,7 +197,7 @@ impl<'d, A: SourceAddress + Address> Checks<'_, 'd, A> {
                 if !self.accepts(scrape.connection_id) {
                     return self.drop_datagram(UdpRefusal::ConnectionId);
                 }
-                match self.admission.scrape(scrape.info_hashes().len()) {
+                match self.admission().scrape(scrape.info_hashes().len()) {
                     Ok(()) => Verdict::Scrape(scrape),
                     Err(refusal) => Verdict::Error(scrape.transaction_id, refusal),
                 }
@@ -202,24 +209,25 @@ impl<'d, A: SourceAddress + Address> Checks<'_, 'd, A> {
     }
 
     #[inline]
+    fn admission(self) -> Admitting<'a, A> {
+        self.intake.admission.of(self.source, self.incoming)
+    }
+
+    #[inline]
     fn accepts(self, id: ConnectionId) -> bool {
-        let valid = self.ids.accepts(id, self.source.ip, self.unix);
-        if valid {
-            self.admission.record_proof();
-        }
-        valid
+        self.intake.accepts(id, self.source.ip, self.unix)
     }
 
     #[inline]
     fn connect(self, connect: Connect) -> Verdict<'d> {
-        if self.admission.unproven(self.unix).is_err() {
+        if self.admission().unproven(self.unix).is_err() {
             return Verdict::Silence;
         }
         self.incoming.connects.add(1);
         if log::log_enabled!(log::Level::Trace) {
-            log::trace!("connect from {}", self.admission.client());
+            log::trace!("connect from {}", self.admission().client());
         }
-        let connection_id = self.ids.issue(self.source.ip, self.unix);
+        let connection_id = self.intake.ids.issue(self.source.ip, self.unix);
         Verdict::Connect(ConnectResponse { transaction_id: connect.transaction_id, connection_id })
     }
 
@@ -234,7 +242,7 @@ impl<'d, A: SourceAddress + Address> Checks<'_, 'd, A> {
             num_want: announce.num_want,
             transaction_id: announce.transaction_id,
         };
-        match self.admission.announce(fields) {
+        match self.admission().announce(fields) {
             Ok(announce) => Verdict::Announce(announce),
             Err(refusal) => Verdict::Error(announce.transaction_id, refusal),
         }
@@ -252,6 +260,6 @@ impl<'d, A: SourceAddress + Address> Checks<'_, 'd, A> {
     #[cold]
     fn log_dropped(self, refusal: UdpRefusal) {
         let (reason, bytes) = (refusal.name(), self.datagram.len());
-        log::debug!("refused ({reason}): {bytes} bytes from {}", self.admission.client());
+        log::debug!("refused ({reason}): {bytes} bytes from {}", self.admission().client());
     }
 }

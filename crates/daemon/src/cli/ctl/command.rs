@@ -1,4 +1,4 @@
-//! What `onrush ctl` can be asked, as flags.
+//! Flags and actions of `onrush ctl`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use onrush_control::Token;
 use onrush_control::client::{Client, ClientError};
 use onrush_store::lists::file::{INFO_HASHES, read, read_stream};
 
-/// Where a tracker listens that nobody has told otherwise.
+/// The default address of the admin side.
 const DEFAULT_URL: &str = "http://127.0.0.1:6970";
 
 const AFTER_HELP: &str = "\
 Examples:
-  onrush ctl health                              does it serve, and does every worker take turns
+  onrush ctl health                              is it ready, and is no worker stalled
   onrush ctl --config /etc/onrush/onrush.toml reload
-                                                 read the configuration again; address and token from the file
+                                                 with address and token of this file
   onrush ctl --config /etc/onrush/onrush.toml upgrade
-                                                 after a new version was installed: no request is lost
+                                                 after a new version was installed
   onrush ctl --token-file admin.token top-swarms --by leechers --limit 5
   onrush ctl --config /etc/onrush/onrush.toml list add 0123456789abcdef0123456789abcdef01234567
   onrush ctl --json stats | jq .totals.peers     for programs
-  onrush ctl metrics | grep dropped              what Prometheus would read
+  onrush ctl metrics | grep dropped              what Prometheus reads
 
-reload, upgrade, export, list, swarm and top-swarms need the token of admin.token_file; the others need none.
+reload, upgrade, export, list, swarm and top-swarms need the token of admin.token_file.
 
 Exit codes:
-  0  it was done; for health: all is well
-  1  the tracker said no, could not be reached, or is not well
+  0  done; health: ready, and no worker is stalled
+  1  the tracker refused, could not be reached, or is not healthy
   2  the command line or the configuration file is wrong";
 
-/// Ask or tell a running tracker, over its HTTP side
+/// Query or control a running tracker through its admin side
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Ctl {
-    /// Where its HTTP side is [default: admin.listen of --config, else http://127.0.0.1:6970]
+    /// The URL of its admin side [default: admin.listen of --config, else http://127.0.0.1:6970]
     #[arg(long, value_name = "URL", global = true)]
     pub url: Option<String>,
 
-    /// Take address and token file from the tracker's configuration
+    /// Read address and token file from the tracker's configuration
     #[arg(long = "config", id = "ctl_config", value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 
@@ -51,39 +51,46 @@ pub struct Ctl {
     #[arg(long, value_name = "FILE", global = true)]
     pub token_file: Option<PathBuf>,
 
-    /// Wait this long for an answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, global = true, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Wait this long for a reply
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        global = true,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
     pub timeout: u64,
 
-    /// Write the answer as it came, for programs
+    /// Print the JSON reply
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// What to ask.
+    /// The action.
     #[command(subcommand)]
     pub action: Action,
 }
 
-/// What can be asked.
+/// Actions.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Action {
-    /// Whether it serves, and whether every worker takes turns
+    /// Whether it is ready, and which workers are stalled
     Health,
-    /// What was counted and what is stored
+    /// Counters and stored peers
     Stats,
-    /// The same as Prometheus reads it
+    /// The metrics in the format of Prometheus
     Metrics,
-    /// Have the configuration read again, and say what changed
+    /// Reload the configuration and print which keys changed
     Reload,
-    /// Write the full scrape to export.file, and say what was written
+    /// Write the full scrape to export.file
     Export,
-    /// Have a new process take over, without a gap, and wait until it serves
+    /// Start a new process that takes over without a gap, and wait until it serves
     ///
-    /// The program is started anew from where it is installed, with the command line of the one that runs; it reads the
-    /// configuration, gets all peers and then the sockets. Where anything is amiss this says what, and the one that runs
-    /// serves on. Loading millions of peers takes seconds: see --timeout.
+    /// The new process runs the installed program with the same command line, reads the
+    /// configuration, and receives all peers and then the sockets. If anything fails, the reason is
+    /// printed and the running process keeps serving. Loading millions of peers takes seconds: see
+    /// --timeout.
     Upgrade,
-    /// Look at the list of info hashes, or change it
+    /// Show or change the list of info hashes
     #[command(subcommand)]
     List(List),
     /// Look up one swarm
@@ -93,46 +100,46 @@ pub enum Action {
     },
     /// The largest swarms
     TopSwarms {
-        /// What they are large by
+        /// Sort by
         #[arg(long, value_enum, default_value_t = By::Peers)]
         by: By,
-        /// How many
+        /// Number of swarms
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
 }
 
-/// What can be done with the list of info hashes.
+/// Actions on the list of info hashes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum List {
-    /// Of which kind it is and how long; or whether one info hash is on it
+    /// Show its mode and length, or whether an info hash is listed
     Show {
         /// 40 hexadecimal digits or 32 base32 characters
         info_hash: Option<String>,
     },
-    /// Put info hashes on it, at once and for good
+    /// Add info hashes, immediately and permanently
     Add(Named),
-    /// Take info hashes off it, at once and for good
+    /// Remove info hashes, immediately and permanently
     Remove(Named),
 }
 
-/// Which info hashes are meant.
+/// Info hashes as arguments or from a file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Named {
     /// 40 hexadecimal digits or 32 base32 characters
     #[arg(required_unless_present = "file")]
     pub info_hashes: Vec<String>,
-    /// Those of a file, one a line, # for comments; - is standard input. They take effect by the thousand, and
-    /// where one cannot be sent, those before it have
+    /// Read them from a file, one per line, # starts a comment; - is standard input. They are sent
+    /// in chunks of 10,000: if one fails, those before it are applied
     #[arg(long, value_name = "FILE", conflicts_with = "info_hashes")]
     pub file: Option<PathBuf>,
 }
 
 impl Named {
-    /// All of them, one by one.
+    /// All info hashes.
     ///
     /// # Errors
-    /// When the file cannot be read, or something in it is no info hash.
+    /// When the file cannot be read, or a line is not an info hash.
     pub fn all(&self) -> Result<Vec<String>, ClientError> {
         let Some(path) = &self.file else { return Ok(self.info_hashes.clone()) };
         let read = match path.as_os_str() == "-" {
@@ -144,35 +151,35 @@ impl Named {
     }
 }
 
-/// What a swarm is large by.
+/// Sort key of swarms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// All of its peers
+    /// All peers
     Peers,
-    /// Peers that miss nothing
+    /// Peers with all pieces
     Seeders,
     /// The other peers
     Leechers,
-    /// How often it was completed
+    /// Completed downloads
     Completed,
 }
 
 impl Ctl {
-    /// A client of the tracker that is meant.
+    /// A client of the tracker that the flags name.
     ///
     /// # Errors
     /// When the configuration or the token file is wrong.
     pub fn client(&self) -> Result<Client, ClientError> {
         let (mut url, mut token_file) = (self.url.clone(), self.token_file.clone());
         if let Some(config) = &self.config {
-            let of = Flags { config: Some(config.clone()), ..Flags::default() };
-            let (settings, _) = of
+            let flags = Flags { config: Some(config.clone()), ..Flags::default() };
+            let (settings, _) = flags
                 .settings(&Host::default())
                 .map_err(|problems| ClientError::Usage(problems.to_string()))?;
             let listen = settings.admin.listen.map(|listen| listen.address);
             if url.is_none() && listen.is_none() {
                 let what = format!(
-                    "{}: HTTP is switched off (admin.listen = \"off\")\n",
+                    "{}: the admin side is off (admin.listen = \"off\")\n",
                     config.display()
                 );
                 return Err(ClientError::Usage(what));
@@ -187,7 +194,7 @@ impl Ctl {
     }
 }
 
-/// Where a client finds what listens here: on every address means on loopback too.
+/// The address for a local client: an unspecified address becomes loopback.
 fn reachable(mut address: std::net::SocketAddr) -> std::net::SocketAddr {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     match address.ip() {

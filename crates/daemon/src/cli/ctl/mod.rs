@@ -1,13 +1,12 @@
-//! `onrush ctl`: a running tracker asked and told over its HTTP side, from the command line.
+//! `onrush ctl`: queries and controls a running tracker through its admin side.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`command`] | what can be asked, as flags |
-//! | [`client`] | one request and its answer |
-//! | [`show`] | answers for people |
+//! | [`command`] | flags and actions |
+//! | [`mod@format`] | replies as text |
 
 pub mod command;
-pub mod show;
+pub mod format;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,53 +17,53 @@ pub use command::Ctl;
 use command::{Action, By, List, Named};
 use onrush_control::client::{self, Client, ClientError};
 
-use crate::cli::show as write;
+use crate::cli::print;
 use crate::process::exit::Exit;
 use onrush_control::api::Successor;
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::api::stats::Stats;
 use onrush_control::api::{Health, Ready};
 
-/// Info hashes that are sent at once: their length is well under what admin.max_body is by default.
-const PIECE: usize = 10_000;
+/// Info hashes per request: well under the default of admin.max_body.
+const CHUNK: usize = 10_000;
 
-/// Does what was asked for, up to the end of the process.
+/// Runs the action and prints its result.
 pub fn run(ctl: &Ctl) -> Exit {
-    let asked = ctl.client().and_then(|client| ask(ctl, &client));
-    let (text, good) = match asked {
+    let result = ctl.client().and_then(|client| request(ctl, &client));
+    let (text, good) = match result {
         Ok(answer) => answer,
         Err(ClientError::Usage(problems)) => return Exit::wrong(problems),
         Err(failure) => return Exit::failed(failure),
     };
-    match write(&text) {
+    match print(&text) {
         Ok(()) if good => Exit::good(),
         Ok(()) => Exit { code: crate::process::exit::FAILED, text: String::new() },
         Err(error) => Exit::failed(format!("cannot write: {error}")),
     }
 }
 
-/// What is to be written, and whether all is well.
-fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
-    let asking = Asking { json: ctl.json, client };
+/// The text to print, and whether the exit status is 0.
+fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
+    let requests = Requests { json: ctl.json, client };
     match &ctl.action {
-        Action::Health => asking.health(),
-        Action::Stats => asking.get("/stats.json", show::stats),
+        Action::Health => requests.health(),
+        Action::Stats => requests.get("/stats.json", format::stats),
         Action::Metrics => client.get("/metrics").map(|answer| (answer.text, true)),
-        Action::Reload => asking.answer(client.post("/api/v1/reload", "")?, show::reload),
-        Action::Export => asking.answer(client.post("/api/v1/export", "")?, show::export),
-        Action::Upgrade => asking.upgrade(Duration::from_secs(ctl.timeout)),
-        Action::List(List::Show { info_hash: None }) => asking.get("/api/v1/list", show::list),
+        Action::Reload => requests.answer(client.post("/api/v1/reload", "")?, format::reload),
+        Action::Export => requests.answer(client.post("/api/v1/export", "")?, format::export),
+        Action::Upgrade => requests.upgrade(Duration::from_secs(ctl.timeout)),
+        Action::List(List::Show { info_hash: None }) => requests.get("/api/v1/list", format::list),
         Action::List(List::Show { info_hash: Some(hash) }) => {
-            asking.get(&format!("/api/v1/list/{hash}"), show::entry)
+            requests.get(&format!("/api/v1/list/{hash}"), format::entry)
         }
         Action::List(List::Add(named)) => {
-            asking.change(named, |body| client.post("/api/v1/list", body))
+            requests.change(named, |body| client.post("/api/v1/list", body))
         }
         Action::List(List::Remove(named)) => {
-            asking.change(named, |body| client.delete("/api/v1/list", body))
+            requests.change(named, |body| client.delete("/api/v1/list", body))
         }
         Action::Swarm { info_hash } => {
-            asking.get(&format!("/api/v1/swarm/{info_hash}"), show::swarm)
+            requests.get(&format!("/api/v1/swarm/{info_hash}"), format::swarm)
         }
         Action::TopSwarms { by, limit } => {
             let by = match by {
@@ -73,26 +72,26 @@ fn ask(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
                 By::Leechers => "leechers",
                 By::Completed => "completed",
             };
-            asking.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), show::top)
+            requests.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), format::top)
         }
     }
 }
 
-/// What is sent to change the list.
+/// The body of a change of the list.
 fn body(info_hashes: &[String]) -> String {
     serde_json::json!({ "info_hashes": info_hashes }).to_string()
 }
 
-/// Between two looks for a new process.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two polls for the new process.
+const POLL: Duration = Duration::from_millis(100);
 
-/// How answers are to be shown.
-struct Asking<'a> {
+/// Requests, and the format of their results.
+struct Requests<'a> {
     json: bool,
     client: &'a Client,
 }
 
-impl Asking<'_> {
+impl Requests<'_> {
     fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -112,50 +111,50 @@ impl Asking<'_> {
         Ok((show(&answer.json()?), true))
     }
 
-    /// Sends what is named piece by piece, and says what came of it in all.
+    /// Sends the info hashes in chunks and sums up the results.
     fn change(
         &self,
         named: &Named,
         send: impl Fn(&str) -> Result<client::Response, ClientError>,
     ) -> Result<(String, bool), ClientError> {
         let mut sum: Option<ListUpdate> = None;
-        for piece in named.all()?.chunks(PIECE) {
-            let changed: ListUpdate = send(&body(piece))?.json()?;
+        for chunk in named.all()?.chunks(CHUNK) {
+            let changed: ListUpdate = send(&body(chunk))?.json()?;
             let before = sum.map_or(0, |sum| sum.changed);
             sum = Some(ListUpdate { changed: changed.changed + before, ..changed });
         }
         let Some(sum) = sum else {
-            return Err(ClientError::Usage("onrush: there is no info hash in it\n".to_owned()));
+            return Err(ClientError::Usage("onrush: the file has no info hash\n".to_owned()));
         };
         let shown = match self.json {
             true => serde_json::to_string(&sum).map(|text| text + "\n").unwrap_or_default(),
-            false => show::changed(&sum),
+            false => format::changed(&sum),
         };
         Ok((shown, true))
     }
 
-    /// Has another process take over, and waits until it answers.
-    fn upgrade(&self, patience: Duration) -> Result<(String, bool), ClientError> {
-        let until = Instant::now() + patience;
+    /// Starts an upgrade and waits until the new process answers.
+    fn upgrade(&self, timeout: Duration) -> Result<(String, bool), ClientError> {
+        let until = Instant::now() + timeout;
         let answer = self.client.post("/api/v1/upgrade", "")?;
         let successor: Successor = answer.json()?;
         while Instant::now() < until {
-            // In between nobody answers, or the old process still does.
+            // Until then the old process answers, or none.
             let stats = self.client.get("/stats.json").and_then(|answer| answer.json::<Stats>());
             if stats.is_ok_and(|stats| stats.pid == successor.process) {
-                return self.answer(answer, show::successor);
+                return self.answer(answer, format::successor);
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
-        let (process, seconds) = (successor.process, patience.as_secs());
+        let (process, seconds) = (successor.process, timeout.as_secs());
         Err(ClientError::Refused(format!(
-            "process {process} takes over, but {} has not answered for it in {seconds} s\n  see the log; where the new \
-             configuration has another admin.listen, ask there",
+            "process {process} is taking over, but did not answer at {} within {seconds} s\n  see \
+             the log; if the new configuration has another admin.listen, use that address",
             self.client.url()
         )))
     }
 
-    /// Both questions at once: who asks by hand wants to know both. No is an answer here.
+    /// `/health` and `/ready` together. A reply with status 503 is a result, not a failure.
     fn health(&self) -> Result<(String, bool), ClientError> {
         let (health, ready) = (self.client.get_any("/health")?, self.client.get_any("/ready")?);
         let good = health.status == 200 && ready.status == 200;
@@ -164,6 +163,6 @@ impl Asking<'_> {
             return Ok((format!("{{\"health\":{health},\"ready\":{ready}}}\n"), good));
         }
         let (health, ready): (Health, Ready) = (health.json()?, ready.json()?);
-        Ok((show::health(&health, &ready), good))
+        Ok((format::health(&health, &ready), good))
     }
 }

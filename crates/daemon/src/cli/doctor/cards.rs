@@ -1,4 +1,4 @@
-//! Network cards: on which vCPUs packets arrive.
+//! Network cards: the vCPUs that packets reach.
 
 use super::facts::Card;
 use super::{Facts, Finding};
@@ -6,18 +6,18 @@ use super::{Facts, Finding};
 const NAME: &str = "cards";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let cards = facts.cards.iter().map(|card| of(card, facts.asked.vcpus));
+    let cards = facts.cards.iter().map(|card| of(card, facts.needs.vcpus));
     cards.chain(facts.flow_entries.map(flows)).collect()
 }
 
-/// RFS, which sends packets to where their flow's socket is read.
+/// Receive flow steering: moves packets to the vCPU that reads the socket of their flow.
 fn flows(entries: u64) -> Finding {
     if entries == 0 {
-        return Finding::ok("rfs", "RFS is off, and would change nothing");
+        return Finding::ok("rfs", "RFS is off");
     }
     let what = format!(
-        "RFS is on (net.core.rps_sock_flow_entries = {entries}): it learns from connected sockets, and a \
-         tracker's have no peer, so it looks for each packet and changes nothing"
+        "RFS is on (net.core.rps_sock_flow_entries = {entries}): it learns from connected \
+         sockets, which a tracker does not have, so it costs a look-up per packet for no use"
     );
     Finding::note("rfs", what).sysctl("net.core.rps_sock_flow_entries", 0)
 }
@@ -25,7 +25,7 @@ fn flows(entries: u64) -> Finding {
 fn of(card: &Card, vcpus: u64) -> Finding {
     let Card { name, queues, rps_queues, interrupts } = card;
     let first = interrupts.first();
-    // Of a card with one queue all but one are rare.
+    // The other interrupts of a card with one queue are rare.
     let all_on_one = *queues > 1
         && interrupts.len() > 1
         && first.is_some_and(|cpus| cpus.len() == 1)
@@ -33,17 +33,17 @@ fn of(card: &Card, vcpus: u64) -> Finding {
     if all_on_one && vcpus > 1 {
         let cpu = first.map_or(0, |cpus| cpus[0]);
         let what = format!(
-            "all {} interrupts of {name} reach vCPU {cpu} alone, which will be full while others wait",
+            "all {} interrupts of {name} reach vCPU {cpu} only: it saturates while others are idle",
             interrupts.len()
         );
         return Finding::problem(NAME, what)
             .fix("systemctl start irqbalance")
-            .keep("systemctl enable irqbalance, or /proc/irq/N/smp_affinity_list at each start");
+            .keep("systemctl enable irqbalance, or set /proc/irq/N/smp_affinity_list at boot");
     }
     if *queues > 1 && *rps_queues > 0 {
         let what = format!(
-            "{name} has {queues} queues, and RPS moves packets of {rps_queues} of them once more: a third \
-             more CPU time for each, measured"
+            "{name} has {queues} queues, and RPS moves the packets of {rps_queues} of them again: \
+             a third more CPU time per packet (measured)"
         );
         return Finding::note(NAME, what).fix(format!(
             "for q in /sys/class/net/{name}/queues/rx-*; do echo 0 > $q/rps_cpus; done"
@@ -51,10 +51,10 @@ fn of(card: &Card, vcpus: u64) -> Finding {
     }
     if *queues == 1 && *rps_queues == 0 && vcpus > 1 {
         let what = format!(
-            "{name} has one queue, so one vCPU takes in all packets for {vcpus}: it is the first to be full"
+            "{name} has one queue, so one vCPU receives all packets of {vcpus}: it saturates first"
         );
         return Finding::note(NAME, what).fix(format!(
-            "ethtool -L {name} combined {vcpus}, or where it has no more: echo {} > \
+            "ethtool -L {name} combined {vcpus}, or if the card has one queue only: echo {} > \
              /sys/class/net/{name}/queues/rx-0/rps_cpus",
             mask(vcpus)
         ));
@@ -86,7 +86,7 @@ mod tests {
     fn interrupts_that_all_reach_one_vcpu_are_a_problem() {
         let finding = of(&card(4, 0, &[&[0], &[0], &[0], &[0]]), 4);
         assert_eq!(finding.severity, Severity::Problem);
-        assert!(finding.what.contains("vCPU 0 alone"), "{}", finding.what);
+        assert!(finding.what.contains("vCPU 0 "), "{}", finding.what);
         assert_eq!(of(&card(4, 0, &[&[0], &[1]]), 4).severity, Severity::Ok);
         assert_eq!(of(&card(4, 0, &[&[0, 1], &[0, 1]]), 4).severity, Severity::Ok);
         assert_eq!(of(&card(1, 0, &[&[0], &[0]]), 1).severity, Severity::Ok);
@@ -99,7 +99,7 @@ mod tests {
         let found = |flow_entries| check(&Facts { flow_entries, ..Facts::default() });
         let on = found(Some(32_768)).remove(0);
         assert_eq!((on.name, on.severity), ("rfs", Severity::Note));
-        assert!(on.what.contains("= 32768") && on.what.contains("have no peer"), "{}", on.what);
+        assert!(on.what.contains("= 32768"), "{}", on.what);
         assert_eq!(on.fix.as_deref(), Some("sysctl -w net.core.rps_sock_flow_entries=0"));
         assert_eq!(found(Some(0))[0].severity, Severity::Ok);
         assert_eq!(found(None), [], "the kernel has no RFS");

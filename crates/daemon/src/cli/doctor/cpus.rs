@@ -1,11 +1,11 @@
-//! The vCPUs: how fast they run, how much of them there is, how the time is read.
+//! The vCPUs: frequency governors, CPU quota, and the clock source.
 
 use super::facts::Governor;
 use super::{Facts, Finding, Severity};
 use onrush_config::settings::thousandths;
 
-/// Clocks that are read without asking the host or a chip.
-const QUICK_CLOCKS: [&str; 4] =
+/// Clock sources that are read without a hypervisor call or a device access.
+const FAST_CLOCKS: [&str; 4] =
     ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
@@ -14,50 +14,55 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 
 fn governor(facts: &Facts) -> Option<Finding> {
     let name = "governor";
-    let worst = facts.governors.iter().max_by_key(|governor| weigh(governor))?;
+    let worst = facts.governors.iter().max_by_key(|governor| severity_of(governor))?;
     let Governor { name: word, driver, preference } = worst;
-    let mend = |finding: Finding| {
+    let with_fix = |finding: Finding| {
         finding
             .fix("cpupower frequency-set -g performance")
             .keep("GOVERNOR=performance in /etc/default/cpufrequtils, or cpupower.service")
     };
-    Some(match (weigh(worst), preference) {
+    Some(match (severity_of(worst), preference) {
         (Severity::Ok, Some(preference)) if word != "performance" => Finding::ok(
             name,
             format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}), with a preference for \"{preference}\""
+                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
+                 \"{preference}\""
             ),
         ),
-        (Severity::Ok, _) => Finding::ok(name, "vCPUs run at full frequency"),
+        (Severity::Ok, _) => Finding::ok(name, "the governor keeps the vCPUs at full frequency"),
         (Severity::Note, Some(preference)) => {
             let what = format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \"{preference}\": at low \
-                 load vCPUs are slow to wake"
+                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
+                 \"{preference}\": at low load vCPUs wake slowly"
             );
             Finding::note(name, what)
-                .fix("cpupower set -b 0, or echo performance > energy_performance_preference of each vCPU")
-                .keep("the same at each start, or GOVERNOR=performance in /etc/default/cpufrequtils")
+                .fix(
+                    "cpupower set -b 0, or echo performance > energy_performance_preference of \
+                      each vCPU",
+                )
+                .keep("the same at boot, or GOVERNOR=performance in /etc/default/cpufrequtils")
         }
         (severity, _) => {
             let what = format!(
-                "vCPUs are governed by \"{word}\": at low load they are slow to wake, and a burst meets a \
-                 slow vCPU"
+                "the governor is \"{word}\": at low load vCPUs run slowly, and bursts are dropped"
             );
-            mend(Finding::new(name, severity, what))
+            with_fix(Finding::new(name, severity, what))
         }
     })
 }
 
-/// How much a governor hurts. Of drivers whose hardware chooses frequencies by itself, `powersave` is the
-/// name of that choice, and not of the lowest frequency (kernel, admin-guide/pm/intel_pstate, amd-pstate).
-fn weigh(governor: &Governor) -> Severity {
-    let by_itself = ["intel_pstate", "amd-pstate-epp"].contains(&governor.driver.as_str());
+/// The severity of a governor. With drivers whose hardware chooses frequencies, `powersave` names
+/// that choice, not the lowest frequency (kernel, admin-guide/pm/intel_pstate, amd-pstate).
+fn severity_of(governor: &Governor) -> Severity {
+    let hardware_chooses = ["intel_pstate", "amd-pstate-epp"].contains(&governor.driver.as_str());
     match (governor.name.as_str(), governor.preference.as_deref()) {
         ("performance", _) => Severity::Ok,
-        ("powersave", Some("performance" | "balance_performance" | "default")) if by_itself => {
+        ("powersave", Some("performance" | "balance_performance" | "default"))
+            if hardware_chooses =>
+        {
             Severity::Ok
         }
-        ("powersave", _) if by_itself => Severity::Note,
+        ("powersave", _) if hardware_chooses => Severity::Note,
         ("schedutil", _) => Severity::Note,
         _ => Severity::Problem,
     }
@@ -66,29 +71,30 @@ fn weigh(governor: &Governor) -> Severity {
 fn clock(facts: &Facts) -> Option<Finding> {
     let clock = facts.clock.as_deref()?;
     let name = "clock";
-    Some(if QUICK_CLOCKS.contains(&clock) {
-        Finding::ok(name, format!("the clock is {clock}, which is read in some nanoseconds"))
+    Some(if FAST_CLOCKS.contains(&clock) {
+        Finding::ok(name, format!("the clock source is {clock}, which is read in nanoseconds"))
     } else {
         let what = format!(
-            "the clock is {clock}, which takes a microsecond and more to read, once a turn and for each \
-             packet in the kernel"
+            "the clock source is {clock}, which takes over a microsecond to read, per turn of a \
+             worker and per packet in the kernel"
         );
         Finding::problem(name, what)
             .fix("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource")
-            .keep("clocksource=tsc on the kernel's command line, if the log does not call the TSC unstable")
+            .keep(
+                "clocksource=tsc on the kernel's command line, if the log does not call the TSC \
+                   unstable",
+            )
     })
 }
 
 fn quota(facts: &Facts) -> Finding {
-    let vcpus = facts.asked.vcpus;
-    match facts.asked.quota.filter(|quota| *quota < 1000 * vcpus) {
-        None => {
-            Finding::ok("quota", format!("all of {vcpus} usable vCPUs may be used all the time"))
-        }
+    let vcpus = facts.needs.vcpus;
+    match facts.needs.quota.filter(|quota| *quota < 1000 * vcpus) {
+        None => Finding::ok("quota", format!("no CPU quota limits the {vcpus} usable vCPUs")),
         Some(quota) => {
             let what = format!(
-                "a CPU quota grants the time of {} of {vcpus} vCPUs: when it is used up all workers stand \
-                 still for the rest of 100 ms, and nothing is pinned",
+                "a CPU quota grants {} of {vcpus} vCPUs: once it is used up all workers are \
+                 stopped for the rest of 100 ms, and workers are not pinned",
                 thousandths(quota)
             );
             Finding::problem("quota", what)
@@ -106,7 +112,7 @@ fn quota(facts: &Facts) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::Asked;
+    use super::super::facts::Needs;
     use super::*;
 
     fn governed(governors: &[(&str, &str, Option<&str>)]) -> Option<Finding> {
@@ -133,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn powersave_of_hardware_that_chooses_by_itself_is_no_problem() {
+    fn powersave_is_not_a_problem_if_the_hardware_chooses_frequencies() {
         for driver in ["intel_pstate", "amd-pstate-epp"] {
             let of = |preference| governed(&[("powersave", driver, preference)]).unwrap();
             for good in ["performance", "balance_performance", "default"] {
@@ -146,7 +152,7 @@ mod tests {
             assert!(of(Some("default")).what.contains(driver));
         }
         let passive = governed(&[("powersave", "intel_cpufreq", Some("performance"))]).unwrap();
-        assert_eq!(passive.severity, Severity::Problem, "there it is the lowest frequency");
+        assert_eq!(passive.severity, Severity::Problem, "passive mode: the lowest frequency");
         assert_eq!(
             governed(&[("performance", "intel_pstate", Some("power"))]).unwrap().severity,
             Severity::Ok
@@ -154,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_asks_a_chip_is_a_problem() {
+    fn a_slow_clock_source_is_a_problem() {
         let of = |word: &str| {
             let clock_name = Some(word.to_owned());
             clock(&Facts { clock: clock_name, ..Facts::default() }).unwrap().severity
@@ -165,8 +171,8 @@ mod tests {
     #[test]
     fn a_quota_below_the_vcpus_is_a_problem() {
         let of = |quota_of| {
-            let asked = Asked { vcpus: 4, quota: quota_of, ..Asked::default() };
-            quota(&Facts { asked, ..Facts::default() })
+            let needs = Needs { vcpus: 4, quota: quota_of, ..Needs::default() };
+            quota(&Facts { needs, ..Facts::default() })
         };
         assert_eq!(of(None).severity, Severity::Ok);
         assert_eq!(of(Some(4_000)).severity, Severity::Ok);
@@ -175,7 +181,7 @@ mod tests {
         assert!(finding.keep.unwrap().contains("AllowedCPUs=0-1 "));
         let part = of(Some(3_500));
         assert_eq!(part.severity, Severity::Problem, "half a vCPU is missing");
-        assert!(part.what.contains("the time of 3.5 of 4 vCPUs"), "{}", part.what);
+        assert!(part.what.contains("3.5 of 4 vCPUs"), "{}", part.what);
         assert!(of(Some(200)).keep.unwrap().contains("AllowedCPUs=0 "));
     }
 }

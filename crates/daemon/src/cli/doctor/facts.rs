@@ -1,92 +1,86 @@
-//! What is known of the host. Plain data: `None` where the host has no such thing or does not tell.
+//! Facts about the host, as plain data. `None` means that the host does not have it or does not
+//! show it.
 
 use std::net::SocketAddr;
 
-/// Everything that the checks go by.
+/// The input of all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// What the tracker will ask of the host.
-    pub asked: Asked,
-    /// Whether no network card has an address of IPv6: nobody comes over it then.
-    pub no_ipv6: bool,
+    /// What the tracker needs of the host.
+    pub needs: Needs,
     /// `net.core.rmem_max`, bytes.
     pub rmem_max: Option<u64>,
     /// `net.core.wmem_max`, bytes.
     pub wmem_max: Option<u64>,
     /// `net.core.netdev_max_backlog`, packets.
     pub backlog: Option<u64>,
-    /// `net.core.rps_sock_flow_entries`: RFS, where it is not 0.
+    /// `net.core.rps_sock_flow_entries`; RFS is on unless it is 0.
     pub flow_entries: Option<u64>,
-    /// Packets that found that backlog full since the host was started.
+    /// Packets dropped because that backlog was full, since the host was booted.
     pub backlog_drops: Option<u64>,
-    /// `net.ipv4.udp_early_demux`, where `ip_early_demux` is on too.
+    /// `net.ipv4.udp_early_demux`, and `ip_early_demux` is on too.
     pub early_demux: Option<bool>,
-    /// UDP datagrams over both families since the host was started.
+    /// UDP datagrams over both families since the host was booted.
     pub udp: Option<Udp>,
-    /// Connection tracking, where it is loaded.
+    /// Connection tracking, if the module is loaded.
     pub conntrack: Option<Conntrack>,
     /// Network cards.
     pub cards: Vec<Card>,
-    /// Who has the tracker's ports.
+    /// Processes that hold the tracker's ports.
     pub holders: Vec<Holder>,
-    /// Each vCPU's governor, where frequencies are governed.
+    /// The frequency governor of each vCPU that has one.
     pub governors: Vec<Governor>,
-    /// The clock that the kernel reads.
+    /// The clock source of the kernel.
     pub clock: Option<String>,
-    /// The tracker that has the port: limits, filter, user, quota and memory are of that process. `None`
-    /// where none runs or it may not be looked at: they are of this process.
+    /// Process id of the tracker that holds the port: limits, user, quota and memory are those of
+    /// this process. `None` if none runs or it cannot be read: they are those of the current
+    /// process.
     pub tracker: Option<u32>,
-    /// Open files that the process may have.
+    /// Limit of open files of the process (RLIMIT_NOFILE).
     pub files: Option<u64>,
-    /// Bytes that the process may lock; `None` also without a limit.
-    pub locked_bytes: Option<u64>,
-    /// Whether a system-call filter is on the process.
-    pub filtered: Option<bool>,
-    /// `kernel.io_uring_disabled`.
-    pub io_uring_disabled: Option<u64>,
-    /// Transparent huge pages: the word in brackets.
+    /// Mode of transparent huge pages.
     pub huge_pages: Option<String>,
-    /// Swap, bytes in all and in use.
+    /// Swap: total and used bytes.
     pub swap: Option<(u64, u64)>,
-    /// Whether the process is root's.
+    /// Whether the process runs as root.
     pub root: Option<bool>,
-    /// What could not be seen, with the reason.
-    pub unseen: Vec<String>,
+    /// Files that could not be read, with the reason.
+    pub unreadable: Vec<String>,
 }
 
-/// What the tracker will ask of the host.
+/// What the tracker needs of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// Where it listens.
+pub struct Needs {
+    /// Addresses to listen on.
     pub addresses: Vec<SocketAddr>,
     /// Workers with sockets.
     pub socket_workers: u64,
-    /// All of its workers.
+    /// All workers.
     pub workers: u64,
-    /// Receive buffer, bytes.
+    /// Receive buffer per socket, bytes.
     pub receive_buffer: u64,
-    /// Send buffer, bytes.
+    /// Send buffer per socket, bytes.
     pub send_buffer: u64,
-    /// Bytes that `limits.peers` may take.
+    /// Bytes that `limits.peers` peers take.
     pub peer_bytes: u64,
-    /// Whether it becomes another user.
-    pub becomes_user: bool,
-    /// vCPUs that it may use.
+    /// Whether the tracker changes to another user.
+    pub changes_user: bool,
+    /// vCPUs that the process may use.
     pub vcpus: u64,
-    /// The time that its cgroup grants, in thousandths of a vCPU's.
+    /// CPU quota of the cgroup, in thousandths of a vCPU.
     pub quota: Option<u64>,
-    /// Memory that it may take, bytes.
+    /// Memory that the process may use, bytes.
     pub memory: Option<u64>,
 }
 
-/// How a vCPU's frequency is governed.
+/// The frequency governor of a vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Governor {
-    /// The governor's name.
+    /// The name of the governor.
     pub name: String,
-    /// The driver that it works through.
+    /// The name of its driver.
     pub driver: String,
-    /// What the hardware was told to prefer, where it chooses frequencies itself.
+    /// The energy performance preference, if the hardware chooses frequencies.
     pub preference: Option<String>,
 }
 
@@ -95,59 +89,57 @@ pub struct Governor {
 pub struct Udp {
     /// Datagrams received.
     pub received: u64,
-    /// Dropped because a receive buffer was full.
+    /// Datagrams dropped because a receive buffer was full.
     pub receive_drops: u64,
-    /// Not sent because a send buffer was full.
+    /// Datagrams not sent because a send buffer was full.
     pub send_drops: u64,
 }
 
 /// Connection tracking.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conntrack {
-    /// Entries now.
-    pub count: u64,
-    /// Entries at most.
+    /// Entries in the table.
+    pub entries: u64,
+    /// Maximum number of entries.
     pub max: u64,
-    /// The firewall's rules, where they can be read.
-    pub rules: Option<Rules>,
-}
-
-/// A firewall's rules as each tool writes them, empty where it cannot.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// nft, of either family.
-    pub nft: String,
-    /// iptables-save, of IPv4.
-    pub iptables: String,
-    /// ip6tables-save, of IPv6.
-    pub ip6tables: String,
+    /// Entries of the tracker's ports; `None` if the table cannot be read.
+    pub of_tracker: Option<u64>,
 }
 
 /// A network card that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Card {
-    /// Its name.
+    /// The name of its interface.
     pub name: String,
     /// Receive queues.
     pub queues: u64,
-    /// Queues whose packets are handed on to other vCPUs (RPS).
+    /// Receive queues whose packets RPS moves to other vCPUs.
     pub rps_queues: u64,
-    /// For each interrupt the vCPUs that it may reach.
+    /// The vCPUs that each of its interrupts may reach.
     pub interrupts: Vec<Vec<usize>>,
 }
 
-/// A process that has a port.
+/// A process that holds a UDP port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// The port.
     pub port: u16,
-    /// Its number and name; `None` where this user may not see it.
+    /// Process id and name; `None` if the current user may not see the process.
     pub process: Option<(u32, String)>,
 }
 
 impl Facts {
-    /// Whether not even the most common files were there.
-    pub fn nothing_seen(&self) -> bool {
+    /// Whether not even the files that every Linux host has were found.
+    pub fn is_empty(&self) -> bool {
         self.rmem_max.is_none() && self.files.is_none() && self.swap.is_none() && self.udp.is_none()
+    }
+
+    /// The tracker's ports, each once, without port 0.
+    pub fn ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = self.needs.addresses.iter().map(SocketAddr::port).collect();
+        ports.retain(|port| *port != 0);
+        ports.sort_unstable();
+        ports.dedup();
+        ports
     }
 }

@@ -1,4 +1,4 @@
-//! Memory: whether all peers that are allowed fit, and what else may take it away.
+//! Memory: room for `limits.peers`, swap, and transparent huge pages.
 
 use super::{Facts, Finding};
 use onrush_config::settings::BYTES_PER_PEER;
@@ -8,19 +8,24 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 fn peers(facts: &Facts) -> Option<Finding> {
-    let (memory, most) = (facts.asked.memory?, facts.asked.peer_bytes);
+    let (memory, most) = (facts.needs.memory?, facts.needs.peer_bytes);
     let name = "memory";
     let (memory_mb, most_mb) = (memory / 1_000_000, most / 1_000_000);
     Some(if most > memory {
         let what = format!(
-            "limits.peers allows peers of {most_mb} MB, but the process may take {memory_mb} MB: the kernel \
-             will end it before the limit is reached"
+            "limits.peers allows peers of {most_mb} MB, and the process may use {memory_mb} MB: \
+             the kernel will kill it before the limit is reached"
         );
         let fits = memory / 2 / BYTES_PER_PEER;
         Finding::problem(name, what)
             .fix(format!("limits.peers = {fits} in the configuration, or more memory"))
     } else {
-        Finding::ok(name, format!("peers may take {most_mb} MB of {memory_mb} MB"))
+        Finding::ok(
+            name,
+            format!(
+                "limits.peers allows peers of {most_mb} MB, and the process may use {memory_mb} MB"
+            ),
+        )
     })
 }
 
@@ -29,15 +34,15 @@ fn swap(facts: &Facts) -> Option<Finding> {
     let name = "swap";
     let (all_mb, used_mb) = (all / 1_000_000, used / 1_000_000);
     Some(if all == 0 {
-        Finding::ok(name, "there is no swap")
+        Finding::ok(name, "swap is off")
     } else {
         let what = format!(
-            "there are {all_mb} MB of swap, {used_mb} MB of it in use: a swarm that was swapped out costs \
-             its worker milliseconds, and all that waits behind it"
+            "{used_mb} MB of {all_mb} MB swap are used: reading a swapped-out swarm blocks its \
+             worker for milliseconds"
         );
         Finding::note(name, what)
             .fix("systemctl set-property onrush.service MemorySwapMax=0")
-            .keep("the same: it lasts")
+            .keep("the same command: it is permanent")
     })
 }
 
@@ -45,8 +50,8 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
     let mode = facts.huge_pages.as_deref()?;
     let name = "huge_pages";
     Some(if mode == "always" {
-        let what = "transparent huge pages are \"always\": memory that the allocator gives back in small \
-                    pieces may stay taken";
+        let what = "transparent huge pages are \"always\": memory that the allocator returns in \
+                    small pieces may stay in use";
         Finding::note(name, what)
             .fix("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
             .keep("transparent_hugepage=madvise on the kernel's command line")
@@ -58,14 +63,14 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::Severity;
-    use super::super::facts::Asked;
+    use super::super::facts::Needs;
     use super::*;
 
     #[test]
     fn more_peers_than_memory_are_a_problem_with_a_number_that_fits() {
         let of = |peer_bytes| {
-            let asked = Asked { peer_bytes, memory: Some(2_000_000_000), ..Asked::default() };
-            peers(&Facts { asked, ..Facts::default() }).unwrap()
+            let needs = Needs { peer_bytes, memory: Some(2_000_000_000), ..Needs::default() };
+            peers(&Facts { needs, ..Facts::default() }).unwrap()
         };
         assert_eq!(of(1_280_000_000).severity, Severity::Ok);
         let finding = of(6_400_000_000);
@@ -75,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn swap_and_huge_pages_are_noted() {
+    fn swap_and_huge_pages_are_notes() {
         let of = |swap_of, mode: &str| {
             let facts =
                 Facts { swap: Some(swap_of), huge_pages: Some(mode.into()), ..Facts::default() };

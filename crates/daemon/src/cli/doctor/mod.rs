@@ -1,14 +1,14 @@
-//! `onrush doctor`: what on this host will hurt the tracker, each with the command that mends it.
+//! `onrush doctor`: checks of the host, each with the command that fixes what it finds.
 //!
-//! [`Facts`] are gathered once, from files below a root (which a test makes) and from tools; every
-//! check is a function from them to a [`Finding`], and knows nothing of where they came from.
+//! [`Facts`] are gathered once, from files below a root (a directory in a test). Every check is a
+//! function from facts to [`Finding`]s.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`facts`] | what is known of the host, and what could not be seen |
-//! | `gather` | where that stands |
+//! | [`facts`] | the facts about the host |
+//! | `gather` | reading them from /proc and /sys |
 //! | `buffers`, `conntrack`, `cards`, `cpus`, `limits`, `memory`, `ports` | the checks |
-//! | `report` | findings for people and for programs |
+//! | `report` | findings as text, as JSON, and as a line of the log |
 
 pub mod facts;
 
@@ -29,26 +29,27 @@ use clap::Args as ClapArgs;
 use onrush_net::affinity;
 use serde::Serialize;
 
-use crate::cli::show;
+use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, WRONG};
 pub use facts::Facts;
 use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Settings};
 
 const AFTER_HELP: &str = "\
-Run it as root to see everything: who holds the port, and the rules of the firewall. Run it while the
-tracker runs to be told of that process's limits instead of this shell's. It changes nothing.
+Run it as root: other users may not see the holder of the port and the connection tracking table.
+Run it while the tracker runs: limits are then those of its process, not of this shell. It changes
+nothing.
 
 Exit codes:
-  0  nothing will hurt
-  1  there are problems
-  2  it could not look, or the configuration is wrong";
+  0  no problems
+  1  problems were found
+  2  the host cannot be read, or the configuration is wrong";
 
-/// Look what on this host will hurt the tracker, and how to mend it
+/// Check this host for what slows or stops a tracker, with the command that fixes it
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct Doctor {
-    /// Look with this configuration file in mind
+    /// Check what this configuration file needs
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -56,36 +57,36 @@ pub struct Doctor {
     #[arg(long)]
     pub json: bool,
 
-    /// Take the host's files from below this directory
+    /// Read the host's files below this directory
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     pub root: PathBuf,
 }
 
-/// How much something hurts.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It is as it should be.
+    /// As it should be.
     Ok,
-    /// Worth knowing; a busy host may want it otherwise.
+    /// Matters on a busy host.
     Note,
-    /// It will hurt.
+    /// Costs performance or stops the tracker.
     Problem,
 }
 
-/// What was found out about one thing.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The thing's name.
+    /// The name of the check.
     pub name: &'static str,
-    /// How much it hurts.
+    /// The severity.
     pub severity: Severity,
-    /// What it is and what follows from that, in a sentence.
+    /// The state and its consequence, in a sentence.
     pub what: String,
-    /// The command that mends it now.
+    /// The command that fixes it until the next boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// What makes that last over a restart of the host.
+    /// The setting that makes the fix permanent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
 }
@@ -117,14 +118,14 @@ impl Finding {
         self
     }
 
-    /// Mended by a sysctl.
+    /// With the sysctl that fixes it.
     fn sysctl(self, name: &str, value: impl std::fmt::Display) -> Self {
         self.fix(format!("sysctl -w {name}={value}"))
             .keep(format!("the line `{name} = {value}` in /etc/sysctl.d/60-onrush.conf"))
     }
 }
 
-/// Every check, in the order in which a packet meets what they look at.
+/// The findings of all checks, in the order of a packet's path.
 pub fn checks(facts: &Facts) -> Vec<Finding> {
     [
         cards::check(facts),
@@ -138,7 +139,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
     .concat()
 }
 
-/// Looks, and says what was found.
+/// Runs the checks and prints their findings.
 pub fn run(doctor: &Doctor) -> Exit {
     let args = Flags { config: doctor.config.clone(), ..Flags::default() };
     let host = Host::here(affinity::cores_first(&affinity::allowed().unwrap_or_default()));
@@ -146,32 +147,30 @@ pub fn run(doctor: &Doctor) -> Exit {
         Ok((settings, _)) => settings,
         Err(problems) => return Exit::wrong(problems),
     };
-    let facts = Facts::gather(&doctor.root, &settings, &host, Some(&gather::tool));
-    if facts.nothing_seen() {
+    let facts = Facts::gather(&doctor.root, &settings, &host, false);
+    if facts.is_empty() {
         let root = doctor.root.display();
         return Exit {
             code: WRONG,
-            text: format!(
-                "onrush: nothing of this host can be seen below {root}: is /proc mounted?\n"
-            ),
+            text: format!("onrush: no files of a host below {root}: is /proc mounted?\n"),
         };
     }
     let findings = checks(&facts);
     let text = if doctor.json {
-        report::json(&findings, &facts.unseen)
+        report::json(&findings, &facts.unreadable)
     } else {
-        report::text(&findings, &facts.unseen, std::io::stdout().is_terminal())
+        report::text(&findings, &facts.unreadable, std::io::stdout().is_terminal())
     };
-    if let Err(error) = show(&text) {
+    if let Err(error) = print(&text) {
         return Exit { code: WRONG, text: format!("onrush: cannot write: {error}\n") };
     }
-    let hurts = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    Exit { code: if hurts { FAILED } else { 0 }, text: String::new() }
+    let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
+    Exit { code: if problems { FAILED } else { 0 }, text: String::new() }
 }
 
-/// What the start-up log says of this host, if anything will hurt. Asks no tool, and not who holds a
-/// port, as that takes time.
-pub fn short_version(settings: &Settings, host: &Host) -> Option<String> {
-    let facts = Facts::gather(Path::new("/"), settings, host, None);
+/// A warning for the log at start that names the problems of this host, if there are any. Skips the
+/// checks that take long.
+pub fn host_warnings(settings: &Settings, host: &Host) -> Option<String> {
+    let facts = Facts::gather(Path::new("/"), settings, host, true);
     report::line(&checks(&facts))
 }

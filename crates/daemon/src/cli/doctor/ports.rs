@@ -1,4 +1,4 @@
-//! Whether the tracker's ports are free, or whose they are.
+//! The tracker's ports: free, or held by which process.
 
 use super::facts::Holder;
 use super::{Facts, Finding};
@@ -20,12 +20,12 @@ fn of(port: u16, holders: &[Holder]) -> Finding {
         }
         Some((pid, name)) => {
             let what = format!(
-                "UDP port {port} is taken by {name} (process {pid}): the tracker will not start"
+                "UDP port {port} is held by {name} (process {pid}): the tracker will not start"
             );
-            Finding::problem(NAME, what).fix(format!("kill {pid}, or `listen` at another port"))
+            Finding::problem(NAME, what).fix(format!("kill {pid}, or set `listen` to another port"))
         }
         None => {
-            let what = format!("UDP port {port} is taken, by a process that this user may not see");
+            let what = format!("UDP port {port} is held by a process that this user may not see");
             Finding::note(NAME, what).fix(format!("ss -ulpn 'sport = :{port}'"))
         }
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_of_somebody_else_is_a_problem() {
+    fn a_port_held_by_another_process_is_a_problem() {
         let held = |process: Option<(u32, &str)>| {
             let process = process.map(|(pid, name)| (pid, name.to_owned()));
             of(6969, &[Holder { port: 80, process: None }, Holder { port: 6969, process }])

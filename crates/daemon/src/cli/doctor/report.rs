@@ -1,4 +1,4 @@
-//! Findings for people, for programs, and in one line for the log.
+//! Findings as text, as JSON, and as one line of the log.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{Finding, Severity};
 
-/// What people read: what hurts most first, then what is worth knowing, then what is fine.
-pub(super) fn text(findings: &[Finding], unseen: &[String], colours: bool) -> String {
+/// Findings as text: problems first, then notes, then the rest.
+pub(super) fn text(findings: &[Finding], unreadable: &[String], colours: bool) -> String {
     let mut findings: Vec<_> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let mut text = String::new();
@@ -19,16 +19,16 @@ pub(super) fn text(findings: &[Finding], unseen: &[String], colours: bool) -> St
         };
         let word = format!("{word:<8}");
         let word = if colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
-        // Nothing can go wrong with writing to a string.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{word} {:<12} {}", finding.name, finding.what);
-        for (label, line) in [("mend it:", &finding.fix), ("to last:", &finding.keep)] {
+        for (label, line) in [("fix:", &finding.fix), ("permanent:", &finding.keep)] {
             if let Some(line) = line {
                 let _ = writeln!(text, "         {label:<12} {line}");
             }
         }
     }
-    for what in unseen {
-        let _ = writeln!(text, "not seen {what}");
+    for what in unreadable {
+        let _ = writeln!(text, "unreadable {what}");
     }
     let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let counted = |severity, word| match count(severity) {
@@ -37,33 +37,33 @@ pub(super) fn text(findings: &[Finding], unseen: &[String], colours: bool) -> St
     };
     let (problems, notes) =
         (counted(Severity::Problem, "problem"), counted(Severity::Note, "note"));
-    let _ = writeln!(text, "\n{problems}, {notes}, {} fine", count(Severity::Ok));
+    let _ = writeln!(text, "\n{problems}, {notes}, {} ok", count(Severity::Ok));
     text
 }
 
-/// The same for programs.
-pub(super) fn json(findings: &[Finding], unseen: &[String]) -> String {
+/// Findings as JSON.
+pub(super) fn json(findings: &[Finding], unreadable: &[String]) -> String {
     #[derive(Serialize)]
     struct Report<'a> {
         problems: usize,
         findings: &'a [Finding],
-        unseen: &'a [String],
+        unreadable: &'a [String],
     }
     let problems = names(findings).len();
-    let report = Report { problems, findings, unseen };
+    let report = Report { problems, findings, unreadable };
     let text = serde_json::to_string_pretty(&report).expect("findings are strings");
     text + "\n"
 }
 
-/// A line for the log, where something will hurt.
+/// A line of the log that names the problems; `None` without any.
 pub(super) fn line(findings: &[Finding]) -> Option<String> {
     let names = names(findings);
-    let things = match names.len() {
+    let problems = match names.len() {
         0 => return None,
-        1 => "1 thing".to_owned(),
-        number => format!("{number} things"),
+        1 => "1 problem".to_owned(),
+        number => format!("{number} problems"),
     };
-    Some(format!("{things} on this host will hurt ({}): run onrush doctor", names.join(", ")))
+    Some(format!("{problems} of this host ({}): run `onrush doctor`", names.join(", ")))
 }
 
 fn names(findings: &[Finding]) -> Vec<&'static str> {
@@ -71,7 +71,7 @@ fn names(findings: &[Finding]) -> Vec<&'static str> {
     problems.map(|finding| finding.name).collect()
 }
 
-/// What was found, in short.
+/// Name and severity of each finding.
 #[cfg(test)]
 pub(super) fn severities(findings: &[Finding]) -> Vec<(&'static str, Severity)> {
     findings.iter().map(|finding| (finding.name, finding.severity)).collect()
@@ -90,18 +90,19 @@ mod tests {
     }
 
     #[test]
-    fn what_hurts_comes_first_and_colours_are_for_terminals() {
+    fn problems_come_first_and_colours_need_a_terminal() {
         let plain = text(&findings(), &["/proc/irq: denied".into()], false);
-        let expected = "problem  rmem_max     it is small\n         mend it:     sysctl -w net.core.rmem_max=7\n         \
-                        to last:     the line `net.core.rmem_max = 7` in /etc/sysctl.d/60-onrush.conf\nnote     swap         \
-                        there is some\nok       clock        it is tsc\nnot seen /proc/irq: denied\n\n\
-                        1 problem, 1 note, 1 fine\n";
+        let expected = "problem  rmem_max     it is small\n         fix:         sysctl -w \
+                        net.core.rmem_max=7\n         permanent:   the line `net.core.rmem_max = \
+                        7` in /etc/sysctl.d/60-onrush.conf\nnote     swap         there is \
+                        some\nok       clock        it is tsc\nunreadable /proc/irq: denied\n\n1 \
+                        problem, 1 note, 1 ok\n";
         assert_eq!(plain, expected);
         assert!(text(&findings(), &[], true).starts_with("\x1b[31mproblem"));
     }
 
     #[test]
-    fn programs_get_the_same() {
+    fn json_has_severity_and_fix() {
         let read: serde_json::Value = serde_json::from_str(&json(&findings(), &[])).unwrap();
         assert_eq!(read["problems"], 1);
         assert_eq!(read["findings"][1]["severity"], "problem");
@@ -110,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn the_log_gets_a_line_when_something_hurts() {
-        let said = "1 thing on this host will hurt (rmem_max): run onrush doctor";
+    fn the_log_line_names_the_problems() {
+        let said = "1 problem of this host (rmem_max): run `onrush doctor`";
         assert_eq!(line(&findings()).as_deref(), Some(said));
         assert_eq!(line(&findings()[..1]), None);
     }

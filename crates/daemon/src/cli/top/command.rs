@@ -1,4 +1,4 @@
-//! What `onrush top` can be told, as flags.
+//! Flags of `onrush top`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,44 +9,51 @@ use crate::cli::ctl::Ctl;
 use crate::cli::ctl::command::Action;
 use onrush_control::client::{Client, ClientError};
 
-/// Seconds to wait for an answer: a tracker on another continent is nearer.
-const PATIENCE: u64 = 5;
+/// Seconds to wait for a reply.
+const TIMEOUT: u64 = 5;
 
 const AFTER_HELP: &str = "\
 Examples:
-  onrush top                                     the tracker on this host, where nobody moved its HTTP side
-  onrush top --config /etc/onrush/onrush.toml    where its configuration says
+  onrush top                                     the tracker on this host, at the default address
+  onrush top --config /etc/onrush/onrush.toml    the address in its configuration
   onrush top --url http://10.0.0.7:6970 --every 5
-  onrush top --once | head -n 5                  one picture as text, with the rates of one second
+  onrush top --once | head -n 5                  one view as text, with rates over one second
 
-It needs no token. q, Esc or Ctrl-C ends it; when the tracker cannot be reached, it says so and goes on asking.
+It needs no token. q, Esc or Ctrl-C ends it. If the tracker cannot be reached, it shows the error
+and retries.
 
-Of what is shown: rates are those between the last two readings. The load of a worker is the part of the time in
-which it had something to do; one at 100 % drops. `dropped` is what the kernel had no room for, `unsent` are
-replies that it did not take. `pressed` is how hard the tracker defends itself, 0 to 8 (see [overload]).
+Rates are those between the last two readings. The load of a worker is the share of time in which
+it was busy; at 100 % it drops requests. `dropped` are datagrams for which the kernel had no room,
+`unsent` are replies that the kernel did not take. `overload` is the step of load shedding, 0 to 8
+(see [overload]).
 
 Exit codes:
-  0  ended as asked, or the picture was written
-  1  with --once: the tracker could not be reached, or said no; or the terminal is of no use
+  0  ended on request, or the view was printed
+  1  the terminal cannot be used; with --once also: the tracker refused or could not be reached
   2  the command line or the configuration file is wrong";
 
-/// Look at a running tracker in the terminal: rates, swarms, drops, the load of each worker
+/// Live view of a running tracker: rates, swarms, drops, the load of each worker
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Top {
-    /// Where its HTTP side is [default: admin.listen of --config, else http://127.0.0.1:6970]
+    /// The URL of its admin side [default: admin.listen of --config, else http://127.0.0.1:6970]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
 
-    /// Take the address from the tracker's configuration
+    /// Read the address from the tracker's configuration
     #[arg(long = "config", id = "top_config", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Ask every so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Seconds between two readings
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
     pub every: u64,
 
-    /// Write one picture as plain text and exit; so it does where standard output is no terminal
+    /// Print one view as plain text and exit; the default if standard output is not a terminal
     ///
     /// It takes two readings, --every seconds apart.
     #[arg(long)]
@@ -54,16 +61,16 @@ pub struct Top {
 }
 
 impl Top {
-    /// A client of the tracker that is meant.
+    /// A client of the tracker that the flags name.
     ///
     /// # Errors
-    /// When URL or configuration are wrong.
+    /// When the URL or the configuration is invalid.
     pub fn client(&self) -> Result<Client, ClientError> {
         let ctl = Ctl {
             url: self.url.clone(),
             config: self.config.clone(),
             token_file: None,
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
             json: false,
             action: Action::Stats,
         };

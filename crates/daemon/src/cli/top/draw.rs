@@ -1,4 +1,4 @@
-//! The picture: what is known of a tracker, drawn into cells. Nothing here asks or waits.
+//! Draws the state of the view into cells. No I/O.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,37 +8,37 @@ use ratatui::widgets::{Sparkline, Widget};
 
 use super::rates::{Pair, refused, requests};
 use super::view::View;
-use super::words::{bar, bytes, count, rate, span};
+use crate::cli::format::{bar, bytes, count, rate, span};
 use onrush_control::api::stats::{FamilyStats, Stats, WorkerStats};
 
-/// Columns of the names at the left.
+/// Columns of the labels at the left.
 const NAMES: usize = 10;
-/// Rows of the curve of requests.
+/// Rows of the chart of requests.
 const CURVE: u16 = 4;
-/// Columns of bars.
+/// Columns of a bar.
 const BAR: usize = 16;
-/// Columns of the table of families; all of the picture fits 80.
+/// Column widths of the table of families; the view fits 80 columns.
 const FAMILY: [usize; 7] = [10, 11, 9, 10, 10, 10, 10];
-/// Columns of the table of workers, behind their load.
+/// Column widths of the table of workers, after the load.
 const WORKER: [usize; 5] = [10, 10, 10, 9, 9];
-/// Without a turn for so many seconds a worker is stuck.
-const STUCK: f64 = onrush_control::stall::STALL_THRESHOLD.as_secs() as f64;
+/// Seconds without a turn after which a worker counts as stalled.
+const STALLED: f64 = onrush_control::stall::STALL_THRESHOLD.as_secs() as f64;
 /// Rows above the workers.
 const ABOVE: u16 = 18 + CURVE;
 
-/// Rows that show everything.
+/// Rows of the whole view.
 pub fn rows(view: &View) -> u16 {
     let workers = view.pair().map_or(0, |pair| pair.now.workers.len());
     ABOVE.saturating_add(u16::try_from(workers).unwrap_or(u16::MAX))
 }
 
-/// Draws it. What does not fit is left out, the workers first.
+/// Draws the view. Rows that do not fit are left out, those of workers first.
 pub fn draw(view: &View, area: Rect, cells: &mut Buffer) {
     let mut page = Page { cells, area, used: 0 };
     page.line(title(view));
-    match &view.trouble {
-        // Whole lines of an error would push away what is below.
-        Some(trouble) => page.line(vec![alarm(trouble.replace('\n', " "))]),
+    match &view.error {
+        // One line, so that the rest of the view stays.
+        Some(error) => page.line(vec![alarm(error.replace('\n', " "))]),
         None => page.line(health(view.pair().map(|pair| pair.now))),
     }
     let Some(pair) = view.pair() else { return };
@@ -52,7 +52,7 @@ pub fn draw(view: &View, area: Rect, cells: &mut Buffer) {
     workers(&mut page, pair);
 }
 
-/// Rows that are written from above.
+/// The rows of the view, filled from the top.
 struct Page<'a> {
     cells: &'a mut Buffer,
     area: Rect,
@@ -60,7 +60,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The next rows, as far as there are any.
+    /// The next rows, as far as they fit.
     fn take(&mut self, rows: u16) -> Rect {
         let Rect { x, y, width, height } = self.area;
         let rows = rows.min(height - self.used);
@@ -91,7 +91,7 @@ fn alarm(text: impl Into<String>) -> Span<'static> {
     Span::styled(text.into(), Style::new().fg(Color::Red).add_modifier(Modifier::BOLD))
 }
 
-/// Alarming unless it is nothing.
+/// Highlighted if `is`.
 fn alarm_if(is: bool, text: String) -> Span<'static> {
     if is { alarm(text) } else { plain(text) }
 }
@@ -112,33 +112,33 @@ fn title(view: &View) -> Vec<Span<'_>> {
 }
 
 fn health(now: Option<&Stats>) -> Vec<Span<'static>> {
-    let Some(now) = now else { return vec![faint("asking ...")] };
-    let ill: Vec<String> = now
+    let Some(now) = now else { return vec![faint("waiting for the first reading")] };
+    let stalled: Vec<String> = now
         .workers
         .iter()
-        .filter(|worker| worker.still_for >= STUCK)
-        .map(|worker| format!("{} stands still for {}", worker.name, span(worker.still_for)))
+        .filter(|worker| worker.still_for >= STALLED)
+        .map(|worker| format!("{} stalled for {}", worker.name, span(worker.still_for)))
         .collect();
     let stage = format!("{} for {}", now.stage, span(now.uptime));
     let stage = if now.stage == "serving" { plain(stage) } else { alarm(stage) };
-    let health = match ill.is_empty() {
-        true => Span::styled("every worker takes turns", Color::Green),
-        false => alarm(ill.join(", ")),
+    let health = match stalled.is_empty() {
+        true => Span::styled("no worker is stalled", Color::Green),
+        false => alarm(stalled.join(", ")),
     };
-    let pressed = match now.overload.step {
-        0 => faint("  not pressed"),
-        step => alarm(format!("  pressed {step} of 8")),
+    let overload = match now.overload.step {
+        0 => faint("  no overload"),
+        step => alarm(format!("  overload step {step} of 8")),
     };
     let interval = faint(format!(", interval {} s", now.overload.interval));
-    vec![stage, plain("  "), health, pressed, interval]
+    vec![stage, plain("  "), health, overload, interval]
 }
 
-/// Cells of a table, each at the right of its column.
+/// The cells of a row of a table, right-aligned.
 fn columns<const N: usize>(widths: [usize; N], cells: [String; N]) -> String {
     widths.iter().zip(&cells).map(|(width, cell)| format!("{cell:>width$}")).collect()
 }
 
-/// Where the numbers of a family stand.
+/// Selects the numbers of a family.
 type OfFamily = fn(&Stats) -> &FamilyStats;
 
 /// Requests and peers, by family.
@@ -167,14 +167,14 @@ fn traffic(page: &mut Page<'_>, pair: Pair<'_>) {
     }
 }
 
-/// Requests over time, the newest at the right.
+/// The request rate over time, the newest at the right.
 fn curve(page: &mut Page<'_>, view: &View) {
     let most = view.requests.iter().max().copied().unwrap_or(0);
     let now = view.pair().and_then(|pair| pair.rate(|stats| requests(&stats.totals.traffic)));
     page.line(vec![
         name("requests"),
         plain(format!("{}/s", rate(now))),
-        faint(format!("  {}/s at most", count(most as f64))),
+        faint(format!("  max {}/s", count(most as f64))),
     ]);
     let area = page.take(CURVE);
     let first = view.requests.len().saturating_sub(usize::from(area.width));
@@ -186,7 +186,7 @@ fn curve(page: &mut Page<'_>, view: &View) {
         .render(area, page.cells);
 }
 
-/// What goes out, and what is lost on the way.
+/// Replies, traffic, drops and refusals.
 fn replies(page: &mut Page<'_>, pair: Pair<'_>) {
     let per_second = |of: fn(&Stats) -> f64| pair.rate(of);
     let bits = |of: fn(&Stats) -> f64| {
@@ -207,15 +207,15 @@ fn replies(page: &mut Page<'_>, pair: Pair<'_>) {
     page.line(vec![
         name("dropped"),
         alarm_if(is(dropped), format!("{}/s", rate(dropped))),
-        faint(format!("  {} in all", count(pair.now.totals.kernel_drops as f64))),
+        faint(format!("  {} total", count(pair.now.totals.kernel_drops as f64))),
         faint("   unsent "),
         alarm_if(is(lost), format!("{}/s", rate(lost))),
-        faint(format!("  {} in all", count(unsent(pair.now)))),
+        faint(format!("  {} total", count(unsent(pair.now)))),
     ]);
     page.line(refusals(pair));
 }
 
-/// The reasons by how often they are the reason, now and then ever.
+/// Reasons of refusals, sorted by their current rate, then by their total.
 fn refusals(pair: Pair<'_>) -> Vec<Span<'static>> {
     let mut reasons: Vec<(&String, Option<f64>, u64)> = pair
         .now
@@ -239,12 +239,12 @@ fn refusals(pair: Pair<'_>) -> Vec<Span<'static>> {
     }
     for (reason, now, all) in reasons {
         line.push(plain(format!("{reason} {}/s", rate(now))));
-        line.push(faint(format!(" {} in all   ", count(all as f64))));
+        line.push(faint(format!(" {} total   ", count(all as f64))));
     }
     line
 }
 
-/// Swarms, and how peers come and go.
+/// Swarms, completions, expiry, and client software.
 fn stored(page: &mut Page<'_>, pair: Pair<'_>) {
     let totals = &pair.now.totals;
     page.line(vec![
@@ -264,7 +264,7 @@ fn stored(page: &mut Page<'_>, pair: Pair<'_>) {
     page.line(clients(pair.now));
 }
 
-/// Software, of those announces that were looked at.
+/// Client software, of sampled announces.
 fn clients(now: &Stats) -> Vec<Span<'static>> {
     let of = |s: &onrush_control::api::stats::Software| (s.ipv4 + s.ipv6) as f64;
     let all: f64 = now.clients.software.iter().map(of).sum();
@@ -279,7 +279,7 @@ fn clients(now: &Stats) -> Vec<Span<'static>> {
     line
 }
 
-/// What is used of what there is.
+/// Memory, peers and CPU time against their limits.
 fn resources(page: &mut Page<'_>, pair: Pair<'_>) {
     let Stats { memory, limits, totals, .. } = pair.now;
     let resident = memory.resident as f64;
@@ -305,7 +305,7 @@ fn of_limit(what: &str, share: f64, words: String) -> Vec<Span<'static>> {
     vec![name(what), level(share), plain(format!(" {:>3.0} %  {words}", share * 100.0))]
 }
 
-/// A bar: the fuller, the more alarming.
+/// A bar, coloured by its share.
 fn level(share: f64) -> Span<'static> {
     let color = match share {
         share if share >= 0.9 => Color::Red,
@@ -320,7 +320,7 @@ fn workers(page: &mut Page<'_>, pair: Pair<'_>) {
     let heads = format!("{:<width$}{}", "load", columns(WORKER, heads), width = BAR + 6);
     page.line(vec![name("worker"), faint(heads)]);
     let all = &pair.now.workers;
-    // The last row says how many there is no row for.
+    // The last row counts the workers that do not fit.
     let shown = if all.len() > page.left() { page.left().saturating_sub(1) } else { all.len() };
     for worker in &all[..shown] {
         page.line(row(pair, worker));
@@ -334,10 +334,10 @@ fn row(pair: Pair<'_>, worker: &WorkerStats) -> Vec<Span<'static>> {
     let per_second = |of: fn(&WorkerStats) -> f64| pair.rate_of_worker(&worker.name, of);
     let load = per_second(|worker| worker.busy_seconds).unwrap_or(0.0);
     let dropped = per_second(|worker| worker.kernel_drops as f64);
-    // What a worker has no part in stays empty.
+    // Cells that do not apply to a worker stay empty.
     let sockets = |value: Option<f64>| if worker.socket_side { rate(value) } else { String::new() };
     let swarms = |text: String| if worker.swarm_side { text } else { String::new() };
-    let stuck = worker.still_for >= STUCK;
+    let stalled = worker.still_for >= STALLED;
     let label = format!("{:<NAMES$}", worker.name);
     let cells = [
         sockets(per_second(|worker| worker.datagrams as f64)),
@@ -347,7 +347,7 @@ fn row(pair: Pair<'_>, worker: &WorkerStats) -> Vec<Span<'static>> {
         swarms(count(worker.peers as f64)),
     ];
     vec![
-        if stuck { alarm(label) } else { faint(label) },
+        if stalled { alarm(label) } else { faint(label) },
         level(load),
         plain(format!(" {:>3.0} %", (load * 100.0).min(100.0))),
         alarm_if(dropped.is_some_and(|dropped| dropped > 0.0), columns(WORKER, cells)),

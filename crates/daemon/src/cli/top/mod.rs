@@ -1,19 +1,17 @@
-//! `onrush top`: a running tracker as a live picture in the terminal, from `/stats.json`.
+//! `onrush top`: a live view of a running tracker in the terminal, from `/stats.json`.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`command`] | what can be told, as flags |
-//! | [`rates`] | two readings, and what came between them |
-//! | [`view`] | what is known at a moment |
-//! | [`draw`] | the picture of it, as cells |
-//! | [`words`] | figures as people read them |
-//! | `screen` | the terminal: its keys, its size, its end |
+//! | [`command`] | flags |
+//! | [`rates`] | rates between two readings |
+//! | [`view`] | the state of the view |
+//! | [`draw`] | drawing the view into cells |
+//! | `screen` | the terminal: keys, resizing, restoring it |
 
 pub mod command;
 pub mod draw;
 pub mod rates;
 pub mod view;
-pub mod words;
 
 mod screen;
 
@@ -26,15 +24,15 @@ use ratatui::layout::Rect;
 pub use command::Top;
 use view::View;
 
-use crate::cli::show;
+use crate::cli::print;
 use crate::process::exit::Exit;
 use onrush_control::api::stats::Stats;
 use onrush_control::client::{Client, ClientError};
 
-/// Columns of a picture that goes to a file or a pipe.
+/// Columns of a view that is printed to a file or a pipe.
 const COLUMNS: u16 = 120;
 
-/// Shows the tracker until it is enough.
+/// Shows the view until a key or a signal ends it, or prints it once.
 pub fn run(top: &Top) -> Exit {
     let client = match top.client() {
         Ok(client) => client,
@@ -44,15 +42,15 @@ pub fn run(top: &Top) -> Exit {
     if top.once || !stdout().is_terminal() {
         return once(top, &client);
     }
-    match screen::show(top, client) {
+    match screen::run(top, client) {
         Ok(()) => Exit::good(),
         Err(error) => {
-            Exit::failed(format!("the terminal is of no use: {error} (--once writes text)"))
+            Exit::failed(format!("the terminal cannot be used: {error} (--once prints text)"))
         }
     }
 }
 
-/// One picture, of two readings.
+/// Prints one view, of two readings.
 fn once(top: &Top, client: &Client) -> Exit {
     let mut view = View::new(client.url());
     for reading in 0..2 {
@@ -64,18 +62,18 @@ fn once(top: &Top, client: &Client) -> Exit {
             Err(failure) => return Exit::failed(failure),
         }
     }
-    match show(&text(&view, COLUMNS)) {
+    match print(&text(&view, COLUMNS)) {
         Ok(()) => Exit::good(),
         Err(error) => Exit::failed(format!("cannot write: {error}")),
     }
 }
 
-/// A reading.
+/// One reading.
 fn read(client: &Client) -> Result<Stats, ClientError> {
     client.get("/stats.json")?.json()
 }
 
-/// The picture as lines of text.
+/// The view as lines of text.
 fn text(view: &View, columns: u16) -> String {
     let area = Rect::new(0, 0, columns, draw::rows(view));
     let mut cells = Buffer::empty(area);

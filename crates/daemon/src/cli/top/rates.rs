@@ -1,17 +1,17 @@
-//! Two readings, and what came between them.
+//! Rates between two readings.
 
 use onrush_control::api::stats::{FamilyStats, Stats, WorkerStats};
 
-/// Two readings of the same run of a tracker; or one, where there is no other yet.
+/// Two readings of the same process; or one, before there is a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// The newer one.
+    /// The newer reading.
     pub now: &'a Stats,
     before: Option<(&'a Stats, f64)>,
 }
 
 impl<'a> Pair<'a> {
-    /// Of these. One of another process counts from zero again, and is none to compare with.
+    /// A pair of readings. A reading of another process started from zero and is ignored.
     pub fn new(before: Option<&'a Stats>, now: &'a Stats) -> Self {
         let same = |before: &&Stats| before.pid == now.pid && before.started == now.started;
         let seconds = |before: &'a Stats| (before, now.uptime - before.uptime);
@@ -19,13 +19,13 @@ impl<'a> Pair<'a> {
         Self { now, before }
     }
 
-    /// How much a count rose a second.
+    /// Increase of a counter per second; `None` without a second reading.
     pub fn rate(&self, of: impl Fn(&Stats) -> f64) -> Option<f64> {
         let (before, seconds) = self.before?;
         Some((of(self.now) - of(before)).max(0.0) / seconds)
     }
 
-    /// How much a count of one worker rose a second.
+    /// Increase of a counter of one worker per second.
     pub fn rate_of_worker(&self, name: &str, of: impl Fn(&WorkerStats) -> f64) -> Option<f64> {
         let find = |stats: &Stats| {
             stats.workers.iter().find(|worker| worker.name == name).map(&of).unwrap_or_default()
@@ -39,7 +39,7 @@ pub fn requests(stats: &FamilyStats) -> f64 {
     (stats.connects + stats.announces + stats.scrapes) as f64
 }
 
-/// Requests that did not.
+/// Requests that were refused.
 pub fn refused(stats: &FamilyStats) -> f64 {
     stats.refused.values().sum::<u64>() as f64
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_by_the_trackers_own_clock() {
+    fn rates_use_the_clock_of_the_tracker() {
         let (before, now) = (reading(7, 10.0, 100), reading(7, 12.5, 350));
         let pair = Pair::new(Some(&before), &now);
         assert_eq!(pair.rate(announces), Some(100.0));
@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tracker_that_was_started_again_has_no_rates_yet() {
+    fn a_restarted_tracker_has_no_rates_yet() {
         let (before, now) = (reading(7, 500.0, 100), reading(8, 0.5, 3));
         assert_eq!(Pair::new(Some(&before), &now).rate(announces), None);
         assert_eq!(Pair::new(None, &now).rate(announces), None);
-        assert_eq!(Pair::new(Some(&now), &now).rate(announces), None, "the same one twice");
+        assert_eq!(Pair::new(Some(&now), &now).rate(announces), None, "the same reading twice");
     }
 }

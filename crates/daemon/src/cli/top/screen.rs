@@ -1,5 +1,5 @@
-//! The live picture: drawn anew with every reading and every change of the terminal's size, until a key or a signal
-//! ends it. Whatever ends it, the terminal is left as it was.
+//! The live view: redrawn after every reading and every resize until a key or a signal ends it. The
+//! terminal is restored at the end.
 
 use std::io;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::view::View;
 use onrush_control::api::stats::Stats;
 use onrush_control::client::Client;
 
-/// A reading, or why there is none.
+/// A reading, or the error.
 type Reading = Result<Stats, String>;
 
-/// For how long a key or a reading may wait.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Longest time until a key or a reading is handled.
+const POLL: Duration = Duration::from_millis(100);
 
-/// Shows the tracker until somebody has seen enough.
-pub(super) fn show(top: &Top, client: Client) -> io::Result<()> {
+/// Shows the view until a key or a signal ends it.
+pub(super) fn run(top: &Top, client: Client) -> io::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, ended.clone())?;
@@ -33,15 +33,15 @@ pub(super) fn show(top: &Top, client: Client) -> io::Result<()> {
     let view = View::new(client.url());
     let (to, readings) = bounded(1);
     let every = top.every();
-    // A tracker that does not answer must not keep a key waiting. The thread ends with the process.
-    thread::Builder::new().name("ask".into()).spawn(move || ask(&client, every, &to))?;
+    // A thread of its own, so that a slow tracker does not delay keys. It ends with the process.
+    thread::Builder::new().name("reader".into()).spawn(move || read(&client, every, &to))?;
     let mut terminal = ratatui::try_init()?;
     let shown = watch(&mut terminal, view, &readings, &ended);
     ratatui::try_restore()?;
     shown
 }
 
-fn ask(client: &Client, every: Duration, to: &Sender<Reading>) {
+fn read(client: &Client, every: Duration, to: &Sender<Reading>) {
     loop {
         let began = Instant::now();
         let reading = super::read(client).map_err(|failure| failure.to_string());
@@ -75,7 +75,7 @@ fn watch(
                 }
             })?;
         }
-        if event::poll(GLANCE)? {
+        if event::poll(POLL)? {
             match event::read()? {
                 Event::Key(key) if ends(key) => return Ok(()),
                 _ => stale = true,
@@ -85,7 +85,7 @@ fn watch(
     Ok(())
 }
 
-/// Whether somebody has seen enough.
+/// Whether the key ends the view.
 fn ends(key: KeyEvent) -> bool {
     let interrupt = key.modifiers.contains(KeyModifiers::CONTROL);
     key.kind == KeyEventKind::Press
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn q_escape_and_interrupt_end_it_and_nothing_else() {
+    fn q_escape_and_ctrl_c_end_the_view() {
         let press = |code, modifiers| ends(KeyEvent::new(code, modifiers));
         assert!(press(KeyCode::Char('q'), KeyModifiers::NONE));
         assert!(press(KeyCode::Esc, KeyModifiers::NONE));

@@ -1,43 +1,43 @@
-//! What is known at a moment: the last two readings, how requests went before, and what is amiss.
+//! The state of the view: the last two readings, the history of the request rate, and the last
+//! error.
 
 use std::collections::VecDeque;
 
 use super::rates::{Pair, requests};
 use onrush_control::api::stats::Stats;
 
-/// Rates that are kept: the columns of a wide terminal.
-const KEPT: usize = 512;
+/// Length of the history: the columns of a wide terminal.
+const HISTORY: usize = 512;
 
-/// What is known of a tracker.
+/// The state of the view of one tracker.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Who is asked.
+    /// The URL of the admin side.
     pub url: String,
     before: Option<Stats>,
     now: Option<Stats>,
-    /// Requests a second, the oldest first.
+    /// Requests per second, oldest first.
     pub requests: VecDeque<u64>,
-    /// Why there is no newer reading.
-    pub trouble: Option<String>,
+    /// The error of the last reading.
+    pub error: Option<String>,
 }
 
 impl View {
-    /// Of the tracker at `url`, of which nothing is known yet.
+    /// The view of the tracker at `url`, before the first reading.
     pub fn new(url: &str) -> Self {
         Self { url: url.to_owned(), ..Self::default() }
     }
 
-    /// Takes a reading, or why there is none. The last one stays then: it is what people want to see when
-    /// something has gone wrong.
+    /// Takes a reading. An error keeps the previous readings visible.
     pub fn take(&mut self, reading: Result<Stats, String>) {
         match reading {
-            Err(trouble) => self.trouble = Some(trouble),
+            Err(error) => self.error = Some(error),
             Ok(stats) => {
-                self.trouble = None;
+                self.error = None;
                 self.before = self.now.replace(stats);
                 let rate = self.pair().and_then(|p| p.rate(|s| requests(&s.totals.traffic)));
                 self.requests.extend(rate.map(|rate| rate.round() as u64));
-                if self.requests.len() > KEPT {
+                if self.requests.len() > HISTORY {
                     self.requests.pop_front();
                 }
             }

@@ -10,13 +10,13 @@ pub(crate) const STOPPED: &str = "stopped: ";
 /// The admin side listens.
 pub(crate) const ADMIN_LISTENS: &str = " shows metrics";
 /// The admin side cannot listen, and the tracker serves without it.
-pub(crate) const NO_ADMIN: &str = "no metrics, health and control over HTTP";
+pub(crate) const NO_ADMIN: &str = "no metrics, health and admin API over HTTP";
 /// A reload was applied; the changed keys follow.
-pub(crate) const RELOADED: &str = "read again";
+pub(crate) const RELOADED: &str = "configuration reloaded";
 /// A reload was rejected, and the former configuration stays.
-pub(crate) const RELOAD_REJECTED: &str = "what was in force stays";
+pub(crate) const RELOAD_REJECTED: &str = "the configuration in force stays";
 /// The purge after a list change has removed one swarm.
-pub(crate) const PURGED_ONE: &str = "forgot 1 swarm";
+pub(crate) const PURGED_ONE: &str = "removed 1 swarm";
 /// Totals of the last interval, with requests per second by kind.
 pub(crate) const TOTALS: &str = "/s: connect ";
 /// The kernel dropped datagrams because a receive buffer was full.
@@ -32,11 +32,11 @@ pub(crate) const PEERS_RESTORED: &str = " of a snapshot from ";
 /// The snapshot cannot be used.
 pub(crate) const NO_PEERS: &str = "snapshot not loaded";
 /// Peers of the snapshot were dropped for their age.
-pub(crate) const TOO_OLD: &str = "too old";
+pub(crate) const TOO_OLD: &str = " expired";
 /// An export was written.
 pub(crate) const EXPORTED: &str = "export: ";
 /// An export was not written.
-pub(crate) const NO_EXPORT: &str = "no export";
+pub(crate) const NO_EXPORT: &str = "export failed";
 /// The state directory cannot be used.
 pub(crate) const NO_STATE: &str = "will not survive a restart";
 /// The daemon runs with root's rights.
@@ -48,14 +48,14 @@ pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: the rest has arrived";
 /// The process before has handed over everything and stops.
 pub(crate) const UPGRADE_DONE: &str = " has taken over; ";
 /// The successor failed; the process goes on serving.
-pub(crate) const UPGRADE_FAILED: &str = "an upgrade came to nothing";
+pub(crate) const UPGRADE_FAILED: &str = "upgrade failed";
 /// The successor that this process has started ended without a takeover.
 pub(crate) const SUCCESSOR_FAILED: &str = "has not taken over";
 /// A successor has disconnected before it asked for the peers.
-pub(crate) const UPGRADE_LEFT: &str = "looked at what there is to take over, and left";
+pub(crate) const UPGRADE_LEFT: &str = "left before it accepted the handoff";
 /// A request that an upgrade in progress does not allow.
 pub(crate) const UPGRADE_RUNNING: &str = "under way";
 /// Errors of `onrush ctl list` while one process hands over to the next: the sockets are in transfer, neither process
 /// listens, the tracker starts or stops.
 pub(crate) const UNAVAILABLE: [&str; 4] =
-    ["ask that one, in a second", "cannot be reached", "the tracker is ", "ask again in a moment"];
+    ["is about to take over", "cannot be reached", "the tracker is ", "try again in a moment"];

@@ -1,5 +1,5 @@
-//! The bare calls: `recvmmsg`, then `sendmmsg` of the same headers with the bytes changed. What
-//! the backend costs over this is its own share; and MSG_ZEROCOPY can be tried.
+//! Direct calls: `recvmmsg`, then `sendmmsg` of the same headers with the bytes changed. The
+//! difference to this is the backend's own cost; and MSG_ZEROCOPY can be measured.
 
 use std::error::Error;
 use std::io;
@@ -13,10 +13,10 @@ use super::{REPLY, Serve};
 /// Datagrams per call.
 const BATCH: usize = 128;
 
-/// A server of bare calls.
+/// A server of direct calls.
 pub(super) struct Raw {
     socket: BoundSocket,
-    /// What `headers` point to, in allocations that do not move.
+    /// The targets of `headers`, in allocations that do not move.
     names: Box<[libc::sockaddr_in; BATCH]>,
     bytes: Box<[[u8; 2048]; BATCH]>,
     iovecs: Box<[libc::iovec; BATCH]>,
@@ -48,12 +48,12 @@ impl Raw {
         this
     }
 
-    /// Takes the kernel's word that it is through with what was sent without a copy.
+    /// Reads the notifications that the kernel has finished sends without a copy.
     fn reap(&mut self) {
         loop {
             let mut control = [0u64; 16];
-            // SAFETY: as above; the header leads to `control` only, which outlives the call.
-            // Reason: notifications of MSG_ZEROCOPY come only this way.
+            // SAFETY: as above; the header points to `control` only, which outlives the call.
+            // Reason: notifications of MSG_ZEROCOPY arrive only this way.
             let result = unsafe {
                 let mut header: libc::msghdr = std::mem::zeroed();
                 header.msg_control = control.as_mut_ptr().cast();
@@ -79,9 +79,9 @@ impl Serve for Raw {
                 header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in>() as _;
                 iovec.iov_len = 2048;
             }
-            // SAFETY: the headers lead only to this value's own boxes, which are borrowed
+            // SAFETY: the headers point only to this value's own boxes, which are borrowed
             // exclusively.
-            // Reason: what is to be measured.
+            // Reason: this call is what the experiment measures.
             let received = unsafe {
                 let none = ptr::null_mut();
                 let headers = self.headers.as_mut_ptr();

@@ -1,5 +1,5 @@
 //! io_uring: one multishot receive into a ring of provided buffers, and a batch of sends per
-//! `io_uring_enter`, whose successes make no completions.
+//! `io_uring_enter`, whose successes cause no completions.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::error::Error;
@@ -14,9 +14,9 @@ use super::{REPLY, REQUESTS, Serve};
 
 /// Buffers for datagrams; a power of two.
 const BUFFERS: u16 = 1024;
-/// Bytes of each, with the kernel's head and the name.
+/// Bytes of each, with the kernel's header and the name.
 const BUFFER: usize = 2048;
-/// Sends per call at most.
+/// The most sends per call.
 const SENDS: usize = 128;
 /// IORING_ENTER_GETEVENTS.
 const GET_EVENTS: u32 = 1;
@@ -26,16 +26,16 @@ pub(super) struct Uring {
     ring: IoUring,
     socket: BoundSocket,
     bytes: Box<[[u8; BUFFER]]>,
-    /// The ring of provided buffers, as the kernel has it.
+    /// The ring of provided buffers, in the kernel's form.
     entries: *mut BufRingEntry,
     tail: u16,
-    /// Says how long names are.
+    /// Sets the length of names.
     receive: Box<libc::msghdr>,
     sends: Box<[Outgoing]>,
     armed: bool,
 }
 
-/// A reply on its way.
+/// A reply in flight.
 struct Outgoing {
     name: [u8; 16],
     part: libc::iovec,
@@ -54,8 +54,8 @@ impl Uring {
             .setup_cqsize(4096)
             .build(SENDS as u32 * 2)?;
         // SAFETY: the layout has a size; zero is a value of the kernel's integers and pointers. The
-        // ring of buffers is freed once the kernel was told to forget it (see `drop`).
-        // Reason: a try of what the kernel offers, which has no safe form.
+        // ring of buffers is freed after it was unregistered (see `drop`).
+        // Reason: an experiment with a kernel interface that has no safe form.
         let mut this = unsafe {
             let mut receive: Box<libc::msghdr> = Box::new(std::mem::zeroed());
             receive.msg_namelen = 16;
@@ -87,7 +87,7 @@ impl Uring {
             send.header.msg_iov = &raw mut send.part;
             send.header.msg_iovlen = 1;
         }
-        // SAFETY: `entries` is as long as is said, aligned to a page, and outlives the ring.
+        // SAFETY: `entries` has the stated length, is aligned to a page, and outlives the ring.
         unsafe {
             let submitter = this.ring.submitter();
             submitter.register_buf_ring_with_flags(this.entries as u64, BUFFERS, 0, 0)?;
@@ -96,12 +96,12 @@ impl Uring {
         Ok(this)
     }
 
-    /// Gives a buffer to the kernel.
+    /// Returns a buffer to the kernel.
     fn provide(&mut self, number: u16) {
         let at = self.tail & (BUFFERS - 1);
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `at` is within the entries, which the kernel only reads; the tail is where the
-        // kernel looks for it and is written as one atomic word after the entry.
+        // SAFETY: `at` is within the entries, which the kernel only reads; the tail is at the
+        // kernel's offset and is written as one atomic word after the entry.
         // Reason: the protocol of provided buffers.
         unsafe {
             let entry = &mut *self.entries.add(at.into());
@@ -113,19 +113,19 @@ impl Uring {
         }
     }
 
-    /// Enters the kernel with what is queued.
+    /// Enters the kernel with the queued entries.
     fn enter(&mut self) -> Result<(), Box<dyn Error>> {
         self.ring.submission().sync();
         let queued = self.ring.submission().len() as u32;
-        // SAFETY: what is queued leads to this value's own memory, which lives and stays.
-        // Reason: with deferred work only this call does any.
+        // SAFETY: the queued entries point to this value's own memory, which stays in place.
+        // Reason: with deferred work, the kernel works only in this call.
         unsafe { self.ring.submitter().enter::<()>(queued, 0, GET_EVENTS, None)? };
         Ok(())
     }
 
     /// Queues an entry.
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: as for `enter`; the queue has room for all sends and one receive.
+        // SAFETY: as for `enter`; the queue has space for all sends and one receive.
         unsafe { self.ring.submission().push(entry).expect("room") };
     }
 
@@ -145,7 +145,7 @@ impl Uring {
 impl Serve for Uring {
     fn serve(&mut self) -> Result<u64, Box<dyn Error>> {
         let mut sent = 0;
-        // It always takes less, unless something is broken.
+        // Fewer bytes than the buffer's size, unless the kernel violates its interface.
         for _ in 0..10_000 {
             if !self.armed {
                 self.armed = true;
@@ -177,7 +177,7 @@ impl Serve for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         let _ = self.ring.submitter().unregister_buf_ring(0);
-        // SAFETY: allocated with this layout, and the kernel has just forgotten it.
+        // SAFETY: allocated with this layout, and unregistered from the kernel just before.
         unsafe { dealloc(self.entries.cast(), layout()) };
     }
 }

@@ -1,15 +1,17 @@
-//! Network cards and the vCPUs that their packets reach.
+//! Network cards and the vCPUs that their interrupts reach.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Look;
+use onrush_net::affinity;
+
+use super::Files;
 use crate::cli::doctor::facts::Card;
 
-/// Cards that have a device behind them and are up: no bridges, tunnels or loopback.
-pub(super) fn cards(look: &mut Look<'_>) -> Vec<Card> {
+/// Cards that are up and have a device: no bridges, tunnels or loopback.
+pub(super) fn cards(files: &mut Files<'_>) -> Vec<Card> {
     let mut cards = Vec::new();
-    for path in look.entries("sys/class/net") {
+    for path in files.entries("sys/class/net") {
         let up = fs::read_to_string(path.join("operstate")).is_ok_and(|text| text.trim() == "up");
         if !up || !path.join("device").exists() {
             continue;
@@ -23,8 +25,8 @@ pub(super) fn cards(look: &mut Look<'_>) -> Vec<Card> {
         let rps_queues = queues.iter().filter(rps).count() as u64;
         let interrupts = interrupts(&path)
             .into_iter()
-            .filter_map(|irq| look.text(&format!("proc/irq/{irq}/effective_affinity_list")))
-            .map(|text| cpu_list(&text))
+            .filter_map(|irq| files.text(&format!("proc/irq/{irq}/effective_affinity_list")))
+            .filter_map(|text| affinity::parse_list(&text))
             .filter(|cpus| !cpus.is_empty())
             .collect();
         cards.push(Card { name, queues: queues.len() as u64, rps_queues, interrupts });
@@ -41,12 +43,12 @@ fn receive_queues(card: &Path) -> Vec<PathBuf> {
     paths.filter(receives).collect()
 }
 
-/// The numbers of its interrupts. A virtio card's device is a child of the one that is on the bus,
-/// which has them; the way up leads through the link, as the kernel walks it.
+/// The numbers of a card's interrupts. The device of a virtio card is a child of the PCI device,
+/// which has the interrupts; `..` follows the link, as in the kernel.
 fn interrupts(card: &Path) -> Vec<u32> {
-    let places = ["device/msi_irqs", "device/../msi_irqs"];
+    let paths = ["device/msi_irqs", "device/../msi_irqs"];
     let Some(Ok(entries)) =
-        places.map(|place| fs::read_dir(card.join(place))).into_iter().find(Result::is_ok)
+        paths.map(|path| fs::read_dir(card.join(path))).into_iter().find(Result::is_ok)
     else {
         return Vec::new();
     };
@@ -55,13 +57,4 @@ fn interrupts(card: &Path) -> Vec<u32> {
     let mut numbers: Vec<u32> = entries.filter_map(number).collect();
     numbers.sort_unstable();
     numbers
-}
-
-/// `0-2,5` as numbers.
-pub(super) fn cpu_list(text: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
 }

@@ -1,25 +1,35 @@
-//! Processes: who has the tracker's ports, and what the tracker's own process may have and do.
+//! Processes: the holders of the tracker's ports, and the limits of the tracker's process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::cards::cpu_list;
-use super::{Look, limit};
-use crate::cli::doctor::facts::{Facts, Holder};
 use onrush_config::settings::granted;
+use procfs_core::net::UdpNetEntries;
+use procfs_core::process::{LimitValue, Limits, Status};
+use procfs_core::{ExplicitSystemInfo, FromReadSI as _};
 
-/// Who has sockets at these ports: by their inodes, which processes' descriptors name.
-pub(super) fn holders(look: &mut Look<'_>, ports: &BTreeSet<u16>) -> Vec<Holder> {
+use super::Files;
+use crate::cli::doctor::facts::{Facts, Holder};
+
+/// The holders of sockets at these ports, found by the inodes that the descriptors of processes
+/// name.
+pub(super) fn holders(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Vec<Holder> {
     let mut inodes: BTreeMap<String, u16> = BTreeMap::new();
+    // Ports and inodes do not depend on the system; other fields, which are not read, do.
+    let system = ExplicitSystemInfo {
+        boot_time_secs: 0,
+        ticks_per_second: 100,
+        page_size: 4096,
+        is_little_endian: cfg!(target_endian = "little"),
+    };
     for file in ["proc/net/udp", "proc/net/udp6"] {
-        let text = look.text(file).unwrap_or_default();
-        for fields in text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()) {
-            let port = fields.get(1).and_then(|local| local.rsplit_once(':'));
-            let port = port.and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
-            if let (Some(port), Some(inode)) =
-                (port.filter(|port| ports.contains(port)), fields.get(9))
-            {
-                inodes.insert(format!("socket:[{inode}]"), port);
+        let Ok(sockets) = UdpNetEntries::from_file(files.root.join(file), &system) else {
+            continue;
+        };
+        for socket in sockets.0 {
+            let port = socket.local_address.port();
+            if ports.contains(&port) {
+                inodes.insert(format!("socket:[{}]", socket.inode), port);
             }
         }
     }
@@ -28,10 +38,12 @@ pub(super) fn holders(look: &mut Look<'_>, ports: &BTreeSet<u16>) -> Vec<Holder>
     }
     let mut holders = Vec::new();
     let mut known = BTreeSet::new();
-    for process in look.entries("proc") {
+    for process in files.entries("proc") {
         let pid = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-        let (Some(pid), Ok(files)) = (pid, fs::read_dir(process.join("fd"))) else { continue };
-        let links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        let (Some(pid), Ok(descriptors)) = (pid, fs::read_dir(process.join("fd"))) else {
+            continue;
+        };
+        let links = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
         let held: BTreeSet<u16> =
             links.filter_map(|link| inodes.get(link.to_str()?).copied()).collect();
         for port in held {
@@ -45,31 +57,28 @@ pub(super) fn holders(look: &mut Look<'_>, ports: &BTreeSet<u16>) -> Vec<Holder>
     holders
 }
 
-/// Limits, filter, user and share of the host: those of the tracker that has the port, where there is
-/// one, as a shell's say little of those of a unit; else those of this process.
-pub(super) fn limits(look: &mut Look<'_>, facts: &mut Facts) {
+/// Limits, user and resources of the tracker that holds the port; of the current process if there
+/// is none. The limits of a shell differ from those of a unit.
+pub(super) fn limits(files: &mut Files<'_>, facts: &mut Facts) {
     let trackers = facts.holders.iter().filter_map(|holder| holder.process.as_ref());
     let tracker = trackers.filter(|(_, name)| name == "onrush").map(|(pid, _)| *pid).next();
-    // One that may not be looked at is as good as none.
-    facts.tracker = tracker.filter(|pid| look.text(&format!("proc/{pid}/limits")).is_some());
+    let of_tracker =
+        tracker.and_then(|pid| Some((pid, files.parse::<Limits>(&format!("proc/{pid}/limits"))?)));
+    facts.tracker = of_tracker.as_ref().map(|(pid, _)| *pid);
     let process = facts.tracker.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
-    let limits = look.text(&format!("proc/{process}/limits")).unwrap_or_default();
-    let status = look.text(&format!("proc/{process}/status")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.map(|rest| rest.trim_start_matches(':').trim())
-    };
-    facts.files = limit(&limits, "Max open files");
-    facts.locked_bytes = limit(&limits, "Max locked memory");
-    facts.filtered = field("Seccomp").map(|mode| mode != "0");
-    facts.root = field("Uid").and_then(|ids| Some(ids.split_whitespace().nth(1)? == "0"));
+    let limits = of_tracker.map(|(_, limits)| limits).or_else(|| files.parse("proc/self/limits"));
+    facts.files = limits.and_then(|limits| match limits.max_open_files.soft_limit {
+        LimitValue::Value(files) => Some(files),
+        LimitValue::Unlimited => None,
+    });
+    let status = files.parse::<Status>(&format!("proc/{process}/status"));
+    facts.root = status.as_ref().map(|status| status.euid == 0);
     if facts.tracker.is_some() {
-        let granted = granted(look.root, &process);
-        facts.asked.quota = granted.cpu_quota;
-        facts.asked.memory = granted.memory.or(facts.asked.memory);
-        if let Some(cpus) = field("Cpus_allowed_list").map(cpu_list).filter(|cpus| !cpus.is_empty())
-        {
-            facts.asked.vcpus = cpus.len() as u64;
+        let granted = granted(files.root, &process);
+        facts.needs.quota = granted.cpu_quota;
+        facts.needs.memory = granted.memory.or(facts.needs.memory);
+        if let Some(cpus) = status.and_then(|status| status.cpus_allowed_list) {
+            facts.needs.vcpus = cpus.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
         }
     }
 }

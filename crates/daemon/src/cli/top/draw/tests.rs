@@ -1,11 +1,11 @@
-//! What the picture shows.
+//! Views drawn into cells.
 
 use super::*;
 use onrush_control::api::stats::{Class, Software};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-/// A tracker with two workers after so many seconds of the same load.
+/// A tracker with two workers after `seconds` of constant load.
 fn reading(seconds: u64) -> Stats {
     let mut stats = Stats {
         version: "1.2.3".into(),
@@ -52,7 +52,7 @@ fn reading(seconds: u64) -> Stats {
     stats
 }
 
-/// After readings a second apart.
+/// The view after readings one second apart.
 fn after(readings: impl IntoIterator<Item = Stats>) -> View {
     let mut view = View::new("http://127.0.0.1:6970");
     readings.into_iter().for_each(|stats| view.take(Ok(stats)));
@@ -67,7 +67,7 @@ fn drawn(view: &View, columns: u16, height: u16) -> Vec<String> {
     (0..height).map(|y| row(y).trim_end().to_owned()).collect()
 }
 
-/// The row that begins so has all of these.
+/// Asserts that the row that starts with `begin` contains all `parts`.
 #[track_caller]
 fn shows(rows: &[String], begin: &str, parts: &[&str]) {
     let row = rows.iter().find(|row| row.starts_with(begin));
@@ -76,11 +76,11 @@ fn shows(rows: &[String], begin: &str, parts: &[&str]) {
 }
 
 #[test]
-fn everything_is_in_80_columns() {
+fn the_view_fits_80_columns() {
     let view = after([1, 2, 4].map(reading));
     let all = drawn(&view, 80, rows(&view));
     shows(&all, "onrush 1.2.3", &["0.0.0.0:6969", "colocated", "http://127.0.0.1:6970"]);
-    shows(&all, "serving for 16 min", &["every worker takes turns", "not pressed", "1800 s"]);
+    shows(&all, "serving for 16 min", &["no worker is stalled", "no overload", "1800 s"]);
     shows(
         &all,
         "IPv4",
@@ -88,11 +88,11 @@ fn everything_is_in_80_columns() {
     );
     shows(&all, "IPv6", &[" 200 ", " 2,000 ", " 400 ", " 100 ", " 300"]);
     shows(&all, "both", &[" 1,200 ", " 12,000 ", "2,000,400"]);
-    shows(&all, "requests", &["13,203/s", "13,203/s at most"]);
+    shows(&all, "requests", &["13,203/s", "max 13,203/s"]);
     assert!(all.iter().any(|row| row.starts_with("██")), "no curve: {all:#?}");
     shows(&all, "replies", &["13,000/s", "out 8.0 Mbit/s"]);
     shows(&all, "dropped", &["0/s", "unsent 0/s"]);
-    shows(&all, "refused", &["connection_id 40/s 160 in all", "short 0/s 5 in all"]);
+    shows(&all, "refused", &["connection_id 40/s 160 total", "short 0/s 5 total"]);
     shows(&all, "swarms", &["54,321"]);
     shows(&all, "clients", &["qBittorrent 100.0 %"]);
     shows(&all, "memory", &["██░░", " 15 %", "150.0 MB of 1000.0 MB"]);
@@ -111,14 +111,14 @@ fn the_first_reading_has_no_rates() {
 }
 
 #[test]
-fn who_was_started_again_begins_anew() {
+fn a_restarted_tracker_has_no_rates() {
     let mut again = reading(1);
     (again.pid, again.uptime) = (8, 1.0);
     shows(&drawn(&after([reading(5), again]), 100, 30), "requests", &["-/s"]);
 }
 
 #[test]
-fn what_is_amiss_is_said_and_alarming() {
+fn stalls_drops_and_overload_are_highlighted() {
     let mut ill = reading(2);
     ill.workers[1].still_for = 7.0;
     ill.workers[0].kernel_drops = 90;
@@ -126,7 +126,7 @@ fn what_is_amiss_is_said_and_alarming() {
     ill.overload.step = 3;
     let view = after([reading(1), ill]);
     let all = drawn(&view, 120, rows(&view));
-    shows(&all, "serving", &["worker-1 stands still for 7 s", "pressed 3 of 8"]);
+    shows(&all, "serving", &["worker-1 stalled for 7 s", "overload step 3 of 8"]);
     shows(&all, "dropped", &["90/s"]);
     let mut cells = Buffer::empty(Rect::new(0, 0, 120, rows(&view)));
     draw(&view, cells.area, &mut cells);
@@ -139,7 +139,7 @@ fn what_is_amiss_is_said_and_alarming() {
 }
 
 #[test]
-fn what_was_known_stays_while_nobody_answers() {
+fn the_last_reading_stays_while_the_tracker_does_not_answer() {
     let mut view = after([1, 2].map(reading));
     view.take(Err("http://127.0.0.1:6970 cannot be reached: refused\n  is it running?".into()));
     let all = drawn(&view, 120, 30);
@@ -149,13 +149,13 @@ fn what_was_known_stays_while_nobody_answers() {
     shows(&drawn(&view, 120, 30), "serving", &[]);
 
     let mut nothing = View::new("http://127.0.0.1:1");
-    assert!(drawn(&nothing, 80, 3)[1].contains("asking"));
+    assert!(drawn(&nothing, 80, 3)[1].contains("waiting"));
     nothing.take(Err("no".into()));
     assert_eq!(drawn(&nothing, 80, 3)[1], "no");
 }
 
 #[test]
-fn it_fits_any_terminal() {
+fn the_view_fits_any_terminal_size() {
     let view = after([1, 2, 3].map(reading));
     for (columns, height) in [(1, 1), (10, 4), (80, 6), (80, 23), (300, 100)] {
         drawn(&view, columns, height);

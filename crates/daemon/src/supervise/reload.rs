@@ -1,12 +1,12 @@
-//! Reading the configuration again while the tracker runs (SIGHUP, or when asked over HTTP): all of what may change changes at
-//! once, or, where something is wrong with the file, nothing does.
+//! Reads the configuration again while the tracker runs, after SIGHUP or a request of the admin
+//! API. Either all changes apply at once, or the file has a problem and nothing changes.
 
 use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::process::service;
+use crate::process::notify;
 use onrush_config::flags::Flags;
 use onrush_config::settings::{Host, Notice, Settings};
 use onrush_control::Token;
@@ -14,22 +14,22 @@ use onrush_control::request::{Reloaded, Responder};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
-/// Keys that an upgrade does not change either: a new process finds the old one by its state directory, and is of its
-/// user.
-pub const ONLY_A_RESTART: [&str; 3] = ["state_dir", "user", "group"];
+/// Keys that even an upgrade cannot change: the successor finds the running process by its state
+/// directory, and has its user.
+pub const RESTART_ONLY: [&str; 3] = ["state_dir", "user", "group"];
 
-/// What was read, and how it compares with what is in force.
+/// The settings that a reload puts into force, and the keys that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settled {
-    /// What is to be in force: what was read, but for what needs a restart.
+pub struct Applied {
+    /// The settings read, except for keys that need a restart.
     pub settings: Settings,
     /// Keys whose values change now.
     pub changed: Vec<&'static str>,
-    /// Keys whose new values need a restart; the old ones stay in force.
+    /// Keys whose new values need a restart: the old ones stay in force.
     pub restart: Vec<&'static str>,
 }
 
-/// Compares each of these keys; returns those that differ.
+/// Returns the keys that differ.
 macro_rules! differing {
     ($running:ident, $read:ident: $($key:literal => $($part:ident).+),* $(,)?) => {{
         let mut keys = Vec::new();
@@ -38,8 +38,8 @@ macro_rules! differing {
     }};
 }
 
-/// Puts the running values of these keys back; returns those that differed.
-macro_rules! kept {
+/// Restores the running values of these keys. Returns the keys that differed.
+macro_rules! restored {
     ($running:ident, $read:ident: $($key:literal => $($part:ident).+),* $(,)?) => {{
         let mut keys = Vec::new();
         $(if $running.$($part).+ != $read.$($part).+ {
@@ -50,10 +50,10 @@ macro_rules! kept {
     }};
 }
 
-impl Settled {
-    /// What becomes of `running` settings when the configuration says `read`.
+impl Applied {
+    /// Compares the `running` settings with those `read`.
     pub fn new(running: &Settings, mut read: Settings) -> Self {
-        let restart = kept!(running, read:
+        let restart = restored!(running, read:
             "listen" => listen,
             "state_dir" => state_dir,
             "user" => user,
@@ -107,118 +107,122 @@ impl Settled {
     }
 }
 
-/// A configuration that was read and is right.
+/// A configuration read without problems.
 #[derive(Debug)]
-pub struct Fresh {
-    /// What it means here.
+pub struct Loaded {
+    /// Its settings on this host.
     pub settings: Settings,
-    /// What the operator should know of it.
+    /// Notices for the operator.
     pub notices: Vec<Notice>,
-    /// The lists that it leads to, with the changes that the journal has.
+    /// Its lists, with the changes of the journal.
     pub lists: Lists,
-    /// What the journal was found to say, and the list after that, not merged; `None` without a journal.
-    pub resumed: Option<ReplayedList>,
+    /// The journal and the list after it, not merged; `None` without a journal.
+    pub replayed: Option<ReplayedList>,
     /// The token of the admin API.
     pub token: Option<Token>,
 }
 
-/// Reads the configuration on a thread of its own, as lists of millions take seconds, while whoever watches
-/// the workers goes on watching them.
+/// Reads the configuration on a thread of its own, since lists of millions of entries take seconds.
 pub struct Reload {
-    args: Flags,
+    flags: Flags,
     host: Host,
-    tell: Sender<Result<Fresh, String>>,
-    read: Receiver<Result<Fresh, String>>,
-    reading: bool,
+    sender: Sender<Result<Loaded, String>>,
+    loaded: Receiver<Result<Loaded, String>>,
+    loading: bool,
+    /// Whether to read once more afterwards.
     again: bool,
-    /// Who is told of what is being read, and who of the time after.
-    waiting: Vec<Responder<Told>>,
-    later: Vec<Responder<Told>>,
+    /// Responders of the current reading, and of the next one.
+    waiting: Vec<Responder<ReloadResult>>,
+    later: Vec<Responder<ReloadResult>>,
 }
 
-/// What becomes of a reload: what it led to, or what is wrong with the configuration.
-pub type Told = Result<Reloaded, String>;
+/// The outcome of a reload, or the problems of the configuration.
+pub type ReloadResult = Result<Reloaded, String>;
 
 impl Reload {
     /// For a tracker that was started with these flags on this host.
-    pub fn new(args: Flags, host: Host) -> Self {
-        let (tell, read) = unbounded();
+    pub fn new(flags: Flags, host: Host) -> Self {
+        let (sender, loaded) = unbounded();
         Self {
-            args,
+            flags,
             host,
-            tell,
-            read,
-            reading: false,
+            sender,
+            loaded,
+            loading: false,
             again: false,
             waiting: Vec::new(),
             later: Vec::new(),
         }
     }
 
-    /// Begins to read, as `who` asked for, and lets `answer` know what comes of it; where that is going on
-    /// already, it is done once more afterwards, as the file may have changed since.
-    pub fn begin(&mut self, who: &str, journal: Option<&Journal>, answer: Option<Responder<Told>>) {
-        if self.reading {
+    /// Starts to read the configuration. If it is being read already, it is read once more
+    /// afterwards, since the file may have changed. `cause` is for the log.
+    pub fn start(
+        &mut self,
+        cause: &str,
+        journal: Option<&Journal>,
+        responder: Option<Responder<ReloadResult>>,
+    ) {
+        if self.loading {
             self.again = true;
-            self.later.extend(answer);
-            log::info!("{who}: the configuration is still being read, and will be once more then");
+            self.later.extend(responder);
+            log::info!("{cause}: another reload follows the one in progress");
             return;
         }
-        log::info!("{who}: reading the configuration again");
-        self.waiting.extend(answer);
-        let (args, host, tell) = (self.args.clone(), self.host.clone(), self.tell.clone());
+        log::info!("{cause}: reloading the configuration");
+        self.waiting.extend(responder);
+        let (flags, host, sender) = (self.flags.clone(), self.host.clone(), self.sender.clone());
         let journal = journal.cloned();
-        let read = move || {
-            // The receiver goes only with the process.
-            let _ = tell.send(fresh(&args, &host, journal.as_ref()));
+        let load = move || {
+            // The receiver lives as long as the process.
+            let _ = sender.send(load(&flags, &host, journal.as_ref()));
         };
-        match thread::Builder::new().name("reload".into()).spawn(read) {
-            Ok(_) => self.reading = true,
+        match thread::Builder::new().name("reload".into()).spawn(load) {
+            Ok(_) => self.loading = true,
             Err(error) => {
-                let why = format!("the configuration is not read again: no thread: {error}");
+                let why = format!("reload failed: cannot start a thread: {error}");
                 log::error!("{why}");
-                self.waiting.drain(..).for_each(|answer| answer.respond(Err(why.clone())));
+                self.waiting.drain(..).for_each(|responder| responder.respond(Err(why.clone())));
             }
         }
     }
 
     /// Whether the configuration is being read.
-    pub fn is_reading(&self) -> bool {
-        self.reading
+    pub fn is_loading(&self) -> bool {
+        self.loading
     }
 
-    /// Where what was read arrives, or what is wrong with it. Whoever takes it calls
-    /// [`taken`](Self::taken).
-    pub fn read(&self) -> &Receiver<Result<Fresh, String>> {
-        &self.read
+    /// Receives configurations read, or their problems. Call [`finish`](Self::finish) after each.
+    pub fn loaded(&self) -> &Receiver<Result<Loaded, String>> {
+        &self.loaded
     }
 
-    /// What was read has been taken, and this has come of it: it may begin again.
-    pub fn taken(&mut self, told: &Told, journal: Option<&Journal>) {
-        self.reading = false;
-        self.waiting.drain(..).for_each(|answer| answer.respond(told.clone()));
+    /// Responds with the result of the current reading, and starts the next one if requested.
+    pub fn finish(&mut self, result: &ReloadResult, journal: Option<&Journal>) {
+        self.loading = false;
+        self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
         if std::mem::take(&mut self.again) {
             self.waiting = std::mem::take(&mut self.later);
-            self.begin("reload", journal, None);
+            self.start("reload", journal, None);
         }
     }
 }
 
-fn fresh(args: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Fresh, String> {
-    let (settings, mut notices) = args.settings(host).map_err(|problems| problems.to_string())?;
+fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded, String> {
+    let (settings, mut notices) = flags.settings(host).map_err(|problems| problems.to_string())?;
     let token =
         Token::load(settings.admin.token_file.as_deref()).map_err(|error| error.to_string())?;
-    let mut lists = onrush_store::lists::load(&settings, &mut service::progress())
+    let mut lists = onrush_store::lists::load(&settings, &mut notify::progress())
         .map_err(|error| error.to_string())?;
-    let resumed = journal.map(|journal| journal.replay((*lists.access).clone()));
-    if let Some(resumed) = &resumed {
-        if resumed.unreadable {
-            return Err(resumed.warning.clone().unwrap_or_default());
+    let replayed = journal.map(|journal| journal.replay((*lists.access).clone()));
+    if let Some(replayed) = &replayed {
+        if replayed.unreadable {
+            return Err(replayed.warning.clone().unwrap_or_default());
         }
-        notices.extend(resumed.warning.clone().map(Notice::new));
-        lists.access = Arc::new(resumed.settled());
+        notices.extend(replayed.warning.clone().map(Notice::new));
+        lists.access = Arc::new(replayed.settled());
     }
-    Ok(Fresh { settings, notices, lists, resumed, token })
+    Ok(Loaded { settings, notices, lists, replayed, token })
 }
 
 #[cfg(test)]
@@ -232,34 +236,34 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_touched_does_not_change() {
-        let settled = Settled::new(&settings(""), settings(""));
-        assert_eq!(settled.settings, settings(""));
-        assert!(settled.changed.is_empty() && settled.restart.is_empty());
+    fn equal_settings_change_nothing() {
+        let applied = Applied::new(&settings(""), settings(""));
+        assert_eq!(applied.settings, settings(""));
+        assert!(applied.changed.is_empty() && applied.restart.is_empty());
     }
 
     #[test]
-    fn what_needs_a_restart_is_named_and_stays() {
+    fn keys_that_need_a_restart_are_named_and_keep_their_values() {
         let running = settings("[announce]\ninterval = 900\n");
         let read = settings(
             "listen = [\":7000\"]\n[workers]\ntotal = 2\nspin = 5\n[announce]\ninterval = 600\n\
              [limits]\npeers = 5000\n[log]\nlevel = \"debug\"\n",
         );
-        let settled = Settled::new(&running, read);
-        assert_eq!(settled.restart, ["listen", "workers.spin", "limits.peers"]);
+        let applied = Applied::new(&running, read);
+        assert_eq!(applied.restart, ["listen", "workers.spin", "limits.peers"]);
         let changed = [
             "announce.interval",
             "announce.peer_lifetime",
             "overload.longest_interval",
             "log.level",
         ];
-        assert_eq!(settled.changed, changed);
-        assert_eq!(settled.settings.listen, running.listen);
-        assert_eq!(settled.settings.limits, running.limits);
-        assert_eq!(settled.settings.announce.interval, 600);
+        assert_eq!(applied.changed, changed);
+        assert_eq!(applied.settings.listen, running.listen);
+        assert_eq!(applied.settings.limits, running.limits);
+        assert_eq!(applied.settings.announce.interval, 600);
     }
 
-    /// Whoever adds a key decides here what a reload makes of it.
+    /// Each key of the configuration either changes with a reload or is restored.
     #[test]
     fn every_key_is_in_one_of_the_lists() {
         let source = include_str!("reload.rs").split("#[cfg(test)]").next().unwrap();

@@ -1,5 +1,4 @@
-//! Forgetting the swarms that the access list no longer permits, so that a list is in force for what is
-//! stored too, not only for who asks next.
+//! Removal of all swarms that the access list does not permit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,46 +6,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 use onrush_swarm::{Shard, Verdict};
 
-use super::release::lets_go;
+use super::release::free_some_peers;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
 
-/// Swarms looked at in a step: each takes a look-up in the list, out of the caches, and forgetting one
-/// as long again, with up to 128 peers to be counted out at once.
+/// Swarms visited per step. Each takes a lookup in the list with cache misses, and a removal takes
+/// as long again, with up to 128 peers to be subtracted from the totals.
 const STEP: usize = 128;
 
-/// A purge of one shard.
-pub struct Purge {
+/// Walks over one shard.
+pub struct RemoveForbidden {
     access: Arc<AccessList>,
     superseded: Arc<AtomicBool>,
     begun: bool,
     walked: bool,
-    forgotten: u64,
-    tell: Sender<u64>,
+    removed: u64,
+    result: Sender<u64>,
 }
 
-impl Purge {
-    /// Forgets what `access` does not permit, then tells how many swarms these were. Ends without a word
-    /// once it is `superseded`: another list is in force by then.
-    pub fn new(access: Arc<AccessList>, superseded: Arc<AtomicBool>, tell: Sender<u64>) -> Self {
-        Self { access, superseded, begun: false, walked: false, forgotten: 0, tell }
+impl RemoveForbidden {
+    /// Removes the swarms that `access` does not permit, then sends their number. Stops without a
+    /// result once `superseded` is set: another list is in force.
+    pub fn new(access: Arc<AccessList>, superseded: Arc<AtomicBool>, result: Sender<u64>) -> Self {
+        Self { access, superseded, begun: false, walked: false, removed: 0, result }
     }
 
-    /// Looks at some more swarms; whether there are more.
-    fn walk_on(&mut self, shard: &mut Shard, now: Now) -> bool {
-        let Self { access, forgotten, .. } = self;
+    /// Visits some swarms. Returns whether there are more.
+    fn walk(&mut self, shard: &mut Shard, now: Now) -> bool {
+        let Self { access, removed, .. } = self;
         shard.walk(now.moment, STEP, |swarm| {
             if access.permits(swarm.info_hash) {
                 return Verdict::Keep;
             }
-            *forgotten += 1;
+            *removed += 1;
             Verdict::Remove
         })
     }
 }
 
-impl ShardTask for Purge {
+impl ShardTask for RemoveForbidden {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         if self.superseded.load(Ordering::Relaxed) {
             return false;
@@ -55,17 +54,17 @@ impl ShardTask for Purge {
             self.begun = true;
             shard.begin_walk();
         }
-        if lets_go(shard) {
+        if free_some_peers(shard) {
             return true;
         }
         if !self.walked {
-            self.walked = !self.walk_on(shard, now);
+            self.walked = !self.walk(shard, now);
         }
         if !self.walked || shard.release(0) {
             return true;
         }
-        // Nobody may be listening any more: the process is ending.
-        let _ = self.tell.send(self.forgotten);
+        // The receiver is dropped when the process ends.
+        let _ = self.result.send(self.removed);
         false
     }
 }
@@ -83,7 +82,7 @@ mod tests {
 
     const NOW: Now = Now { moment: Moment(5), unix: 5 };
 
-    /// A shard with so many swarms of one peer.
+    /// A shard with this number of swarms, each of one peer.
     fn shard(swarms: u32) -> Shard {
         let settings = ShardSettings {
             interval: 1800,
@@ -122,25 +121,25 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_several_steps_and_tells_how_many_went() {
+    fn removal_takes_several_steps_and_sends_the_number() {
         let mut shard = shard(1_000);
-        let (tell, told) = unbounded();
-        let mut purge = Purge::new(denied((0..1_000).step_by(4)), Arc::default(), tell);
-        let steps = 1 + std::iter::from_fn(|| purge.step(&mut shard, NOW).then_some(())).count();
+        let (result, results) = unbounded();
+        let mut task = RemoveForbidden::new(denied((0..1_000).step_by(4)), Arc::default(), result);
+        let steps = 1 + std::iter::from_fn(|| task.step(&mut shard, NOW).then_some(())).count();
         assert_eq!(steps, 1_000usize.div_ceil(STEP));
-        assert_eq!((told.try_recv(), shard.totals().swarms), (Ok(250), 750));
+        assert_eq!((results.try_recv(), shard.totals().swarms), (Ok(250), 750));
     }
 
     #[test]
-    fn one_that_is_superseded_forgets_no_more() {
+    fn a_superseded_task_stops_without_a_result() {
         let mut shard = shard(1_000);
-        let (tell, told) = unbounded();
+        let (result, results) = unbounded();
         let superseded = Arc::new(AtomicBool::new(false));
-        let mut purge = Purge::new(denied(0..1_000), superseded.clone(), tell);
-        assert!(purge.step(&mut shard, NOW));
+        let mut task = RemoveForbidden::new(denied(0..1_000), superseded.clone(), result);
+        assert!(task.step(&mut shard, NOW));
         superseded.store(true, Ordering::Relaxed);
-        assert!(!purge.step(&mut shard, NOW));
+        assert!(!task.step(&mut shard, NOW));
         assert_eq!(shard.totals().swarms as usize, 1_000 - STEP);
-        assert!(told.is_empty());
+        assert!(results.is_empty());
     }
 }

@@ -1,12 +1,12 @@
-//! The first lines of the log: what is served, by whom, and what to do next.
+//! The first lines of the log: addresses, workers, limits, and how to use and stop the tracker.
 
 use std::net::SocketAddr;
 
-use crate::start::Tracker;
+use onrush::Tracker;
 use onrush_config::settings::Settings;
 
-/// What a person wants to know of a tracker that has just started, a line each.
-pub fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
+/// The lines that describe a tracker that has just started.
+pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
     let addresses: Vec<String> =
         tracker.running.addresses().iter().map(|address| format!("udp://{address}")).collect();
     let steered = tracker.steering.as_ref().is_some_and(|s| s.addresses().next().is_some());
@@ -19,7 +19,7 @@ pub fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
         format!("announces: {}", settings.announce_line()),
         format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),
     ];
-    lines.extend(tracker.http.as_ref().and_then(|http| http.announcement()).map(str::to_owned));
+    lines.extend(tracker.admin.as_ref().and_then(|admin| admin.announcement()).map(str::to_owned));
     if let Some(port) = tracker.running.addresses().first().map(SocketAddr::port) {
         lines.push(format!(
             "ready: add udp://<this host>:{port}/announce to a torrent; stop with Ctrl-C or SIGTERM"

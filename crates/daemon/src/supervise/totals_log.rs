@@ -1,4 +1,4 @@
-//! Totals for people: what happened since the last line, and what is stored.
+//! The log line of totals: requests since the last line, and stored swarms and peers.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use onrush_proto::Event;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::{EVENTS, Summary};
 
-/// Turns readings into lines; remembers the last one.
+/// Turns counters into log lines of the differences.
 #[derive(Debug)]
 pub struct Totals {
     last: Summary,
-    /// Whether a request can meet its shard on its own worker or on another.
-    several_homes: bool,
+    /// Whether a request may arrive at another worker than its shard's, so that steering matters.
+    show_steered: bool,
 }
 
 impl Totals {
-    /// For a tracker that has counted nothing yet.
+    /// All counters start at zero.
     pub fn new(placement: Placement) -> Self {
-        let several_homes = matches!(placement, Placement::Colocated { workers: 2.. });
-        Self { last: Summary::default(), several_homes }
+        let show_steered = matches!(placement, Placement::Colocated { workers: 2.. });
+        Self { last: Summary::default(), show_steered }
     }
 
-    /// What to say after `elapsed` since the last call.
+    /// The line for the time `elapsed` since the last call.
     pub fn line(&mut self, now: Summary, elapsed: Duration) -> String {
         let last = std::mem::replace(&mut self.last, now);
         let since = |now: u64, last: u64| now.saturating_sub(last);
@@ -51,7 +51,7 @@ impl Totals {
         let (local, foreign) = (since(now.local, last.local), since(now.foreign, last.foreign));
         // Rounded down: 100 % means all of them.
         if let (true, Some(percent)) =
-            (self.several_homes, (local * 100).checked_div(local + foreign))
+            (self.show_steered, (local * 100).checked_div(local + foreign))
         {
             let _ = write!(line, "; steered {percent} %");
         }
@@ -94,7 +94,7 @@ mod tests {
     use onrush_tracker::refusal::UdpRefusal;
 
     #[test]
-    fn a_line_tells_what_is_new() {
+    fn a_line_shows_differences() {
         let mut totals = Totals::new(Placement::Colocated { workers: 1 });
         let mut now = Summary { datagrams: 100, connects: 60, sent: 90, ..Summary::default() };
         now.refused_by_udp[UdpRefusal::ConnectionId as usize] = 10;
@@ -112,21 +112,21 @@ mod tests {
     }
 
     #[test]
-    fn workers_with_shards_tell_how_much_was_steered_since_the_last_line() {
+    fn colocated_workers_show_the_share_steered_since_the_last_line() {
         let mut totals = Totals::new(Placement::Colocated { workers: 2 });
         let mut line = |local, foreign| {
             let now = Summary { local, foreign, ..Summary::default() };
             totals.line(now, Duration::from_secs(60))
         };
-        assert!(!line(0, 0).contains("steered"), "nothing was counted");
-        assert!(line(1_999, 1).contains("; steered 99 %; "), "all but one is not all");
+        assert!(!line(0, 0).contains("steered"), "no requests yet");
+        assert!(line(1_999, 1).contains("; steered 99 %; "), "rounded down");
         assert!(line(2_099, 1).contains("; steered 100 %; "));
         assert!(line(2_099, 2).contains("; steered 0 %; "));
-        assert!(!line(2_099, 2).contains("steered"), "nothing new was counted");
+        assert!(!line(2_099, 2).contains("steered"), "no new requests");
     }
 
     #[test]
-    fn where_there_is_no_choice_nothing_is_said_of_steering() {
+    fn one_worker_or_split_placement_shows_no_share() {
         let split = Placement::Split { socket_workers: 2, swarm_workers: 2 };
         for placement in [Placement::Colocated { workers: 1 }, split] {
             let now = Summary { local: 5, foreign: 5, ..Summary::default() };
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_listed_when_it_was() {
+    fn losses_are_listed_only_in_their_period() {
         let mut totals = Totals::new(Placement::Split { socket_workers: 1, swarm_workers: 1 });
         let lost = Summary {
             lane_full: 2,

@@ -1,6 +1,6 @@
-//! Figures as people read them.
+//! Numbers for people: counts, rates, bytes, times.
 
-/// A number: `12,345`, `12.3 M`.
+/// A count: `12,345`, `12.3 M`.
 pub fn count(value: f64) -> String {
     match value {
         v if v >= 1e10 => format!("{:.1} G", v / 1e9),
@@ -22,7 +22,7 @@ fn grouped(value: u64) -> String {
     text
 }
 
-/// A rate; a dash before there are two readings.
+/// A rate per second; `-` if there is none yet.
 pub fn rate(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), count)
 }
@@ -45,7 +45,7 @@ pub fn span(seconds: f64) -> String {
     }
 }
 
-/// A share from 0 to 1 as a bar of so many columns.
+/// A share from 0 to 1 as a bar of `columns` columns.
 pub fn bar(share: f64, columns: usize) -> String {
     let full = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
     format!("{}{}", "█".repeat(full), "░".repeat(columns - full))
@@ -56,10 +56,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_readable() {
+    fn numbers_are_grouped_and_scaled() {
         let shown = [0.0, 0.25, 7.0, 999.0, 1_000.0, 9_999_999.0, 12_340_000.0, 2e10].map(count);
-        let words = ["0", "0.2", "7", "999", "1,000", "9,999,999", "12.3 M", "20.0 G"];
-        assert_eq!(shown, words);
+        let expected = ["0", "0.2", "7", "999", "1,000", "9,999,999", "12.3 M", "20.0 G"];
+        assert_eq!(shown, expected);
         assert_eq!((rate(None).as_str(), rate(Some(5.0)).as_str()), ("-", "5"));
         assert_eq!([bytes(1_234_567.0), bytes(6.4e10)], ["1.2 MB", "64.0 GB"]);
         assert_eq!(
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_keeps_to_its_columns() {
+    fn a_bar_has_its_number_of_columns() {
         assert_eq!([-1.0, 0.5, 7.0].map(|share| bar(share, 4)), ["░░░░", "██░░", "████"]);
     }
 }

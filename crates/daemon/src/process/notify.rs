@@ -1,0 +1,100 @@
+//! Notifications to the service manager, by sd_notify(3): datagrams to the Unix socket that
+//! `$NOTIFY_SOCKET` names. Without a manager they do nothing.
+
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+/// Time granted by each extension of a timeout.
+const EXTENSION: Duration = Duration::from_secs(30);
+/// How often the timeout is extended.
+const EXTEND_EVERY: Duration = Duration::from_secs(5);
+
+/// The tracker serves, for the first time or after a reload. `status` is a line for people.
+pub fn ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// A reload has begun. [`ready`] ends it, whether it succeeds or fails.
+pub fn reloading() {
+    // With Type=notify-reload the manager matches the reload to its request by the time.
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
+    }
+}
+
+/// The tracker has begun to stop.
+pub fn stopping(status: &str) {
+    notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
+}
+
+/// Another process is the service's main process from now on. Its watchdog timeout starts anew.
+pub fn main_process(process: u32) {
+    notify(&[NotifyState::MainPid(process), NotifyState::Watchdog]);
+}
+
+/// This process has become the main process. Its notifications before were ignored
+/// (NotifyAccess=main).
+pub fn took_over() {
+    notify(&[NotifyState::Ready, NotifyState::Watchdog]);
+}
+
+/// The line for people, shown by `systemctl status`.
+pub fn status(status: &str) {
+    notify(&[NotifyState::Status(status)]);
+}
+
+/// Resets the manager's watchdog.
+pub fn reset_watchdog() {
+    notify(&[NotifyState::Watchdog]);
+}
+
+/// The time after which the manager's watchdog expires, if it has one for this process
+/// (`WatchdogSec=` in the unit).
+pub fn watchdog_timeout() -> Option<Duration> {
+    sd_notify::watchdog_enabled()
+}
+
+/// A callback for long work, to be called every few milliseconds. It extends the manager's timeout
+/// for starting, reloading or stopping every few seconds, so only work that hangs is killed.
+pub fn progress() -> impl FnMut() {
+    let mut last = None;
+    move || {
+        if extension_due(&mut last, Instant::now()) {
+            let micros = u32::try_from(EXTENSION.as_micros()).unwrap_or(u32::MAX);
+            notify(&[NotifyState::ExtendTimeoutUsec(micros)]);
+        }
+    }
+}
+
+fn extension_due(last: &mut Option<Instant>, now: Instant) -> bool {
+    let due = last.is_none_or(|last| now.duration_since(last) >= EXTEND_EVERY);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    // The tracker serves without the manager's attention too.
+    if let Err(error) = sd_notify::notify(state) {
+        log::debug!("cannot notify the service manager: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_extended_every_few_seconds() {
+        let start = Instant::now();
+        let mut last = None;
+        let due: Vec<_> = (0..14)
+            .filter(|second| extension_due(&mut last, start + Duration::from_secs(*second)))
+            .collect();
+        assert_eq!(due, [0, 5, 10]);
+        assert!(EXTENSION > 2 * EXTEND_EVERY);
+    }
+}

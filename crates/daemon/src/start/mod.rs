@@ -1,0 +1,365 @@
+//! From settings to a running tracker, on its own sockets or on those of a running process. Both
+//! ways take the same steps in the same order: user, admin server, lists, sockets, state, workers.
+
+mod sockets;
+mod stop;
+mod takeover;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, never};
+use onrush_net::adopt::Adopted;
+use onrush_net::bind::{self, Group};
+use onrush_net::mio;
+use onrush_net::notice::Notice;
+use onrush_net::steering::Steering;
+use onrush_swarm::{Shard, ShardMap};
+use thiserror::Error;
+
+use crate::overload::advertised_interval::CommitmentFile;
+use crate::overload::{IntervalCommitment, Overload};
+use crate::process::{notify, user};
+use crate::snapshots::Snapshots;
+use crate::upgrade::incoming::{Incoming, TakeoverError};
+use crate::upgrade::outgoing::Event;
+use onrush_config::settings::{Listen, Settings};
+use onrush_control::server::{self, Bound};
+use onrush_control::{AdminError, Server, Token, TokenError};
+use onrush_store::lists::file::ListError;
+use onrush_store::lists::journal::Journal;
+use onrush_store::lock::StateLock;
+use onrush_store::snapshot;
+use onrush_store::state::{State, StateError};
+use onrush_tracker::access::{AccessList, Lists};
+use onrush_tracker::assemble::{Secrets, assemble, shard_map};
+use onrush_tracker::clock::Clock;
+use onrush_tracker::connection::Keys;
+use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Running;
+use onrush_tracker::worker::Worker;
+
+/// Warning of a start as root without a configured user.
+const AS_ROOT: &str = "running as root, with more rights than a tracker needs: write \
+                       `user = \"onrush\"` into the configuration (`useradd --system onrush` \
+                       creates that user)";
+
+/// A tracker that has been started. [`Supervisor`](crate::supervise::Supervisor) runs it.
+pub struct Tracker {
+    /// Its workers.
+    pub running: Running,
+    /// The kernel's steering of announces to their shard's worker, if any.
+    pub steering: Option<Steering>,
+    /// Sentences for the operator, each with a remedy.
+    pub warnings: Vec<String>,
+    /// The lists in force.
+    pub lists: Lists,
+    /// Changes of the list of info hashes on disk; `None` without a state directory.
+    pub journal: Option<Journal>,
+    /// Held until the end; `None` without a state directory.
+    pub lock: Option<StateLock>,
+    /// The workers' clock.
+    pub clock: Clock,
+    /// When peers are written to disk.
+    pub snapshots: Snapshots,
+    /// Receives the progress of a process that takes over.
+    pub upgrade: Receiver<Event>,
+    /// The interval commitment of the previous process.
+    pub commitment: Option<IntervalCommitment>,
+    /// The commitment on disk; `None` without a state directory.
+    pub commitment_file: Option<CommitmentFile>,
+    /// The list by which peers were loaded, where changes have come since.
+    pub replaced_list: Option<Arc<AccessList>>,
+    /// Whether the delta of the previous process is being merged.
+    pub merging: Arc<AtomicBool>,
+    /// Which shard owns an info hash.
+    pub map: ShardMap,
+    /// The admin server, if it is on.
+    pub admin: Option<Server>,
+}
+
+/// Why a tracker cannot start. Each message names the remedy.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configured user.
+    #[error(transparent)]
+    User(#[from] user::UserError),
+    /// The addresses to listen on.
+    #[error(transparent)]
+    Bind(#[from] bind::BindError),
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The lists of info hashes and sources.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// The handoff of the running process.
+    #[error(transparent)]
+    Takeover(#[from] TakeoverError),
+    /// The admin server.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// The token of the admin API.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Polling of the sockets.
+    #[error(
+        "cannot set up polling: {0}\n  raise the limit of open files: LimitNOFILE= in the \
+         unit, or `ulimit -n`"
+    )]
+    Poll(io::Error),
+    /// The workers' threads.
+    #[error(
+        "cannot start the workers' threads: {0}\n  raise the limit of tasks: TasksMax= \
+         in the unit, or `ulimit -u`"
+    )]
+    Threads(io::Error),
+}
+
+impl Tracker {
+    /// Starts a tracker on its own sockets.
+    ///
+    /// # Errors
+    /// [`StartError`]; everything that was opened is closed again.
+    pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        Self::start_on(settings, None)
+    }
+
+    /// Starts a tracker on `passed` sockets, or on its own. The settings must be resolved for the
+    /// number of passed sockets.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_on(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
+        let mut start = Start::begin(settings, server::bind)?;
+        let mut group = sockets::open(settings, passed)?;
+        let state = start.open_state(None)?;
+        start.replay_journal(&state, true);
+        let secrets = Secrets::random(state.keys);
+        let map = shard_map(settings.placement.shards(), &secrets);
+        let commitment = state.read_commitment(start.clock);
+        let mut workers = start.assemble(&mut group, &secrets, commitment)?;
+        start.load_snapshot(state.snapshot.as_deref(), shards(&mut workers), map);
+        let mut tracker = start.into_tracker(workers, &group, map, state, commitment)?;
+        tracker.steering = sockets::steer(settings, map, &mut group);
+        tracker.serve(settings, group, secrets.shard_key);
+        Ok(tracker)
+    }
+
+    /// Starts a tracker with the sockets and peers of the process that runs.
+    ///
+    /// # Errors
+    /// [`StartError`]; the running process keeps serving.
+    pub fn take_over(settings: &Settings) -> Result<Self, StartError> {
+        let mut start = Start::begin(settings, |listen| takeover::bind_admin(settings, listen))?;
+        let mut incoming = Incoming::request(settings)?;
+        let (mut group, pending) = sockets::take(settings, &mut incoming)?;
+        let state = start.open_state(incoming.take_lock()?)?;
+        let journal_length = state.journal.as_ref().map_or(0, Journal::length);
+        start.replay_journal(&state, false);
+        // The steering program, which both processes share, depends on the key.
+        let shard_key = incoming.handoff.shard_key;
+        let secrets = Secrets { shard_key, ..Secrets::random(state.keys) };
+        let map = shard_map(settings.placement.shards(), &secrets);
+        let commitment = incoming.handoff.commitment;
+        let mut workers = start.assemble(&mut group, &secrets, commitment)?;
+        let (access, now) = (&start.lists.access, start.clock.now());
+        incoming.load_peers(shards(&mut workers), map, access, now)?;
+        let mut tracker = start.into_tracker(workers, &group, map, state, commitment)?;
+        tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
+        tracker.steering = sockets::steer(settings, map, &mut group);
+        if tracker.steering.is_none() {
+            tracker.warnings.extend(sockets::stop_steering(&group));
+        }
+        tracker.serve(settings, group, shard_key);
+        Ok(tracker)
+    }
+
+    /// Lets the workers begin, and waits for a process that takes over.
+    fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
+        self.running.begin();
+        self.warnings.extend(group.notices.iter().map(Notice::to_string));
+        self.listen_for_successor(settings, group, shard_key);
+    }
+}
+
+/// A start in progress: everything that is prepared before there are workers.
+struct Start<'a> {
+    settings: &'a Settings,
+    warnings: Vec<String>,
+    admin: Option<Server>,
+    lists: Lists,
+    clock: Clock,
+}
+
+/// The state directory. Without a writable one, everything but the keys is `None`.
+struct StateDir {
+    keys: Keys,
+    lock: Option<StateLock>,
+    journal: Option<Journal>,
+    commitment: Option<CommitmentFile>,
+    /// The snapshot's path, unless snapshots are off.
+    snapshot: Option<PathBuf>,
+}
+
+impl<'a> Start<'a> {
+    /// Switches the user, starts the admin server and loads the lists.
+    fn begin(
+        settings: &'a Settings,
+        bind_admin: impl FnOnce(Listen) -> Result<Bound, AdminError>,
+    ) -> Result<Self, StartError> {
+        let mut warnings = Vec::new();
+        match &settings.user {
+            Some(name) => {
+                user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
+            }
+            None if user::is_root() => warnings.push(AS_ROOT.to_owned()),
+            None => {}
+        }
+        // Early, so that `/ready` reports the start while lists and state are loaded.
+        let admin = start_admin(settings, bind_admin, &mut warnings)?;
+        // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
+        // the lists later.
+        let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
+        Ok(Self { settings, warnings, admin, lists, clock: Clock::start() })
+    }
+
+    /// Drops the capability that binding needed, and opens the state directory. `lock` is the one
+    /// shared by the running process.
+    fn open_state(&mut self, lock: Option<StateLock>) -> Result<StateDir, StartError> {
+        if self.settings.user.is_some() {
+            user::drop_capabilities();
+        }
+        let State { keys, warnings, lock } = State::with_lock(self.settings, lock)?;
+        self.warnings.extend(warnings);
+        let directory = self.settings.state_dir.as_deref().filter(|_| lock.is_some());
+        let journal = directory.map(Journal::new);
+        let commitment = directory.map(CommitmentFile::new);
+        let snapshot = directory.filter(|_| self.settings.snapshot.enabled);
+        let snapshot = snapshot.map(|directory| directory.join(snapshot::FILE));
+        Ok(StateDir { keys, lock, journal, commitment, snapshot })
+    }
+
+    /// Repeats the list changes that the journal holds. It is compacted only if no other process
+    /// writes to it.
+    fn replay_journal(&mut self, state: &StateDir, compact: bool) {
+        if let Some(journal) = &state.journal {
+            let replayed = journal.replay((*self.lists.access).clone());
+            let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
+            self.lists.access = Arc::new(replayed.settled());
+            self.warnings.extend(replayed.warning.into_iter().chain(compaction));
+        }
+        self.warnings.extend(self.lists.access.warning().map(str::to_owned));
+    }
+
+    /// Makes the workers, on the sockets of `group`, which keeps copies of them.
+    fn assemble(
+        &self,
+        group: &mut Group,
+        secrets: &Secrets,
+        commitment: Option<IntervalCommitment>,
+    ) -> Result<Vec<Worker<mio::Backend>>, StartError> {
+        let Self { settings, lists, .. } = self;
+        let buffers = sockets::buffer_sizes(group);
+        let backends = sockets::backends(settings, group).map_err(StartError::Poll)?;
+        let rules = settings.rules(lists);
+        let mut workers = assemble(&settings.workers(), secrets, backends, &rules);
+        for (worker, buffers) in workers.iter().zip(buffers) {
+            worker.metrics.receive_buffer.set(buffers.receive as u64);
+            worker.metrics.send_buffer.set(buffers.send as u64);
+        }
+        if commitment.is_some() {
+            // Before peers are loaded, so that none is dropped for its age too early.
+            let rules = rules_with(commitment, settings, lists);
+            let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
+            sides.for_each(|side| side.update(&rules));
+        }
+        Ok(workers)
+    }
+
+    /// Loads the peers of the last snapshot, if there is one.
+    fn load_snapshot(&mut self, path: Option<&Path>, shards: Vec<&mut Shard>, map: ShardMap) {
+        let (lists, now, mut progress) = (&self.lists, self.clock.now(), notify::progress());
+        let warning = path.and_then(|path| {
+            snapshot::load::load_at_start(path, shards, map, &lists.access, now, &mut progress)
+        });
+        self.warnings.extend(warning);
+    }
+
+    /// Starts the workers' threads, which wait at a gate until the tracker serves.
+    fn into_tracker(
+        self,
+        workers: Vec<Worker<mio::Backend>>,
+        group: &Group,
+        map: ShardMap,
+        state: StateDir,
+        commitment: Option<IntervalCommitment>,
+    ) -> Result<Tracker, StartError> {
+        let Self { settings, warnings, admin, lists, clock } = self;
+        let addresses = group.addresses.clone();
+        let running = Running::prepare(&settings.workers(), addresses, workers, clock)
+            .map_err(StartError::Threads)?;
+        Ok(Tracker {
+            running,
+            steering: None,
+            warnings,
+            lists,
+            journal: state.journal,
+            lock: state.lock,
+            clock,
+            snapshots: Snapshots::new(state.snapshot, settings.snapshot.every),
+            upgrade: never(),
+            commitment,
+            commitment_file: state.commitment,
+            replaced_list: None,
+            merging: Arc::default(),
+            map,
+            admin,
+        })
+    }
+}
+
+impl StateDir {
+    /// The commitment of the previous process.
+    fn read_commitment(&self, clock: Clock) -> Option<IntervalCommitment> {
+        self.commitment.as_ref()?.read(clock.now().unix)
+    }
+}
+
+/// Starts the admin server, as the user that reloads its token later.
+fn start_admin(
+    settings: &Settings,
+    bind: impl FnOnce(Listen) -> Result<Bound, AdminError>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Server>, StartError> {
+    let Some(listen) = settings.admin.listen else { return Ok(None) };
+    let token_file = settings.admin.token_file.as_deref();
+    let token = Token::load(token_file)?;
+    warnings.extend(Token::warning(token_file));
+    match bind(listen) {
+        Err(error) if listen.optional => {
+            warnings.push(format!("no metrics, health and admin API over HTTP: {error}"));
+            Ok(None)
+        }
+        bound => Ok(Some(Server::start(bound?, &settings.admin, token)?)),
+    }
+}
+
+/// The shards of all workers, in order.
+fn shards(workers: &mut [Worker<mio::Backend>]) -> Vec<&mut Shard> {
+    let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
+    sides.map(|side| &mut side.shard).collect()
+}
+
+/// The configured rules, changed to keep a commitment.
+fn rules_with(commitment: Option<IntervalCommitment>, settings: &Settings, lists: &Lists) -> Rules {
+    let now = Instant::now();
+    let mut overload = Overload::new(now);
+    commitment.into_iter().for_each(|commitment| overload.adopt(commitment, now));
+    let mut rules = settings.rules(lists);
+    overload.apply(&settings.overload, &mut rules);
+    rules
+}

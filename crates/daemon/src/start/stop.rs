@@ -1,0 +1,96 @@
+//! How a tracker ends: its peers go to the final snapshot, or to the process that has taken over.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use procfs_core::FromRead;
+use procfs_core::process::Stat;
+
+use super::Tracker;
+use crate::upgrade::delta;
+use crate::upgrade::outgoing::HandedOver;
+use onrush_tracker::metrics::Summary;
+
+/// For a process to exit after its sockets are closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Tracker {
+    /// Stops the workers, writes the peers to disk, then releases the state directory.
+    pub fn stop(mut self) -> Summary {
+        if let Some(admin) = &self.admin {
+            admin.stopping();
+        }
+        let (summary, shards) = self.running.stop_and_take_shards();
+        self.snapshots.write_final(shards, self.clock);
+        drop(self.lock);
+        summary
+    }
+
+    /// Stops the workers, whose sockets the new process has, and sends that process the delta.
+    /// Returns whether it lives; if it has exited, the peers are written to the snapshot.
+    pub fn hand_over(mut self, handed_over: &mut HandedOver) -> bool {
+        // The new process waits for this address.
+        drop(self.admin.take());
+        let (_, mut shards) = self.running.stop_and_take_shards();
+        self.snapshots.join();
+        let process = handed_over.process;
+        match delta::send(handed_over, &mut shards, self.clock.now()) {
+            Ok(rest) => {
+                let peers = rest.v4 + rest.v6;
+                log::info!("process {process} has taken over; the rest was {peers} peers");
+            }
+            Err(error) => {
+                log::warn!("process {process} has taken over, but did not get the rest: {error}");
+                if exits_soon(process) {
+                    self.snapshots.write_final(shards, self.clock);
+                    return false;
+                }
+            }
+        }
+        // Not freed one by one: this process exits now.
+        std::mem::forget(shards);
+        if let Some(lock) = self.lock.take() {
+            lock.release_to_other();
+        }
+        true
+    }
+}
+
+/// Whether a process that has closed its sockets exits too, which takes the kernel a moment.
+fn exits_soon(process: i32) -> bool {
+    let deadline = Instant::now() + EXIT_TIMEOUT;
+    while Instant::now() < deadline {
+        if has_exited(process) {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// Whether the process does not exist, or is a zombie.
+fn has_exited(process: i32) -> bool {
+    Stat::from_file(format!("/proc/{process}/stat"))
+        .map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_zombie_has_exited() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = child.id() as i32;
+        assert!(!has_exited(process) && !has_exited(std::process::id() as i32));
+        // The child exits at the end of its input, and is not waited for yet.
+        drop(child.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !has_exited(process) {
+            assert!(Instant::now() < deadline, "the child runs on");
+        }
+        child.wait().unwrap();
+        assert!(has_exited(process));
+    }
+}

@@ -1,0 +1,131 @@
+//! The steps of a start that need the other process: binding the admin address that the running one
+//! has, acquiring its sockets, and waiting for the process after this one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::unbounded;
+use onrush_net::bind::Group;
+use onrush_net::regroup::PendingSockets;
+
+use super::{StartError, Tracker, rules_with};
+use crate::upgrade::incoming::{self, Incoming, TakeoverError};
+use crate::upgrade::message::Handoff;
+use crate::upgrade::outgoing::Outgoing;
+use crate::upgrade::{SOCKET, delta};
+use onrush_config::settings::{Listen, Settings};
+use onrush_control::server::{self, Bound};
+use onrush_control::version::version;
+use onrush_control::{AdminError, Server};
+
+/// Binds the admin address. If the running process may have it, it is bound once that has exited.
+pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, AdminError> {
+    match server::bind(listen) {
+        Err(AdminError::Taken(address)) => {
+            // Without a running process the start fails at the handoff, with a better message.
+            let held =
+                incoming::inspect(settings).is_none_or(|handoff| handoff.may_hold_admin(address));
+            if held { Ok(server::bind_later(address)) } else { Err(AdminError::Taken(address)) }
+        }
+        bound => bound,
+    }
+}
+
+impl Tracker {
+    /// Acquires the sockets of the running process, whose peers are loaded. From its release to the
+    /// acquisition neither process serves, so only what cannot be done earlier is done in between.
+    /// `journal_length` is the journal's length in bytes when it was replayed.
+    pub(super) fn acquire_sockets(
+        &mut self,
+        incoming: &mut Incoming,
+        pending: PendingSockets,
+        settings: &Settings,
+        journal_length: u64,
+    ) -> Result<(), StartError> {
+        let stream = incoming.stream.try_clone().map_err(TakeoverError::Broken)?;
+        let orders = self.running.orders().clone();
+        let start_merge = delta::receive(
+            stream,
+            orders,
+            self.map,
+            self.clock,
+            self.merging.clone(),
+            std::mem::take(&mut incoming.stops),
+        )
+        .map_err(StartError::Threads)?;
+        self.commitment = incoming.wait_for_release()?;
+        self.apply_late_changes(settings, journal_length);
+        pending.bind().map_err(TakeoverError::Broken)?;
+        // Before the upgrade socket is opened, which refuses requests during the merge.
+        self.merging.store(true, Ordering::Release);
+        incoming.acquire()?;
+        if let Some(lock) = &mut self.lock {
+            lock.take_ownership();
+        }
+        // Fails only if the merging thread has ended.
+        let _ = start_merge.send(self.lists.access.clone());
+        Ok(())
+    }
+
+    /// Applies list changes that the running process has made since the journal was replayed here.
+    fn apply_late_changes(&mut self, settings: &Settings, journal_length: u64) {
+        let (Some(journal), Some(kind)) = (&self.journal, self.lists.access.kind()) else { return };
+        let changes = match journal.since(kind, journal_length) {
+            Ok(changes) if changes.is_empty() => return,
+            Ok(changes) => changes,
+            Err(error) => {
+                let path = journal.path().display();
+                return self.warnings.push(format!(
+                    "{path} cannot be read again: {error}; list changes made during the upgrade \
+                     apply after the next reload"
+                ));
+            }
+        };
+        let former = self.lists.access.clone();
+        self.lists.access = Arc::new(former.with(&changes));
+        let rules = Arc::new(rules_with(self.commitment, settings, &self.lists));
+        // Workers wait at the gate, so their lanes have room.
+        if let Err(error) = self.running.orders().update_rules(&rules) {
+            self.warnings.push(format!("{error}: it keeps the list from before the upgrade"));
+        }
+        self.replaced_list = Some(former);
+    }
+
+    /// Listens for a process that takes over from this one.
+    pub(super) fn listen_for_successor(
+        &mut self,
+        settings: &Settings,
+        group: Group,
+        shard_key: [u32; 5],
+    ) {
+        let (Some(lock), Some(directory)) = (&self.lock, &settings.state_dir) else { return };
+        let (events, upgrade) = unbounded();
+        let workers = group.workers.len();
+        let addresses = group.into_address_sockets();
+        let handoff = Handoff {
+            version: version().to_owned(),
+            process: std::process::id(),
+            addresses: addresses.iter().map(|address| address.address).collect(),
+            sockets: addresses.iter().map(|address| address.sockets.len()).collect(),
+            passed: settings.sockets_passed,
+            shard_key,
+            commitment: None,
+            admin: self.admin.iter().map(Server::address).collect(),
+        };
+        let sockets = addresses.into_iter().map(|address| address.sockets).collect();
+        let path = directory.join(SOCKET);
+        let listening = lock.share().and_then(|lock| {
+            let (orders, clock) = (self.running.orders().clone(), self.clock);
+            let merging = self.merging.clone();
+            Outgoing { handoff, sockets, workers, lock, orders, clock, merging, events }
+                .listen(&path)
+        });
+        match listening {
+            Ok(()) => self.upgrade = upgrade,
+            Err(error) => self.warnings.push(format!(
+                "upgrades without downtime are unavailable: cannot listen at {}: {error}",
+                path.display()
+            )),
+        }
+    }
+}

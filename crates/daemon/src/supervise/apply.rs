@@ -1,0 +1,142 @@
+//! Puts a configuration that was read again into force, or reports why it was rejected.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Supervisor;
+use super::reload::{Applied, Loaded, RESTART_ONLY, ReloadResult};
+use crate::process::notify;
+use onrush_control::request::{Reloaded, Responder};
+use onrush_tracker::access::{AccessList, Lists};
+
+impl Supervisor {
+    /// Starts a reload, unless an upgrade is in progress. `cause` is for the log.
+    pub(super) fn start_reload(&mut self, cause: &str, responder: Option<Responder<ReloadResult>>) {
+        if self.upgrade.is_running() {
+            // The successor may have read the former configuration.
+            let why = "an upgrade is under way: reload when it is over";
+            log::warn!("{cause}: {why}");
+            if let Some(responder) = responder {
+                responder.respond(Err(why.to_owned()));
+            }
+            return;
+        }
+        notify::reloading();
+        self.reload.start(cause, self.tracker.journal.as_ref(), responder);
+        self.ready_unless_loading();
+    }
+
+    /// Applies a configuration that was read, or reports its problems.
+    pub(super) fn finish_reload(&mut self, loaded: Result<Loaded, String>) {
+        let result = match loaded {
+            Ok(loaded) => {
+                self.compact_journal(loaded.replayed.as_ref());
+                Ok(self.apply(loaded))
+            }
+            Err(problems) => {
+                log::error!(
+                    "the reload was rejected; the configuration in force stays:\n{problems}"
+                );
+                Err(problems)
+            }
+        };
+        self.list_changes.reload_finished(self.tracker.journal.is_some());
+        self.reload.finish(&result, self.tracker.journal.as_ref());
+        self.ready_unless_loading();
+    }
+
+    /// Ends the reload for the service manager, unless another one has begun.
+    fn ready_unless_loading(&self) {
+        if !self.reload.is_loading() {
+            self.lifeline.ready();
+        }
+    }
+
+    fn apply(&mut self, loaded: Loaded) -> Reloaded {
+        let Applied { settings, mut changed, restart } =
+            Applied::new(&self.settings, loaded.settings);
+        let settings = Arc::new(settings);
+        let (former_announce, former_interval) =
+            (self.settings.announce.clone(), self.pressure().interval);
+        let former_list = self.apply_lists(loaded.lists, &mut changed);
+        log::set_max_level(settings.log.level);
+        self.watch.update(&settings);
+        self.tracker.snapshots.set_interval(settings.snapshot.every);
+        self.settings = settings;
+        let now = Instant::now();
+        if self.pressure().interval < former_interval {
+            self.overload.commit(&former_announce, former_interval, now);
+        }
+        self.publish_rules();
+        if let Some(admin) = &self.tracker.admin {
+            admin.set_token(loaded.token);
+        }
+        let mut notices: Vec<String> = loaded.notices.iter().map(ToString::to_string).collect();
+        notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
+        report(&notices, &changed, &restart);
+        // Even of an unchanged list, so that a reload repeats a purge that has failed.
+        self.purge.start(&self.tracker.lists.access, former_list, now);
+        Reloaded { changed, restart, notices }
+    }
+
+    /// Puts lists into force, with the changes made while they were read. Returns the former list
+    /// of info hashes.
+    fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
+        let lists = &mut self.tracker.lists;
+        let former = lists.access.clone();
+        let access = match self.list_changes.since_reload(loaded.access.kind()).as_slice() {
+            [] => loaded.access,
+            changes => Arc::new(loaded.access.with(changes)),
+        };
+        if *access != *former {
+            lists.access = access;
+            if !changed.contains(&"access") {
+                changed.push("access.file");
+            }
+        }
+        if loaded.blocked != lists.blocked {
+            lists.blocked = loaded.blocked;
+            if !changed.contains(&"access.blocked") {
+                changed.push("access.blocked_file");
+            }
+        }
+        former
+    }
+
+    /// Sends the rules in force to workers, and shows them in the view.
+    pub(super) fn publish_rules(&self) {
+        let lists = &self.tracker.lists;
+        let mut rules = self.settings.rules(lists);
+        self.overload.apply(&self.settings.overload, &mut rules);
+        if let Err(error) = self.tracker.running.orders().update_rules(&Arc::new(rules)) {
+            log::error!("{error}: it keeps the former configuration");
+        }
+        self.view.update(|shown| {
+            shown.settings = self.settings.clone();
+            shown.lists = lists.clone();
+            shown.pressure = self.pressure();
+        });
+    }
+}
+
+fn report(notices: &[String], changed: &[&str], restart: &[&str]) {
+    for notice in notices {
+        log::warn!("{notice}");
+    }
+    match changed {
+        [] => log::info!("configuration reloaded: nothing has changed"),
+        keys => log::info!("configuration reloaded; changed: {}", keys.join(", ")),
+    }
+    let (upgrade, restart): (Vec<&str>, Vec<&str>) =
+        restart.iter().partition(|key| !RESTART_ONLY.contains(key));
+    if !upgrade.is_empty() {
+        log::warn!(
+            "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a \
+             restart for: {}",
+            upgrade.join(", ")
+        );
+    }
+    if !restart.is_empty() {
+        log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
+    }
+}

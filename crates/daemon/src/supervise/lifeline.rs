@@ -1,0 +1,133 @@
+//! What the service manager hears from a tracker that serves: ready, a status line, and the watchdog.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::process::notify;
+use onrush_control::stall::StallDetector;
+use onrush_tracker::metrics::{Summary, WorkerMetrics};
+
+/// How often the status line is renewed.
+const STATUS_EVERY: Duration = Duration::from_secs(5);
+
+/// The periodic notifications of a tracker that serves.
+#[derive(Debug)]
+pub(super) struct Lifeline {
+    watchdog: Option<Watchdog>,
+    /// The beginning of the status line: the addresses.
+    serves: String,
+    /// Time of the last status line, and the datagrams received until then.
+    status: (Instant, u64),
+}
+
+impl Lifeline {
+    /// For a tracker that serves these addresses from now on.
+    pub(super) fn new(addresses: &[SocketAddr], now: Instant) -> Self {
+        let addresses: Vec<_> =
+            addresses.iter().map(|address| format!("udp://{address}")).collect();
+        let serves = format!("serves {}", addresses.join(" and "));
+        let watchdog = notify::watchdog_timeout().map(|timeout| Watchdog::new(timeout, now));
+        Self { watchdog, serves, status: (now, 0) }
+    }
+
+    /// The tracker serves, for the first time or after a reload.
+    pub(super) fn ready(&self) {
+        notify::ready(&self.serves);
+    }
+
+    /// Call it every second with all workers, always in the same order.
+    pub(super) fn tick(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
+        let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
+        if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(turns, now)) {
+            notify::reset_watchdog();
+        }
+        if now.duration_since(self.status.0) >= STATUS_EVERY {
+            let summary = Summary::of(workers.iter().map(|(_, metrics)| *metrics));
+            notify::status(&self.line(&summary, now));
+        }
+    }
+
+    fn line(&mut self, summary: &Summary, now: Instant) -> String {
+        let (last, datagrams) = std::mem::replace(&mut self.status, (now, summary.datagrams));
+        let seconds = now.duration_since(last).as_secs_f64().max(0.001);
+        let rate = summary.datagrams.saturating_sub(datagrams) as f64 / seconds;
+        let peers = summary.peers_v4 + summary.peers_v6;
+        format!("{}: {rate:.0} requests/s, {peers} peers in {} swarms", self.serves, summary.swarms)
+    }
+}
+
+/// Decides when to reset the manager's watchdog: only while every worker has taken a turn since the
+/// last reset. If a worker hangs, the watchdog expires and the manager restarts the tracker.
+#[derive(Debug)]
+struct Watchdog {
+    /// Time between resets.
+    every: Duration,
+    last: Instant,
+    stalls: StallDetector,
+}
+
+impl Watchdog {
+    /// For a watchdog that expires `timeout` after its last reset.
+    fn new(timeout: Duration, now: Instant) -> Self {
+        // Workers take at least four turns per second; a shorter interval could see none.
+        let every = (timeout / 3).max(Duration::from_millis(500));
+        Self { every, last: now, stalls: StallDetector::new(now) }
+    }
+
+    /// Whether to reset the watchdog at `now`, given each worker's turn counter. Call it at least
+    /// once a second, always with the workers in the same order.
+    fn is_due(&mut self, turns: impl IntoIterator<Item = u64>, now: Instant) -> bool {
+        let elapsed = now.duration_since(self.last);
+        let stalled = self.stalls.observe(turns, now).into_iter().any(|time| time >= elapsed);
+        let due = elapsed >= self.every && !stalled;
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_watchdog_is_reset_while_every_worker_takes_turns() {
+        let mut now = Instant::now();
+        let mut watchdog = Watchdog::new(9 * SECOND, now);
+        let mut turns = [0, 0];
+        let mut resets = Vec::new();
+        for second in 0..30 {
+            now += SECOND;
+            turns[0] += 4;
+            // The second worker hangs for ten seconds.
+            turns[1] += if (10..20).contains(&second) { 0 } else { 1 };
+            if watchdog.is_due(turns, now) {
+                resets.push(second);
+            }
+        }
+        // The second worker's last turn before the reset at 11 was at 9; the next one is at 20.
+        assert_eq!(resets, [2, 5, 8, 11, 20, 23, 26, 29]);
+    }
+
+    #[test]
+    fn a_worker_that_never_took_a_turn_prevents_the_reset() {
+        let now = Instant::now();
+        let mut watchdog = Watchdog::new(3 * SECOND, now);
+        assert!(!watchdog.is_due([5, 0], now + 9 * SECOND));
+        assert!(watchdog.is_due([5, 1], now + 9 * SECOND));
+    }
+
+    #[test]
+    fn the_status_line_shows_rates_since_the_last_one() {
+        let start = Instant::now();
+        let mut lifeline = Lifeline::new(&["127.0.0.1:6969".parse().unwrap()], start);
+        let mut summary = Summary { datagrams: 500, swarms: 3, peers_v6: 4, ..Summary::default() };
+        let expected = "serves udp://127.0.0.1:6969: 100 requests/s, 4 peers in 3 swarms";
+        assert_eq!(lifeline.line(&summary, start + 5 * SECOND), expected);
+        summary.datagrams += 10;
+        assert!(lifeline.line(&summary, start + 10 * SECOND).contains(": 2 requests/s, "));
+    }
+}

@@ -1,0 +1,170 @@
+//! Purge: after a change of the access list, every shard removes the swarms that are no longer
+//! permitted.
+//!
+//! A purge is delayed, since announces that the former list has permitted may still be on the way
+//! to their shard. Workers take several turns a second, so after two seconds there are none.
+
+mod release;
+pub mod remove_forbidden;
+pub mod remove_named;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use onrush_proto::InfoHash;
+
+use onrush_tracker::access::AccessList;
+use onrush_tracker::access::overlay::ListChange;
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::{Orders, WorkerUnresponsive};
+use remove_forbidden::RemoveForbidden;
+use remove_named::RemoveNamed;
+
+/// Time between a change of the list and the purge.
+const DELAY: Duration = Duration::from_secs(2);
+
+/// The supervisor's side: decides when shards are purged, and frees former lists.
+pub(super) struct Purge {
+    result: Sender<u64>,
+    removed: Receiver<u64>,
+    /// Stops the walk in progress.
+    superseded: Arc<AtomicBool>,
+    /// The next walk over all swarms.
+    walk: Option<(Instant, Arc<AccessList>)>,
+    /// Single info hashes that are no longer permitted.
+    named: VecDeque<(Instant, Arc<[InfoHash]>)>,
+    /// Former lists, freed here once no worker holds them: freeing millions of hashes would delay a
+    /// worker.
+    retired: Vec<Arc<AccessList>>,
+}
+
+impl Purge {
+    /// The list of the start needs no purge: peers were loaded by it.
+    pub(super) fn new() -> Self {
+        let (result, removed) = unbounded();
+        Self {
+            result,
+            removed,
+            superseded: Arc::default(),
+            walk: None,
+            named: VecDeque::new(),
+            retired: Vec::new(),
+        }
+    }
+
+    /// Schedules a walk for a `list` that has replaced `former`, and stops the walk in progress.
+    pub(super) fn start(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
+        self.superseded.store(true, Ordering::Relaxed);
+        self.superseded = Arc::default();
+        self.walk = (!list.is_open()).then(|| (now + DELAY, list.clone()));
+        // A reload of an unchanged list leaves the same one in force.
+        if !Arc::ptr_eq(list, &former) {
+            self.retire(former);
+        }
+    }
+
+    /// Schedules the removal of the swarms that `changes` forbid. They are looked up one by one: if
+    /// changes came every second, a walk over all swarms would never finish. A scheduled walk uses
+    /// the new list. A walk in progress continues with the former list: it may remove a swarm that
+    /// is permitted again, whose peers return with their next announce.
+    pub(super) fn update(
+        &mut self,
+        list: &Arc<AccessList>,
+        changes: &[ListChange],
+        former: Arc<AccessList>,
+        now: Instant,
+    ) {
+        if let Some((_, walk)) = &mut self.walk {
+            *walk = list.clone();
+        }
+        let changed = changes.iter().map(|change| change.info_hash);
+        let forbidden: Arc<[InfoHash]> = changed.filter(|hash| !list.permits(*hash)).collect();
+        if !forbidden.is_empty() {
+            self.named.push_back((now + DELAY, forbidden));
+        }
+        self.retire(former);
+    }
+
+    /// Keeps a former list until no worker holds it.
+    pub(super) fn retire(&mut self, list: Arc<AccessList>) {
+        // A second entry would keep the first one alive.
+        if !self.retired.iter().any(|other| Arc::ptr_eq(other, &list)) {
+            self.retired.push(list);
+        }
+    }
+
+    /// Call it every second with the list in force: starts removals that are due.
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], when a worker does not take its task.
+    pub(super) fn tick(
+        &mut self,
+        list: &AccessList,
+        orders: &Orders,
+        now: Instant,
+    ) -> Result<(), WorkerUnresponsive> {
+        self.retired.retain(|list| Arc::strong_count(list) > 1);
+        while self.named.front().is_some_and(|(due, _)| now >= *due) {
+            let Some((_, hashes)) = self.named.pop_front() else { break };
+            // Without the hashes that are permitted again.
+            let hashes: Arc<[InfoHash]> =
+                hashes.iter().copied().filter(|hash| !list.permits(*hash)).collect();
+            orders.run_on_every_shard(|_| {
+                Box::new(RemoveNamed::new(hashes.clone(), self.result.clone()))
+            })?;
+        }
+        let Some((_, list)) = self.walk.take_if(|(due, _)| now >= *due) else { return Ok(()) };
+        orders.run_on_every_shard(|_| -> Box<dyn ShardTask> {
+            let superseded = self.superseded.clone();
+            Box::new(RemoveForbidden::new(list.clone(), superseded, self.result.clone()))
+        })
+    }
+
+    /// Receives the number of swarms that a shard has removed.
+    pub(super) fn removed(&self) -> &Receiver<u64> {
+        &self.removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_config::settings::{Access, Listed};
+
+    /// A deny list without entries.
+    fn list() -> Arc<AccessList> {
+        let listed = Listed { hashes: Vec::new(), file: None };
+        Arc::new(onrush_store::lists::access_list(&Access::Deny(listed), 0, &mut || {}).unwrap())
+    }
+
+    #[test]
+    fn a_replaced_list_is_freed_even_after_reloads_of_itself() {
+        let orders = Orders::new(&[], Arc::from([]));
+        let mut purge = Purge::new();
+        let now = Instant::now();
+        let (first, second) = (list(), list());
+        for _ in 0..3 {
+            purge.start(&first, first.clone(), now);
+        }
+        let weak = Arc::downgrade(&first);
+        purge.start(&second, first, now);
+        purge.tick(&second, &orders, now).unwrap();
+        assert_eq!(weak.strong_count(), 0);
+    }
+
+    /// A merge retires its source and the list in force, which are often the same.
+    #[test]
+    fn a_list_retired_twice_is_freed() {
+        let orders = Orders::new(&[], Arc::from([]));
+        let mut purge = Purge::new();
+        let (first, second) = (list(), list());
+        let weak = Arc::downgrade(&first);
+        purge.retire(first.clone());
+        purge.retire(first);
+        purge.tick(&second, &orders, Instant::now()).unwrap();
+        assert_eq!(weak.strong_count(), 0);
+    }
+}

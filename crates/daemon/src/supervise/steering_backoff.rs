@@ -1,0 +1,143 @@
+//! Suspends steering to overloaded workers. Steering by info hash moves the kernel's receive work
+//! too, so one popular or attacked hash can fill one worker's socket while the others are idle.
+//! Suspending it makes the kernel spread that worker's datagrams over all sockets, and the lanes
+//! carry them to their shard.
+
+use onrush_swarm::Moment;
+
+/// Consecutive seconds with drops after which steering to a worker is suspended.
+const DROPPING_FOR: u32 = 2;
+/// Seconds of the first suspension.
+const SUSPENSION: u32 = 30;
+/// Upper bound of a suspension: it doubles after each failed trial, since a trial costs replies.
+const MAX_SUSPENSION: u32 = 32 * SUSPENSION;
+
+/// A change of the steering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Stop steering to this worker.
+    Withdraw(usize),
+    /// Steer to this worker again.
+    Restore(usize),
+}
+
+/// Decides from each worker's kernel drops which steering to suspend.
+#[derive(Debug)]
+pub struct SteeringBackoff {
+    workers: Vec<Worker>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Worker {
+    drops: u64,
+    dropping_for: u32,
+    suspended_at: Option<Moment>,
+    /// Length of the current or last suspension, seconds.
+    suspension: u32,
+    /// When steering was restored. A trial follows, as long as the suspension was.
+    restored_at: Option<Moment>,
+}
+
+impl Worker {
+    fn on_trial(&self, now: Moment) -> bool {
+        self.restored_at.is_some_and(|since| now.since(since) < self.suspension)
+    }
+
+    /// During a trial the first second with drops suffices.
+    fn overloaded(&self, now: Moment) -> bool {
+        self.dropping_for >= if self.on_trial(now) { 1 } else { DROPPING_FOR }
+    }
+}
+
+impl SteeringBackoff {
+    /// For this number of workers, all of them steered to.
+    pub fn new(workers: usize) -> Self {
+        Self { workers: vec![Worker::default(); workers] }
+    }
+
+    /// Call it every second with each worker's kernel drops since the start. Changes nothing where
+    /// more than half of the workers drop: then the host is overloaded, whatever the steering.
+    pub fn observe(&mut self, drops: impl IntoIterator<Item = u64>, now: Moment) -> Vec<Change> {
+        let mut dropping = 0;
+        for (worker, drops) in self.workers.iter_mut().zip(drops) {
+            let more = drops > worker.drops;
+            worker.drops = drops;
+            worker.dropping_for = if more { worker.dropping_for + 1 } else { 0 };
+            dropping += usize::from(more);
+        }
+        let lopsided = dropping * 2 <= self.workers.len();
+        let decide = |(index, worker): (usize, &mut Worker)| match worker.suspended_at {
+            None if lopsided && worker.overloaded(now) => {
+                worker.suspension = match worker.on_trial(now) {
+                    true => (worker.suspension * 2).min(MAX_SUSPENSION),
+                    false => SUSPENSION,
+                };
+                worker.suspended_at = Some(now);
+                Some(Change::Withdraw(index))
+            }
+            Some(since) if now.since(since) >= worker.suspension => {
+                worker.suspended_at = None;
+                worker.restored_at = Some(now);
+                worker.dropping_for = 0;
+                Some(Change::Restore(index))
+            }
+            _ => None,
+        };
+        self.workers.iter_mut().enumerate().filter_map(decide).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dropping_worker_is_suspended_and_later_restored() {
+        let mut backoff = SteeringBackoff::new(4);
+        assert_eq!(backoff.observe([0, 0, 5, 0], Moment(1)), [], "one second is not enough");
+        assert_eq!(backoff.observe([0, 0, 9, 0], Moment(2)), [Change::Withdraw(2)]);
+        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(3)), []);
+        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(31)), []);
+        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(32)), [Change::Restore(2)]);
+        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(61)), [], "no drops during the trial");
+        assert_eq!(backoff.observe([0, 0, 13, 0], Moment(62)), []);
+        assert_eq!(backoff.observe([0, 0, 14, 0], Moment(63)), [Change::Withdraw(2)]);
+    }
+
+    #[test]
+    fn failed_trials_are_short_and_become_rare() {
+        let mut backoff = SteeringBackoff::new(4);
+        let (mut drops, mut steered, mut dropping) = (0, true, Vec::new());
+        for second in 1..4_000 {
+            if steered {
+                drops += 1;
+                dropping.push(second);
+            }
+            match backoff.observe([0, drops, 0, 0], Moment(second))[..] {
+                [Change::Withdraw(1)] => steered = false,
+                [Change::Restore(1)] => steered = true,
+                [] => {}
+                ref other => panic!("{other:?}"),
+            }
+        }
+        // A suspension, one second of trial, twice the suspension and so on, up to 960 seconds.
+        assert_eq!(dropping, [1, 2, 33, 94, 215, 456, 937, 1_898, 2_859, 3_820]);
+    }
+
+    #[test]
+    fn an_overloaded_host_keeps_its_steering() {
+        let mut backoff = SteeringBackoff::new(4);
+        for second in 1..10 {
+            let drops = u64::from(second);
+            assert_eq!(backoff.observe([drops, drops, drops, 0], Moment(second)), []);
+        }
+    }
+
+    #[test]
+    fn a_second_without_drops_resets_the_count() {
+        let mut backoff = SteeringBackoff::new(2);
+        assert_eq!(backoff.observe([1, 0], Moment(1)), []);
+        assert_eq!(backoff.observe([1, 0], Moment(2)), []);
+        assert_eq!(backoff.observe([2, 0], Moment(3)), []);
+    }
+}

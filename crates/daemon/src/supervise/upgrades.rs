@@ -1,0 +1,177 @@
+//! Upgrades: a successor is started on request, and watched until it has the sockets or has failed.
+
+use std::io;
+use std::time::Instant;
+
+use crossbeam_channel::Receiver;
+
+use super::Supervisor;
+use crate::overload::IntervalCommitment;
+use crate::process::notify;
+use crate::upgrade::outgoing::{Event, HandedOver};
+use crate::upgrade::successor::{Exited, Program, Successor};
+use onrush_control::api;
+use onrush_control::request::Responder;
+
+/// Replies to the request for an upgrade.
+pub(super) type UpgradeResponder = Responder<Result<api::Successor, String>>;
+
+/// The upgrade in progress, if there is one.
+pub(super) struct UpgradeState {
+    /// Starts a successor.
+    program: Option<Program>,
+    /// The successor that this process has started.
+    successor: Option<Successor>,
+    /// The process that gets sockets and peers.
+    process: Option<i32>,
+    /// Whether that process has the final state.
+    is_final: bool,
+    responder: Option<UpgradeResponder>,
+    /// When this process began to serve: earlier signals were meant for its predecessor.
+    since: Instant,
+}
+
+impl UpgradeState {
+    pub(super) fn new(program: Option<Program>, since: Instant) -> Self {
+        Self { program, successor: None, process: None, is_final: false, responder: None, since }
+    }
+
+    /// Whether an upgrade is in progress: the successor may have read the configuration already.
+    pub(super) fn is_running(&self) -> bool {
+        self.process.is_some() || self.successor.is_some()
+    }
+
+    /// Whether the successor would miss further changes.
+    pub(super) fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    /// Receives the exit of the successor.
+    pub(super) fn successor_exited(&self) -> Option<Receiver<io::Result<Exited>>> {
+        self.successor.as_ref().map(|successor| successor.exited().clone())
+    }
+}
+
+impl Supervisor {
+    /// SIGUSR2 arrived `at` that time.
+    pub(super) fn upgrade_by_signal(&mut self, at: Instant) {
+        if at < self.upgrade.since {
+            log::info!("SIGUSR2 ignored: it arrived before this process had taken over");
+            return;
+        }
+        if let Err(why) = self.start_successor("SIGUSR2") {
+            log::warn!("SIGUSR2: {why}");
+        }
+    }
+
+    /// The admin API requests an upgrade.
+    pub(super) fn upgrade_by_request(&mut self, responder: UpgradeResponder) {
+        if let Err(why) = self.start_successor("upgrade") {
+            return responder.respond(Err(why));
+        }
+        self.upgrade.responder = Some(responder);
+    }
+
+    fn start_successor(&mut self, cause: &str) -> Result<(), String> {
+        if let Some(process) = self.upgrade.process {
+            return Err(format!("an upgrade is under way already: process {process} takes over"));
+        }
+        if self.upgrade.successor.is_some() {
+            return Err("an upgrade is under way already: its process is starting".to_owned());
+        }
+        if self.tracker.lock.is_none() {
+            return Err("an upgrade needs a writable state directory, and there is none: see the \
+                        warnings at the start"
+                .to_owned());
+        }
+        let Some(program) = &self.upgrade.program else {
+            return Err("the program of this process is unknown".to_owned());
+        };
+        let path = program.path().display();
+        let successor = program
+            .start(Instant::now())
+            .map_err(|error| format!("cannot start {path}: {error}"))?;
+        log::info!("{cause}: started {path}, which takes over once it has loaded the peers");
+        self.upgrade.successor = Some(successor);
+        Ok(())
+    }
+
+    /// Handles the progress of a handoff. Returns it once the sockets have changed hands.
+    pub(super) fn handle_upgrade(&mut self, event: Event) -> Option<HandedOver> {
+        let now = Instant::now();
+        match event {
+            Event::Requested { process, commitment } => {
+                self.upgrade.process = Some(process);
+                if let Some(successor) = &mut self.upgrade.successor {
+                    successor.handoff_requested(now);
+                }
+                let _ = commitment.send(self.full_commitment(now));
+            }
+            Event::Ready { process, version, commitment } => {
+                self.upgrade.is_final = true;
+                if let Some(responder) = self.upgrade.responder.take() {
+                    responder.respond(Ok(api::Successor { process: process as u32, version }));
+                }
+                let _ = commitment.send(self.full_commitment(now));
+            }
+            Event::Failed(_) => {
+                let was_final = std::mem::take(&mut self.upgrade.is_final);
+                self.upgrade.process = None;
+                match &mut self.upgrade.successor {
+                    // It may have bound sockets, to which the kernel sends datagrams already.
+                    Some(successor) if was_final => successor.kill(now),
+                    // It exits by itself, with a message.
+                    Some(successor) => successor.handoff_failed(now),
+                    None => {}
+                }
+            }
+            Event::HandedOver(handed_over) => {
+                if let Some(successor) = self.upgrade.successor.take() {
+                    successor.release();
+                }
+                notify::main_process(handed_over.process as u32);
+                return Some(handed_over);
+            }
+        }
+        None
+    }
+
+    fn full_commitment(&self, now: Instant) -> Option<IntervalCommitment> {
+        let (overload, announce) = (&self.settings.overload, &self.settings.announce);
+        Some(self.overload.full_commitment(overload, announce, now))
+    }
+
+    /// The successor has exited without taking over.
+    pub(super) fn successor_failed(&mut self, exited: io::Result<Exited>) {
+        self.upgrade.successor = None;
+        let why = match exited {
+            Ok(exited) => exited.to_string(),
+            Err(error) => format!("its exit status is unknown: {error}"),
+        };
+        let why = format!("the new process has not taken over; this one keeps serving: {why}");
+        log::error!("{why}");
+        if let Some(responder) = self.upgrade.responder.take() {
+            responder.respond(Err(why));
+        }
+    }
+
+    /// Once a second.
+    pub(super) fn check_successor(&mut self, now: Instant) {
+        if let Some(successor) = &mut self.upgrade.successor
+            && successor.tick(now)
+        {
+            log::error!("the new process takes too long, and is killed");
+        }
+    }
+
+    /// Waits for the end of a handoff that is final, before this process ends.
+    pub(super) fn finish_handoff(&mut self) -> Option<HandedOver> {
+        while self.upgrade.is_final() {
+            let event = self.tracker.upgrade.recv_timeout(super::RELEASE_TIMEOUT).ok()?;
+            if let Some(handed_over) = self.handle_upgrade(event) {
+                return Some(handed_over);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,262 @@
+//! The new process's side of an upgrade: it requests sockets and peers, and acquires the sockets
+//! once it could serve.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use onrush_net::bind::{Address, BoundSocket};
+use onrush_net::handover;
+use onrush_net::regroup::AddressSockets;
+use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
+use thiserror::Error;
+
+use super::SOCKET;
+use super::delta::OLDER_IN_DUMP;
+use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
+use crate::overload::IntervalCommitment;
+use crate::process::notify;
+use onrush_config::settings::{Listen, Passed, Settings};
+use onrush_control::version::version;
+use onrush_store::lock::StateLock;
+use onrush_store::snapshot::load::from_stream;
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Now;
+
+/// For each message of the running process: longer than any of its own timeouts.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why nothing was taken over. The running process keeps serving.
+#[derive(Debug, Error)]
+pub enum TakeoverError {
+    /// There is no state directory.
+    #[error(
+        "an upgrade needs the state directory, and none is configured\n  name that of the running \
+         onrush with --state-dir"
+    )]
+    NoDirectory,
+    /// No process listens at the upgrade socket.
+    #[error(
+        "no process to take over from: no onrush listens at {path}: {cause}\n  start without \
+         --upgrade, or name the state directory of the running onrush with --state-dir"
+    )]
+    NotRunning {
+        /// The upgrade socket.
+        path: PathBuf,
+        /// The error of the connection.
+        cause: io::Error,
+    },
+    /// The running process refuses the handoff.
+    #[error(
+        "the running onrush refuses the upgrade: {0}\n  it keeps serving; stop it, then start \
+         this one"
+    )]
+    Refused(String),
+    /// The connection failed, or a message did not follow the protocol.
+    #[error("upgrade failed; the running onrush keeps serving: {0}")]
+    Broken(#[from] io::Error),
+}
+
+/// A handoff in progress.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The connection to the running process.
+    pub stream: UnixStream,
+    /// The description of the handoff.
+    pub handoff: Handoff,
+    /// The sockets of the addresses that both processes serve.
+    kept: Vec<AddressSockets>,
+    /// For each address of the handoff whether it is kept.
+    keeps: Vec<bool>,
+    /// The addresses that only the new process serves.
+    pub added: Vec<Address>,
+    /// The state directory's lock.
+    lock: Option<OwnedFd>,
+    /// For each shard, the peers that have stopped since the dump was loaded.
+    pub stops: Vec<ChangeReader>,
+}
+
+/// The sockets that a service manager has opened for the running process, if it has. Their
+/// addresses and number override the configuration. Failures are reported by [`Incoming::request`].
+pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
+    match inspect(settings)? {
+        Handoff { passed: true, addresses, sockets, .. } => {
+            Some(Passed { each: sockets.into_iter().min()?, addresses })
+        }
+        _ => None,
+    }
+}
+
+/// The handoff that the running process would make. Failures are reported by [`Incoming::request`].
+pub fn inspect(settings: &Settings) -> Option<Handoff> {
+    let stream = connect(settings).ok()?;
+    send(&stream, &Message::Inspect).ok()?;
+    match receive(&stream).ok()? {
+        Message::Handoff(handoff) => Some(handoff),
+        _ => None,
+    }
+}
+
+fn connect(settings: &Settings) -> Result<UnixStream, TakeoverError> {
+    let path = settings.state_dir.as_ref().ok_or(TakeoverError::NoDirectory)?.join(SOCKET);
+    let stream =
+        UnixStream::connect(&path).map_err(|cause| TakeoverError::NotRunning { path, cause })?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+impl Incoming {
+    /// Requests the handoff from the process that runs with the state directory of `settings`.
+    ///
+    /// # Errors
+    /// [`TakeoverError`].
+    pub fn request(settings: &Settings) -> Result<Self, TakeoverError> {
+        let stream = connect(settings)?;
+        send(&stream, &Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
+        let handoff = match receive(&stream)? {
+            Message::Handoff(handoff) => handoff,
+            Message::Refusal(why) => return Err(TakeoverError::Refused(why)),
+            other => return Err(unexpected(&other).into()),
+        };
+        let mut groups = Vec::with_capacity(handoff.addresses.len());
+        for &count in &handoff.sockets {
+            groups.push(receive_sockets(&stream, count)?);
+        }
+        let lock = handover::receive(&stream)?.pop();
+        let lock = lock.ok_or_else(|| io::Error::other("the state lock is missing"))?;
+        let (keeps, added) = compare(&handoff.addresses, &settings.listen);
+        let all = handoff.addresses.iter().zip(groups).zip(&keeps);
+        let kept = all
+            .filter(|(_, keep)| **keep)
+            .map(|((&address, sockets), _)| AddressSockets { address, sockets })
+            .collect();
+        Ok(Self { stream, handoff, kept, keeps, added, lock: Some(lock), stops: Vec::new() })
+    }
+
+    /// Takes the sockets of the addresses that both serve. Empty from the second call on.
+    pub fn take_sockets(&mut self) -> Vec<AddressSockets> {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Takes the state directory's lock. `None` from the second call on.
+    ///
+    /// # Errors
+    /// When the descriptor is not a lock.
+    pub fn take_lock(&mut self) -> Result<Option<StateLock>, TakeoverError> {
+        Ok(self.lock.take().map(StateLock::adopt).transpose()?)
+    }
+
+    /// Accepts the handoff, and loads the peers as they arrive.
+    ///
+    /// # Errors
+    /// [`TakeoverError`], when the peers do not arrive completely.
+    pub fn load_peers(
+        &mut self,
+        mut shards: Vec<&mut Shard>,
+        map: ShardMap,
+        access: &AccessList,
+        now: Now,
+    ) -> Result<(), TakeoverError> {
+        let Handoff { version, process, .. } = &self.handoff;
+        log::info!("taking over from process {process}, onrush {version}");
+        send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
+        let borrowed = shards.iter_mut().map(|shard| &mut **shard).collect();
+        // Unbuffered, so that the messages behind the peers are not read.
+        let loaded = from_stream(
+            &self.stream,
+            borrowed,
+            map,
+            access,
+            now,
+            OLDER_IN_DUMP,
+            &mut notify::progress(),
+        )
+        .map_err(|error| io::Error::other(error.to_string()))?;
+        log::info!("upgrade: {loaded}");
+        // The delta may contain peers that stop at this process before it arrives.
+        self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
+        Ok(())
+    }
+
+    /// Waits until the running process has released the sockets. Call it when everything slow is
+    /// done: from the release on neither process serves. Returns the commitment to keep.
+    ///
+    /// # Errors
+    /// [`TakeoverError`], when the running process keeps the sockets.
+    pub fn wait_for_release(&self) -> Result<Option<IntervalCommitment>, TakeoverError> {
+        send(&self.stream, &Message::Ready)?;
+        match receive(&self.stream)? {
+            Message::Release { commitment } => Ok(commitment),
+            Message::Refusal(why) => Err(TakeoverError::Refused(why)),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
+    /// Acquires the sockets: from here on this process has to serve.
+    ///
+    /// # Errors
+    /// [`TakeoverError`], when the running process has timed out and serves again.
+    pub fn acquire(&self) -> Result<(), TakeoverError> {
+        Ok(send(&self.stream, &Message::Acquired)?)
+    }
+}
+
+/// Receives the sockets of one address.
+fn receive_sockets(stream: &UnixStream, count: usize) -> io::Result<Vec<BoundSocket>> {
+    let mut sockets = Vec::with_capacity(count);
+    while sockets.len() < count {
+        let descriptors = handover::receive(stream)?;
+        if descriptors.is_empty() {
+            return Err(io::Error::other("fewer sockets arrived than the handoff names"));
+        }
+        for descriptor in descriptors {
+            sockets.push(BoundSocket::adopt(descriptor)?);
+        }
+    }
+    Ok(sockets)
+}
+
+/// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0
+/// matches any port.
+fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>) {
+    let mut keeps = vec![false; bound.len()];
+    let mut added = Vec::new();
+    for &Listen { address, optional } in listen {
+        let matches = |bound: &SocketAddr| {
+            bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port())
+        };
+        match (0..bound.len()).find(|number| !keeps[*number] && matches(&bound[*number])) {
+            Some(number) => keeps[number] = true,
+            None => added.push(Address { address, optional }),
+        }
+    }
+    (keeps, added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_kept_added_and_dropped() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let bound = [at("127.0.0.1:1000"), at("127.0.0.1:2000"), at("[::1]:1000")];
+        let compared = |wanted: &[&str]| {
+            let listen: Vec<_> =
+                wanted.iter().map(|text| Listen { address: at(text), optional: false }).collect();
+            let (keeps, added) = compare(&bound, &listen);
+            (keeps, added.iter().map(|added| added.address).collect::<Vec<_>>())
+        };
+        let all = ["127.0.0.1:1000", "[::1]:1000", "127.0.0.1:2000"];
+        assert_eq!(compared(&all), (vec![true; 3], Vec::new()));
+        let other = compared(&["127.0.0.1:3000", "127.0.0.1:2000"]);
+        assert_eq!(other, (vec![false, true, false], vec![at("127.0.0.1:3000")]));
+        // Each bound address matches once.
+        let any = compared(&["127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"]);
+        assert_eq!(any, (vec![true, true, false], vec![at("127.0.0.1:0")]));
+    }
+}

@@ -1,0 +1,357 @@
+//! The running process's side of an upgrade: it waits at a Unix socket for a process that takes
+//! over, and keeps serving when that fails.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded};
+use onrush_net::bind::BoundSocket;
+use onrush_net::handover;
+use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
+
+use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
+use crate::overload::IntervalCommitment;
+use onrush_control::version::version;
+use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_store::snapshot::write::SnapshotWriter;
+use onrush_tracker::clock::{Clock, Now};
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
+
+/// For a reply of the new process that takes no work, and for each write to it.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// For the new process to open its sockets, and to finish loading once all peers are sent. It loads
+/// while it receives, so little is left then.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// For a worker to produce the next block of the dump.
+const DUMP_TIMEOUT: Duration = Duration::from_secs(30);
+/// For workers to answer everything they have received.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// For the new process to acquire the sockets: neither process serves meanwhile.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
+/// For the main thread to reply.
+const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a failed accept.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+
+/// Subscribes to the stops of a shard.
+struct Subscribe(Sender<ChangeReader>);
+
+impl ShardTask for Subscribe {
+    fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
+        // The receiver is dropped if the upgrade has failed meanwhile.
+        let _ = self.0.send(shard.subscribe(Interest::Stops));
+        false
+    }
+}
+
+/// The running process's side, with all that it hands over.
+pub struct Outgoing {
+    /// The description of the handoff.
+    pub handoff: Handoff,
+    /// The sockets of each address, in the order of their group.
+    pub sockets: Vec<Vec<BoundSocket>>,
+    /// The number of workers with sockets.
+    pub workers: usize,
+    /// The state directory's lock.
+    pub lock: OwnedFd,
+    /// Sends orders to the workers.
+    pub orders: Orders,
+    /// The workers' clock.
+    pub clock: Clock,
+    /// Whether this process is still merging the delta of its own predecessor.
+    pub merging: Arc<AtomicBool>,
+    /// Reports to the main thread.
+    pub events: Sender<Event>,
+}
+
+/// The state of an upgrade, reported to the main thread.
+#[derive(Debug)]
+pub enum Event {
+    /// A process has requested the handoff.
+    Requested {
+        /// Its process id.
+        process: i32,
+        /// For the commitment so far.
+        commitment: Sender<Option<IntervalCommitment>>,
+    },
+    /// The new process could serve. The sockets are released after the reply; from then on the main
+    /// thread makes no changes that the new process would miss.
+    Ready {
+        /// Its process id.
+        process: i32,
+        /// Its build.
+        version: String,
+        /// For the final commitment.
+        commitment: Sender<Option<IntervalCommitment>>,
+    },
+    /// The upgrade has failed; this process serves.
+    Failed(String),
+    /// The new process serves.
+    HandedOver(HandedOver),
+}
+
+/// A completed handoff of the sockets. The delta since the dump is still to be sent.
+#[derive(Debug)]
+pub struct HandedOver {
+    /// The connection to the new process.
+    pub stream: UnixStream,
+    /// Its process id.
+    pub process: i32,
+    /// When the dump began.
+    pub since: Moment,
+    /// For each shard, the peers that have stopped since then.
+    pub stops: Vec<ChangeReader>,
+}
+
+impl Outgoing {
+    /// Listens at `path`, on a thread of its own, for a process that takes over.
+    ///
+    /// # Errors
+    /// When the socket cannot be bound or the thread cannot be started.
+    pub fn listen(self, path: &Path) -> io::Result<()> {
+        // A socket found here is stale: this process holds the directory's lock.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        thread::Builder::new().name("upgrade".into()).spawn(move || {
+            for stream in listener.incoming() {
+                match stream {
+                    // The next process connects to the new one.
+                    Ok(stream) => {
+                        if self.serve(stream) {
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        // Probably out of descriptors: without a pause this would be a busy loop.
+                        log::debug!("cannot accept a connection at the upgrade socket: {error}");
+                        thread::sleep(ACCEPT_RETRY);
+                    }
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Serves one connection. Returns whether the sockets were handed over.
+    fn serve(&self, stream: UnixStream) -> bool {
+        let failed = |error: &io::Error| {
+            log::warn!("upgrade failed; this process keeps serving: {error}");
+        };
+        let candidate = match self.receive_request(&stream) {
+            Ok(Some(candidate)) => candidate,
+            Ok(None) => return false,
+            Err(error) => {
+                // Nothing was handed over, and the main thread was not involved.
+                failed(&error);
+                return false;
+            }
+        };
+        match self.hand_over(stream, candidate) {
+            Ok(handed_over) => self.events.send(Event::HandedOver(handed_over)).is_ok(),
+            Err(error) => {
+                failed(&error);
+                // The main thread may have ended.
+                let _ = self.events.send(Event::Failed(error.to_string()));
+                false
+            }
+        }
+    }
+
+    /// Authenticates the peer and reads its request; `None` if the connection needs nothing more.
+    fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<Candidate>> {
+        let peer = handover::peer(stream)?;
+        let own = nix::unistd::Uid::effective().as_raw();
+        if peer.user != own && peer.user != 0 {
+            log::warn!("upgrade refused: user {} is neither user {own} nor root", peer.user);
+            return Ok(None);
+        }
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        let why = match receive(stream)? {
+            Message::Inspect => {
+                send(stream, &Message::Handoff(self.handoff.clone()))?;
+                return Ok(None);
+            }
+            // A dump would lack the peers that are still to be merged.
+            Message::Request { protocol: PROTOCOL, .. } if self.merging.load(Ordering::Acquire) => {
+                "the previous upgrade is still merging peers: try again in a few seconds".to_owned()
+            }
+            Message::Request { protocol: PROTOCOL, version } => {
+                return Ok(Some(Candidate { process: peer.process, version }));
+            }
+            Message::Request { protocol, version: other } => format!(
+                "onrush {} has version {PROTOCOL} of the upgrade protocol, and onrush {other} \
+                 version {protocol}",
+                version()
+            ),
+            other => return Err(unexpected(&other)),
+        };
+        send(stream, &Message::Refusal(why.clone()))?;
+        Err(io::Error::other(why))
+    }
+
+    /// Hands over sockets and peers.
+    fn hand_over(&self, stream: UnixStream, candidate: Candidate) -> io::Result<HandedOver> {
+        let Candidate { process, version } = candidate;
+        let commitment =
+            self.ask_main_thread(|commitment| Event::Requested { process, commitment })?;
+        self.send_handoff(&stream, commitment)?;
+        // The new process binds further sockets, and may read long lists.
+        stream.set_read_timeout(Some(LOAD_TIMEOUT))?;
+        let keeps = match receive(&stream) {
+            Ok(Message::Accept { keeps }) => keeps,
+            Ok(other) => return Err(unexpected(&other)),
+            Err(error) => {
+                let why = format!("process {process} left before it accepted the handoff: {error}");
+                return Err(io::Error::new(error.kind(), why));
+            }
+        };
+        log::info!("process {process} takes over: it gets the peers while this one keeps serving");
+        let since = self.clock.now().moment;
+        let stops = self.subscribe()?;
+        self.send_peers(&stream)?;
+        match receive(&stream)? {
+            Message::Ready => {}
+            other => return Err(unexpected(&other)),
+        }
+        let commitment =
+            self.ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
+        self.release_sockets(&stream, commitment)?;
+        self.drain_dropped_addresses(&keeps);
+        Ok(HandedOver { stream, process, since, stops })
+    }
+
+    /// Reports an event to the main thread, and waits for the commitment in reply.
+    fn ask_main_thread(
+        &self,
+        event: impl FnOnce(Sender<Option<IntervalCommitment>>) -> Event,
+    ) -> io::Result<Option<IntervalCommitment>> {
+        let (reply, replied) = bounded(1);
+        let ending = |_| io::Error::other("this process is stopping");
+        self.events.send(event(reply)).map_err(|_| ending(()))?;
+        replied.recv_timeout(MAIN_THREAD_TIMEOUT).map_err(|_| ending(()))
+    }
+
+    fn send_handoff(
+        &self,
+        stream: &UnixStream,
+        commitment: Option<IntervalCommitment>,
+    ) -> io::Result<()> {
+        send(stream, &Message::Handoff(Handoff { commitment, ..self.handoff.clone() }))?;
+        for sockets in &self.sockets {
+            let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+            for chunk in descriptors.chunks(handover::MAX_DESCRIPTORS) {
+                handover::send(stream, chunk)?;
+            }
+        }
+        handover::send(stream, &[self.lock.as_fd()])
+    }
+
+    /// A reader of each shard's stops.
+    fn subscribe(&self) -> io::Result<Vec<ChangeReader>> {
+        let (to, readers) = bounded(self.orders.shards());
+        self.orders
+            .run_on_every_shard(|_| Box::new(Subscribe(to.clone())))
+            .map_err(io::Error::other)?;
+        let next = |_| readers.recv_timeout(DUMP_TIMEOUT).map_err(|_| stalled());
+        (0..self.orders.shards()).map(next).collect()
+    }
+
+    fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
+        let parts = DumpTask::of_all(&self.orders).map_err(io::Error::other)?;
+        let to = BufWriter::with_capacity(256 << 10, stream);
+        let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
+        let mut done = 0;
+        while done < self.orders.shards() {
+            match parts.recv_timeout(DUMP_TIMEOUT) {
+                Ok(DumpMessage::Block(block)) => writer.block(&block)?,
+                Ok(DumpMessage::Done) => done += 1,
+                Err(_) => return Err(stalled()),
+            }
+        }
+        let (mut to, _) = writer.end(self.clock.now().unix)?;
+        to.flush()
+    }
+
+    /// Stops receiving and releases the sockets; on failure, receives again.
+    fn release_sockets(
+        &self,
+        stream: &UnixStream,
+        commitment: Option<IntervalCommitment>,
+    ) -> io::Result<()> {
+        let result = self.release(stream, commitment);
+        if result.is_err()
+            && let Err(error) = self.orders.resume()
+        {
+            log::error!("{error}: it does not serve");
+        }
+        result
+    }
+
+    fn release(
+        &self,
+        stream: &UnixStream,
+        commitment: Option<IntervalCommitment>,
+    ) -> io::Result<()> {
+        stream.set_read_timeout(Some(ACQUIRE_TIMEOUT))?;
+        let (done, drained) = bounded(self.workers);
+        self.orders.pause(&done).map_err(io::Error::other)?;
+        for _ in 0..self.workers {
+            let drained = drained.recv_timeout(DRAIN_TIMEOUT);
+            drained.map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
+        }
+        send(stream, &Message::Release { commitment })?;
+        match receive(stream) {
+            Ok(Message::Acquired) => return Ok(()),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(_) => {}
+        }
+        // After the shutdown the new process can send nothing more. A message that it sent before
+        // can still be read, and counts.
+        stream.shutdown(Shutdown::Both)?;
+        match receive(stream) {
+            Ok(Message::Acquired) => Ok(()),
+            _ => Err(io::Error::other("the new process did not take the sockets in time")),
+        }
+    }
+
+    /// Answers the datagrams queued at addresses that the new process does not serve.
+    fn drain_dropped_addresses(&self, keeps: &[bool]) {
+        let addresses = self.handoff.addresses.iter().zip(keeps);
+        let dropped: Arc<[SocketAddr]> =
+            addresses.filter(|(_, keep)| !**keep).map(|(address, _)| *address).collect();
+        if dropped.is_empty() {
+            return;
+        }
+        let (done, drained) = bounded(self.workers);
+        let finished = self.orders.drain(&dropped, &done).is_ok()
+            && (0..self.workers).all(|_| drained.recv_timeout(DRAIN_TIMEOUT).is_ok());
+        if !finished {
+            log::warn!("some requests at addresses that are no longer served were not answered");
+        }
+    }
+}
+
+/// A process that may take over.
+struct Candidate {
+    process: i32,
+    version: String,
+}
+
+fn stalled() -> io::Error {
+    io::Error::other("a worker has ended, or is stalled")
+}
