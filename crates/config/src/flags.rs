@@ -1,12 +1,14 @@
-//! The flags that override keys of the configuration file: the few things that people change on the spot.
+//! The flags that override keys of the configuration file.
 
+use std::io;
 use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use onrush_toml_keys::{Document, Value};
 
-use crate::file::keys::MAX_WORKERS;
-use crate::file::{AdminAt, Config, Field, Item, Level, ListenAt, Origin, Problems, Shape, Words};
-use crate::settings::{Host, Notice, Settings};
+use crate::keys::{LEVELS, MAX_WORKERS, PLACEMENTS};
+use crate::settings::Notice;
+use crate::values::{AdminAt, ListenAt};
 
 /// The flags. Each overrides its key in the file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -15,111 +17,97 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Listen here; may be given several times
+    /// Listen at this address; can be repeated
     ///
-    /// `:6969` or `6969` is this port on every address of both families; `192.0.2.1:6969` and
-    /// `[2001:db8::1]:6969` are this address alone. Replaces the whole list of the file.
+    /// `:6969` or `6969` is this port on all addresses of both families; `192.0.2.1:6969` and
+    /// `[2001:db8::1]:6969` are single addresses. Replaces the whole list of the file.
     #[arg(long, value_name = "ADDR")]
     pub listen: Vec<ListenAt>,
 
-    /// Workers of all kinds together [default: one for each usable vCPU]
+    /// Number of workers of all kinds [default: one per usable vCPU]
     #[arg(long, value_name = "N", value_parser = workers())]
     pub workers: Option<usize>,
 
-    /// How the work is laid out over workers [default: auto]
+    /// Placement of sockets and swarms on workers [default: auto]
     ///
-    /// split: socket workers and swarm workers, for big hosts. colocated: every worker does both.
+    /// split: socket workers and swarm workers, for large hosts. colocated: each worker does both.
     /// auto: by the number of workers.
-    #[arg(long, value_name = "SHAPE", value_parser = words::<Shape>())]
-    pub placement: Option<Shape>,
+    #[arg(long, value_parser = PossibleValuesParser::new(PLACEMENTS.iter().copied()))]
+    pub placement: Option<String>,
 
-    /// Keep the key of connection ids here [default: systemd's or the user's state directory]
+    /// Directory for persistent state [default: that of systemd or of the user]
     ///
     /// A relative path starts at the current directory.
     #[arg(long, value_name = "DIR", value_parser = directory())]
-    pub state_dir: Option<PathBuf>,
+    pub state_dir: Option<String>,
 
-    /// Serve metrics, health and the admin API here over HTTP, or `off` [default: 127.0.0.1:6970]
+    /// Address of the admin side (metrics, health, API), or `off` [default: 127.0.0.1:6970]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<AdminAt>,
 
-    /// Write lines of this level and graver ones [default: info]
-    #[arg(long, value_name = "LEVEL", value_parser = words::<Level>())]
-    pub log_level: Option<Level>,
+    /// Lowest level that is logged [default: info]
+    #[arg(long, value_name = "LEVEL",
+          value_parser = PossibleValuesParser::new(LEVELS.iter().copied()))]
+    pub log_level: Option<String>,
 }
 
 impl Flags {
-    /// Reads the file that is named, if one is, and settles what it and the flags mean on this host.
-    ///
-    /// # Errors
-    /// Whatever is wrong with them, all of it.
-    pub fn settings(&self, host: &Host) -> Result<(Settings, Vec<Notice>), Problems> {
-        let config = match &self.config {
-            Some(path) => Config::load(path)?,
-            None => Config::default(),
-        };
-        Settings::resolve(config, self, host)
-    }
-
-    /// Replaces what the file says by what the flags say. Returns what is replaced although
-    /// nobody named it.
-    pub(crate) fn overlay(&self, config: &mut Config) -> Vec<Notice> {
-        let written = &mut config.written;
+    /// Replaces values of the file. Returns notices about values that are replaced implicitly.
+    pub(crate) fn apply(&self, document: &mut Document) -> Vec<Notice> {
+        let text = |text: &str| Value::from(text).to_string();
         if !self.listen.is_empty() {
-            let item = |value: &ListenAt| Item { value: *value, origin: Origin::Flag("--listen") };
-            written.listen = Field::flag(self.listen.iter().map(item).collect(), "--listen");
+            let listen: Vec<_> = self.listen.iter().map(ToString::to_string).collect();
+            document.set("--listen", "listen", &Value::from(listen).to_string());
         }
         if let Some(directory) = &self.state_dir {
-            written.state_dir = Field::flag(Some(directory.clone()), "--state-dir");
+            document.set("--state-dir", "state_dir", &text(directory));
         }
-        if let Some(listen) = self.admin {
-            written.admin_listen = Field::flag(Some(listen), "--admin");
+        if let Some(admin) = &self.admin {
+            document.set("--admin", "admin.listen", &text(&admin.to_string()));
         }
-        if let Some(level) = self.log_level {
-            written.log_level = Field::flag(level, "--log-level");
+        if let Some(level) = &self.log_level {
+            document.set("--log-level", "log.level", level);
         }
-        self.overlay_workers(config)
+        self.apply_workers(document).into_iter().collect()
     }
 
-    /// A flag about workers as a whole makes the file's numbers of each kind moot.
-    fn overlay_workers(&self, config: &mut Config) -> Vec<Notice> {
-        let written = &mut config.written;
-        let by_kind = (written.workers_socket.value, written.workers_swarm.value);
-        let has_kinds = by_kind != (None, None);
-        let mut moot = None;
-        if let Some(shape) = self.placement {
-            moot = (has_kinds && shape != Shape::Split).then_some("--placement");
-            written.placement = Field::flag(shape, "--placement");
-            if let ((Some(socket), Some(swarm)), Some(_), None) =
-                (by_kind, moot, written.workers_total.value)
-            {
-                written.workers_total.value = Some(socket + swarm);
+    /// Flags about all workers replace the file's numbers for each kind.
+    fn apply_workers(&self, document: &mut Document) -> Option<Notice> {
+        let kinds = ["workers.socket", "workers.swarm"];
+        let workers: Vec<_> =
+            kinds.iter().filter_map(|kind| document.value(kind)?.as_integer()).collect();
+        let mut replaced_by = None;
+        if let Some(placement) = &self.placement {
+            document.set("--placement", "workers.placement", placement);
+            if !workers.is_empty() && placement != "split" {
+                replaced_by = Some("--placement");
+                if workers.len() == kinds.len() && document.value("workers.total").is_none() {
+                    let total: i64 = workers.iter().sum();
+                    document.set("--placement", "workers.total", &total.to_string());
+                }
             }
         }
-        if let Some(workers) = self.workers {
-            written.workers_total = Field::flag(Some(workers), "--workers");
-            moot = has_kinds.then_some("--workers").or(moot);
+        if let Some(total) = self.workers {
+            document.set("--workers", "workers.total", &total.to_string());
+            replaced_by = if workers.is_empty() { None } else { Some("--workers") };
         }
-        let Some(flag) = moot else { return Vec::new() };
-        written.workers_socket = Field::default();
-        written.workers_swarm = Field::default();
-        vec![Notice::new(format!(
+        let flag = replaced_by?;
+        kinds.iter().for_each(|kind| document.unset(kind));
+        Some(Notice::new(format!(
             "{flag} replaces workers.socket and workers.swarm of {}",
-            config.source.name()
-        ))]
+            document.name()
+        )))
     }
 }
 
-/// The directory as it is meant from here on, wherever the process may go.
-fn directory() -> impl TypedValueParser<Value = PathBuf> {
-    NonEmptyStringValueParser::new().try_map(std::path::absolute)
+/// An absolute path, so that it does not depend on later changes of the current directory.
+fn directory() -> impl TypedValueParser<Value = String> {
+    NonEmptyStringValueParser::new().try_map(|text| {
+        let path = std::path::absolute(text)?.into_os_string();
+        path.into_string().map_err(|_| io::Error::other("the path is not UTF-8"))
+    })
 }
 
 fn workers() -> impl TypedValueParser<Value = usize> {
-    clap::value_parser!(u64).range(1..=MAX_WORKERS).map(|number| number as usize)
-}
-
-fn words<T: Words + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(T::WORDS.iter().map(|(word, _)| *word))
-        .map(|word| T::of_word(&word).expect("clap takes no other words"))
+    clap::value_parser!(u64).range(1..=MAX_WORKERS as u64).map(|number| number as usize)
 }

@@ -1,19 +1,58 @@
-//! The configuration of the daemon: the file as written, the flags, and both as settings on this host.
+//! The configuration of the daemon: a file and flags, resolved into settings for this host.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`file`] | the configuration file: its keys, errors with file, line and key |
-//! | [`flags`] | the flags that override keys of the file |
-//! | [`settings`] | file and flags resolved against this host |
+//! | [`keys`] | every key of the file: type, range, default, documentation |
+//! | [`values`] | the types of values that TOML does not have |
+//! | [`flags`] | the flags that override keys |
+//! | [`host`] | the properties of the host that settings depend on |
+//! | [`settings`] | the settings |
+//! | [`placement`] | the default placement of workers |
+//! | `resolve` | from file, flags and host to settings |
+//! | [`reload`] | from a changed file to the settings that apply without a restart |
+//! | `summary` | the settings in a few lines |
+//! | [`format`](mod@format) | numbers in messages |
 //! | [`export_format`] | the format of an export, by the name of its file |
 //! | [`secret_file`] | who may read a file with a secret |
 
 #![forbid(unsafe_code)]
 
 pub mod export_format;
-pub mod file;
 pub mod flags;
+pub mod format;
+pub mod host;
+pub mod keys;
+pub mod placement;
+pub mod reload;
+mod resolve;
 pub mod secret_file;
 pub mod settings;
+mod summary;
+pub mod values;
 
-pub use settings::Settings;
+pub use flags::Flags;
+pub use host::{Host, Passed};
+pub use onrush_toml_keys::{Problem, Problems};
+pub use settings::{Notice, Settings};
+
+/// The default file, with every key and its documentation: `onrush --print-config`.
+pub fn print_config() -> String {
+    keys::SCHEMA.print()
+}
+
+/// The reference of all keys, in Markdown: `docs/CONFIGURATION.md`.
+pub fn reference() -> String {
+    keys::SCHEMA.markdown("Configuration", &INTRODUCTION)
+}
+
+/// The paragraphs above the keys of the reference.
+const INTRODUCTION: [&str; 2] = [
+    "The keys of the configuration file, generated from `crates/config/src/keys.rs`. The tracker \
+     runs without a file; a file needs only the keys that differ from their defaults. \
+     `onrush --print-config` writes a file with all keys and these texts \
+     ([config/onrush.toml](../config/onrush.toml)), `onrush --config FILE --check-config` checks a \
+     file and shows its effect on this host, and flags override the file (`onrush --help`).",
+    "The file is TOML. Numbers are plain, in the unit of the key. A change of the file applies on a \
+     reload (`systemctl reload onrush`, SIGHUP, `onrush ctl reload`), on an upgrade \
+     (`onrush ctl upgrade`) or on a restart, as given for each key; an invalid file changes nothing.",
+];

@@ -86,9 +86,9 @@ pub enum ListChangeError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// Keys whose values have changed.
-    pub changed: Vec<&'static str>,
+    pub changed: Vec<String>,
     /// Keys whose old values stay in force until an upgrade or a restart.
-    pub restart: Vec<&'static str>,
+    pub restart: Vec<String>,
     /// Warnings for the operator, in sentences.
     pub notices: Vec<String>,
 }

@@ -12,7 +12,7 @@ use onrush_swarm::ShardMap;
 
 use crate::files::Files;
 use crate::request::Request;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::access::Lists;
 use onrush_tracker::lanes::Mailbox;
 use onrush_tracker::metrics::{Summary, WorkerMetrics};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use onrush::Tracker;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 
 /// The lines that describe a tracker that has just started.
 pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {

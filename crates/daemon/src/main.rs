@@ -19,7 +19,7 @@ use onrush::supervise::{End, Supervisor};
 use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
-use onrush_config::settings::{Host, Notice, Passed, Settings};
+use onrush_config::{Host, Notice, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 
 fn main() -> ExitCode {
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 /// The sockets that a service manager has passed to the running process, for an upgrade. Problems
 /// of the configuration are reported later.
 fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
-    let (settings, _) = cli.upgrade.then(|| cli.flags.settings(host))?.ok()?;
+    let (settings, _) = cli.upgrade.then(|| Settings::load(&cli.flags, host))?.ok()?;
     passed_sockets(&settings)
 }
 

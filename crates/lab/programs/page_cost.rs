@@ -8,9 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::Settings;
 use onrush_control::api::stats::Stats;
 use onrush_control::metrics::prometheus::{self, Format};
 use onrush_control::metrics::snapshot::StatsSnapshot;
@@ -64,7 +62,7 @@ fn counted() -> WorkerMetrics {
             .chain(&incoming.refused)
             .chain(&incoming.refused_by_udp)
             .chain(&incoming.events);
-        all.chain(&incoming.clients.0).for_each(|counter| counter.set(12_345_678_901));
+        all.chain(&incoming.clients).for_each(|counter| counter.set(12_345_678_901));
     }
     (0..40).for_each(|power| metrics.turn_times.observe(1 << power));
     (0..11).for_each(|power| metrics.receives.observe(1 << power));
@@ -74,8 +72,5 @@ fn counted() -> WorkerMetrics {
 fn snapshot(metrics: &Workers) -> StatsSnapshot {
     let workers = metrics.len();
     let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
-    let config = Config::parse("page_cost.toml", &text);
-    let (settings, _) = Settings::resolve(config, &Flags::default(), &Host::default())
-        .expect("a right configuration");
-    StatsSnapshot::of_workers(metrics.clone(), settings)
+    StatsSnapshot::of_workers(metrics.clone(), Settings::for_test(&text))
 }

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::key_file::{KeyError, load_or_create};
 use crate::lock::{LockError, StateLock};
+use onrush_config::Settings;
 use onrush_config::secret_file::readable_by_others;
-use onrush_config::settings::Settings;
 use onrush_tracker::connection::Keys;
 
 /// The key's file name in the state directory.
@@ -119,15 +119,11 @@ fn in_memory(why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_config::file::Config;
-    use onrush_config::flags::Flags;
-    use onrush_config::settings::Host;
     use std::fs;
 
     fn settings(directory: &Path) -> Settings {
         let text = format!("state_dir = {directory:?}\n");
-        let (config, host) = (Config::parse("test.toml", &text), Host::default());
-        Settings::resolve(config, &Flags::default(), &host).expect("the settings are valid").0
+        Settings::for_test(&text)
     }
 
     #[test]

@@ -4,9 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::{Flags, Host, Settings};
 use onrush_net::memory::{Choice, Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options;
@@ -45,7 +43,7 @@ pub struct TestTracker<S: Socket> {
 /// The settings of a configuration text.
 pub fn settings(text: &str) -> Settings {
     let host = Host { vcpus: (0..8).collect(), ..Host::default() };
-    match Settings::resolve(Config::parse("test.toml", text), &Flags::default(), &host) {
+    match Settings::parse("test.toml", text, &Flags::default(), &host) {
         Ok((settings, _)) => settings,
         Err(problems) => panic!("{problems}"),
     }

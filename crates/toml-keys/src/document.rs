@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeArray, DeTable, DeValue, Error};
 use toml::{Spanned, Table, Value};
 
-use crate::key::{Key, Schema, join};
+use crate::key::{Key, Schema, get, join, put, table_in};
 use crate::kind::{Kind, Mismatch};
 use crate::problem::{At, Problem, Problems};
 use crate::source::Source;
@@ -108,12 +108,7 @@ impl Document {
 
     /// Removes the value of a derived key.
     pub fn unset(&mut self, path: &str) {
-        let (table, key) = path.rsplit_once('.').unwrap_or(("", path));
-        let values = match table {
-            "" => Some(&mut self.values),
-            table => self.values.get_mut(table).and_then(Value::as_table_mut),
-        };
-        values.map(|values| values.remove(key));
+        put(&mut self.values, path, None);
         self.origins.remove(path);
     }
 
@@ -127,24 +122,12 @@ impl Document {
 
     /// The value of a key, if it has one.
     pub fn value(&self, path: &str) -> Option<&Value> {
-        let mut parts = path.split('.');
-        let first = self.values.get(parts.next()?)?;
-        parts.try_fold(first, |value, part| value.get(part))
+        get(&self.values, path)
     }
 
-    /// Makes the value of a key the one that it has in `other`.
-    pub fn copy(&mut self, path: &str, other: &Self) {
-        self.unset(path);
-        if let Some(value) = other.value(path) {
-            self.set("reload", path, &value.to_string());
-        }
-    }
-
-    /// The keys whose values differ, in the order of declaration.
-    pub fn differing(&self, other: &Self) -> Vec<(String, &'static Key)> {
-        let mut leaves = self.schema.leaves();
-        leaves.retain(|(path, _)| self.value(path) != other.value(path));
-        leaves
+    /// The values of all keys that have one.
+    pub fn values(&self) -> &Table {
+        &self.values
     }
 
     /// The name of the file.
@@ -413,15 +396,6 @@ impl Document {
             Problem::new(at, path, what, remedy)
         });
     }
-}
-
-/// The table of this name, which is made where it is missing.
-fn table_in<'t>(values: &'t mut Table, name: &str) -> &'t mut Table {
-    let slot = values.entry(name).or_insert_with(|| Value::Table(Table::new()));
-    if !slot.is_table() {
-        *slot = Value::Table(Table::new());
-    }
-    slot.as_table_mut().expect("it was made a table")
 }
 
 /// The remedy for a line that is not TOML.

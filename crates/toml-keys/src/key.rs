@@ -61,6 +61,43 @@ impl Schema {
         add_leaves(self.keys, "", &mut leaves);
         leaves
     }
+
+    /// The keys whose values differ, in the order of declaration.
+    pub fn differing(&self, one: &Table, other: &Table) -> Vec<(String, &'static Key)> {
+        let mut leaves = self.leaves();
+        leaves.retain(|(path, _)| get(one, path) != get(other, path));
+        leaves
+    }
+
+    /// Gives a key the value that it has in `from`, or none.
+    pub fn copy(&self, path: &str, from: &Table, into: &mut Table) {
+        put(into, path, get(from, path).cloned());
+    }
+}
+
+/// The value at a path.
+pub(crate) fn get<'t>(values: &'t Table, path: &str) -> Option<&'t Value> {
+    let mut parts = path.split('.');
+    let first = values.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| value.get(part))
+}
+
+/// Replaces or removes the value at a path.
+pub(crate) fn put(values: &mut Table, path: &str, value: Option<Value>) {
+    match (path.split_once('.'), value) {
+        (Some((table, below)), value) => put(table_in(values, table), below, value),
+        (None, Some(value)) => _ = values.insert(path.to_owned(), value),
+        (None, None) => _ = values.remove(path),
+    }
+}
+
+/// The table of this name, which is made where it is missing.
+pub(crate) fn table_in<'t>(values: &'t mut Table, name: &str) -> &'t mut Table {
+    let slot = values.entry(name).or_insert_with(|| Value::Table(Table::new()));
+    if !slot.is_table() {
+        *slot = Value::Table(Table::new());
+    }
+    slot.as_table_mut().expect("it was made a table")
 }
 
 /// One key of a file.

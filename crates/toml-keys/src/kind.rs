@@ -41,7 +41,7 @@ pub enum Kind {
     Text {
         /// What it is, as in "an absolute path, in quotes".
         expects: &'static str,
-        /// The error is a remedy; an empty one stands for the remedy of the key.
+        /// The error is a remedy; if it is empty, the remedy of the key is shown.
         check: fn(&str) -> Result<(), String>,
     },
     /// A list.
@@ -88,7 +88,7 @@ impl Mismatch {
 }
 
 impl Kind {
-    /// What is accepted, as in "found 5, expected ...".
+    /// The accepted values, as in "found 5, expected ...".
     pub fn expects(&self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),

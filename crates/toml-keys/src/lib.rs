@@ -9,7 +9,7 @@
 //! | `kind` | [`Kind`]: the values that a key accepts |
 //! | `document` | [`Document`]: a file, with flags over it, read according to a schema |
 //! | `suggest` | the key that an unknown name may have meant |
-//! | `problem` | [`Problem`], [`Problems`]: what is wrong, where, and the remedy |
+//! | `problem` | [`Problem`], [`Problems`]: messages with place and remedy |
 //! | `source` | lines, columns and excerpts of a file |
 //! | `print` | the default file and the reference page |
 //!
@@ -61,3 +61,4 @@ pub use key::{
 };
 pub use kind::{Kind, parses, texts};
 pub use problem::{Problem, Problems};
+pub use toml::{Table, Value};

@@ -23,9 +23,15 @@ impl Schema {
         out
     }
 
-    /// A reference of every key, in Markdown, with a section per table.
-    pub fn markdown(&self) -> String {
-        let mut out = String::from("## Top level\n");
+    /// A reference of every key, in Markdown, with a section per table. `introduction` has the
+    /// paragraphs above it.
+    pub fn markdown(&self, title: &str, introduction: &[&str]) -> String {
+        let mut out = format!("# {title}\n");
+        for paragraph in introduction {
+            out.push('\n');
+            wrap(paragraph, "", PAGE_WIDTH, &mut out);
+        }
+        out.push_str("\n## Top level\n");
         for key in self.keys.iter().filter(|key| key.keys().is_empty()) {
             describe(key.name, key, &mut out);
         }

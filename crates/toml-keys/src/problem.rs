@@ -1,4 +1,4 @@
-//! What is wrong with a file or a flag, where, and the remedy.
+//! Problems of files and flags, each with its place and a remedy.
 
 use std::fmt;
 
@@ -84,7 +84,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong, in the order of the file. Never empty where it is returned.
+/// All problems of a document, in the order of the file. Not empty when returned as an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     kept: Vec<Problem>,

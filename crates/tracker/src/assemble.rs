@@ -17,7 +17,7 @@ use crate::rules::Rules;
 use crate::sorter::share;
 use crate::worker::{SocketSide, SwarmSide, Worker};
 
-/// Values that nobody outside may guess.
+/// Values that must be unpredictable for clients.
 #[derive(Clone, Debug)]
 pub struct Secrets {
     /// The keys of connection ids.

@@ -1,5 +1,5 @@
-//! Client software by the prefix of the peer id (BEP 20). Clients may claim anything, so this is for
-//! statistics only.
+//! Client software by the prefix of the peer id (BEP 20). Clients may claim anything, so this is
+//! for statistics only.
 
 use onrush_proto::PeerId;
 

@@ -1,4 +1,5 @@
-//! The only module that reads time. A worker reads the clock once per turn and passes the result on.
+//! The only module that reads time. A worker reads the clock once per turn and passes the result
+//! on.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,6 @@
-//! The data path of the tracker as a library: workers, the checks of a datagram, batches between workers, and
-//! the counters. The daemon assembles it and runs it; the path of one datagram is drawn in [`worker`].
+//! The data path of the tracker as a library: workers, the checks of a datagram, batches between
+//! workers, and the counters. The daemon assembles it and runs it; the path of one datagram is
+//! drawn in [`worker`].
 //!
 //! | module | contents |
 //! |---|---|
@@ -10,9 +11,9 @@
 //! | [`front`] | the lanes' end of a thread that serves clients and is no socket worker |
 //! | [`intake`], [`connection`], [`access`], [`shedding`] | the checks of a request |
 //! | [`refusal`] | reasons to refuse a request, each with a name and a counter |
-//! | [`producer`], [`sorter`], [`scrape_join`] | requests to batches by shard, served batches to replies |
+//! | [`producer`], [`sorter`], [`scrape_join`] | requests to batches, served batches to replies |
 //! | [`lanes`] | the channels between members, and their messages |
-//! | [`rules`], [`orders`] | what may change at run time, and the control side's handle to the workers |
+//! | [`rules`], [`orders`] | what may change at run time, and the handle for it |
 //! | [`clock`], [`metrics`], [`clients`] | time, counters, client software by peer id prefix |
 
 #![forbid(unsafe_code)]

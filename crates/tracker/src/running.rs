@@ -211,8 +211,8 @@ impl<S: Socket> WorkerThread<S> {
         let failures = self.failures.clone();
         // Unwind safe: after a panic the worker is not used again, and the process exits.
         let ended = catch_unwind(AssertUnwindSafe(|| self.take_turns()));
-        // Dropping queued tasks tells their requesters that these will not run; the lane itself stays
-        // open as long as any handle to it exists.
+        // Dropping queued tasks tells their requesters that these will not run; the lane itself
+        // stays open as long as any handle to it exists.
         while self.worker.inbox.order().is_some() {}
         let cause = match ended {
             Ok(Ok(())) => return self.worker.swarm_side.take().map(|side| side.shard),

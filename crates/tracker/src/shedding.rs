@@ -2,11 +2,12 @@
 //!
 //! Sources that have used a valid connection id since the overload began are always answered. Other
 //! sources are answered in some time slots of each cycle; which slots depends on the source and the
-//! cycle. A client whose connect got no answer asks again after 15, 30 and 60 seconds (BEP 15, "Time
-//! outs"), in other slots, while a flood from forged sources costs less.
+//! cycle. A client whose connect got no answer asks again after 15, 30 and 60 seconds (BEP 15,
+//! "Time outs"), in other slots, while a flood from forged sources costs less.
 //!
-//! Proven sources are kept in a Bloom filter that all workers share: words of bits that are read and
-//! written as a whole, without a lock. A false positive only answers a source that could be shed.
+//! Proven sources are kept in a Bloom filter that all workers share: words of bits that are read
+//! and written as a whole, without a lock. A false positive only answers a source that could be
+//! shed.
 
 use std::hash::Hasher as _;
 use std::sync::Arc;

@@ -77,7 +77,8 @@ impl<R: Copy> Sorter<R> {
     /// Adds an announce to the batch of `shard`.
     ///
     /// # Errors
-    /// [`Exhausted`] when it needs a new batch and the shard has its share: the announce is dropped.
+    /// [`Exhausted`] when it needs a new batch and the shard has its share: the announce is
+    /// dropped.
     #[inline]
     pub fn announce(
         &mut self,

@@ -15,9 +15,8 @@ use crate::state::ServerState;
 
 impl From<Reloaded> for ReloadReport {
     fn from(reloaded: Reloaded) -> Self {
-        let keys = |keys: Vec<&'static str>| keys.into_iter().map(str::to_owned).collect();
         let Reloaded { changed, restart, notices } = reloaded;
-        Self { changed: keys(changed), restart: keys(restart), notices }
+        Self { changed, restart, notices }
     }
 }
 

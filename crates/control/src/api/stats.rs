@@ -1,268 +1,225 @@
 //! Response of `/stats.json`: all counters and gauges under stable names. To compute a rate, take two
 //! responses and divide by the difference of their `time`; counters never decrease.
+//!
+//! The counters of workers come from the table in [`onrush_tracker::metrics`]: [`IncomingStats`],
+//! [`WorkerCounts`] and [`ShardStats`] have a field for each.
 
 use std::collections::BTreeMap;
 
+use onrush_tracker::counter_table;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A reading of the whole tracker.
+/// Declares the JSON type of each struct in the table, with a conversion that adds counters to it.
+macro_rules! declare_stats {
+    ($(
+        $(#[$doc:meta])*
+        $Struct:ident ($Json:ident) {
+            counters { $(
+                $kind:ident $shown:ident $series:literal [$($label:ident),*] $help:literal
+                { $( $field:ident $(as $key:literal)? $(= $value:literal)? ),* }
+            )* }
+            named { $($named:tt)* }
+            hidden { $($hidden:tt)* }
+            also { $($also:tt)* }
+        }
+    )*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        pub struct $Json {
+            $($(
+                #[doc = concat!(stringify!($kind), ": ", $help, $(": ", $value,)? ".")]
+                $(#[serde(rename = $key)])?
+                pub $field: u64,
+            )*)*
+        }
+
+        impl $Json {
+            pub(crate) fn add(&mut self, counters: &onrush_tracker::metrics::$Struct) {
+                $($( self.$field += counters.$field.get(); )*)*
+            }
+        }
+    )* };
+}
+counter_table!(declare_stats);
+
+/// All counters and gauges of the tracker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
-    /// Which build this is.
+    /// Version and build.
     pub version: String,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// When this was read: seconds since 1970, with a fraction.
+    /// Time of the response: seconds since 1970, with a fraction.
     pub time: f64,
-    /// When the tracker was started: seconds since 1970.
+    /// Start of the tracker: seconds since 1970.
     pub started: f64,
-    /// Seconds since then, on a clock that nobody sets.
+    /// Seconds since the start, on the monotonic clock.
     pub uptime: f64,
     /// `starting`, `serving` or `stopping`.
     pub stage: String,
-    /// UDP addresses that are served.
+    /// The served UDP addresses.
     pub addresses: Vec<String>,
     /// `colocated` or `split`.
     pub placement: String,
-    /// Everything together.
+    /// Sums over all workers and both address families.
     pub totals: Totals,
-    /// The same by address family.
+    /// Sums over all workers by address family.
     pub families: Families,
-    /// The same by worker.
+    /// One entry per worker.
     pub workers: Vec<WorkerStats>,
-    /// Datagrams in a batch received.
+    /// Datagrams per receive call.
     pub batches: Distribution,
-    /// Seconds that turns took which had something to do.
+    /// Duration in seconds of turns that had work.
     pub turns: Distribution,
-    /// Software of the clients.
+    /// Client software.
     pub clients: Clients,
     /// Memory of the process.
     pub memory: Memory,
     /// CPU time of the process.
     pub cpu: Cpu,
-    /// What there may be at most.
+    /// Configured limits.
     pub limits: Limits,
-    /// The list of info hashes in force.
+    /// The access lists in force.
     pub list: ListState,
-    /// Whether there is too much to do.
+    /// The overload level.
     pub overload: Overload,
-    /// What is written to files now and then.
+    /// Files written by the daemon.
     pub files: Files,
     /// The HTTP side itself.
     pub http: HttpStats,
 }
 
-/// What is written to files now and then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Files {
-    /// The peers.
-    pub snapshot: FileStats,
-    /// The full scrape.
-    pub export: FileStats,
-}
-
-/// One kind of file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct FileStats {
-    /// Count: written whole.
-    pub written: u64,
-    /// Count: not written, so that the former one stays.
-    pub failed: u64,
-    /// When the last one was written, seconds since 1970; absent where this process has written none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last: Option<u64>,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Seconds that it took.
-    pub seconds: f64,
-}
-
-/// Whether there is too much to do, and what is done about it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Overload {
-    /// Level: 0 is not at all, 8 is the most.
-    pub step: u32,
-    /// Level: seconds that clients are told to wait, before jitter.
-    pub interval: u32,
-}
-
-/// Counts and levels of the whole tracker.
+/// Sums over all workers and both address families.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Totals {
-    /// What came in, and who is stored, both families together.
+    /// Traffic and peers of both families.
     #[serde(flatten)]
     pub traffic: FamilyStats,
-    /// Count: replies that the kernel took.
-    pub replies: u64,
-    /// Count: their payload bytes.
-    pub bytes_out: u64,
-    /// Count: replies dropped because a send buffer was full.
-    pub replies_blocked: u64,
-    /// Count: replies that the kernel refused for another reason.
-    pub replies_failed: u64,
-    /// Count: datagrams dropped by the kernel, as receive buffers were full.
-    pub kernel_drops: u64,
-    /// Count: requests that met their shard on the worker that received them.
-    pub local: u64,
-    /// Count: requests that met it over a lane although their worker has a shard.
-    pub foreign: u64,
-    /// Count: batches that a full lane did not take.
-    pub lane_full: u64,
-    /// Level: swarms with peers.
-    pub swarms: u64,
-    /// Level: swarms without peers, kept for their count of completed downloads.
-    pub idle_swarms: u64,
-    /// Count: peers that completed.
-    pub completed: u64,
-    /// Count: peers forgotten because they did not announce again.
-    pub expired: u64,
-    /// Count: newcomers that were not stored, for want of room.
-    pub not_stored: u64,
-    /// Count: swarms without peers forgotten before their time, for want of room.
-    pub idle_evicted: u64,
+    /// Counters of all workers.
+    #[serde(flatten)]
+    pub worker: WorkerCounts,
+    /// State of all shards.
+    #[serde(flatten)]
+    pub shard: ShardStats,
 }
 
-/// Both families.
+/// Both address families.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Families {
-    /// Over IPv4.
+    /// IPv4.
     pub ipv4: FamilyStats,
-    /// Over IPv6.
+    /// IPv6.
     pub ipv6: FamilyStats,
 }
 
-/// Counts and levels of one family.
+/// Traffic and peers of one address family.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FamilyStats {
-    /// Count: datagrams received.
-    pub datagrams: u64,
-    /// Count: their payload bytes.
-    pub bytes_in: u64,
-    /// Count: connects answered.
-    pub connects: u64,
-    /// Count: announces that passed every check.
-    pub announces: u64,
-    /// Count: scrapes that passed every check.
-    pub scrapes: u64,
-    /// Count: announces of peers that cannot accept connections.
-    pub unconnectable: u64,
-    /// Count: requests refused, by reason.
+    /// Traffic.
+    #[serde(flatten)]
+    pub incoming: IncomingStats,
+    /// Counter: requests refused, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Count: announces by event; `paused` is of partial seeds (BEP 21).
+    /// Counter: announces by event; `paused` is the event of partial seeds (BEP 21).
     pub events: BTreeMap<String, u64>,
-    /// Count: replies handed to the kernel, by kind: `connect`, `announce`, `scrape` or `error`.
+    /// Counter: replies passed to the kernel, by kind: `connect`, `announce`, `scrape` or `error`.
     pub answered: BTreeMap<String, u64>,
-    /// Level: swarms with peers of this family, as the last pass of expiry met them; absent until one has ended, in
-    /// two minutes after the start. A swarm with peers of both is in both, and twice in `totals`.
+    /// Gauge: swarms with peers of this family, as of the last expiry pass. Absent until the first
+    /// pass has ended, within two minutes of the start. A swarm with peers of both families counts
+    /// in both, and twice in `totals`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family_swarms: Option<u64>,
-    /// Level: peers.
+    /// Gauge: peers.
     pub peers: u64,
-    /// Level: seeders among them.
+    /// Gauge: seeders.
     pub seeders: u64,
-    /// Level: the others.
+    /// Gauge: the other peers.
     pub leechers: u64,
 }
 
-/// Counts and levels of one worker.
+/// One worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerStats {
     /// The name of its thread.
     pub name: String,
     /// Whether it has sockets.
     pub socket_side: bool,
-    /// Whether it owns swarms.
+    /// Whether it has a shard.
     pub swarm_side: bool,
-    /// Count: datagrams received.
+    /// Counter: datagrams received.
     pub datagrams: u64,
-    /// Count: requests refused.
+    /// Counter: requests refused.
     pub refused: u64,
-    /// Count: replies that the kernel took.
-    pub replies: u64,
-    /// Count: replies that it did not take.
+    /// Counter: replies that the kernel did not accept.
     pub replies_dropped: u64,
-    /// Count: datagrams dropped by the kernel.
-    pub kernel_drops: u64,
-    /// Count: requests served by its own shard without a lane.
-    pub local: u64,
-    /// Count: requests sent to another although it has a shard.
-    pub foreign: u64,
-    /// Count: batches that a full lane did not take.
-    pub lane_full: u64,
-    /// Level: batches that wait to be served by it.
+    /// Gauge: batches that wait in the lane to it.
     pub lane_waiting: u64,
-    /// How many may wait.
+    /// Batches that fit in the lane to it.
     pub lane_room: u64,
-    /// Count: turns taken, with or without something to do.
-    pub turns: u64,
-    /// Count: turns that had something to do.
+    /// Counter: turns that had work.
     pub busy_turns: u64,
-    /// Count: seconds that these took: of a second that has passed, the part it was busy.
+    /// Counter: duration of these turns in seconds. Its rate is the load of the worker, 0 to 1.
     pub busy_seconds: f64,
-    /// Level: peers of its shard.
+    /// Gauge: peers in its shard.
     pub peers: u64,
-    /// Level: swarms of its shard.
-    pub swarms: u64,
-    /// Count: passes of looking for expired peers.
-    pub sweep_passes: u64,
-    /// Level: entries that should have been looked at by now and were not yet.
-    pub sweep_debt: u64,
-    /// Bytes of its receive buffers, as the kernel counts them.
-    pub receive_buffer: u64,
-    /// Bytes of its send buffers.
-    pub send_buffer: u64,
-    /// Seconds since it was last seen to take a turn; 5 and more are too long.
+    /// Seconds since it was last seen to take a turn; it is stalled from 5 on.
     pub still_for: f64,
+    /// Its counters.
+    #[serde(flatten)]
+    pub counts: WorkerCounts,
+    /// State of its shard.
+    #[serde(flatten)]
+    pub shard: ShardStats,
 }
 
-/// Values by size.
+/// Number of values by size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Distribution {
-    /// Count: values.
+    /// Counter: number of values.
     pub count: u64,
-    /// Count: all of them together.
+    /// Counter: sum of all values.
     pub sum: f64,
-    /// Counts by class, in rising order; not cumulative.
+    /// Number of values by class, in ascending order; not cumulative.
     pub classes: Vec<Class>,
 }
 
 /// A class of a [`Distribution`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Class {
-    /// The greatest value in it; absent for the last, which has none.
+    /// Inclusive upper bound; absent for the last class, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<f64>,
-    /// Count: values in it.
+    /// Counter: number of values in the class.
     pub count: u64,
 }
 
-/// Software by the prefix of peer ids, by looking at a few announces.
+/// Client software by peer id prefix, from a sample of the announces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Clients {
-    /// One announce in so many is looked at.
+    /// One announce out of this many is sampled.
     pub sample: u64,
-    /// What was found, the most frequent first.
+    /// The software found, the most frequent first.
     pub software: Vec<Software>,
 }
 
 /// One software.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Software {
-    /// Its name; `other` is everything that is not known.
+    /// Its name; `other` stands for all unknown software.
     pub name: String,
-    /// Count: announces looked at that were its own, over IPv4.
+    /// Counter: sampled announces over IPv4.
     pub ipv4: u64,
-    /// The same over IPv6.
+    /// Counter: sampled announces over IPv6.
     pub ipv6: u64,
 }
 
 /// Memory of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Memory {
-    /// Level: bytes in use (RSS).
+    /// Gauge: resident set size in bytes.
     pub resident: u64,
-    /// Level: bytes that it may take, of the host or by its cgroup; absent where that cannot be read.
+    /// Gauge: memory limit in bytes, of the host or of the cgroup; absent where it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
@@ -270,11 +227,11 @@ pub struct Memory {
 /// CPU time of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Cpu {
-    /// Count: seconds of all threads, in user space and in the kernel.
+    /// Counter: seconds of all threads, in user space and in the kernel.
     pub seconds: f64,
 }
 
-/// What there may be at most.
+/// Configured limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Limits {
     /// Peers.
@@ -287,26 +244,61 @@ pub struct Limits {
     pub http_connections: u64,
 }
 
-/// The list of info hashes in force.
+/// The access lists in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListState {
-    /// `open` (none), `allow` (only those listed are served) or `deny` (all but those).
+    /// `open` (no list), `allow` (only listed info hashes are served) or `deny` (all others are).
     pub mode: String,
-    /// How many are listed.
+    /// Number of listed info hashes.
     pub entries: u64,
-    /// Level: ranges of addresses whose requests are refused.
+    /// Gauge: blocked ranges of source addresses.
     pub blocked_sources: u64,
-    /// Whether `/lists` shows them to everybody.
+    /// Whether `/lists` publishes the list.
     pub published: bool,
+}
+
+/// The overload level and its effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Overload {
+    /// Gauge: 0 (none) to 8.
+    pub step: u32,
+    /// Gauge: the announce interval sent to clients, in seconds, before jitter.
+    pub interval: u32,
+}
+
+/// Files written by the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Files {
+    /// Snapshots of the peers.
+    pub snapshot: FileStats,
+    /// Full scrapes.
+    pub export: FileStats,
+}
+
+/// One kind of file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FileStats {
+    /// Counter: files written completely.
+    pub written: u64,
+    /// Counter: failed writes; the previous file stays in place.
+    pub failed: u64,
+    /// Time of the last successful write, in seconds since 1970; absent where this process has
+    /// written none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// Size of the last written file, in bytes.
+    pub bytes: u64,
+    /// Duration of the last successful write, in seconds.
+    pub seconds: f64,
 }
 
 /// The HTTP side itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HttpStats {
-    /// Count: requests answered.
+    /// Counter: requests answered.
     pub requests: u64,
-    /// Level: connections.
+    /// Gauge: open connections.
     pub connections: u64,
-    /// Count: connections turned away, as there were too many.
+    /// Counter: connections refused because too many were open.
     pub turned_away: u64,
 }

@@ -1,7 +1,9 @@
 //! Metrics: a snapshot of all state, as JSON and in the text formats of Prometheus.
 
+mod computed;
 pub mod process;
 pub mod prometheus;
+pub mod reference;
 pub mod snapshot;
 pub mod stats;
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use onrush_config::settings::Host;
+use onrush_config::Host;
 
 /// Memory and CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,32 +1,31 @@
-//! `/metrics`: the same as `/stats.json` in the text formats of Prometheus: OpenMetrics for who asks for it, and
-//! the older one that every tool reads.
+//! `/metrics` in the text formats of Prometheus: OpenMetrics 1.0 where the client asks for it, else
+//! the text format 0.0.4. The series come from two tables: the counters of the workers
+//! ([`onrush_tracker::metrics`]) and the computed series ([`COMPUTED`]).
 
 use std::fmt;
 
-use onrush_proto::Family;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text,
-};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::computed::{COMPUTED, ComputedSeries};
 use super::snapshot::{StatsSnapshot, Worker};
-use super::stats::{EVENT_NAMES, mode_name, placement_name};
-use onrush_tracker::clients;
-use onrush_tracker::metrics::{Histogram, Incoming, REPLIES, WorkerMetrics};
+use onrush_tracker::metrics::{
+    Histogram, Incoming, Kind, Series, ShardGauges, Shown, WorkerMetrics,
+};
 
 /// A format of `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// The text format of Prometheus, 0.0.4.
+    /// The text format 0.0.4.
     Text,
 }
 
 impl Format {
-    /// What a client gets that sends this `Accept`.
+    /// The format for a client that sends this `Accept` header.
     pub fn accepted(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
     }
@@ -40,7 +39,7 @@ impl Format {
     }
 }
 
-/// Writes what the snapshot has.
+/// The page of a snapshot.
 pub fn write(snapshot: StatsSnapshot, format: Format) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Page(snapshot)));
@@ -49,12 +48,13 @@ pub fn write(snapshot: StatsSnapshot, format: Format) -> String {
     let _ = text::encode(&mut page, &registry);
     match format {
         Format::OpenMetrics => page,
-        Format::Text => as_text(&page),
+        Format::Text => to_text(&page),
     }
 }
 
-/// OpenMetrics names a family of counters without `_total`, the older format with it.
-pub(super) fn as_text(page: &str) -> String {
+/// Converts OpenMetrics to the text format. OpenMetrics names a family of counters without `_total`,
+/// the text format with it.
+pub(super) fn to_text(page: &str) -> String {
     let mut text = String::with_capacity(page.len() + 4096);
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
@@ -66,8 +66,7 @@ pub(super) fn as_text(page: &str) -> String {
             text.extend([line, "\n"]);
             continue;
         };
-        let counts = kind.ends_with(" counter");
-        let suffix = if counts { "_total" } else { "" };
+        let suffix = if kind.ends_with(" counter") { "_total" } else { "" };
         let kind = kind.rsplit(' ').next().unwrap_or("untyped").to_owned();
         text.push_str(&format!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n"));
         lines.next();
@@ -75,475 +74,146 @@ pub(super) fn as_text(page: &str) -> String {
     text
 }
 
-/// A snapshot as prometheus-client asks for it.
+/// Writes a snapshot for prometheus-client.
 #[derive(Debug)]
 struct Page(StatsSnapshot);
 
 impl Collector for Page {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut to = Writer { encoder };
-        let snapshot = &self.0;
-        process(&mut to, snapshot)?;
-        requests(&mut to, snapshot)?;
-        replies(&mut to, snapshot)?;
-        clients_by_software(&mut to, snapshot)?;
-        swarms(&mut to, snapshot)?;
-        workers(&mut to, snapshot)?;
-        lanes(&mut to, snapshot)?;
-        limits(&mut to, snapshot)?;
-        files(&mut to, snapshot)?;
-        http(&mut to, snapshot)
-    }
-}
-
-/// Where families of metrics are written to.
-struct Writer<'a> {
-    encoder: DescriptorEncoder<'a>,
-}
-
-impl Writer<'_> {
-    /// A family of counters; the name is without `_total`.
-    fn counters<S: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (S, u64)>,
-    ) -> fmt::Result {
-        let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        values.into_iter().try_for_each(|(labels, value)| {
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)
-        })
-    }
-
-    /// A family of levels.
-    fn gauges<S: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (S, u64)>,
-    ) -> fmt::Result {
-        let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        // As floating-point numbers, as they are read: an integer of the encoder ends at 2^63.
-        values.into_iter().try_for_each(|(labels, value)| {
-            family.encode_family(&labels)?.encode_gauge(&(value as f64))
-        })
-    }
-
-    /// A level without labels, whole or not.
-    fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
-        self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
-    }
-
-    /// A count without labels, whole or not.
-    fn counter(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
-        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
-    }
-
-    /// A distribution for each worker.
-    fn histograms<'r, const SHIFT: u32, const CLASSES: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: f64,
-        values: impl Iterator<Item = (&'r str, &'r Histogram<SHIFT, CLASSES>)>,
-    ) -> fmt::Result {
-        let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for (worker, histogram) in values {
-            let labels = [("worker", worker)];
-            histogram_of(family.encode_family(&labels)?, histogram, unit)?;
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for series in COMPUTED {
+            let ComputedSeries { kind, name, labels, help, write } = *series;
+            write(&self.0, &mut Samples::begin(&mut encoder, kind, name, labels, help)?)?;
         }
-        Ok(())
+        let all = &self.0;
+        write_series(&mut encoder, all, Incoming::SERIES, &["ipv4", "ipv6"], |worker, family| {
+            match family {
+                "ipv4" => &worker.metrics.incoming.v4,
+                _ => &worker.metrics.incoming.v6,
+            }
+        })?;
+        write_series(&mut encoder, all, WorkerMetrics::SERIES, &[""], |worker, _| worker.metrics)?;
+        write_series(&mut encoder, all, ShardGauges::SERIES, &[""], |worker, _| {
+            &worker.metrics.shard
+        })
     }
 }
 
-fn histogram_of<const SHIFT: u32, const CLASSES: usize>(
-    mut metric: MetricEncoder<'_>,
-    histogram: &Histogram<SHIFT, CLASSES>,
-    unit: f64,
+/// Writes counters of the workers. `get` selects the counters of a worker and an address family.
+fn write_series<'a, T>(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &'a StatsSnapshot,
+    table: &'static [Series<T>],
+    families: &[&'static str],
+    get: impl Fn(Worker<'a>, &'static str) -> &'a T,
 ) -> fmt::Result {
-    let sum = histogram.sum() as f64 * unit;
-    let classes = histogram.classes();
-    let buckets: Vec<(f64, u64)> = classes
-        .map(|(most, count)| (most.map_or(f64::INFINITY, |most| most as f64 * unit), count))
-        .collect();
-    let count = buckets.iter().map(|(_, count)| count).sum();
-    metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
-}
-
-const FAMILIES: [(Family, &str); 2] = [(Family::V4, "ipv4"), (Family::V6, "ipv6")];
-
-/// Every worker with sockets and family, with what came in there.
-fn doors(snapshot: &StatsSnapshot) -> impl Iterator<Item = (Worker<'_>, &'static str, &Incoming)> {
-    snapshot.socket_workers().flat_map(|worker| {
-        let incoming = &worker.metrics.incoming;
-        FAMILIES.map(|(family, name)| (worker, name, incoming.of(family)))
-    })
-}
-
-/// A number of each of these workers, labelled by it.
-fn of_each<'r>(
-    workers: impl Iterator<Item = Worker<'r>>,
-    of: fn(&WorkerMetrics) -> u64,
-) -> impl Iterator<Item = ([(&'static str, &'r str); 1], u64)> {
-    workers.map(move |worker| ([("worker", worker.name)], of(worker.metrics)))
-}
-
-fn process(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let process = &snapshot.process;
-    let build = [
-        ("version", env!("CARGO_PKG_VERSION")),
-        ("build", crate::version::version()),
-        ("placement", placement_name(snapshot.settings.placement)),
-    ];
-    to.gauges("onrush_build_info", "Which build this is; always 1", [(build, 1)])?;
-    to.gauge(
-        "onrush_uptime_seconds",
-        "Time since the tracker was started",
-        snapshot.uptime.as_secs_f64(),
-    )?;
-    to.gauge(
-        "process_start_time_seconds",
-        "When the process was started, since 1970",
-        snapshot.started,
-    )?;
-    to.counter(
-        "process_cpu_seconds",
-        "CPU time of all threads, user and system",
-        process.cpu_seconds,
-    )?;
-    to.gauge("process_resident_memory_bytes", "Memory in use", process.resident as f64)?;
-    if let Some(limit) = process.memory_limit {
-        to.gauge("onrush_memory_limit_bytes", "Memory that the process may take", limit as f64)?;
-    }
-    to.gauge("process_virtual_memory_bytes", "Address space in use", process.virtual_size as f64)?;
-    to.gauge("process_open_fds", "Open file descriptors", process.open_files as f64)?;
-    to.gauge("process_threads", "Threads", process.threads as f64)?;
-    let stages = ["starting", "serving", "stopping"];
-    let now =
-        stages.map(|stage| ([("stage", stage)], u64::from(stage == snapshot.readiness.name())));
-    to.gauges("onrush_stage", "1 for the stage that the tracker is in", now)
-}
-
-fn requests(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let labels =
-        |worker: Worker<'_>, family| [("family", family), ("worker", worker.name)].map(own);
-    let each = |of: fn(&Incoming) -> u64| {
-        doors(snapshot)
-            .map(move |(worker, family, incoming)| (labels(worker, family), of(incoming)))
-    };
-    to.counters(
-        "onrush_received_datagrams",
-        "Datagrams received",
-        each(|incoming| incoming.datagrams.get()),
-    )?;
-    to.counters("onrush_received_bytes", "Their payload", each(|incoming| incoming.bytes.get()))?;
-    let kinds = doors(snapshot).flat_map(|(worker, family, incoming)| {
-        let counts = [
-            ("connect", incoming.connects.get()),
-            ("announce", incoming.announces.get()),
-            ("scrape", incoming.scrapes.get()),
-        ];
-        counts.map(|(kind, count)| {
-            ([("kind", kind), ("family", family), ("worker", worker.name)], count)
-        })
-    });
-    to.counters("onrush_requests", "Requests that passed every check", kinds)?;
-    let refused = doors(snapshot).flat_map(|(worker, family, incoming)| {
-        incoming.refusals().map(move |(reason, count)| {
-            ([("reason", reason), ("family", family), ("worker", worker.name)], count)
-        })
-    });
-    to.counters("onrush_refused_requests", "Requests refused", refused)?;
-    let events = FAMILIES.into_iter().flat_map(|(family, name)| {
-        EVENT_NAMES.iter().enumerate().map(move |(at, event)| {
-            let counts =
-                snapshot.metrics().map(|worker| worker.incoming.of(family).events[at].get());
-            ([("event", *event), ("family", name)], counts.sum())
-        })
-    });
-    to.counters("onrush_announces", "Announces by event; paused is of partial seeds", events)?;
-    let unconnectable = FAMILIES.map(|(family, name)| {
-        let counts =
-            snapshot.metrics().map(|worker| worker.incoming.of(family).unconnectable.get());
-        ([("family", name)], counts.sum())
-    });
-    to.counters(
-        "onrush_unconnectable_announces",
-        "Announces of peers that cannot accept connections",
-        unconnectable,
-    )
-}
-
-fn own((name, value): (&'static str, &str)) -> (&'static str, String) {
-    (name, value.to_owned())
-}
-
-fn replies(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let each = |of| of_each(snapshot.socket_workers(), of);
-    let kinds = doors(snapshot).flat_map(|(worker, family, incoming)| {
-        REPLIES.iter().zip(&incoming.replies).map(move |(kind, count)| {
-            ([("kind", *kind), ("family", family), ("worker", worker.name)], count.get())
-        })
-    });
-    to.counters(
-        "onrush_replies",
-        "Replies handed to the kernel, whether it took them or not",
-        kinds,
-    )?;
-    to.counters("onrush_sent_datagrams", "Replies that the kernel took", each(|w| w.sent.get()))?;
-    to.counters("onrush_sent_bytes", "Their payload", each(|w| w.sent_bytes.get()))?;
-    to.counters("onrush_send_calls", "System calls for sending", each(|w| w.send_calls.get()))?;
-    let unsent = snapshot.socket_workers().flat_map(|worker| {
-        let metrics = worker.metrics;
-        let causes =
-            [("full_buffer", metrics.send_blocked.get()), ("error", metrics.send_failed.get())];
-        causes.map(|(cause, count)| ([("cause", cause), ("worker", worker.name)], count))
-    });
-    to.counters("onrush_unsent_replies", "Replies that the kernel did not take", unsent)?;
-    to.counters(
-        "onrush_kernel_dropped_datagrams",
-        "Datagrams that no receive buffer had room for",
-        each(|worker| worker.kernel_drops.get()),
-    )?;
-    to.gauges(
-        "onrush_receive_buffer_bytes",
-        "Receive buffers of all sockets of a worker, as the kernel counts them",
-        each(|worker| worker.receive_buffer.get()),
-    )?;
-    to.gauges(
-        "onrush_send_buffer_bytes",
-        "Send buffers of all sockets of a worker, as the kernel counts them",
-        each(|worker| worker.send_buffer.get()),
-    )?;
-    to.histograms(
-        "onrush_batch_datagrams",
-        "Datagrams received with one call; empty calls are not counted",
-        1.0,
-        snapshot.socket_workers().map(|worker| (worker.name, &worker.metrics.receives)),
-    )
-}
-
-fn clients_by_software(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let counts = clients::NAMES.iter().enumerate().flat_map(|(at, client)| {
-        FAMILIES.map(|(family, name)| {
-            let counts =
-                snapshot.metrics().map(|worker| worker.incoming.of(family).clients.0[at].get());
-            ([("client", *client), ("family", name)], counts.sum())
-        })
-    });
-    to.counters(
-        "onrush_sampled_announces",
-        "Announces by software, of those looked at: one in onrush_announce_sample_ratio",
-        counts,
-    )?;
-    to.gauge(
-        "onrush_announce_sample_ratio",
-        "One announce in so many is looked at for its software",
-        clients::SAMPLE as f64,
-    )
-}
-
-fn swarms(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let peers = snapshot.swarm_workers().flat_map(|worker| {
-        let shard = &worker.metrics.shard;
-        let of = |family, peers: u64, seeders: u64| {
-            let roles = [("seeder", seeders), ("leecher", peers.saturating_sub(seeders))];
-            roles.map(|(role, count)| {
-                ([("family", family), ("role", role), ("worker", worker.name)], count)
-            })
+    for series in table {
+        let mut to = Samples::begin(encoder, series.kind, series.name, series.labels, series.help)?;
+        let workers: Vec<Worker<'_>> = match series.shown {
+            Shown::Sockets => all.socket_workers().collect(),
+            Shown::Shards => all.swarm_workers().collect(),
+            Shown::All => all.workers().collect(),
         };
-        let v4 = of("ipv4", shard.peers_v4.get(), shard.seeders_v4.get());
-        v4.into_iter().chain(of("ipv6", shard.peers_v6.get(), shard.seeders_v6.get()))
-    });
-    to.gauges("onrush_peers", "Peers stored", peers)?;
-    let swarms = snapshot.swarm_workers().flat_map(|worker| {
-        let shard = &worker.metrics.shard;
-        let states = [("active", shard.swarms.get()), ("idle", shard.idle_swarms.get())];
-        states.map(|(state, count)| ([("state", state), ("worker", worker.name)], count))
-    });
-    to.gauges("onrush_swarms", "Swarms with peers, and without", swarms)?;
-    to.gauges(
-        "onrush_family_swarms",
-        "Swarms with peers of a family, as the last pass of expiry met them; some are in both",
-        swarms_by_family(snapshot),
-    )?;
-    let each = |of| of_each(snapshot.swarm_workers(), of);
-    to.counters(
-        "onrush_completed_peers",
-        "Peers that completed",
-        each(|w| w.shard.completed.get()),
-    )?;
-    to.counters(
-        "onrush_expired_peers",
-        "Peers forgotten because they did not announce again",
-        each(|worker| worker.shard.expired.get()),
-    )?;
-    to.counters(
-        "onrush_not_stored_peers",
-        "Newcomers not stored, as limits.peers is reached",
-        each(|worker| worker.shard.refused_full.get()),
-    )?;
-    to.counters(
-        "onrush_evicted_idle_swarms",
-        "Swarms without peers forgotten before their time, as limits.idle_swarms is reached",
-        each(|worker| worker.shard.idle_evicted.get()),
-    )?;
-    to.counters(
-        "onrush_swept_entries",
-        "Entries looked at for expiry",
-        each(|worker| worker.shard.swept.get()),
-    )?;
-    to.counters(
-        "onrush_sweep_passes",
-        "Times that all entries were looked at for expiry",
-        each(|worker| worker.shard.sweep_passes.get()),
-    )?;
-    to.gauges(
-        "onrush_sweep_debt_entries",
-        "Entries that should have been looked at for expiry by now and were not yet",
-        each(|worker| worker.shard.sweep_debt.get()),
-    )
-}
-
-/// Of each shard, once a pass has ended: until then nobody knows.
-fn swarms_by_family(
-    snapshot: &StatsSnapshot,
-) -> impl Iterator<Item = ([(&'static str, &str); 2], u64)> {
-    snapshot
-        .swarm_workers()
-        .filter_map(|worker| Some((worker, worker.metrics.shard.by_family()?)))
-        .flat_map(|(worker, swarms)| {
-            let families = [("ipv4", swarms.v4), ("ipv6", swarms.v6)];
-            families.map(|(family, count)| ([("family", family), ("worker", worker.name)], count))
-        })
-}
-
-fn workers(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    to.counters(
-        "onrush_turns",
-        "Turns taken, with or without something to do",
-        of_each(snapshot.workers(), |worker| worker.turns.get()),
-    )?;
-    to.histograms(
-        "onrush_turn_duration_seconds",
-        "Time that turns took which had something to do",
-        1e-9,
-        snapshot.workers().map(|worker| (worker.name, &worker.metrics.turn_times)),
-    )?;
-    let still = snapshot.workers().map(|worker| {
-        let stuck = worker.state.stalled_for >= crate::stall::STALL_THRESHOLD;
-        ([("worker", worker.name)], u64::from(stuck))
-    });
-    to.gauges("onrush_worker_stuck", "1 for a worker that took no turn for 5 s", still)
-}
-
-fn lanes(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let ways = snapshot.socket_workers().flat_map(|worker| {
-        let ways =
-            [("local", worker.metrics.local.get()), ("foreign", worker.metrics.foreign.get())];
-        ways.map(|(way, count)| ([("way", way), ("worker", worker.name)], count))
-    });
-    to.counters(
-        "onrush_shard_requests",
-        "Requests that met their shard on the worker that received them, or over a lane although it has a shard",
-        ways,
-    )?;
-    to.counters(
-        "onrush_lane_full_batches",
-        "Batches of requests that a full lane did not take",
-        of_each(snapshot.socket_workers(), |worker| worker.lane_full.get()),
-    )?;
-    to.counters(
-        "onrush_orphaned_requests",
-        "Requests served for a worker or front that had exited before the reply",
-        of_each(snapshot.swarm_workers(), |worker| worker.orphaned.get()),
-    )?;
-    let depth = |of: fn(&Worker<'_>) -> usize| {
-        snapshot.swarm_workers().map(move |worker| ([("worker", worker.name)], of(&worker) as u64))
-    };
-    to.gauges(
-        "onrush_lane_waiting_batches",
-        "Batches that wait to be served by a worker",
-        depth(|worker| worker.state.lane_waiting),
-    )?;
-    to.gauges(
-        "onrush_lane_room_batches",
-        "Batches that may wait for a worker",
-        depth(|worker| worker.state.lane_capacity),
-    )
-}
-
-fn limits(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let limits = &snapshot.settings.limits;
-    to.gauge(
-        "onrush_overload_step",
-        "How hard the tracker is pressed: 0 is not at all, 8 the most",
-        f64::from(snapshot.pressure.step),
-    )?;
-    to.gauge(
-        "onrush_announce_interval_seconds",
-        "Time that clients are told to wait, before jitter",
-        f64::from(snapshot.pressure.interval),
-    )?;
-    to.gauge("onrush_peers_limit", "limits.peers", limits.peers as f64)?;
-    to.gauge("onrush_idle_swarms_limit", "limits.idle_swarms", limits.idle_swarms as f64)?;
-    to.gauge("onrush_list_entries_limit", "limits.list_entries", limits.list_entries as f64)?;
-    to.gauges(
-        "onrush_list_entries",
-        "Info hashes of the list in force",
-        [([("mode", mode_name(&snapshot.lists.access))], snapshot.lists.access.len() as u64)],
-    )?;
-    to.gauge(
-        "onrush_blocked_source_ranges",
-        "Ranges of addresses whose requests are refused",
-        snapshot.lists.blocked.len() as f64,
-    )
-}
-
-fn files(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    let files = [("snapshot", &snapshot.files.snapshot), ("export", &snapshot.files.export)];
-    let outcomes = files.into_iter().flat_map(|(file, writes)| {
-        let outcomes = [("written", writes.written.get()), ("failed", writes.failed.get())];
-        outcomes.map(|(outcome, count)| ([("file", file), ("outcome", outcome)], count))
-    });
-    to.counters(
-        "onrush_file_writes",
-        "Files written, or not: then the former one stays",
-        outcomes,
-    )?;
-    // Of a file that was never written there is nothing to tell.
-    let written = files.into_iter().filter(|(_, writes)| writes.last.get() > 0);
-    to.gauges(
-        "onrush_file_last_written_timestamp_seconds",
-        "When a file was last written, since 1970",
-        written.clone().map(|(file, writes)| ([("file", file)], writes.last.get())),
-    )?;
-    to.gauges(
-        "onrush_file_bytes",
-        "Length of the file that was last written",
-        written.clone().map(|(file, writes)| ([("file", file)], writes.bytes.get())),
-    )?;
-    let name = "onrush_file_write_duration_seconds";
-    let help = "Time that the last writing of a file took";
-    let mut family = to.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (file, writes) in written {
-        family.encode_family(&[("file", file)])?.encode_gauge(&writes.seconds())?;
+        let by_worker = series.labels.contains(&"worker");
+        for (family, field) in families
+            .iter()
+            .flat_map(|family| series.fields.iter().map(move |field| (*family, field)))
+        {
+            for index in 0..field.values.len().max(1) {
+                let own = field.values.get(index).copied().unwrap_or_default();
+                let count = |worker: &Worker<'a>| (field.read)(get(*worker, family))[index].get();
+                let mut put = |worker: &str, count| {
+                    let value = |label: &&str| match *label {
+                        "family" => family,
+                        "worker" => worker,
+                        _ => own,
+                    };
+                    to.put_count(series.labels.iter().map(value), count)
+                };
+                match by_worker {
+                    true => workers.iter().try_for_each(|w| put(w.name, count(w)))?,
+                    false => put("", workers.iter().map(count).sum())?,
+                }
+            }
+        }
     }
     Ok(())
 }
 
-fn http(to: &mut Writer<'_>, snapshot: &StatsSnapshot) -> fmt::Result {
-    to.counter("onrush_http_requests", "HTTP requests answered", snapshot.http.requests as f64)?;
-    to.gauge("onrush_http_connections", "HTTP connections", snapshot.http.connections as f64)?;
-    to.gauge(
-        "onrush_http_connections_limit",
-        "admin.connections",
-        snapshot.settings.admin.connections as f64,
-    )?;
-    to.counter(
-        "onrush_http_turned_away_connections",
-        "HTTP connections turned away, as there were too many",
-        snapshot.http.turned_away as f64,
-    )
+/// Most labels of a series.
+const MAX_LABELS: usize = 3;
+
+/// Writes the samples of one series.
+pub(super) struct Samples<'e> {
+    metric: MetricEncoder<'e>,
+    kind: Kind,
+    labels: &'static [&'static str],
+}
+
+impl<'e> Samples<'e> {
+    fn begin<'n: 'e>(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        kind: Kind,
+        name: &'n str,
+        labels: &'static [&'static str],
+        help: &str,
+    ) -> Result<Self, fmt::Error> {
+        let metric_type = match kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+        };
+        let metric = encoder.encode_descriptor(name, help, None, metric_type)?;
+        Ok(Self { metric, kind, labels })
+    }
+
+    /// A sample with these label values, in the order of the labels.
+    pub(super) fn put(&mut self, values: &[&str], value: f64) -> fmt::Result {
+        self.sample(values.iter().copied(), |kind, metric| match kind {
+            Kind::Counter => metric.encode_counter::<NoLabelSet, _, u64>(&value, None),
+            Kind::Gauge | Kind::Histogram => metric.encode_gauge(&value),
+        })
+    }
+
+    /// A sample whose value is a whole number.
+    fn put_count<'v>(&mut self, values: impl Iterator<Item = &'v str>, value: u64) -> fmt::Result {
+        self.sample(values, |kind, metric| match kind {
+            Kind::Counter => metric.encode_counter::<NoLabelSet, _, u64>(&value, None),
+            // As a float, because the encoder's integers end at 2^63.
+            Kind::Gauge | Kind::Histogram => metric.encode_gauge(&(value as f64)),
+        })
+    }
+
+    /// The histogram of a worker; `unit` converts its values.
+    pub(super) fn put_histogram<const SHIFT: u32, const CLASSES: usize>(
+        &mut self,
+        worker: &str,
+        histogram: &Histogram<SHIFT, CLASSES>,
+        unit: f64,
+    ) -> fmt::Result {
+        let bound = |most: Option<u64>| most.map_or(f64::INFINITY, |most| most as f64 * unit);
+        let buckets: Vec<(f64, u64)> =
+            histogram.classes().map(|(most, count)| (bound(most), count)).collect();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let sum = histogram.sum() as f64 * unit;
+        self.sample([worker].into_iter(), |_, metric| {
+            metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+        })
+    }
+
+    fn sample<'v>(
+        &mut self,
+        values: impl Iterator<Item = &'v str>,
+        encode: impl FnOnce(Kind, &mut MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut pairs = [("", ""); MAX_LABELS];
+        let mut count = 0;
+        for pair in self.labels.iter().copied().zip(values) {
+            pairs[count] = pair;
+            count += 1;
+        }
+        match &pairs[..count] {
+            [] => encode(self.kind, &mut self.metric),
+            labels => encode(self.kind, &mut self.metric.encode_family(&labels)?),
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::api::stats::HttpStats;
 use crate::files::Files;
 use crate::readiness::Readiness;
 use crate::view::Pressure;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::access::Lists;
 use onrush_tracker::metrics::WorkerMetrics;
 

@@ -1,33 +1,23 @@
 //! Builds the response of `/stats.json` from a snapshot.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
-use onrush_proto::{Event, Family};
+use onrush_proto::Family;
 
 use super::snapshot::{StatsSnapshot, Worker};
-use crate::api::stats::*;
+use crate::api::stats::{
+    Class, Clients, Cpu, Distribution, Families, FamilyStats, FileStats, Files, IncomingStats,
+    Limits, ListState, Memory, Overload, Software, Stats, Totals, WorkerStats,
+};
 use crate::files::FileWrites;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::{EVENTS, Histogram, Incoming, REPLIES, WorkerMetrics};
-
-impl FileStats {
-    fn of(writes: &FileWrites) -> Self {
-        let last = writes.last.get();
-        Self {
-            written: writes.written.get(),
-            failed: writes.failed.get(),
-            last: (last > 0).then_some(last),
-            bytes: writes.bytes.get(),
-            seconds: writes.seconds(),
-        }
-    }
-}
+use onrush_tracker::metrics::{EVENT_NAMES, Histogram, REPLIES, WorkerMetrics};
 
 impl Stats {
-    /// As the snapshot has it.
+    /// The statistics in a snapshot.
     pub fn of(snapshot: &StatsSnapshot) -> Self {
         let settings = &snapshot.settings;
         Self {
@@ -41,8 +31,8 @@ impl Stats {
             placement: placement_name(settings.placement).to_owned(),
             totals: Totals::of(snapshot),
             families: Families {
-                ipv4: FamilyStats::of(snapshot, Family::V4),
-                ipv6: FamilyStats::of(snapshot, Family::V6),
+                ipv4: FamilyStats::of(snapshot, &[Family::V4]),
+                ipv6: FamilyStats::of(snapshot, &[Family::V6]),
             },
             workers: snapshot
                 .workers()
@@ -76,6 +66,143 @@ impl Stats {
     }
 }
 
+/// The value of `workers.placement`.
+pub(super) fn placement_name(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Colocated { .. } => "colocated",
+        Placement::Split { .. } => "split",
+    }
+}
+
+/// The value of `access.mode` for a list.
+pub(super) fn mode_name(list: &AccessList) -> &'static str {
+    list.kind().map_or("open", ListKind::name)
+}
+
+impl Totals {
+    fn of(snapshot: &StatsSnapshot) -> Self {
+        let traffic = FamilyStats::of(snapshot, &[Family::V4, Family::V6]);
+        let mut totals = Self { traffic, ..Self::default() };
+        for worker in snapshot.metrics() {
+            totals.worker.add(worker);
+            totals.shard.add(&worker.shard);
+        }
+        totals
+    }
+}
+
+impl FamilyStats {
+    /// Sums over all workers and these families.
+    fn of(snapshot: &StatsSnapshot, families: &[Family]) -> Self {
+        let swarms = families.iter().map(|family| family_swarms(snapshot, *family));
+        let mut stats = Self { family_swarms: swarms.sum(), ..Self::default() };
+        for (worker, family) in snapshot
+            .metrics()
+            .flat_map(|worker| families.iter().map(move |family| (worker, family)))
+        {
+            stats.add(worker, *family);
+        }
+        stats
+    }
+
+    fn add(&mut self, worker: &WorkerMetrics, family: Family) {
+        let incoming = worker.incoming.of(family);
+        self.incoming.add(incoming);
+        for (reason, count) in incoming.refusals() {
+            *self.refused.entry(reason.to_owned()).or_default() += count;
+        }
+        for (event, counter) in EVENT_NAMES.iter().zip(&incoming.events) {
+            *self.events.entry((*event).to_owned()).or_default() += counter.get();
+        }
+        for (kind, counter) in REPLIES.iter().zip(&incoming.replies) {
+            *self.answered.entry((*kind).to_owned()).or_default() += counter.get();
+        }
+        let (peers, seeders) = worker.shard.peers(family);
+        self.peers += peers;
+        self.seeders += seeders;
+        // A worker updates the two gauges one after the other, so seeders may briefly exceed peers.
+        self.leechers += peers.saturating_sub(seeders);
+    }
+}
+
+/// Swarms of a family in all shards; `None` until each shard has counted them.
+fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
+    let swarms = |worker: Worker<'_>| {
+        let swarms = worker.metrics.shard.by_family()?;
+        Some(match family {
+            Family::V4 => swarms.v4,
+            Family::V6 => swarms.v6,
+        })
+    };
+    snapshot.swarm_workers().map(swarms).sum()
+}
+
+impl WorkerStats {
+    fn of(worker: Worker<'_>, placement: Placement) -> Self {
+        let Worker { index, name, metrics, state } = worker;
+        let families = [&metrics.incoming.v4, &metrics.incoming.v6];
+        let mut incoming = IncomingStats::default();
+        families.iter().for_each(|family| incoming.add(family));
+        let mut stats = Self {
+            name: name.to_owned(),
+            socket_side: index < placement.socket_sides(),
+            swarm_side: (0..placement.shards()).any(|shard| placement.owner(shard) == index),
+            datagrams: incoming.datagrams,
+            refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
+            replies_dropped: metrics.send_blocked.get() + metrics.send_failed.get(),
+            lane_waiting: state.lane_waiting as u64,
+            lane_room: state.lane_capacity as u64,
+            busy_turns: metrics.turn_times.classes().map(|(_, count)| count).sum(),
+            busy_seconds: metrics.turn_times.sum() as f64 * 1e-9,
+            peers: metrics.shard.peers_v4.get() + metrics.shard.peers_v6.get(),
+            still_for: state.stalled_for.as_secs_f64(),
+            ..Self::default()
+        };
+        stats.counts.add(metrics);
+        stats.shard.add(&metrics.shard);
+        stats
+    }
+}
+
+impl Distribution {
+    /// The sum of these histograms; `unit` converts their values.
+    fn of<'a, const SHIFT: u32, const CLASSES: usize>(
+        histograms: impl Iterator<Item = &'a Histogram<SHIFT, CLASSES>>,
+        unit: f64,
+    ) -> Self {
+        let mut total = Self::default();
+        for histogram in histograms {
+            total.sum += histogram.sum() as f64 * unit;
+            for (class, (most, count)) in histogram.classes().enumerate() {
+                if total.classes.len() == class {
+                    let most = most.map(|most| most as f64 * unit);
+                    total.classes.push(Class { most, count: 0 });
+                }
+                total.classes[class].count += count;
+                total.count += count;
+            }
+        }
+        total
+    }
+}
+
+impl Clients {
+    fn of(snapshot: &StatsSnapshot) -> Self {
+        let count = |client: usize, family| {
+            let counters = snapshot.metrics().map(|worker| worker.incoming.of(family));
+            counters.map(|incoming| incoming.clients[client].get()).sum()
+        };
+        let all = clients::NAMES.iter().enumerate().map(|(client, name)| Software {
+            name: (*name).to_owned(),
+            ipv4: count(client, Family::V4),
+            ipv6: count(client, Family::V6),
+        });
+        let mut software: Vec<_> = all.filter(|found| found.ipv4 + found.ipv6 > 0).collect();
+        software.sort_by_key(|found| Reverse(found.ipv4 + found.ipv6));
+        Self { sample: clients::SAMPLE, software }
+    }
+}
+
 impl ListState {
     /// The state of these lists.
     pub(crate) fn of(lists: &Lists, settings: &Settings) -> Self {
@@ -88,203 +215,15 @@ impl ListState {
     }
 }
 
-/// The value of `access.mode` for a list.
-pub(super) fn mode_name(list: &AccessList) -> &'static str {
-    list.kind().map_or("open", ListKind::name)
-}
-
-/// The value of `workers.placement`.
-pub(super) fn placement_name(placement: Placement) -> &'static str {
-    match placement {
-        Placement::Colocated { .. } => "colocated",
-        Placement::Split { .. } => "split",
-    }
-}
-
-/// The names of [`EVENTS`], in their order.
-pub(super) const EVENT_NAMES: [&str; EVENTS.len()] = {
-    let mut names = [""; EVENTS.len()];
-    let mut at = 0;
-    while at < EVENTS.len() {
-        names[at] = match EVENTS[at] {
-            Event::None => "none",
-            Event::Completed => "completed",
-            Event::Started => "started",
-            Event::Stopped => "stopped",
-            Event::Paused => "paused",
-        };
-        at += 1;
-    }
-    names
-};
-
-impl Totals {
-    fn of(snapshot: &StatsSnapshot) -> Self {
-        let sum = |of: fn(&WorkerMetrics) -> u64| snapshot.metrics().map(of).sum();
-        let mut traffic = FamilyStats::of(snapshot, Family::V4);
-        traffic.add(FamilyStats::of(snapshot, Family::V6));
+impl FileStats {
+    fn of(writes: &FileWrites) -> Self {
+        let last = writes.last.get();
         Self {
-            traffic,
-            replies: sum(|worker| worker.sent.get()),
-            bytes_out: sum(|worker| worker.sent_bytes.get()),
-            replies_blocked: sum(|worker| worker.send_blocked.get()),
-            replies_failed: sum(|worker| worker.send_failed.get()),
-            kernel_drops: sum(|worker| worker.kernel_drops.get()),
-            local: sum(|worker| worker.local.get()),
-            foreign: sum(|worker| worker.foreign.get()),
-            lane_full: sum(|worker| worker.lane_full.get()),
-            swarms: sum(|worker| worker.shard.swarms.get()),
-            idle_swarms: sum(|worker| worker.shard.idle_swarms.get()),
-            completed: sum(|worker| worker.shard.completed.get()),
-            expired: sum(|worker| worker.shard.expired.get()),
-            not_stored: sum(|worker| worker.shard.refused_full.get()),
-            idle_evicted: sum(|worker| worker.shard.idle_evicted.get()),
+            written: writes.written.get(),
+            failed: writes.failed.get(),
+            last: (last > 0).then_some(last),
+            bytes: writes.bytes.get(),
+            seconds: writes.seconds(),
         }
-    }
-}
-
-impl FamilyStats {
-    fn of(snapshot: &StatsSnapshot, family: Family) -> Self {
-        let mut stats = Self::default();
-        for worker in snapshot.metrics() {
-            stats.add(Self::of_worker(worker, family));
-        }
-        stats.family_swarms = family_swarms(snapshot, family);
-        stats
-    }
-
-    fn of_worker(worker: &WorkerMetrics, family: Family) -> Self {
-        let incoming: &Incoming = worker.incoming.of(family);
-        let shard = &worker.shard;
-        let (peers, seeders) = match family {
-            Family::V4 => (shard.peers_v4.get(), shard.seeders_v4.get()),
-            Family::V6 => (shard.peers_v6.get(), shard.seeders_v6.get()),
-        };
-        let answered = REPLIES.iter().zip(&incoming.replies);
-        let events = EVENT_NAMES.iter().zip(&incoming.events);
-        Self {
-            datagrams: incoming.datagrams.get(),
-            bytes_in: incoming.bytes.get(),
-            connects: incoming.connects.get(),
-            announces: incoming.announces.get(),
-            scrapes: incoming.scrapes.get(),
-            unconnectable: incoming.unconnectable.get(),
-            refused: incoming.refusals().map(|(reason, n)| (reason.to_owned(), n)).collect(),
-            events: events.map(|(name, n)| ((*name).to_owned(), n.get())).collect(),
-            answered: answered.map(|(kind, n)| ((*kind).to_owned(), n.get())).collect(),
-            family_swarms: None,
-            peers,
-            seeders,
-            // The two are not set in one go: for a moment there may be a seeder too many.
-            leechers: peers.saturating_sub(seeders),
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.datagrams += other.datagrams;
-        self.bytes_in += other.bytes_in;
-        self.connects += other.connects;
-        self.announces += other.announces;
-        self.scrapes += other.scrapes;
-        self.unconnectable += other.unconnectable;
-        add_each(&mut self.refused, other.refused);
-        add_each(&mut self.events, other.events);
-        add_each(&mut self.answered, other.answered);
-        self.family_swarms = self.family_swarms.zip(other.family_swarms).map(|(a, b)| a + b);
-        self.peers += other.peers;
-        self.seeders += other.seeders;
-        self.leechers += other.leechers;
-    }
-}
-
-/// Of all shards together, once each of them knows.
-fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
-    let of = |worker: Worker<'_>| {
-        let swarms = worker.metrics.shard.by_family()?;
-        Some(match family {
-            Family::V4 => swarms.v4,
-            Family::V6 => swarms.v6,
-        })
-    };
-    snapshot.swarm_workers().map(of).sum()
-}
-
-fn add_each(sums: &mut BTreeMap<String, u64>, counts: BTreeMap<String, u64>) {
-    for (name, count) in counts {
-        *sums.entry(name).or_default() += count;
-    }
-}
-
-impl WorkerStats {
-    fn of(worker: Worker<'_>, placement: Placement) -> Self {
-        let metrics = worker.metrics;
-        let both = [&metrics.incoming.v4, &metrics.incoming.v6];
-        let busy: u64 = metrics.turn_times.classes().map(|(_, count)| count).sum();
-        Self {
-            name: worker.name.to_owned(),
-            socket_side: worker.index < placement.socket_sides(),
-            swarm_side: (0..placement.shards()).any(|shard| placement.owner(shard) == worker.index),
-            datagrams: both.iter().map(|incoming| incoming.datagrams.get()).sum(),
-            refused: both.iter().flat_map(|incoming| incoming.refusals()).map(|(_, n)| n).sum(),
-            replies: metrics.sent.get(),
-            replies_dropped: metrics.send_blocked.get() + metrics.send_failed.get(),
-            kernel_drops: metrics.kernel_drops.get(),
-            local: metrics.local.get(),
-            foreign: metrics.foreign.get(),
-            lane_full: metrics.lane_full.get(),
-            lane_waiting: worker.state.lane_waiting as u64,
-            lane_room: worker.state.lane_capacity as u64,
-            turns: metrics.turns.get(),
-            busy_turns: busy,
-            busy_seconds: metrics.turn_times.sum() as f64 * 1e-9,
-            peers: metrics.shard.peers_v4.get() + metrics.shard.peers_v6.get(),
-            swarms: metrics.shard.swarms.get(),
-            sweep_passes: metrics.shard.sweep_passes.get(),
-            sweep_debt: metrics.shard.sweep_debt.get(),
-            receive_buffer: metrics.receive_buffer.get(),
-            send_buffer: metrics.send_buffer.get(),
-            still_for: worker.state.stalled_for.as_secs_f64(),
-        }
-    }
-}
-
-impl Distribution {
-    fn of<'a, const SHIFT: u32, const CLASSES: usize>(
-        histograms: impl Iterator<Item = &'a Histogram<SHIFT, CLASSES>>,
-        unit: f64,
-    ) -> Self {
-        let mut sum = Self::default();
-        for histogram in histograms {
-            sum.sum += histogram.sum() as f64 * unit;
-            for (at, (most, count)) in histogram.classes().enumerate() {
-                if sum.classes.len() == at {
-                    let most = most.map(|most| most as f64 * unit);
-                    sum.classes.push(Class { most, count: 0 });
-                }
-                sum.classes[at].count += count;
-                sum.count += count;
-            }
-        }
-        sum
-    }
-}
-
-impl Clients {
-    fn of(snapshot: &StatsSnapshot) -> Self {
-        let mut software: Vec<Software> = clients::NAMES
-            .iter()
-            .enumerate()
-            .map(|(at, name)| {
-                let of = |family| {
-                    let counts =
-                        snapshot.metrics().map(|worker| &worker.incoming.of(family).clients.0[at]);
-                    counts.map(|count| count.get()).sum()
-                };
-                Software { name: (*name).to_owned(), ipv4: of(Family::V4), ipv6: of(Family::V6) }
-            })
-            .filter(|software| software.ipv4 + software.ipv6 > 0)
-            .collect();
-        software.sort_by_key(|software| std::cmp::Reverse(software.ipv4 + software.ipv6));
-        Self { sample: clients::SAMPLE, software }
     }
 }

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::Settings;
 use onrush_tracker::metrics::WorkerMetrics;
 
 /// The settings of a valid configuration.
 pub(crate) fn settings(config: &str) -> Settings {
-    let config = Config::parse("test.toml", config);
-    Settings::resolve(config, &Flags::default(), &Host::default()).expect("a valid config").0
+    Settings::for_test(config)
 }
 
 /// As many workers as the settings have, with counters of 0.

@@ -1,12 +1,12 @@
-//! Every sample of `/metrics` against what it stands for. All counters hold another number, so that one that is shown
-//! in the place of another, or not at all, is found.
+//! Every sample of `/metrics` against its source. Each counter has a different value, so a series
+//! that shows another counter, or none, is found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use super::prometheus::{Format, as_text, write};
+use super::prometheus::{Format, to_text, write};
 use super::snapshot::{StatsSnapshot, WorkerState};
 use super::testing::{settings, workers};
 use crate::api::stats::{HttpStats, Stats};
@@ -16,83 +16,12 @@ use onrush_tracker::access::blocks::{AddressBlock, BlockList};
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
-use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::{
-    ByFamily, ClientCounts, Counter, Incoming, ShardGauges, WorkerMetrics,
-};
+use onrush_tracker::metrics::{Counter, Incoming, Series, ShardGauges, WorkerMetrics};
 
-/// Families of samples by a number for each worker with sockets and family, from [`V4`] or [`V6`] on.
-const OF_DOORS: [(&str, u64); 21] = [
-    ("onrush_received_datagrams_total{", 1),
-    ("onrush_received_bytes_total{", 2),
-    ("onrush_requests_total{kind=\"connect\",", 3),
-    ("onrush_requests_total{kind=\"announce\",", 4),
-    ("onrush_requests_total{kind=\"scrape\",", 5),
-    ("onrush_refused_requests_total{reason=\"short\",", 100),
-    ("onrush_refused_requests_total{reason=\"magic\",", 101),
-    ("onrush_refused_requests_total{reason=\"action\",", 102),
-    ("onrush_refused_requests_total{reason=\"source_port\",", 103),
-    ("onrush_refused_requests_total{reason=\"bogon\",", 105),
-    ("onrush_refused_requests_total{reason=\"blocked\",", 106),
-    ("onrush_refused_requests_total{reason=\"connection_id\",", 104),
-    ("onrush_refused_requests_total{reason=\"port\",", 107),
-    ("onrush_refused_requests_total{reason=\"forbidden\",", 108),
-    ("onrush_refused_requests_total{reason=\"no_hash\",", 109),
-    ("onrush_refused_requests_total{reason=\"shed\",", 110),
-    ("onrush_refused_requests_total{reason=\"busy\",", 111),
-    ("onrush_replies_total{kind=\"connect\",", 300),
-    ("onrush_replies_total{kind=\"announce\",", 301),
-    ("onrush_replies_total{kind=\"scrape\",", 302),
-    ("onrush_replies_total{kind=\"error\",", 303),
-];
-
-/// The same for each family, of all workers together.
-const OF_FAMILIES: [(&str, u64); 6] = [
-    ("onrush_unconnectable_announces_total{", 6),
-    ("onrush_announces_total{event=\"none\",", 200),
-    ("onrush_announces_total{event=\"completed\",", 201),
-    ("onrush_announces_total{event=\"started\",", 202),
-    ("onrush_announces_total{event=\"stopped\",", 203),
-    ("onrush_announces_total{event=\"paused\",", 204),
-];
-
-/// The same for each worker, from [`BOTH`] on.
-const OF_WORKERS: [(&str, u64); 30] = [
-    ("onrush_sent_datagrams_total{", 1),
-    ("onrush_sent_bytes_total{", 2),
-    ("onrush_unsent_replies_total{cause=\"full_buffer\",", 3),
-    ("onrush_unsent_replies_total{cause=\"error\",", 4),
-    ("onrush_send_calls_total{", 5),
-    ("onrush_kernel_dropped_datagrams_total{", 6),
-    ("onrush_receive_buffer_bytes{", 7),
-    ("onrush_send_buffer_bytes{", 8),
-    ("onrush_shard_requests_total{way=\"foreign\",", 9),
-    ("onrush_shard_requests_total{way=\"local\",", 10),
-    ("onrush_lane_full_batches_total{", 11),
-    ("onrush_turns_total{", 12),
-    ("onrush_orphaned_requests_total{", 13),
-    ("onrush_swarms{state=\"active\",", 101),
-    ("onrush_family_swarms{family=\"ipv4\",", 102),
-    ("onrush_family_swarms{family=\"ipv6\",", 103),
-    ("onrush_swarms{state=\"idle\",", 104),
-    ("onrush_peers{family=\"ipv4\",role=\"seeder\",", 105),
-    ("onrush_peers{family=\"ipv6\",role=\"seeder\",", 106),
-    ("onrush_completed_peers_total{", 107),
-    ("onrush_not_stored_peers_total{", 108),
-    ("onrush_expired_peers_total{", 109),
-    ("onrush_evicted_idle_swarms_total{", 110),
-    ("onrush_swept_entries_total{", 111),
-    ("onrush_sweep_passes_total{", 112),
-    ("onrush_sweep_debt_entries{", 113),
-    ("onrush_peers{family=\"ipv4\",role=\"leecher\",", 201),
-    ("onrush_peers{family=\"ipv6\",role=\"leecher\",", 202),
-    ("onrush_lane_waiting_batches{", 301),
-    ("onrush_lane_room_batches{", 302),
-];
-
-/// Samples of the tracker as a whole.
-const OF_ALL: [(&str, f64); 46] = [
+/// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
+/// first worker begins with 1, of the second with 2.
+const COMPUTED: [(&str, f64); 58] = [
     ("onrush_announce_sample_ratio", 64.0),
     ("onrush_worker_stuck{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stuck{worker=\"worker-1\"}", 1.0),
@@ -129,116 +58,84 @@ const OF_ALL: [(&str, f64); 46] = [
     ("onrush_http_connections", 52.0),
     ("onrush_http_turned_away_connections_total", 53.0),
     ("onrush_batch_datagrams_count{worker=\"worker-0\"}", 2.0),
-    ("onrush_batch_datagrams_count{worker=\"worker-1\"}", 3.0),
     ("onrush_batch_datagrams_sum{worker=\"worker-0\"}", 128.0),
-    ("onrush_batch_datagrams_sum{worker=\"worker-1\"}", 192.0),
     ("onrush_batch_datagrams_bucket{le=\"32.0\",worker=\"worker-0\"}", 0.0),
     ("onrush_batch_datagrams_bucket{le=\"64.0\",worker=\"worker-0\"}", 2.0),
     ("onrush_batch_datagrams_bucket{le=\"+Inf\",worker=\"worker-1\"}", 3.0),
-    ("onrush_turn_duration_seconds_count{worker=\"worker-0\"}", 4.0),
     ("onrush_turn_duration_seconds_count{worker=\"worker-1\"}", 5.0),
-    ("onrush_turn_duration_seconds_sum{worker=\"worker-0\"}", 0.008),
     ("onrush_turn_duration_seconds_sum{worker=\"worker-1\"}", 0.01),
+    ("onrush_peers{family=\"ipv4\",role=\"seeder\",worker=\"worker-0\"}", 19_005.0),
+    ("onrush_peers{family=\"ipv4\",role=\"leecher\",worker=\"worker-0\"}", 101.0),
+    ("onrush_peers{family=\"ipv6\",role=\"seeder\",worker=\"worker-0\"}", 19_006.0),
+    ("onrush_peers{family=\"ipv6\",role=\"leecher\",worker=\"worker-0\"}", 102.0),
+    ("onrush_peers{family=\"ipv4\",role=\"seeder\",worker=\"worker-1\"}", 29_005.0),
+    ("onrush_peers{family=\"ipv6\",role=\"leecher\",worker=\"worker-1\"}", 102.0),
+    ("onrush_family_swarms{family=\"ipv4\",worker=\"worker-0\"}", 19_001.0),
+    ("onrush_family_swarms{family=\"ipv6\",worker=\"worker-0\"}", 19_002.0),
+    ("onrush_family_swarms{family=\"ipv4\",worker=\"worker-1\"}", 29_001.0),
+    ("onrush_family_swarms{family=\"ipv6\",worker=\"worker-1\"}", 29_002.0),
+    ("onrush_lane_waiting_batches{worker=\"worker-0\"}", 10_301.0),
+    ("onrush_lane_waiting_batches{worker=\"worker-1\"}", 20_301.0),
+    ("onrush_lane_room_batches{worker=\"worker-0\"}", 10_302.0),
+    ("onrush_lane_room_batches{worker=\"worker-1\"}", 20_302.0),
+    ("onrush_turn_duration_seconds_count{worker=\"worker-0\"}", 4.0),
+    ("onrush_turn_duration_seconds_sum{worker=\"worker-0\"}", 0.008),
 ];
 
-/// Where the numbers of a worker begin.
-const EACH: [u64; 2] = [10_000, 20_000];
-/// From there on: those of IPv4, of IPv6, of both.
-const V4: u64 = 1_000;
-const V6: u64 = 2_000;
-const BOTH: u64 = 3_000;
+/// Samples of the workers' counters that pin the table to its fields.
+const COUNTERS: [(&str, fn(&WorkerMetrics) -> &Counter); 14] = [
+    ("onrush_received_bytes_total{family=\"ipv4\",", |w| &w.incoming.v4.bytes),
+    ("onrush_requests_total{kind=\"scrape\",family=\"ipv6\",", |w| &w.incoming.v6.scrapes),
+    ("onrush_refused_requests_total{reason=\"short\",family=\"ipv4\",", |w| {
+        &w.incoming.v4.refused_by_udp[0]
+    }),
+    ("onrush_refused_requests_total{reason=\"busy\",family=\"ipv4\",", |w| {
+        &w.incoming.v4.refused[6]
+    }),
+    ("onrush_replies_total{kind=\"error\",family=\"ipv6\",", |w| &w.incoming.v6.replies[3]),
+    ("onrush_unsent_replies_total{cause=\"full_buffer\",", |w| &w.send_blocked),
+    ("onrush_unsent_replies_total{cause=\"error\",", |w| &w.send_failed),
+    ("onrush_shard_requests_total{way=\"foreign\",", |w| &w.foreign),
+    ("onrush_shard_requests_total{way=\"local\",", |w| &w.local),
+    ("onrush_receive_buffer_bytes{", |w| &w.receive_buffer),
+    ("onrush_swarms{state=\"active\",", |w| &w.shard.swarms),
+    ("onrush_swarms{state=\"idle\",", |w| &w.shard.idle_swarms),
+    ("onrush_not_stored_peers_total{", |w| &w.shard.refused_full),
+    ("onrush_sweep_debt_entries{", |w| &w.shard.sweep_debt),
+];
 
-/// Sets counters to the numbers from `first` on, in this order.
-fn count<'a>(counters: impl IntoIterator<Item = &'a Counter>, first: u64) {
-    counters.into_iter().zip(first..).for_each(|(counter, number)| counter.set(number));
+/// Sets all counters of a table to consecutive numbers.
+fn number<T>(counters: &T, table: &[Series<T>], next: &mut u64) {
+    let fields = table.iter().flat_map(|series| series.fields);
+    for counter in fields.flat_map(|field| (field.read)(counters)) {
+        counter.set(*next);
+        *next += 1;
+    }
 }
-
-// The patterns are without `..`: whoever adds a counter comes by here.
 
 fn fill(metrics: &WorkerMetrics, from: u64) {
-    let WorkerMetrics {
-        incoming: ByFamily { v4, v6 },
-        sent,
-        sent_bytes,
-        send_blocked,
-        send_failed,
-        send_calls,
-        kernel_drops,
-        receives,
-        receive_buffer,
-        send_buffer,
-        foreign,
-        local,
-        lane_full,
-        orphaned,
-        turns,
-        turn_times,
-        shard,
-    } = metrics;
-    fill_incoming(v4, from + V4);
-    fill_incoming(v6, from + V6);
-    count([sent, sent_bytes, send_blocked, send_failed, send_calls, kernel_drops], from + BOTH + 1);
-    count([receive_buffer, send_buffer, foreign, local, lane_full, turns], from + BOTH + 7);
-    orphaned.set(from + BOTH + 13);
-    let number = from / EACH[0];
-    (0..number + 1).for_each(|_| receives.observe(64));
-    (0..number + 3).for_each(|_| turn_times.observe(2_000_000));
-    fill_shard(shard, from + BOTH + 100);
+    let mut next = from;
+    number(&metrics.incoming.v4, Incoming::SERIES, &mut next);
+    number(&metrics.incoming.v6, Incoming::SERIES, &mut next);
+    number(metrics, WorkerMetrics::SERIES, &mut next);
+    number(&metrics.shard, ShardGauges::SERIES, &mut next);
+    let worker = from / 10_000;
+    (0..worker + 1).for_each(|_| metrics.receives.observe(64));
+    (0..worker + 3).for_each(|_| metrics.turn_times.observe(2_000_000));
+    let shard = &metrics.shard;
+    shard.swarms_v4.set(from + 9_001);
+    shard.swarms_v6.set(from + 9_002);
+    shard.seeders_v4.set(from + 9_005);
+    shard.seeders_v6.set(from + 9_006);
+    shard.peers_v4.set(from + 9_005 + 101);
+    shard.peers_v6.set(from + 9_006 + 102);
 }
 
-fn fill_incoming(incoming: &Incoming, from: u64) {
-    let Incoming {
-        datagrams,
-        bytes,
-        connects,
-        announces,
-        scrapes,
-        refused,
-        refused_by_udp,
-        events,
-        unconnectable,
-        replies,
-        clients: ClientCounts(clients),
-    } = incoming;
-    count([datagrams, bytes, connects, announces, scrapes, unconnectable], from + 1);
-    count(refused_by_udp, from + 100);
-    count(refused, from + 105);
-    count(events, from + 200);
-    count(replies, from + 300);
-    count(clients, from + 400);
-}
-
-fn fill_shard(shard: &ShardGauges, from: u64) {
-    let ShardGauges {
-        swarms,
-        swarms_v4,
-        swarms_v6,
-        idle_swarms,
-        peers_v4,
-        peers_v6,
-        seeders_v4,
-        seeders_v6,
-        completed,
-        refused_full,
-        expired,
-        idle_evicted,
-        swept,
-        sweep_passes,
-        sweep_debt,
-    } = shard;
-    count([swarms, swarms_v4, swarms_v6, idle_swarms, seeders_v4, seeders_v6], from + 1);
-    count([completed, refused_full, expired, idle_evicted, swept, sweep_passes], from + 7);
-    sweep_debt.set(from + 13);
-    // Leechers are what is left of peers without seeders.
-    peers_v4.set(seeders_v4.get() + from + 101);
-    peers_v6.set(seeders_v6.get() + from + 102);
-}
-
-fn written(from: u64) -> FileWrites {
+fn written(from: u64) -> Arc<FileWrites> {
     let writes = FileWrites::default();
     let FileWrites { written, failed, last, bytes, took } = &writes;
-    count([written, failed, last, bytes, took], from);
-    writes
+    [written, failed, last, bytes, took].iter().zip(from..).for_each(|(c, n)| c.set(n));
+    Arc::new(writes)
 }
 
 /// A deny list of 25 info hashes and 26 blocked ranges.
@@ -256,20 +153,18 @@ fn full_snapshot() -> StatsSnapshot {
     (settings.limits.peers, settings.limits.idle_swarms) = (21, 22);
     (settings.limits.list_entries, settings.admin.connections) = (23, 24);
     let workers = workers(&settings);
-    workers.iter().zip(EACH).for_each(|((_, metrics), from)| fill(metrics, from));
-    let state = |from: u64, stalled_for| {
-        let at = (from + BOTH) as usize;
-        WorkerState { lane_waiting: at + 301, lane_capacity: at + 302, stalled_for }
+    workers.iter().zip([10_000, 20_000]).for_each(|((_, metrics), from)| fill(metrics, from));
+    let state = |from: usize, seconds| WorkerState {
+        lane_waiting: from + 301,
+        lane_capacity: from + 302,
+        stalled_for: Duration::from_secs(seconds),
     };
     StatsSnapshot {
-        states: vec![
-            state(EACH[0], Duration::from_secs(4)),
-            state(EACH[1], Duration::from_secs(5)),
-        ],
+        states: vec![state(10_000, 4), state(20_000, 5)],
         lists: lists(),
         pressure: Pressure { step: 5, interval: 2345 },
         uptime: Duration::from_millis(12_500),
-        files: Files { snapshot: Arc::new(written(31)), export: Arc::new(written(41)) },
+        files: Files { snapshot: written(31), export: written(41) },
         process: Process {
             cpu_seconds: 13.25,
             resident: 14,
@@ -283,131 +178,149 @@ fn full_snapshot() -> StatsSnapshot {
     }
 }
 
-/// What has to be shown of [`full_snapshot`].
-fn expected() -> BTreeMap<String, f64> {
-    let mut samples: BTreeMap<String, f64> =
-        OF_ALL.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-    let version = env!("CARGO_PKG_VERSION");
-    let build = crate::version::version();
-    let info = format!(
-        "onrush_build_info{{version=\"{version}\",build=\"{build}\",placement=\"colocated\"}}"
-    );
-    let mut shows = |name: String, value: u64| {
-        assert!(samples.insert(name.clone(), value as f64).is_none(), "{name} is here twice");
-    };
-    shows(info, 1);
-    for (family, offset) in [("ipv4", V4), ("ipv6", V6)] {
-        let of_all = |number: u64| EACH.iter().map(|from| from + offset + number).sum();
-        for (start, number) in OF_FAMILIES {
-            shows(format!("{start}family=\"{family}\"}}"), of_all(number));
-        }
-        for (client, number) in clients::NAMES.iter().zip(400..) {
-            let start = format!("onrush_sampled_announces_total{{client=\"{client}\",");
-            shows(format!("{start}family=\"{family}\"}}"), of_all(number));
-        }
-        for (worker, from) in EACH.iter().enumerate() {
-            for (start, number) in OF_DOORS {
-                let name = format!("{start}family=\"{family}\",worker=\"worker-{worker}\"}}");
-                shows(name, from + offset + number);
-            }
-        }
-    }
-    for (worker, from) in EACH.iter().enumerate() {
-        for (start, number) in OF_WORKERS {
-            shows(format!("{start}worker=\"worker-{worker}\"}}"), from + BOTH + number);
-        }
-    }
-    samples
-}
-
 /// The samples of a page.
 fn samples(page: &str) -> BTreeMap<String, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
-    let of = |line: &str| {
+    let parse = |line: &str| {
         let (name, value) = line.rsplit_once(' ').expect("a sample has a value");
         (name.to_owned(), value.parse().expect("a number"))
     };
-    lines.map(of).collect()
+    lines.map(parse).collect()
 }
 
 #[test]
-fn every_sample_has_the_number_of_its_counter() {
-    let mut shown = samples(&write(full_snapshot(), Format::Text));
-    let expected = expected();
-    let buckets = shown.keys().filter(|name| name.contains("_bucket{")).count();
-    assert_eq!(buckets, 2 * (12 + 22), "of two workers");
-    shown.retain(|name, _| !name.contains("_bucket{") || expected.contains_key(name));
-    for (name, value) in &expected {
-        let is = shown.remove(name);
-        let right = is.is_some_and(|is| (is - value).abs() < 1e-9);
-        assert!(right, "{name} is {is:?}, not {value}");
+fn samples_have_the_values_of_their_sources() {
+    let snapshot = full_snapshot();
+    let workers = snapshot.workers.clone();
+    let shown = samples(&write(snapshot, Format::Text));
+    for (name, value) in COMPUTED {
+        assert!(shown.get(name).is_some_and(|is| (is - value).abs() < 1e-9), "{name}");
     }
-    assert!(shown.is_empty(), "nobody has said what these are to be: {shown:#?}");
+    for ((name, counter), (worker, metrics)) in
+        COUNTERS.iter().flat_map(|row| workers.iter().map(move |worker| (row, worker)))
+    {
+        let name = format!("{name}worker=\"{worker}\"}}");
+        assert_eq!(shown.get(&name), Some(&(counter(metrics).get() as f64)), "{name}");
+    }
+}
+
+/// Every counter is shown exactly once per worker, or in a sum over the workers.
+#[test]
+fn every_counter_of_the_table_is_shown() {
+    let snapshot = full_snapshot();
+    let workers = snapshot.workers.clone();
+    let shown = samples(&write(snapshot, Format::Text));
+    let mut expected = Vec::new();
+    let mut read = |of: &dyn Fn(&WorkerMetrics) -> Vec<u64>, by_worker: bool| {
+        let values: Vec<_> = workers.iter().map(|(_, metrics)| of(metrics)).collect();
+        match by_worker {
+            true => expected.extend(values.concat()),
+            false => expected.extend(values[0].iter().zip(&values[1]).map(|(a, b)| a + b)),
+        }
+    };
+    fn values<T>(series: &Series<T>, counters: &T) -> Vec<u64> {
+        let read = series.fields.iter().flat_map(|field| (field.read)(counters));
+        read.map(Counter::get).collect()
+    }
+    for series in Incoming::SERIES {
+        let by_worker = series.labels.contains(&"worker");
+        read(&|w| values(series, &w.incoming.v4), by_worker);
+        read(&|w| values(series, &w.incoming.v6), by_worker);
+    }
+    WorkerMetrics::SERIES.iter().for_each(|series| read(&|w| values(series, w), true));
+    ShardGauges::SERIES.iter().for_each(|series| read(&|w| values(series, &w.shard), true));
+    let computed = |name: &str| {
+        let name = name.split('{').next().unwrap_or_default();
+        COMPUTED.iter().any(|(computed, _)| computed.split('{').next() == Some(name))
+            || name == "onrush_build_info"
+            || name == "onrush_turn_duration_seconds_bucket"
+    };
+    let counted = shown.iter().filter(|(name, _)| !computed(name));
+    let mut counted: Vec<u64> = counted.map(|(_, value)| *value as u64).collect();
+    counted.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(counted, expected);
 }
 
 #[test]
 fn both_formats_have_the_same_samples() {
-    let newer = samples(&write(full_snapshot(), Format::OpenMetrics));
-    assert_eq!(newer, samples(&write(full_snapshot(), Format::Text)));
+    let open_metrics = samples(&write(full_snapshot(), Format::OpenMetrics));
+    assert_eq!(open_metrics, samples(&write(full_snapshot(), Format::Text)));
 }
 
 #[test]
-fn swarms_by_family_are_not_shown_before_a_pass_has_met_them() {
-    let reading = full_snapshot();
-    reading.workers[0].1.shard.sweep_passes.set(0);
-    let stats = Stats::of(&reading);
-    assert_eq!(
-        (stats.families.ipv4.family_swarms, stats.totals.traffic.family_swarms),
-        (None, None)
-    );
-    let page = write(reading, Format::Text);
+fn totals_and_families_are_sums_over_workers() {
+    let snapshot = full_snapshot();
+    let workers: Vec<_> = snapshot.metrics().collect();
+    let sum = |of: fn(&WorkerMetrics) -> u64| workers.iter().map(|worker| of(worker)).sum::<u64>();
+    let stats = Stats::of(&snapshot);
+    assert_eq!(stats.families.ipv6.incoming.bytes, sum(|w| w.incoming.v6.bytes.get()));
+    let both = |w: &WorkerMetrics| w.incoming.v4.announces.get() + w.incoming.v6.announces.get();
+    assert_eq!(stats.totals.traffic.incoming.announces, sum(both));
+    assert_eq!(stats.totals.worker.sent, sum(|w| w.sent.get()));
+    assert_eq!(stats.totals.shard.expired, sum(|w| w.shard.expired.get()));
+    assert_eq!(stats.families.ipv4.events["paused"], sum(|w| w.incoming.v4.events[4].get()));
+    assert_eq!(stats.families.ipv4.leechers, 202);
+    assert_eq!(stats.workers[1].counts.kernel_drops, workers[1].kernel_drops.get());
+    assert_eq!(stats.workers[1].lane_room, 20_302);
+}
+
+#[test]
+fn swarms_by_family_are_absent_until_an_expiry_pass_has_ended() {
+    let snapshot = full_snapshot();
+    snapshot.workers[0].1.shard.sweep_passes.set(0);
+    let stats = Stats::of(&snapshot);
+    let in_all = stats.totals.traffic.family_swarms;
+    assert_eq!((stats.families.ipv4.family_swarms, in_all), (None, None));
+    let page = write(snapshot, Format::Text);
     let shown = page.lines().filter(|line| line.starts_with("onrush_family_swarms{"));
     let shown: Vec<_> = shown.collect();
     assert!(shown.len() == 2 && shown.iter().all(|line| line.contains("worker-1")), "{shown:?}");
     let stats = Stats::of(&full_snapshot());
-    let ipv4 = EACH.iter().map(|from| from + BOTH + 102).sum();
-    let ipv6 = EACH.iter().map(|from| from + BOTH + 103).sum();
+    let (ipv4, ipv6) = (19_001 + 29_001, 19_002 + 29_002);
     assert_eq!(stats.families.ipv4.family_swarms, Some(ipv4));
     assert_eq!(stats.families.ipv6.family_swarms, Some(ipv6));
     assert_eq!(stats.totals.traffic.family_swarms, Some(ipv4 + ipv6));
 }
 
-/// Who has sockets shows what comes in and goes out; who owns swarms, what is stored.
+/// Workers with sockets show traffic; workers with a shard show what is stored.
 #[test]
-fn split_workers_show_their_own_part() {
+fn split_workers_show_their_own_series() {
     let settings = settings("[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 2\n");
     assert_eq!(settings.placement, Placement::Split { socket_workers: 1, swarm_workers: 2 });
     let workers = workers(&settings);
     workers.iter().for_each(|(_, metrics)| metrics.shard.sweep_passes.set(1));
     let shown = samples(&write(StatsSnapshot::of_workers(workers, settings), Format::Text));
-    let who = |name: &str| -> BTreeSet<&str> {
-        let of = shown.keys().filter(|full| full.split('{').next() == Some(name));
-        of.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()
+    let workers_of = |name: &str| -> BTreeSet<&str> {
+        let series = shown.keys().filter(|full| full.split('{').next() == Some(name));
+        series.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()
     };
     let (socket, swarm) = (BTreeSet::from(["socket-0"]), BTreeSet::from(["swarm-0", "swarm-1"]));
-    for name in ["onrush_received_datagrams_total", "onrush_refused_requests_total"] {
-        assert_eq!(who(name), socket, "{name}");
-    }
-    for name in ["onrush_replies_total", "onrush_kernel_dropped_datagrams_total"] {
-        assert_eq!(who(name), socket, "{name}");
+    for name in [
+        "onrush_received_datagrams_total",
+        "onrush_refused_requests_total",
+        "onrush_replies_total",
+        "onrush_kernel_dropped_datagrams_total",
+    ] {
+        assert_eq!(workers_of(name), socket, "{name}");
     }
     for name in ["onrush_peers", "onrush_family_swarms", "onrush_lane_room_batches"] {
-        assert_eq!(who(name), swarm, "{name}");
+        assert_eq!(workers_of(name), swarm, "{name}");
     }
-    assert_eq!(who("onrush_turns_total"), &socket | &swarm);
+    assert_eq!(workers_of("onrush_turns_total"), &socket | &swarm);
 }
 
 #[test]
-fn counters_have_their_suffix_in_the_older_format() {
-    let newer = "# HELP a Of a.\n# TYPE a counter\na_total{x=\"# TYPE b\"} 1\n# HELP b Of b.\n\
-                 # TYPE b gauge\nb 2\n# EOF\n";
-    let older = "# HELP a_total Of a.\n# TYPE a_total counter\na_total{x=\"# TYPE b\"} 1\n\
-                 # HELP b Of b.\n# TYPE b gauge\nb 2\n";
-    assert_eq!(as_text(newer), older);
+fn counters_have_their_suffix_in_the_text_format() {
+    let open_metrics = "# HELP a Of a.\n# TYPE a counter\na_total{x=\"# TYPE b\"} 1\n# HELP b Of b.\n\
+                        # TYPE b gauge\nb 2\n# EOF\n";
+    let text = "# HELP a_total Of a.\n# TYPE a_total counter\na_total{x=\"# TYPE b\"} 1\n\
+                # HELP b Of b.\n# TYPE b gauge\nb 2\n";
+    assert_eq!(to_text(open_metrics), text);
 }
 
 #[test]
-fn who_names_open_metrics_gets_it() {
+fn only_clients_that_accept_open_metrics_get_it() {
     let prometheus =
         "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2";
     assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);

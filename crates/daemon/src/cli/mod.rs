@@ -11,9 +11,8 @@ use clap::{Parser, Subcommand};
 
 use ctl::Ctl;
 use doctor::Doctor;
-use onrush_config::file::{Problem, Problems, print_config};
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Access, Host, Notice, Settings};
+use onrush_config::settings::Access;
+use onrush_config::{Flags, Host, Notice, Problem, Problems, Settings, print_config};
 use onrush_tracker::access::Lists;
 use top::Top;
 
@@ -111,11 +110,10 @@ impl Cli {
         if self.print_config {
             return Ok(Task::Show(print_config()));
         }
-        let (settings, notices) = self.flags.settings(host)?;
+        let (settings, notices) = Settings::load(&self.flags, host)?;
         if self.check_config {
-            let lists = onrush_store::lists::load(&settings, &mut || {}).map_err(|error| {
-                Problems::one(Problem::on_host("access", error.to_string(), None))
-            })?;
+            let lists = onrush_store::lists::load(&settings, &mut || {})
+                .map_err(|error| Problem::in_file("the lists", "access", error.to_string()))?;
             return Ok(Task::Show(self.check_report(&settings, &lists, &notices, host)));
         }
         Ok(Task::Serve(Box::new(settings), notices))

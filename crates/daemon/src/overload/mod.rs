@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use onrush_config::settings::{OverloadSettings, Settings};
+use onrush_config::Settings;
+use onrush_config::settings::OverloadSettings;
 use onrush_control::view::Pressure;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
@@ -218,9 +219,6 @@ fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_config::file::Config;
-    use onrush_config::flags::Flags;
-    use onrush_config::settings::Host;
     use onrush_tracker::access::Lists;
 
     /// An [`Overload`] with a clock and counters that the test advances.
@@ -235,9 +233,7 @@ mod tests {
 
     impl Fixture {
         fn new(text: &str) -> Self {
-            let host = Host { vcpus: vec![0], ..Host::default() };
-            let config = Config::parse("test.toml", text);
-            let (settings, _) = Settings::resolve(config, &Flags::default(), &host).unwrap();
+            let settings = Settings::for_test(text);
             let now = Instant::now();
             let overload = Overload::new(now);
             Self { settings, overload, now, received: 0, dropped: 0, messages: Vec::new() }

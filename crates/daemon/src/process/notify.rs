@@ -77,7 +77,7 @@ fn extension_due(last: &mut Option<Instant>, now: Instant) -> bool {
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    // The tracker serves without the manager's attention too.
+    // The tracker serves whether or not the manager receives its notifications.
     if let Err(error) = sd_notify::notify(state) {
         log::debug!("cannot notify the service manager: {error}");
     }

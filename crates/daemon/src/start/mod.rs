@@ -26,7 +26,8 @@ use crate::process::{notify, user};
 use crate::snapshots::Snapshots;
 use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::outgoing::Event;
-use onrush_config::settings::{Listen, Settings};
+use onrush_config::Settings;
+use onrush_config::settings::Listen;
 use onrush_control::server::{self, Bound};
 use onrush_control::{AdminError, Server, Token, TokenError};
 use onrush_store::lists::file::ListError;
@@ -178,7 +179,7 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Lets the workers begin, and waits for a process that takes over.
+    /// Opens the workers' gate, and listens for a process that takes over.
     fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         self.running.begin();
         self.warnings.extend(group.notices.iter().map(Notice::to_string));

@@ -13,7 +13,7 @@ use onrush_swarm::ShardMap;
 
 use super::StartError;
 use crate::upgrade::incoming::Incoming;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_tracker::limits::Placement;
 
 /// Offset of the info hash in announces, and of the first one in scrapes.

@@ -27,7 +27,7 @@ impl Tracker {
     }
 
     /// Stops the workers, whose sockets the new process has, and sends that process the delta.
-    /// Returns whether it lives; if it has exited, the peers are written to the snapshot.
+    /// Returns whether that process still runs; if not, the peers are written to the snapshot.
     pub fn hand_over(mut self, handed_over: &mut HandedOver) -> bool {
         // The new process waits for this address.
         drop(self.admin.take());
@@ -47,7 +47,7 @@ impl Tracker {
                 }
             }
         }
-        // Not freed one by one: this process exits now.
+        // This process exits now: freeing millions of peers would only delay the exit.
         std::mem::forget(shards);
         if let Some(lock) = self.lock.take() {
             lock.release_to_other();

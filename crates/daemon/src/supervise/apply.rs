@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Supervisor;
-use super::reload::{Applied, Loaded, RESTART_ONLY, ReloadResult};
+use super::reload::{Loaded, ReloadResult};
 use crate::process::notify;
+use onrush_config::keys;
+use onrush_config::reload::Changes;
 use onrush_control::request::{Reloaded, Responder};
 use onrush_tracker::access::{AccessList, Lists};
 
@@ -28,18 +30,10 @@ impl Supervisor {
 
     /// Applies a configuration that was read, or reports its problems.
     pub(super) fn finish_reload(&mut self, loaded: Result<Loaded, String>) {
-        let result = match loaded {
-            Ok(loaded) => {
-                self.compact_journal(loaded.replayed.as_ref());
-                Ok(self.apply(loaded))
-            }
-            Err(problems) => {
-                log::error!(
-                    "the reload was rejected; the configuration in force stays:\n{problems}"
-                );
-                Err(problems)
-            }
-        };
+        let result = loaded.and_then(|loaded| self.apply(loaded));
+        if let Err(problems) = &result {
+            log::error!("the reload was rejected; the configuration in force stays:\n{problems}");
+        }
         self.list_changes.reload_finished(self.tracker.journal.is_some());
         self.reload.finish(&result, self.tracker.journal.as_ref());
         self.ready_unless_loading();
@@ -52,9 +46,10 @@ impl Supervisor {
         }
     }
 
-    fn apply(&mut self, loaded: Loaded) -> Reloaded {
-        let Applied { settings, mut changed, restart } =
-            Applied::new(&self.settings, loaded.settings);
+    fn apply(&mut self, loaded: Loaded) -> Result<Reloaded, String> {
+        let Changes { settings, mut changed, restart } =
+            self.reload.compare(&self.settings, loaded.settings)?;
+        self.compact_journal(loaded.replayed.as_ref());
         let settings = Arc::new(settings);
         let (former_announce, former_interval) =
             (self.settings.announce.clone(), self.pressure().interval);
@@ -76,12 +71,12 @@ impl Supervisor {
         report(&notices, &changed, &restart);
         // Even of an unchanged list, so that a reload repeats a purge that has failed.
         self.purge.start(&self.tracker.lists.access, former_list, now);
-        Reloaded { changed, restart, notices }
+        Ok(Reloaded { changed, restart, notices })
     }
 
     /// Puts lists into force, with the changes made while they were read. Returns the former list
     /// of info hashes.
-    fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<&'static str>) -> Arc<AccessList> {
+    fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<String>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
         let access = match self.list_changes.since_reload(loaded.access.kind()).as_slice() {
@@ -90,14 +85,16 @@ impl Supervisor {
         };
         if *access != *former {
             lists.access = access;
-            if !changed.contains(&"access") {
-                changed.push("access.file");
+            let keys = ["access.mode", "access.info_hashes", "access.file"];
+            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
+                changed.push("access.file".to_owned());
             }
         }
         if loaded.blocked != lists.blocked {
             lists.blocked = loaded.blocked;
-            if !changed.contains(&"access.blocked") {
-                changed.push("access.blocked_file");
+            let keys = ["access.blocked", "access.blocked_file"];
+            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
+                changed.push("access.blocked_file".to_owned());
             }
         }
         former
@@ -119,7 +116,7 @@ impl Supervisor {
     }
 }
 
-fn report(notices: &[String], changed: &[&str], restart: &[&str]) {
+fn report(notices: &[String], changed: &[String], restart: &[String]) {
     for notice in notices {
         log::warn!("{notice}");
     }
@@ -128,7 +125,7 @@ fn report(notices: &[String], changed: &[&str], restart: &[&str]) {
         keys => log::info!("configuration reloaded; changed: {}", keys.join(", ")),
     }
     let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        restart.iter().partition(|key| !RESTART_ONLY.contains(key));
+        restart.iter().map(String::as_str).partition(|key| !keys::is_restart_only(key));
     if !upgrade.is_empty() {
         log::warn!(
             "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a \

@@ -1,4 +1,5 @@
-//! What the service manager hears from a tracker that serves: ready, a status line, and the watchdog.
+//! Notifications to the service manager while the tracker serves: ready, the status line, and the
+//! watchdog.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -37,7 +37,7 @@ use crate::upgrade::successor::Program;
 use exports::{ExportResponder, Exports};
 use lifeline::Lifeline;
 use lists::ListChanges;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_control::files::Files;
 use onrush_control::request::Request;
 use onrush_control::view::{InForce, Parts, Pressure, View};

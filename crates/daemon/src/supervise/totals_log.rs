@@ -68,7 +68,7 @@ impl Totals {
         let lost = [
             ("full lanes", since(now.lane_full, last.lane_full)),
             ("kernel drops", since(now.kernel_drops, last.kernel_drops)),
-            ("replies not sent", since(now.send_dropped, last.send_dropped)),
+            ("replies not sent", since(now.unsent(), last.unsent())),
             ("announcers not stored", since(now.refused_full, last.refused_full)),
         ];
         for (what, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
@@ -82,7 +82,7 @@ impl Totals {
             now.peers_v4 + now.peers_v6,
             now.peers_v4,
             now.peers_v6,
-            now.seeders,
+            now.seeders(),
         );
         line
     }
@@ -141,7 +141,8 @@ mod tests {
         let lost = Summary {
             lane_full: 2,
             kernel_drops: 3,
-            send_dropped: 4,
+            send_blocked: 1,
+            send_failed: 3,
             refused_full: 5,
             ..Summary::default()
         };

@@ -114,7 +114,7 @@ impl Supervisor {
                 }
                 let _ = commitment.send(self.full_commitment(now));
             }
-            Event::Failed(_) => {
+            Event::Failed => {
                 let was_final = std::mem::take(&mut self.upgrade.is_final);
                 self.upgrade.process = None;
                 match &mut self.upgrade.successor {

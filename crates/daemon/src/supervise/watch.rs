@@ -10,7 +10,7 @@ use onrush_swarm::Moment;
 use super::steering_backoff::{Change, SteeringBackoff};
 use super::totals_log::Totals;
 use crate::process::logging::WarningLimit;
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_control::stall::{STALL_THRESHOLD, StallDetector};
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 
@@ -144,9 +144,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_config::file::Config;
-    use onrush_config::flags::Flags;
-    use onrush_config::settings::Host;
+    use onrush_config::{Flags, Host};
     use onrush_net::bind::{Address, Buffers, Options, bind_group};
     use onrush_net::steering::Function;
 
@@ -164,8 +162,8 @@ mod tests {
     impl Tracked {
         fn new(text: &str) -> Self {
             let host = Host { vcpus: vec![0, 1], ..Host::default() };
-            let config = Config::parse("test.toml", text);
-            let (settings, _) = Settings::resolve(config, &Flags::default(), &host).expect("right");
+            let parsed = Settings::parse("test.toml", text, &Flags::default(), &host);
+            let (settings, _) = parsed.expect("a valid configuration");
             let now = Instant::now();
             let watch = Watch::new(&settings, now);
             let metrics = Default::default();

@@ -95,7 +95,7 @@ pub enum Event {
         commitment: Sender<Option<IntervalCommitment>>,
     },
     /// The upgrade has failed; this process serves.
-    Failed(String),
+    Failed,
     /// The new process serves.
     HandedOver(HandedOver),
 }
@@ -128,13 +128,10 @@ impl Outgoing {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         thread::Builder::new().name("upgrade".into()).spawn(move || {
             for stream in listener.incoming() {
-                match stream {
+                match stream.map(|stream| self.serve(stream)) {
                     // The next process connects to the new one.
-                    Ok(stream) => {
-                        if self.serve(stream) {
-                            return;
-                        }
-                    }
+                    Ok(true) => return,
+                    Ok(false) => {}
                     Err(error) => {
                         // Probably out of descriptors: without a pause this would be a busy loop.
                         log::debug!("cannot accept a connection at the upgrade socket: {error}");
@@ -165,7 +162,7 @@ impl Outgoing {
             Err(error) => {
                 failed(&error);
                 // The main thread may have ended.
-                let _ = self.events.send(Event::Failed(error.to_string()));
+                let _ = self.events.send(Event::Failed);
                 false
             }
         }

@@ -14,7 +14,7 @@ use onrush::cli::Cli;
 use onrush::process::signals::Signal;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
-use onrush_config::settings::Host;
+use onrush_config::{Host, Settings};
 use onrush_control::request::{ListChangeError, ListChanged, Reloaded, Request, Responder};
 use onrush_control::view::View;
 use onrush_proto::{InfoHash, ScrapeCounts};
@@ -53,7 +53,8 @@ impl Watched {
         ];
         let args = Cli::try_parse_from(args).unwrap();
         let host = Host { vcpus: vec![0, 1], ..Host::default() };
-        let (settings, _) = args.flags.settings(&host).unwrap_or_else(|error| panic!("{error}"));
+        let (settings, _) =
+            Settings::load(&args.flags, &host).unwrap_or_else(|error| panic!("{error}"));
         let tracker = Tracker::start(&settings).unwrap();
         let mut supervisor = Supervisor::new(tracker, settings, Reload::new(args.flags, host));
         let view = supervisor.view().clone();

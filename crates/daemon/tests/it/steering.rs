@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use clap::Parser;
 use onrush::Tracker;
 use onrush::cli::Cli;
-use onrush_config::file::Config;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::{Host, Settings};
 use onrush_proto::{InfoHash, ScrapeCounts};
 use onrush_tracker::metrics::Summary;
 
@@ -107,10 +106,11 @@ impl Hops {
 
 /// A tracker of four colocated workers on both loopback addresses, with its state in memory.
 fn started(steering: bool) -> Tracker {
-    let config = Config::parse("onrush.toml", &format!("[socket]\nsteering = {steering}\n"));
+    let text = format!("[socket]\nsteering = {steering}\n");
     let flags = "onrush --listen 127.0.0.1:0 --listen [::1]:0 --workers 4 --placement colocated --admin off";
     let args = Cli::try_parse_from(flags.split(' ')).unwrap();
-    let (settings, _) = Settings::resolve(config, &args.flags, &Host::default()).unwrap();
+    let (settings, _) =
+        Settings::parse("onrush.toml", &text, &args.flags, &Host::default()).unwrap();
     let tracker = Tracker::start(&settings).unwrap();
     assert_eq!(tracker.running.addresses().len(), 2);
     tracker

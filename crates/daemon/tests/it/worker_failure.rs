@@ -8,15 +8,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
 use crossbeam_channel::{never, unbounded};
 use onrush::cli::Cli;
 use onrush::snapshots::Snapshots;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Signal};
-use onrush_config::file::Config;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::{Host, Settings};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_swarm::ShardMap;
 use onrush_tracker::access::Lists;
@@ -135,9 +133,7 @@ fn launched(placement: &str, fates: &[Fate]) -> (Settings, Running, Arc<AtomicUs
         _ => format!("total = {}", fates.len()),
     };
     let config = format!("[workers]\nplacement = \"{placement}\"\n{total}\npin = \"off\"\n");
-    let config = Config::parse("onrush.toml", &config);
-    let args = Cli::try_parse_from(["onrush"]).unwrap();
-    let (settings, _) = Settings::resolve(config, &args.flags, &Host::default()).unwrap();
+    let settings = Settings::for_test(&config);
     let alive = Arc::new(AtomicUsize::new(0));
     let sockets = fates.iter().map(|fate| Doomed::new(*fate, &alive)).collect();
     let secrets = Secrets::random(Keys::random());

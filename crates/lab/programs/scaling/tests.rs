@@ -9,9 +9,7 @@ use crate::model::{
     crossover, crowding, split, split_costs, swarm_load,
 };
 use onrush_config::Settings;
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::placement;
+use onrush_config::{Flags, placement};
 use onrush_tracker::limits::Placement;
 
 use crate::page;
@@ -29,13 +27,9 @@ fn the_page_shows_what_the_program_computes() {
 #[test]
 fn the_configuration_for_48_vcpus_is_the_best_split() {
     let text = fs::read_to_string(top("config/epyc-48.toml")).unwrap();
-    let host = onrush_config::settings::Host {
-        vcpus: (0..48).collect(),
-        ..onrush_config::settings::Host::default()
-    };
-    let (settings, _) =
-        Settings::resolve(Config::parse("epyc-48.toml", &text), &Flags::default(), &host)
-            .unwrap_or_else(|problems| panic!("{problems}"));
+    let host = onrush_config::Host { vcpus: (0..48).collect(), ..onrush_config::Host::default() };
+    let (settings, _) = Settings::parse("epyc-48.toml", &text, &Flags::default(), &host)
+        .unwrap_or_else(|problems| panic!("{problems}"));
     let (swarm_workers, _) = best_split(Host::whole(48), &REAL).unwrap();
     let socket_workers = 48 - swarm_workers;
     assert_eq!(settings.placement, Placement::Split { socket_workers, swarm_workers });

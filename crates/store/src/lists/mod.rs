@@ -11,7 +11,8 @@ pub mod journal;
 
 use std::sync::Arc;
 
-use onrush_config::settings::{Access, Blocked, Listed, Settings};
+use onrush_config::Settings;
+use onrush_config::settings::{Access, Blocked, Listed};
 use onrush_tracker::access::blocks::BlockList;
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;

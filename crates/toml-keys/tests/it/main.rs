@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use onrush_toml_keys::{
-    Document, Kind, MAX_FILE_LEN, Problem, Problems, Schema, integer, keys, list, number, parses,
-    switch, table, tables, text, texts, word, word_or_list,
+    Document, Kind, MAX_FILE_LEN, Problem, Problems, Schema, Table, integer, keys, list, number,
+    parses, switch, table, tables, text, texts, word, word_or_list,
 };
 use proptest::prelude::*;
 
@@ -252,18 +252,17 @@ fn rejected_values_are_known() {
 }
 
 #[test]
-fn documents_are_compared_and_copied_key_by_key() {
-    let old = parse("[limits]\nlifetime = 70\n");
-    let new = parse("[limits]\nconnections = 7\n[log]\nlevel = \"debug\"\n");
-    let paths = |a: &Document, b: &Document| {
-        a.differing(b).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+fn values_are_compared_and_copied_key_by_key() {
+    let old = parse("[limits]\nlifetime = 70\n").values().clone();
+    let new = parse("[limits]\nconnections = 7\n[log]\nlevel = \"debug\"\n").values().clone();
+    let paths = |a: &Table, b: &Table| {
+        SCHEMA.differing(a, b).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
     };
     assert_eq!(paths(&old, &new), ["limits.connections", "limits.lifetime", "log.level"]);
     let mut copy = old.clone();
-    copy.copy("limits.lifetime", &new);
-    copy.copy("limits.connections", &new);
+    SCHEMA.copy("limits.lifetime", &new, &mut copy);
+    SCHEMA.copy("limits.connections", &new, &mut copy);
     assert_eq!(paths(&copy, &new), ["log.level"]);
-    assert_eq!(copy.finish(), Ok(()));
 }
 
 #[test]
@@ -308,7 +307,8 @@ connections = 64
 
 #[test]
 fn the_reference_has_every_key() {
-    let page = SCHEMA.markdown();
+    let page = SCHEMA.markdown("Keys", &["All of them."]);
+    assert!(page.starts_with("# Keys\n\nAll of them.\n\n## Top level\n\n### `listen`\n"));
     assert!(page.contains(
         "
 ### `limits.connections`

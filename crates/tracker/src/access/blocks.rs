@@ -1,6 +1,6 @@
-//! The block list: sources that are not served, up to hundreds of thousands of CIDR blocks and ranges.
-//! Kept as sorted ranges that neither touch nor overlap, so that a lookup is one binary search among
-//! the ranges with the same first bits.
+//! The block list: sources that are not served, up to hundreds of thousands of CIDR blocks and
+//! ranges. Kept as sorted ranges that neither touch nor overlap, so that a lookup is one binary
+//! search among the ranges with the same first bits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -253,7 +253,8 @@ mod tests {
                 ranges.iter().map(|(first, len)| (*first, first.saturating_add(*len))).collect();
             if many {
                 // Every other address, so that no ranges are joined.
-                ranges.extend((0..2 * MIN_INDEXED as u32).map(|n| 0x0505_0000 + 2 * n).map(|n| (n, n)));
+                let numbers = (0..2 * MIN_INDEXED as u32).map(|n| 0x0505_0000 + 2 * n);
+                ranges.extend(numbers.map(|n| (n, n)));
             }
             let wide = |n: u32| u128::from(n) << 96 | 7;
             let list = BlockList::new(ranges.iter().flat_map(|(first, last)| {
@@ -265,7 +266,8 @@ mod tests {
             });
             for number in asked.iter().copied().chain(edges.take(4_000)) {
                 let blocked = ranges.iter().any(|(first, last)| (first..=last).contains(&&number));
-                prop_assert_eq!(list.blocks_v4(number.into()), blocked, "{}", Ipv4Addr::from(number));
+                let address = Ipv4Addr::from(number);
+                prop_assert_eq!(list.blocks_v4(address), blocked, "{}", address);
                 prop_assert_eq!(list.blocks_v6(wide(number).into()), blocked);
             }
         }

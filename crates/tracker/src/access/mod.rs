@@ -57,8 +57,8 @@ impl AccessList {
                 Some("access.mode is \"deny\" and the list is empty: everything is served")
             }
             Self::Allow(list) if list.is_empty() => Some(
-                "access.mode is \"allow\" and the list is empty, as changes to it took the last entries off: \
-                 nothing is served",
+                "access.mode is \"allow\" and the list is empty, as changes to it removed the last \
+                 entries: nothing is served",
             ),
             _ => None,
         }

@@ -1,5 +1,6 @@
-//! A set of info hashes with the changes since it was loaded. The changes are kept in two small sets,
-//! so that a change takes time proportional to the number of changes, not to the length of the list.
+//! A set of info hashes with the changes since it was loaded. The changes are kept in two small
+//! sets, so that a change takes time proportional to the number of changes, not to the length of
+//! the list.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -97,8 +98,8 @@ impl OverlaySet {
         self.base.bytes() + self.added.bytes() + self.removed.bytes()
     }
 
-    /// The set after `changes`; of several for one info hash the last counts. Takes time proportional
-    /// to the number of all changes.
+    /// The set after `changes`; of several for one info hash the last counts. Takes time
+    /// proportional to the number of all changes.
     pub fn with(&self, changes: &[ListChange]) -> Self {
         let mut added: HashSet<[u8; 20]> = self.added.iter().copied().collect();
         let mut removed: HashSet<[u8; 20]> = self.removed.iter().copied().collect();

@@ -1,5 +1,5 @@
-//! An immutable set of info hashes, up to millions: sorted, with a table in front that tells from 16
-//! bytes whether the set may contain a hash, and at which place.
+//! An immutable set of info hashes, up to millions: sorted, with a table in front that tells from
+//! 16 bytes whether the set may contain a hash, and at which place.
 //!
 //! | part | bytes per hash |
 //! |---|---|
@@ -7,11 +7,11 @@
 //! | the table: a bucket of 16 bytes for four and a half hashes | 3.6 |
 //!
 //! The range of all hashes is divided into equal parts, one per bucket. A bucket holds the place of
-//! its part's first hash and a fingerprint of each hash, its last byte. A lookup of a hash that is not
-//! in the set is one read (about 2 % match a fingerprint by chance and search their part); a lookup
-//! of a hash in the set is two: its bucket and the hash. docs/decisions/0038 has the figures. SHA-1 is
-//! uniform enough for this; hashes that are not (or were chosen to share their first bits) make crowded
-//! buckets, whose hashes are found by binary search.
+//! its part's first hash and a fingerprint of each hash, its last byte. A lookup of a hash that is
+//! not in the set is one read (about 2 % match a fingerprint by chance and search their part); a
+//! lookup of a hash in the set is two: its bucket and the hash. docs/decisions/0038 has the
+//! figures. SHA-1 is uniform enough for this; hashes that are not (or were chosen to share their
+//! first bits) make crowded buckets, whose hashes are found by binary search.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -42,8 +42,8 @@ impl InfoHashSet {
         Self::with_progress(hashes, &mut || {})
     }
 
-    /// As [`new`](Self::new), and calls `progress` about every 10 ms: sorting hundreds of millions of
-    /// hashes takes longer than reading them.
+    /// As [`new`](Self::new), and calls `progress` about every 10 ms: sorting hundreds of millions
+    /// of hashes takes longer than reading them.
     ///
     /// # Panics
     /// When there are 2^32 or more.
@@ -90,9 +90,10 @@ impl InfoHashSet {
         }
     }
 
-    /// Reads the memory that looking up each of `hashes` will read, so that the cache misses overlap:
-    /// first all buckets, then the hashes at matching fingerprints. Within a pass no read depends on
-    /// the one before. Plain reads do what prefetch instructions would, without `unsafe`.
+    /// Reads the memory that looking up each of `hashes` will read, so that the cache misses
+    /// overlap: first all buckets, then the hashes at matching fingerprints. Within a pass no read
+    /// depends on the one before. Plain reads do what prefetch instructions would, without
+    /// `unsafe`.
     pub fn prefetch(&self, wanted: &[&[u8; 20]]) {
         for wanted in wanted.chunks(GROUP) {
             let mut buckets = [Bucket::EMPTY; GROUP];

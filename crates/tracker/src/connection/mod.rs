@@ -5,10 +5,10 @@
 //! that is derived, by SipHash-2-4 as well, for each **wall-clock** time bucket as wide as the
 //! validity. The lowest two bits are the bucket's number modulo four, in the clear, so that a check
 //! computes one hash whichever bucket an id is of; forging an id takes 2^62 guesses
-//! (docs/decisions/0005). The port is left out: libtorrent keeps ids per address, and carriers' NATs
-//! change ports. The current and the previous bucket are accepted, and the next one for hosts whose
-//! clock is up to [`SKEW`] seconds behind. With wall-clock time and a key in a file, ids survive a
-//! restart and are valid on every host with the same file.
+//! (docs/decisions/0005). The port is left out: libtorrent keeps ids per address, and carriers'
+//! NATs change ports. The current and the previous bucket are accepted, and the next one for hosts
+//! whose clock is up to [`SKEW`] seconds behind. With wall-clock time and a key in a file, ids
+//! survive a restart and are valid on every host with the same file.
 
 mod key;
 
@@ -173,8 +173,8 @@ impl fmt::Debug for BucketKey {
     }
 }
 
-/// An address that ids are issued to. IPv4 addresses are hashed as 4 bytes and IPv6 addresses as 16,
-/// so that the two families never collide (SipHash covers the length).
+/// An address that ids are issued to. IPv4 addresses are hashed as 4 bytes and IPv6 addresses as
+/// 16, so that the two families never collide (SipHash covers the length).
 pub trait Address: Copy {
     /// Hashes the address.
     fn hash(self, hasher: &mut SipHasher24);

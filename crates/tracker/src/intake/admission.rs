@@ -217,7 +217,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
     /// Counts the client software of one announce in [`clients::SAMPLE`].
     #[cold]
     fn sample(self, peer_id: PeerId) {
-        self.incoming.clients.0[clients::index_of(&peer_id)].add(1);
+        self.incoming.clients[clients::index_of(&peer_id)].add(1);
     }
 
     #[cold]

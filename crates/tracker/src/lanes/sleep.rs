@@ -1,13 +1,14 @@
 //! How a member sleeps without missing a message, and when a sender has to wake it.
 //!
-//! The member sets its flag, fences, checks its queues once more, and only then waits. A sender puts
-//! its message into the queue, fences, and reads the flag. This is Dekker's pattern: at least one of
-//! the two reads comes after the other side's write, so that either the member sees the message or
-//! the sender sees the flag (at worst both: one unnecessary wake). A wake costs a system call, so a
-//! busy member is never woken.
+//! The member sets its flag, fences, checks its queues once more, and only then waits. A sender
+//! puts its message into the queue, fences, and reads the flag. This is Dekker's pattern: at least
+//! one of the two reads comes after the other side's write, so that either the member sees the
+//! message or the sender sees the flag (at worst both: one unnecessary wake). A wake costs a system
+//! call, so a busy member is never woken.
 //!
 //! The test below runs every interleaving, and every stale read that the memory model allows, under
-//! loom. It is built as a crate of its own (crates/tracker/model), so that this file imports no other.
+//! loom. It is built as a crate of its own (crates/tracker/model), so that this file imports no
+//! other.
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -43,7 +44,8 @@ impl SleepFlag {
     #[inline]
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
-        // An exchange that fails writes nothing, so that a sender clears the flag only if it is set.
+        // An exchange that fails writes nothing, so that a sender clears the flag only if it is
+        // set.
         self.asleep.load(Ordering::Relaxed)
             && self
                 .asleep

@@ -182,7 +182,7 @@ impl<S: Socket> SocketSide<S> {
         if let Receiving::Pausing(done) = &self.receiving
             && self.producer.is_idle()
         {
-            // The receiver may have given up waiting and be gone.
+            // The receiver may be gone after its own timeout.
             let _ = done.try_send(());
             self.receiving = Receiving::Paused;
         }

@@ -1,4 +1,5 @@
-//! Integration tests of the data path: whole trackers on the in-process network, on one thread and from one seed.
+//! Integration tests of the data path: whole trackers on the in-process network, on one thread and
+//! from one seed.
 
 #![forbid(unsafe_code)]
 

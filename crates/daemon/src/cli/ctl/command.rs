@@ -7,8 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use onrush_proto::InfoHash;
 
-use onrush_config::flags::Flags;
-use onrush_config::settings::Host;
+use onrush_config::{Flags, Host, Settings};
 use onrush_control::Token;
 use onrush_control::client::{Client, ClientError};
 use onrush_store::lists::file::{INFO_HASHES, read, read_stream};
@@ -173,8 +172,7 @@ impl Ctl {
         let (mut url, mut token_file) = (self.url.clone(), self.token_file.clone());
         if let Some(config) = &self.config {
             let flags = Flags { config: Some(config.clone()), ..Flags::default() };
-            let (settings, _) = flags
-                .settings(&Host::default())
+            let (settings, _) = Settings::load(&flags, &Host::default())
                 .map_err(|problems| ClientError::Usage(problems.to_string()))?;
             let listen = settings.admin.listen.map(|listen| listen.address);
             if url.is_none() && listen.is_none() {

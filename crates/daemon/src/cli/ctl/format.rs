@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::cli::format::span;
-use crate::supervise::reload::RESTART_ONLY;
+use onrush_config::keys;
 use onrush_control::api::Successor;
 use onrush_control::api::admin::ExportReport;
 use onrush_control::api::admin::ReloadReport;
@@ -35,7 +35,10 @@ pub fn stats(stats: &Stats) -> String {
     let mut lines = vec![
         ("version", format!("{}, {} for {}", stats.version, stats.stage, span(stats.uptime))),
         ("addresses", stats.addresses.join(", ")),
-        ("swarms", format!("{} and {} without peers", totals.swarms, totals.idle_swarms)),
+        (
+            "swarms",
+            format!("{} and {} without peers", totals.shard.swarms, totals.shard.idle_swarms),
+        ),
         (
             "peers",
             format!(
@@ -52,7 +55,7 @@ pub fn stats(stats: &Stats) -> String {
             "requests",
             format!(
                 "{} connects, {} announces, {} scrapes",
-                traffic.connects, traffic.announces, traffic.scrapes
+                traffic.incoming.connects, traffic.incoming.announces, traffic.incoming.scrapes
             ),
         ),
         ("events", counts(traffic.events.iter())),
@@ -61,12 +64,12 @@ pub fn stats(stats: &Stats) -> String {
             "replies",
             format!(
                 "{}, {} not sent",
-                totals.replies,
-                totals.replies_blocked + totals.replies_failed
+                totals.worker.sent,
+                totals.worker.send_blocked + totals.worker.send_failed
             ),
         ),
-        ("dropped", format!("{} datagrams by the kernel", totals.kernel_drops)),
-        ("completed", totals.completed.to_string()),
+        ("dropped", format!("{} datagrams by the kernel", totals.worker.kernel_drops)),
+        ("completed", totals.shard.completed.to_string()),
         ("memory", format!("{:.1} MB", stats.memory.resident as f64 / 1e6)),
         ("list", format!("{}, {} info hashes", stats.list.mode, stats.list.entries)),
     ];
@@ -86,7 +89,7 @@ pub fn reload(report: &ReloadReport) -> String {
         keys => format!("changed: {}\n", keys.join(", ")),
     };
     let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        report.restart.iter().map(String::as_str).partition(|key| !RESTART_ONLY.contains(key));
+        report.restart.iter().map(String::as_str).partition(|key| !keys::is_restart_only(key));
     for (keys, until) in
         [(upgrade, "an upgrade (`onrush ctl upgrade`) or a restart"), (restart, "a restart")]
     {

@@ -2,7 +2,7 @@
 
 use super::facts::Governor;
 use super::{Facts, Finding, Severity};
-use onrush_config::settings::thousandths;
+use onrush_config::format::thousandths;
 
 /// Clock sources that are read without a hypervisor call or a device access.
 const FAST_CLOCKS: [&str; 4] =

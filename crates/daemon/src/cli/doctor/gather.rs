@@ -13,7 +13,8 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use onrush_config::settings::{BYTES_PER_PEER, Host, Settings};
+use onrush_config::settings::BYTES_PER_PEER;
+use onrush_config::{Host, Settings};
 use procfs_core::net::{Snmp, Snmp6};
 use procfs_core::{FromRead, Meminfo, ProcError};
 

@@ -32,8 +32,7 @@ use serde::Serialize;
 use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, WRONG};
 pub use facts::Facts;
-use onrush_config::flags::Flags;
-use onrush_config::settings::{Host, Settings};
+use onrush_config::{Flags, Host, Settings};
 
 const AFTER_HELP: &str = "\
 Run it as root: other users may not see the holder of the port and the connection tracking table.
@@ -141,9 +140,9 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 
 /// Runs the checks and prints their findings.
 pub fn run(doctor: &Doctor) -> Exit {
-    let args = Flags { config: doctor.config.clone(), ..Flags::default() };
+    let flags = Flags { config: doctor.config.clone(), ..Flags::default() };
     let host = Host::here(affinity::cores_first(&affinity::allowed().unwrap_or_default()));
-    let settings = match args.settings(&host) {
+    let settings = match Settings::load(&flags, &host) {
         Ok((settings, _)) => settings,
         Err(problems) => return Exit::wrong(problems),
     };

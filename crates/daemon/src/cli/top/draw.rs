@@ -155,9 +155,9 @@ fn traffic(page: &mut Page<'_>, pair: Pair<'_>) {
         let per_second = |what: fn(&FamilyStats) -> f64| rate(pair.rate(|stats| what(of(stats))));
         let now = of(pair.now);
         let cells = [
-            per_second(|stats| stats.connects as f64),
-            per_second(|stats| stats.announces as f64),
-            per_second(|stats| stats.scrapes as f64),
+            per_second(|stats| stats.incoming.connects as f64),
+            per_second(|stats| stats.incoming.announces as f64),
+            per_second(|stats| stats.incoming.scrapes as f64),
             per_second(refused),
             count(now.peers as f64),
             count(now.seeders as f64),
@@ -194,20 +194,20 @@ fn replies(page: &mut Page<'_>, pair: Pair<'_>) {
     };
     page.line(vec![
         name("replies"),
-        plain(format!("{}/s", rate(per_second(|s| s.totals.replies as f64)))),
+        plain(format!("{}/s", rate(per_second(|s| s.totals.worker.sent as f64)))),
         faint("  in "),
-        plain(bits(|s| s.totals.traffic.bytes_in as f64)),
+        plain(bits(|s| s.totals.traffic.incoming.bytes as f64)),
         faint(" out "),
-        plain(bits(|s| s.totals.bytes_out as f64)),
+        plain(bits(|s| s.totals.worker.sent_bytes as f64)),
         faint(" Mbit/s"),
     ]);
-    let unsent = |s: &Stats| (s.totals.replies_blocked + s.totals.replies_failed) as f64;
-    let (dropped, lost) = (per_second(|s| s.totals.kernel_drops as f64), per_second(unsent));
+    let unsent = |s: &Stats| (s.totals.worker.send_blocked + s.totals.worker.send_failed) as f64;
+    let (dropped, lost) = (per_second(|s| s.totals.worker.kernel_drops as f64), per_second(unsent));
     let is = |rate: Option<f64>| rate.is_some_and(|rate| rate > 0.0);
     page.line(vec![
         name("dropped"),
         alarm_if(is(dropped), format!("{}/s", rate(dropped))),
-        faint(format!("  {} total", count(pair.now.totals.kernel_drops as f64))),
+        faint(format!("  {} total", count(pair.now.totals.worker.kernel_drops as f64))),
         faint("   unsent "),
         alarm_if(is(lost), format!("{}/s", rate(lost))),
         faint(format!("  {} total", count(unsent(pair.now)))),
@@ -249,16 +249,16 @@ fn stored(page: &mut Page<'_>, pair: Pair<'_>) {
     let totals = &pair.now.totals;
     page.line(vec![
         name("swarms"),
-        plain(count(totals.swarms as f64)),
-        faint(format!("  and {} without peers", count(totals.idle_swarms as f64))),
+        plain(count(totals.shard.swarms as f64)),
+        faint(format!("  and {} without peers", count(totals.shard.idle_swarms as f64))),
         faint("   completed "),
-        plain(format!("{}/s", rate(pair.rate(|s| s.totals.completed as f64)))),
+        plain(format!("{}/s", rate(pair.rate(|s| s.totals.shard.completed as f64)))),
         faint("   expired "),
-        plain(format!("{}/s", rate(pair.rate(|s| s.totals.expired as f64)))),
+        plain(format!("{}/s", rate(pair.rate(|s| s.totals.shard.expired as f64)))),
         faint("   not stored "),
         alarm_if(
-            totals.not_stored > 0,
-            format!("{}/s", rate(pair.rate(|s| s.totals.not_stored as f64))),
+            totals.shard.refused_full > 0,
+            format!("{}/s", rate(pair.rate(|s| s.totals.shard.refused_full as f64))),
         ),
     ]);
     page.line(clients(pair.now));
@@ -333,7 +333,7 @@ fn workers(page: &mut Page<'_>, pair: Pair<'_>) {
 fn row(pair: Pair<'_>, worker: &WorkerStats) -> Vec<Span<'static>> {
     let per_second = |of: fn(&WorkerStats) -> f64| pair.rate_of_worker(&worker.name, of);
     let load = per_second(|worker| worker.busy_seconds).unwrap_or(0.0);
-    let dropped = per_second(|worker| worker.kernel_drops as f64);
+    let dropped = per_second(|worker| worker.counts.kernel_drops as f64);
     // Cells that do not apply to a worker stay empty.
     let sockets = |value: Option<f64>| if worker.socket_side { rate(value) } else { String::new() };
     let swarms = |text: String| if worker.swarm_side { text } else { String::new() };
@@ -341,7 +341,7 @@ fn row(pair: Pair<'_>, worker: &WorkerStats) -> Vec<Span<'static>> {
     let label = format!("{:<NAMES$}", worker.name);
     let cells = [
         sockets(per_second(|worker| worker.datagrams as f64)),
-        sockets(per_second(|worker| worker.replies as f64)),
+        sockets(per_second(|worker| worker.counts.sent as f64)),
         sockets(dropped),
         swarms(format!("{}/{}", worker.lane_waiting, worker.lane_room)),
         swarms(count(worker.peers as f64)),

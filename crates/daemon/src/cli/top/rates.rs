@@ -36,7 +36,7 @@ impl<'a> Pair<'a> {
 
 /// Requests that passed every check.
 pub fn requests(stats: &FamilyStats) -> f64 {
-    (stats.connects + stats.announces + stats.scrapes) as f64
+    (stats.incoming.connects + stats.incoming.announces + stats.incoming.scrapes) as f64
 }
 
 /// Requests that were refused.
@@ -50,7 +50,7 @@ mod tests {
 
     fn reading(pid: u32, uptime: f64, announces: u64) -> Stats {
         let mut stats = Stats { pid, uptime, ..Stats::default() };
-        stats.totals.traffic.announces = announces;
+        stats.totals.traffic.incoming.announces = announces;
         stats.workers = vec![WorkerStats {
             name: "worker-0".into(),
             busy_seconds: uptime / 4.0,
@@ -60,7 +60,7 @@ mod tests {
     }
 
     fn announces(stats: &Stats) -> f64 {
-        stats.totals.traffic.announces as f64
+        stats.totals.traffic.incoming.announces as f64
     }
 
     #[test]

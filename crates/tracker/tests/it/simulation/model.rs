@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use onrush_config::settings::Settings;
+use onrush_config::Settings;
 use onrush_proto::response::Peers;
 use onrush_proto::{
     Announce, AnnounceHead, Endpoint, Event, Family, InfoHash, Request, Response, Scrape,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use onrush_config::settings::granted;
+use onrush_config::host::granted;
 use procfs_core::net::UdpNetEntries;
 use procfs_core::process::{LimitValue, Limits, Status};
 use procfs_core::{ExplicitSystemInfo, FromReadSI as _};

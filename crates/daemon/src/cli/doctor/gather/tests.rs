@@ -10,8 +10,6 @@ use super::*;
 
 use crate::cli::doctor::facts::{Card, Holder};
 use crate::cli::doctor::{Severity, checks};
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
 
 /// A host with a few files.
 struct Made(TempDir);
@@ -39,8 +37,7 @@ impl Made {
 
     fn look(&self, quick: bool) -> Facts {
         let host = Host { vcpus: vec![0, 1], memory: Some(8 << 30), ..Host::default() };
-        let config = Config::parse("test.toml", "[limits]\npeers = 1000000\n");
-        let (settings, _) = Settings::resolve(config, &Flags::default(), &host).unwrap();
+        let settings = Settings::for_test("[limits]\npeers = 1000000\n");
         Facts::gather(self.path(), &settings, &host, quick)
     }
 }
@@ -271,7 +268,7 @@ fn the_holder_of_the_port_is_named() {
 #[test]
 fn this_host_can_be_read() {
     let host = Host::here(vec![0]);
-    let (settings, _) = Settings::resolve(Config::default(), &Flags::default(), &host).unwrap();
+    let settings = Settings::for_test("");
     let facts = Facts::gather(Path::new("/"), &settings, &host, false);
     assert!(!facts.is_empty());
     assert!(facts.files.is_some() && facts.udp.is_some() && facts.root.is_some(), "{facts:?}");

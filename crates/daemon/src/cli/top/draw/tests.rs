@@ -1,7 +1,7 @@
 //! Views drawn into cells.
 
 use super::*;
-use onrush_control::api::stats::{Class, Software};
+use onrush_control::api::stats::{Class, IncomingStats, Software};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -17,9 +17,12 @@ fn reading(seconds: u64) -> Stats {
         ..Stats::default()
     };
     let family = |connects: u64, peers: u64| FamilyStats {
-        connects: connects * seconds,
-        announces: 10 * connects * seconds,
-        scrapes: 3 * seconds,
+        incoming: IncomingStats {
+            connects: connects * seconds,
+            announces: 10 * connects * seconds,
+            scrapes: 3 * seconds,
+            ..IncomingStats::default()
+        },
         refused: [("connection_id".to_owned(), 40 * seconds), ("short".to_owned(), 5)].into(),
         peers,
         seeders: peers / 4,
@@ -29,9 +32,9 @@ fn reading(seconds: u64) -> Stats {
     stats.families.ipv4 = family(1_000, 2_000_000);
     stats.families.ipv6 = family(200, 400);
     stats.totals.traffic = family(1_200, 2_000_400);
-    stats.totals.replies = 13_000 * seconds;
-    stats.totals.bytes_out = 1_000_000 * seconds;
-    stats.totals.swarms = 54_321;
+    stats.totals.worker.sent = 13_000 * seconds;
+    stats.totals.worker.sent_bytes = 1_000_000 * seconds;
+    stats.totals.shard.swarms = 54_321;
     stats.memory.resident = 150_000_000;
     stats.memory.limit = Some(1_000_000_000);
     stats.cpu.seconds = 0.5 * seconds as f64;
@@ -121,8 +124,8 @@ fn a_restarted_tracker_has_no_rates() {
 fn stalls_drops_and_overload_are_highlighted() {
     let mut ill = reading(2);
     ill.workers[1].still_for = 7.0;
-    ill.workers[0].kernel_drops = 90;
-    ill.totals.kernel_drops = 90;
+    ill.workers[0].counts.kernel_drops = 90;
+    ill.totals.worker.kernel_drops = 90;
     ill.overload.step = 3;
     let view = after([reading(1), ill]);
     let all = drawn(&view, 120, rows(&view));

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use onrush::Tracker;
 use onrush_config::Settings;
-use onrush_config::file::Config;
-use onrush_config::flags::Flags;
-use onrush_config::settings::Host;
+use onrush_config::{Flags, Host};
 use onrush_proto::Family;
 use onrush_tracker::metrics::{Incoming, Summary};
 use tempfile::TempDir;
@@ -99,8 +97,7 @@ impl Plan {
             "listen = [{listen}]\nstate_dir = {state:?}\n[admin]\nlisten = \"off\"\n[workers]\npin = \"off\"\n{workers}\n{tables}"
         );
         let host = Host { vcpus: vec![0, 1], memory: Some(8 << 30), ..Host::default() };
-        let config = Config::parse("test.toml", &text);
-        let (mut settings, _) = Settings::resolve(config, &Flags::default(), &host)
+        let (mut settings, _) = Settings::parse("test.toml", &text, &Flags::default(), &host)
             .unwrap_or_else(|problems| panic!("{problems}"));
         (self.change)(&mut settings);
         settings

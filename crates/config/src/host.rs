@@ -1,4 +1,5 @@
-//! What this host is, as far as settings depend on it. Passed in, so that a test can be any host.
+//! The properties of the host that settings depend on. Passed as an argument, so that tests can
+//! describe any host.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -7,23 +8,23 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use onrush_net::adopt::Adopted;
+use procfs_core::{FromRead, Meminfo, ProcessCGroups};
 
-/// What settings depend on.
+/// The properties of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// The vCPUs that this process may run on, each once, in the order in which workers take them:
-    /// one of every core before a core's second thread. None known is taken for one that nothing
-    /// can be pinned to.
+    /// The vCPUs that the process may use, each once, in the order in which workers take them: one
+    /// of every core before the second ones. If empty, one vCPU and no pinning are assumed.
     pub vcpus: Vec<usize>,
-    /// The time that the cgroup grants, in thousandths of a vCPU's; `None` without a quota.
+    /// CPU time that the cgroup grants, in thousandths of a vCPU; `None` without a quota.
     pub cpu_quota: Option<u64>,
-    /// Bytes of memory that the process may take: the host's, or less by its cgroup.
+    /// Bytes of memory that the process may use: that of the host, or the limit of its cgroup.
     pub memory: Option<u64>,
-    /// The sockets that a service manager has opened; `None` where the tracker opens its own.
+    /// The sockets that a service manager has opened; `None` if the tracker opens its own.
     pub passed: Option<Passed>,
-    /// `$STATE_DIRECTORY`: set by systemd, several directories with `:` between (systemd.exec(5)).
+    /// `$STATE_DIRECTORY`: set by systemd, directories separated by `:` (systemd.exec(5)).
     pub state_directory: Option<OsString>,
-    /// `$XDG_STATE_HOME` (XDG base directory specification).
+    /// `$XDG_STATE_HOME` (XDG Base Directory Specification).
     pub xdg_state_home: Option<OsString>,
     /// `$HOME`.
     pub home: Option<OsString>,
@@ -34,12 +35,12 @@ pub struct Host {
 pub struct Passed {
     /// Their addresses, each once.
     pub addresses: Vec<SocketAddr>,
-    /// Sockets of each address, at least 1.
+    /// The number of sockets per address, at least 1.
     pub each: usize,
 }
 
 impl Passed {
-    /// What there is to know of them.
+    /// Addresses and number of adopted sockets.
     pub fn of(sockets: &Adopted) -> Self {
         Self { addresses: sockets.addresses(), each: sockets.workers() }
     }
@@ -47,7 +48,7 @@ impl Passed {
 
 impl Host {
     /// This host, for a process whose workers take `vcpus` in this order (see
-    /// `onrush_net::affinity::cores_first`). What cannot be found out is left out.
+    /// [`onrush_net::affinity::cores_first`]). Properties that cannot be read are `None`.
     pub fn here(vcpus: Vec<usize>) -> Self {
         let granted = granted(Path::new("/"), "self");
         Self {
@@ -61,19 +62,19 @@ impl Host {
         }
     }
 
-    /// vCPUs' worth of time there is, at least 1; one of which there is a part counts.
+    /// The number of vCPUs by CPU time, rounded up, at least 1.
     pub fn vcpu_count(&self) -> usize {
         let granted = self.cpu_quota.map_or(u64::MAX, |quota| quota.div_ceil(1000));
         self.vcpus.len().min(usize::try_from(granted).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// Whether the quota takes away time of the vCPUs that may be used.
+    /// Whether the quota is less than the time of all usable vCPUs.
     pub fn is_short_of_time(&self) -> bool {
         self.cpu_quota.is_some_and(|quota| quota < 1000 * self.vcpus.len() as u64)
     }
 
-    /// Where state is kept when nobody says: systemd's directory, else the user's. Relative
-    /// paths are passed over, as the XDG specification asks for.
+    /// The default state directory: that of systemd, else that of the user. Relative paths are
+    /// ignored, as the XDG specification requires.
     pub fn state_dir(&self) -> Option<PathBuf> {
         let absolute = |path: PathBuf| path.is_absolute().then_some(path);
         let systemd = || {
@@ -89,40 +90,35 @@ impl Host {
     }
 }
 
-/// What a process may take.
+/// The resources that a process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
-    /// Thousandths of a vCPU's time; `None` without a quota.
+    /// CPU time in thousandths of a vCPU; `None` without a quota.
     pub cpu_quota: Option<u64>,
     /// Bytes of memory.
     pub memory: Option<u64>,
 }
 
-/// What the process with this number (or `self`) may take, by the files of a host below `root`.
+/// The resources of the process with this id (or `self`), read from /proc and /sys below `root`.
 pub fn granted(root: &Path, process: &str) -> Granted {
-    let own = fs::read_to_string(root.join("proc").join(process).join("cgroup"));
-    let groups = cgroups(&own.unwrap_or_default(), &root.join("sys/fs/cgroup"));
-    let installed = fs::read_to_string(root.join("proc/meminfo")).ok();
-    // "max" is no number, and no limit.
+    let groups = cgroups(root, process);
+    let installed = Meminfo::from_file(root.join("proc/meminfo")).ok();
+    // "max" does not parse: no limit.
     let limits = groups.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
     Granted {
         cpu_quota: groups.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
-        memory: limits.chain(installed.and_then(|text| mem_total(&text))).min(),
+        memory: limits.chain(installed.map(|memory| memory.mem_total)).min(),
     }
 }
 
-/// Thousandths as people write them: `1.5`.
-pub fn thousandths(number: u64) -> String {
-    let text = format!("{}.{:03}", number / 1000, number % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// The directories of the process's cgroup (version 2) and of those above it: each may limit.
-fn cgroups(proc_self_cgroup: &str, root: &Path) -> Vec<PathBuf> {
-    let own = proc_self_cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
-    let Some(own) = own else { return Vec::new() };
-    let own = root.join(own);
-    own.ancestors().take_while(|path| path.starts_with(root)).map(Path::to_owned).collect()
+/// The directories of the cgroup (version 2) of a process and of those above it: each may limit.
+fn cgroups(root: &Path, process: &str) -> Vec<PathBuf> {
+    let file = root.join("proc").join(process).join("cgroup");
+    let groups = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);
+    let Some(own) = groups.into_iter().find(|group| group.hierarchy == 0) else { return vec![] };
+    let top = root.join("sys/fs/cgroup");
+    let own = top.join(own.pathname.trim_start_matches('/'));
+    own.ancestors().take_while(|path| path.starts_with(&top)).map(Path::to_owned).collect()
 }
 
 fn read(group: &Path, file: &str) -> Option<String> {
@@ -135,11 +131,6 @@ fn cpu_quota(cpu_max: &str) -> Option<u64> {
     let (quota, period) = cpu_max.trim().split_once(' ')?;
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
     (period > 0).then(|| (quota.saturating_mul(1000) / period).max(1))
-}
-
-fn mem_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -157,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn state_goes_to_systemds_directory_else_to_the_users() {
+    fn the_state_directory_is_that_of_systemd_else_that_of_the_user() {
         let dir = |s, x, h| host(s, x, h).state_dir().map(|path| path.display().to_string());
         assert_eq!(dir("/var/lib/a:/var/lib/b", "/x", "/h").as_deref(), Some("/var/lib/a"));
         assert_eq!(dir("relative", "/x", "/h").as_deref(), Some("/x/onrush"));
@@ -168,12 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_counts_as_whole_vcpus_where_workers_are_counted() {
+    fn a_quota_is_rounded_up_to_vcpus() {
         assert_eq!(cpu_quota("max 100000\n"), None);
         assert_eq!(cpu_quota("250000 100000\n"), Some(2500));
         assert_eq!(cpu_quota("1000 100000\n"), Some(10));
         assert_eq!(cpu_quota("5 0"), None);
-        assert_eq!([2500, 10, 2000, 333].map(thousandths), ["2.5", "0.01", "2", "0.333"]);
         let host = |vcpus: usize, cpu_quota| {
             Host { vcpus: (0..vcpus).collect(), cpu_quota, ..Host::default() }.vcpu_count()
         };
@@ -193,21 +183,26 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_every_cgroup_above_count() {
+    fn limits_of_every_cgroup_above_and_installed_memory_apply() {
         let root = tempfile::tempdir().unwrap();
-        let own = root.path().join("system.slice/onrush.service");
-        fs::create_dir_all(&own).unwrap();
-        fs::write(own.join("memory.max"), "max\n").unwrap();
-        let groups = cgroups("0::/system.slice/onrush.service\n", root.path());
-        assert_eq!(groups, [own.clone(), own.parent().unwrap().to_owned(), root.path().to_owned()]);
-        assert_eq!(read(&groups[0], "memory.max").as_deref(), Some("max\n"));
-        assert!(cgroups("1:cpu:/a\n", root.path()).is_empty());
-    }
-
-    #[test]
-    fn installed_memory_is_read_in_bytes() {
-        assert_eq!(mem_total("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
-        assert_eq!(mem_total(""), None);
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/7/cgroup", "0::/system.slice/onrush.service\n");
+        write("proc/8/cgroup", "1:cpu:/a\n");
+        let here = fs::read_to_string("/proc/meminfo").unwrap();
+        let (total, rest) = here.split_once('\n').unwrap();
+        assert!(total.starts_with("MemTotal:"), "{here}");
+        write("proc/meminfo", &format!("MemTotal: {} kB\n{rest}", 4 << 10));
+        write("sys/fs/cgroup/system.slice/onrush.service/memory.max", "max\n");
+        write("sys/fs/cgroup/system.slice/memory.max", "1048576\n");
+        write("sys/fs/cgroup/system.slice/onrush.service/cpu.max", "150000 100000\n");
+        let limited = Granted { cpu_quota: Some(1500), memory: Some(1 << 20) };
+        assert_eq!(granted(root.path(), "7"), limited);
+        let unlimited = Granted { cpu_quota: None, memory: Some(4 << 20) };
+        assert_eq!(granted(root.path(), "8"), unlimited);
     }
 
     #[test]

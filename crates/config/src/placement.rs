@@ -1,19 +1,18 @@
-//! How many workers of which kind, when nobody says.
+//! The default placement: workers of each kind, and how long they poll.
 
 use std::time::Duration;
 
 use onrush_tracker::limits::Placement;
 
-/// From this many workers on, `auto` splits.
+/// The least number of workers that `auto` splits.
 pub const SPLIT_FROM: usize = 14;
 
-/// One worker in this many owns swarms when `auto` splits.
+/// A split has one swarm worker in this many workers.
 const SWARM_SHARE: usize = 7;
 
-/// What `placement = "auto"` makes of a number of workers.
-///
-/// Below [`SPLIT_FROM`] colocated, from there on split with a swarm worker for every seven
-/// workers: what the cost model says (`docs/benchmarks/scaling-model.md`; a test compares).
+/// The placement for `placement = "auto"`: colocated below [`SPLIT_FROM`] workers, else split with
+/// one swarm worker in seven, by the cost model (`docs/benchmarks/scaling-model.md`; a test
+/// compares).
 pub fn auto(workers: usize) -> Placement {
     if workers < SPLIT_FROM {
         Placement::Colocated { workers: workers.max(1) }
@@ -22,8 +21,8 @@ pub fn auto(workers: usize) -> Placement {
     }
 }
 
-/// How long workers look on before they sleep, when nobody says: only where each has a vCPU of
-/// its own and is rung by many others (`docs/decisions/0007-no-spinning-on-small-hosts.md`).
+/// How long idle workers poll by default: only if each has a vCPU of its own and is woken by many
+/// others (`docs/decisions`, "spinning").
 pub fn auto_spin(placement: Placement, pinned: bool) -> Duration {
     match placement {
         Placement::Split { .. } if pinned && placement.workers() >= SPLIT_FROM => {
@@ -33,7 +32,7 @@ pub fn auto_spin(placement: Placement, pinned: bool) -> Duration {
     }
 }
 
-/// A split of `workers` workers, at least one of each kind.
+/// A split of `workers` workers, with at least one of each kind.
 pub fn split(workers: usize) -> Placement {
     let swarm_workers = (workers / SWARM_SHARE).max(1);
     let socket_workers = workers.saturating_sub(swarm_workers).max(1);
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_hosts_are_colocated_and_big_ones_split() {
+    fn small_hosts_are_colocated_and_large_ones_split() {
         assert_eq!(auto(0), Placement::Colocated { workers: 1 });
         assert_eq!(auto(2), Placement::Colocated { workers: 2 });
         assert_eq!(auto(13), Placement::Colocated { workers: 13 });

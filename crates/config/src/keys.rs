@@ -1,0 +1,463 @@
+//! Every key of the configuration file, in the order of the printed file. To add a key, add its
+//! field here and use it; reading, errors, `--print-config`, the reference
+//! (docs/CONFIGURATION.md) and reloads follow from the declaration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use log::LevelFilter;
+use onrush_proto::InfoHash;
+use onrush_swarm::shard::{MAX_PEER_LIFETIME, MAX_SWARMS};
+use onrush_toml_keys::{
+    Applied, Key, Kind, Schema, integer, keys, list, parses, switch, table, text, texts, word,
+    word_or_list,
+};
+use onrush_tracker::access::blocks::AddressBlock;
+use serde::Deserialize;
+
+use crate::values::{AccessMode, AdminAt, ListenAt, Pin, PlacementMode, is_name, is_path, seconds};
+
+/// Workers of all kinds together.
+pub const MAX_WORKERS: usize = 1024;
+/// The words of `workers.placement`.
+pub const PLACEMENTS: &[&str] = &["auto", "split", "colocated"];
+/// The words of `log.level`.
+pub const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+/// The longest interval, in seconds.
+pub(crate) const MAX_INTERVAL: u32 = 43_200;
+
+/// The greatest `limits.peers` and `limits.idle_swarms`: a single shard must be able to hold both,
+/// with each peer in a swarm of its own.
+const MAX_PEERS: i64 = 4_000_000_000;
+const MAX_IDLE_SWARMS: i64 = 200_000_000;
+const _: () = assert!(MAX_PEERS + MAX_IDLE_SWARMS <= MAX_SWARMS as i64);
+
+/// The greatest SO_RCVBUF and SO_SNDBUF: the kernel doubles them in an `int` (socket(7)).
+const MAX_BUFFER: i64 = (1 << 30) - 1;
+/// The greatest number of a vCPU, by the largest NR_CPUS of Linux (arch/x86/Kconfig).
+const VCPU: Kind = Kind::Integer { least: 0, most: 8191, unit: "vCPU" };
+const VCPUS: Kind = Kind::List { of: &VCPU, least: 1, most: MAX_WORKERS };
+const LISTEN: Kind =
+    Kind::Text { expects: "an address with a port, in quotes", check: parses::<ListenAt> };
+const INFO_HASH: Kind =
+    Kind::Text { expects: "40 hexadecimal digits, in quotes", check: parses::<InfoHash> };
+const BLOCK: Kind = Kind::Text {
+    expects: "an address, a block or a range, in quotes",
+    check: parses::<AddressBlock>,
+};
+const PATH: Key = text("an absolute path, in quotes", is_path);
+const NAME: Key = text("a name, in quotes", is_name);
+
+/// The configuration file.
+pub static SCHEMA: Schema = Schema {
+    keys: File::KEYS,
+    hints: &[
+        ("address", "write `listen = [\":6969\"]` at the top of the file"),
+        ("allow", "write `mode = \"allow\"` and `info_hashes = [...]` or `file` in [access]"),
+        ("bind", "write `listen = [\":6969\"]` at the top of the file"),
+        ("blacklist", "write `mode = \"deny\"` and `info_hashes = [...]` or `file` in [access]"),
+        ("deny", "write `mode = \"deny\"` and `info_hashes = [...]` or `file` in [access]"),
+        ("log_level", "write `level = \"info\"` in [log]"),
+        ("max_peers", "write `max_peers_v4` in [announce], or `peers` in [limits]"),
+        ("max_response_peers", "write `max_peers_v4` and `max_peers_v6` in [announce]"),
+        ("peer_announce_interval", "write `interval` in [announce]"),
+        ("port", "write `listen = [\":6969\"]` at the top of the file"),
+        ("ports", "write `listen = [\":6969\"]` at the top of the file"),
+        ("socket_workers", "write `socket` in [workers]"),
+        ("swarm_workers", "write `swarm` in [workers]"),
+        ("threads", "write `total` in [workers]"),
+        ("whitelist", "write `mode = \"allow\"` and `info_hashes = [...]` or `file` in [access]"),
+    ],
+    head: "\
+# onrush: every key with its default, as written by `onrush --print-config`.
+#
+# Keep only the lines that you change. A key that is commented out has no fixed default; its comment
+# says which value applies without it. The tracker also runs without a file.
+#
+#   onrush --check-config --config FILE     checks a file and shows its effect on this host
+#   onrush --config FILE                    starts with it; flags override it (onrush --help)
+",
+};
+
+/// Whether even an upgrade cannot change a key.
+pub fn is_restart_only(path: &str) -> bool {
+    let leaves = SCHEMA.leaves();
+    leaves.iter().any(|(known, key)| known == path && key.applied == Applied::OnRestart)
+}
+
+keys! {
+    /// The values of the configuration file before they are resolved against the host.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct File {
+        /// The addresses to listen on. ":6969" is port 6969 on all addresses of both families; on a
+        /// host without IPv6, the tracker logs a warning and serves IPv4 only. An explicit address
+        /// like "192.0.2.1:6969", "[2001:db8::1]:6969" or "[::]:6969" is required: if it cannot be
+        /// bound, the tracker does not start. Each worker with sockets opens one socket per
+        /// address. Flag: --listen.
+        #[serde(deserialize_with = "texts")]
+        pub(crate) listen: Vec<ListenAt> = list(&LISTEN, 1..=64).default("[\":6969\"]"),
+
+        /// The directory for persistent state: the key of connection ids, snapshots, changes of
+        /// lists. It is created if missing. If it is not writable, the tracker logs a warning and
+        /// keeps the key in memory; connection ids then become invalid with a restart. Flag:
+        /// --state-dir.
+        pub(crate) state_dir: Option<PathBuf> = PATH
+            .derived(
+                "$STATE_DIRECTORY (set by systemd), else $XDG_STATE_HOME/onrush, else \
+                 $HOME/.local/state/onrush",
+                "\"/var/lib/onrush\"",
+            )
+            .on_restart(),
+
+        /// The user to switch to at start, before any socket is opened. Only root can switch users.
+        pub(crate) user: Option<String> =
+            NAME.derived("the tracker keeps its user", "\"onrush\"").on_restart(),
+
+        /// The group to switch to, together with `user`.
+        pub(crate) group: Option<String> =
+            NAME.derived("the primary group of `user`", "\"onrush\"").on_restart(),
+
+        /// The number and placement of worker threads. Split: socket workers exchange datagrams
+        /// with the kernel, swarm workers store the peers. Colocated: each worker does both, for
+        /// its share of the swarms.
+        pub(crate) workers: WorkerKeys = table(WorkerKeys::KEYS),
+
+        /// Options of each UDP socket.
+        pub(crate) socket: SocketSettings = table(SocketSettings::KEYS),
+
+        /// Replies to announces, and how long peers are stored.
+        pub(crate) announce: AnnounceKeys = table(AnnounceKeys::KEYS),
+
+        /// Replies to scrapes.
+        pub(crate) scrape: ScrapeSettings = table(ScrapeSettings::KEYS),
+
+        /// Connection ids, which prove that a client can receive at its source address (BEP 15).
+        pub(crate) connection: ConnectionSettings = table(ConnectionSettings::KEYS),
+
+        /// Allowed and denied info hashes, and blocked sources.
+        pub(crate) access: AccessKeys = table(AccessKeys::KEYS),
+
+        /// Load shedding: what the tracker does when the kernel drops datagrams because they arrive
+        /// faster than they are processed.
+        pub(crate) overload: OverloadKeys = table(OverloadKeys::KEYS),
+
+        /// Upper bounds on memory, queues and log lines.
+        pub(crate) limits: LimitKeys = table(LimitKeys::KEYS),
+
+        /// Snapshots of all peers in the state directory, from which the next start restores them.
+        pub(crate) snapshot: SnapshotSettings = table(SnapshotSettings::KEYS),
+
+        /// The admin side over HTTP: metrics, health, statistics, status page and the admin API. It
+        /// runs on a thread of its own.
+        pub(crate) admin: AdminKeys = table(AdminKeys::KEYS),
+
+        /// Exports of the full scrape to a file: seeders, leechers and completed downloads of every
+        /// swarm.
+        pub(crate) export: ExportSettings = table(ExportSettings::KEYS),
+
+        /// The log, on standard error.
+        pub(crate) log: LogSettings = table(LogSettings::KEYS),
+    }
+
+    /// The number and placement of worker threads, as configured.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct WorkerKeys {
+        /// The placement of sockets and swarms on workers. "auto" is colocated below 14 workers;
+        /// from 14 on it is split, with one swarm worker in seven
+        /// (docs/benchmarks/scaling-model.md). Flag: --placement.
+        pub(crate) placement: PlacementMode = word(PLACEMENTS).default("\"auto\""),
+
+        /// The number of workers of all kinds. More workers than vCPUs compete for the vCPUs. Flag:
+        /// --workers.
+        pub(crate) total: Option<usize> =
+            integer(1..=MAX_WORKERS as i64, "workers").derived(
+                "the sum of `socket` and `swarm` if they are given, else the number of vCPUs that \
+                 the process may use",
+                "4",
+            ),
+
+        /// The number of workers with sockets in a split placement.
+        pub(crate) socket: Option<usize> =
+            integer(1..=MAX_WORKERS as i64 - 1, "workers")
+                .derived("`total` minus `swarm`, which is one worker in seven by default", "3"),
+
+        /// The number of workers that store peers in a split placement.
+        pub(crate) swarm: Option<usize> =
+            integer(1..=MAX_WORKERS as i64 - 1, "workers")
+                .derived("`total` minus `socket` if that is given, else one worker in seven", "1"),
+
+        /// Pinning of workers to vCPUs. "auto" pins if each worker can have a vCPU of its own and
+        /// no CPU quota is set; "on" requires pinning. Both use one vCPU of every core before the
+        /// second ones. A list gives the vCPU of each worker, socket workers first.
+        pub(crate) pin: Pin = word_or_list(&["auto", "on", "off"], &VCPUS).default("\"auto\""),
+
+        /// How long an idle worker polls before it sleeps. To wake a sleeping worker takes the
+        /// sender some microseconds; polling uses the vCPU and shows as load. With 0, idle workers
+        /// sleep at once.
+        pub(crate) spin: Option<u32> = integer(0..=1000, "microseconds")
+            .derived("20 for 14 or more workers that are split and pinned, else 0", "20"),
+    }
+
+    /// Options of each UDP socket.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct SocketSettings {
+        /// The receive buffer to request (SO_RCVBUF); 0 keeps the system's default. If the buffer
+        /// is full, the kernel drops and counts datagrams, and clients retry. Without CAP_NET_ADMIN
+        /// the kernel limits the request to net.core.rmem_max; the tracker logs a warning then.
+        pub receive_buffer: usize = integer(0..=MAX_BUFFER, "bytes").default("4_194_304"),
+
+        /// The send buffer to request (SO_SNDBUF); 0 keeps the system's default. If the buffer is
+        /// full, replies are dropped and counted, and clients retry. Without CAP_NET_ADMIN the
+        /// kernel limits the request to net.core.wmem_max; the tracker logs a warning then.
+        pub send_buffer: usize = integer(0..=MAX_BUFFER, "bytes").default("1_048_576"),
+
+        /// The greatest number of datagrams per system call. The kernel accepts up to 1024
+        /// (UIO_MAXIOV).
+        pub batch: usize = integer(1..=1024, "datagrams").default("128"),
+
+        /// Whether the kernel delivers an announce to the worker that owns its swarm, by classic
+        /// BPF on the SO_REUSEPORT group. Only colocated workers use it.
+        pub steering: bool = switch().default("true"),
+    }
+
+    /// Replies to announces, as configured.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct AnnounceKeys {
+        /// The time between announces that replies request from clients. A longer interval lowers
+        /// the load; peer lists then contain more peers that have left.
+        pub(crate) interval: u32 =
+            integer(60..=MAX_INTERVAL as i64, "seconds").default("1800").on_reload(),
+
+        /// The greatest random deviation from the interval, up or down. It spreads the announces of
+        /// clients that arrived together.
+        pub(crate) interval_jitter_percent: u32 =
+            integer(0..=50, "percent").default("5").on_reload(),
+
+        /// The number of peers for a client that leaves it to the tracker (num_want below 0). It is
+        /// limited by max_peers_v4 and max_peers_v6.
+        pub(crate) default_peers: u16 = integer(0..=200, "peers").default("50").on_reload(),
+
+        /// The greatest number of peers in a reply over IPv4. 200 peers fill 1232 bytes, which are
+        /// not fragmented on any usual path.
+        pub(crate) max_peers_v4: u16 = integer(1..=200, "peers").default("200").on_reload(),
+
+        /// The greatest number of peers in a reply over IPv6. 67 peers fill 1232 bytes, which are
+        /// not fragmented on any usual path.
+        pub(crate) max_peers_v6: u16 = integer(1..=67, "peers").default("67").on_reload(),
+
+        /// How long a peer is stored after its last announce. It has to be longer than the interval
+        /// with its jitter, otherwise peers expire between two announces.
+        pub(crate) peer_lifetime: Option<u32> = integer(60..=MAX_PEER_LIFETIME as i64, "seconds")
+            .derived("twice the interval, at most 65536", "3600")
+            .on_reload(),
+
+        /// How long the count of completed downloads is stored after the last peer of a swarm has
+        /// left. limits.idle_swarms limits the number of such swarms.
+        pub(crate) completed_retention: u32 =
+            integer(0..=604_800, "seconds").default("86_400").on_reload(),
+    }
+
+    /// Replies to scrapes.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct ScrapeSettings {
+        /// The greatest number of info hashes answered per scrape; further ones are ignored. BEP 15
+        /// limits a request to about 74.
+        pub max_hashes: usize = integer(1..=74, "info hashes").default("74").on_reload(),
+    }
+
+    /// Connection ids.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct ConnectionSettings {
+        /// How long a connection id is valid at least; at most twice as long. Requests with an
+        /// expired id get no reply, and the client connects again. BEP 15 says two minutes; some
+        /// clients reuse ids for longer.
+        pub validity: u32 = integer(120..=3600, "seconds").default("120"),
+
+        /// The file with the key of connection ids, created if missing. Hosts with the same key
+        /// accept each other's ids.
+        pub key_file: Option<PathBuf> = PATH
+            .derived("connection.key in the state directory", "\"/etc/onrush/connection.key\""),
+    }
+
+    /// Allowed and denied info hashes, and blocked sources, as configured.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct AccessKeys {
+        /// The effect of the list of info hashes. "open": there is no list and every swarm is
+        /// served. "allow": only listed swarms are served. "deny": listed swarms are not served.
+        /// Other announces get an error reply, and scrapes report zeros.
+        pub(crate) mode: AccessMode =
+            word(&["open", "allow", "deny"]).default("\"open\"").on_reload(),
+
+        /// The info hashes of the list.
+        #[serde(deserialize_with = "texts")]
+        pub(crate) info_hashes: Vec<InfoHash> =
+            list(&INFO_HASH, 0..=100_000).default("[]").on_reload(),
+
+        /// A file with further info hashes, one per line, as 40 hexadecimal digits or 32 base32
+        /// characters. A # starts a comment. The file is read at start and on every reload, as the
+        /// user of the tracker. An invalid line makes the whole file invalid. limits.list_entries
+        /// limits its length.
+        pub(crate) file: Option<PathBuf> =
+            PATH.derived("the list is info_hashes", "\"/etc/onrush/denied.txt\"").on_reload(),
+
+        /// Source addresses that get no replies: addresses, blocks like "192.0.2.0/24" or
+        /// "2001:db8::/32", and ranges like "192.0.2.1-192.0.2.9".
+        #[serde(deserialize_with = "texts")]
+        pub(crate) blocked: Vec<AddressBlock> = list(&BLOCK, 0..=100_000).default("[]").on_reload(),
+
+        /// A file with further blocked sources, one per line. A # or a ; starts a comment. The file
+        /// is read at start and on every reload. An invalid line makes the whole file invalid.
+        /// limits.list_entries limits its length.
+        pub(crate) blocked_file: Option<PathBuf> =
+            PATH.derived("only `blocked` applies", "\"/etc/onrush/blocked.txt\"").on_reload(),
+
+        /// Whether requests from addresses that are not valid on the internet (private, loopback,
+        /// multicast, reserved) are dropped. Set it to true on a public host, and leave it at false
+        /// in a LAN.
+        pub(crate) refuse_bogons: bool = switch().default("false").on_reload(),
+    }
+
+    /// Load shedding, as configured.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct OverloadKeys {
+        /// The share of datagrams that the kernel may drop. Above it, the tracker lengthens the
+        /// interval step by step and answers fewer connects of sources that have not used a valid
+        /// connection id since, so that announces get through. When drops become rare, it returns
+        /// step by step. 0 disables load shedding.
+        pub(crate) drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
+
+        /// The interval at the last of the eight steps of load shedding. The lifetime of peers
+        /// grows in proportion.
+        pub(crate) longest_interval: Option<u32> = integer(60..=MAX_INTERVAL as i64, "seconds")
+            .derived("twice announce.interval, at most 43200", "3600")
+            .on_reload(),
+    }
+
+    /// Upper bounds on memory, queues and log lines, as configured.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct LimitKeys {
+        /// The greatest number of peers. Beyond it, new peers get replies but are not stored, which
+        /// is counted. A peer takes 8 bytes over IPv4 and 20 bytes over IPv6; as most swarms have
+        /// one or two peers, plan 64 bytes per peer including its swarm.
+        pub(crate) peers: Option<u64> = integer(1_000..=MAX_PEERS, "peers").derived(
+            "20000000, or as many as fit into half of the memory, whichever is less",
+            "20_000_000",
+        ),
+
+        /// The greatest number of swarms without peers, which are stored for their count of
+        /// completed downloads and take about 100 bytes each. Beyond it, the oldest are removed
+        /// early.
+        pub(crate) idle_swarms: u64 =
+            integer(0..=MAX_IDLE_SWARMS, "swarms").default("1_000_000"),
+
+        /// The greatest number of batches of requests that a worker with sockets may have in flight
+        /// to the workers with swarms, in equal shares for each of these. When a share is used up,
+        /// requests for its swarms are dropped and counted, and clients retry. Batches are
+        /// allocated on first use and take 64 KiB or more each.
+        pub(crate) batches_in_flight: Option<usize> = integer(2..=65_536, "batches")
+            .derived("8 per worker with swarms, at least 32", "96"),
+
+        /// The greatest number of requests in a batch. A full batch is sent, and a new one is
+        /// opened.
+        pub(crate) batch_requests: usize = integer(1..=4096, "requests").default("128"),
+
+        /// The greatest number of scrapes that a worker with sockets may have in flight, about 1 KB
+        /// each. Beyond it, scrapes are dropped and counted, and clients retry.
+        pub(crate) scrapes_in_flight: usize = integer(1..=65_536, "scrapes").default("1024"),
+
+        /// The greatest number of warnings of one kind per minute. Further ones are counted, and
+        /// the count is logged.
+        pub(crate) warnings_per_minute: u32 =
+            integer(0..=6000, "lines").default("10").on_reload(),
+
+        /// The greatest number of entries in the file of a list; a longer file is an error. A
+        /// listed info hash takes 23 to 24 bytes, and 20 more bytes while the list is loaded.
+        /// During a reload the old and the new list are both in memory.
+        pub(crate) list_entries: usize =
+            integer(1..=500_000_000, "entries").default("20_000_000").on_reload(),
+    }
+
+    /// Snapshots of all peers.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct SnapshotSettings {
+        /// Whether peers are written to onrush.snapshot in the state directory and restored from it
+        /// at start. A damaged snapshot is renamed, and the tracker logs a warning.
+        pub enabled: bool = switch().default("true"),
+
+        /// The time between snapshots, in addition to the one at exit; 0 disables these. It limits
+        /// the loss of peers if the process is killed. A snapshot takes about 0.2 us of worker time
+        /// per swarm, in small steps between requests, and 16 to 24 bytes of disk per IPv4 peer.
+        #[serde(deserialize_with = "seconds")]
+        pub every: Duration = integer(0..=86_400, "seconds").default("600").on_reload(),
+    }
+
+    /// The admin side, as configured.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct AdminKeys {
+        /// The TCP address to listen on, or "off". An explicit address is required: if it cannot be
+        /// bound, the tracker does not start. HTTP is not encrypted; for access from other hosts,
+        /// put a proxy with TLS in front. Flag: --admin.
+        pub(crate) listen: Option<AdminAt> =
+            text("an address with a port, in quotes, or \"off\"", parses::<AdminAt>).derived(
+                "127.0.0.1:6970; if that is in use, the tracker logs a warning and runs without the \
+                 admin side",
+                "\"127.0.0.1:6970\"",
+            ),
+
+        /// The file with the token of the admin API (/api/v1): one line of at least 16 characters,
+        /// readable only by the user of the tracker (chmod 600). Requests with `Authorization:
+        /// Bearer TOKEN` may reload, change lists and inspect swarms. The file is read at start and
+        /// on every reload, as the user of the tracker. `head -c24 /dev/urandom | base64` generates
+        /// a token.
+        pub(crate) token_file: Option<PathBuf> = PATH
+            .derived("the admin API is disabled", "\"/etc/onrush/admin.token\"")
+            .on_reload(),
+
+        /// Whether /lists serves the current list of info hashes without a token, for operators who
+        /// publish what they deny.
+        pub(crate) publish_lists: bool = switch().default("false").on_reload(),
+
+        /// The greatest number of concurrent connections. Further ones get status 503 and are
+        /// closed.
+        pub(crate) connections: usize = integer(1..=4096, "connections").default("64"),
+
+        /// The greatest length of a request body. A longer one gets status 413.
+        pub(crate) max_body: usize = integer(1_024..=64 << 20, "bytes").default("1_048_576"),
+
+        /// The time limit for receiving a request, for producing the response, and for sending it.
+        /// After it the connection is closed.
+        #[serde(deserialize_with = "seconds")]
+        pub(crate) timeout: Duration = integer(1..=300, "seconds").default("10"),
+    }
+
+    /// Exports of the full scrape.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+    pub struct ExportSettings {
+        /// The file, replaced by renaming a complete new one. Its name selects the format: .txt for
+        /// one line per swarm (info hash in hexadecimal, seeders, leechers, completed), .bencode or
+        /// .benc for the reply to a full scrape over HTTP (BEP 48), with .gz behind for
+        /// compression. An export takes 32 bytes of memory per swarm.
+        pub file: Option<PathBuf> = PATH
+            .derived("nothing is exported", "\"/var/lib/onrush/scrape.txt.gz\"")
+            .on_reload(),
+
+        /// The time between exports; with 0, only SIGUSR1 and `onrush ctl export` start one.
+        #[serde(deserialize_with = "seconds")]
+        pub every: Duration = integer(0..=604_800, "seconds").default("3600").on_reload(),
+    }
+
+    /// The log.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct LogSettings {
+        /// The lowest level that is logged. "debug" and "trace" log single packets; do not use them
+        /// under load. Flag: --log-level.
+        pub level: LevelFilter = word(LEVELS).default("\"info\"").on_reload(),
+
+        /// The time between lines with totals, at level info; 0 disables them.
+        #[serde(deserialize_with = "seconds")]
+        pub totals_every: Duration = integer(0..=86_400, "seconds").default("60").on_reload(),
+
+        /// Whether addresses of clients may be logged, at levels debug and trace.
+        pub addresses: bool = switch().default("false").on_reload(),
+    }
+}

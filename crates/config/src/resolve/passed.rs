@@ -1,0 +1,134 @@
+//! Sockets that a service manager has opened: they determine the addresses to listen on and the
+//! number of workers with sockets.
+
+use onrush_tracker::limits::Placement;
+
+use super::Resolution;
+use crate::format::count;
+use crate::host::Passed;
+use crate::settings::{Listen, Notice};
+
+impl Resolution<'_> {
+    /// The placement with as many workers with sockets as there are sockets per address.
+    pub(super) fn by_sockets(&mut self, placement: Placement) -> Placement {
+        let Some(Passed { each, .. }) = self.host.passed else { return placement };
+        let asked = placement.socket_sides();
+        if each == asked {
+            return placement;
+        }
+        let given = ["workers.total", "workers.socket"];
+        let given = given.into_iter().find(|key| self.document.is_given(key));
+        match given {
+            Some(key) if each > asked => {
+                let what = format!(
+                    "{each} sockets were passed per address, but only {} would read them: \
+                     datagrams of the others would be lost",
+                    count(asked, "worker")
+                );
+                let remedy = format!(
+                    "repeat each ListenDatagram= line {asked} times in the socket unit, or \
+                     configure {each} workers with sockets"
+                );
+                self.document.problem(key, what, Some(&remedy));
+                return placement;
+            }
+            _ if each < asked => self.notices.push(Notice::new(format!(
+                "there are sockets for {each} of {asked} workers, and fewer workers are started: \
+                 repeat each ListenDatagram= line {asked} times in the socket unit, with \
+                 ReusePort=yes"
+            ))),
+            _ => {}
+        }
+        match placement {
+            Placement::Colocated { .. } => Placement::Colocated { workers: each },
+            Placement::Split { swarm_workers, .. } => {
+                Placement::Split { socket_workers: each, swarm_workers }
+            }
+        }
+    }
+
+    /// The addresses of passed sockets in place of the configured ones.
+    pub(super) fn passed_instead(&mut self, configured: Vec<Listen>) -> Vec<Listen> {
+        let Some(Passed { addresses, .. }) = &self.host.passed else { return configured };
+        let same = addresses.len() == configured.len()
+            && configured.iter().all(|listen| addresses.contains(&listen.address));
+        if !same && self.document.is_given("listen") {
+            let by = match self.document.flag_of("listen") {
+                Some(flag) => flag.to_owned(),
+                None => format!("`listen` of {}", self.document.name()),
+            };
+            let opened: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            self.notices.push(Notice::new(format!(
+                "{by} is ignored, as the service manager has opened {}: change the socket unit \
+                 instead, or disable it",
+                opened.join(" and ")
+            )));
+        }
+        addresses.iter().map(|&address| Listen { address, optional: false }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onrush_toml_keys::Problems;
+    use onrush_tracker::limits::Placement;
+
+    use crate::{Flags, Host, Passed, Settings};
+
+    fn settings(
+        text: &str,
+        vcpus: usize,
+        each: usize,
+    ) -> Result<(Settings, Vec<String>), Problems> {
+        let addresses = ["0.0.0.0:6969", "[::]:6969"].map(|text| text.parse().unwrap()).to_vec();
+        let passed = Some(Passed { addresses, each });
+        let host = Host { vcpus: (0..vcpus).collect(), passed, ..Host::default() };
+        let (settings, notices) = Settings::parse("test.toml", text, &Flags::default(), &host)?;
+        Ok((settings, notices.iter().map(ToString::to_string).collect()))
+    }
+
+    #[test]
+    fn as_many_sockets_as_workers_change_nothing() {
+        let (settings, notices) = settings("listen = [\":6969\"]", 2, 2).unwrap();
+        assert_eq!(settings.placement, Placement::Colocated { workers: 2 });
+        assert_eq!(settings.pin, Some(vec![0, 1]));
+        let addresses: Vec<_> = settings.listen.iter().map(|l| l.address.to_string()).collect();
+        assert_eq!(addresses, ["0.0.0.0:6969", "[::]:6969"]);
+        assert_eq!(notices, [""; 0]);
+    }
+
+    #[test]
+    fn fewer_sockets_give_fewer_workers_and_a_notice() {
+        let (one, notices) = settings("", 4, 1).unwrap();
+        assert_eq!(one.placement, Placement::Colocated { workers: 1 });
+        assert_eq!(one.pin, Some(vec![0]));
+        assert_eq!(notices.len(), 1);
+        for part in ["1 of 4 workers", "line 4 times", "ReusePort=yes"] {
+            assert!(notices[0].contains(part), "{notices:?}");
+        }
+        let text = "[workers]\nplacement = \"split\"\nsocket = 3\nswarm = 1\n";
+        let (split, notices) = settings(text, 4, 2).unwrap();
+        let expected = Placement::Split { socket_workers: 2, swarm_workers: 1 };
+        assert_eq!(split.placement, expected);
+        assert!(notices[0].contains("2 of 3 workers"), "{notices:?}");
+    }
+
+    #[test]
+    fn more_sockets_give_more_workers_unless_the_number_is_explicit() {
+        let (three, _) = settings("", 2, 3).unwrap();
+        assert_eq!(three.placement, Placement::Colocated { workers: 3 });
+        let problems = settings("[workers]\ntotal = 2\n", 4, 3).unwrap_err();
+        assert_eq!(problems.iter().next().unwrap().key(), "workers.total");
+        let text = problems.to_string();
+        assert!(text.contains("3 sockets") && text.contains("2 workers"), "{text}");
+        assert!(text.contains("configure 3 workers"), "{text}");
+    }
+
+    #[test]
+    fn ignored_addresses_are_named() {
+        let (settings, notices) = settings("listen = [\"127.0.0.1:80\"]", 2, 2).unwrap();
+        assert_eq!(settings.listen.len(), 2);
+        assert!(notices[0].contains("`listen` of test.toml"), "{notices:?}");
+        assert!(notices[0].contains("0.0.0.0:6969 and [::]:6969"), "{notices:?}");
+    }
+}

@@ -1,0 +1,205 @@
+//! The settings of the daemon: checked, resolved against the host, and independent of how they
+//! were written.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use onrush_proto::InfoHash;
+use onrush_toml_keys::Table;
+use onrush_tracker::access::Lists;
+use onrush_tracker::access::blocks::AddressBlock;
+use onrush_tracker::limits::{AnnounceSettings, Placement, WorkerSettings};
+use onrush_tracker::rules::Rules;
+
+pub use crate::keys::{
+    ConnectionSettings, ExportSettings, LogSettings, ScrapeSettings, SnapshotSettings,
+    SocketSettings,
+};
+
+/// Memory per peer at most, on average: one alone in its swarm, with its share of the tables,
+/// takes 58 to 61 bytes (crates/lab/programs/memory.rs). The text of `limits.peers` has it, too.
+pub const BYTES_PER_PEER: u64 = 64;
+
+/// The settings of a daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The addresses to listen on: at least one, each once.
+    pub listen: Vec<Listen>,
+    /// Whether these are the addresses of sockets that a service manager has opened.
+    pub sockets_passed: bool,
+    /// The number of workers of each kind.
+    pub placement: Placement,
+    /// The vCPU of each worker in the order socket workers (or colocated workers), swarm
+    /// workers; `None` leaves them to the scheduler.
+    pub pin: Option<Vec<usize>>,
+    /// How long an idle worker polls before it sleeps.
+    pub spin: Duration,
+    /// Options of each UDP socket.
+    pub socket: SocketSettings,
+    /// Replies to announces, and how long peers are stored.
+    pub announce: AnnounceSettings,
+    /// Replies to scrapes.
+    pub scrape: ScrapeSettings,
+    /// Connection ids.
+    pub connection: ConnectionSettings,
+    /// Load shedding.
+    pub overload: OverloadSettings,
+    /// Upper bounds on memory, queues and log lines.
+    pub limits: Limits,
+    /// The allowed or denied info hashes.
+    pub access: Access,
+    /// The blocked sources.
+    pub blocked: Blocked,
+    /// Whether sources that are not valid on the internet are refused.
+    pub refuse_bogons: bool,
+    /// The user to switch to at start.
+    pub user: Option<String>,
+    /// The group to switch to; `None` for the primary group of `user`.
+    pub group: Option<String>,
+    /// The directory for persistent state; `None` keeps the key of connection ids in memory.
+    pub state_dir: Option<PathBuf>,
+    /// Snapshots of all peers.
+    pub snapshot: SnapshotSettings,
+    /// Exports of the full scrape.
+    pub export: ExportSettings,
+    /// The admin side over HTTP.
+    pub admin: AdminSettings,
+    /// The log.
+    pub log: LogSettings,
+    /// The values of all keys before they were resolved: reloads compare these.
+    pub values: Table,
+}
+
+impl Settings {
+    /// The settings of the workers.
+    pub fn workers(&self) -> WorkerSettings {
+        WorkerSettings {
+            placement: self.placement,
+            pin: self.pin.clone(),
+            spin: self.spin,
+            receive_batch: self.socket.batch,
+            batches_in_flight: self.limits.batches_in_flight,
+            batch_requests: self.limits.batch_requests,
+            scrapes_in_flight: self.limits.scrapes_in_flight,
+            connection_validity: self.connection.validity,
+        }
+    }
+
+    /// The rules that these settings and `lists` give.
+    pub fn rules(&self, lists: &Lists) -> Rules {
+        let (shards, limits) = (self.placement.shards(), &self.limits);
+        let rules =
+            Rules::new(self.announce.clone(), shards, limits.peers, limits.idle_swarms, lists);
+        Rules {
+            max_hashes: self.scrape.max_hashes,
+            refuse_bogons: self.refuse_bogons,
+            log_addresses: self.log.addresses,
+            ..rules
+        }
+    }
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Whether the tracker starts without it if the host lacks the address family or, for the
+    /// admin side, if it is in use. False for an explicit address.
+    pub optional: bool,
+}
+
+/// Load shedding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverloadSettings {
+    /// The percentage of datagrams that may be dropped before the tracker sheds load; 0 disables
+    /// load shedding.
+    pub drop_share: u32,
+    /// The interval at the last step, in seconds; at least the interval.
+    pub longest_interval: u32,
+}
+
+/// Upper bounds on memory, queues and log lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Peers of all shards.
+    pub peers: u64,
+    /// Swarms without peers whose `completed` is stored, of all shards.
+    pub idle_swarms: u64,
+    /// Batches that a worker with sockets may have in flight.
+    pub batches_in_flight: usize,
+    /// Requests per batch.
+    pub batch_requests: usize,
+    /// Scrapes that a worker with sockets may have in flight.
+    pub scrapes_in_flight: usize,
+    /// Warnings of one kind per minute.
+    pub warnings_per_minute: u32,
+    /// Entries in the file of a list.
+    pub list_entries: usize,
+}
+
+/// The allowed or denied info hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// There is no list.
+    Open,
+    /// Only listed info hashes are served.
+    Allow(Listed),
+    /// Listed info hashes are not served.
+    Deny(Listed),
+}
+
+/// A list of info hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Those of the configuration itself, in ascending order, each once.
+    pub hashes: Vec<InfoHash>,
+    /// A file with further ones.
+    pub file: Option<PathBuf>,
+}
+
+/// The blocked sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blocked {
+    /// Those of the configuration itself.
+    pub blocks: Vec<AddressBlock>,
+    /// A file with further ones.
+    pub file: Option<PathBuf>,
+}
+
+/// The admin side over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminSettings {
+    /// The address to listen on; `None` disables the admin side. Optional unless it is explicit:
+    /// if the default is in use, the tracker runs without the admin side.
+    pub listen: Option<Listen>,
+    /// The file with the token of the admin API; `None` disables the API.
+    pub token_file: Option<PathBuf>,
+    /// Whether the list of info hashes is served without a token.
+    pub publish_lists: bool,
+    /// Concurrent connections.
+    pub connections: usize,
+    /// Bytes of a request body.
+    pub max_body: usize,
+    /// The time limit for each of: receiving a request, producing the response, sending it.
+    pub timeout: Duration,
+}
+
+/// A warning for the operator about settings that are valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice(String);
+
+impl Notice {
+    /// A notice with this text.
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,158 @@
+//! Properties of every declared key.
+
+use onrush_config::keys::SCHEMA;
+use onrush_config::{Problem, Settings, print_config};
+use onrush_toml_keys::{Absent, Key, Kind};
+use proptest::prelude::*;
+
+use super::{host, with};
+
+#[test]
+fn every_key_can_be_set_and_changes_the_settings() {
+    let defaults = Settings { values: Default::default(), ..super::settings("") };
+    for (path, key) in SCHEMA.leaves() {
+        let text = changed(&path, key);
+        let settings = Settings { values: Default::default(), ..super::settings(&text) };
+        assert_ne!(settings, defaults, "{path} changes nothing");
+    }
+}
+
+#[test]
+fn every_default_and_example_is_a_value_of_its_key() {
+    for (path, key) in SCHEMA.leaves() {
+        let value = match key.absent {
+            Absent::Default(value) | Absent::Derived { example: value, .. } => value,
+            Absent::Base => panic!("{path} has no default"),
+        };
+        let text = setting(&path, value);
+        let found = reported(&text).into_iter().find(|p| p.to_string().contains(", expected "));
+        assert_eq!(found, None, "{text}");
+        assert!(key.doc.trim().ends_with('.'), "{path} has no documentation");
+    }
+    assert!(print_config().lines().all(|line| line.chars().count() <= 100));
+}
+
+/// The types of the fields hold what the keys accept.
+#[test]
+fn both_ends_of_every_range_are_accepted_and_no_more() {
+    let mut tried = 0;
+    for (path, key) in SCHEMA.leaves() {
+        let Kind::Integer { least, most, .. } = key.kind else { continue };
+        tried += 1;
+        for value in [least, most] {
+            let text = setting(&path, &value.to_string()) + needed_by(&path);
+            assert_eq!(reported(&text), [], "{text}");
+        }
+        for value in [least - 1, most + 1] {
+            let text = setting(&path, &value.to_string()) + needed_by(&path);
+            let problems = reported(&text);
+            assert_eq!(problems.len(), 1, "{text}\n{problems:?}");
+            assert_eq!(problems[0].position(), Some((2, key.name.len() + 4)), "{text}");
+            assert_eq!(problems[0].key(), path);
+        }
+    }
+    assert!(tried > 15, "only {tried} keys are integers");
+}
+
+#[test]
+fn every_key_rejects_a_date_and_a_table() {
+    for (path, _) in SCHEMA.leaves() {
+        for value in ["1979-05-27", "{}"] {
+            let problems = reported(&setting(&path, value));
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert_eq!(problems[0].key(), path);
+            assert!(problems[0].to_string().contains(", expected "), "{}", problems[0]);
+        }
+    }
+}
+
+#[test]
+fn every_mistyped_key_is_recognized() {
+    for (path, key) in SCHEMA.leaves() {
+        let text = setting(&format!("{path}x"), "1");
+        let problem = reported(&text)[0].to_string();
+        assert!(problem.contains(&format!("did you mean `{}`?", key.name)), "{text}\n{problem}");
+    }
+}
+
+#[test]
+fn names_are_unique_in_their_table() {
+    let leaves = SCHEMA.leaves();
+    for (at, (path, _)) in leaves.iter().enumerate() {
+        assert!(leaves[..at].iter().all(|(other, _)| other != path), "{path} is declared twice");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_change_of_the_default_file_is_a_panic(
+        at in any::<prop::sample::Index>(),
+        length in 0usize..30,
+        text in "[a-z_.=\\[\\]{}\"'# \\n0-9:/-]{0,20}",
+    ) {
+        let lines = print_config();
+        let lines = lines.lines().filter(|line| !line.starts_with("# ") || line.contains(" = "));
+        let lines = lines.flat_map(|line| [line, "\n"]);
+        let mut file: Vec<char> = lines.flat_map(str::chars).collect();
+        let at = at.index(file.len());
+        let end = (at + length).min(file.len());
+        file.splice(at..end, text.chars());
+        reported(&file.into_iter().collect::<String>());
+    }
+}
+
+fn reported(text: &str) -> Vec<Problem> {
+    with(text, &[], &host(4)).map_or_else(|found| found.iter().cloned().collect(), |_| Vec::new())
+}
+
+/// A file that sets one key.
+fn setting(path: &str, value: &str) -> String {
+    match path.rsplit_once('.') {
+        None => format!("{path} = {value}\n"),
+        Some((table, key)) => format!("[{table}]\n{key} = {value}\n"),
+    }
+}
+
+/// A file that sets a key to a value other than its default, with the keys that this needs.
+fn changed(path: &str, key: &Key) -> String {
+    let hashes = "info_hashes = [\"0123456789abcdef0123456789abcdef01234567\"]\n";
+    match path {
+        "listen" => "listen = [\"127.0.0.1:7000\"]".to_owned(),
+        "group" => "user = \"onrush\"\ngroup = \"www\"".to_owned(),
+        "workers.placement" => "[workers]\nplacement = \"split\"".to_owned(),
+        "workers.total" => "[workers]\ntotal = 3".to_owned(),
+        "workers.socket" => "[workers]\nplacement = \"split\"\nsocket = 2\ntotal = 4".to_owned(),
+        "workers.swarm" => "[workers]\nplacement = \"split\"\nswarm = 2\ntotal = 4".to_owned(),
+        "workers.pin" => "[workers]\npin = [3, 2, 1, 0]".to_owned(),
+        "announce.peer_lifetime" => "[announce]\npeer_lifetime = 4000".to_owned(),
+        "overload.longest_interval" => "[overload]\nlongest_interval = 5400\n".to_owned(),
+        "access.mode" => format!("[access]\nmode = \"allow\"\n{hashes}"),
+        "access.info_hashes" => format!("[access]\nmode = \"deny\"\n{hashes}"),
+        "access.file" => "[access]\nmode = \"deny\"\nfile = \"/list\"\n".to_owned(),
+        "access.blocked" => "[access]\nblocked = [\"192.0.2.0/24\"]\n".to_owned(),
+        "limits.peers" => "[limits]\npeers = 12345".to_owned(),
+        "log.level" => "[log]\nlevel = \"debug\"".to_owned(),
+        path => match (key.absent, &key.kind) {
+            (Absent::Derived { example, .. }, _) => setting(path, example),
+            (Absent::Default("true"), _) => setting(path, "false"),
+            (Absent::Default("false"), _) => setting(path, "true"),
+            (Absent::Default(default), Kind::Integer { least, most, .. }) => {
+                let value = if least.to_string() == default { most } else { least };
+                setting(path, &value.to_string()) + needed_by(path)
+            }
+            other => panic!("{path}: no other value is known for {other:?}"),
+        },
+    }
+}
+
+/// The keys that the ends of a key's range need.
+fn needed_by(path: &str) -> &'static str {
+    match path {
+        "announce.interval" | "announce.interval_jitter_percent" => "peer_lifetime = 65536\n",
+        "announce.peer_lifetime" => "interval = 60\ninterval_jitter_percent = 0\n",
+        "overload.longest_interval" => "[announce]\ninterval = 60\n",
+        "limits.batches_in_flight" => "[workers]\ntotal = 1\n",
+        "workers.socket" | "workers.swarm" => "placement = \"split\"\ntotal = 1024\n",
+        _ => "",
+    }
+}

@@ -1,0 +1,391 @@
+//! Files, flags and hosts in, settings or problems out.
+
+mod keys;
+mod reload;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+use onrush_config::settings::{
+    Access, AdminSettings, Blocked, ConnectionSettings, ExportSettings, Limits, Listen,
+    LogSettings, OverloadSettings, ScrapeSettings, SnapshotSettings, SocketSettings,
+};
+use onrush_config::{Flags, Host, Notice, Problems, Settings, print_config, reference};
+use onrush_tracker::limits::{AnnounceSettings, Placement};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[test]
+fn an_empty_file_gives_the_documented_defaults() {
+    let effect = |settings: Settings| Settings { values: Default::default(), ..settings };
+    assert_eq!(effect(settings("")), defaults());
+    assert_eq!(effect(settings("\u{feff}# nothing\r\n[announce]\r\n")), defaults());
+    assert_eq!(effect(Settings::load(&flags(&[]), &host(4)).unwrap().0), defaults());
+    assert_eq!(settings(&print_config()), settings(""));
+}
+
+#[test]
+fn the_committed_file_and_reference_are_those_of_the_declarations() {
+    let files = [("config/onrush.toml", print_config()), ("docs/CONFIGURATION.md", reference())];
+    for (path, text) in files {
+        if std::env::var_os("ONRUSH_BLESS").is_some() {
+            fs::write(top(path), &text).unwrap();
+        }
+        let committed = fs::read_to_string(top(path)).unwrap_or_default();
+        let command = "ONRUSH_BLESS=1 cargo test -p onrush-config";
+        assert!(committed == text, "{path} is out of date; this writes it anew:\n  {command}");
+    }
+}
+
+#[test]
+fn the_file_for_48_vcpus_is_valid_on_such_a_host() {
+    let big = Host { memory: Some(96 << 30), ..host(48) };
+    let text = fs::read_to_string(top("config/epyc-48.toml")).unwrap();
+    let (settings, notices) =
+        with(&text, &[], &big).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(notices, []);
+    assert_eq!(settings.placement, Placement::Split { socket_workers: 42, swarm_workers: 6 });
+    assert_eq!(settings.pin, Some((0..48).collect()));
+    assert!(settings.refuse_bogons);
+    assert!(settings.socket.receive_buffer > defaults().socket.receive_buffer);
+    assert_eq!(settings.user.as_deref(), Some("onrush"));
+
+    let small = with(&text, &[], &host(4)).unwrap_err().to_string();
+    assert!(small.contains("48 workers") && small.contains("4 vCPUs"), "{small}");
+}
+
+/// Each contradiction: a file, the place and key of the problem, and a part of its text.
+const CONTRADICTIONS: &[(&str, &str, &str)] = &[
+    ("[announce]\ninterval = 1800\npeer_lifetime = 1200", "3:17: `announce.peer_lifetime`", "1890"),
+    ("[announce]\npeer_lifetime = 1889", "2:17: `announce.peer_lifetime`", "1890"),
+    (
+        "[announce]\ninterval = 43200\ninterval_jitter_percent = 50\npeer_lifetime = 64799",
+        "4:17: `announce.peer_lifetime`",
+        "64800",
+    ),
+    ("[announce]\ndefault_peers = 80\nmax_peers_v4 = 40", "2:17: `announce.default_peers`", "40"),
+    ("[workers]\nplacement = \"split\"\nsocket = 3", "3:10: `workers.socket`", "3 socket workers"),
+    ("[workers]\nplacement = \"split\"\nswarm = 3", "3:9: `workers.swarm`", "3 swarm workers"),
+    (
+        "[workers]\nplacement = \"split\"\nsocket = 4\ntotal = 4",
+        "3:10: `workers.socket`",
+        "4 of 4 workers",
+    ),
+    (
+        "[workers]\nplacement = \"split\"\nsocket = 3\nswarm = 1\ntotal = 5",
+        "5:9: `workers.total`",
+        "found 5",
+    ),
+    ("[workers]\nplacement = \"split\"\ntotal = 1", "3:9: `workers.total`", "found 1"),
+    (
+        "[workers]\nplacement = \"colocated\"\nswarm = 3",
+        "3:9: `workers.swarm`",
+        "`placement = \"split\"`",
+    ),
+    ("[workers]\nsocket = 3", "2:10: `workers.socket`", "`placement = \"split\"`"),
+    ("[workers]\npin = [0, 1]", "2:7: `workers.pin`", "found 2 vCPUs for 4 workers"),
+    ("[workers]\npin = [0, 1, 2, 9]", "2:7: `workers.pin`", "vCPU 9"),
+    ("[workers]\ntotal = 5\npin = \"on\"", "3:7: `workers.pin`", "4 vCPUs"),
+    (
+        "listen = [\"127.0.0.1:80\", \"127.0.0.1:81\", \"127.0.0.1:80\"]",
+        "1:43: `listen`",
+        "127.0.0.1:80 ",
+    ),
+    ("listen = [\":80\",\n\"[::]:80\"]", "2:1: `listen`", "[::]:80 "),
+    ("listen = []", "1:10: `listen`", "a list of 0"),
+    ("[limits]\nbatches_in_flight = 7", "2:21: `limits.batches_in_flight`", "4 workers"),
+    (
+        "[access]\ninfo_hashes = [\"0123456789abcdef0123456789abcdef01234567\"]",
+        "2:15: `access.info_hashes`",
+        "\"open\"",
+    ),
+    ("[access]\nmode = \"allow\"", "2:8: `access.mode`", "allow"),
+    ("group = \"www\"", "1:9: `group`", "user"),
+];
+
+#[test]
+fn contradictions_are_reported_at_the_key_to_change() {
+    for (text, place, part) in CONTRADICTIONS {
+        let found = problems(text);
+        assert!(found.starts_with(&format!("onrush.toml:{place}: ")), "{text}\n{found}");
+        assert!(found.contains(part) && count(&found) == 1, "{text}\n{found}");
+    }
+}
+
+#[test]
+fn keys_of_other_trackers_are_translated() {
+    let text = problems("[access]\nallow = []\ndeny = []\n");
+    assert!(text.contains("`access.allow`") && text.contains("mode = \"allow\""), "{text}");
+    assert!(text.contains("`access.deny`") && text.contains("mode = \"deny\""), "{text}");
+    assert!(count(&text) == 2, "{text}");
+}
+
+#[test]
+fn a_rejected_value_causes_no_further_problems() {
+    for text in [
+        "[announce]\ninterval = \"x\"\npeer_lifetime = 100",
+        "[workers]\nplacement = \"x\"\nsocket = 3\nswarm = 1",
+        "[workers]\nplacement = \"split\"\nsocket = 0",
+        "[workers]\ntotal = 5000\npin = \"on\"",
+        "[access]\nmode = \"alow\"\ninfo_hashes = [\"0123456789abcdef0123456789abcdef01234567\"]",
+        "[access]\nmode = \"allow\"\ninfo_hashes = [\"x\"]",
+        "user = 5\ngroup = \"www\"",
+    ] {
+        assert_eq!(count(&problems(text)), 1, "{}", problems(text));
+    }
+}
+
+#[test]
+fn placement_follows_keys_and_flags() {
+    let placement = |text: &str, flags: &[&str], vcpus: usize| {
+        with(text, flags, &host(vcpus)).unwrap_or_else(|p| panic!("{p}")).0.placement
+    };
+    let split = |socket_workers, swarm_workers| Placement::Split { socket_workers, swarm_workers };
+    let colocated = |workers| Placement::Colocated { workers };
+    let kinds = "[workers]\nplacement = \"split\"\nsocket = 5\nswarm = 3\n";
+    assert_eq!(placement("", &[], 1), colocated(1));
+    assert_eq!(placement("", &[], 13), colocated(13));
+    assert_eq!(placement("", &[], 48), split(42, 6));
+    assert_eq!(placement("", &["--workers", "3"], 48), colocated(3));
+    assert_eq!(placement("", &["--placement", "colocated"], 48), colocated(48));
+    assert_eq!(placement("", &["--placement", "split"], 1), split(1, 1));
+    assert_eq!(placement("", &["--placement", "split", "--workers", "8"], 4), split(7, 1));
+    assert_eq!(placement(kinds, &[], 4), split(5, 3));
+    assert_eq!(placement(kinds, &["--placement", "split"], 4), split(5, 3));
+    assert_eq!(placement(kinds, &["--placement", "colocated"], 4), colocated(8));
+    assert_eq!(placement(kinds, &["--placement", "auto"], 4), colocated(8));
+    assert_eq!(placement(kinds, &["--workers", "4"], 4), split(3, 1));
+    let rest = "[workers]\nplacement = \"split\"\ntotal = 8\nswarm = 3";
+    assert_eq!(placement(rest, &[], 4), split(5, 3));
+    let all = notices(kinds, &["--workers", "4"], &host(4));
+    assert!(all.len() == 1 && all[0].contains("--workers"), "{all:?}");
+    assert!(all[0].contains("workers.socket") && all[0].contains("workers.swarm"), "{all:?}");
+    let quota = Host { cpu_quota: Some(2_000), ..host(48) };
+    assert_eq!(with("", &[], &quota).unwrap().0.placement, colocated(2));
+}
+
+#[test]
+fn workers_are_pinned_if_there_are_enough_vcpus() {
+    let pin = |text: &str, host: &Host| with(text, &[], host).unwrap().0.pin;
+    let some = Host { vcpus: vec![2, 3, 6, 7], ..Host::default() };
+    assert_eq!(pin("", &some), Some(vec![2, 3, 6, 7]));
+    assert_eq!(pin("[workers]\ntotal = 2", &some), Some(vec![2, 3]));
+    assert_eq!(pin("[workers]\ntotal = 5", &some), None);
+    assert_eq!(pin("[workers]\npin = \"off\"", &some), None);
+    assert_eq!(pin("[workers]\ntotal = 3\npin = [7, 6, 2, 3]", &some), Some(vec![7, 6, 2]));
+    let quota = Host { cpu_quota: Some(2_000), ..some.clone() };
+    assert_eq!(pin("", &quota), None, "processes under a quota share the first vCPUs");
+    assert_eq!(pin("[workers]\npin = \"on\"", &quota), Some(vec![2, 3]));
+    let half = Host { cpu_quota: Some(3_500), ..some.clone() };
+    assert_eq!(pin("", &half), None, "the quota withholds half a vCPU");
+    let roomy = Host { cpu_quota: Some(4_000), ..some.clone() };
+    assert_eq!(pin("", &roomy), Some(vec![2, 3, 6, 7]), "the quota withholds nothing");
+    assert_eq!(pin("", &Host::default()), None, "vCPUs are unknown");
+}
+
+#[test]
+fn only_many_split_and_pinned_workers_poll() {
+    let spin = |text: &str, host: &Host| with(text, &[], host).unwrap().0.spin.as_micros();
+    let split = "[workers]\nplacement = \"split\"\n";
+    assert_eq!(spin("", &host(4)), 0);
+    assert_eq!(spin(split, &host(13)), 0);
+    assert_eq!(spin(split, &host(14)), 20);
+    assert_eq!(spin(&format!("{split}pin = \"off\""), &host(16)), 0, "vCPUs are shared");
+    assert_eq!(spin("[workers]\nplacement = \"colocated\"", &host(16)), 0, "rarely woken");
+    assert_eq!(spin(&format!("{split}spin = 0"), &host(16)), 0);
+    assert_eq!(spin("[workers]\nspin = 1000", &host(4)), 1000);
+}
+
+#[test]
+fn workers_take_vcpus_in_the_order_of_the_host() {
+    // Three cores of two threads, numbered in pairs: a core each before the second threads.
+    let cores = Host { vcpus: vec![0, 2, 4, 1, 3, 5], ..Host::default() };
+    let pin = |text: &str| with(text, &[], &cores).unwrap().0.pin.unwrap();
+    assert_eq!(pin(""), [0, 2, 4, 1, 3, 5]);
+    assert_eq!(pin("[workers]\ntotal = 3"), [0, 2, 4]);
+    assert_eq!(pin("[workers]\ntotal = 4\npin = \"on\""), [0, 2, 4, 1]);
+    let split = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 2\n";
+    assert_eq!(pin(split), [0, 2, 4, 1], "socket workers first");
+    // Lists of usable vCPUs are in ascending order.
+    let summary = settings("").summary(&cores);
+    assert!(summary.contains("6 usable: 0-5"), "{summary}");
+    let text = with("[workers]\ntotal = 1\npin = [9]", &[], &cores).unwrap_err().to_string();
+    assert!(text.contains("0-5"), "{text}");
+}
+
+#[test]
+fn flags_override_the_file_and_are_named_in_problems() {
+    let file = "listen = [\"127.0.0.1:1\"]\nstate_dir = \"/file\"\n[log]\nlevel = \"warn\"\n";
+    let two = ["--listen", ":80", "--listen", "[::1]:81"];
+    let flags = [&two[..], &["--state-dir", "here", "--log-level", "trace"]].concat();
+    let (settings, _) = with(file, &flags, &host(4)).unwrap();
+    let shown: Vec<_> =
+        settings.listen.iter().map(|l| (l.address.to_string(), l.optional)).collect();
+    let expected = [("0.0.0.0:80", false), ("[::]:80", true), ("[::1]:81", false)];
+    assert_eq!(shown, expected.map(|(address, optional)| (address.to_owned(), optional)));
+    let here = std::env::current_dir().unwrap().join("here");
+    assert_eq!(settings.state_dir, Some(here), "relative to the current directory");
+    assert_eq!(settings.log.level, log::LevelFilter::Trace);
+
+    let wrong = with("", &["--listen", "6969", "--listen", "0.0.0.0:6969"], &host(4)).unwrap_err();
+    let wrong = wrong.to_string();
+    assert!(wrong.starts_with("--listen: `listen`: 0.0.0.0:6969 "), "{wrong}");
+    assert_eq!(count(&wrong), 1, "{wrong}");
+    let wrong = with("", &["--placement", "split", "--workers", "1"], &host(4)).unwrap_err();
+    assert!(wrong.to_string().starts_with("--workers: `workers.total`: found 1"), "{wrong}");
+    let pinned = with("[workers]\npin = [0]\ntotal = 1", &["--workers", "2"], &host(4));
+    let pinned = pinned.unwrap_err().to_string();
+    assert!(pinned.contains("onrush.toml:2:7: `workers.pin`: found 1 vCPU for 2"), "{pinned}");
+}
+
+#[test]
+fn state_dir_is_by_flag_then_file_then_environment() {
+    let systemd = Host { state_directory: Some("/var/lib/onrush:/b".into()), ..host(4) };
+    let dir = |text, flags| with(text, flags, &systemd).unwrap().0.state_dir.unwrap();
+    assert_eq!(dir("", &[]), Path::new("/var/lib/onrush"));
+    assert_eq!(dir("state_dir = \"/srv\"", &[]), Path::new("/srv"));
+    assert_eq!(dir("state_dir = \"/srv\"", &["--state-dir", "/flag"]), Path::new("/flag"));
+    assert_eq!(with("", &[], &Host::default()).unwrap().0.state_dir, None);
+}
+
+#[test]
+fn memory_limits_the_default_number_of_peers() {
+    let small = Host { memory: Some(1 << 30), ..host(4) };
+    assert_eq!(with("", &[], &small).unwrap().0.limits.peers, (1 << 30) / 2 / 64);
+    let text = "[limits]\npeers = 20_000_000";
+    assert_eq!(with(text, &[], &small).unwrap().0.limits.peers, 20_000_000);
+    let all = notices(text, &[], &small);
+    let parts = ["limits.peers = 20000000", "1.3 GB", "1.1 GB"];
+    assert!(all.len() == 1 && parts.iter().all(|part| all[0].contains(part)), "{all:?}");
+}
+
+#[test]
+fn questionable_settings_are_notices() {
+    let hash = "\"0123456789abcdef0123456789abcdef01234567\"";
+    for (text, part) in [
+        ("[workers]\ntotal = 9".to_owned(), "4 vCPUs"),
+        ("[workers]\npin = [0, 0, 1, 2]".to_owned(), "workers.pin"),
+        ("[workers]\ntotal = 2\npin = [0, 1, 2, 3]".to_owned(), "2-3"),
+        ("[access]\nmode = \"deny\"".to_owned(), "access"),
+        (
+            format!("[access]\nmode = \"deny\"\ninfo_hashes = [{hash}, {hash}]"),
+            "access.info_hashes",
+        ),
+    ] {
+        let all = notices(&text, &[], &host(4));
+        assert!(all.len() == 1 && all[0].contains(part), "{text}\n{all:?}");
+    }
+}
+
+#[test]
+fn values_in_range_are_kept_and_defaults_follow_them() {
+    let text = "[announce]\ninterval = 30_000\n[connection]\nvalidity = 3600\n";
+    let settings = settings(text);
+    assert_eq!((settings.announce.interval, settings.announce.peer_lifetime), (30_000, 60_000));
+    assert_eq!((settings.overload.longest_interval, settings.connection.validity), (43_200, 3600));
+}
+
+fn host(vcpus: usize) -> Host {
+    Host { vcpus: (0..vcpus).collect(), home: Some("/home/op".into()), ..Host::default() }
+}
+
+fn flags(flags: &[&str]) -> Flags {
+    Cli::try_parse_from(["onrush"].iter().chain(flags)).unwrap_or_else(|e| panic!("{e}")).flags
+}
+
+fn with(text: &str, given: &[&str], host: &Host) -> Result<(Settings, Vec<Notice>), Problems> {
+    Settings::parse("onrush.toml", text, &flags(given), host)
+}
+
+fn settings(text: &str) -> Settings {
+    with(text, &[], &host(4)).unwrap_or_else(|problems| panic!("{problems}")).0
+}
+
+fn problems(text: &str) -> String {
+    with(text, &[], &host(4)).expect_err(text).to_string()
+}
+
+/// The number of problems, in the last line.
+fn count(text: &str) -> usize {
+    let last = text.lines().last().unwrap();
+    let number = last.split_once(" problem").unwrap_or_else(|| panic!("{text}")).0;
+    number.parse().unwrap_or_else(|_| panic!("{text}"))
+}
+
+/// The notices of a valid configuration.
+fn notices(text: &str, flags: &[&str], host: &Host) -> Vec<String> {
+    let (_, notices) = with(text, flags, host).unwrap_or_else(|problems| panic!("{problems}"));
+    notices.iter().map(Notice::to_string).collect()
+}
+
+/// A file of the repository.
+fn top(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The documented defaults, written out a second time on purpose.
+fn defaults() -> Settings {
+    let port = |address: &str, optional| Listen { address: address.parse().unwrap(), optional };
+    Settings {
+        listen: vec![port("0.0.0.0:6969", false), port("[::]:6969", true)],
+        sockets_passed: false,
+        placement: Placement::Colocated { workers: 4 },
+        pin: Some(vec![0, 1, 2, 3]),
+        spin: Duration::ZERO,
+        socket: SocketSettings {
+            receive_buffer: 4 << 20,
+            send_buffer: 1 << 20,
+            batch: 128,
+            steering: true,
+        },
+        announce: AnnounceSettings {
+            interval: 1800,
+            interval_jitter_percent: 5,
+            default_peers: 50,
+            max_peers_v4: 200,
+            max_peers_v6: 67,
+            peer_lifetime: 3600,
+            completed_retention: 24 * 3600,
+        },
+        scrape: ScrapeSettings { max_hashes: 74 },
+        connection: ConnectionSettings { validity: 120, key_file: None },
+        overload: OverloadSettings { drop_share: 5, longest_interval: 3600 },
+        limits: Limits {
+            peers: 20_000_000,
+            idle_swarms: 1_000_000,
+            batches_in_flight: 32,
+            batch_requests: 128,
+            scrapes_in_flight: 1024,
+            warnings_per_minute: 10,
+            list_entries: 20_000_000,
+        },
+        access: Access::Open,
+        blocked: Blocked::default(),
+        refuse_bogons: false,
+        user: None,
+        group: None,
+        state_dir: Some("/home/op/.local/state/onrush".into()),
+        export: ExportSettings { file: None, every: Duration::from_secs(3600) },
+        snapshot: SnapshotSettings { enabled: true, every: Duration::from_secs(600) },
+        admin: AdminSettings {
+            listen: Some(port("127.0.0.1:6970", true)),
+            token_file: None,
+            publish_lists: false,
+            connections: 64,
+            max_body: 1 << 20,
+            timeout: Duration::from_secs(10),
+        },
+        log: LogSettings {
+            level: log::LevelFilter::Info,
+            totals_every: Duration::from_secs(60),
+            addresses: false,
+        },
+        values: Default::default(),
+    }
+}

@@ -1,0 +1,285 @@
+//! Counters of the data path. Each worker has its own, which it alone writes and any thread reads.
+//!
+//! [`counter_table`](crate::counter_table) declares them.
+
+mod series;
+mod table;
+
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use onrush_proto::{Event, Family};
+use onrush_swarm::{SwarmsByFamily, Totals};
+
+pub use series::{Field, Kind, Series, Shown};
+
+use crate::clients::NAMES as CLIENTS;
+use crate::counter_table;
+use crate::refusal::{Refusal, UdpRefusal};
+use table::declare_counters;
+
+counter_table!(declare_counters);
+
+/// A number that one thread writes and other threads read. Writing takes no locked instruction, so
+/// two writers would lose counts: each worker has its own counters.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. Only the owner may call this.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Sets the value. Only the owner may call this.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// Reads the value.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One value per address family.
+#[derive(Debug, Default)]
+pub struct ByFamily<T> {
+    /// IPv4.
+    pub v4: T,
+    /// IPv6.
+    pub v6: T,
+}
+
+impl<T> ByFamily<T> {
+    /// The value of `family`.
+    #[inline]
+    pub fn of(&self, family: Family) -> &T {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+}
+
+/// Counts values by size, in classes whose bounds double. The first bound is 2^`SHIFT`; the last
+/// class has none.
+#[derive(Debug)]
+pub struct Histogram<const SHIFT: u32, const CLASSES: usize> {
+    classes: [Counter; CLASSES],
+    sum: Counter,
+}
+
+impl<const SHIFT: u32, const CLASSES: usize> Histogram<SHIFT, CLASSES> {
+    /// Counts a value. Only the owner may call this.
+    #[inline]
+    pub fn observe(&self, value: u64) {
+        let bits = u64::BITS - value.saturating_sub(1).leading_zeros();
+        let class = (bits.saturating_sub(SHIFT) as usize).min(CLASSES - 1);
+        self.classes[class].add(1);
+        self.sum.add(value);
+    }
+
+    /// The sum of all values.
+    pub fn sum(&self) -> u64 {
+        self.sum.get()
+    }
+
+    /// The number of values in each class, with the class's inclusive upper bound.
+    pub fn classes(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
+        let last = CLASSES - 1;
+        let bound = move |class| (class < last).then(|| 1u64 << (SHIFT as usize + class));
+        self.classes.iter().enumerate().map(move |(class, count)| (bound(class), count.get()))
+    }
+}
+
+impl<const SHIFT: u32, const CLASSES: usize> Default for Histogram<SHIFT, CLASSES> {
+    fn default() -> Self {
+        Self { classes: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
+    }
+}
+
+/// Duration of turns in nanoseconds. Bounds: 1 us, 2 us, ... 1.07 s.
+pub type TurnTimes = Histogram<10, 22>;
+
+/// Datagrams per batch. Bounds: 1, 2, 4, ... 1024, the largest batch.
+pub type BatchSizes = Histogram<0, 12>;
+
+/// The events of an announce, in the order of their counters.
+pub const EVENTS: [Event; 5] =
+    [Event::None, Event::Completed, Event::Started, Event::Stopped, Event::Paused];
+
+/// The index of an event in [`EVENTS`].
+#[inline]
+pub const fn event_index(event: Event) -> usize {
+    event.to_wire() as usize
+}
+
+/// The names of [`EVENTS`], in their order.
+pub const EVENT_NAMES: [&str; EVENTS.len()] = {
+    let mut names = [""; EVENTS.len()];
+    let mut at = 0;
+    while at < EVENTS.len() {
+        names[at] = match EVENTS[at] {
+            Event::None => "none",
+            Event::Completed => "completed",
+            Event::Started => "started",
+            Event::Stopped => "stopped",
+            Event::Paused => "paused",
+        };
+        at += 1;
+    }
+    names
+};
+
+/// Kinds of replies, in the order of their counters: by their action on the wire (BEP 15).
+pub const REPLIES: [&str; 4] = ["connect", "announce", "scrape", "error"];
+
+/// The names of [`Refusal::ALL`], in its order.
+pub const REFUSALS: [&str; Refusal::ALL.len()] = {
+    let mut names = [""; Refusal::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = Refusal::ALL[at].name();
+        at += 1;
+    }
+    names
+};
+
+/// The names of [`UdpRefusal::ALL`], in its order.
+pub const UDP_REFUSALS: [&str; UdpRefusal::ALL.len()] = {
+    let mut names = [""; UdpRefusal::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = UdpRefusal::ALL[at].name();
+        at += 1;
+    }
+    names
+};
+
+impl Incoming {
+    /// The name and the count of every reason to refuse.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let by_udp = UDP_REFUSALS.into_iter().zip(&self.refused_by_udp);
+        by_udp.chain(REFUSALS.into_iter().zip(&self.refused)).map(|(name, n)| (name, n.get()))
+    }
+}
+
+impl ShardGauges {
+    /// Swarms by address family; `None` until the first expiry pass has ended.
+    pub fn by_family(&self) -> Option<SwarmsByFamily> {
+        let known = self.sweep_passes.get() > 0;
+        known.then(|| SwarmsByFamily { v4: self.swarms_v4.get(), v6: self.swarms_v6.get() })
+    }
+
+    /// Peers and seeders of a family.
+    pub fn peers(&self, family: Family) -> (u64, u64) {
+        match family {
+            Family::V4 => (self.peers_v4.get(), self.seeders_v4.get()),
+            Family::V6 => (self.peers_v6.get(), self.seeders_v6.get()),
+        }
+    }
+
+    /// Copies the totals of a shard.
+    pub fn set(&self, totals: &Totals, by_family: SwarmsByFamily) {
+        self.swarms_v4.set(by_family.v4);
+        self.swarms_v6.set(by_family.v6);
+        self.swarms.set(totals.swarms);
+        self.idle_swarms.set(totals.idle_swarms);
+        self.peers_v4.set(totals.peers_v4);
+        self.peers_v6.set(totals.peers_v6);
+        self.seeders_v4.set(totals.seeders_v4);
+        self.seeders_v6.set(totals.seeders_v6);
+        self.completed.set(totals.completed);
+        self.refused_full.set(totals.refused_full);
+        self.expired.set(totals.expired);
+        self.idle_evicted.set(totals.idle_evicted);
+    }
+}
+
+impl Summary {
+    /// Adds up the counters of all workers.
+    pub fn of<'a>(workers: impl IntoIterator<Item = &'a WorkerMetrics>) -> Self {
+        let mut sum = Self::default();
+        for worker in workers {
+            sum += worker;
+        }
+        sum
+    }
+
+    /// The number of refused requests.
+    pub fn refused_in_all(&self) -> u64 {
+        self.refusals().map(|(_, count)| count).sum()
+    }
+
+    /// The name and the count of every reason to refuse.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let by_udp = UDP_REFUSALS.into_iter().zip(self.refused_by_udp);
+        by_udp.chain(REFUSALS.into_iter().zip(self.refused))
+    }
+
+    /// The number of requests refused for one reason.
+    pub fn refused_for(&self, refusal: Refusal) -> u64 {
+        self.refused[refusal as usize]
+    }
+
+    /// Replies that the kernel did not accept.
+    pub fn unsent(&self) -> u64 {
+        self.send_blocked + self.send_failed
+    }
+
+    /// Seeders of both families.
+    pub fn seeders(&self) -> u64 {
+        self.seeders_v4 + self.seeders_v6
+    }
+}
+
+impl AddAssign<&WorkerMetrics> for Summary {
+    fn add_assign(&mut self, worker: &WorkerMetrics) {
+        worker.incoming.v4.add_to(self);
+        worker.incoming.v6.add_to(self);
+        worker.add_to(self);
+        worker.shard.add_to(self);
+    }
+}
+
+fn add_each<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
+    for (sum, counter) in sums.iter_mut().zip(counters) {
+        *sum += counter.get();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_belongs_to_the_first_class_that_reaches_it() {
+        let sizes = BatchSizes::default();
+        for value in [1, 2, 3, 4, 5, 128, 1_000, 1_024] {
+            sizes.observe(value);
+        }
+        let counts: Vec<(Option<u64>, u64)> =
+            sizes.classes().filter(|(_, count)| *count > 0).collect();
+        let some = |most, count| (Some(most), count);
+        assert_eq!(
+            counts,
+            [some(1, 1), some(2, 1), some(4, 2), some(8, 1), some(128, 1), some(1_024, 2)]
+        );
+        assert_eq!(sizes.sum(), 2_167);
+    }
+
+    #[test]
+    fn values_above_all_bounds_belong_to_the_last_class() {
+        let times = TurnTimes::default();
+        for nanoseconds in [0, 1_024, 1_025, 1 << 30, (1 << 30) + 1, u64::MAX >> 1] {
+            times.observe(nanoseconds);
+        }
+        let counts: Vec<(Option<u64>, u64)> = times.classes().collect();
+        assert_eq!((counts[0], counts[1]), ((Some(1_024), 2), (Some(2_048), 1)));
+        assert_eq!((counts[20], counts[21]), ((Some(1 << 30), 1), (None, 2)));
+    }
+}

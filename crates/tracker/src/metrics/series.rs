@@ -1,0 +1,57 @@
+//! Description of a series of `/metrics`, generated from the table.
+
+use super::Counter;
+
+/// A series: a metric family of Prometheus.
+#[derive(Debug)]
+pub struct Series<T: 'static> {
+    /// Counter or gauge.
+    pub kind: Kind,
+    /// The workers that show it.
+    pub shown: Shown,
+    /// Its name; a counter's without `_total`.
+    pub name: &'static str,
+    /// The label names, in the order of output.
+    pub labels: &'static [&'static str],
+    /// The help text.
+    pub help: &'static str,
+    /// The fields whose values it shows.
+    pub fields: &'static [Field<T>],
+}
+
+/// A field in a [`Series`].
+pub struct Field<T: 'static> {
+    /// Values of the label that is neither `family` nor `worker`, one per counter; empty for a
+    /// series without such a label.
+    pub values: &'static [&'static str],
+    /// The counters of the field.
+    pub read: fn(&T) -> &[Counter],
+}
+
+impl<T> std::fmt::Debug for Field<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Field").field("values", &self.values).finish_non_exhaustive()
+    }
+}
+
+/// Type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Never decreases.
+    Counter,
+    /// May decrease.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+}
+
+/// The workers that show a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Workers with sockets.
+    Sockets,
+    /// Workers with a shard.
+    Shards,
+    /// All workers.
+    All,
+}

@@ -1,0 +1,255 @@
+//! The table of all counters. Each row is one series of `/metrics`: its type, the workers that show
+//! it, its name, its labels, its help text, and the fields whose values it shows.
+//!
+//! A new counter is one row or one field here. From the table follow the fields of
+//! [`WorkerMetrics`](super::WorkerMetrics), the sum over all workers in [`Summary`](super::Summary),
+//! `/metrics`, `/stats.json` and `docs/METRICS.md`.
+
+/// Calls the macro `$then` with the table. `onrush-control` generates the JSON types from it.
+///
+/// A row reads `Counter|Gauge WORKERS "name" [labels] "help" { fields }`. `Sockets`, `Shards` and
+/// `All` select the workers. A counter's name in OpenMetrics has no `_total`. A series without the
+/// label `worker` shows the sum over all workers. Labels other than `family` and `worker` take their
+/// values from the fields:
+///
+/// - `counters` are single counters: `field as "JSON key" = "label value"`, where key and value are
+///   optional;
+/// - `named` are arrays with one counter per name: `field = NAMES`;
+/// - `hidden` counters have no series of their own; computed series show them;
+/// - `also` lists the fields that are not counters.
+#[macro_export]
+macro_rules! counter_table {
+    ($then:ident) => {
+        $then! {
+
+/// Traffic of one address family.
+Incoming (IncomingStats) {
+    counters {
+        Counter Sockets "onrush_received_datagrams" [family, worker] "Datagrams received"
+            { datagrams }
+        Counter Sockets "onrush_received_bytes" [family, worker] "Payload bytes received"
+            { bytes as "bytes_in" }
+        Counter Sockets "onrush_requests" [kind, family, worker]
+            "Requests that passed every check of the request and of its source"
+            { connects = "connect", announces = "announce", scrapes = "scrape" }
+        Counter Sockets "onrush_unconnectable_announces" [family]
+            "Announces of peers that cannot accept connections (port 1)"
+            { unconnectable }
+    }
+    named {
+        Counter Sockets "onrush_refused_requests" [reason, family, worker] "Requests refused"
+            { refused_by_udp = UDP_REFUSALS, refused = REFUSALS }
+        Counter Sockets "onrush_announces" [event, family]
+            "Announces by event; paused is the event of partial seeds (BEP 21)"
+            { events = EVENT_NAMES }
+        Counter Sockets "onrush_replies" [kind, family, worker]
+            "Replies passed to the kernel, whether it accepted them or not"
+            { replies = REPLIES }
+        Counter Sockets "onrush_sampled_announces" [client, family]
+            "Announces by client software, of one announce in onrush_announce_sample_ratio"
+            { clients = CLIENTS }
+    }
+    hidden {}
+    also {}
+}
+
+/// The counters of one worker.
+WorkerMetrics (WorkerCounts) {
+    counters {
+        Counter Sockets "onrush_sent_datagrams" [worker] "Replies that the kernel accepted"
+            { sent as "replies" }
+        Counter Sockets "onrush_sent_bytes" [worker] "Payload bytes of replies sent"
+            { sent_bytes as "bytes_out" }
+        Counter Sockets "onrush_send_calls" [worker] "System calls for sending" { send_calls }
+        Counter Sockets "onrush_unsent_replies" [cause, worker]
+            "Replies that the kernel did not accept"
+            { send_blocked as "replies_blocked" = "full_buffer",
+              send_failed as "replies_failed" = "error" }
+        Counter Sockets "onrush_kernel_dropped_datagrams" [worker]
+            "Datagrams that the kernel dropped because a receive buffer was full"
+            { kernel_drops }
+        Gauge Sockets "onrush_receive_buffer_bytes" [worker]
+            "Size of the receive buffers of all sockets of a worker, as the kernel counts it"
+            { receive_buffer }
+        Gauge Sockets "onrush_send_buffer_bytes" [worker]
+            "Size of the send buffers of all sockets of a worker, as the kernel counts it"
+            { send_buffer }
+        Counter Sockets "onrush_shard_requests" [way, worker]
+            "Requests served by the receiving worker's own shard (local), or sent over a lane \
+             although the worker has a shard (foreign)"
+            { local = "local", foreign = "foreign" }
+        Counter Sockets "onrush_lane_full_batches" [worker]
+            "Batches of requests dropped because a lane was full"
+            { lane_full }
+        Counter Shards "onrush_orphaned_requests" [worker]
+            "Requests served for a worker or front that had exited before the reply"
+            { orphaned }
+        Counter All "onrush_turns" [worker] "Turns, idle ones included" { turns }
+    }
+    named {}
+    hidden {}
+    also {
+        /// Traffic by address family.
+        incoming: ByFamily<Incoming>,
+        /// Datagrams per receive call; empty calls are not counted.
+        receives: BatchSizes,
+        /// Duration of turns that had work.
+        turn_times: TurnTimes,
+        /// The worker's shard, if it has one.
+        shard: ShardGauges,
+    }
+}
+
+/// State of one shard. Its worker updates it at most once a second.
+ShardGauges (ShardStats) {
+    counters {
+        Gauge Shards "onrush_swarms" [state, worker] "Swarms with peers (active), and without (idle)"
+            { swarms = "active", idle_swarms = "idle" }
+        Counter Shards "onrush_completed_peers" [worker] "Peers that completed their download"
+            { completed }
+        Counter Shards "onrush_expired_peers" [worker]
+            "Peers removed because they did not announce again in time"
+            { expired }
+        Counter Shards "onrush_not_stored_peers" [worker]
+            "New peers not stored because limits.peers was reached"
+            { refused_full as "not_stored" }
+        Counter Shards "onrush_evicted_idle_swarms" [worker]
+            "Swarms without peers removed early because limits.idle_swarms was reached"
+            { idle_evicted }
+        Counter Shards "onrush_swept_entries" [worker] "Entries examined for expiry" { swept }
+        Counter Shards "onrush_sweep_passes" [worker] "Expiry passes over all entries"
+            { sweep_passes }
+        Gauge Shards "onrush_sweep_debt_entries" [worker]
+            "Entries whose examination for expiry is overdue"
+            { sweep_debt }
+    }
+    named {}
+    hidden {
+        /// Swarms with IPv4 peers, as of the last expiry pass; 0 before the first pass has ended.
+        swarms_v4,
+        /// Swarms with IPv6 peers, likewise.
+        swarms_v6,
+        /// IPv4 peers, seeders included.
+        peers_v4,
+        /// IPv6 peers, seeders included.
+        peers_v6,
+        /// IPv4 peers that are seeders.
+        seeders_v4,
+        /// IPv6 peers that are seeders.
+        seeders_v6,
+    }
+    also {}
+}
+
+        }
+    };
+}
+
+/// Declares the structs of the table, their [`SERIES`](super::WorkerMetrics::SERIES) and
+/// [`Summary`](super::Summary).
+macro_rules! declare_counters {
+    ($(
+        $(#[$doc:meta])*
+        $Struct:ident ($Json:ident) {
+            counters { $(
+                $kind:ident $shown:ident $series:literal [$($label:ident),*] $help:literal
+                { $( $field:ident $(as $key:literal)? $(= $value:literal)? ),* }
+            )* }
+            named { $(
+                $named_kind:ident $named_shown:ident $named_series:literal [$($named_label:ident),*]
+                $named_help:literal { $( $named:ident = $names:ident ),* }
+            )* }
+            hidden { $( $(#[$hidden_doc:meta])* $hidden:ident, )* }
+            also { $( $(#[$also_doc:meta])* $also:ident: $Also:ty, )* }
+        }
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub struct $Struct {
+                $($(
+                    #[doc = concat!($help, $(": ", $value,)? ".")]
+                    pub $field: Counter,
+                )*)*
+                $($(
+                    #[doc = concat!($named_help, "; in the order of [`", stringify!($names), "`].")]
+                    pub $named: [Counter; $names.len()],
+                )*)*
+                $( $(#[$hidden_doc])* pub $hidden: Counter, )*
+                $( $(#[$also_doc])* pub $also: $Also, )*
+            }
+
+            impl Default for $Struct {
+                fn default() -> Self {
+                    Self {
+                        $($( $field: Counter::default(), )*)*
+                        $($( $named: std::array::from_fn(|_| Counter::default()), )*)*
+                        $( $hidden: Counter::default(), )*
+                        $( $also: Default::default(), )*
+                    }
+                }
+            }
+
+            impl $Struct {
+                /// The series of these counters, in the order of the table.
+                pub const SERIES: &[Series<Self>] = &[
+                    $( Series {
+                        kind: Kind::$kind,
+                        shown: Shown::$shown,
+                        name: $series,
+                        labels: &[$( stringify!($label) ),*],
+                        help: $help,
+                        fields: &[$( Field {
+                            values: &[$( $value )?],
+                            read: |counters| std::slice::from_ref(&counters.$field),
+                        } ),*],
+                    }, )*
+                    $( Series {
+                        kind: Kind::$named_kind,
+                        shown: Shown::$named_shown,
+                        name: $named_series,
+                        labels: &[$( stringify!($named_label) ),*],
+                        help: $named_help,
+                        fields: &[$( Field {
+                            values: &$names,
+                            read: |counters| &counters.$named,
+                        } ),*],
+                    }, )*
+                ];
+
+                fn add_to(&self, sum: &mut Summary) {
+                    $($( sum.$field += self.$field.get(); )*)*
+                    $($( add_each(&mut sum.$named, &self.$named); )*)*
+                    $( sum.$hidden += self.$hidden.get(); )*
+                }
+            }
+        )*
+
+        /// The sum of the counters over all workers and both address families.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Summary {
+            $(
+                $($(
+                    #[doc = concat!($help, $(": ", $value,)? ".")]
+                    pub $field: u64,
+                )*)*
+                $($(
+                    #[doc = concat!($named_help, "; in the order of [`", stringify!($names), "`].")]
+                    pub $named: [u64; $names.len()],
+                )*)*
+                $( $(#[$hidden_doc])* pub $hidden: u64, )*
+            )*
+        }
+
+        impl Default for Summary {
+            fn default() -> Self {
+                Self { $(
+                    $($( $field: 0, )*)*
+                    $($( $named: [0; $names.len()], )*)*
+                    $( $hidden: 0, )*
+                )* }
+            }
+        }
+    };
+}
+pub(super) use declare_counters;
