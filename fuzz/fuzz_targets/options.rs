@@ -1,5 +1,5 @@
-//! Any bytes as the options behind an announce: no panic, an end that stays one, and the same
-//! options when the list is written again.
+//! Arbitrary bytes as the options behind an announce: no panic, the iterator is fused, and the options
+//! encode to a list with the same options.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

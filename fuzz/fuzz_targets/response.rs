@@ -1,4 +1,4 @@
-//! Any datagram as a response, as the load tester reads it: no panic, and peers and counts that
+//! Arbitrary datagrams as responses, parsed as by the load tester: no panic, and peers and counts
 //! account for every byte.
 #![no_main]
 

@@ -1,17 +1,17 @@
-//! Any bytes as a snapshot do not panic, and a snapshot that is verified is loaded. The bytes get
-//! valid checksums, which the fuzzer could not guess.
+//! Arbitrary bytes as a snapshot: no panic, and a valid one is loaded. Checksums are corrected first,
+//! so that the parser behind them is reached.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::Now;
 use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records, SnapshotCounts};
 use onrush_store::snapshot::load::{from_stream, verify};
 use onrush_swarm::{Moment, Shard, ShardMap, ShardSettings};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Now;
 
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 
-/// A whole snapshot around these records.
+/// A complete snapshot with these records; and whether they are valid.
 fn around(records: &[u8]) -> (Vec<u8>, bool) {
     let mut file = format::head(NOW.unix).to_vec();
     let mut block = vec![0; BLOCK_HEAD_LEN];
@@ -31,12 +31,10 @@ fuzz_target!(|bytes: &[u8]| {
     let (file, right) = around(bytes);
     assert_eq!(verify(file.as_slice(), &mut || {}).is_ok(), right);
     let settings = ShardSettings {
-        interval: 1800,
-        interval_jitter_percent: 5,
         peer_lifetime: 3600,
-        completed_retention: 86_400,
         max_peers: 1_000,
         max_idle_swarms: 10,
+        ..ShardSettings::default()
     };
     let mut shard = Shard::new(settings, [7; 16], 1);
     let map = ShardMap::new([1; 5], 1);

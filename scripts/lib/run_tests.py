@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -85,6 +86,9 @@ def namespace():
 def run_all():
     """Runs what was built; returns the exit status."""
     binaries = json.loads(BUILT.read_text())
+    # Tests of one binary open sockets at the same time; the usual soft limit is 1024.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     total = [0, 0, 0]
     failed = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) + 1) as pool:

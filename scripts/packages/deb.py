@@ -1,4 +1,4 @@
-"""The package on a host of Debian, from installation to purge: see scripts/package-test."""
+"""Tests of the Debian package from installation to purge: see scripts/package-test."""
 
 import os
 import re
@@ -16,15 +16,15 @@ from tracker import Load, asks, demand, seeders
 
 
 class Package:
-    """One package on one host; the checks go through its life in order."""
+    """One package on one host; the checks run in order."""
 
     def __init__(self, host, deb):
         self.host, self.deb = host, deb
         host.put(deb, "/onrush.deb", 0o644)
-        # What was installed on the machine itself, by hand or by this package.
+        # An installation on the machine itself, which the overlay shows.
         for path in ["/usr/bin/onrush", "/usr/local/bin/onrush", "/etc/onrush", "/var/lib/onrush"]:
             host.remove(path)
-        # Images of machines often forbid packages to start services; and manual pages are indexed for a while.
+        # Machine images often forbid packages to start services; and indexing manual pages takes long.
         for path in ["/usr/sbin/policy-rc.d", "/var/lib/man-db/auto-update"]:
             host.remove(path)
 
@@ -35,7 +35,7 @@ class Package:
         command = ["lintian", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]
         linted = subprocess.run([*command, self.deb], capture_output=True, text=True)
         assert linted.returncode == 0 and not linted.stdout, linted.stdout + linted.stderr
-        # The linter lints: without the overrides there is something to find.
+        # Without the overrides the linter has findings.
         found = subprocess.run([*command, "--no-override", self.deb], capture_output=True, text=True)
         assert found.returncode != 0 and "initial-upload-closes-no-bugs" in found.stdout, found.stdout + found.stderr
 
@@ -44,17 +44,17 @@ class Package:
         self.host.run("dpkg", "-i", "/onrush.deb")
         assert self.active(), self.host.journal("onrush", since)
         assert self.host.run("systemctl", "is-enabled", "onrush").stdout.strip() == "enabled"
-        # The socket unit is there for who wants it.
+        # The socket unit is optional.
         assert self.host.run("systemctl", "is-enabled", "onrush.socket", check=False).stdout.strip() == "disabled"
         demand(self.host)
-        # By the command line of the unit.
+        # With the command line of the unit.
         pid = self.host.main_pid("onrush.service")
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read().split(b"\0")
         assert command[:3] == [b"/usr/bin/onrush", b"--config", b"/etc/onrush/onrush.toml"], command
 
     def its_units_are_right_as_installed(self):
-        # With the manual page that their Documentation= names, which this package brings.
+        # With the manual page of Documentation=, which is in the package.
         verified = self.host.run("systemd-analyze", "verify", "--man=yes", "onrush.service", "onrush.socket")
         assert verified.stdout + verified.stderr == "", verified.stdout + verified.stderr
 
@@ -86,7 +86,7 @@ class Package:
         assert seeders(self.host, name, peers=20) == 20
         with Load(self.host) as load:
             self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
-        # The new one has taken over, with the peers and without a gap.
+        # The new process has taken over, with the peers and without a lost reply.
         assert load.sent > 100 and load.sent == load.answered, (load.sent, load.answered)
         assert seeders(self.host, name) == 20
         with open(self.host.path(config)) as file:
@@ -103,7 +103,7 @@ class Package:
         self.host.write(config, text + "\nnonsense\n")
         try:
             done = self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
-            assert "the old one continues to serve" in done.stderr, done.stdout + done.stderr
+            assert "journalctl -u onrush" in done.stderr, done.stdout + done.stderr
             assert self.active() and self.host.main_pid("onrush.service") == before
             demand(self.host)
         finally:
@@ -124,7 +124,7 @@ class Package:
 
     def it_can_be_installed_again(self):
         self.host.run("dpkg", "-i", "--force-confold", "/onrush.deb")
-        # It was disabled, and is not started behind the operator's back.
+        # It was disabled, and is not started.
         assert not self.active()
         assert self.host.run("systemctl", "is-enabled", "onrush.socket", check=False).stdout.strip() == "disabled"
         self.host.run("systemctl", "enable", "--now", "onrush")

@@ -1,7 +1,7 @@
-"""The Dockerfile's image without a container engine: its files in a directory, its command in there by chroot,
-as its user, in a network of its own. See scripts/package-test.
+"""Tests of the Dockerfile's image without a container engine: its files in a directory, its command by chroot as its user,
+in a network namespace. See scripts/package-test.
 
-What the file says is taken from it: the directories that are made, the environment, the user, entry and command.
+Directories, environment, user, entry point and command are read from the Dockerfile.
 """
 
 import json
@@ -20,11 +20,11 @@ sys.path.insert(0, os.path.join(HERE, "..", "systemd"))
 from checks import run
 from tracker import CLIENT
 
-PATIENCE = 30
+TIMEOUT = 30
 
 
 class Image:
-    """The image that the Dockerfile makes of a binary."""
+    """The image of the Dockerfile with a binary."""
 
     def __init__(self, binary, place):
         self.binary, self.root = binary, place
@@ -45,7 +45,7 @@ class Image:
             for name in [".", *names, *files]:
                 os.chown(os.path.join(directory, name), int(owner.group(1)), int(owner.group(2)))
         os.chmod(place, 0o755)
-        # What every engine adds to an image, and a static binary asks for random numbers.
+        # Devices that every engine adds; a static binary reads random numbers.
         os.mkdir(place + "/dev")
         for name, minor in [("null", 3), ("random", 8), ("urandom", 9)]:
             os.mknod(f"{place}/dev/{name}", 0o666 | stat.S_IFCHR, os.makedev(1, minor))
@@ -54,7 +54,7 @@ class Image:
     def the_file_is_right_for_the_linter(self):
         linted = subprocess.run([os.environ["HADOLINT"], "Dockerfile"], capture_output=True, text=True)
         assert linted.returncode == 0, linted.stdout + linted.stderr
-        # The linter lints.
+        # The linter reports a file with faults.
         wrong = subprocess.run([os.environ["HADOLINT"], "-"], input="FROM debian\nRUN cd / && sudo ls\n",
                                capture_output=True, text=True)
         assert wrong.returncode != 0 and "DL3004" in wrong.stdout, wrong.stdout
@@ -73,7 +73,7 @@ class Image:
         entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", self.last, re.M).group(1))
         command = entry + json.loads(re.search(r"^CMD (.*)$", self.last, re.M).group(1))
         with tempfile.TemporaryFile("w+") as log:
-            # chroot changes the root, then the user, as an engine does.
+            # chroot changes the root, then the user, like an engine.
             process = subprocess.Popen(
                 ["unshare", "--net", "--kill-child", "--fork", "sh", "-c",
                  'ip link set lo up && exec chroot --userspec="$1" "$2" "$3" "$4" "$5"',
@@ -95,7 +95,7 @@ class Image:
                 assert os.readlink(f"/proc/{pid}/root") == self.root
                 assert os.path.exists(self.root + "/var/lib/onrush/connection.key")
                 os.kill(pid, 15)
-                assert process.wait(PATIENCE) == 0, log.read()
+                assert process.wait(TIMEOUT) == 0, log.read()
             finally:
                 process.kill()
                 process.wait()
@@ -111,7 +111,7 @@ class Image:
         return int(found[0]) if found else None
 
     def _until(self, condition):
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not (found := condition()):
             assert time.monotonic() < deadline
             time.sleep(0.02)

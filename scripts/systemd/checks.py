@@ -1,11 +1,11 @@
-"""Runs the checks of an object: its public methods that say what holds, in the order in which they stand."""
+"""Runs the public methods of an object as checks, in the order of their definition."""
 
 import time
 import traceback
 
 
 def run(case):
-    """Prints each check with its time, and the count as the last line; whether any failed."""
+    """Prints each check with its duration, and the count in the last line; returns whether any failed."""
     passed = failed = 0
     for name, check in list(vars(type(case)).items()):
         if name.startswith("_") or "_" not in name:

@@ -1,7 +1,7 @@
-"""A host for services: systemd as process 1 of namespaces of its own, on a copy of this machine's files
-that goes away with it (an overlay in memory), with a network that has a loopback interface alone.
+"""A host for services: systemd as process 1 of namespaces of its own, on an overlay in memory over this machine's files,
+with a network that has only a loopback interface.
 
-Nothing of this machine is changed, and nothing of it is started: of its units only the journal is left.
+Nothing on this machine is changed. Of its units only the journal is started.
 """
 
 import os
@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE = 60  # seconds that anything may take
+TIMEOUT = 60  # of any wait, seconds
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
 # Runs in the new namespaces, as their process 1, and becomes systemd.
@@ -29,7 +29,7 @@ mount -t tmpfs tmpfs "$root/run"
 mount -t tmpfs tmpfs "$root/tmp"
 mount --rbind /dev "$root/dev"
 ip link set lo up
-# Units of this machine are none of the test's business.
+# Units of this machine are not started.
 units="$root/usr/lib/systemd/system"
 for wants in "$root"/etc/systemd/system/*.wants "$units"/*.wants; do rm -rf "$wants"; done
 rm -f "$root"/etc/systemd/system/*.service "$root"/etc/systemd/system/*.socket
@@ -50,7 +50,7 @@ exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 
 
 class Host:
-    """One booted host; a context that ends it."""
+    """A booted host; a context manager that stops it."""
 
     def __enter__(self):
         self.place = tempfile.mkdtemp(prefix="onrush-host-")
@@ -91,7 +91,7 @@ class Host:
         return ["nsenter", "-t", str(self.pid), "-m", "-p", "-n", "-u", "-i", "-C", "--root", "--wd", *command]
 
     def begin(self, *command):
-        """Starts a command on the host, whose output is read at its end."""
+        """Starts a command on the host, with its output in pipes."""
         return subprocess.Popen(
             self._enter(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
@@ -99,14 +99,14 @@ class Host:
     def run(self, *command, check=True, input=None):
         """Runs a command on the host."""
         done = subprocess.run(
-            self._enter(command), input=input, capture_output=True, text=True, timeout=5 * PATIENCE, env=ENVIRONMENT
+            self._enter(command), input=input, capture_output=True, text=True, timeout=5 * TIMEOUT, env=ENVIRONMENT
         )
         if check and done.returncode != 0:
             raise AssertionError(f"{' '.join(command)} ended in {done.returncode}:\n{done.stdout}{done.stderr}")
         return done
 
     def path(self, path):
-        """A file of the host, as seen from here."""
+        """The path of a file of the host, outside of it."""
         return f"/proc/{self.pid}/root{path}"
 
     def write(self, path, text, mode=0o644):
@@ -123,11 +123,11 @@ class Host:
         os.chmod(self.path(path), mode)
 
     def remove(self, path):
-        """Removes a file or directory of the host, if it is there."""
+        """Removes a file or directory of the host, if it exists."""
         self.run("rm", "-rf", path)
 
     def drop_in(self, unit, text):
-        """Changes a unit as an operator does; an empty text takes the change back."""
+        """Writes a drop-in for a unit; an empty text removes it."""
         path = f"/etc/systemd/system/{unit}.d/test.conf"
         if text:
             self.write(path, text)
@@ -140,15 +140,15 @@ class Host:
         return self.run("systemctl", "show", "--value", "-p", key, unit).stdout.strip()
 
     def journal(self, unit, since):
-        """What a unit has said since (seconds since the epoch)."""
-        self.run("journalctl", "--sync")  # its last words may still be on their way
+        """The journal of a unit since a time (seconds since the epoch)."""
+        self.run("journalctl", "--sync")  # flushes the last lines
         return self.run("journalctl", "-u", unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
 
     def main_pid(self, unit):
-        """The number of a unit's main process, as seen from here."""
+        """The pid of a unit's main process, outside of the host."""
         inside = self.show(unit, "MainPID")
         cgroup = "/sys/fs/cgroup" + self.show(unit, "ControlGroup") + "/cgroup.procs"
-        # Read from here, the kernel writes the numbers as this side knows them.
+        # Read outside of the host, the file has pids of this side.
         with open(self.path(cgroup)) as procs:
             for pid in procs.read().split():
                 with open(f"/proc/{pid}/status") as status:
@@ -158,16 +158,16 @@ class Host:
         raise AssertionError(f"no process {inside} in {cgroup}")
 
     def until(self, what, condition):
-        """Waits until a condition holds; what it gives."""
-        deadline = time.monotonic() + PATIENCE
+        """Polls a condition until its value is true; returns that."""
+        deadline = time.monotonic() + TIMEOUT
         while True:
             found = condition()
             if found:
                 return found
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited {PATIENCE} s in vain: {what}")
+                raise AssertionError(f"not within {TIMEOUT} s: {what}")
             time.sleep(0.05)
 
     def kill(self, pid, number=signal.SIGKILL):
-        """Sends a signal to a process of the host, by its number here."""
+        """Sends a signal to a process of the host, by its pid outside of it."""
         os.kill(pid, number)

@@ -1,8 +1,8 @@
-"""A client of the tracker on a host: one question by the host's own python, over its own network."""
+"""Clients of the tracker on a host: Python programs that run on the host."""
 
 import time
 
-# Connects, announces a peer, announces another and expects to be told of the first. Prints `ok`.
+# Connects, announces a peer, announces another and expects the first in the reply. Prints `ok`.
 CLIENT = r"""
 import os, socket, struct, sys
 host, port = sys.argv[1], int(sys.argv[2])
@@ -11,7 +11,7 @@ udp = socket.socket(family, socket.SOCK_DGRAM)
 udp.connect((host, port))
 
 def ask(request, action):
-    # The first question may come before the tracker: then the kernel refuses, or nobody answers.
+    # Before the tracker listens the kernel refuses the datagram, or it is lost.
     for attempt in range(int(sys.argv[3])):
         number = os.urandom(4)
         try:
@@ -39,8 +39,8 @@ assert struct.pack("!H", 1001) in reply[20:], reply
 print("ok")
 """
 
-# Announces until a file is there, one after the other over each of some sockets; prints how many were sent, and how many
-# of these were answered within ten seconds.
+# Announces over each of eight sockets in turn until a file exists; prints the number of requests, and of replies within
+# ten seconds.
 LOAD = r"""
 import os, selectors, socket, struct, sys, time
 host, port, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -69,7 +69,7 @@ while not os.path.exists(stop) and time.monotonic() < end:
 print(sent, answered)
 """
 
-# Announces a seeder of a swarm with this name, as so many as asked for; prints how many the swarm has then.
+# Announces a number of seeders of an info hash; prints the number of seeders in a scrape.
 SEEDERS = r"""
 import os, socket, struct, sys
 port, name, peers = int(sys.argv[1]), bytes.fromhex(sys.argv[2]), int(sys.argv[3])
@@ -86,7 +86,7 @@ udp.send(connection + struct.pack("!II", 2, 9) + name)
 print(struct.unpack("!I", udp.recv(64)[8:12])[0])
 """
 
-# The code and the text that the HTTP side answers a path with.
+# The status and the body of the admin side's response for a path.
 GET = r"""
 import sys, urllib.error, urllib.request
 try:
@@ -98,18 +98,18 @@ print(answer.status, answer.read().decode())
 
 
 def get(host, path):
-    """The code and the text that the HTTP side of the tracker on a host answers a path with."""
+    """The status and the body of the admin side's response on a host."""
     code, text = host.run("python3", "-c", GET, path).stdout.split(" ", 1)
     return int(code), text
 
 
 def seeders(host, name, peers=0, port=6969):
-    """How many seeders a swarm has, once so many are announced."""
+    """Announces seeders of an info hash; the number of seeders in a scrape."""
     return int(host.run("python3", "-c", SEEDERS, str(port), name, str(peers)).stdout)
 
 
 class Load:
-    """Announces that run while a block does; `sent` and `answered` afterwards."""
+    """Announces for the duration of a block; counts in `sent` and `answered` after it."""
 
     def __init__(self, host, address="127.0.0.1", port=6969):
         self.host, self.stop = host, f"/tmp/stop-{time.time()}"
@@ -126,13 +126,13 @@ class Load:
 
 
 def asks(host, address, port, attempts=5):
-    """Whether the tracker at an address of the host answers rightly."""
+    """Whether the tracker at an address of the host passes CLIENT."""
     done = host.run("python3", "-c", CLIENT, address, str(port), str(attempts), check=False)
     return done.returncode == 0 and done.stdout == "ok\n"
 
 
 def demand(host, port=6969, addresses=("127.0.0.1", "::1")):
-    """Fails where the tracker does not answer rightly at each address."""
+    """Fails unless the tracker passes CLIENT at each address."""
     for address in addresses:
         done = host.run("python3", "-c", CLIENT, address, str(port), "5", check=False)
         assert done.stdout == "ok\n", f"{address} port {port}: {done.stdout}{done.stderr}"

@@ -8,49 +8,52 @@ use crate::cpus::CpuMode;
 use crate::mix::Mix;
 
 const ABOUT: &str =
-    "Compares UDP BitTorrent trackers: the same load, one after the other, taking turns.";
+    "Compares UDP BitTorrent trackers under the same load, one at a time and in turns.";
 
 const AFTER_HELP: &str = "\
 Examples:
-  onrush-bench list                                  which trackers are here, and how to get the others
-  onrush-bench plan                                  which rounds there would be, and how long they take
-  onrush-bench run --out results                     do them, write results/report.md
-  onrush-bench run --out results --within 15         as many rounds as fit into 15 minutes
-  onrush-bench run --resume results                  go on where that stopped
-  onrush-bench report results                        write its report again
+  onrush-bench list                              trackers found, and how to install the others
+  onrush-bench plan                              the rounds of a run, and their duration
+  onrush-bench run --out results                 the run; writes results/report.md
+  onrush-bench run --out results --within 15     as many rounds as fit into 15 minutes
+  onrush-bench run --resume results              continue an interrupted run
+  onrush-bench report results                    write its report again
   onrush-bench run --out r --contenders onrush,aquatic --mix spread,bursts --rounds 7
   onrush-bench run --out r --cores 1,2,4 --load-workers 8,12 --cpu-mode split-pairs --mix published
 
-scripts/bench-peers installs the other trackers by their packages' names; scripts/bench-compare does
-everything in one go. docs/BENCHMARKS.md says what is measured and how much noise there is.
+scripts/bench-peers installs the other trackers by package name; scripts/bench-compare does all.
+docs/BENCHMARKS.md describes the method and the noise.
 
-A round: the tracker is started on its vCPUs, waited for until it answers a connect, warmed, measured
-in a closed loop (as much as comes back), then at shares of that maximum in an open loop, where latency
-counts from when a request should have been sent; then it is ended. What a round found is written at
-once; a failed one is shown as failed.
+A round: start the tracker on its vCPUs, wait until it answers a connect, warm up, measure a closed
+loop (the maximum), then open loops at shares of that maximum, in which latency counts from the time
+a request was due; then stop it. The result of a round is written at once; a failed round is shown
+as failed.
 
 Exit codes:
   0    done (failed rounds are in the report)
   1    no round has a figure, or results cannot be written; with --strict also when a round failed
-  2    the command line or this host is not fit for it
-  130  ended by a signal; go on with --resume";
+  2    the arguments or this host are unusable
+  130  ended by a signal; continue with --resume";
 
-/// What to do.
+/// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "onrush-bench", version = onrush_load::version(), about = ABOUT, after_long_help = AFTER_HELP)]
+#[command(
+    name = "onrush-bench", version = onrush_load::version(), about = ABOUT,
+    after_long_help = AFTER_HELP
+)]
 pub struct Args {
-    /// What to do.
+    /// The command line.
     #[command(subcommand)]
     pub task: Task,
 }
 
-/// What to do.
+/// The command line.
 #[derive(Debug, Subcommand)]
 pub enum Task {
-    /// Show which trackers are found, with their versions, and how to get the others
+    /// Show the trackers that are found, with versions, and how to install the others
     List,
-    /// Show the rounds that `run` would do with the same arguments, and how long they take
-    Plan(What),
+    /// Show the rounds of `run` with the same arguments, and their duration
+    Plan(Selection),
     /// Measure, and write the report
     Run(Run),
     /// Write the report of a result directory again
@@ -60,93 +63,103 @@ pub enum Task {
     },
 }
 
-/// Measuring.
+/// The arguments of a run.
 #[derive(Debug, Group)]
 pub struct Run {
-    /// What is measured.
+    /// The measurements.
     #[command(flatten)]
-    pub what: What,
+    pub what: Selection,
 
-    /// Write results and report into this directory; it must not hold any yet
+    /// Write results and report to this directory, which must not have any
     #[arg(long, value_name = "DIR", required_unless_present = "resume", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
 
-    /// Go on with the bench that was begun in this directory, as it was planned there
+    /// Continue the interrupted bench in this directory by its plan
     ///
-    /// Other arguments about what is measured are not looked at.
+    /// Other arguments about the measurements are ignored.
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
 
-    /// Exit with 1 when a round failed or a reply of the baseline was wrong, also where there are figures
+    /// Exit with 1 when a round failed or a reply of the baseline was wrong
     #[arg(long)]
     pub strict: bool,
 }
 
-/// What is measured, and how.
+/// The measurements, and how they are done.
 #[derive(Debug, Group)]
-pub struct What {
-    /// The trackers: onrush, aquatic, opentracker, chihaya, torrust [default: all that are found]
+pub struct Selection {
+    /// The trackers: onrush, aquatic, opentracker, chihaya, torrust [default: all found ones]
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub contenders: Vec<String>,
 
-    /// The loads, one after the other
+    /// The loads
     #[arg(long, value_name = "MIX,MIX", value_delimiter = ',', default_value = "spread,bursts")]
     pub mix: Vec<Mix>,
 
-    /// Cores for the tracker [default: 1, 2, 4, 6, 8, 12, 16, as far as they leave the load as many]
+    /// Cores for the tracker [default: those of 1, 2, 4, 6, 8, 12, 16 that leave as many to the
+    /// load]
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     pub cores: Vec<usize>,
 
-    /// Workers of the load, each on a core [default: the cores that the tracker leaves]
+    /// Workers of the load, each on a core [default: the remaining cores]
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     pub load_workers: Vec<usize>,
 
-    /// What counts as a core [default: subsequent-one-per-pair where cores have siblings (SMT), else
+    /// The unit of a core [default: subsequent-one-per-pair where cores have siblings (SMT), else
     /// subsequent]
     #[arg(long, value_name = "MODE")]
     pub cpu_mode: Option<CpuMode>,
 
-    /// How often each case is measured [default: 5]
+    /// Number of rounds of each case [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
 
-    /// As many rounds as fit into so many minutes, at least one
-    #[arg(long, value_name = "MIN", conflicts_with = "rounds", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// As many rounds as fit into this many minutes, at least one
+    #[arg(
+        long, value_name = "MIN", conflicts_with = "rounds",
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
     pub within: Option<u32>,
 
-    /// Seconds that a measurement takes
+    /// Seconds of a measurement
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     pub seconds: f64,
 
-    /// Seconds of load before it
+    /// Seconds of load before a measurement
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub warmup: f64,
 
     /// Shares of its own maximum at which a tracker's latency is measured
-    #[arg(long, value_name = "%,%", value_delimiter = ',', default_value = "50,80", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(
+        long, value_name = "%,%", value_delimiter = ',', default_value = "50,80",
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
     pub latency_at: Vec<u32>,
 
-    /// Measure no latency: a third of the time
+    /// Measure no latency, in a third of the time
     #[arg(long)]
     pub no_latency: bool,
 
-    /// Swarms of the population [default: the mix's: 1,000,000 under real, 560,000 under spread and bursts]
+    /// Swarms of the population [default: 1,000,000 under real, 560,000 under spread and bursts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub swarms: Option<u32>,
 
-    /// Whom the others are compared with: a tracker, or one of its variants ("onrush (split)")
+    /// The baseline of ratios: a tracker, or one of its variants ("onrush (split)")
     #[arg(long, value_name = "NAME", default_value = "onrush")]
     pub baseline: String,
 
-    /// Call a figure noisy whose rounds are spread over more than this part of the median
+    /// Spread of the rounds, in percent of the median, above which a figure is marked as noisy
     #[arg(long, value_name = "%", default_value_t = 10.0)]
     pub noise: f64,
 
     /// UDP port of the trackers, on 127.0.0.1
-    #[arg(long, value_name = "PORT", default_value_t = 16_969, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long, value_name = "PORT", default_value_t = 16_969,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub port: u16,
 
-    /// Decides populations and mixes
+    /// Seed of populations and mixes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -164,12 +177,12 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_consistent() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn a_directory_is_needed_and_one_is_enough() {
+    fn a_run_needs_one_directory() {
         let parse = |line: &str| Args::try_parse_from(line.split(' '));
         assert!(parse("onrush-bench run").is_err());
         assert!(parse("onrush-bench run --out a --resume b").is_err());

@@ -1,5 +1,5 @@
-//! The trackers that are compared: where each is found, in which variants it runs, and how it is set
-//! up, with its best published settings.
+//! The trackers that are compared: where each is found, its variants, and its configuration with
+//! the best published settings.
 
 pub mod aquatic;
 pub mod chihaya;
@@ -18,39 +18,39 @@ use siphasher::sip128::SipHasher13;
 
 /// A tracker that can be started.
 pub trait Contender {
-    /// Its name, as it calls itself.
+    /// Its name.
     fn name(&self) -> &'static str;
-    /// The word for it on the command line.
-    fn word(&self) -> &'static str;
+    /// Its name on the command line.
+    fn keyword(&self) -> &'static str;
     /// Its program's file name.
     fn program(&self) -> &'static str;
-    /// How to get it, as a command.
+    /// The command that installs it.
     fn remedy(&self) -> &'static str;
-    /// Its settings here and who published them, in a sentence.
+    /// Its settings here and their source, in a sentence.
     fn settings(&self) -> &'static str;
-    /// The receive buffer that it asks the kernel for with these settings, in bytes; `None` when it
+    /// The receive buffer in bytes that it requests with these settings; `None` when it
     /// takes the system's default.
     fn receive_buffer(&self) -> Option<u64>;
     /// The version of a program that was found.
     fn version(&self, program: &Path) -> Option<String>;
-    /// What is worth running on so many cores with so many vCPUs, the usual first.
-    fn variants(&self, found: &Found, room: Room) -> Vec<Variant>;
-    /// How a variant is started; files it needs are written to the stage's directory.
+    /// The variants worth running on this capacity, the usual one first.
+    fn variants(&self, found: &Found, room: Capacity) -> Vec<Variant>;
+    /// The command line of a variant; its files are written to the directory of `setup`.
     ///
     /// # Errors
     /// When a file cannot be written, or the program does not know a setting.
-    fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch>;
-    /// Whether it serves only info hashes of a list, which then has to be written before it starts.
+    fn launch(&self, found: &Found, variant: &Variant, stage: &Setup) -> anyhow::Result<Launch>;
+    /// Whether it serves only info hashes of an allow list, which is then written before it starts.
     fn needs_whitelist(&self, _: &Found) -> bool {
         false
     }
-    /// A variant that this program lacks, and how to get it.
-    fn lacks(&self, _: &Found) -> Option<String> {
+    /// A variant that this program lacks, and how to build it.
+    fn missing_variant(&self, _: &Found) -> Option<String> {
         None
     }
 }
 
-/// All of them, in the order of tables.
+/// All trackers, in the order of tables.
 pub fn all() -> Vec<Box<dyn Contender>> {
     vec![
         Box::new(ours::Onrush),
@@ -61,17 +61,17 @@ pub fn all() -> Vec<Box<dyn Contender>> {
     ]
 }
 
-/// Room for a tracker.
+/// The cores of a tracker.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Cores, as the mode of handing out counts them.
+pub struct Capacity {
+    /// Cores, as the CPU mode counts them.
     pub cores: usize,
-    /// Their vCPUs: more than cores where siblings are handed out together.
+    /// Their vCPUs: more than cores where siblings are assigned together.
     pub vcpus: usize,
 }
 
-impl Room {
-    /// Numbers of workers worth trying: one per core, and one per vCPU where that is more.
+impl Capacity {
+    /// Numbers of workers to try: one per core, and one per vCPU where that is more.
     pub fn workers(self) -> Vec<usize> {
         let mut workers = vec![self.cores, self.vcpus];
         workers.dedup();
@@ -86,7 +86,7 @@ pub struct Variant {
     pub tracker: String,
     /// Its placement or backend, where it has several: `split`, `io_uring`.
     pub kind: Option<String>,
-    /// Its workers by what they are called there: `socket workers: 2`.
+    /// Its workers by their name in its configuration: `socket workers: 2`.
     pub workers: Vec<(String, usize)>,
 }
 
@@ -100,7 +100,7 @@ impl Variant {
         }
     }
 
-    /// The name that a table has a column for: `aquatic_udp (io_uring)`.
+    /// The name in tables: `aquatic_udp (io_uring)`.
     pub fn name(&self) -> String {
         match &self.kind {
             Some(kind) => format!("{} ({kind})", self.tracker),
@@ -108,7 +108,7 @@ impl Variant {
         }
     }
 
-    /// Whether `name` is its tracker's or its own, as `--baseline` takes them.
+    /// Whether `name` is its tracker's or its own, for `--baseline`.
     pub fn is_called(&self, name: &str) -> bool {
         self.tracker == name || self.name() == name
     }
@@ -120,8 +120,8 @@ impl Variant {
         parts.join(", ")
     }
 
-    /// Workers of all kinds together; `None` where it has no such setting. What serves in its event
-    /// loop has one.
+    /// Workers of all kinds together; `None` where it has no such setting. A tracker that serves in
+    /// its event loop has one.
     pub fn total(&self) -> Option<usize> {
         let total = self.workers.iter().map(|(_, count)| count).sum::<usize>();
         (!self.workers.is_empty()).then_some(total.max(1))
@@ -133,14 +133,14 @@ impl Variant {
     }
 }
 
-/// What a tracker is started with.
+/// The environment in which a tracker is started.
 #[derive(Debug)]
-pub struct Stage<'a> {
+pub struct Setup<'a> {
     /// A directory of its own, which every user may read.
     pub directory: &'a Path,
-    /// Where it is to listen.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// The list of info hashes, a line of 40 hexadecimal digits each, for one that needs it.
+    /// The allow list, a line of 40 hexadecimal digits per info hash, for a tracker that needs it.
     pub whitelist: Option<&'a Path>,
 }
 
@@ -151,45 +151,45 @@ pub struct Launch {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// What is added to its environment.
+    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
-    /// Whether it is started as nobody where the bench is root's.
+    /// Whether it is started as the user nobody when the bench runs as root.
     pub unprivileged: bool,
 }
 
-/// A tracker that is there.
+/// An installed tracker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its program.
     pub program: PathBuf,
-    /// Its version, as the program, cargo or dpkg tells it.
+    /// Its version, by the program, cargo or dpkg.
     pub version: String,
 }
 
-/// What a table says of a tracker.
+/// The row of a tracker in the table of contenders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     /// Its name.
     pub name: String,
     /// Its version; `None` when it is absent.
     pub version: Option<String>,
-    /// Its settings and their source; when it is absent, why and how to get it.
+    /// Its settings and their source; when it is absent, why and how to install it.
     pub text: String,
-    /// Its program, to know it again.
-    pub program: Option<Print>,
+    /// The fingerprint of its program.
+    pub program: Option<Fingerprint>,
 }
 
-/// What tells one program file from another.
+/// The fingerprint of a program file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Print {
+pub struct Fingerprint {
     /// Its size.
     pub bytes: u64,
     /// SipHash 1-3 of its content with a key of zeros, 128 bits in hexadecimal digits.
     pub hash: String,
 }
 
-impl Print {
-    /// Of a file; `None` when it cannot be read.
+impl Fingerprint {
+    /// The fingerprint of a file; `None` when it cannot be read.
     pub fn of(program: &Path) -> Option<Self> {
         let content = fs::read(program).ok()?;
         let hash = SipHasher13::new().hash(&content).as_u128();
@@ -198,31 +198,31 @@ impl Print {
 }
 
 impl Listed {
-    /// What is to be said of `contender`, which was looked for.
+    /// The row of `contender`.
     pub fn new(contender: &dyn Contender, found: Option<&Found>) -> Self {
         let text = match found {
             Some(_) => contender.settings().into(),
             None => format!(
-                "{} was not found in the install root nor on PATH; get it with: {}",
+                "{} was not found in the install root nor on PATH; install it with: {}",
                 contender.program(),
                 contender.remedy()
             ),
         };
         let version = found.map(|found| found.version.clone());
-        let program = found.and_then(|found| Print::of(&found.program));
+        let program = found.and_then(|found| Fingerprint::of(&found.program));
         Self { name: contender.name().into(), version, text, program }
     }
 }
 
-/// Where programs are looked for.
+/// The directories in which programs are searched.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     directories: Vec<PathBuf>,
 }
 
 impl Search {
-    /// Next to this program (where cargo puts ours), in the install root of `scripts/bench-peers`
-    /// ($ONRUSH_PEERS, else `peers` in the directory that cargo builds in), then on PATH.
+    /// The directory of this program, the install root of `scripts/bench-peers`
+    /// ($ONRUSH_PEERS, else `peers` in cargo's target directory), then PATH.
     pub fn here() -> Self {
         let mut directories = Vec::new();
         if let Some(own) = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()))
@@ -240,19 +240,19 @@ impl Search {
         Self { directories }
     }
 
-    /// Only in these directories.
+    /// These directories only.
     pub fn within(directories: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { directories: directories.into_iter().collect() }
     }
 
-    /// The first of that name that can be run.
+    /// The first executable of this name.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         let paths = self.directories.iter().map(|directory| directory.join(name));
         let found = paths.into_iter().find(|path| is_executable(path))?;
         Some(fs::canonicalize(&found).unwrap_or(found))
     }
 
-    /// A tracker, when it is there.
+    /// A tracker, if it is installed.
     pub fn find(&self, contender: &dyn Contender) -> Option<Found> {
         let program = self.program(contender.program())?;
         let version = contender.version(&program).unwrap_or_else(|| "unknown".into());
@@ -265,7 +265,7 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// The version that cargo noted when it installed `package` into the root that `program` is in
+/// The version that cargo noted when it installed `package` into the root of `program`
 /// (`.crates.toml`: `"package 1.2.3 (registry...)" = [...]`).
 pub(crate) fn version_by_cargo(program: &Path, package: &str) -> Option<String> {
     let notes = program.parent()?.parent()?.join(".crates.toml");
@@ -275,13 +275,13 @@ pub(crate) fn version_by_cargo(program: &Path, package: &str) -> Option<String> 
     line.split(' ').next().map(Into::into)
 }
 
-/// The version that a program of ours tells: what it prints for --version behind its name.
-pub(crate) fn version_told(program: &Path) -> Option<String> {
+/// The version of a program of this project: the output of --version after its name.
+pub(crate) fn version_of_ours(program: &Path) -> Option<String> {
     let text = output(program, &["--version"])?;
     text.split_once(' ').map(|(_, version)| version.to_owned())
 }
 
-/// What a command prints on its standard output, when it succeeds.
+/// The standard output of a command that succeeds.
 fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -304,22 +304,22 @@ mod tests {
     }
 
     #[test]
-    fn another_program_has_another_print() {
+    fn other_programs_have_other_fingerprints() {
         let root = tempfile::tempdir().unwrap();
         let of = |text: &str| {
             let path = root.path().join("program");
             fs::write(&path, text).unwrap();
-            Print::of(&path).unwrap()
+            Fingerprint::of(&path).unwrap()
         };
         let (one, other) = (of("one"), of("two"));
         assert_eq!((one.bytes, one.hash.len()), (3, 32));
         assert_ne!(one, other);
         assert_eq!(of("one"), one);
-        assert_eq!(Print::of(&root.path().join("none")), None);
+        assert_eq!(Fingerprint::of(&root.path().join("none")), None);
     }
 
     #[test]
-    fn cargo_notes_are_read() {
+    fn cargos_notes_are_parsed() {
         let root = tempfile::tempdir().unwrap();
         let notes = "[v1]\n\"aquatic_udp 0.9.0 (registry+https://x)\" = [\"aquatic_udp\"]\n";
         fs::write(root.path().join(".crates.toml"), notes).unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_absent_with_a_remedy() {
+    fn an_absent_tracker_has_a_remedy() {
         let nowhere = tempfile::tempdir().unwrap();
         let search = Search::within([nowhere.path().to_owned()]);
         for contender in all() {
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(listed.version, None);
             assert!(listed.text.contains(contender.remedy()), "{listed:?}");
         }
-        // A file that cannot be run is not a program.
+        // A file that is not executable.
         fs::write(nowhere.path().join("chihaya"), "").unwrap();
         assert_eq!(search.program("chihaya"), None);
     }

@@ -1,7 +1,7 @@
-//! Sets of vCPUs: how they are written (`0-3,16-19`), and who gets which.
+//! Sets of vCPUs (`0-3,16-19`), and their assignment to tracker and load.
 //!
-//! The tracker takes cores from the lowest up, the load from the highest down, as in the published
-//! comparisons, so that neither moves when the other grows.
+//! The tracker gets cores from the lowest up, the load from the highest down, as in the published
+//! comparisons, so that the set of one does not depend on the size of the other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use clap::ValueEnum;
 use onrush_load::affinity;
 use serde::{Deserialize, Serialize};
 
-/// vCPUs by number, ascending, none twice. Written as `taskset -c` takes it.
+/// Ascending vCPU numbers without duplicates, in the text form of `taskset -c`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CpuList(Vec<usize>);
 
 impl CpuList {
-    /// Of these numbers, in any order.
+    /// A list of these numbers in any order.
     pub fn new(cpus: impl IntoIterator<Item = usize>) -> Self {
         let mut cpus: Vec<_> = cpus.into_iter().collect();
         cpus.sort_unstable();
@@ -29,18 +29,18 @@ impl CpuList {
         &self.0
     }
 
-    /// How many.
+    /// Number of vCPUs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a vCPU is in both.
-    pub fn meets(&self, other: &Self) -> bool {
+    /// Whether a vCPU is in both lists.
+    pub fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().any(|cpu| other.0.contains(cpu))
     }
 }
@@ -77,14 +77,14 @@ impl From<CpuList> for String {
     }
 }
 
-/// What counts as one core when vCPUs are handed out.
+/// The unit in which vCPUs are assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuMode {
-    /// Every vCPU by itself: for hosts without SMT.
+    /// Each vCPU: for hosts without SMT.
     Subsequent,
-    /// The first vCPU of each core, its siblings stay idle: for virtual machines, where what looks
-    /// like a sibling need not be one. Published comparisons on rented 48-vCPU hosts use this.
+    /// The first vCPU of each core, with idle siblings: for virtual machines, whose
+    /// siblings may not be real ones. Published comparisons on rented 48-vCPU hosts use this.
     SubsequentOnePerPair,
     /// Whole cores with all their vCPUs (0 and 16, 1 and 17 on a host numbered so): for bare metal
     /// with SMT.
@@ -93,7 +93,7 @@ pub enum CpuMode {
 }
 
 impl CpuMode {
-    /// What suits a host whose cores have these vCPUs.
+    /// The default for a host whose cores have these vCPUs.
     pub fn for_cores(cores: &[Vec<usize>]) -> Self {
         match cores.iter().any(|core| core.len() > 1) {
             true => Self::SubsequentOnePerPair,
@@ -101,7 +101,7 @@ impl CpuMode {
         }
     }
 
-    /// The vCPUs of each unit that is handed out, in order.
+    /// The vCPUs of each unit, in order.
     pub fn units(self, cores: &[Vec<usize>]) -> Vec<Vec<usize>> {
         match self {
             Self::Subsequent => {
@@ -126,7 +126,7 @@ impl fmt::Display for CpuMode {
 
 /// vCPUs of a tracker and of its load.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Seats {
+pub struct Assignment {
     /// Cores of the tracker, as the [`CpuMode`] counts them.
     pub tracker_cores: usize,
     /// Their vCPUs.
@@ -137,9 +137,9 @@ pub struct Seats {
     pub load: CpuList,
 }
 
-impl Seats {
-    /// `tracker_cores` units from the start, `load_workers` from the end; `None` when they would meet
-    /// or one of them had nothing.
+impl Assignment {
+    /// `tracker_cores` units from the start, `load_workers` from the end; `None` when they overlap
+    /// or one of them is empty.
     pub fn new(units: &[Vec<usize>], tracker_cores: usize, load_workers: usize) -> Option<Self> {
         let enough = tracker_cores + load_workers <= units.len();
         if !enough || tracker_cores == 0 || load_workers == 0 {
@@ -152,21 +152,21 @@ impl Seats {
             load_workers,
             load: list(&units[units.len() - load_workers..]),
         };
-        (!seats.tracker.meets(&seats.load)).then_some(seats)
+        (!seats.tracker.overlaps(&seats.load)).then_some(seats)
     }
 }
 
-/// Tracker cores that are tried where nothing else is asked for: those of the published comparisons.
+/// Default numbers of tracker cores: those of the published comparisons.
 pub const PUBLISHED_CORES: [usize; 7] = [1, 2, 4, 6, 8, 12, 16];
 
-/// Which seats there are for tracker cores times load workers, and a line for what had to be left
-/// out. Without `cores`: those of the published comparisons that leave the load at least as many
-/// units. Without `load_workers`: all the rest.
+/// The assignments for all combinations of tracker cores and load workers, and a line for each one
+/// that is left out. Without `cores`: those of the published comparisons that leave the load at
+/// least as many units. Without `load_workers`: all remaining units.
 pub fn sweep(
     units: &[Vec<usize>],
     cores: &[usize],
     load_workers: &[usize],
-) -> (Vec<Seats>, Vec<String>) {
+) -> (Vec<Assignment>, Vec<String>) {
     let have = units.len();
     let wanted: Vec<usize> = match cores {
         [] => PUBLISHED_CORES.into_iter().filter(|cores| cores * 2 <= have).collect(),
@@ -176,7 +176,7 @@ pub fn sweep(
     for tracker in wanted {
         let rest = [have.saturating_sub(tracker)];
         for &load in if load_workers.is_empty() { &rest[..] } else { load_workers } {
-            match Seats::new(units, tracker, load) {
+            match Assignment::new(units, tracker, load) {
                 Some(found) => seats.push(found),
                 None => cut.push(format!(
                     "left out: {tracker} tracker cores with {load} load workers, as this host has \
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn written(units: &[Vec<usize>], tracker: usize, load: usize) -> Option<(String, String)> {
-        let seats = Seats::new(units, tracker, load)?;
+        let seats = Assignment::new(units, tracker, load)?;
         Some((seats.tracker.to_string(), seats.load.to_string()))
     }
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn two_vcpus_are_one_each() {
+    fn two_vcpus_are_one_for_each() {
         let cores = flat(2);
         assert_eq!(CpuMode::for_cores(&cores), CpuMode::Subsequent);
         for mode in [CpuMode::Subsequent, CpuMode::SubsequentOnePerPair, CpuMode::SplitPairs] {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_without_smt_are_cut_to_what_is_there() {
+    fn sweeps_are_reduced_to_the_host() {
         let units = CpuMode::Subsequent.units(&flat(8));
         let (seats, cut) = sweep(&units, &[1, 4, 8], &[2, 4, 6]);
         let found: Vec<_> = seats.iter().map(|s| (s.tracker_cores, s.load_workers)).collect();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_in_what_is_allowed_are_stepped_over() {
+    fn gaps_in_the_allowed_vcpus_are_skipped() {
         let cores = vec![vec![2], vec![3], vec![9]];
         let units = CpuMode::Subsequent.units(&cores);
         assert_eq!(written(&units, 1, 2).unwrap(), ("2".into(), "3,9".into()));

@@ -1,4 +1,4 @@
-//! The load of one measurement, as a process on its own vCPUs, and what it found.
+//! The load of one measurement, a process on its own vCPUs, and its result.
 
 mod published;
 
@@ -10,43 +10,43 @@ use anyhow::{Context as _, bail};
 use onrush_load::report::Report;
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Launch, Listed, Print, version_by_cargo, version_told};
-use crate::cpus::{CpuList, Seats};
+use crate::contender::{Fingerprint, Launch, Listed, version_by_cargo, version_of_ours};
+use crate::cpus::{Assignment, CpuList};
 use crate::mix::Mix;
 use crate::process::{Child, Stop};
 use crate::record::Point;
 
 pub use published::Published;
 
-/// How long and of what size a load is.
+/// Durations and population of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Dose {
-    /// Seconds that are measured.
+pub struct LoadSettings {
+    /// Measured seconds.
     pub seconds: f64,
-    /// Seconds of load before.
+    /// Seconds of load before the measured ones.
     pub warmup: f64,
-    /// Swarms of the population; `None` for those of the mix.
+    /// Swarms of the population; `None` for the mix's.
     pub swarms: Option<u32>,
 }
 
-/// The programs that make load.
+/// The load testers.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// onrush-load.
     pub ours: PathBuf,
-    /// aquatic_udp_load_test, when it is there.
+    /// aquatic_udp_load_test, if installed.
     pub published: Option<Published>,
 }
 
 impl Tools {
-    /// Those that make these loads, with their versions.
+    /// The load testers of these mixes, with their versions.
     pub fn listed(&self, mixes: &[Mix]) -> Vec<Listed> {
         let any = |published: bool| mixes.iter().any(|mix| (*mix == Mix::Published) == published);
         let ours = any(false).then(|| Listed {
             name: "onrush-load".into(),
-            version: Some(version_told(&self.ours).unwrap_or_else(|| "unknown".into())),
+            version: Some(version_of_ours(&self.ours).unwrap_or_else(|| "unknown".into())),
             text: "every reply is checked".into(),
-            program: Print::of(&self.ours),
+            program: Fingerprint::of(&self.ours),
         });
         let theirs = self.published.as_ref().filter(|_| any(true)).map(|published| {
             let version = version_by_cargo(published.program(), Published::PROGRAM);
@@ -55,7 +55,7 @@ impl Tools {
                 version: Some(version.unwrap_or_else(|| "unknown".into())),
                 text: "in its default configuration; errors are counted, nothing else is checked"
                     .into(),
-                program: Print::of(published.program()),
+                program: Fingerprint::of(published.program()),
             }
         });
         ours.into_iter().chain(theirs).collect()
@@ -65,26 +65,26 @@ impl Tools {
 /// One load.
 #[derive(Debug)]
 pub struct Load<'a> {
-    /// What is sent.
+    /// The kind of load.
     pub mix: Mix,
-    /// From which vCPUs.
-    pub seats: &'a Seats,
-    /// For how long.
-    pub dose: &'a Dose,
-    /// Decides population and mix.
+    /// The vCPUs.
+    pub seats: &'a Assignment,
+    /// Durations and population.
+    pub dose: &'a LoadSettings,
+    /// Seed of population and mix.
     pub seed: u64,
     /// The tracker's port on 127.0.0.1.
     pub port: u16,
-    /// Where files may be written.
+    /// A directory for files.
     pub directory: &'a Path,
 }
 
 impl Load<'_> {
-    /// Runs it against the tracker with process id `pid`: at `rate` requests per second, or as much as
-    /// comes back (closed loop).
+    /// Runs the load against the tracker with process id `pid`: at `rate` requests per second, or
+    /// in a closed loop.
     ///
     /// # Errors
-    /// When it could not be run to its end.
+    /// When it did not run to its end.
     pub fn run(
         &self,
         tools: &Tools,
@@ -95,7 +95,7 @@ impl Load<'_> {
         let Some(mix) = self.mix.arguments() else {
             let published = tools.published.as_ref();
             let published =
-                published.context("aquatic_udp_load_test is not there: scripts/bench-peers")?;
+                published.context("aquatic_udp_load_test is not installed: scripts/bench-peers")?;
             return published.run(self, pid, stop);
         };
         let file = self.directory.join("load.json");
@@ -110,7 +110,7 @@ impl Load<'_> {
         }
         arguments.extend(self.pins());
         if let Some(rate) = rate {
-            // In an open loop this is the most that may be under way, which it finds by itself.
+            // In an open loop onrush-load computes this limit by itself.
             remove(&mut arguments, "--in-flight");
             arguments.extend(["--rate".into(), format!("{rate:.1}")]);
         }
@@ -119,9 +119,9 @@ impl Load<'_> {
         let mut child = Child::start(&launch, &self.seats.load, self.directory)?;
         let limit = Duration::from_secs_f64(self.dose.seconds + self.dose.warmup + 60.0);
         let status = child.wait(limit, stop, || Ok(()))?;
-        // 1: some replies were wrong, which is a finding.
+        // Status 1: some replies were wrong, which is a result.
         if !matches!(status.code(), Some(0 | 1)) {
-            bail!("onrush-load ended ({status}): {}", child.said());
+            bail!("onrush-load ended ({status}): {}", child.output_tail());
         }
         let text = fs::read_to_string(&file).context("onrush-load wrote no report")?;
         let report: Report = serde_json::from_str(&text).context("onrush-load's report")?;
@@ -131,11 +131,11 @@ impl Load<'_> {
     /// Writes the info hashes of this load's population, a line of 40 hexadecimal digits each.
     ///
     /// # Errors
-    /// When onrush-load cannot do it, or this load is another tool's.
+    /// When onrush-load fails, or this load belongs to another tool.
     pub fn write_hashes(&self, tools: &Tools, file: &Path, stop: &Stop) -> anyhow::Result<()> {
         let mix = self.mix.arguments().context(
-            "aquatic_udp_load_test chooses info hashes by itself and tells nobody, so that a tracker \
-             with a whitelist cannot be measured with it",
+            "aquatic_udp_load_test does not report its info hashes, so a tracker with an allow \
+             list cannot be measured with it",
         )?;
         let mut arguments = self.arguments(mix);
         arguments.extend(["--write-hashes".into(), file.display().to_string()]);
@@ -147,12 +147,12 @@ impl Load<'_> {
         )?;
         let status = child.wait(Duration::from_secs(300), stop, || Ok(()))?;
         if !status.success() {
-            bail!("onrush-load --write-hashes ended ({status}): {}", child.said());
+            bail!("onrush-load --write-hashes ended ({status}): {}", child.output_tail());
         }
         Ok(())
     }
 
-    /// What decides the population, too.
+    /// The arguments that determine the population.
     fn arguments(&self, mix: &str) -> Vec<String> {
         let mut arguments: Vec<String> = mix.split(' ').map(Into::into).collect();
         for (name, value) in [
@@ -168,7 +168,7 @@ impl Load<'_> {
         arguments
     }
 
-    /// A vCPU for each worker where there is one; otherwise the set as a whole is theirs.
+    /// Pins each worker where there is a vCPU per worker; otherwise workers share the set.
     fn pins(&self) -> Vec<String> {
         if self.seats.load.len() != self.seats.load_workers {
             return Vec::new();
@@ -187,7 +187,7 @@ impl Load<'_> {
     }
 }
 
-/// Without an option and its value.
+/// Removes an option and its value.
 fn remove(arguments: &mut Vec<String>, option: &str) {
     if let Some(at) = arguments.iter().position(|argument| argument == option) {
         arguments.drain(at..at + 2);
@@ -199,9 +199,9 @@ fn point(report: &Report) -> anyhow::Result<Point> {
     let right = report.right_replies();
     let findings: Vec<_> =
         report.wrong.iter().map(|found| format!("{}: {}", found.text, found.count)).collect();
-    // Without one there is nothing to divide by.
+    // CPU time per reply needs a right reply.
     match (right, report.wrong_replies()) {
-        (0, 0) => bail!("no reply came within the measured time"),
+        (0, 0) => bail!("no reply arrived within the measured time"),
         (0, _) => bail!("no reply was right: {}", findings.join("; ")),
         _ => {}
     }
@@ -225,8 +225,8 @@ fn point(report: &Report) -> anyhow::Result<Point> {
 mod tests {
     use super::*;
 
-    fn seats(load_workers: usize, load: &str) -> Seats {
-        Seats {
+    fn seats(load_workers: usize, load: &str) -> Assignment {
+        Assignment {
             tracker_cores: 1,
             tracker: CpuList::new([0]),
             load_workers,
@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn workers_are_pinned_where_each_has_a_vcpu() {
-        let dose = Dose { seconds: 1.0, warmup: 0.5, swarms: Some(1000) };
-        let of = |seats: &Seats| {
+        let dose = LoadSettings { seconds: 1.0, warmup: 0.5, swarms: Some(1000) };
+        let of = |seats: &Assignment| {
             let load = Load {
                 mix: Mix::Spread,
                 seats,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_goes_with_its_value() {
+    fn an_option_is_removed_with_its_value() {
         let mut arguments = ["--a", "--in-flight", "5", "--b"].map(String::from).to_vec();
         remove(&mut arguments, "--in-flight");
         remove(&mut arguments, "--missing");

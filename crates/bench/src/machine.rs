@@ -24,8 +24,8 @@ pub fn cores() -> Result<Vec<Vec<usize>>, AffinityError> {
     Ok(affinity::cores(&affinity::allowed()?))
 }
 
-/// The kernel's limits of socket buffers in bytes, for processes without CAP_NET_ADMIN; `None` where
-/// they are unknown.
+/// The kernel's limits of socket buffers in bytes, for processes without CAP_NET_ADMIN; `None`
+/// where they are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferLimits {
     /// net.core.rmem_max.

@@ -1,4 +1,4 @@
-//! `onrush-bench`: looks who is there, plans, measures, reports.
+//! `onrush-bench`: finds trackers, plans, measures, reports.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
-use onrush_bench::args::{Args, Run, Task, What};
+use onrush_bench::args::{Args, Run, Selection, Task};
 use onrush_bench::contender::{Listed, Search};
 use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Present};
@@ -20,11 +20,11 @@ use onrush_bench::run::{run, written};
 use onrush_bench::summary::Summary;
 use onrush_bench::{machine, record, report, resume};
 
-/// No round has a figure, or results cannot be written.
+/// Exit status: no round has a figure, or results cannot be written.
 const FAILED: u8 = 1;
-/// The arguments or this host are not fit for it. Clap exits with the same.
+/// Exit status: the arguments or this host are unusable. Clap exits with the same status.
 const UNFIT: u8 = 2;
-/// Ended by a signal.
+/// Exit status: ended by a signal.
 const STOPPED: u8 = 130;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What went wrong, and so how to exit.
+/// An error and its exit status.
 enum Failure {
     Unfit(anyhow::Error),
     Results(anyhow::Error),
@@ -76,7 +76,7 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
-fn planned(what: &What) -> Result<(Plan, Vec<Present>), Failure> {
+fn planned(what: &Selection) -> Result<(Plan, Vec<Present>), Failure> {
     let search = Search::here();
     let plan = || {
         let (present, listed) = prepare::contenders(&what.contenders, &search)?;
@@ -88,7 +88,7 @@ fn planned(what: &What) -> Result<(Plan, Vec<Present>), Failure> {
     plan().map_err(Failure::Unfit)
 }
 
-/// The command line as it was given, for whoever wants to do it again.
+/// The command line, for repeating the bench.
 fn command() -> String {
     let words = env::args().skip(1).map(|word| match word.contains([' ', '(']) {
         true => format!("'{word}'"),
@@ -156,7 +156,7 @@ fn measure(task: &Run) -> Result<(), Failure> {
     done().map_err(Failure::Results)
 }
 
-/// Whether nothing failed and all replies of the baseline were right.
+/// Checks that no round failed and that all replies of the baseline were right.
 fn sound(summary: &Summary) -> anyhow::Result<()> {
     if let Some(failure) = summary.failures.first() {
         bail!("{} rounds failed, the first: {}", summary.failures.len(), failure.reason);
@@ -179,7 +179,7 @@ fn sound(summary: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The plan, new or as it was begun, with whom it needs.
+/// The plan, new or resumed, and the programs that it needs.
 fn begin(task: &Run) -> Result<(Plan, Vec<Present>, PathBuf), Failure> {
     if let Some(directory) = &task.resume {
         let resumed = || {
@@ -196,7 +196,7 @@ fn begin(task: &Run) -> Result<(Plan, Vec<Present>, PathBuf), Failure> {
     let (plan, present) = planned(&task.what)?;
     show(&plan);
     let started = || {
-        // A plan without a result is one that could not begin.
+        // A plan without a result belongs to a bench that could not start.
         if fs::metadata(directory.join(Raw::NAME)).is_ok_and(|raw| raw.len() > 0) {
             bail!(
                 "{} holds results already: go on with --resume, or take another directory",

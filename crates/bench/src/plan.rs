@@ -1,5 +1,5 @@
-//! Which rounds there are and in which order: round by round, every case once, those that are to be
-//! compared next to each other (A, B, A, B), so that what changes on a host over time hits all alike.
+//! The rounds and their order: each case once per round, with cases that are compared adjacent (A,
+//! B, A, B), so that changes of the host over time affect all cases equally.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,63 +8,63 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Contender, Found, Listed, Room};
-use crate::cpus::{CpuMode, Seats};
-use crate::load::{Dose, Published};
+use crate::contender::{Capacity, Contender, Found, Listed};
+use crate::cpus::{Assignment, CpuMode};
+use crate::load::{LoadSettings, Published};
 use crate::mix::Mix;
 use crate::record::{Case, Record};
 
-/// The version of the form of a result directory.
+/// The version of the format of a result directory.
 pub const FORMAT: u32 = 2;
 
-/// Seconds that starting, looking and ending take in a round, as far as one can tell before.
+/// Estimated seconds of a round for starting, probing and stopping.
 const AROUND: f64 = 1.5;
-/// Seconds that a measurement takes beside warm-up and window: opening sockets, the last replies.
+/// Estimated seconds of a measurement besides warm-up and window: opening sockets, the drain.
 const AROUND_LOAD: f64 = 0.7;
 
-/// A bench, as it is written into its result directory before it begins.
+/// A bench, as written to its result directory before it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`FORMAT`].
     pub format: u32,
     /// This tool's version.
     pub version: String,
-    /// When it was made, in seconds since 1970.
+    /// Time of the plan, in seconds since 1970.
     pub created: u64,
-    /// The command that made it.
+    /// The command line.
     pub command: String,
-    /// What a reader must know of the host, in order.
+    /// Facts about the host, in order.
     pub machine: Vec<(String, String)>,
-    /// How it is done.
+    /// Its settings.
     pub settings: Settings,
-    /// The trackers, absent ones too.
+    /// The trackers, including absent ones.
     pub listed: Vec<Listed>,
-    /// The programs that make the load.
+    /// The load testers.
     pub testers: Vec<Listed>,
-    /// What is measured.
+    /// The cases.
     pub cases: Vec<Case>,
-    /// What was left out, and what to know of this host.
+    /// Notices about omissions and about the host.
     pub notices: Vec<String>,
 }
 
-/// How a bench is done.
+/// The settings of a bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// How often each case is measured.
+    /// Rounds per case.
     pub rounds: u32,
-    /// How long.
-    pub dose: Dose,
+    /// Durations and population.
+    pub dose: LoadSettings,
     /// Shares of the maximum at which latency is measured, in percent.
     pub shares: Vec<u32>,
     /// The trackers' port on 127.0.0.1.
     pub port: u16,
-    /// What counts as a core.
+    /// The unit of a core.
     pub mode: CpuMode,
-    /// Whom the others are compared with.
+    /// The baseline of ratios.
     pub baseline: String,
-    /// Spread from which a median is called noisy, in percent.
+    /// Spread in percent above which a median is noisy.
     pub noise: f64,
-    /// Round 1 has this seed, round 2 the next.
+    /// The seed of round 1; each round adds 1.
     pub seed: u64,
 }
 
@@ -75,18 +75,18 @@ impl Plan {
     /// Reads the plan of a result directory.
     ///
     /// # Errors
-    /// When there is none that can be read, or it has another form.
+    /// When there is none, or it has another format.
     pub fn read(directory: &Path) -> anyhow::Result<Self> {
         let path = directory.join(Self::NAME);
         let text = fs::read_to_string(&path)
-            .with_context(|| format!("{}: no bench was begun there", path.display()))?;
+            .with_context(|| format!("{}: no bench was started there", path.display()))?;
         let name = || path.display().to_string();
         let value: serde_json::Value = serde_json::from_str(&text).with_context(name)?;
         let format = value.get("format").and_then(serde_json::Value::as_u64);
         if format != Some(FORMAT.into()) {
             bail!(
-                "{}: its form is {}, and this onrush-bench knows {FORMAT}: take the onrush-bench that \
-                 made it",
+                "{}: its format is {}, and this onrush-bench reads {FORMAT}: use the onrush-bench \
+                 that made it",
                 path.display(),
                 format.map_or("unknown".into(), |format| format.to_string())
             );
@@ -94,7 +94,7 @@ impl Plan {
         serde_json::from_value(value).with_context(name)
     }
 
-    /// Writes it into its directory.
+    /// Writes the plan to its directory.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -104,13 +104,13 @@ impl Plan {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Everything there is to do, in order.
+    /// All rounds in order.
     pub fn steps(&self) -> Vec<(u32, &Case)> {
         let rounds = 1..=self.settings.rounds;
         rounds.flat_map(|round| self.cases.iter().map(move |case| (round, case))).collect()
     }
 
-    /// What of it is not among `done`.
+    /// The rounds that are not among `done`.
     pub fn left<'a>(&'a self, done: &[Record]) -> Vec<(u32, &'a Case)> {
         let done: HashSet<_> = done.iter().map(|record| (record.round, &record.case)).collect();
         self.steps().into_iter().filter(|step| !done.contains(step)).collect()
@@ -133,23 +133,23 @@ impl Settings {
     }
 }
 
-/// Every case: each mix on each seats by each variant, those on the same seats next to each other.
+/// Every case: each mix on each assignment by each variant, those of one assignment adjacent.
 pub fn cases(
     contenders: &[(Box<dyn Contender>, Found)],
-    seats: &[Seats],
+    seats: &[Assignment],
     mixes: &[Mix],
 ) -> Vec<Case> {
     let mut cases = Vec::new();
     for &mix in mixes {
         for seats in seats {
-            let room = Room { cores: seats.tracker_cores, vcpus: seats.tracker.len() };
+            let room = Capacity { cores: seats.tracker_cores, vcpus: seats.tracker.len() };
             for (contender, found) in contenders {
                 if contender.needs_whitelist(found) && mix == Mix::Published {
                     continue;
                 }
                 for variant in contender.variants(found, room) {
                     let case = Case { variant, seats: seats.clone(), mix };
-                    // Named twice (`--cores 1,1`), it is still measured once a round.
+                    // A duplicate (`--cores 1,1`) is measured once per round.
                     if !cases.contains(&case) {
                         cases.push(case);
                     }
@@ -180,7 +180,7 @@ pub(crate) mod tests {
             machine: vec![("CPU".into(), "Made up, 2 vCPUs".into())],
             settings: Settings {
                 rounds,
-                dose: Dose { seconds: 2.0, warmup: 1.0, swarms: None },
+                dose: LoadSettings { seconds: 2.0, warmup: 1.0, swarms: None },
                 shares: vec![50, 80],
                 port: 6969,
                 mode: CpuMode::Subsequent,
@@ -215,7 +215,7 @@ pub(crate) mod tests {
         let rest = left(std::slice::from_ref(&done));
         assert_eq!(rest.len(), 3);
         assert!(!rest.contains(&(1, "onrush (split)".into())), "{rest:?}");
-        // A failed round is done, too: it is shown, not hidden by another.
+        // A failed round is done: it is shown, not repeated.
         done.outcome = crate::record::Outcome::Failed("died".into());
         assert_eq!(left(&[done]).len(), 3);
     }
@@ -227,10 +227,10 @@ pub(crate) mod tests {
         plan.write(directory.path()).unwrap();
         assert_eq!(Plan::read(directory.path()).unwrap(), plan);
         let nowhere = directory.path().join("nowhere");
-        assert!(Plan::read(&nowhere).unwrap_err().to_string().contains("no bench was begun"));
+        assert!(Plan::read(&nowhere).unwrap_err().to_string().contains("no bench was started"));
         Plan { format: FORMAT + 1, ..plan }.write(directory.path()).unwrap();
         let error = Plan::read(directory.path()).unwrap_err().to_string();
-        assert!(error.contains(&format!("knows {FORMAT}")), "{error}");
+        assert!(error.contains(&format!("reads {FORMAT}")), "{error}");
     }
 
     #[test]
@@ -267,7 +267,7 @@ pub(crate) mod tests {
         assert_eq!(of(Mix::Spread, "opentracker"), 2);
         assert_eq!(of(Mix::Published, "opentracker"), 0);
         let here = |c: &&Case| c.mix == Mix::Published && c.variant.tracker == "opentracker";
-        assert_eq!(own.iter().filter(here).count(), 2, "a build for the public needs no list");
+        assert_eq!(own.iter().filter(here).count(), 2, "a public build needs no list");
         assert_eq!(of(Mix::Spread, "onrush"), of(Mix::Published, "onrush"));
     }
 
@@ -278,7 +278,7 @@ pub(crate) mod tests {
         assert!((plan.seconds(&case) - (1.5 + 3.0 * 3.7)).abs() < 1e-9);
         case.mix = Mix::Bursts;
         assert!((plan.seconds(&case) - (1.5 + 3.7)).abs() < 1e-9);
-        // Its tool goes in steps of 5 s.
+        // Its tool measures in steps of 5 s.
         case.mix = Mix::Published;
         assert!((plan.seconds(&case) - (1.5 + 5.7)).abs() < 1e-9);
     }

@@ -1,36 +1,36 @@
-//! From what the command line asks for and what this host has to a plan.
+//! From the arguments and the host to a plan.
 
 use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 
-use crate::args::What;
+use crate::args::Selection;
 use crate::contender::{Contender, Found, Listed, Search, all};
 use crate::cpus::{CpuMode, sweep};
-use crate::load::{Dose, Published, Tools};
+use crate::load::{LoadSettings, Published, Tools};
 use crate::machine::{self, BufferLimits};
 use crate::mix::Mix;
 use crate::plan::{FORMAT, Plan, Settings, cases};
 use crate::record::Case;
 
-/// Rounds where nobody says how many.
+/// Default number of rounds.
 const ROUNDS: u32 = 5;
 
-/// A tracker and where it was found.
+/// A tracker and its program.
 pub type Present = (Box<dyn Contender>, Found);
 
-/// The trackers that are asked for (all, if none is named): those that are found, and a line for each.
+/// The installed ones of the named trackers (of all, if none is named), and a row for each.
 ///
 /// # Errors
-/// When a name is not known.
+/// When a name is unknown.
 pub fn contenders(
     names: &[String],
     search: &Search,
 ) -> anyhow::Result<(Vec<Present>, Vec<Listed>)> {
     let all = all();
     if let Some(wrong) = names.iter().find(|name| !all.iter().any(|c| known(&**c, name))) {
-        let words: Vec<_> = all.iter().map(|contender| contender.word()).collect();
-        bail!("--contenders: nobody is called {wrong} (there are: {})", words.join(", "));
+        let words: Vec<_> = all.iter().map(|contender| contender.keyword()).collect();
+        bail!("--contenders: unknown tracker {wrong} (known: {})", words.join(", "));
     }
     let (mut present, mut listed) = (Vec::new(), Vec::new());
     for contender in all {
@@ -45,27 +45,28 @@ pub fn contenders(
 }
 
 fn known(contender: &dyn Contender, name: &str) -> bool {
-    [contender.word(), contender.name()].contains(&name)
+    [contender.keyword(), contender.name()].contains(&name)
 }
 
-/// The load testers that are found.
+/// The installed load testers.
 ///
 /// # Errors
-/// When ours is not.
+/// When onrush-load is not installed.
 pub fn tools(search: &Search) -> anyhow::Result<Tools> {
     let ours = search.program("onrush-load").context(
-        "onrush-load was not found beside this program nor on PATH: cargo build --release -p onrush-load",
+        "onrush-load was not found beside this program nor on PATH: cargo build --release -p \
+         onrush-load",
     )?;
     let published = search.program(Published::PROGRAM).map(Published::new).transpose()?;
     Ok(Tools { ours, published })
 }
 
-/// What is to be done.
+/// Makes a plan.
 ///
 /// # Errors
-/// When this host has no room for a tracker and its load, or nobody to measure.
+/// When this host has too few cores for a tracker and its load, or no tracker.
 pub fn plan(
-    what: &What,
+    what: &Selection,
     present: &[Present],
     listed: Vec<Listed>,
     tools: &Tools,
@@ -77,18 +78,19 @@ pub fn plan(
     let (seats, mut notices) = sweep(&units, &what.cores, &what.load_workers);
     if seats.is_empty() {
         bail!(
-            "no room for a tracker and its load on {} cores ({mode}): at least one for each is needed, \
-             or whatever shares a vCPU measures the other. {}",
+            "{} cores ({mode}) are too few for a tracker and its load: at least one for each is \
+             needed, as each would otherwise measure the other. {}",
             units.len(),
             notices.join("; ")
         );
     }
     let mixes = mixes(what, tools, present, &mut notices)?;
-    notices.extend(present.iter().filter_map(|(contender, found)| contender.lacks(found)));
+    notices
+        .extend(present.iter().filter_map(|(contender, found)| contender.missing_variant(found)));
     notices.extend(clamped(present, BufferLimits::read().receive));
     let cases = cases(present, &seats, &mixes);
     if cases.is_empty() {
-        bail!("nobody to measure: none of the trackers is here (onrush-bench list)");
+        bail!("none of the trackers is installed (onrush-bench list)");
     }
     let mut settings = settings(what, mode);
     settings.baseline = baseline(&what.baseline, &cases, &mut notices)?;
@@ -110,8 +112,8 @@ pub fn plan(
     })
 }
 
-fn settings(what: &What, mode: CpuMode) -> Settings {
-    let dose = Dose { seconds: what.seconds, warmup: what.warmup, swarms: what.swarms };
+fn settings(what: &Selection, mode: CpuMode) -> Settings {
+    let dose = LoadSettings { seconds: what.seconds, warmup: what.warmup, swarms: what.swarms };
     let mut shares = if what.no_latency { Vec::new() } else { what.latency_at.clone() };
     shares.sort_unstable();
     shares.dedup();
@@ -127,8 +129,8 @@ fn settings(what: &What, mode: CpuMode) -> Settings {
     }
 }
 
-/// The baseline by the name that results have. A tracker that is not measured gives no ratios, which
-/// is said; what is no name at all is refused.
+/// The name of the baseline in results. A tracker that is not measured gives no ratios, which
+/// is a notice; an unknown name is an error.
 fn baseline(asked: &str, cases: &[Case], notices: &mut Vec<String>) -> anyhow::Result<String> {
     let all = all();
     let tracker = all.iter().find(|contender| known(&***contender, asked));
@@ -149,27 +151,24 @@ fn baseline(asked: &str, cases: &[Case], notices: &mut Vec<String>) -> anyhow::R
             }
         }
     }
-    bail!(
-        "--baseline: nobody who is measured is called {asked:?} (there are: {})",
-        names.join(", ")
-    )
+    bail!("--baseline: unknown tracker {asked:?} (known: {})", names.join(", "))
 }
 
-/// Rounds that fit into so many seconds; one, with a notice, where none does.
+/// The number of rounds that fit into this many seconds; one, with a notice, where none does.
 fn fitting(settings: &Settings, cases: &[Case], seconds: f64, notices: &mut Vec<String>) -> u32 {
     let one: f64 = cases.iter().map(|case| settings.seconds(case)).sum();
     if one > seconds {
         notices.push(format!(
-            "one round of everything takes {one:.0} s, more than the {seconds:.0} s of --within: name \
-             fewer --cores, --mix or --contenders"
+            "one round of everything takes {one:.0} s, more than the {seconds:.0} s of --within: \
+             name fewer --cores, --mix or --contenders"
         ));
     }
     ((seconds / one) as u32).max(1)
 }
 
-/// The mixes that can be made here.
+/// The mixes whose load testers are installed.
 fn mixes(
-    what: &What,
+    what: &Selection,
     tools: &Tools,
     present: &[Present],
     notices: &mut Vec<String>,
@@ -182,8 +181,8 @@ fn mixes(
     }
     if tools.published.is_none() && mixes.contains(&Mix::Published) {
         let absent = format!(
-            "left out: the load by {} is absent, as it was not found; get it with: scripts/bench-peers \
-             --only aquatic_udp_load_test",
+            "left out: the load by {}, which is not installed; install it with: \
+             scripts/bench-peers --only aquatic_udp_load_test",
             Published::PROGRAM
         );
         mixes.retain(|mix| *mix != Mix::Published);
@@ -195,8 +194,8 @@ fn mixes(
         let listed = present.iter().filter(|(contender, found)| contender.needs_whitelist(found));
         notices.extend(listed.map(|(contender, found)| {
             format!(
-                "left out: {} {} under the load of {}, as this build serves only a whitelist and that \
-                 tool tells nobody which info hashes it will ask for",
+                "left out: {} {} under the load of {}, as this build serves only an allow list and \
+                 that tool does not report its info hashes",
                 contender.name(),
                 found.version,
                 Published::PROGRAM
@@ -206,7 +205,7 @@ fn mixes(
     Ok(mixes)
 }
 
-/// Who asks for a larger receive buffer than the kernel grants.
+/// Notices about trackers that request a larger receive buffer than the kernel grants.
 fn clamped(present: &[Present], limit: Option<u64>) -> Vec<String> {
     let Some(limit) = limit else { return Vec::new() };
     let asks =
@@ -214,8 +213,8 @@ fn clamped(present: &[Present], limit: Option<u64>) -> Vec<String> {
     asks.filter(|(_, asked)| *asked > limit)
         .map(|(contender, asked)| {
             format!(
-                "clamped: {} asks for a receive buffer of {asked} bytes and gets {limit}: sysctl -w \
-                 net.core.rmem_max={asked}",
+                "clamped: {} asks for a receive buffer of {asked} bytes and gets {limit}: sysctl \
+                 -w net.core.rmem_max={asked}",
                 contender.name()
             )
         })
@@ -228,7 +227,7 @@ mod tests {
     use crate::args::{Args, Task};
     use clap::Parser as _;
 
-    fn what(line: &str) -> What {
+    fn what(line: &str) -> Selection {
         match Args::try_parse_from(format!("onrush-bench plan {line}").split_whitespace())
             .unwrap()
             .task
@@ -251,8 +250,8 @@ mod tests {
     #[test]
     fn one_vcpu_is_not_enough() {
         let error = planned("", &[vec![0]]).unwrap_err().to_string();
-        assert!(error.contains("no room"), "{error}");
-        // Nor is one core with two hyperthreads where whole cores are handed out.
+        assert!(error.contains("at least one for each"), "{error}");
+        // One core with two hyperthreads is not enough where whole cores are assigned.
         assert!(planned("--cpu-mode split-pairs", &[vec![0, 1]]).is_err());
         assert!(planned("--cpu-mode subsequent", &[vec![0, 1]]).is_ok());
     }
@@ -314,7 +313,7 @@ mod tests {
         }
         let error = planned("--baseline onrsh", &two).unwrap_err().to_string();
         assert!(error.contains("\"onrsh\"") && error.contains("onrush (split)"), "{error}");
-        // Known, but not measured: nobody is compared with it.
+        // A known baseline that is not measured.
         let tools = Tools { ours: "nowhere".into(), published: None };
         let mut others = present();
         others.retain(|(contender, _)| contender.name() != "onrush");
@@ -336,11 +335,12 @@ mod tests {
             let what = what("--mix published");
             plan(&what, present, Vec::new(), &tools, &two, "test".into()).unwrap().notices
         };
-        let left_out = |notices: &[String]| notices.iter().any(|n| n.contains("only a whitelist"));
+        let left_out =
+            |notices: &[String]| notices.iter().any(|n| n.contains("only an allow list"));
         assert!(left_out(&notices(&present())));
         let mut present = present();
         present.retain(|(contender, _)| contender.name() != "opentracker");
-        assert!(!left_out(&notices(&present)), "it is not here");
+        assert!(!left_out(&notices(&present)), "it is not installed");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Starting, pinning and ending processes, so that none is left behind: each is ended when its
-//! [`Child`] goes, whatever the reason, and dies with this process where the kernel can see to that.
+//! Starts, pins and ends processes, so that none is left behind: each is ended when its
+//! [`Child`] is dropped, and by the kernel when this process is killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,22 +24,22 @@ use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
 use crate::contender::Launch;
 use crate::cpus::CpuList;
 
-/// How often something is looked at that cannot be waited for.
-const LOOK: Duration = Duration::from_millis(10);
-/// How long a process may take to end when it is asked to.
+/// Polling interval.
+const POLL: Duration = Duration::from_millis(10);
+/// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long a port may stay taken after whoever had it has gone.
+/// How long a port may stay in use after its process has ended.
 const RELEASE: Duration = Duration::from_secs(5);
-/// The user and group of nobody, as the kernel has it for whoever is unknown.
+/// The user and group nobody: the kernel's overflow id.
 const NOBODY: &str = "65534";
-/// Bytes of a process's output that an error quotes.
+/// Bytes of a process's output in an error.
 const QUOTE: usize = 600;
 
-/// Whether the person at the terminal, or a service manager, wants this to end.
+/// A flag that a signal to end sets.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
-/// The run was ended from outside; not a finding.
+/// The bench was ended by a signal; no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -52,7 +52,8 @@ impl std::fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 impl Stop {
-    /// Set by INT, TERM, QUIT and HUP (a terminal that went away; not under nohup). A second signal ends this process at once.
+    /// A flag set by INT, TERM, QUIT and HUP (a closed terminal; not under nohup). A second signal
+    /// ends this process at once.
     ///
     /// # Errors
     /// When the signals cannot be caught.
@@ -66,15 +67,15 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Asks whoever looks to stop.
+    /// Sets the flag.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to go on.
+    /// Checks the flag.
     ///
     /// # Errors
-    /// [`Stopped`] when not.
+    /// [`Stopped`] when it is set.
     pub fn check(&self) -> Result<(), Stopped> {
         if self.0.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
     }
@@ -86,7 +87,7 @@ fn ignores(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// A process of ours.
+/// A child process.
 #[derive(Debug)]
 pub struct Child {
     inner: process::Child,
@@ -104,9 +105,9 @@ impl Child {
         let log = directory.join(format!("{name}.log"));
         let output =
             File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        // taskset and setpriv become the program: its process id is ours to know. setpriv has the
-        // kernel end it when this process is killed without a chance to do so. Whoever changes its
-        // user loses that, so it is changed before.
+        // taskset and setpriv exec the program, so its process id is that of the child. setpriv has
+        // the kernel end it when this process is killed. A process that changes its user loses that
+        // setting, so the user is changed before.
         let mut command = Command::new("setpriv");
         if launch.unprivileged && geteuid().is_root() {
             command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
@@ -116,7 +117,8 @@ impl Child {
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
         command.current_dir(directory).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
-        // A group of its own: Ctrl-C is for the bench, which then ends everything in order.
+        // A process group of its own: Ctrl-C reaches the bench only, which ends its children in
+        // order.
         command.process_group(0);
         let inner = command
             .spawn()
@@ -129,16 +131,16 @@ impl Child {
         self.inner.id()
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When the status cannot be read.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.try_wait()
     }
 
-    /// The end of what it printed.
-    pub fn said(&self) -> String {
+    /// The end of its output.
+    pub fn output_tail(&self) -> String {
         let text = fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let text = text.unwrap_or_default();
         let text = text.trim();
@@ -153,33 +155,33 @@ impl Child {
     /// Waits until it answers a connect (BEP 15).
     ///
     /// # Errors
-    /// When it has ended, does not answer for as long as `patience`, or everything is to end.
+    /// When it has ended, does not answer within `timeout`, or the bench is stopped.
     pub fn wait_until_answering(
         &mut self,
         address: SocketAddr,
-        patience: Duration,
+        timeout: Duration,
         stop: &Stop,
     ) -> anyhow::Result<()> {
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         loop {
             stop.check()?;
             if let Some(status) = self.ended()? {
-                bail!("{} ended ({status}) before it answered: {}", self.name, self.said());
+                bail!("{} ended ({status}) before it answered: {}", self.name, self.output_tail());
             }
             match onrush_load::probe::probe(address, None, Duration::from_millis(200)) {
                 Ok(_) => return Ok(()),
-                Err(dead) if Instant::now() >= end => {
-                    bail!("{}; {}", dead.advice(address), self.said());
+                Err(failure) if Instant::now() >= end => {
+                    bail!("{}; {}", failure.advice(address), self.output_tail());
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// Waits for its end, which has to come within `limit`; `each` is called every now and then.
+    /// Waits for its end within `limit`; `each` is called repeatedly meanwhile.
     ///
     /// # Errors
-    /// When it takes longer, or everything is to end.
+    /// When it takes longer, or the bench is stopped.
     pub fn wait(
         &mut self,
         limit: Duration,
@@ -194,13 +196,18 @@ impl Child {
                 return Ok(status);
             }
             if Instant::now() >= end {
-                bail!("{} did not end within {} s: {}", self.name, limit.as_secs(), self.said());
+                bail!(
+                    "{} did not end within {} s: {}",
+                    self.name,
+                    limit.as_secs(),
+                    self.output_tail()
+                );
             }
-            sleep(LOOK);
+            sleep(POLL);
         }
     }
 
-    /// Ends it: TERM, and KILL if that does not help.
+    /// Ends it with SIGTERM, and with SIGKILL after [`GRACE`].
     pub fn stop(&mut self) {
         let Ok(pid) = i32::try_from(self.inner.id()) else { return };
         if !matches!(self.inner.try_wait(), Ok(None)) {
@@ -212,7 +219,7 @@ impl Child {
             if !matches!(self.inner.try_wait(), Ok(None)) {
                 return;
             }
-            sleep(LOOK);
+            sleep(POLL);
         }
         let _ = self.inner.kill();
         let _ = self.inner.wait();
@@ -225,17 +232,17 @@ impl Drop for Child {
     }
 }
 
-/// The most memory that a process had resident, in bytes; none where that is not told.
+/// Peak resident memory of a process in bytes; `None` where it is unknown.
 pub fn peak_rss(pid: u32) -> Option<u64> {
     Memory::of(pid).ok().map(|memory| memory.peak).filter(|&peak| peak > 0)
 }
 
-/// Whether `address` can be listened on. A second tracker there would silently take half of the
-/// datagrams (SO_REUSEPORT), and both would look as if they lost them. Whoever had it last may need a
-/// moment.
+/// Checks that `address` is free. A second tracker there would silently receive half of the
+/// datagrams (SO_REUSEPORT), which would count as loss. The last process may need a
+/// moment to release it.
 ///
 /// # Errors
-/// When somebody has it and keeps it.
+/// When it stays in use.
 pub fn must_be_free(address: SocketAddr, stop: &Stop) -> anyhow::Result<()> {
     let end = Instant::now() + RELEASE;
     let port = address.port();
@@ -245,11 +252,11 @@ pub fn must_be_free(address: SocketAddr, stop: &Stop) -> anyhow::Result<()> {
             stop.check()?;
             if Instant::now() >= end {
                 bail!(
-                    "UDP port {port} is in use ({address}: {error}): end whoever has it (ss -lunp \
+                    "UDP port {port} is in use ({address}: {error}): end its process (ss -lunp \
                      'sport = :{port}'), or take another with --port"
                 );
             }
-            sleep(LOOK);
+            sleep(POLL);
         }
     }
     Ok(())
@@ -273,19 +280,19 @@ mod tests {
     }
 
     #[test]
-    fn a_process_runs_where_it_should_and_is_quoted() {
+    fn a_process_is_pinned_and_its_output_kept() {
         let directory = tempfile::tempdir().unwrap();
         let launch = shell("grep Cpus_allowed_list /proc/self/status; echo $WORD; exit 3");
         let mut child = Child::start(&launch, &first_cpu(), directory.path()).unwrap();
         let status = child.wait(Duration::from_secs(20), &Stop::default(), || Ok(())).unwrap();
         assert_eq!(status.code(), Some(3));
-        let said = child.said();
+        let said = child.output_tail();
         assert!(said.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu())), "{said}");
         assert!(said.ends_with("from here"), "{said}");
     }
 
     #[test]
-    fn a_process_goes_with_its_child_and_with_a_stop() {
+    fn a_process_ends_with_its_child_and_with_a_stop() {
         let directory = tempfile::tempdir().unwrap();
         let mut child =
             Child::start(&shell("exec sleep 600"), &first_cpu(), directory.path()).unwrap();
@@ -300,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_before_it_answers_is_a_finding() {
+    fn a_process_that_ends_before_it_answers_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let mut child =
             Child::start(&shell("echo no such key; exit 2"), &first_cpu(), directory.path())

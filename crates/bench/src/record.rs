@@ -1,5 +1,5 @@
-//! Raw results, a line of JSON each, appended as they come. A line that was cut off (the bench was
-//! killed while it wrote) is as good as none: that round is done again.
+//! Raw results, a line of JSON each, appended at once. A truncated last line (the bench was killed
+//! while it wrote) is dropped, and its round is repeated.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -9,16 +9,16 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Variant;
-use crate::cpus::Seats;
+use crate::cpus::Assignment;
 use crate::mix::Mix;
 
-/// What is measured together: a tracker in a variant, on these vCPUs, under this load.
+/// A case: a tracker in a variant, on these vCPUs, under this load.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Case {
     /// The tracker.
     pub variant: Variant,
     /// Its vCPUs and those of the load.
-    pub seats: Seats,
+    pub seats: Assignment,
     /// The load.
     pub mix: Mix,
 }
@@ -28,73 +28,73 @@ pub struct Case {
 pub struct Record {
     /// From 1.
     pub round: u32,
-    /// When it began, in seconds since 1970.
+    /// Its start, in seconds since 1970.
     pub started: u64,
-    /// What was measured.
+    /// The case.
     pub case: Case,
-    /// What came out.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// How a round ended.
+/// The outcome of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// With figures.
+    /// Figures.
     Measured(Box<Measured>),
-    /// Without, for this reason.
+    /// A failure and its reason.
     Failed(String),
 }
 
 /// The figures of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// As much as it can do (closed loop).
+    /// The closed loop: the maximum.
     pub most: Point,
     /// Open loops at shares of that.
     pub shares: Vec<Share>,
-    /// The most memory that was resident over the round, in bytes.
+    /// Peak resident memory over the round, in bytes.
     pub peak_rss: Option<u64>,
 }
 
 /// One measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Right replies per second; of a load tester that checks nothing else, all that are no errors.
+    /// Right replies per second; under `published` all replies that are no errors.
     pub rate: f64,
-    /// Right replies in all.
+    /// Number of right replies.
     pub right: u64,
     /// Wrong replies.
     pub wrong: u64,
-    /// What was wrong with them, in words.
+    /// Findings about the wrong replies.
     pub findings: Vec<String>,
-    /// Requests without a reply, in percent; `None` where nobody counted.
+    /// Requests without a reply, in percent; `None` where they are not counted.
     pub loss_percent: Option<f64>,
     /// CPU time of the tracker in percent of one vCPU.
     pub cpu_percent: f64,
     /// CPU time of the tracker per right reply, in microseconds.
     pub cpu_per_reply: f64,
-    /// Of the load worker that used most of its vCPU, in percent; under `published` the average of all
-    /// workers over the run. `None` where nobody counted.
+    /// CPU usage in percent of the busiest load worker; under `published` the average of all
+    /// workers over the run. `None` where it is not measured.
     pub load_percent: Option<f64>,
-    /// Latency of half of the replies at most, in microseconds.
+    /// Median latency in microseconds.
     pub p50: Option<f64>,
-    /// Of 99 %.
+    /// 99th percentile of latency in microseconds.
     pub p99: Option<f64>,
     /// Peers per announce reply.
     pub peers_per_reply: Option<f64>,
-    /// What the load tester warned of.
+    /// Warnings of the load tester.
     pub warnings: Vec<String>,
 }
 
 /// An open loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// In percent of the rate of the closed loop.
+    /// Its rate in percent of the closed loop's.
     pub percent: u32,
     /// Requests per second that were due.
     pub asked: f64,
-    /// What came.
+    /// The result.
     pub point: Point,
 }
 
@@ -109,10 +109,10 @@ impl Raw {
     /// The name of the file in a result directory.
     pub const NAME: &'static str = "raw.jsonl";
 
-    /// Opens the file in `directory` to append to it, without a last line that was cut off.
+    /// Opens the file in `directory` for appending, after removing a truncated last line.
     ///
     /// # Errors
-    /// When it cannot be written, or a whole line is none of ours.
+    /// When it cannot be written, or a complete line is invalid.
     pub fn open(directory: &Path) -> anyhow::Result<(Self, Vec<Record>)> {
         let path = directory.join(Self::NAME);
         let text = match fs::read_to_string(&path) {
@@ -128,7 +128,7 @@ impl Raw {
         Ok((Self { path, file }, records))
     }
 
-    /// Appends a result. It is on its way to the disk when this returns.
+    /// Appends a result, and hands it to the kernel.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -143,7 +143,7 @@ impl Raw {
 /// The results of `directory`.
 ///
 /// # Errors
-/// When there are none, or they are not ours.
+/// When there are none, or a line is invalid.
 pub fn read(directory: &Path) -> anyhow::Result<Vec<Record>> {
     let path = directory.join(Raw::NAME);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -167,7 +167,7 @@ pub(crate) mod tests {
     pub(crate) fn measured(variant: Variant, round: u32, rate: f64) -> Record {
         let case = Case {
             variant,
-            seats: Seats {
+            seats: Assignment {
                 tracker_cores: 1,
                 tracker: CpuList::new([0]),
                 load_workers: 1,
@@ -203,7 +203,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_a_cut_line_is_not() {
+    fn results_are_read_without_a_truncated_line() {
         let directory = tempfile::tempdir().unwrap();
         let variant = || Variant::new("onrush", Some("colocated"), &[("workers", 1)]);
         let first = measured(variant(), 1, 1e5);
@@ -225,7 +225,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_whole_line_that_is_none_of_ours_is_named() {
+    fn an_invalid_line_is_named() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(Raw::NAME), "{}\n").unwrap();
         let error = format!("{:#}", Raw::open(directory.path()).unwrap_err());

@@ -1,5 +1,5 @@
-//! Whether a bench can go on: results of other programs, or of another machine, do not belong into one
-//! table.
+//! Whether a bench can be resumed: results of other programs, or of another machine, do not belong
+//! in one table.
 
 use anyhow::bail;
 
@@ -7,10 +7,10 @@ use crate::contender::Listed;
 use crate::machine::LOAD_AVERAGE;
 use crate::plan::Plan;
 
-/// Whether the programs and the machine are those with which `plan` was begun.
+/// Checks that programs and machine are those of `plan`.
 ///
 /// # Errors
-/// With what is another now.
+/// With the difference.
 pub fn same(
     plan: &Plan,
     contenders: &[Listed],
@@ -22,7 +22,10 @@ pub fn same(
     for before in measured.chain(&plan.testers) {
         let now = contenders.iter().chain(testers).find(|listed| listed.name == before.name);
         let Some(now) = now.filter(|listed| listed.version.is_some()) else {
-            bail!("--resume: {} was here when this bench was begun and is absent now", before.name);
+            bail!(
+                "--resume: {} was installed when this bench started and is absent now",
+                before.name
+            );
         };
         if now.version != before.version {
             bail!(
@@ -34,8 +37,8 @@ pub fn same(
         }
         if now.program != before.program {
             bail!(
-                "--resume: the program of {} is another than when this bench was begun (built again?), \
-                 though it says the same version: begin another",
+                "--resume: the program of {} is another than when this bench was begun (built \
+                 again?), though it says the same version: begin another",
                 before.name
             );
         }
@@ -53,8 +56,8 @@ fn same_machine(before: &[(String, String)], now: &[(String, String)]) -> anyhow
         let (before, now) = (value(before, name), value(now, name));
         if before != now {
             bail!(
-                "--resume: {name} of this machine was {before:?} when this bench was begun and is {now:?} \
-                 now: begin another"
+                "--resume: {name} of this machine was {before:?} when this bench was begun and is \
+                 {now:?} now: begin another"
             );
         }
     }
@@ -64,7 +67,7 @@ fn same_machine(before: &[(String, String)], now: &[(String, String)]) -> anyhow
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contender::Print;
+    use crate::contender::Fingerprint;
     use crate::plan::tests::example;
 
     fn listed(name: &str, version: Option<&str>, hash: &str) -> Listed {
@@ -72,7 +75,7 @@ mod tests {
             name: name.into(),
             version: version.map(Into::into),
             text: String::new(),
-            program: version.map(|_| Print { bytes: 7, hash: hash.into() }),
+            program: version.map(|_| Fingerprint { bytes: 7, hash: hash.into() }),
         }
     }
 
@@ -89,17 +92,17 @@ mod tests {
     }
 
     #[test]
-    fn the_same_programs_on_the_same_machine_go_on() {
+    fn the_same_programs_on_the_same_machine_are_accepted() {
         let plan = begun();
         let mut machine = plan.machine.clone();
         machine[1].1 = "2.5".into();
-        // Whoever was not measured may come and go.
+        // Trackers that are not measured may change.
         let now = [listed("onrush", Some("1"), "a"), listed("chihaya", Some("2"), "d")];
         same(&plan, &now, &plan.testers, &machine).unwrap();
     }
 
     #[test]
-    fn what_is_another_now_is_named() {
+    fn differences_are_named() {
         let plan = begun();
         let (onrush, load) = (&plan.listed[..1], &plan.testers[..]);
         let error = |onrush: &[Listed], load: &[Listed], machine: &[(String, String)]| {

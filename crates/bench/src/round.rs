@@ -1,4 +1,4 @@
-//! One round: start the tracker, wait until it answers, warm it, measure, stop it.
+//! One round: start the tracker, wait until it answers, warm up, measure, stop.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,34 +9,34 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
-use crate::contender::{Contender, Found, Stage};
+use crate::contender::{Contender, Found, Setup};
 use crate::load::{Load, Tools};
 use crate::plan::Settings;
 use crate::process::{Child, Stop, Stopped, must_be_free, peak_rss};
 use crate::record::{Case, Measured, Outcome, Share};
 
-/// How long a tracker may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a tracker may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What rounds are done with.
+/// The context of all rounds.
 pub struct Ring<'a> {
-    /// How.
+    /// The settings.
     pub settings: &'a Settings,
-    /// Who.
+    /// The trackers.
     pub contenders: &'a [(Box<dyn Contender>, Found)],
-    /// With which load testers.
+    /// The load testers.
     pub tools: &'a Tools,
-    /// Whether to go on.
+    /// The stop flag.
     pub stop: &'a Stop,
-    /// Where files live as long as the bench does.
+    /// A directory for files of the bench.
     pub scratch: &'a Path,
 }
 
 impl Ring<'_> {
-    /// One round of one case. What goes wrong with the tracker or its load is a result.
+    /// Runs one round of one case. A failure of the tracker or of its load is a result.
     ///
     /// # Errors
-    /// [`Stopped`], and a port that somebody else has.
+    /// [`Stopped`], and a port that is in use.
     pub fn round(&self, round: u32, case: &Case) -> anyhow::Result<Outcome> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.settings.port));
         must_be_free(address, self.stop)?;
@@ -61,23 +61,23 @@ impl Ring<'_> {
             directory: directory.path(),
         };
         let whitelist = contender.needs_whitelist(found).then(|| self.hashes(&load)).transpose()?;
-        let stage = Stage { directory: directory.path(), address, whitelist: whitelist.as_deref() };
+        let stage = Setup { directory: directory.path(), address, whitelist: whitelist.as_deref() };
         let launch = contender.launch(found, &case.variant, &stage)?;
         let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;
-        tracker.wait_until_answering(address, PATIENCE, self.stop)?;
+        tracker.wait_until_answering(address, ANSWER_TIMEOUT, self.stop)?;
         if let Some(whitelist) = &whitelist {
             wait_until_listed(address, whitelist)
-                .with_context(|| format!("{name} and its whitelist; {}", tracker.said()))?;
+                .with_context(|| format!("{name} and its whitelist; {}", tracker.output_tail()))?;
         }
         let measured = self.loads(&load, &tracker);
-        // That the tracker is gone says more than what its load made of that.
+        // The end of the tracker explains more than the failure of its load.
         if let Some(status) = tracker.ended()? {
-            bail!("{name} ended ({status}) under load: {}", tracker.said());
+            bail!("{name} ended ({status}) under load: {}", tracker.output_tail());
         }
         measured
     }
 
-    /// The closed loop, then the open ones.
+    /// Measures the closed loop, then the open ones.
     fn loads(&self, load: &Load, tracker: &Child) -> anyhow::Result<Measured> {
         let pid = tracker.pid();
         let most = load.run(self.tools, pid, None, self.stop)?;
@@ -92,8 +92,8 @@ impl Ring<'_> {
         Ok(measured)
     }
 
-    /// The file with this load's info hashes; those of one load are kept, as all contenders of a round
-    /// need the same.
+    /// The file with this load's info hashes, which is kept for the load, as all contenders of a
+    /// round need the same.
     fn hashes(&self, load: &Load) -> anyhow::Result<PathBuf> {
         let name = format!("hashes-{}-{}", load.mix, load.seed);
         let file = self.scratch.join(&name);
@@ -113,18 +113,20 @@ impl Ring<'_> {
     }
 }
 
-/// Waits until the last info hash of the list is served: a tracker answers connects while it still
-/// reads, and all that it refused meanwhile would count as wrong.
+/// Waits until the last info hash of the list is served: a tracker answers connects while it
+/// reads the list, and its refusals would count as wrong.
 fn wait_until_listed(address: SocketAddr, whitelist: &Path) -> anyhow::Result<()> {
     let list = fs::read_to_string(whitelist)?;
     let last = list.lines().next_back().context("the whitelist is empty")?;
-    match onrush_load::probe::serves(address, last, PATIENCE)? {
+    match onrush_load::probe::serves(address, last, ANSWER_TIMEOUT)? {
         true => Ok(()),
-        false => bail!("{last}, the last of it, was not served within {} s", PATIENCE.as_secs()),
+        false => {
+            bail!("{last}, the last of it, was not served within {} s", ANSWER_TIMEOUT.as_secs())
+        }
     }
 }
 
-/// A directory that goes with its value. Trackers that change their user read in it.
+/// A temporary directory, readable by trackers that change their user.
 fn readable_directory() -> anyhow::Result<TempDir> {
     let directory = tempfile::tempdir().context("cannot make a directory")?;
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;

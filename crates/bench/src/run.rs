@@ -1,4 +1,4 @@
-//! All rounds of a plan, one after the other, with progress; results are kept as they come.
+//! Runs the rounds of a plan with progress; each result is appended at once.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,10 +12,10 @@ use crate::process::Stop;
 use crate::record::{Case, Outcome, Raw, Record};
 use crate::round::Ring;
 
-/// Does what is left of the plan of `directory`, and calls `say` with a line for each round.
+/// Runs the remaining rounds of the plan of `directory`, and calls `say` with a line per round.
 ///
 /// # Errors
-/// When everything is to end ([`crate::process::Stopped`]), the port is somebody else's, or results
+/// When the bench is stopped ([`crate::process::Stopped`]), the port is in use, or results
 /// cannot be written. A failed round is a result.
 pub fn run(
     plan: &Plan,
@@ -64,10 +64,10 @@ fn line(round: u32, case: &Case, outcome: &Outcome) -> String {
     format!("round {round}, {}, cores: {cores}, {name}{split}: {result}", case.mix)
 }
 
-/// Tells how long it still takes: what was foreseen for the rest, times how wrong that was so far.
+/// Estimates the remaining time: the estimate of the rest, times the error of the estimate so far.
 #[derive(Debug)]
 struct Clock {
-    /// Seconds foreseen, of what is left, last first.
+    /// Estimated seconds of the remaining rounds, last first.
     ahead: Vec<f64>,
     foreseen: f64,
     taken: f64,
@@ -90,7 +90,7 @@ impl Clock {
     }
 }
 
-/// Minutes and seconds for people.
+/// Minutes and seconds as text.
 pub fn written(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_learns_from_what_was_taken() {
+    fn the_time_left_is_corrected_by_the_time_taken() {
         let mut clock = Clock::new(vec![10.0, 10.0, 20.0]);
         assert_eq!(clock.left(), Duration::from_secs(40));
         clock.done(15.0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_written_for_people() {
+    fn times_have_minutes_and_seconds() {
         let of = |seconds| written(Duration::from_secs(seconds));
         assert_eq!(
             (of(0), of(75), of(7260)),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_round_says_so() {
+    fn a_failed_round_is_marked() {
         let record = crate::record::tests::measured(
             crate::contender::Variant::new("opentracker", None, &[("workers", 0)]),
             1,

@@ -1,24 +1,24 @@
-//! Medians and how far values lie from them.
+//! Medians and the spread around them.
 
 use serde::{Deserialize, Serialize};
 
-/// Several measurements of one thing.
+/// A summary of several measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// The median.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
-    /// Median absolute deviation: half of the values are no further from the median.
+    /// Median absolute deviation.
     pub mad: f64,
-    /// How many there are.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Spread {
-    /// Of these values, in any order; `None` without any.
+    /// The summary of these values in any order; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -29,13 +29,13 @@ impl Spread {
         Some(Self { median: middle, min, max, mad: median(&distances), count: values.len() })
     }
 
-    /// From the least to the greatest, in percent of the median; 0 for a median of 0.
+    /// Distance from minimum to maximum in percent of the median; 0 for a median of 0.
     pub fn percent(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median * 100.0 }
     }
 }
 
-/// Of values in order, at least one.
+/// The median of sorted values, at least one.
 fn median(sorted: &[f64]) -> f64 {
     let (upper, lower) = (sorted.len() / 2, (sorted.len() - 1) / 2);
     (sorted[upper] + sorted[lower]) / 2.0

@@ -1,5 +1,5 @@
-//! What the rounds say together: medians with spread, ratios to one contender, and what makes a figure
-//! doubtful.
+//! The results of all rounds together: medians with spread, ratios to the baseline, and warnings
+//! about doubtful figures.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use crate::plan::Plan;
 use crate::record::{Case, Measured, Outcome, Point, Record};
 use crate::stats::Spread;
 
-/// From this share of its vCPUs, in percent, somebody counts as busy.
+/// CPU usage in percent from which a tracker or a load worker counts as busy.
 const BUSY: f64 = 95.0;
-/// Lost requests that are mentioned, in percent.
+/// Loss in percent from which a warning is given.
 const LOSS: f64 = 0.1;
 
 /// A bench's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// What was planned, with the host and the contenders.
+    /// The plan, with host and contenders.
     pub plan: Plan,
     /// A row for each case that has a figure, in the order of the plan.
     pub rows: Vec<Row>,
     /// Rounds without a figure.
     pub failures: Vec<Failure>,
-    /// Rounds that were planned and are not done.
+    /// Number of planned rounds that are not done.
     pub missing: usize,
-    /// What to know before these figures are believed.
+    /// Reasons to doubt these figures.
     pub warnings: Vec<String>,
 }
 
 /// A case over all of its rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which.
+    /// The case.
     pub case: Case,
     /// Its name in tables.
     pub name: String,
@@ -53,15 +53,15 @@ pub struct Row {
     pub loss_percent: Option<Spread>,
     /// Wrong replies of all rounds, in percent of all replies.
     pub wrong_percent: f64,
-    /// What was wrong with them, of the last round that had any.
+    /// The findings of the last round with wrong replies.
     pub findings: Vec<String>,
     /// Peers per announce reply.
     pub peers_per_reply: Option<Spread>,
     /// Latency in open loops.
     pub latency: Vec<Lag>,
-    /// Whether this is the one that others on the same seats are compared with.
+    /// Whether this is the baseline of its assignment.
     pub base: bool,
-    /// Compared with the baseline, round by round; absent for the baseline itself, and where it has no
+    /// Ratios to the baseline within rounds; absent for the baseline itself, and where it has no
     /// figure in the same rounds.
     pub ratio: Option<Ratio>,
 }
@@ -75,36 +75,36 @@ pub struct Lag {
     pub rate: Spread,
     /// Requests without a reply, in percent.
     pub loss_percent: Option<Spread>,
-    /// Of half of the replies at most, in microseconds.
+    /// Median in microseconds.
     pub p50: Spread,
-    /// Of 99 %.
+    /// 99th percentile in microseconds.
     pub p99: Spread,
 }
 
-/// This one's figures divided by the baseline's of the same round.
+/// Figures divided by the baseline's of the same round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// To whom.
+    /// The baseline.
     pub to: String,
-    /// Of replies per second: above 1 is better than the baseline.
+    /// Ratio of replies per second: above 1 is better than the baseline.
     pub rate: Spread,
-    /// Of CPU time per reply: below 1 is better than the baseline.
+    /// Ratio of CPU time per reply: below 1 is better than the baseline.
     pub cpu_per_reply: Spread,
 }
 
 /// A round that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Which.
+    /// The case.
     pub case: Case,
-    /// In which round.
+    /// The round.
     pub round: u32,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Summary {
-    /// Of what was planned and what came of it.
+    /// The summary of a plan and its results.
     pub fn new(plan: &Plan, records: &[Record]) -> Self {
         let mut rows: Vec<_> =
             plan.cases.iter().filter_map(|case| Row::new(case, &figures(case, records))).collect();
@@ -168,7 +168,7 @@ impl Row {
     }
 }
 
-/// How many replies there are for each right one.
+/// Number of replies per right reply.
 fn any(point: &Point) -> f64 {
     (point.right + point.wrong) as f64 / point.right.max(1) as f64
 }
@@ -194,8 +194,8 @@ fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
     percents.into_iter().filter_map(lag).collect()
 }
 
-/// Gives every row its ratio to the baseline of the same load and seats. A baseline with several
-/// variants is its fastest.
+/// Adds to every row its ratio to the baseline of the same load and assignment. A baseline with
+/// several variants is its fastest.
 fn compare(rows: &mut [Row], records: &[Record], baseline: &str) {
     for at in 0..rows.len() {
         let row = &rows[at];
@@ -235,7 +235,7 @@ impl Failure {
     }
 }
 
-/// How a case is called in a sentence.
+/// The name of a case in a sentence.
 pub(crate) fn called(case: &Case) -> String {
     let split = case.variant.split();
     let split = if split.is_empty() { split } else { format!(", {split}") };
@@ -243,7 +243,7 @@ pub(crate) fn called(case: &Case) -> String {
     format!("{}{split} ({}, {cores} cores, {workers} load workers)", case.variant.name(), case.mix)
 }
 
-/// What makes a row doubtful.
+/// Warnings about a row.
 fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
     let name = called(&row.case);
     let mut doubts = Vec::new();
@@ -297,7 +297,7 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
     doubts
 }
 
-/// What the load tester warned of, each once with the rounds that it was in. Warnings that differ in
+/// Warnings of the load tester, each once with its rounds. Warnings that differ in
 /// numbers only are the same; the last one is quoted.
 fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + use<> {
     let mut known: BTreeMap<(Option<u32>, String), (String, usize)> = BTreeMap::new();
@@ -319,8 +319,8 @@ fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + 
     })
 }
 
-/// Whether a warning is of what the bench does or says itself: it is what keeps this host busy, and
-/// knows better when a rate is the load tester's.
+/// Whether the bench covers a warning itself: the bench causes the load of this host, and
+/// reports itself when a rate is limited by the load tester.
 fn is_own(warning: &str) -> bool {
     ["the load average was", "a load worker used all of its vCPU"]
         .iter()
@@ -359,14 +359,14 @@ pub(crate) mod tests {
         assert_eq!((other.rate.median, other.rate.count), (88_000.0, 2));
         let ratio = other.ratio.as_ref().unwrap();
         assert_eq!(ratio.to, "onrush (colocated)");
-        // By round, so that the host's mood is in neither.
+        // Within rounds, so that changes of the host cancel out.
         assert!((ratio.rate.median - 0.8).abs() < 1e-9 && ratio.rate.mad < 1e-9, "{ratio:?}");
         assert!((ratio.cpu_per_reply.median - 1.25).abs() < 1e-9, "{ratio:?}");
         assert_eq!(base.latency.iter().map(|lag| lag.percent).collect::<Vec<_>>(), [50, 80]);
     }
 
     #[test]
-    fn without_the_baseline_nobody_is_it() {
+    fn without_the_baseline_there_are_no_ratios() {
         let mut plan = plan(1);
         plan.settings.baseline = "opentracker".into();
         let records = [measured(variant("colocated"), 1, 1e5), measured(variant("split"), 1, 1e5)];
@@ -379,7 +379,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_load_tester_warned_of_is_said_once() {
+    fn warnings_of_the_load_tester_are_listed_once() {
         let mut records: Vec<_> =
             (1..=3).map(|round| measured(variant("colocated"), round, 1e5)).collect();
         for (number, record) in records.iter_mut().enumerate() {
@@ -436,7 +436,7 @@ pub(crate) mod tests {
             assert!(has(&summary, start), "{start}: {:?}", summary.warnings);
         }
         assert!(summary.warnings.iter().any(|w| w.contains("the asker is listed: 7")));
-        // 200,000 right ones and 7 others.
+        // 200,000 right replies and 7 wrong ones.
         let (all, right) = (summary.rows[0].any_rate.median, summary.rows[0].rate.median);
         assert!((all / right - 200_007.0 / 200_000.0).abs() < 1e-9, "{all} {right}");
     }

@@ -1,22 +1,22 @@
-//! The report as a whole, compared with one that was read by people. `ONRUSH_GOLDEN=write cargo test -p
-//! onrush-bench --test report` writes it again; read the difference before you commit it.
+//! The report as a whole, compared with one that was read by people. `ONRUSH_GOLDEN=write cargo
+//! test -p onrush-bench --test report` writes it again; read the difference before you commit it.
 
 use std::fs;
 use std::path::Path;
 
 use onrush_bench::contender::{Listed, Variant};
-use onrush_bench::cpus::{CpuList, CpuMode, Seats};
-use onrush_bench::load::Dose;
+use onrush_bench::cpus::{Assignment, CpuList, CpuMode};
+use onrush_bench::load::LoadSettings;
 use onrush_bench::mix::Mix;
 use onrush_bench::plan::{FORMAT, Plan, Settings};
 use onrush_bench::record::{Case, Measured, Outcome, Point, Raw, Record, Share};
 use onrush_bench::report;
 use onrush_bench::summary::Summary;
 
-fn seats(cores: usize) -> Seats {
+fn seats(cores: usize) -> Assignment {
     let tracker = (0..cores).chain(16..16 + cores);
     let (load, workers) = ((8..16).chain(24..32), 8);
-    Seats {
+    Assignment {
         tracker_cores: cores,
         tracker: CpuList::new(tracker),
         load_workers: workers,
@@ -60,7 +60,7 @@ fn plan() -> Plan {
         ],
         settings: Settings {
             rounds: 2,
-            dose: Dose { seconds: 2.0, warmup: 1.0, swarms: None },
+            dose: LoadSettings { seconds: 2.0, warmup: 1.0, swarms: None },
             shares: vec![50, 80],
             port: 16_969,
             mode: CpuMode::SplitPairs,
@@ -141,7 +141,7 @@ fn results(directory: &Path) {
 }
 
 #[test]
-fn the_report_is_the_one_that_was_read() {
+fn the_report_equals_the_golden_file() {
     let directory = tempfile::tempdir().unwrap();
     results(directory.path());
     report::write(directory.path()).unwrap();
@@ -158,7 +158,7 @@ fn the_report_is_the_one_that_was_read() {
 }
 
 #[test]
-fn what_is_absent_or_failed_has_no_figure_anywhere() {
+fn absent_trackers_and_failed_rounds_have_no_figures() {
     let directory = tempfile::tempdir().unwrap();
     results(directory.path());
     report::write(directory.path()).unwrap();
@@ -189,7 +189,7 @@ fn without_the_baseline_there_are_no_ratios() {
 }
 
 #[test]
-fn the_published_shapes_are_there() {
+fn the_report_has_the_published_forms() {
     let directory = tempfile::tempdir().unwrap();
     results(directory.path());
     report::write(directory.path()).unwrap();
@@ -197,7 +197,8 @@ fn the_published_shapes_are_there() {
     for line in [
         "| Number of workers | onrush (colocated) | aquatic_udp (io_uring) | torrust-tracker |",
         "#### Tracker cores: 2 (cpus: 0-1,16-17)",
-        "##### aquatic_udp (io_uring) run (socket workers: 2) (load test workers: 8, cpus: 8-15,24-31)",
+        "##### aquatic_udp (io_uring) run (socket workers: 2) (load test workers: 8, cpus: \
+         8-15,24-31)",
         "- Average tracker CPU utilization: 191%",
         "- Peak tracker RSS: 192.5 MiB",
     ] {

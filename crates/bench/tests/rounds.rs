@@ -1,5 +1,5 @@
-//! Real rounds with real processes: our own tracker in two placements, one that dies, a bench that is
-//! ended in the middle. Needs two vCPUs, as a comparison does.
+//! Real rounds with real processes: our own tracker in two placements, one that dies, a bench that
+//! is ended in the middle. Needs two vCPUs, as a comparison does.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -17,7 +17,8 @@ use onrush_bench::record::{Outcome, Raw, Record, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 
-/// The tracker and the load tester, beside the bench: packages of their own, as for whoever measures.
+/// The tracker and the load tester, beside the bench: packages of their own, as for whoever
+/// measures.
 fn built() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -32,7 +33,7 @@ fn built() {
     });
 }
 
-/// One that nobody has, outside the range from which the system takes those that nobody names.
+/// An unused port outside of the ephemeral range.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -67,7 +68,7 @@ fn figures(record: &Record) -> &onrush_bench::record::Measured {
 }
 
 /// A program that ends at once, in an install root.
-fn dying(root: &Path, name: &str) {
+fn exiting_program(root: &Path, name: &str) {
     let program: PathBuf = root.join("bin").join(name);
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     fs::write(&program, "#!/bin/sh\necho no such setting >&2\nexit 3\n").unwrap();
@@ -100,16 +101,16 @@ fn both_placements_are_measured_and_right() {
     for name in ["onrush (colocated)", "onrush (split)"] {
         assert!(report.contains(name), "{report}");
     }
-    // Whoever begins again there would mix two benches.
+    // A second bench in the same directory would mix results.
     let again = bench(free_port(), peers.path()).arg("--out").arg(out.path()).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "{}", text(&again));
     assert!(text(&again).contains("--resume"), "{}", text(&again));
 }
 
 #[test]
-fn one_that_dies_is_shown_and_the_others_go_on() {
+fn a_tracker_that_exits_is_a_failed_round() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    dying(peers.path(), "chihaya");
+    exiting_program(peers.path(), "chihaya");
     let run = |directory: &Path, strict: &[&str]| {
         let mut command = bench(free_port(), peers.path());
         command.args(["--contenders", "chihaya,onrush", "--rounds", "1", "--no-latency"]);
@@ -136,7 +137,7 @@ fn one_that_dies_is_shown_and_the_others_go_on() {
 }
 
 #[test]
-fn a_bench_that_was_ended_goes_on_where_it_stopped() {
+fn an_interrupted_bench_is_resumed() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let port = free_port();
     let mut running = bench(port, peers.path())
@@ -146,7 +147,7 @@ fn a_bench_that_was_ended_goes_on_where_it_stopped() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The second round is under way when the first is told of.
+    // The second round runs when the first one is reported.
     let mut lines = BufReader::new(running.stderr.take().unwrap()).lines();
     let told = lines.find(|line| line.as_ref().unwrap().contains("1 of 6")).unwrap().unwrap();
     assert!(told.contains("left") && told.contains("replies/s"), "{told}");
@@ -154,7 +155,7 @@ fn a_bench_that_was_ended_goes_on_where_it_stopped() {
     let rest: Vec<_> = lines.map(Result::unwrap).collect();
     assert_eq!(running.wait().unwrap().code(), Some(130), "{rest:?}");
     assert!(rest.iter().any(|line| line.contains("--resume")), "{rest:?}");
-    // Nobody is left behind: the port is free at once.
+    // No process is left behind: the port is free at once.
     UdpSocket::bind(("127.0.0.1", port)).unwrap();
     let before = fs::read_to_string(out.path().join(Raw::NAME)).unwrap();
     let done = read(out.path()).unwrap().len();
@@ -179,7 +180,7 @@ fn a_bench_that_was_ended_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_port_that_somebody_has_is_refused() {
+fn a_port_in_use_is_refused() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let output = bench(taken.local_addr().unwrap().port(), peers.path())
@@ -200,13 +201,13 @@ fn a_port_that_somebody_has_is_refused() {
 }
 
 #[test]
-fn a_tracker_that_is_started_as_nobody_goes_with_a_bench_that_is_killed() {
+fn an_unprivileged_tracker_ends_with_a_killed_bench() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     // Like one of one's own builds: it never answers, and tells its process id.
     let told = tempfile::tempdir().unwrap();
     fs::set_permissions(told.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let file = told.path().join("pid");
-    dying(peers.path(), "opentracker");
+    exiting_program(peers.path(), "opentracker");
     let script =
         format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}; exec sleep 600\n", file.display());
     fs::write(peers.path().join("bin/opentracker"), script).unwrap();
@@ -240,9 +241,9 @@ fn a_tracker_that_is_started_as_nobody_goes_with_a_bench_that_is_killed() {
 }
 
 #[test]
-fn who_is_absent_is_listed_with_the_way_to_get_it() {
+fn absent_trackers_are_listed_with_a_remedy() {
     let peers = tempfile::tempdir().unwrap();
-    dying(peers.path(), "torrust-tracker");
+    exiting_program(peers.path(), "torrust-tracker");
     let output =
         Command::new(BENCH).arg("list").env("ONRUSH_PEERS", peers.path()).output().unwrap();
     assert!(output.status.success());
@@ -253,7 +254,7 @@ fn who_is_absent_is_listed_with_the_way_to_get_it() {
         assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
     }
     for line in text.lines().filter(|line| line.contains("absent: ")) {
-        assert!(line.contains("get it with: "), "{line}");
+        assert!(line.contains("install it with: "), "{line}");
     }
     let torrust = text.lines().find(|line| line.starts_with("torrust-tracker")).unwrap();
     assert!(torrust.contains(&*peers.path().to_string_lossy()), "{torrust}");

@@ -34,7 +34,7 @@ const _: () = assert!(MAX_PEERS + MAX_IDLE_SWARMS <= MAX_SWARMS as i64);
 
 /// The greatest SO_RCVBUF and SO_SNDBUF: the kernel doubles them in an `int` (socket(7)).
 const MAX_BUFFER: i64 = (1 << 30) - 1;
-/// The greatest number of a vCPU, by the largest NR_CPUS of Linux (arch/x86/Kconfig).
+/// The maximum number of a vCPU, by the largest NR_CPUS of Linux (arch/x86/Kconfig).
 const VCPU: Kind = Kind::Integer { least: 0, most: 8191, unit: "vCPU" };
 const VCPUS: Kind = Kind::List { of: &VCPU, least: 1, most: MAX_WORKERS };
 const LISTEN: Kind =
@@ -211,7 +211,7 @@ keys! {
         /// kernel limits the request to net.core.wmem_max; the tracker logs a warning then.
         pub send_buffer: usize = integer(0..=MAX_BUFFER, "bytes").default("1_048_576"),
 
-        /// The greatest number of datagrams per system call. The kernel accepts up to 1024
+        /// The maximum number of datagrams per system call. The kernel accepts up to 1024
         /// (UIO_MAXIOV).
         pub batch: usize = integer(1..=1024, "datagrams").default("128"),
 
@@ -228,7 +228,7 @@ keys! {
         pub(crate) interval: u32 =
             integer(60..=MAX_INTERVAL as i64, "seconds").default("1800").on_reload(),
 
-        /// The greatest random deviation from the interval, up or down. It spreads the announces of
+        /// The maximum random deviation from the interval, up or down. It spreads the announces of
         /// clients that arrived together.
         pub(crate) interval_jitter_percent: u32 =
             integer(0..=50, "percent").default("5").on_reload(),
@@ -237,11 +237,11 @@ keys! {
         /// limited by max_peers_v4 and max_peers_v6.
         pub(crate) default_peers: u16 = integer(0..=200, "peers").default("50").on_reload(),
 
-        /// The greatest number of peers in a reply over IPv4. 200 peers fill 1232 bytes, which are
+        /// The maximum number of peers in a reply over IPv4. 200 peers fill 1232 bytes, which are
         /// not fragmented on any usual path.
         pub(crate) max_peers_v4: u16 = integer(1..=200, "peers").default("200").on_reload(),
 
-        /// The greatest number of peers in a reply over IPv6. 67 peers fill 1232 bytes, which are
+        /// The maximum number of peers in a reply over IPv6. 67 peers fill 1232 bytes, which are
         /// not fragmented on any usual path.
         pub(crate) max_peers_v6: u16 = integer(1..=67, "peers").default("67").on_reload(),
 
@@ -260,7 +260,7 @@ keys! {
     /// Replies to scrapes.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct ScrapeSettings {
-        /// The greatest number of info hashes answered per scrape; further ones are ignored. BEP 15
+        /// The maximum number of info hashes answered per scrape; further ones are ignored. BEP 15
         /// limits a request to about 74.
         pub max_hashes: usize = integer(1..=74, "info hashes").default("74").on_reload(),
     }
@@ -336,7 +336,7 @@ keys! {
     /// Upper bounds on memory, queues and log lines, as configured.
     #[derive(Clone, Debug, Deserialize)]
     pub(crate) struct LimitKeys {
-        /// The greatest number of peers. Beyond it, new peers get replies but are not stored, which
+        /// The maximum number of peers. Beyond it, new peers get replies but are not stored, which
         /// is counted. A peer takes 8 bytes over IPv4 and 20 bytes over IPv6; as most swarms have
         /// one or two peers, plan 64 bytes per peer including its swarm.
         pub(crate) peers: Option<u64> = integer(1_000..=MAX_PEERS, "peers").derived(
@@ -344,33 +344,33 @@ keys! {
             "20_000_000",
         ),
 
-        /// The greatest number of swarms without peers, which are stored for their count of
+        /// The maximum number of swarms without peers, which are stored for their count of
         /// completed downloads and take about 100 bytes each. Beyond it, the oldest are removed
         /// early.
         pub(crate) idle_swarms: u64 =
             integer(0..=MAX_IDLE_SWARMS, "swarms").default("1_000_000"),
 
-        /// The greatest number of batches of requests that a worker with sockets may have in flight
+        /// The maximum number of batches of requests that a worker with sockets may have in flight
         /// to the workers with swarms, in equal shares for each of these. When a share is used up,
         /// requests for its swarms are dropped and counted, and clients retry. Batches are
         /// allocated on first use and take 64 KiB or more each.
         pub(crate) batches_in_flight: Option<usize> = integer(2..=65_536, "batches")
             .derived("8 per worker with swarms, at least 32", "96"),
 
-        /// The greatest number of requests in a batch. A full batch is sent, and a new one is
+        /// The maximum number of requests in a batch. A full batch is sent, and a new one is
         /// opened.
         pub(crate) batch_requests: usize = integer(1..=4096, "requests").default("128"),
 
-        /// The greatest number of scrapes that a worker with sockets may have in flight, about 1 KB
+        /// The maximum number of scrapes that a worker with sockets may have in flight, about 1 KB
         /// each. Beyond it, scrapes are dropped and counted, and clients retry.
         pub(crate) scrapes_in_flight: usize = integer(1..=65_536, "scrapes").default("1024"),
 
-        /// The greatest number of warnings of one kind per minute. Further ones are counted, and
+        /// The maximum number of warnings of one kind per minute. Further ones are counted, and
         /// the count is logged.
         pub(crate) warnings_per_minute: u32 =
             integer(0..=6000, "lines").default("10").on_reload(),
 
-        /// The greatest number of entries in the file of a list; a longer file is an error. A
+        /// The maximum number of entries in the file of a list; a longer file is an error. A
         /// listed info hash takes 23 to 24 bytes, and 20 more bytes while the list is loaded.
         /// During a reload the old and the new list are both in memory.
         pub(crate) list_entries: usize =
@@ -399,8 +399,8 @@ keys! {
         /// put a proxy with TLS in front. Flag: --admin.
         pub(crate) listen: Option<AdminAt> =
             text("an address with a port, in quotes, or \"off\"", parses::<AdminAt>).derived(
-                "127.0.0.1:6970; if that is in use, the tracker logs a warning and runs without the \
-                 admin side",
+                "127.0.0.1:6970; if that is in use, the tracker logs a warning and runs without \
+                 the admin side",
                 "\"127.0.0.1:6970\"",
             ),
 
@@ -417,11 +417,11 @@ keys! {
         /// publish what they deny.
         pub(crate) publish_lists: bool = switch().default("false").on_reload(),
 
-        /// The greatest number of concurrent connections. Further ones get status 503 and are
+        /// The maximum number of concurrent connections. Further ones get status 503 and are
         /// closed.
         pub(crate) connections: usize = integer(1..=4096, "connections").default("64"),
 
-        /// The greatest length of a request body. A longer one gets status 413.
+        /// The maximum length of a request body. A longer one gets status 413.
         pub(crate) max_body: usize = integer(1_024..=64 << 20, "bytes").default("1_048_576"),
 
         /// The time limit for receiving a request, for producing the response, and for sending it.

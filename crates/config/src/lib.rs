@@ -52,7 +52,8 @@ const INTRODUCTION: [&str; 2] = [
      `onrush --print-config` writes a file with all keys and these texts \
      ([config/onrush.toml](../config/onrush.toml)), `onrush --config FILE --check-config` checks a \
      file and shows its effect on this host, and flags override the file (`onrush --help`).",
-    "The file is TOML. Numbers are plain, in the unit of the key. A change of the file applies on a \
-     reload (`systemctl reload onrush`, SIGHUP, `onrush ctl reload`), on an upgrade \
-     (`onrush ctl upgrade`) or on a restart, as given for each key; an invalid file changes nothing.",
+    "The file is TOML. Numbers are plain, in the unit of the key. A change of the file applies on \
+     a reload (`systemctl reload onrush`, SIGHUP, `onrush ctl reload`), on an upgrade \
+     (`onrush ctl upgrade`) or on a restart, as given for each key; an invalid file changes \
+     nothing.",
 ];

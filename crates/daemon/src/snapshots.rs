@@ -48,7 +48,7 @@ impl Snapshots {
         self.interval = interval;
     }
 
-    /// Call it every second: starts a snapshot when it is due, and reports a finished one.
+    /// Call every second: starts a snapshot when it is due, and reports a finished one.
     pub fn tick(&mut self, orders: &Orders, clock: Clock, now: Instant) {
         if self.writer.as_ref().is_some_and(JoinHandle::is_finished) {
             self.join();

@@ -193,14 +193,7 @@ fn echo(kind: &Kind, requests: usize) {
 
 /// Announces in batches, served by a shard; or with `serve` false, batches only.
 fn shard_alone(requests: usize, serve: bool) {
-    let settings = ShardSettings {
-        interval: 1_800,
-        interval_jitter_percent: 5,
-        peer_lifetime: 2_400,
-        completed_retention: 86_400,
-        max_peers: 1_000_000,
-        max_idle_swarms: 1_000,
-    };
+    let settings = ShardSettings::default();
     let mut shard = Shard::new(settings, *b"a key for counts", 1);
     let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
     let members = usize::from(SWARMS) * CLIENTS;

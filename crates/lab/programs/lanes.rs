@@ -248,12 +248,9 @@ fn announce(n: usize) -> (Announce, Return) {
 
 fn shard() -> Shard {
     let settings = ShardSettings {
-        interval: 1800,
-        interval_jitter_percent: 5,
         peer_lifetime: 3600,
         completed_retention: 3600,
-        max_peers: 1_000_000,
-        max_idle_swarms: 1_000,
+        ..ShardSettings::default()
     };
     Shard::new(settings, [7; 16], 1)
 }

@@ -18,12 +18,10 @@ const EACH: u64 = 2;
 
 fn shards(number: usize, peers: u64) -> Vec<Shard> {
     let settings = ShardSettings {
-        interval: 1800,
-        interval_jitter_percent: 5,
         peer_lifetime: 3600,
-        completed_retention: 86_400,
         max_peers: peers,
         max_idle_swarms: 1_000_000,
+        ..ShardSettings::default()
     };
     (0..number).map(|n| Shard::new(settings, [n as u8 + 1; 16], n as u64)).collect()
 }

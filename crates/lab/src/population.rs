@@ -21,12 +21,10 @@ pub fn batch() -> ShardBatch<(), ()> {
 /// An empty shard that is never full.
 pub fn shard(max_peers: u64) -> Shard {
     let settings = ShardSettings {
-        interval: 1_800,
-        interval_jitter_percent: 5,
         peer_lifetime: LIFETIME,
-        completed_retention: 86_400,
         max_peers,
         max_idle_swarms: 0,
+        ..ShardSettings::default()
     };
     Shard::new(settings, *b"a key for tests.", 1)
 }

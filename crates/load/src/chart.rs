@@ -1,7 +1,7 @@
-//! Pictures: lines over an axis, and groups of bars, each as one SVG text that stands by itself.
+//! Pictures: lines over an axis, and groups of bars, each as self-contained SVG text.
 //!
-//! Colours are told apart by the colour-blind (Okabe and Ito's palette). The background is light
-//! whatever is around it, so a picture can be put on a dark page as it is.
+//! Colours suit the colour-blind (Okabe and Ito's palette). The background is always light, so that
+//! a picture can be placed on a dark page.
 
 mod axis;
 mod bars;
@@ -34,14 +34,14 @@ const PALETTE: [RGBColor; 8] = [
     RGBColor(90, 90, 90),
     RGBColor(120, 94, 240),
 ];
-/// Width of a character, as a share of the size of its font.
+/// Width of a character as a share of the font size.
 const CHARACTER: f64 = 0.56;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<T = ()> =
     Result<T, DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>>;
 
-/// Draws into a text. What draws gets what the title and the legend leave over.
+/// Draws SVG text; `draw` gets the area below title and legend.
 fn picture(title: &str, names: &[&str], draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     let mut svg = String::new();
     {
@@ -53,13 +53,13 @@ fn picture(title: &str, names: &[&str], draw: impl FnOnce(&Area<'_>) -> Drawn) -
             draw(&root.split_vertically(below).1)?;
             root.present()
         };
-        whole().expect("a text takes whatever is drawn");
+        whole().expect("drawing into text does not fail");
     }
     let label = title.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1)
 }
 
-/// Draws the names with their colours in rows; returns where the next thing can begin.
+/// Draws the names with their colours in rows; returns the y coordinate below them.
 fn legend(root: &Area<'_>, names: &[&str]) -> Drawn<i32> {
     let (mut x, mut y) = (18, 38);
     if names.is_empty() {
@@ -90,7 +90,7 @@ fn text_width(text: &str, size: i32) -> i32 {
     (text.chars().count() as f64 * f64::from(size) * CHARACTER) as i32
 }
 
-/// Smallest and largest of what is finite.
+/// The smallest and the largest finite value.
 fn bounds(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     values.into_iter().filter(|value| value.is_finite()).fold(None, |bounds, value| match bounds {
         None => Some((value, value)),

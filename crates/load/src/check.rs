@@ -1,9 +1,8 @@
-//! Is the reply right? Everything that a client could know, and everything that only whoever
-//! planned the population can know.
+//! Checks replies, by the protocol and by the population: which peers and counts are possible.
 //!
-//! Findings are of two sorts. A *wrong* reply breaks BEP 15 or names peers that do not exist. A
-//! *different* one does what BEP 15 leaves open in another way than most trackers; it counts as
-//! wrong only where that is asked for.
+//! There are two sorts of findings. A *wrong* reply violates BEP 15 or lists peers that do not
+//! exist. A *different* reply deviates from most trackers within what BEP 15 leaves open; it counts
+//! as wrong in strict mode only.
 
 use onrush_proto::response::{BadResponse, Peers};
 use onrush_proto::scrape::MAX_HASHES;
@@ -14,65 +13,65 @@ use crate::generator::packet::num_want;
 use crate::plan::population::Places;
 use crate::plan::{Member, Plan, PlannedRequest};
 
-/// Lists of up to this many peers are always looked at in full.
+/// Lists of up to this many peers are always checked in full.
 pub const SHORT_LIST: usize = 16;
 
-/// Every tracker is expected to hand out this many peers to who asks for as many: what
-/// aquatic_udp does by default. Trackers with a lower limit show as different.
-const LEAST_LIMIT: u32 = 30;
+/// Number of peers that a tracker is expected to list on request, the default limit of
+/// aquatic_udp. Trackers with a lower limit are reported as different.
+const MIN_LIMIT: u32 = 30;
 
-/// What can be the matter with a reply.
+/// A fault or a difference of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
-    /// Its transaction id belongs to nothing that was sent.
+    /// Its transaction id is not one of a request.
     UnknownTransaction,
     /// A second reply to one request.
     AnsweredTwice,
-    /// It answers something that deserves silence.
+    /// A reply to a request that deserves silence.
     NotSilent,
-    /// It came from another address than the request was sent to, or to another socket.
+    /// Received from another address than the request was sent to, or on another socket.
     FromElsewhere,
-    /// Too short, not whole peers or counts, or an action that no reply has.
+    /// Too short, with a partial peer or count, or with an undefined action.
     Layout,
-    /// Not the kind of reply that was asked for.
+    /// The reply to another kind of request.
     OtherAction,
-    /// An error packet to a good request.
+    /// An error packet to a valid request.
     ErrorReply,
     /// A connection id of 0.
     ZeroId,
     /// More peers counted than the swarm has.
     CountsTooHigh,
-    /// More peers listed than counted, the asker excluded.
+    /// More peers listed than counted.
     MorePeersThanCounted,
-    /// More peers listed than asked for.
+    /// More peers listed than wanted.
     MorePeersThanWanted,
     /// A peer is listed twice.
     DuplicatePeer,
     /// A peer is listed that is not in this swarm.
     UnknownPeer,
-    /// Not as many entries as swarms asked for.
+    /// The number of entries is not that of the requested swarms.
     ScrapeEntries,
     /// A scrape counts more peers than the swarm has.
     ScrapeTooHigh,
-    /// The asker is in its own list.
+    /// The announcing peer is in its own list.
     OwnPeer,
-    /// The asker is not counted.
+    /// The announcing peer is not counted.
     AskerNotCounted,
-    /// Fewer peers listed than asked for, though there are more.
+    /// Fewer peers listed than wanted and available.
     FewerPeersThanThere,
-    /// A peer that leaves got peers.
+    /// A peer that stops got peers.
     PeersForLeaver,
-    /// A peer that asked for none got peers.
+    /// A peer that wants no peers got some.
     PeersUnasked,
-    /// The next announce is asked for at once.
+    /// The interval is 0.
     ZeroInterval,
-    /// An announce with port 0 is served like any other.
+    /// An announce with port 0 was served.
     PortZero,
 }
 
 impl Finding {
-    /// All, in the order in which they are counted.
+    /// All findings, in the order of a report.
     pub const ALL: [Self; 22] = [
         Self::UnknownTransaction,
         Self::AnsweredTwice,
@@ -112,28 +111,28 @@ impl Finding {
         )
     }
 
-    /// As people read it.
+    /// The text in a report.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::UnknownTransaction => "transaction id of nothing that was sent",
+            Self::UnknownTransaction => "transaction id of no request",
             Self::AnsweredTwice => "second reply to one request",
             Self::NotSilent => "reply to junk or to an unusable connection id",
-            Self::FromElsewhere => "reply from another address than was asked",
-            Self::Layout => "broken layout",
+            Self::FromElsewhere => "reply from another address than the target's",
+            Self::Layout => "malformed reply",
             Self::OtherAction => "action of another request",
-            Self::ErrorReply => "error packet to a good request",
+            Self::ErrorReply => "error packet to a valid request",
             Self::ZeroId => "connection id 0",
             Self::CountsTooHigh => "more peers counted than exist",
             Self::MorePeersThanCounted => "more peers listed than counted",
             Self::MorePeersThanWanted => "more peers listed than wanted",
             Self::DuplicatePeer => "peer listed twice",
             Self::UnknownPeer => "peer that is not in the swarm",
-            Self::ScrapeEntries => "scrape entries are not as many as asked for",
+            Self::ScrapeEntries => "scrape with another number of entries than requested",
             Self::ScrapeTooHigh => "scrape counts more peers than exist",
             Self::OwnPeer => "announcer in its own list",
             Self::AskerNotCounted => "announcer not counted",
-            Self::FewerPeersThanThere => "fewer peers than wanted and there",
-            Self::PeersForLeaver => "peers for a peer that leaves",
+            Self::FewerPeersThanThere => "fewer peers than wanted and available",
+            Self::PeersForLeaver => "peers for a peer that stops",
             Self::PeersUnasked => "peers for a peer that wants none",
             Self::ZeroInterval => "interval of 0 seconds",
             Self::PortZero => "peer with port 0 served",
@@ -141,43 +140,43 @@ impl Finding {
     }
 }
 
-/// How strict to be.
+/// Strictness of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strictness {
-    /// Whether peers that are not of the population, and counts above its own, are fine: other
-    /// load testers use the same swarms.
+    /// Whether peers and counts beyond the population are accepted, as other load testers share its
+    /// swarms.
     pub strangers: bool,
-    /// Of lists longer than [`SHORT_LIST`], one in so many is looked at in full, of the others
-    /// the first [`SHORT_LIST`] peers. At least 1.
+    /// Of lists longer than [`SHORT_LIST`], one in this many is checked in full, the others in
+    /// their first [`SHORT_LIST`] peers. At least 1.
     pub sample: u32,
 }
 
-/// A reply that may be used.
+/// A right reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Right {
     /// The connection id in it.
     pub connection_id: Option<u64>,
     /// Peers listed.
     pub peers: u32,
-    /// Peers looked at.
+    /// Peers checked.
     pub peers_checked: u32,
-    /// What BEP 15 leaves open and was done differently.
+    /// A difference within what BEP 15 leaves open.
     pub differs: Option<Finding>,
 }
 
-/// One worker's judge.
+/// Checks the replies of one worker.
 #[derive(Debug)]
 pub struct Checker {
     strictness: Strictness,
-    /// A bit for each place in a swarm: handed out in this reply.
+    /// A bit for each place in a swarm: listed in this reply.
     seen: Vec<u64>,
-    /// Which words of `seen` this reply has touched.
+    /// The words of `seen` that this reply has changed.
     touched: Vec<u32>,
     long_lists: u32,
 }
 
 impl Checker {
-    /// A judge of replies to what `plan` asks.
+    /// A checker of replies to the requests of `plan`.
     pub fn new(plan: &Plan, strictness: Strictness) -> Self {
         let words = plan.population.largest() as usize / 64 + 1;
         Self {
@@ -188,10 +187,10 @@ impl Checker {
         }
     }
 
-    /// Judges `reply`, which has the transaction id of `ask`, sent over `family`.
+    /// Checks `reply`, which has the transaction id of `request`, sent over `family`.
     ///
     /// # Errors
-    /// What is wrong with it: the first thing that is found.
+    /// The first fault that is found.
     #[inline]
     pub fn check(
         &mut self,
@@ -238,7 +237,7 @@ impl Checker {
                 Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..plain })
             }
             (Response::Scrape(_, counts), PlannedRequest::Scrape { draw, hashes }) => {
-                // Of more than a datagram's worth the rest may be left out.
+                // Entries beyond those of one datagram may be missing.
                 let hashes_due = usize::from(hashes).min(MAX_HASHES);
                 if !(hashes_due..=usize::from(hashes)).contains(&counts.len()) {
                     return Err(Finding::ScrapeEntries);
@@ -257,7 +256,7 @@ impl Checker {
         }
     }
 
-    /// What the numbers alone tell.
+    /// Checks the counts and the length of the list.
     #[inline]
     fn counts(
         &self,
@@ -266,22 +265,22 @@ impl Checker {
         peers: &Peers<'_>,
     ) -> Result<(), Finding> {
         let listed = peers.len() as u64;
-        let there = counted.all();
-        if !self.strictness.strangers && there > u64::from(announcer.member.swarm_size()) {
+        let all_counted = counted.all();
+        if !self.strictness.strangers && all_counted > u64::from(announcer.member.swarm_size()) {
             return Err(Finding::CountsTooHigh);
         }
-        // Whether the asker itself is counted is left open, so it is not taken off here.
-        if listed > there {
+        // Whether the announcing peer is counted is left open, so it is not subtracted.
+        if listed > all_counted {
             return Err(Finding::MorePeersThanCounted);
         }
-        // BEP 15 gives only -1 a meaning; 0 is looked at in `differs`.
+        // BEP 15 defines a default for -1 only; 0 is checked in `differs`.
         if announcer.want > 0 && listed > announcer.want as u64 {
             return Err(Finding::MorePeersThanWanted);
         }
         Ok(())
     }
 
-    /// Looks at the peers, or at some of a long list.
+    /// Checks the peers, or a part of a long list.
     #[inline]
     fn peers(
         &mut self,
@@ -299,7 +298,7 @@ impl Checker {
         }
         let list = &reply[onrush_proto::announce::HEAD_LEN..];
         let places = plan.population.places(announcer);
-        // Each family's length as a constant: the compiler then leaves out what it can prove.
+        // The length of an endpoint is a constant per family, so the compiler removes checks.
         let verdict = match announcer.family {
             Family::V4 => {
                 self.check_peers(&places, announcer.place, &list.as_chunks::<6>().0[..count])
@@ -314,8 +313,8 @@ impl Checker {
         verdict.map(|own| CheckedPeers { at: count as u32, own })
     }
 
-    /// Looks at each of `list`, which the peer at `asker` got, and tells whether that one is in it;
-    /// notes in `seen` whom it has seen.
+    /// Checks each peer of `list`, and returns whether the peer at `announcer` is in it. Marks the
+    /// peers in `seen`.
     #[inline]
     fn check_peers<const N: usize>(
         &mut self,
@@ -346,17 +345,17 @@ impl Checker {
     }
 }
 
-/// What was seen in a list of peers without a fault.
+/// The result of a peer list without a fault.
 #[derive(Clone, Copy)]
 struct CheckedPeers {
-    /// Peers looked at.
+    /// Peers checked.
     at: u32,
-    /// Whether the asker was one of them.
+    /// Whether the announcing peer was one of them.
     own: bool,
 }
 
-/// Whether an error reply is as right as any other: to an announce with port 0, and to scrapes
-/// of nothing or of more swarms than BEP 15 allows ("Scrape": up to about 74).
+/// Whether an error reply is right: to an announce with port 0, and to scrapes of no swarm or of
+/// more swarms than BEP 15 allows ("Scrape": up to about 74).
 fn may_be_refused(request: &PlannedRequest) -> bool {
     match *request {
         PlannedRequest::PortZero { .. } => true,
@@ -365,7 +364,7 @@ fn may_be_refused(request: &PlannedRequest) -> bool {
     }
 }
 
-/// Who asked for peers, and for how many.
+/// The announcing peer.
 struct Announcer {
     member: Member,
     seeder: bool,
@@ -373,7 +372,7 @@ struct Announcer {
     want: i32,
 }
 
-/// What an announce response counts.
+/// The counts of an announce reply.
 #[derive(Clone, Copy)]
 struct Counted {
     leechers: u32,
@@ -387,7 +386,7 @@ impl Counted {
 }
 
 impl Announcer {
-    /// What BEP 15 leaves open and this reply does differently.
+    /// The difference of a reply within what BEP 15 leaves open, if any.
     #[inline]
     fn differs(&self, counted: Counted, listed: u32) -> Option<Finding> {
         if self.stopped {
@@ -400,19 +399,20 @@ impl Announcer {
         if self.want == 0 {
             return (listed > 0).then_some(Finding::PeersUnasked);
         }
-        // How many there are of the asker's own family is known where there is no other family.
+        // The number of peers of the announcer's family is known only where the swarm has one
+        // family.
         let [four, six] = self.member.sizes;
         if four > 0 && six > 0 {
             return None;
         }
-        // A seeder needs no seeders.
+        // Seeders are of no use to a seeder.
         let useful = if self.seeder {
             counted.leechers
         } else {
             (counted.leechers - 1).saturating_add(counted.seeders)
         };
-        let wanted = if self.want < 0 { LEAST_LIMIT } else { self.want as u32 };
-        (listed < useful.min(wanted).min(LEAST_LIMIT)).then_some(Finding::FewerPeersThanThere)
+        let wanted = if self.want < 0 { MIN_LIMIT } else { self.want as u32 };
+        (listed < useful.min(wanted).min(MIN_LIMIT)).then_some(Finding::FewerPeersThanThere)
     }
 }
 

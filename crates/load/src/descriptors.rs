@@ -1,18 +1,18 @@
-//! File descriptors: a socket takes one, and a process starts with leave for about a thousand.
+//! The limit of open files: each socket needs a descriptor, and the usual soft limit is 1,024.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// What the process has open besides sockets: standard streams, the report, an epoll or two.
+/// Descriptors besides the sockets: standard streams, report files, epoll.
 const OTHERS: u64 = 64;
 
-/// Makes room for `sockets` sockets: raises the soft limit, and the hard one as well where the process may
+/// Raises the soft limit for `sockets` sockets, and the hard limit where the process may
 /// (CAP_SYS_RESOURCE, up to the sysctl fs.nr_open: getrlimit(2)).
 ///
 /// # Errors
-/// A sentence with the number needed and what to do, when the hard limit is lower and stays so.
+/// A sentence with the number needed and the remedy, when the hard limit is too low.
 pub fn reserve(sockets: u64) -> Result<(), String> {
     let needed = sockets + OTHERS;
-    // Where limits cannot be looked at, binding will say what is wrong.
+    // Where limits cannot be read, binding reports the problem.
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     if soft >= needed {
         return Ok(());
@@ -31,12 +31,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_had_is_said_with_its_number() {
+    fn a_limit_that_is_too_low_is_reported_with_the_number() {
         let before = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         assert_eq!(reserve(1), Ok(()));
-        // More than any system has.
+        // More than any system allows.
         let error = reserve(1 << 40).unwrap_err();
         assert!(error.contains(&format!("ulimit -n {}", (1u64 << 40) + OTHERS)), "{error}");
-        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), before, "no more than needed");
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), before, "the limits are unchanged");
     }
 }

@@ -1,9 +1,10 @@
-//! One worker: asks, listens, counts. Its time comes from outside, its network is any backend.
+//! One worker: sends requests, checks replies, counts. Time is an argument, the network any
+//! backend.
 //!
-//! A turn receives what is there, gives up what is overdue and sends what is due: in a closed
-//! loop as many requests as replies are missing to a fixed number under way, in an open loop what
-//! a schedule has due by now. A burst of requests leaves through one socket, as
-//! batched sends are per socket.
+//! A turn receives the available replies, expires overdue requests and sends the due ones: in a
+//! closed loop as many as are missing to a fixed number in flight, in an open loop those that a
+//! schedule has due by now. A burst of requests leaves through one socket, as batched sends are per
+//! socket.
 
 mod describe;
 pub mod flight;
@@ -29,21 +30,21 @@ use pace::Timetable;
 use packet::Packets;
 pub use recent::Recent;
 
-/// A connection id is renewed when it is this old.
+/// Age at which a connection id is renewed.
 const RENEW: Nanos = 45_000_000_000;
-/// A connection id is not used when it is older (BEP 15, "Connect": one minute).
+/// Age above which a connection id is not used (BEP 15, "Connect": one minute).
 const EXPIRED: Nanos = 60_000_000_000;
-/// How often a lost announce or scrape is repeated.
+/// Number of repeats of a lost announce or scrape.
 const REPEATS: u8 = 2;
-/// Lost requests that may wait for being repeated; more are only counted.
+/// Upper bound on queued repeats; further lost requests are not repeated.
 const MAX_REPEATS_WAITING: usize = 4096;
-/// Datagrams per receive call: as many as the kernel backend's batch has.
+/// Datagrams per receive call: the batch size of the kernel backend.
 const RECEIVE: usize = 128;
-/// Receive calls before it is the senders' turn again.
+/// Upper bound on receive calls per turn.
 const RECEIVE_CALLS: usize = 4;
-/// Bursts sent before it is the receivers' turn again.
+/// Upper bound on bursts sent per turn.
 const SEND_BURSTS: usize = 64;
-/// The whole table is searched for overdue requests this often.
+/// Time in which the whole table is searched for overdue requests once.
 const SEARCH_EVERY: Nanos = 50_000_000;
 /// A worker waits until this long before the next request is due, and spins for the rest: a wait
 /// ends late by the kernel's timer slack (50 us, prctl(2)) and by the time of a wake-up.
@@ -53,13 +54,13 @@ const SPIN_BEFORE_SEND: Nanos = if cfg!(target_os = "linux") { 100_000 } else { 
 const SPIN_AFTER_SEND: Nanos = 50_000;
 /// At the limit of requests in flight a worker waits this long for replies.
 const FULL_WAIT: Nanos = 4_000_000;
-/// Without anything to do a worker sleeps for at most this long.
+/// Upper bound on a wait.
 const LONGEST_WAIT: Nanos = 20_000_000;
 
-/// A way to a tracker: from one of the backend's sockets to one of its addresses.
+/// A path from one of the backend's sockets to one address of the tracker.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// The way itself.
+    /// Socket and destination.
     pub to: Return,
     /// The tracker's address, which replies must come from.
     pub target: SocketAddr,
@@ -67,55 +68,55 @@ pub struct Route {
     pub family: Family,
     /// The number of the source address among those of its family.
     pub address: u32,
-    /// The number of the connection id that is used on this way: one per target and source
-    /// address, and those of one target and family in the order of the addresses.
+    /// The number of the connection id of this path: one per target and source address; those of
+    /// one target and family are in the order of the addresses.
     pub id: u32,
 }
 
-/// How a worker goes about it.
+/// Settings of a worker.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// When requests leave; a schedule is that of all workers together.
+    /// The pace of requests; a schedule is that of all workers together.
     pub pace: Pace,
-    /// Requests under way at most in an open loop; 1 to 2^20.
+    /// Limit of requests in flight in an open loop, 1 to 2^20.
     pub limit: usize,
-    /// Requests through one socket at a time, at least 1.
+    /// Requests per burst, at least 1.
     pub burst: usize,
-    /// Whether requests of one length are put next to each other for the kernel.
+    /// Whether requests of equal length are adjacent in a burst, for UDP_SEGMENT.
     pub group: bool,
-    /// After so long a request is lost.
+    /// Time after which a request is lost.
     pub timeout: Nanos,
     /// Share of traffic over IPv6 where there are routes of both families.
     pub v6: f64,
-    /// How strict to be.
+    /// Strictness of the checks.
     pub strictness: Strictness,
-    /// Whether what BEP 15 leaves open counts as wrong where it is done differently.
+    /// Whether a difference within what BEP 15 leaves open counts as wrong.
     pub strict: bool,
-    /// Decides the transaction ids.
+    /// Seed of the transaction ids.
     pub seed: u64,
     /// The worker's number.
     pub worker: usize,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
 }
 
-/// When what is sent and received counts.
+/// The measured window: requests and replies within it count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// From here on.
+    /// Its start, included.
     pub start: Nanos,
-    /// Up to here; nothing is sent after it.
+    /// Its end, excluded; requests due later are not sent.
     pub end: Nanos,
 }
 
-/// What to do after a turn.
+/// The action after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Something is due too soon to sleep.
+    /// Another turn at once: the next request is due too soon to sleep.
     Again,
-    /// Nothing is due for so long.
+    /// Wait for replies, at most this long.
     Wait(Duration),
-    /// All is sent, and answered or given up.
+    /// All requests are sent, and answered or expired.
     Done,
 }
 
@@ -127,8 +128,8 @@ pub struct Generator<'p, S> {
 }
 
 impl<'p, S: Socket> Generator<'p, S> {
-    /// A worker that follows `plan` over `routes` through `socket`. Sends from time 0 on;
-    /// what it sends within `window` counts.
+    /// A worker that sends `plan` over `routes` through `socket`, from time 0 on. Requests within
+    /// `window` count.
     ///
     /// # Panics
     /// Without routes.
@@ -139,11 +140,11 @@ impl<'p, S: Socket> Generator<'p, S> {
         settings: Settings,
         window: Window,
     ) -> Self {
-        assert!(!routes.is_empty(), "there is a way to at least one target");
+        assert!(!routes.is_empty(), "at least one route is needed");
         Self { socket, session: Session::new(plan, routes, settings, window) }
     }
 
-    /// Counts since the caller last emptied them, for a look at a run under way.
+    /// Counts since the caller last reset them, for the progress of a run.
     pub fn recent(&mut self) -> &mut Recent {
         &mut self.session.recent
     }
@@ -153,17 +154,17 @@ impl<'p, S: Socket> Generator<'p, S> {
         &self.session.tally
     }
 
-    /// Ends the window early, at `end`, which is still to come.
+    /// Ends the window early, at `end`, which is in the future.
     pub fn end_at(&mut self, end: Nanos) {
         self.session.window.end = self.session.window.end.min(end);
     }
 
-    /// Requests that wait for replies.
+    /// Requests in flight.
     pub fn in_flight(&self) -> usize {
         self.session.flight.len()
     }
 
-    /// Datagrams that the kernel dropped on their way in, as the backend counts them.
+    /// Received datagrams that the kernel dropped, as the backend counts them.
     pub fn dropped(&self) -> u64 {
         self.socket.dropped()
     }
@@ -173,7 +174,7 @@ impl<'p, S: Socket> Generator<'p, S> {
         &mut self.socket
     }
 
-    /// Receives, gives up, sends. Reads the time from `clock`, which never goes back.
+    /// Receives, expires, sends. Reads the time from `clock`, which is monotonic.
     ///
     /// # Errors
     /// Only what makes the socket unusable.
@@ -202,7 +203,7 @@ impl<'p, S: Socket> Generator<'p, S> {
         Ok(self.session.next(clock(), received))
     }
 
-    /// Sleeps as [`turn`](Self::turn) said.
+    /// Waits as [`turn`](Self::turn) has returned.
     ///
     /// # Errors
     /// Only what makes the socket unusable.
@@ -220,30 +221,30 @@ impl<'p, S: Socket> Generator<'p, S> {
     }
 }
 
-/// Everything about a worker but its network.
+/// The state of a worker without its network.
 #[derive(Debug)]
 struct Session<'p> {
     plan: &'p Plan,
     routes: Vec<Route>,
     /// Routes of each family, by number.
     by_family: [Vec<u32>; 2],
-    /// The next route of each family.
+    /// The next route of each family, round robin.
     turns: [usize; 2],
-    /// Routes of the addresses that flood, per family.
+    /// Routes of the flooding addresses, per family.
     floods: [Vec<u32>; 2],
-    /// Parts of a burst that floods are owed, below 1.
-    flood_owed: f64,
+    /// Fraction of a flood burst that is due, below 1.
+    flood_due: f64,
     flood_turn: usize,
-    /// Whether this burst is a flood's: connects and nothing else.
+    /// Whether the current burst belongs to the flood and has connects only.
     flooding: bool,
-    /// IPv6's share of bursts, and what it is owed so far.
+    /// IPv6's share of bursts, and the fraction of an IPv6 burst that is due.
     v6: f64,
-    v6_owed: f64,
-    /// The route of the burst in the making.
+    v6_due: f64,
+    /// The route of the current burst.
     route: usize,
     ids: Vec<Id>,
     settings: Settings,
-    /// Closed loop: requests kept under way.
+    /// Closed loop: requests to keep in flight; open loop: their limit.
     in_flight: usize,
     window: Window,
     flight: Flight,
@@ -251,14 +252,14 @@ struct Session<'p> {
     checker: Checker,
     chance: SmallRng,
     repeats: VecDeque<Pending>,
-    /// Routes that had no id that could be used, and have got one: they ask next, as clients do
-    /// that connect in order to ask. Waiting for their turn, they might have none again by then.
+    /// Routes that have just got a usable connection id. They send next, as clients connect in
+    /// order to announce; by their turn the id might have expired.
     newly_connected: VecDeque<u32>,
     tally: Tally,
     recent: Recent,
-    /// Open loop: when requests are due.
+    /// Open loop: the due times of requests.
     timetable: Option<Timetable>,
-    /// Due times of the burst in the making.
+    /// Due times of the current burst.
     due: Vec<(TransactionId, Nanos)>,
     /// When the last burst left.
     sent_at: Nanos,
@@ -270,14 +271,14 @@ struct Session<'p> {
 struct Id {
     /// 0 for none.
     number: u64,
-    /// When it came.
+    /// When it was received.
     since: Nanos,
-    /// Whether, and when, it was asked for last.
-    asked: Option<Nanos>,
+    /// When a connect was last sent for it.
+    requested: Option<Nanos>,
 }
 
 impl Id {
-    /// Whether a client would still send it.
+    /// Whether a client may still use it.
     fn is_usable(&self, now: Nanos) -> bool {
         self.number != 0 && now.saturating_sub(self.since) < EXPIRED
     }
@@ -292,11 +293,11 @@ impl<'p> Session<'p> {
         let by_family = [of(Family::V4), of(Family::V6)];
         let mut floods = by_family.clone();
         for of_family in &mut floods {
-            // The lowest of the addresses that this worker has.
+            // The flood comes from the lowest of this worker's addresses.
             let address = |route: &u32| routes[*route as usize].address;
             let first = of_family.iter().map(address).min().unwrap_or(0);
-            let few = plan.profile().flood.addresses;
-            of_family.retain(|route| address(route) - first < few);
+            let count = plan.profile().flood.addresses;
+            of_family.retain(|route| address(route) - first < count);
         }
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
@@ -304,7 +305,7 @@ impl<'p> Session<'p> {
             _ => settings.v6,
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
-        let (room, timetable) = match &settings.pace {
+        let (in_flight, timetable) = match &settings.pace {
             Pace::InFlight(count) => (*count, None),
             Pace::Open(schedule) => {
                 let Settings { worker, workers, seed, .. } = settings;
@@ -316,16 +317,16 @@ impl<'p> Session<'p> {
             by_family,
             turns: [0; 2],
             floods,
-            flood_owed: 0.0,
+            flood_due: 0.0,
             flood_turn: 0,
             flooding: false,
             v6,
-            v6_owed: 0.0,
+            v6_due: 0.0,
             route: 0,
             ids: vec![Id::default(); ids],
-            in_flight: room,
+            in_flight,
             window,
-            flight: Flight::new(room, crate::plan::population::mix(settings.seed) as u32),
+            flight: Flight::new(in_flight, crate::plan::population::mix(settings.seed) as u32),
             packets: Packets::new(settings.burst),
             checker: Checker::new(plan, settings.strictness),
             chance: plan.chance(settings.worker),
@@ -347,7 +348,7 @@ impl<'p> Session<'p> {
         (self.window.start..self.window.end).contains(&sent)
     }
 
-    /// Takes a reply.
+    /// Matches a reply with its request, and counts it.
     #[inline]
     fn accept_reply(&mut self, reply: &[u8], source: SocketAddr, socket: u16, now: Nanos) {
         let in_window = self.counts(now);
@@ -382,7 +383,7 @@ impl<'p> Session<'p> {
         self.answer(&pending, reply, source, socket, now);
     }
 
-    /// Takes a reply to a request.
+    /// Checks and counts a reply to a request in flight.
     #[inline]
     fn answer(
         &mut self,
@@ -395,8 +396,8 @@ impl<'p> Session<'p> {
         let route = &self.routes[pending.route as usize];
         let counts = self.counts(pending.sent);
         let same = source.ip() == route.target.ip() && source.port() == route.target.port();
-        let from_there = same && socket == route.to.socket();
-        let verdict = match from_there {
+        let from_target = same && socket == route.to.socket();
+        let verdict = match from_target {
             true => self.checker.check(self.plan, &pending.request, route.family, reply),
             false => Err(Finding::FromElsewhere),
         };
@@ -416,7 +417,7 @@ impl<'p> Session<'p> {
                     if !id.is_usable(now) {
                         self.newly_connected.push_back(pending.route);
                     }
-                    *id = Id { number, since: now, asked: None };
+                    *id = Id { number, since: now, requested: None };
                 }
                 self.tally.right_in_window += u64::from(self.counts(now));
                 if counts {
@@ -445,19 +446,19 @@ impl<'p> Session<'p> {
 
     #[cold]
     fn finding(&mut self, finding: Finding, reply: &[u8], counts: bool, pending: Option<&Pending>) {
-        // Those to a request have been counted with it.
+        // Replies to a request in flight are counted with the request.
         self.recent.wrong += u64::from(pending.is_none());
         if counts {
             let (plan, routes) = (self.plan, &self.routes);
             self.tally.finding(finding, reply, || match pending {
                 Some(pending) => describe::request(plan, routes, pending),
-                None => "nothing that waits for a reply".into(),
+                None => "no request in flight".into(),
             });
         }
     }
 
-    /// Counts overdue requests as lost. Searches a part of the table, in proportion to the time
-    /// that has passed.
+    /// Counts overdue requests as lost. Searches a part of the table in proportion to the time that
+    /// has passed.
     fn expire_requests(&mut self, now: Nanos) {
         let passed = now.saturating_sub(self.searched);
         let capacity = self.flight.capacity() as u64;
@@ -473,7 +474,7 @@ impl<'p> Session<'p> {
         }
     }
 
-    /// Counts a request as lost and has it repeated.
+    /// Counts a request as lost and queues a repeat.
     fn lost(&mut self, pending: Pending) {
         self.recent.lost += 1;
         if self.counts(pending.sent) {
@@ -485,7 +486,7 @@ impl<'p> Session<'p> {
         }
     }
 
-    /// Requests to be sent now, in one burst.
+    /// Number of requests to send now, in one burst.
     #[inline]
     fn wanted(&mut self, now: Nanos) -> usize {
         let (end, burst) = (self.window.end, self.settings.burst);
@@ -493,24 +494,24 @@ impl<'p> Session<'p> {
             None if now >= end => 0,
             None => {
                 let missing = self.in_flight.saturating_sub(self.flight.len());
-                // Whole bursts, but of a quarter of what may be under way at most: where a burst
-                // waited for all replies, a single lost one would stop it for the timeout.
-                let least = burst.min((self.in_flight / 4).max(1));
-                if missing >= least { missing.min(burst) } else { 0 }
+                // Whole bursts of at most a quarter of the requests in flight: a burst that waited
+                // for all replies would be stopped for the timeout by a single lost one.
+                let min = burst.min((self.in_flight / 4).max(1));
+                if missing >= min { missing.min(burst) } else { 0 }
             }
-            // What was due within the window is still sent after it, but not for ever.
+            // Requests due within the window are still sent for a timeout after it.
             Some(_) if now >= end + self.settings.timeout => 0,
             Some(timetable) => timetable.ready(now.min(end - 1), burst),
         }
     }
 
-    /// Requests that may be sent before too many are under way.
+    /// Number of requests that may be sent before the limit in flight.
     #[inline]
     fn room(&self) -> usize {
         self.in_flight.saturating_sub(self.flight.len()).min(self.flight.room())
     }
 
-    /// Writes the next burst; false when nothing is to be sent now.
+    /// Writes the next burst; false when no request is to be sent now.
     #[inline]
     fn fill(&mut self, now: Nanos) -> bool {
         self.packets.clear();
@@ -521,7 +522,7 @@ impl<'p> Session<'p> {
             self.tally.no_room += u64::from(wanted > 0 && now >= self.window.start);
             return false;
         }
-        // A route that has no id yet, and has asked for one, has nothing to say.
+        // A route that waits for a connection id has no requests.
         for _ in 0..self.routes.len() {
             self.route = self.choose(now);
             self.compose(count, now);
@@ -535,13 +536,13 @@ impl<'p> Session<'p> {
         false
     }
 
-    /// The route of the next burst: that of the next repeat, then one with a new id, else each in
-    /// turn, with IPv6 having its share.
+    /// The route of the next burst: that of the next repeat, then one with a new connection id,
+    /// else round robin with IPv6's share.
     #[inline]
     fn choose(&mut self, now: Nanos) -> usize {
-        self.flood_owed += self.plan.profile().flood.share;
-        self.flooding = self.flood_owed >= 1.0;
-        self.flood_owed -= f64::from(u8::from(self.flooding));
+        self.flood_due += self.plan.profile().flood.share;
+        self.flooding = self.flood_due >= 1.0;
+        self.flood_due -= f64::from(u8::from(self.flooding));
         if self.flooding {
             let family = self.family();
             self.flood_turn = self.flood_turn.wrapping_add(1);
@@ -550,7 +551,7 @@ impl<'p> Session<'p> {
         }
         if let Some(pending) = self.repeats.front() {
             let id = &self.ids[self.routes[pending.route as usize].id as usize];
-            // Without an id it would hold up all others: its route's turn brings one.
+            // A repeat without a usable id would block all others; its route connects in its turn.
             if id.is_usable(now) {
                 return pending.route as usize;
             }
@@ -564,12 +565,12 @@ impl<'p> Session<'p> {
         of_family[self.turns[family]] as usize
     }
 
-    /// The family of the next burst: IPv6 has its share.
+    /// The family of the next burst, by IPv6's share.
     #[inline]
     fn family(&mut self) -> usize {
-        self.v6_owed += self.v6;
-        if self.v6_owed >= 1.0 {
-            self.v6_owed -= 1.0;
+        self.v6_due += self.v6;
+        if self.v6_due >= 1.0 {
+            self.v6_due -= 1.0;
             1
         } else {
             usize::from(self.by_family[0].is_empty())
@@ -585,13 +586,13 @@ impl<'p> Session<'p> {
         }
         let id = self.ids[route.id as usize];
         let age = now.saturating_sub(id.since);
-        let known = id.is_usable(now);
-        let asked = id.asked.is_some_and(|asked| now < asked + self.settings.timeout);
-        let renew = (!known || age >= RENEW) && !asked;
+        let usable = id.is_usable(now);
+        let requested = id.requested.is_some_and(|at| now < at + self.settings.timeout);
+        let renew = (!usable || age >= RENEW) && !requested;
         if renew {
             self.push(PlannedRequest::Connect, 0, &route, now);
         }
-        if !known {
+        if !usable {
             return;
         }
         while self.packets.len() < count {
@@ -600,7 +601,7 @@ impl<'p> Session<'p> {
                 Some(pending) => self.push(pending.request, pending.tries + 1, &route, now),
                 None => match self.plan.next(&mut self.chance, route.family, route.address) {
                     Some(request) => self.push(request, 0, &route, now),
-                    // Nobody lives at this address: it only ever connects.
+                    // An address without peers only connects.
                     None => self.push(PlannedRequest::Connect, 0, &route, now),
                 },
             }
@@ -616,7 +617,7 @@ impl<'p> Session<'p> {
         };
         let id = &mut self.ids[route.id as usize];
         if request == PlannedRequest::Connect {
-            id.asked = Some(now);
+            id.requested = Some(now);
         }
         let due = self.timetable.as_mut().map_or(now, Timetable::take);
         self.recent.sent += 1;
@@ -639,40 +640,42 @@ impl<'p> Session<'p> {
         self.packets.push(self.plan, &request, route.family, number, transaction);
     }
 
-    /// An id that this target gave to another address; one that nobody gave where there is none.
+    /// A connection id that this target issued to another address; a random one where there is
+    /// none.
     #[cold]
     fn foreign(&self, route: &Route, draw: u64) -> ConnectionId {
         let addresses = self.plan.population.addresses();
         let count = addresses.count(route.family);
         let step = 1 + draw % u64::from(count.max(2) - 1);
         let other = (u64::from(route.address) + step) % u64::from(count);
-        // Ids of one target and family are numbered by address: see [`Route::id`].
+        // Connection ids of one target and family are numbered by address, see [`Route::id`].
         let id = (u64::from(route.id) + other).checked_sub(u64::from(route.address));
         let known = id.and_then(|id| self.ids.get(id as usize)).map_or(0, |id| id.number);
         let own = self.ids[route.id as usize].number;
         ConnectionId(if known == 0 || known == own { draw } else { known })
     }
 
-    /// Notes when the burst leaves. Only in an open loop that is not when its latency begins.
+    /// Notes when the burst leaves. In a closed loop its latency starts then, in an open loop at
+    /// the due time.
     #[inline]
     fn stamp(&mut self, now: Nanos) {
         let closed = self.timetable.is_none();
         self.sent_at = now;
         if let Some(&(_, first)) = self.due.first().filter(|(_, due)| !closed && self.counts(*due))
         {
-            // As late as the first of them: one reading per burst is enough.
+            // The delay of the burst's first request stands for the whole burst.
             let behind = now.saturating_sub(first);
             self.tally.behind.saturating_record_n(behind, self.due.len() as u64);
         }
         for &(transaction, due) in &self.due {
-            // A request counts by when it was due, so a closed loop's stamp must not leave the
-            // window in which it was counted.
+            // A request is counted by its due time, so the time of sending of a closed loop must
+            // stay on the same side of the window's edges.
             let sent = if closed && self.counts(due) == self.counts(now) { now } else { due };
             self.flight.stamp(transaction, sent, now + self.settings.timeout);
         }
     }
 
-    /// How long there is nothing to do.
+    /// The action until the next request is due.
     fn next(&mut self, now: Nanos, received: bool) -> Next {
         if now >= self.window.end {
             let due = self.wanted(now) > 0;
@@ -700,7 +703,7 @@ impl<'p> Session<'p> {
         }
     }
 
-    /// Counts what was due and could not be sent.
+    /// Counts due requests that could not be sent.
     fn close(&mut self) {
         if let Some(timetable) = &self.timetable {
             self.tally.unsent = timetable.left(self.window.end);

@@ -1,4 +1,4 @@
-//! The info hashes of a population as a file, for trackers that serve only a list of them.
+//! Writes the info hashes of a population to a file, for trackers with an allow list.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::plan::Population;
 
-/// Writes the info hash of every swarm, a line of 40 hexadecimal digits each: the form of whitelists
-/// (opentracker's `access.whitelist`, aquatic's access list).
+/// Writes the info hash of every swarm, a line of 40 hexadecimal digits each: the format of
+/// opentracker's `access.whitelist` and of aquatic's access list.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -28,8 +28,8 @@ fn digit(nibble: u8) -> u8 {
     b"0123456789abcdef"[usize::from(nibble)]
 }
 
-/// The address that requests to `target` would come from, by the routing table: nobody is asked, as a
-/// list of info hashes is wanted before its tracker runs.
+/// The source address of requests to `target` by the routing table. No request is sent, as the list
+/// of info hashes is needed before its tracker runs.
 pub fn route(target: SocketAddr) -> Option<IpAddr> {
     let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;

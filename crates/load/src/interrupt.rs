@@ -1,5 +1,4 @@
-//! Ctrl-C: the first one ends a run early, with a report of what was measured; a second one ends
-//! the process.
+//! Ctrl-C: the first one ends a run early with a report; a second one ends the process.
 
 use std::io;
 use std::sync::Arc;
@@ -8,17 +7,17 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// The exit status of a process that was ended by Ctrl-C, as shells have it.
+/// The exit status of a process that was ended by Ctrl-C, by the convention of shells.
 const INTERRUPTED: i32 = 130;
 
 /// A flag that the first SIGINT or SIGTERM sets.
 ///
 /// # Errors
-/// When the system does not let these be caught.
+/// When the signal handlers cannot be installed.
 pub fn watch() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag unset.
+        // In this order, so that the flag is unset at the first signal.
         flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))?;
         flag::register(signal, Arc::clone(&stop))?;
     }

@@ -1,31 +1,33 @@
-//! Load for UDP BitTorrent trackers: many peers' worth of real conversations, every reply checked.
+//! Load for UDP BitTorrent trackers: the requests of many peers, with every reply checked.
 //!
-//! A *population* (which peers are in which swarms) is a function of a seed, not a table: from
-//! any endpoint that a tracker hands out it can be told in constant time whether it belongs into
-//! the swarm that was asked for. A *profile* says what these peers send and how often. Workers,
-//! each with a backend of `onrush-net` over many sockets, keep requests in flight or send them at
-//! a fixed rate, and judge what comes back.
+//! A *population* (the swarms and their peers) is a function of a seed, not a table: whether a
+//! listed endpoint belongs to the requested swarm is computed in constant time. A *profile* defines
+//! the mix of requests. Workers, each with a backend of `onrush-net` over many sockets, keep
+//! requests in flight or send them by a schedule, and check the replies.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`plan`] | population and mix, from a seed |
-//! | [`generator`] | one worker: asks, listens, counts; time is an argument |
-//! | [`check`] | is the reply right |
-//! | [`tally`] | what a worker counts and measures |
-//! | [`report`] | what came out, for people and for machines |
-//! | [`sources`] | the addresses that requests come from, and their sockets |
-//! | [`hashes`] | the info hashes of a population as a file |
-//! | [`descriptors`] | room for that many sockets |
-//! | [`probe`] | whether anybody answers at all |
-//! | [`search`] | the highest rate within bounds |
-//! | [`interrupt`] | Ctrl-C ends a run early |
-//! | [`run`] | workers, warm-up, measured window, drain |
+//! | [`generator`] | one worker: sends, receives, counts; time is an argument |
+//! | [`check`] | checks of replies |
+//! | [`tally`] | counts and measurements of a worker |
 //! | [`series`] | the run over time, a sample per interval |
-//! | [`live`] | what is shown while it runs |
-//! | [`cpu`] | processor time of the tracker and of the load tester |
-//! | [`process`] | that, and memory and kernel drops, of any process |
-//! | [`environment`] | the machine that measures |
+//! | [`run`] | workers, warm-up, measured window, drain |
+//! | [`search`] | the highest rate within bounds |
+//! | [`report`] | the result, for people and for machines |
+//! | [`live`] | progress of a run |
+//! | [`probe`] | whether the target answers |
+//! | [`sources`] | source addresses and their sockets |
+//! | [`hashes`] | the info hashes of a population as a file |
+//! | [`descriptors`] | the limit of open files |
+//! | [`interrupt`] | Ctrl-C ends a run early |
+//! | [`cpu`] | CPU time of processes and threads |
+//! | [`process`] | CPU time, memory and kernel drops of a process |
+//! | [`environment`] | facts about the measuring machine |
+//! | [`latency`] | a distribution of latencies in seven figures |
+//! | [`number`] | numbers as reports write them |
 //! | [`chart`] | pictures of lines and bars, as SVG |
+//! | [`affinity`] | vCPUs (of `onrush-net`) |
 
 #![forbid(unsafe_code)]
 

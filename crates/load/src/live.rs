@@ -1,4 +1,4 @@
-//! What is shown while a run is under way: a picture on a terminal, lines elsewhere, or nothing.
+//! Progress of a run: a picture on a terminal, lines elsewhere, or nothing.
 
 mod picture;
 
@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::series::Sample;
 use picture::{Picture, Screen};
 
-/// Columns of a terminal that does not say how many it has.
+/// Columns of a terminal of unknown width.
 const COLUMNS: u16 = 80;
 
-/// What is shown.
+/// The progress of a run.
 #[derive(Debug)]
 pub struct Live {
     shown: Shown,
@@ -25,7 +25,7 @@ enum Shown {
 }
 
 impl Live {
-    /// For a run of `whole`, on standard error; nothing when `quiet`.
+    /// Progress of a run of `whole`, on standard error; none when `quiet`.
     pub fn new(whole: Duration, quiet: bool) -> Self {
         let stderr = std::io::stderr();
         let shown = match quiet {
@@ -39,13 +39,13 @@ impl Live {
         Self { shown }
     }
 
-    /// Shows a sample that was made at `now`, counted from the run's beginning.
+    /// Shows a sample that was made at `now`, since the start of the run.
     pub fn show(&mut self, now: Duration, sample: &Sample) {
         match &mut self.shown {
             Shown::Nothing => {}
             Shown::Lines(lines) => {
                 if let Some(line) = lines.add(now, sample) {
-                    // A closed stderr is no reason to stop measuring.
+                    // A closed standard error does not end the run.
                     drop(writeln!(std::io::stderr(), "{line}"));
                 }
             }
@@ -57,7 +57,7 @@ impl Live {
         }
     }
 
-    /// Leaves the terminal as it was.
+    /// Clears the picture.
     pub fn finish(self) {
         if let Shown::Picture(_, mut screen) = self.shown {
             screen.clear();
@@ -65,7 +65,7 @@ impl Live {
     }
 }
 
-/// A line now and then.
+/// A progress line every few seconds.
 #[derive(Debug)]
 struct Lines {
     whole: Duration,

@@ -1,8 +1,7 @@
-//! Who asks for what: a population and a mix of requests, both functions of a seed, and lives:
-//! what each peer is at this moment.
+//! The requests of a run: a population and a mix of requests, both functions of a seed, and the
+//! current state of each peer.
 //!
-//! Two plans of the same seed, profile and addresses are the same, request for request, as long
-//! as one worker asks.
+//! With one worker, two plans of the same seed, profile and addresses give the same requests.
 
 mod peer_states;
 pub mod population;
@@ -19,56 +18,55 @@ use peer_states::PeerStates;
 pub use population::{Member, Population};
 pub use profile::Profile;
 
-/// A population and what its peers send.
+/// A population and the requests of its peers.
 #[derive(Debug)]
 pub struct Plan {
-    /// Who is in which swarm.
+    /// The swarms and their peers.
     pub population: Population,
     profile: Profile,
-    /// Upper ends of the kinds' shares of 65536, in the order of [`Kind`].
+    /// Cumulative shares of the kinds in 65536, in the order of [`Kind`].
     kinds: [u32; 5],
     peer_states: PeerStates,
-    /// Upper ends of the odd announces' shares of 65536: port 0, the largest swarm.
+    /// Cumulative shares of unusual announces: port 0, the largest swarm.
     odd: [u32; 2],
-    /// Upper ends of the unusable ids' shares of 65536: unknown, foreign, zero.
+    /// Cumulative shares of unusable ids: unknown, foreign, zero.
     unusable: [u32; 3],
-    /// Upper ends of the junk's shares of 65536, in the order of [`Broken`].
+    /// Cumulative shares of junk, in the order of [`Broken`].
     junk: [u32; 4],
-    /// Upper ends of the scrape sizes' shares of 65536.
+    /// Cumulative shares of scrape sizes, and the sizes.
     scrapes: Vec<(u32, u8)>,
-    /// Upper ends of the clients' shares of 65536.
+    /// Cumulative shares of the clients.
     clients: Vec<u32>,
     seed: u64,
 }
 
-/// The kinds of what is sent, as they are counted.
+/// The kinds of requests in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Asks for a connection id.
+    /// A connect.
     Connect,
-    /// Joins, refreshes or leaves a swarm.
+    /// An announce.
     Announce,
-    /// Asks for counts.
+    /// A scrape.
     Scrape,
-    /// An announce or scrape with an id that no tracker gave out: deserves silence (BEP 15,
-    /// "Connect").
+    /// An announce with an invalid connection id, which deserves silence (BEP 15, "Connect").
     Unusable,
-    /// Bytes that are no request: deserve silence.
+    /// A malformed datagram, which deserves silence.
     Junk,
 }
 
 impl Kind {
-    /// All, in the order in which they are counted.
+    /// All kinds, in the order of a report.
     pub const ALL: [Self; 5] =
         [Self::Connect, Self::Announce, Self::Scrape, Self::Unusable, Self::Junk];
 
-    /// Whether a reply is due.
+    /// Whether it deserves a reply.
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Connect | Self::Announce | Self::Scrape)
     }
 
-    /// As people read it.
+    /// The name in a table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -80,65 +78,65 @@ impl Kind {
     }
 }
 
-/// One thing to send, before it has an id and a transaction.
+/// A request without connection and transaction id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlannedRequest {
-    /// For a connection id.
+    /// A connect.
     Connect,
-    /// By the peer of this number in its family.
+    /// An announce.
     Announce {
-        /// The peer's number.
+        /// The peer's number in its family.
         peer: u32,
-        /// What it says has happened.
+        /// The event.
         event: Event,
-        /// Whether it says that it misses nothing: what it is now, which may change.
+        /// Whether the peer is a seeder now.
         seeder: bool,
     },
-    /// For the counts of `hashes` swarms, which are a function of `draw`.
+    /// A scrape.
     Scrape {
-        /// Picks the swarms: see [`Plan::scraped`].
+        /// Random number that determines the swarms, see [`Plan::scraped`].
         draw: u64,
-        /// How many.
+        /// Number of swarms.
         hashes: u8,
     },
-    /// An announce with an id that nobody gave out.
+    /// An announce with a connection id that the tracker did not issue.
     Unusable {
-        /// The peer's number.
+        /// The peer's number in its family.
         peer: u32,
-        /// The id.
+        /// The connection id.
         id: u64,
     },
-    /// An announce with an id that was given to another source address.
+    /// An announce with a connection id of another source address.
     Foreign {
-        /// The peer's number.
+        /// The peer's number in its family.
         peer: u32,
-        /// Picks the other address.
+        /// Random number that determines the other address.
         draw: u64,
     },
-    /// An announce with port 0: an error reply to it is right.
+    /// An announce with port 0, to which an error reply is right.
     PortZero {
-        /// The number of the peer that would be if it had a port.
+        /// The peer's number in its family.
         peer: u32,
     },
-    /// No request at all; the number picks what is wrong with it: see [`Plan::broken`].
+    /// A malformed datagram; the random number determines its fault, see [`Plan::broken`].
     Junk(u64),
 }
 
-/// What is wrong with junk.
+/// The fault of a malformed datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {
     /// Fewer than 16 bytes.
     Short,
-    /// A connect without its magic number.
+    /// A connect with a wrong magic number.
     Magic,
-    /// An action that does not exist.
+    /// An undefined action.
     Action,
-    /// An announce that ends before its 98 bytes.
+    /// An announce of fewer than 98 bytes.
     Cut,
 }
 
 impl PlannedRequest {
-    /// As what it is counted.
+    /// The kind under which it is counted.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Connect => Kind::Connect,
@@ -187,18 +185,18 @@ impl Plan {
         }
     }
 
-    /// What its peers send.
+    /// The profile.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The source of chance of worker number `worker`.
+    /// The random number generator of worker number `worker`.
     pub fn chance(&self, worker: usize) -> SmallRng {
         SmallRng::seed_from_u64(population::mix(self.seed ^ (worker as u64 + 1)))
     }
 
-    /// The next thing that somebody at address number `address` of `family` sends. `None` when
-    /// the population has nobody there.
+    /// The next request from address number `address` of `family`; `None` when the population has
+    /// no peers there.
     #[inline]
     pub fn next(
         &self,
@@ -246,7 +244,7 @@ impl Plan {
         }
     }
 
-    /// What is wrong with a piece of junk.
+    /// The fault of a malformed datagram.
     #[inline]
     pub fn broken(&self, draw: u64) -> Broken {
         let which = (draw >> 48) as u32;
@@ -258,13 +256,13 @@ impl Plan {
         }
     }
 
-    /// The software of a peer, which does not change.
+    /// The client software of a peer, which is constant.
     #[inline]
     pub fn client(&self, family: Family, peer: u32) -> &profile::Client {
         self.client_of(self.population.trait_of(family, peer))
     }
 
-    /// The same by the peer's [`trait_of`](Population::trait_of), for who knows it already.
+    /// [`Self::client`] by the peer's [`trait_of`](Population::trait_of).
     #[inline]
     pub fn client_of(&self, own: u64) -> &profile::Client {
         let draw = (own >> 16) as u32 & 0xFFFF;
@@ -272,8 +270,7 @@ impl Plan {
         &self.profile.clients[at]
     }
 
-    /// Whether a peer misses nothing when it announces `event`, as long as it is what it was when
-    /// the run began.
+    /// Whether a peer in its initial state announces `event` as a seeder.
     #[inline]
     pub fn is_seeder(&self, family: Family, peer: u32, event: Event) -> bool {
         match event {
@@ -283,14 +280,15 @@ impl Plan {
         }
     }
 
-    /// The swarms of a scrape, in order: those of random peers, as clients scrape what they have.
+    /// The swarms of a scrape in order: those of random peers, as clients scrape their own swarms.
     #[inline]
     pub fn scraped(&self, draw: u64, hashes: u8) -> impl Iterator<Item = Member> + '_ {
-        (0..u64::from(hashes)).map(move |n| self.population.anybody(population::mix(draw ^ n)))
+        (0..u64::from(hashes))
+            .map(move |n| self.population.random_member(population::mix(draw ^ n)))
     }
 }
 
-/// Running sums of `shares`, each times `scale`.
+/// Cumulative sums of `shares`, each times `scale`.
 fn ends<const N: usize>(shares: &[f64; N], scale: f64) -> [u32; N] {
     let mut sum = 0.0;
     shares.map(|share| {
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn events_and_clients_have_their_shares() {
+    fn events_and_clients_have_the_shares_of_the_profile() {
         let plan = plan(Profile::real(), 5);
         let mut chance = plan.chance(0);
         let (mut announces, mut plain, mut seeders) = (0.0, 0.0, 0.0);
@@ -374,7 +372,7 @@ mod tests {
         let events = &profile.events;
         let with_event = events.turnover() + events.stopped + events.completed + events.paused;
         near(plain / announces, 1.0 - with_event);
-        // Peers are drawn from a population of 13,000: its own spread is larger than the draws'.
+        // The variance of a population of 13,000 peers exceeds that of the draws.
         assert!((seeders / announces - profile.seeders).abs() < 0.02);
         for (len, count) in &sizes {
             let of_len = profile.clients.iter().filter(|client| client.announce_len() == *len);
@@ -395,7 +393,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_seed_decides_everything(seed: u64, worker in 0usize..4) {
+        fn a_seed_determines_all_requests(seed: u64, worker in 0usize..4) {
             let (one, two) = (plan(Profile::real(), seed), plan(Profile::real(), seed));
             let (mut a, mut b) = (one.chance(worker), two.chance(worker));
             for n in 0..200 {
@@ -418,7 +416,11 @@ mod tests {
             let (mut a, mut b) = (one.chance(0), two.chance(0));
             let mut differs = false;
             for n in 0..50 {
-                differs |= one.next(&mut a, Family::V4, n % 8) != two.next(&mut b, Family::V4, n % 8);
+                let (a, b) = (
+                    one.next(&mut a, Family::V4, n % 8),
+                    two.next(&mut b, Family::V4, n % 8),
+                );
+                differs |= a != b;
             }
             prop_assert!(differs);
         }

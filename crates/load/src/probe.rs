@@ -1,5 +1,5 @@
-//! Whether anybody answers at all, before any load is made: one connect, repeated a few times; and
-//! whether a tracker that serves listed swarms only has come to a certain one.
+//! Probes before a run: whether the target answers a connect, and whether a tracker with an allow
+//! list serves a certain swarm yet.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,55 +12,55 @@ use onrush_proto::{
     announce,
 };
 
-/// After which a refused swarm is asked for again.
-const AGAIN: Duration = Duration::from_millis(50);
-/// How often a connect is repeated.
+/// Interval between announces to a swarm that is refused.
+const RETRY: Duration = Duration::from_millis(50);
+/// Number of connects.
 const TRIES: u32 = 5;
 
-/// Why a target is taken for dead.
+/// Why a target is not usable.
 #[derive(Debug)]
-pub enum Dead {
-    /// The host says that nobody has this port.
+pub enum ProbeError {
+    /// The host reports that the port is closed (ICMP port unreachable).
     Closed,
-    /// Nothing came back.
+    /// No datagram came back.
     Silent,
-    /// Something came back that is no connect response.
-    Babbling,
-    /// It cannot even be asked.
+    /// A datagram came back that is no connect reply.
+    NotATracker,
+    /// This host cannot send there.
     Unreachable(io::Error),
 }
 
-/// Asks `target` for a connection id from `source`, or from where routing says, and waits for
-/// `patience` in all. Returns the address that the question came from.
+/// Requests a connection id of `target` from `source`, or from the address that routing picks, for
+/// `timeout` in all. Returns the source address.
 ///
 /// # Errors
-/// Why it is taken for dead.
+/// Why the target is not usable.
 pub fn probe(
     target: SocketAddr,
     source: Option<IpAddr>,
-    patience: Duration,
-) -> Result<IpAddr, Dead> {
-    let (socket, _) = connect(target, source, patience)?;
-    Ok(socket.local_addr().map_err(Dead::Unreachable)?.ip())
+    timeout: Duration,
+) -> Result<IpAddr, ProbeError> {
+    let (socket, _) = connect(target, source, timeout)?;
+    Ok(socket.local_addr().map_err(ProbeError::Unreachable)?.ip())
 }
 
-/// Whether `target` serves the swarm of this info hash before `patience` is over: announces a peer again
-/// and again, and once it was taken, that it stops, so that nothing of it stays.
+/// Whether `target` serves the swarm of this info hash within `timeout`. Announces a peer until it
+/// is accepted, and then its stop, so that no peer remains.
 ///
 /// # Errors
-/// When it answers no connect, or the text is no info hash.
-pub fn serves(target: SocketAddr, info_hash: &str, patience: Duration) -> io::Result<bool> {
+/// When the target answers no connect, or the text is no info hash.
+pub fn serves(target: SocketAddr, info_hash: &str, timeout: Duration) -> io::Result<bool> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     let info_hash: InfoHash = info_hash.parse().map_err(invalid)?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let (socket, connection_id) =
-        connect(target, None, patience).map_err(|dead| io::Error::other(dead.advice(target)))?;
+        connect(target, None, timeout).map_err(|error| io::Error::other(error.advice(target)))?;
     let family = if target.is_ipv4() { Family::V4 } else { Family::V6 };
     let mut announce = Announce {
         connection_id,
         transaction_id: TransactionId(0x7365_7276),
         info_hash,
-        peer_id: PeerId(*b"-OL0000-is it there?"),
+        peer_id: PeerId(*b"-OL0000-probe-000000"),
         downloaded: 0,
         left: 0,
         uploaded: 0,
@@ -74,16 +74,16 @@ pub fn serves(target: SocketAddr, info_hash: &str, patience: Duration) -> io::Re
     let mut request = [0; announce::REQUEST_LEN];
     announce.write(&mut request);
     while Instant::now() < end {
-        match socket.send(&request).and_then(|_| answer(&socket, AGAIN)) {
-            // What is no announce response, as an error or a reply cut short, is a refusal.
+        match socket.send(&request).and_then(|_| receive(&socket, RETRY)) {
+            // Any other reply, like an error or a truncated one, is a refusal.
             Ok(reply) if matches!(Response::parse(&reply, family), Ok(Response::Announce(..))) => {
                 announce.event = Event::Stopped;
                 announce.write(&mut request);
-                // That it is served is known; one peer more in a swarm is no reason to fail.
-                let _ = socket.send(&request).and_then(|_| answer(&socket, AGAIN));
+                // A lost stop leaves a peer, which expires.
+                let _ = socket.send(&request).and_then(|_| receive(&socket, RETRY));
                 return Ok(true);
             }
-            Ok(_) => std::thread::sleep(AGAIN),
+            Ok(_) => std::thread::sleep(RETRY),
             Err(error) if is_timeout(&error) => {}
             Err(error) => return Err(error),
         }
@@ -91,45 +91,45 @@ pub fn serves(target: SocketAddr, info_hash: &str, patience: Duration) -> io::Re
     Ok(false)
 }
 
-/// A socket that `target` has given a connection id to.
+/// A connected socket and a connection id.
 fn connect(
     target: SocketAddr,
     source: Option<IpAddr>,
-    patience: Duration,
-) -> Result<(UdpSocket, ConnectionId), Dead> {
+    timeout: Duration,
+) -> Result<(UdpSocket, ConnectionId), ProbeError> {
     let source = source.unwrap_or(match target {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     });
     let family = if target.is_ipv4() { Family::V4 } else { Family::V6 };
-    let socket = UdpSocket::bind((source, 0)).map_err(Dead::Unreachable)?;
-    socket.connect(target).map_err(Dead::Unreachable)?;
+    let socket = UdpSocket::bind((source, 0)).map_err(ProbeError::Unreachable)?;
+    socket.connect(target).map_err(ProbeError::Unreachable)?;
     let transaction_id = TransactionId(0x6F6E_7273);
     let mut request = [0; REQUEST_LEN];
     Connect { transaction_id }.write(&mut request);
-    let mut dead = Dead::Silent;
-    let end = Instant::now() + patience;
+    let mut failure = ProbeError::Silent;
+    let end = Instant::now() + timeout;
     while Instant::now() < end {
-        match socket.send(&request).and_then(|_| answer(&socket, patience / TRIES)) {
+        match socket.send(&request).and_then(|_| receive(&socket, timeout / TRIES)) {
             Ok(reply) => match Response::parse(&reply, family) {
                 Ok(Response::Connect(response)) if response.transaction_id == transaction_id => {
                     return Ok((socket, response.connection_id));
                 }
-                _ => dead = Dead::Babbling,
+                _ => failure = ProbeError::NotATracker,
             },
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                dead = Dead::Closed;
-                // A tracker that has just been started may need a moment.
-                std::thread::sleep(patience / TRIES);
+                failure = ProbeError::Closed;
+                // A tracker that is starting may open its port later.
+                std::thread::sleep(timeout / TRIES);
             }
             Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(Dead::Unreachable(error)),
+            Err(error) => return Err(ProbeError::Unreachable(error)),
         }
     }
-    Err(dead)
+    Err(failure)
 }
 
-fn answer(socket: &UdpSocket, timeout: Duration) -> io::Result<Vec<u8>> {
+fn receive(socket: &UdpSocket, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut reply = vec![0; 2048];
     socket.set_read_timeout(Some(timeout.max(Duration::from_millis(1))))?;
     let len = socket.recv(&mut reply)?;
@@ -142,26 +142,26 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), TimedOut | WouldBlock | Interrupted)
 }
 
-impl Dead {
-    /// A sentence with what to try next.
+impl ProbeError {
+    /// The error with a remedy.
     pub fn advice(&self, target: SocketAddr) -> String {
         let port = target.port();
         let look = format!("try: ss -lun 'sport = :{port}'");
         match self {
             Self::Closed => format!(
-                "nobody listens on {target} (UDP): start a tracker there, or name the right \
+                "nothing listens on {target} (UDP): start a tracker there, or name the right \
                  address with --target ({look})"
             ),
             Self::Silent => format!(
-                "{target} does not answer a connect request: is it a UDP tracker, and does a \
-                 firewall let UDP through? ({look}, and on the way: tcpdump -ni any udp port {port})"
+                "{target} does not answer a connect request: check that it is a UDP tracker and \
+                 that no firewall drops UDP ({look}, and: tcpdump -ni any udp port {port})"
             ),
-            Self::Babbling => format!(
-                "{target} answers, but not as a UDP tracker (BEP 15) does: is another service \
-                 listening there? ({look} -p)"
+            Self::NotATracker => format!(
+                "{target} answers, but not as a UDP tracker (BEP 15): check which service listens \
+                 there ({look} -p)"
             ),
             Self::Unreachable(cause) => {
-                format!("{target} cannot be reached: {cause} (try: ip route get {})", target.ip())
+                format!("{target} is unreachable: {cause} (try: ip route get {})", target.ip())
             }
         }
     }
@@ -173,26 +173,26 @@ mod tests {
     use onrush_proto::ConnectionId;
     use onrush_proto::connect::{ConnectResponse, RESPONSE_LEN};
 
-    const PATIENCE: Duration = Duration::from_millis(300);
+    const TIMEOUT: Duration = Duration::from_millis(300);
 
     #[test]
-    fn a_closed_port_is_closed() {
+    fn a_closed_port_is_reported() {
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let target = SocketAddr::from(([127, 0, 0, 1], port));
-        let dead = probe(target, None, PATIENCE).unwrap_err();
-        assert!(matches!(dead, Dead::Closed), "{dead:?}");
+        let dead = probe(target, None, TIMEOUT).unwrap_err();
+        assert!(matches!(dead, ProbeError::Closed), "{dead:?}");
         assert!(dead.advice(target).contains(&target.to_string()));
     }
 
     #[test]
-    fn a_silent_port_is_silent() {
+    fn a_silent_port_is_reported() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let dead = probe(silent.local_addr().unwrap(), None, PATIENCE).unwrap_err();
-        assert!(matches!(dead, Dead::Silent), "{dead:?}");
+        let dead = probe(silent.local_addr().unwrap(), None, TIMEOUT).unwrap_err();
+        assert!(matches!(dead, ProbeError::Silent), "{dead:?}");
     }
 
     #[test]
-    fn a_tracker_answers_and_tells_our_address() {
+    fn a_tracker_answers_and_the_source_is_returned() {
         let tracker = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = tracker.local_addr().unwrap();
         let thread = std::thread::spawn(move || {
@@ -210,9 +210,9 @@ mod tests {
         assert_eq!(found, source);
     }
 
-    /// A tracker that refuses its first announces, as one does that still reads its list.
+    /// A tracker that refuses its first announces, as while it reads its allow list.
     #[test]
-    fn a_swarm_is_waited_for() {
+    fn serves_waits_for_the_swarm() {
         let tracker = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = tracker.local_addr().unwrap();
         tracker.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -237,13 +237,13 @@ mod tests {
         let hash = "ab".repeat(20);
         assert!(serves(target, &hash, Duration::from_secs(5)).unwrap());
         thread.join().unwrap();
-        assert!(serves(target, "ab", PATIENCE).is_err(), "no info hash");
-        let dead = serves(target, &hash, PATIENCE).unwrap_err().to_string();
-        assert!(dead.contains("nobody listens"), "{dead}");
+        assert!(serves(target, "ab", TIMEOUT).is_err(), "no info hash");
+        let dead = serves(target, &hash, TIMEOUT).unwrap_err().to_string();
+        assert!(dead.contains("nothing listens"), "{dead}");
     }
 
     #[test]
-    fn another_service_is_told_apart() {
+    fn another_service_is_reported() {
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = other.local_addr().unwrap();
         other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -252,9 +252,9 @@ mod tests {
             let (_, client) = other.recv_from(&mut request).unwrap();
             other.send_to(b"hello", client).unwrap();
         });
-        let dead = probe(target, None, PATIENCE);
+        let dead = probe(target, None, TIMEOUT);
         thread.join().unwrap();
-        // After its one word the port closes.
-        assert!(matches!(dead, Err(Dead::Babbling | Dead::Closed)), "{dead:?}");
+        // The port closes after the reply.
+        assert!(matches!(dead, Err(ProbeError::NotATracker | ProbeError::Closed)), "{dead:?}");
     }
 }

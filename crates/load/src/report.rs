@@ -1,4 +1,4 @@
-//! What came out: one struct, which machines get as JSON and people as a table.
+//! The result of a run: a table for people, JSON for machines, an HTML page, latency distributions.
 
 mod curve;
 mod html;
@@ -19,7 +19,7 @@ use crate::plan::{Kind, Profile};
 use crate::series::Sample;
 use crate::tally::{Example, OfKind, Tally};
 
-/// The version of this form. Fields are only added under one number.
+/// The version of the JSON. Keys are only added under one version.
 pub const FORMAT: u32 = 2;
 
 /// A run's result.
@@ -29,45 +29,45 @@ pub struct Report {
     pub format: u32,
     /// This tool's version.
     pub version: String,
-    /// When the run began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub started: u64,
-    /// What was asked of whom.
+    /// The settings of the run.
     pub setup: Setup,
     /// Seconds of the measured window.
     pub seconds: f64,
-    /// Right replies per second, arrived within the window.
+    /// Right replies per second, received within the window.
     pub rate: f64,
-    /// Requests due within the window and sent, per second of it. Where a tracker is too slow for an open loop some of
-    /// them left up to the timeout after it.
+    /// Requests due within the window and sent, per second. Where a tracker is too slow for an open
+    /// loop some of them were sent up to a timeout after the window.
     pub sent_rate: f64,
     /// Megabits per second of replies, payload only.
     pub reply_megabits: f64,
-    /// Each kind of request.
+    /// Counts by kind of request.
     pub kinds: Vec<KindReport>,
-    /// Share of requests that were given up, in percent of those that a reply is due to.
+    /// Lost requests, in percent of those that deserve a reply.
     pub loss_percent: f64,
-    /// All replies together.
+    /// Latency of all replies.
     pub latency: Latency,
-    /// Wrong replies, by what was found.
+    /// Wrong replies, by finding.
     pub wrong: Vec<Findings>,
-    /// Replies that do what BEP 15 leaves open in another way than expected.
+    /// Replies that differ from the expected ones within what BEP 15 leaves open, by finding.
     pub differs: Vec<Findings>,
-    /// Replies that came after their request had been given up.
+    /// Replies received after their request had expired.
     pub late: u64,
     /// Peers per right announce reply.
     pub peers_per_reply: f64,
-    /// Share of listed peers that were looked at, in percent.
+    /// Checked peers, in percent of the listed ones.
     pub peers_checked_percent: f64,
-    /// Requests that the kernel did not take within the window.
+    /// Requests that the kernel refused within the window.
     pub not_sent: u64,
-    /// Open loop: requests that were due but not sent, as too many were under way.
+    /// Open loop: requests that were due and never sent.
     pub unsent: u64,
-    /// Open loop: times that a burst had to wait, as too many requests were under way. What was sent late
-    /// or not at all is then for want of replies.
+    /// Open loop: number of bursts that waited at the limit of requests in flight. Late and unsent
+    /// requests are then caused by missing replies.
     #[serde(default)]
     pub no_room: u64,
-    /// Open loop: from when a request should have been sent to when it was. This is the load
-    /// tester's own part of the latency.
+    /// Open loop: delay from the due time of a request to its sending, the load tester's own part
+    /// of the latency.
     #[serde(default)]
     pub behind: Latency,
     /// Replies that the kernel dropped within the window because a socket's buffer was full.
@@ -76,37 +76,37 @@ pub struct Report {
     pub send_calls: u64,
     /// Batches received.
     pub receive_batches: u64,
-    /// Times that a worker slept.
+    /// Number of waits of all workers.
     pub sleeps: u64,
-    /// The tracker's processor time within the window.
+    /// The tracker's CPU time within the window.
     pub tracker_cpu: Option<CpuReport>,
-    /// The load tester's processor time within the window.
+    /// The load tester's CPU time within the window.
     pub own_cpu: Option<CpuReport>,
-    /// Processor time of each load worker within the window, in percent of one vCPU.
+    /// CPU time of each load worker within the window, in percent of one vCPU.
     pub worker_percent: Vec<f64>,
     /// The distribution of all latencies.
     #[serde(default)]
     pub curve: Vec<CurvePoint>,
-    /// The tracker's process, when its pid was given.
+    /// The tracker's process, where its process id was given.
     #[serde(default)]
     pub tracker: Option<TrackerReport>,
-    /// The machine that measured.
+    /// The measuring machine.
     #[serde(default)]
     pub environment: Option<Environment>,
-    /// The command that does it again.
+    /// The command line that repeats the run.
     #[serde(default)]
     pub command: String,
     /// The run over time, warm-up and drain included.
     #[serde(default)]
     pub series: Vec<Sample>,
-    /// The search for the highest rate that this is the result of.
+    /// The search for the highest rate, where this is its result.
     #[serde(default)]
     pub search: Option<search::Search>,
-    /// What to know before these figures are believed.
+    /// Reasons to doubt these figures.
     pub warnings: Vec<String>,
 }
 
-/// What was asked of whom.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The tracker's addresses.
@@ -119,52 +119,52 @@ pub struct Setup {
     pub workers: usize,
     /// Their vCPUs, where they are pinned.
     pub pin: Vec<usize>,
-    /// When requests leave. An open loop's schedule is that of all workers together and begins
+    /// The pace of requests. An open loop's schedule is that of all workers together and starts
     /// with the measured window; a closed loop's number is that of each worker.
     pub pace: Pace,
-    /// Requests through one socket at a time at most.
+    /// Upper bound on requests per burst.
     pub burst: usize,
-    /// Whether the kernel got runs of requests in one piece (UDP_SEGMENT).
+    /// Whether requests were sent in segments (UDP_SEGMENT).
     pub bursts: bool,
-    /// Whether the kernel handed over replies in one piece that were sent in one piece (UDP_GRO).
+    /// Whether replies were received in segments (UDP_GRO).
     #[serde(default)]
     pub coalescing: bool,
-    /// Seconds before the measured window.
+    /// Seconds of load before the measured window.
     pub warmup: f64,
     /// Seconds after which a request is lost.
     pub timeout: f64,
-    /// Decides population and mix.
+    /// Seed of population and mix.
     pub seed: u64,
-    /// The mix.
+    /// The profile.
     pub profile: Profile,
     /// Swarms of the population.
     pub swarms: u32,
-    /// Its peers over IPv4 and IPv6.
+    /// Peers of the population over IPv4 and IPv6.
     pub peers: [u32; 2],
-    /// How strict the checks were.
+    /// Strictness of the checks.
     pub strictness: Strictness,
-    /// Whether replies that do what BEP 15 leaves open count as wrong.
+    /// Whether differences within what BEP 15 leaves open count as wrong.
     pub strict: bool,
 }
 
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindReport {
-    /// Which.
+    /// The kind.
     pub kind: Kind,
-    /// Sent within the window.
+    /// Requests of the window.
     pub requests: u64,
-    /// Of these, repeats of lost ones.
+    /// Requests that repeat a lost one.
     pub repeats: u64,
     /// Right replies.
     pub right: u64,
     /// Wrong replies.
     pub wrong: u64,
-    /// Given up.
+    /// Lost requests.
     pub lost: u64,
-    /// From sending (open loop: from when it should have been sent) to the reply.
+    /// Latency from sending (open loop: from the due time) to the reply.
     pub latency: Latency,
-    /// Its distribution.
+    /// The distribution of the latency.
     #[serde(default)]
     pub curve: Vec<CurvePoint>,
 }
@@ -172,64 +172,64 @@ pub struct KindReport {
 /// The tracker's process over the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrackerReport {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
     /// Resident memory at the end, in bytes.
     pub rss: u64,
-    /// Resident at most since the process began, in bytes.
+    /// Peak resident memory since the process started, in bytes.
     pub peak_rss: u64,
-    /// Datagrams that the kernel dropped because its sockets were full, from warm-up to drain;
-    /// none where its sockets cannot be looked at.
+    /// Datagrams that the kernel dropped because its receive buffers were full, from warm-up to
+    /// drain; none where its sockets are not readable.
     pub drops: Option<u64>,
 }
 
 /// Replies with one finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// Which.
+    /// The finding.
     pub finding: Finding,
-    /// In words.
+    /// Its text.
     pub text: String,
-    /// How many.
+    /// Number of replies.
     pub count: u64,
-    /// The first ones.
+    /// The first replies.
     pub examples: Vec<Example>,
 }
 
-/// Processor time within the window.
+/// CPU time within the window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuReport {
-    /// Seconds.
+    /// CPU time in seconds.
     pub time: Cpu,
-    /// In percent of one vCPU.
+    /// CPU time in percent of one vCPU.
     pub percent: f64,
     /// Microseconds per right reply.
     pub per_reply: f64,
 }
 
-/// What is measured beside the workers' tallies.
+/// Measurements of the host, beside the workers' tallies.
 #[derive(Clone, Debug, Default)]
 pub struct HostMeasurements {
-    /// When the run began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub started: u64,
     /// Seconds of the window.
     pub seconds: f64,
-    /// The tracker's processor time within it.
+    /// The tracker's CPU time within the window.
     pub tracker_cpu: Option<Cpu>,
-    /// The load tester's.
+    /// The load tester's CPU time within the window.
     pub own_cpu: Option<Cpu>,
-    /// Each worker's.
+    /// Each worker's CPU time within the window.
     pub worker_cpu: Vec<Cpu>,
-    /// Replies that the kernel dropped on their way in, within the window.
+    /// Received replies that the kernel dropped within the window.
     pub dropped_here: u64,
-    /// Requests that it did not take, within the window.
+    /// Requests that the kernel refused within the window.
     pub not_sent: u64,
-    /// Notices from before the start.
+    /// Warnings from before the start.
     pub warnings: Vec<String>,
 }
 
 impl Report {
-    /// From what all workers counted together.
+    /// The report on the counts of all workers together.
     pub fn new(setup: Setup, tally: &Tally, host: HostMeasurements) -> Self {
         let seconds = host.seconds;
         let per_second = |count: u64| count as f64 / seconds;
@@ -291,17 +291,17 @@ impl Report {
         report
     }
 
-    /// Wrong replies of all sorts.
+    /// Number of wrong replies.
     pub fn wrong_replies(&self) -> u64 {
         self.wrong.iter().map(|findings| findings.count).sum()
     }
 
-    /// Right replies to requests of the window.
+    /// Number of right replies to requests of the window.
     pub fn right_replies(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.right).sum()
     }
 
-    /// As JSON, indented.
+    /// The report as indented JSON.
     ///
     /// # Panics
     /// Never: every field can be written.
@@ -309,31 +309,31 @@ impl Report {
         serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
     }
 
-    /// As a table for people; ends with a line feed.
+    /// The report as a table; ends with a line feed.
     pub fn to_table(&self) -> String {
         table::table(self)
     }
 
-    /// Sent within the window, of the kinds that a reply is due to.
+    /// Number of requests of the window that deserve a reply.
     pub fn answerable(&self) -> u64 {
         let kinds = self.kinds.iter().filter(|kind| kind.kind.is_answered());
         kinds.map(|kind| kind.requests).sum()
     }
 
-    /// Given up or never sent although it was due, in percent of what was due.
+    /// Lost and unsent requests, in percent of the due ones.
     pub fn missed_percent(&self) -> f64 {
         let unsent = self.unsent as f64;
         let (sent, lost) = (self.answerable() as f64, self.loss_percent / 100.0);
         ratio((lost * sent + unsent) * 100.0, sent + unsent)
     }
 
-    /// Adds what makes these figures doubtful.
+    /// Adds warnings about these figures.
     fn warn(&mut self) {
         let closed = matches!(self.setup.pace, Pace::InFlight(_));
-        // In an open loop a worker spins between two due times, so its time says nothing.
+        // In an open loop at a high rate a worker spins between due times, so its CPU time says
+        // nothing about its limit.
         if closed && self.worker_percent.iter().any(|percent| *percent > 95.0) {
-            // How many vCPUs the tracker could have used is not known here, so it is for whoever
-            // reads this to say whether it had any left.
+            // The number of vCPUs of the tracker is unknown here, so the warning names its usage.
             let tracker = self.tracker_cpu.map_or(String::new(), |cpu| {
                 format!(" (the tracker used {:.0} % of one)", cpu.percent)
             });
@@ -344,14 +344,14 @@ impl Report {
         }
         if self.dropped_here > 0 {
             self.warnings.push(format!(
-                "{} replies were dropped here for want of buffer space, and count as lost: lower \
+                "{} replies were dropped here at full receive buffers and count as lost: lower \
                  --in-flight, or: sysctl -w net.core.rmem_max=4194304",
                 self.dropped_here
             ));
         }
         if self.not_sent > 0 {
             self.warnings.push(format!(
-                "the kernel did not take {} requests: they count as lost",
+                "the kernel refused {} requests, which count as lost",
                 self.not_sent
             ));
         }
@@ -369,8 +369,8 @@ impl Report {
                 match self.no_room {
                     0 => "the load tester fell behind; give it more --workers and vCPUs",
                     _ =>
-                        "too many were under way; the tracker is slower than the rate, or allow \
-                          more with --in-flight",
+                        "too many requests were in flight; the tracker is slower than the rate, or \
+                         raise --in-flight",
                 }
             ));
         }
@@ -401,7 +401,7 @@ fn findings(tally: &Tally, wanted: impl Fn(Finding) -> bool) -> Vec<Findings> {
     Finding::ALL.into_iter().filter(|finding| wanted(*finding)).filter_map(of).collect()
 }
 
-/// `a / b`, and 0 where there is nothing to divide by: JSON has no NaN.
+/// `a / b`, or 0 where `b` is 0, as JSON has no NaN.
 fn ratio(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
@@ -456,9 +456,8 @@ pub(crate) mod tests {
         Report::new(setup, &tally, host)
     }
 
-    /// Who was too slow is told, but not where the tracker was.
     #[test]
-    fn a_load_tester_that_is_the_limit_says_so() {
+    fn a_load_tester_at_its_limit_is_reported() {
         let warned = |pace: Pace, worker: f64, tracker: f64, behind: u64, words: &str| {
             let mut tally = Tally::default();
             tally.kinds[Kind::Announce as usize].latency.record_n(10_000_000, 100).unwrap();
@@ -479,7 +478,7 @@ pub(crate) mod tests {
         assert!(warned(closed.clone(), 0.97, 1.8, 0, busy), "a tracker of several threads");
         assert!(warned(closed.clone(), 0.97, 1.8, 0, "the tracker used 180 % of one"));
         assert!(!warned(closed, 0.9, 0.8, 0, busy));
-        assert!(!warned(open.clone(), 0.99, 0.1, 0, busy), "an open loop's worker spins");
+        assert!(!warned(open.clone(), 0.99, 0.1, 0, busy), "workers of open loops spin");
         assert!(warned(open.clone(), 0.99, 0.1, 4, late), "4 of the 10 ms are its own");
         assert!(!warned(open, 0.99, 0.1, 2, late), "2 of 10 ms change little");
     }
@@ -559,7 +558,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_without_replies_has_figures_too() {
+    fn a_run_without_replies_has_finite_figures() {
         let host = HostMeasurements { seconds: 1.0, ..HostMeasurements::default() };
         let report = Report::new(example().setup, &Tally::default(), host);
         let back: Report = serde_json::from_str(&report.to_json()).unwrap();

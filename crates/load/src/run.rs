@@ -19,51 +19,51 @@ use crate::report::{HostMeasurements, Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::tally::Tally;
 
-/// How often whoever waits for the workers looks whether there is something to show.
+/// Interval at which the main thread makes samples while workers run.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A run that is to end early ends this much later: by then every worker has heard of it.
+/// Delay before a run ends early, within which every worker reads the new end.
 const NOTICE: Nanos = 60_000_000;
 
-/// What to do.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// When requests leave; a schedule is that of all workers together and begins after the
+    /// The pace of requests; a schedule is that of all workers together and starts after the
     /// warm-up.
     pub pace: Pace,
-    /// Requests under way at most in an open loop, per worker.
+    /// Limit of requests in flight per worker in an open loop.
     pub limit: usize,
-    /// Requests through one socket at a time.
+    /// Requests per burst.
     pub burst: usize,
-    /// Whether requests of one length are put next to each other.
+    /// Whether requests of equal length are adjacent in a burst, for UDP_SEGMENT.
     pub group: bool,
-    /// After so long a request is lost.
+    /// Time after which a request is lost.
     pub timeout: Duration,
-    /// Before the measured window.
+    /// Duration of the load before the measured window.
     pub warmup: Duration,
-    /// The measured window.
+    /// Duration of the measured window.
     pub duration: Duration,
-    /// How strict the checks are.
+    /// Strictness of the checks.
     pub strictness: Strictness,
-    /// Whether what BEP 15 leaves open counts as wrong where it is done differently.
+    /// Whether a difference within what BEP 15 leaves open counts as wrong.
     pub strict: bool,
-    /// Decides transaction ids.
+    /// Seed of the transaction ids.
     pub seed: u64,
-    /// A vCPU for each worker; empty for none.
+    /// A vCPU per worker; empty for unpinned workers.
     pub pin: Vec<usize>,
-    /// The tracker's process, whose time is measured.
+    /// The process id of the tracker, which is observed.
     pub tracker: Option<u32>,
-    /// Whether no progress is shown.
+    /// Whether progress is hidden.
     pub quiet: bool,
-    /// Once it is set, the run ends early.
+    /// Ends the run early once it is set.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Runs one worker per network and reports. `warnings` come first in the report.
+/// Runs one worker per network and returns the report, with `warnings` first.
 ///
 /// # Errors
-/// When a worker cannot be pinned, a socket becomes unusable, there is no such process as the
-/// tracker's, or the run was ended before its measured window began.
+/// When a worker cannot be pinned, a socket becomes unusable, the tracker's process does not exist,
+/// or the run was interrupted before its measured window.
 pub fn run<S: Socket + Send>(
     plan: &Plan,
     networks: Vec<(S, Vec<Route>)>,
@@ -80,9 +80,8 @@ pub fn run<S: Socket + Send>(
     let epoch = Instant::now();
     let (done, results) = channel();
     let of = |pid| {
-        Cpu::of_process(pid).with_context(|| {
-            format!("the tracker's process {pid} (--tracker-pid) cannot be looked at")
-        })
+        Cpu::of_process(pid)
+            .with_context(|| format!("cannot read the tracker's process {pid} (--tracker-pid)"))
     };
     settings.tracker.map(of).transpose()?;
     let (outcomes, series, tracker) = std::thread::scope(|scope| {
@@ -99,7 +98,7 @@ pub fn run<S: Socket + Send>(
                         let span = Span { epoch, start: window.start, end };
                         work(generator, number, settings.tracker, &span, recorder)
                     });
-                // Nobody listens any more once another worker has failed.
+                // The receiver is closed once another worker has failed.
                 let _ = done.send(result.with_context(|| format!("load worker {number}")));
             };
             let name = format!("load-{number}");
@@ -117,7 +116,7 @@ pub fn run<S: Socket + Send>(
     let measured = Duration::from_nanos(end.into_inner().saturating_sub(window.start));
     let mut warnings = warnings;
     if measured.is_zero() {
-        return Err(anyhow!("ended before the measured time began: nothing was measured"));
+        return Err(anyhow!("interrupted before the measured window: nothing was measured"));
     }
     if measured < settings.duration {
         let (measured, whole) = (measured.as_secs_f64(), settings.duration.as_secs_f64());
@@ -159,13 +158,13 @@ fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
 }
 
-/// When a run begins to count and when it ends.
+/// The time of a run.
 struct Span<'r> {
     /// Its time 0.
     epoch: Instant,
-    /// The measured window's beginning.
+    /// The start of the measured window.
     start: Nanos,
-    /// And its end, which may be set to an earlier time.
+    /// The end of the measured window, which may be set to an earlier time.
     end: &'r AtomicU64,
 }
 
@@ -174,29 +173,29 @@ impl Span<'_> {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Has it end soon, as somebody has had enough.
+    /// Ends the window soon.
     fn shorten(&self) {
         self.end.fetch_min(nanos(self.epoch.elapsed()) + NOTICE, Ordering::Relaxed);
     }
 }
 
-/// What a worker brings home.
+/// The result of a worker.
 struct WorkerOutcome {
     worker: usize,
     tally: Tally,
-    /// When the window began and when it ended. The worker itself looks: it knows when its counts
-    /// begin, and whoever watches may come late on a busy host.
+    /// Counters at the start and at the end of the window. The worker reads them itself, as the
+    /// main thread may be late on a busy host.
     edges: Option<(Edge, Edge)>,
 }
 
-/// What has come together so far.
+/// Counters at one edge of the window.
 #[derive(Clone, Copy)]
 struct Edge {
-    /// Processor time of the tracker; none where it is not looked at, or has ended.
+    /// CPU time of the tracker; none where it is not observed, or has ended.
     tracker: Option<Cpu>,
     own: Option<Cpu>,
     thread: Option<Cpu>,
-    /// Replies that the kernel dropped, and requests that it did not take.
+    /// Replies that the kernel dropped, and requests that it refused.
     dropped: u64,
     not_sent: u64,
 }
@@ -204,10 +203,10 @@ struct Edge {
 impl Edge {
     fn read<S: Socket>(generator: &Generator<'_, S>, tracker: Option<u32>) -> Self {
         let sent = &generator.tally().sent;
-        // One call per socket: before the clock of the window's processor time begins.
+        // First, as it takes a call per socket, whose time does not belong to the window.
         let dropped = generator.dropped();
         Self {
-            // A tracker that dies is no reason to throw away what was measured of it.
+            // The results remain valid where the tracker has ended.
             tracker: tracker.and_then(|pid| Cpu::of_process(pid).ok()),
             own: Cpu::of_self().ok(),
             thread: Cpu::of_thread().ok(),
@@ -217,7 +216,7 @@ impl Edge {
     }
 }
 
-/// A worker's life.
+/// Runs a worker.
 fn work<S: Socket>(
     mut generator: Generator<'_, S>,
     worker: usize,
@@ -239,7 +238,7 @@ fn work<S: Socket>(
         match generator.turn(&clock)? {
             Next::Again => {}
             Next::Wait(timeout) => generator.wait(timeout)?,
-            // A worker that was held up may find all done before it has looked.
+            // A late worker may be done before it has read the counters at the end.
             Next::Done if end.is_none() => {}
             Next::Done => break,
         }
@@ -252,7 +251,7 @@ fn work<S: Socket>(
     Ok(WorkerOutcome { worker, tally: generator.tally().clone(), edges: start.zip(end) })
 }
 
-/// Waits for the workers, makes samples of what they tell meanwhile, and shows how it goes.
+/// Waits for the workers, makes samples of their counts, and shows progress.
 fn wait(
     results: &Receiver<anyhow::Result<WorkerOutcome>>,
     workers: usize,
@@ -277,7 +276,7 @@ fn wait(
         match results.recv_timeout(TICK) {
             Ok(Ok(result)) => outcomes.push(result),
             Ok(Err(error)) => {
-                // What the others measure has no use any more.
+                // The other workers need not continue.
                 span.shorten();
                 return Err(error);
             }
@@ -296,7 +295,7 @@ fn wait(
     Ok((outcomes, series, observed.tracker()))
 }
 
-/// What the run does `time` seconds after its begin, when it is measured until `end`.
+/// The phase of the run at `time` seconds after its start, with the end of the window at `end`.
 fn phase(settings: &RunSettings, time: f64, end: f64) -> String {
     let measured = time - settings.warmup.as_secs_f64();
     match &settings.pace {
@@ -307,7 +306,7 @@ fn phase(settings: &RunSettings, time: f64, end: f64) -> String {
     }
 }
 
-/// The processes that are looked at once per sample.
+/// The processes that are observed, once per sample.
 struct Observed {
     tracker: Option<Process>,
     own: Option<(Instant, Cpu)>,
@@ -323,7 +322,7 @@ impl Observed {
         Some((Instant::now(), Cpu::of_self().ok()?))
     }
 
-    /// What the tracker's process has come to; none when it has ended.
+    /// Memory and drops of the tracker's process; none when it has ended.
     fn tracker(&mut self) -> Option<TrackerReport> {
         let process = self.tracker.as_mut()?;
         let memory = process.memory().ok()?;
@@ -332,7 +331,7 @@ impl Observed {
         Some(TrackerReport { pid: process.pid(), rss, peak_rss, drops })
     }
 
-    /// A process that has ended is no longer looked at: the window's edges tell of it.
+    /// Adds phase, CPU and memory to a sample.
     fn complete(&mut self, sample: Sample, settings: &RunSettings, end: Nanos) -> Sample {
         let tracker = self.tracker.as_mut().and_then(|process| process.sample().ok());
         let before = std::mem::replace(&mut self.own, Self::own());

@@ -1,6 +1,6 @@
-//! The run over time: one [`Sample`] per interval. Workers hand over what they have counted when
-//! an interval of theirs ends, and whoever waits for them makes samples of it, in order. The
-//! live view draws these samples and the report keeps them.
+//! The run over time: one [`Sample`] per interval. Workers hand over their counts at the end of an
+//! interval, and the main thread makes samples of them, in order. The live view draws the samples
+//! and the report has them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,52 +12,53 @@ use crate::generator::Recent;
 use crate::generator::flight::Nanos;
 use crate::latency::Latency;
 
-/// Intervals are no shorter than this: processor time is told in hundredths of a second.
-const SHORTEST: Duration = Duration::from_millis(200);
-/// And no longer, unless the run is so long that there would be more than [`MOST`].
-const LONGEST: Duration = Duration::from_secs(1);
-/// A short run has about so many.
-const WANTED: u32 = 60;
-/// A long one has at most so many.
-const MOST: u32 = 1200;
+/// Lower bound on the length of intervals: the kernel reports CPU time in hundredths of a second.
+const MIN_LENGTH: Duration = Duration::from_millis(200);
+/// Upper bound on the length of intervals, unless there would be more than [`MAX_INTERVALS`].
+const MAX_LENGTH: Duration = Duration::from_secs(1);
+/// Approximate number of intervals of a short run.
+const WANTED_INTERVALS: u32 = 60;
+/// Upper bound on the number of intervals.
+const MAX_INTERVALS: u32 = 1200;
 
 /// One interval of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Its end, in seconds since the run (with its warm-up) began.
+    /// Its end, in seconds since the start of the run (with its warm-up).
     pub time: f64,
     /// Its length in seconds.
     pub seconds: f64,
-    /// What the run was doing in its middle: `warm-up`, `measure` (of several steps the one, like
-    /// `step 2: 5,000 per second`), or `drain`.
+    /// The phase in its middle: `warm-up`, `measure` (with several steps like `step 2: 5,000 per
+    /// second`), or `drain`.
     pub phase: String,
     /// Requests sent.
     pub sent: u64,
-    /// Right replies that came.
+    /// Right replies received.
     pub right: u64,
-    /// Wrong replies that came.
+    /// Wrong replies received.
     pub wrong: u64,
-    /// Requests given up.
+    /// Requests lost.
     pub lost: u64,
-    /// Of the replies that came, to two digits.
+    /// Latency of the received replies, to two digits.
     pub latency: Latency,
-    /// The tracker's process, when its pid was given.
+    /// The tracker's process, where its process id was given.
     pub tracker: Option<ProcessSample>,
-    /// The load tester's own processor time, in percent of one vCPU.
+    /// The load tester's own CPU time, in percent of one vCPU.
     pub own_cpu_percent: Option<f64>,
 }
 
 /// A process over one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// Processor time, in percent of one vCPU.
+    /// CPU time, in percent of one vCPU.
     pub cpu_percent: f64,
     /// Resident memory at its end, in bytes.
     pub rss: u64,
-    /// Datagrams that the kernel dropped because the process's sockets were full; none where the
-    /// sockets cannot be looked at, or were not within this interval.
+    /// Datagrams that the kernel dropped because the process's receive buffers were full; none
+    /// where the sockets are not readable, or were not read in this interval.
     pub drops: Option<u64>,
-    /// Seconds in which these were dropped: more than the interval where intervals before it were left out.
+    /// Seconds that the drops belong to: more than the interval where earlier intervals were not
+    /// read.
     #[serde(default)]
     pub drops_seconds: f64,
 }
@@ -73,7 +74,7 @@ impl Sample {
         self.per_second(self.sent)
     }
 
-    /// Given up, in percent of what was answered or given up.
+    /// Lost requests, in percent of the answered and the lost ones.
     pub fn loss_percent(&self) -> f64 {
         let all = self.right + self.wrong + self.lost;
         if all == 0 { 0.0 } else { self.lost as f64 * 100.0 / all as f64 }
@@ -84,20 +85,22 @@ impl Sample {
     }
 }
 
-/// How a run is divided: into intervals of one length, one of which begins where the measured
-/// window does.
+/// The division of a run into intervals of equal length, one of which starts with the measured
+/// window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intervals {
-    /// The end of the first, which may be shorter.
+    /// The end of the first interval, which may be shorter.
     first: Nanos,
     length: Nanos,
 }
 
 impl Intervals {
-    /// For a run of `warmup` and then `duration`: a second each, finer in short runs and coarser
-    /// in long ones.
+    /// Intervals for a run of `warmup` and `duration`: a second each, shorter in short runs and
+    /// longer in long ones.
     pub fn new(warmup: Duration, duration: Duration) -> Self {
-        let wanted = (duration / WANTED).clamp(SHORTEST, LONGEST).max(duration / MOST);
+        let wanted = (duration / WANTED_INTERVALS)
+            .clamp(MIN_LENGTH, MAX_LENGTH)
+            .max(duration / MAX_INTERVALS);
         let count = (duration.as_secs_f64() / wanted.as_secs_f64()).round().max(1.0);
         let length = ((duration.as_nanos() as f64 / count).ceil() as Nanos).max(1);
         let first = match warmup.as_nanos() as Nanos % length {
@@ -107,7 +110,7 @@ impl Intervals {
         Self { first, length }
     }
 
-    /// The number of the interval that `now` is in.
+    /// The number of the interval at `now`.
     pub fn number(&self, now: Nanos) -> usize {
         match now.checked_sub(self.first) {
             None => 0,
@@ -115,18 +118,18 @@ impl Intervals {
         }
     }
 
-    /// When interval `number` ends.
+    /// The end of interval `number`.
     pub fn end(&self, number: usize) -> Nanos {
         self.first + self.length * number as Nanos
     }
 
-    /// Nanoseconds of an interval; the first may be shorter.
+    /// The length of an interval; the first one may be shorter.
     pub fn length(&self) -> Nanos {
         self.length
     }
 }
 
-/// Where workers hand over their counts and samples come from.
+/// Collects the counts of workers and makes samples.
 #[derive(Debug)]
 pub struct Recorder {
     intervals: Intervals,
@@ -135,11 +138,12 @@ pub struct Recorder {
 
 #[derive(Debug)]
 struct Inner {
-    /// The next interval that becomes a sample, and the counts of this and those after it.
+    /// The number of the next sample.
     next: usize,
+    /// The counts of this interval and of later ones.
     open: std::collections::VecDeque<Counts>,
-    /// Per worker: intervals that it has handed over.
-    told: Vec<usize>,
+    /// Number of intervals that each worker has handed over.
+    reported: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -152,23 +156,22 @@ struct Counts {
 }
 
 impl Recorder {
-    /// For so many workers.
+    /// A recorder for `workers` workers.
     pub fn new(intervals: Intervals, workers: usize) -> Self {
-        let inner =
-            Inner { next: 0, open: std::collections::VecDeque::new(), told: vec![0; workers] };
+        let inner = Inner { next: 0, open: Default::default(), reported: vec![0; workers] };
         Self { intervals, inner: Mutex::new(inner) }
     }
 
-    /// How the run is divided.
+    /// The intervals of the run.
     pub fn intervals(&self) -> Intervals {
         self.intervals
     }
 
-    /// Adds what `worker` has counted in interval `number`, and empties it. What comes after its
-    /// sample was made counts in the next one: nothing is left out.
+    /// Adds the counts of `worker` in interval `number`, and resets them. Counts that arrive after
+    /// their sample was made belong to the next one, so none is lost.
     pub fn add(&self, worker: usize, number: usize, recent: &mut Recent) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.told[worker] = number + 1;
+        inner.reported[worker] = number + 1;
         let place = number.saturating_sub(inner.next);
         while inner.open.len() <= place {
             inner.open.push_back(Counts::default());
@@ -177,19 +180,18 @@ impl Recorder {
     }
 
     /// The next sample, once all workers have handed over its interval, or half an interval after
-    /// its end: a worker that was held up does not hold up the rest. Its phase and processes are
-    /// for the caller to fill in.
+    /// its end, so that a late worker does not delay it. The caller adds phase and processes.
     pub fn next(&self, now: Nanos) -> Option<Sample> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let end = self.intervals.end(inner.next);
-        let told = inner.told.iter().all(|told| *told > inner.next);
-        if now < end || !told && now < end + self.intervals.length / 2 {
+        let complete = inner.reported.iter().all(|count| *count > inner.next);
+        if now < end || !complete && now < end + self.intervals.length / 2 {
             return None;
         }
         Some(self.make(&mut inner, end))
     }
 
-    /// What is left when all workers are done at `now`: a last, shorter sample, if anything came.
+    /// The last, shorter sample when all workers are done at `now`; `None` where it would be empty.
     pub fn last(&self, now: Nanos) -> Option<Sample> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = inner.open.drain(..).reduce(Counts::and)?;

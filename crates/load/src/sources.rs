@@ -1,7 +1,7 @@
-//! The addresses that requests come from, and the sockets on them.
+//! Source addresses and their sockets.
 //!
-//! On Linux every address of 127/8 is the host's own, so a loopback tracker can be asked from as
-//! many as one likes. IPv6 has only ::1; further addresses are given by name.
+//! On Linux every address of 127/8 is local, so a loopback tracker can have many sources. IPv6 has
+//! only ::1; further addresses are arguments.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -14,17 +14,17 @@ use onrush_proto::Family;
 use crate::generator::Route;
 use crate::plan::population::Addresses;
 
-/// Source addresses at most: what 127.1.0.0/16 gives with 250 hosts in each /24.
+/// Upper bound on source addresses: 127.1.0.0/16 with 250 hosts in each /24.
 pub const MAX_SOURCES: u32 = 64_000;
-/// Sockets per worker and family at least, where there are fewer addresses: a tracker's kernel
-/// spreads clients over its workers by address and port.
+/// Lower bound on sockets per worker and family: the kernel distributes clients to a tracker's
+/// workers by address and port.
 const MIN_SOCKETS: u32 = 8;
-/// Sockets of one worker at most: their numbers have 16 bits ([`Return::socket`]).
+/// Upper bound on sockets of a worker: their numbers have 16 bits ([`Return::socket`]).
 const MAX_SOCKETS: u64 = 1 << 16;
-/// Receive buffer to ask for: the kernel clamps it, and what it drops is counted.
+/// Requested receive buffer in bytes. The kernel clamps it, and drops are counted.
 const BUFFER: usize = 4 << 20;
 
-/// One address or a run of them, as the command line has it: `10.0.0.1` or `10.0.0.1-10.0.0.200`.
+/// An address or a range, written `10.0.0.1` or `10.0.0.1-10.0.0.200`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     first: IpAddr,
@@ -63,8 +63,8 @@ impl Range {
     }
 }
 
-/// The addresses to ask from: those given; for a family without given ones `count` of 127/8 when
-/// its targets are on 127/8, else the one that routing picks, which `routed` tells.
+/// The source addresses: the given ones; for a family without given ones `count` of 127/8 when its
+/// targets are on 127/8, else the one that routing picks, by `routed`.
 pub fn addresses(
     targets: &[SocketAddr],
     given: &[Range],
@@ -94,18 +94,18 @@ fn loopback(n: u32) -> IpAddr {
     Ipv4Addr::new(127, 1, (n / 250) as u8, (1 + n % 250) as u8).into()
 }
 
-/// One worker's sockets, and where they lead.
+/// The sockets and routes of a worker.
 #[derive(Debug)]
 pub struct Sockets {
-    /// In the order that [`Return::socket`] counts.
+    /// Sockets in the order of [`Return::socket`].
     pub sockets: Vec<BoundSocket>,
-    /// From each socket to each target of its family.
+    /// A route from each socket to each target of its family.
     pub routes: Vec<Route>,
-    /// What the kernel did not grant.
+    /// Socket options that the kernel did not grant.
     pub notices: Vec<Notice>,
 }
 
-/// Sockets of one worker: one per address, and some more where there are few addresses.
+/// Number of sockets of a worker: one per address, and at least [`MIN_SOCKETS`].
 fn sockets(addresses: &Addresses, family: Family) -> u64 {
     match addresses.count(family) {
         0 => 0,
@@ -113,11 +113,11 @@ fn sockets(addresses: &Addresses, family: Family) -> u64 {
     }
 }
 
-/// Makes room for the sockets of all workers, before any is bound.
+/// Raises the limit of open files for the sockets of all workers, before any is bound.
 ///
 /// # Errors
-/// A sentence that names the numbers, when there are more sockets than a worker can number, or
-/// more than this process may open.
+/// A sentence with the numbers, when there are more sockets than a worker can number, or more than
+/// this process may open.
 pub fn reserve(addresses: &Addresses, workers: u32) -> Result<(), String> {
     let sockets = sockets(addresses, Family::V4) + sockets(addresses, Family::V6);
     if sockets > MAX_SOCKETS {
@@ -132,7 +132,7 @@ pub fn reserve(addresses: &Addresses, workers: u32) -> Result<(), String> {
 /// Binds one worker's sockets.
 ///
 /// # Errors
-/// For the first address that is not this host's, or when descriptors run out.
+/// When an address is not local, or the limit of open files is reached.
 pub fn open(addresses: &Addresses, targets: &[SocketAddr]) -> Result<Sockets, BindError> {
     let mut opened = Sockets { sockets: Vec::new(), routes: Vec::new(), notices: Vec::new() };
     for family in [Family::V4, Family::V6] {
@@ -152,7 +152,7 @@ pub fn open(addresses: &Addresses, targets: &[SocketAddr]) -> Result<Sockets, Bi
     Ok(opened)
 }
 
-/// The ways from socket number `socket`, on address number `address`, to the targets.
+/// The routes from socket number `socket`, at address number `address`, to the targets.
 pub fn routes(
     addresses: &Addresses,
     targets: &[SocketAddr],
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read() {
+    fn ranges_are_parsed() {
         let range: Range = "10.0.0.254-10.0.1.1".parse().unwrap();
         let found: Vec<_> = range.iter().map(|ip| ip.to_string()).collect();
         assert_eq!(found, ["10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1"]);
@@ -200,7 +200,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn loopback_targets_are_asked_from_many_addresses() {
+    fn loopback_targets_have_many_sources() {
         let targets = ["127.0.0.1:6969".parse().unwrap(), "[::1]:6969".parse().unwrap()];
         let routed = |target: SocketAddr| Some(target.ip());
         let found = addresses(&targets, &[], 1000, routed);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn far_targets_are_asked_from_where_routing_says() {
+    fn other_targets_have_the_routed_source() {
         let targets = ["192.0.2.1:6969".parse().unwrap()];
         let found = addresses(&targets, &[], 1000, |_| Some("198.51.100.7".parse().unwrap()));
         assert_eq!(found.count(Family::V4), 1);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_cannot_be_numbered_are_refused() {
+    fn too_many_sockets_are_refused() {
         let on = |v4: u32, v6: u128| {
             let four = (0..v4).map(|n| IpAddr::from(Ipv4Addr::from_bits(n)));
             let six = (0..v6).map(|n| IpAddr::from(Ipv6Addr::from_bits(n)));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_target_and_address_has_an_id_of_its_own() {
+    fn every_target_and_address_has_its_own_id() {
         let targets: Vec<SocketAddr> = ["127.0.0.1:1", "127.0.0.1:2", "[::1]:1", "[::1]:2"]
             .map(|target| target.parse().unwrap())
             .to_vec();

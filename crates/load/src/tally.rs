@@ -1,4 +1,4 @@
-//! What a worker counts and measures.
+//! The counts and measurements of a worker.
 
 use hdrhistogram::Histogram;
 use onrush_net::Sent;
@@ -11,10 +11,10 @@ use crate::plan::Kind;
 const EXAMPLES: usize = 3;
 /// Bytes kept of an example.
 const EXAMPLE_BYTES: usize = 160;
-/// Latencies are told apart down to this many nanoseconds at the low end.
-const FINEST: u64 = 1_000;
-/// Longer latencies count as this long: a minute.
-const LONGEST: u64 = 60_000_000_000;
+/// Lowest latency in nanoseconds that histograms distinguish.
+const MIN_LATENCY: u64 = 1_000;
+/// Highest latency in nanoseconds that histograms distinguish: a minute.
+const MAX_LATENCY: u64 = 60_000_000_000;
 
 /// One worker's counts over the measured window; those of several workers add up.
 #[derive(Clone, Debug)]
@@ -23,55 +23,55 @@ pub struct Tally {
     pub kinds: [OfKind; 5],
     /// Replies per [`Finding`].
     pub findings: [Found; Finding::ALL.len()],
-    /// Replies that came after their request had been given up.
+    /// Replies received after their request had expired.
     pub late: u64,
-    /// Right replies that arrived within the measured window, whenever their request was sent.
+    /// Right replies received within the measured window, whenever their request was sent.
     pub right_in_window: u64,
-    /// All replies that arrived within the measured window.
+    /// All replies received within the measured window.
     pub replies_in_window: u64,
-    /// Their bytes.
+    /// Bytes of these replies.
     pub bytes_in_window: u64,
     /// Peers listed in right announce replies.
     pub peers: u64,
-    /// Of these, looked at.
+    /// Listed peers that were checked.
     pub peers_checked: u64,
-    /// What the kernel made of the requests.
+    /// The kernel's results of sending.
     pub sent: Sent,
-    /// Times that the worker went to sleep.
+    /// Number of waits of the worker.
     pub waits: u64,
-    /// Receive calls that brought something.
+    /// Receive calls that returned datagrams.
     pub batches: u64,
-    /// Open loop: nanoseconds from when a request should have been sent to when it was; those of
-    /// a burst count like its first.
+    /// Open loop: nanoseconds from the due time of a request to its sending; the delay of a burst
+    /// is that of its first request.
     pub behind: Histogram<u64>,
-    /// Open loop: requests that were due within the window and not sent, as too many were under
-    /// way.
+    /// Open loop: requests that were due within the window and never sent.
     pub unsent: u64,
-    /// Open loop: times since the window began that a burst had to wait, as too many requests were under way.
+    /// Open loop: number of bursts since the start of the window that waited at the limit of
+    /// requests in flight.
     pub no_room: u64,
 }
 
 /// Counts of one kind of request.
 #[derive(Clone, Debug)]
 pub struct OfKind {
-    /// Sent within the window.
+    /// Requests of the window.
     pub requests: u64,
-    /// Of these, repeats of lost ones.
+    /// Requests that repeat a lost one.
     pub repeats: u64,
-    /// Right replies to these.
+    /// Right replies.
     pub right: u64,
-    /// Wrong replies to these.
+    /// Wrong replies.
     pub wrong: u64,
-    /// Of these, given up.
+    /// Lost requests.
     pub lost: u64,
-    /// Nanoseconds from sending (open loop: from when it should have been sent) to the reply.
+    /// Nanoseconds from sending (open loop: from the due time) to the reply.
     pub latency: Histogram<u64>,
 }
 
-/// One sort of finding.
+/// Replies with one finding.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Replies.
+    /// Their number.
     pub count: u64,
     /// The first of them.
     pub examples: Vec<Example>,
@@ -80,11 +80,11 @@ pub struct Found {
 /// A reply with a finding, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Example {
-    /// What was asked.
+    /// The request.
     pub asked: String,
-    /// The reply.
+    /// The first bytes of the reply.
     pub reply: String,
-    /// Its length, which may be more than `reply` shows.
+    /// The length of the reply in bytes.
     pub len: usize,
 }
 
@@ -118,7 +118,7 @@ impl Default for Tally {
 
 /// An empty histogram of latencies in nanoseconds: three digits, up to a minute.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(FINEST, LONGEST, 3).expect("these bounds are valid")
+    Histogram::new_with_bounds(MIN_LATENCY, MAX_LATENCY, 3).expect("these bounds are valid")
 }
 
 impl Tally {
@@ -132,7 +132,7 @@ impl Tally {
         self.peers_checked += u64::from(right.peers_checked);
     }
 
-    /// Counts a finding. `asked` is only called for the first few.
+    /// Counts a finding. `asked` is called for the examples only.
     #[cold]
     pub fn finding(&mut self, finding: Finding, reply: &[u8], asked: impl FnOnce() -> String) {
         let found = &mut self.findings[finding as usize];
@@ -144,7 +144,7 @@ impl Tally {
         }
     }
 
-    /// Adds another worker's.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
             mine.requests += theirs.requests;

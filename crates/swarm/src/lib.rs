@@ -3,12 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`shard`] | [`Shard`]: serves batches |
-//! | [`change_log`] | changes since a reader subscribed, for replicas |
-//! | [`sweep`] | removes expired peers and swarms, in bounded steps |
-//! | [`removal`] | removes swarms by request, large ones in steps |
-//! | [`walk`] | visits every swarm once, in steps |
-//! | [`restore`] | stores swarms that a walk has shown |
+//! | [`shard`] | [`Shard`]: serves batches; sweeps, walks, removal, restore and the change log |
 //! | [`shard_id`] | the shard of an info hash |
 //! | [`batch`] | [`ShardBatch`]: requests, and later their replies |
 //! | [`totals`] | [`Totals`]: counters of a shard |
@@ -22,29 +17,24 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
-pub mod change_log;
 mod index;
 mod keys;
 mod peers;
-pub mod removal;
-pub mod restore;
 mod sample;
 pub mod shard;
 pub mod shard_id;
 mod steps;
 mod store;
 mod swarm;
-pub mod sweep;
 pub mod time;
 pub mod totals;
-pub mod walk;
 
 pub use batch::{Announce, Full, ShardBatch};
-pub use change_log::{Change, ChangeKind, ChangeReader, Interest, Lost};
-pub use restore::Restored;
+pub use shard::change_log::{Change, ChangeKind, ChangeReader, Interest, Lost};
+pub use shard::restore::Restored;
+pub use shard::sweep::{SwarmsByFamily, Swept};
+pub use shard::walk::{SwarmSummary, Verdict, Visitor};
 pub use shard::{PeerView, Shard, ShardSettings, SwarmView};
 pub use shard_id::ShardMap;
-pub use sweep::{SwarmsByFamily, Swept};
 pub use time::Moment;
 pub use totals::Totals;
-pub use walk::{SwarmSummary, Verdict, Visitor};

@@ -8,7 +8,7 @@ use onrush_proto::InfoHash;
 
 use crate::index::Index;
 use crate::keys::Keys;
-use crate::peers::{Peers, WalkPosition};
+use crate::peers::{Idle, Peers, WalkPosition};
 use crate::steps::Steps;
 use crate::swarm::Swarm;
 use crate::time::Moment;
@@ -28,15 +28,6 @@ impl Candidate {
     pub(crate) fn place(self) -> Option<u32> {
         (self.0 != NOWHERE).then_some(self.0)
     }
-}
-
-/// The state of a swarm without peers, stored in their place: since when, and its neighbours in the
-/// queue of such swarms.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Idle {
-    pub(crate) since: Moment,
-    older: u32,
-    newer: u32,
 }
 
 /// The swarms.

@@ -1,11 +1,11 @@
-//! aquatic_udp, with mio and, where it was built with it, io_uring.
+//! aquatic_udp with mio and, if built with it, io_uring.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::{Contender, Found, Launch, Room, Stage, Variant, output, version_by_cargo};
+use super::{Capacity, Contender, Found, Launch, Setup, Variant, output, version_by_cargo};
 
 /// aquatic_udp from crates.io.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Contender for Aquatic {
         "aquatic_udp"
     }
 
-    fn word(&self) -> &'static str {
+    fn keyword(&self) -> &'static str {
         "aquatic"
     }
 
@@ -31,11 +31,13 @@ impl Contender for Aquatic {
         "scripts/bench-peers --only aquatic"
     }
 
-    // aquatic's own bencher (protocols/udp.rs of its bencher crate) takes the default
-    // configuration with socket_workers, a loopback address and max_response_peers = 30, which is the
-    // default since 0.9.0.
+    // aquatic's own bencher (protocols/udp.rs of its bencher crate) takes the default configuration
+    // with socket_workers, a loopback address and max_response_peers = 30, which is the default
+    // since 0.9.0.
     fn settings(&self) -> &'static str {
-        "the defaults with socket_workers for the cores, max_response_peers = 30, as aquatic's own bencher (crates/bencher) sets it; io_uring by use_io_uring of a build with --features io-uring; built by cargo install without flags for this processor, as ours is"
+        "the defaults with socket_workers for the cores, max_response_peers = 30, as aquatic's own \
+         bencher (crates/bencher) sets it; io_uring by use_io_uring of a build with --features \
+         io-uring; built by cargo install without flags for this processor, as ours is"
     }
 
     fn receive_buffer(&self) -> Option<u64> {
@@ -46,8 +48,8 @@ impl Contender for Aquatic {
         version_by_cargo(program, "aquatic_udp")
     }
 
-    fn variants(&self, found: &Found, room: Room) -> Vec<Variant> {
-        // The configuration that the program prints tells what it was built with.
+    fn variants(&self, found: &Found, room: Capacity) -> Vec<Variant> {
+        // The printed configuration shows the features of the build.
         let defaults = output(&found.program, &["-p"]).unwrap_or_default();
         kinds(&defaults)
             .iter()
@@ -58,11 +60,11 @@ impl Contender for Aquatic {
             .collect()
     }
 
-    fn lacks(&self, found: &Found) -> Option<String> {
-        lacks(&output(&found.program, &["-p"]).unwrap_or_default())
+    fn missing_variant(&self, found: &Found) -> Option<String> {
+        missing_variant(&output(&found.program, &["-p"]).unwrap_or_default())
     }
 
-    fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
+    fn launch(&self, found: &Found, variant: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
         let defaults = output(&found.program, &["-p"]).context("aquatic_udp -p prints nothing")?;
         let file = stage.directory.join("aquatic.toml");
         fs::write(&file, config(&defaults, variant, stage)?)?;
@@ -80,24 +82,24 @@ fn kinds(defaults: &str) -> &'static [&'static str] {
     if defaults.contains("use_io_uring") { &["mio", URING] } else { &["mio"] }
 }
 
-fn lacks(defaults: &str) -> Option<String> {
+fn missing_variant(defaults: &str) -> Option<String> {
     (!kinds(defaults).contains(&URING)).then(|| {
         format!(
-            "absent: aquatic_udp ({URING}): this build has mio only; where it builds (it needs a recent \
-             kernel's headers), scripts/bench-peers --only aquatic builds it with --features io-uring"
+            "absent: aquatic_udp ({URING}): this build has mio only; where it builds (it needs a \
+             recent kernel's headers), scripts/bench-peers --only aquatic builds it with --features io-uring"
         )
     })
 }
 
-/// The default configuration with what is set here.
-fn config(defaults: &str, variant: &Variant, stage: &Stage) -> anyhow::Result<String> {
+/// The default configuration with the settings of this case.
+fn config(defaults: &str, variant: &Variant, stage: &Setup) -> anyhow::Result<String> {
     let mut text = defaults.to_owned();
     let workers = variant.count(WORKERS).unwrap_or(1);
     set(&mut text, "socket_workers", &workers.to_string())?;
     set(&mut text, "address", &format!("\"{}\"", stage.address))?;
     set(&mut text, "max_response_peers", "30")?;
     let uring = variant.kind.as_deref() == Some(URING);
-    // Without the feature the key is not there, and mio would be measured under the other's name.
+    // A build without the feature lacks the key and would run mio.
     if uring || text.contains("use_io_uring") {
         set(&mut text, "use_io_uring", if uring { "true" } else { "false" })?;
     }
@@ -131,15 +133,16 @@ mod tests {
         use_io_uring = true\n[protocol]\nmax_response_peers = 30\n";
 
     #[test]
-    fn the_defaults_are_changed_where_it_matters() {
-        let stage = Stage {
+    fn settings_are_changed_in_the_defaults() {
+        let stage = Setup {
             directory: Path::new("/tmp"),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,
         };
         let variant = Variant::new("aquatic_udp", Some("mio"), &[(WORKERS, 4)]);
         let text = config(DEFAULTS, &variant, &stage).unwrap();
-        assert!(text.starts_with("socket_workers = 4\n[network]\n# Bind\naddress = \"127.0.0.1:7000\"\nuse_io_uring = false\n"), "{text}");
+        assert!(text.starts_with("socket_workers = 4\n[network]\n# Bind\n"), "{text}");
+        assert!(text.contains("\naddress = \"127.0.0.1:7000\"\nuse_io_uring = false\n"), "{text}");
         let uring = Variant::new("aquatic_udp", Some(URING), &[(WORKERS, 4)]);
         let text = config(DEFAULTS, &uring, &stage).unwrap();
         assert!(text.contains("use_io_uring = true\n"), "{text}");
@@ -155,7 +158,11 @@ mod tests {
     fn a_build_without_io_uring_has_mio_only() {
         assert_eq!(kinds(DEFAULTS), ["mio", "io_uring"]);
         assert_eq!(kinds("socket_workers = 1"), ["mio"]);
-        assert_eq!(lacks(DEFAULTS), None);
-        assert!(lacks("socket_workers = 1").unwrap().starts_with("absent: aquatic_udp (io_uring)"));
+        assert_eq!(missing_variant(DEFAULTS), None);
+        assert!(
+            missing_variant("socket_workers = 1")
+                .unwrap()
+                .starts_with("absent: aquatic_udp (io_uring)")
+        );
     }
 }

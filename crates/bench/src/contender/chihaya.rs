@@ -1,9 +1,9 @@
-//! chihaya, whose Go runtime takes as many threads as it has vCPUs.
+//! chihaya, whose Go runtime uses as many threads as it has vCPUs.
 
 use std::fs;
 use std::path::Path;
 
-use super::{Contender, Found, Launch, Room, Stage, Variant, output};
+use super::{Capacity, Contender, Found, Launch, Setup, Variant, output};
 
 /// chihaya.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ impl Contender for Chihaya {
         "chihaya"
     }
 
-    fn word(&self) -> &'static str {
+    fn keyword(&self) -> &'static str {
         "chihaya"
     }
 
@@ -23,11 +23,13 @@ impl Contender for Chihaya {
     }
 
     fn remedy(&self) -> &'static str {
-        "scripts/bench-peers --only chihaya (go install by name; the Go proxy does not have it for everybody)"
+        "scripts/bench-peers --only chihaya (go install by name; the Go proxy does not have it for \
+         everybody)"
     }
 
     fn settings(&self) -> &'static str {
-        "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher (crates/bencher) sets it; it has no number of workers"
+        "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher \
+         (crates/bencher) sets it; it has no number of workers"
     }
 
     fn receive_buffer(&self) -> Option<u64> {
@@ -41,11 +43,11 @@ impl Contender for Chihaya {
         module.split_whitespace().nth(1).map(Into::into)
     }
 
-    fn variants(&self, _: &Found, _: Room) -> Vec<Variant> {
+    fn variants(&self, _: &Found, _: Capacity) -> Vec<Variant> {
         vec![Variant::new("chihaya", None, &[])]
     }
 
-    fn launch(&self, found: &Found, _: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
+    fn launch(&self, found: &Found, _: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
         let file = stage.directory.join("chihaya.yaml");
         fs::write(&file, config(stage))?;
         let arguments = vec!["--config".into(), file.display().to_string()];
@@ -58,14 +60,14 @@ impl Contender for Chihaya {
     }
 }
 
-fn config(stage: &Stage) -> String {
+fn config(stage: &Setup) -> String {
     format!(
         "chihaya:\n  announce_interval: 30m\n  min_announce_interval: 15m\n  \
          metrics_addr: \"127.0.0.1:0\"\n  udp:\n    addr: \"{}\"\n    \
          private_key: \"a key of a benchmark\"\n    max_clock_skew: 10s\n    \
          max_numwant: 30\n    default_numwant: 30\n    max_scrape_infohashes: 70\n  \
-         storage:\n    name: memory\n    config:\n      gc_interval: 10m\n      peer_lifetime: 31m\n      \
-         shard_count: 1024\n      prometheus_reporting_interval: 10m\n",
+         storage:\n    name: memory\n    config:\n      gc_interval: 10m\n      peer_lifetime: \
+         31m\n shard_count: 1024\n      prometheus_reporting_interval: 10m\n",
         stage.address
     )
 }
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_configuration_has_the_address_and_no_hooks() {
-        let stage = Stage {
+        let stage = Setup {
             directory: Path::new("/tmp/x"),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,

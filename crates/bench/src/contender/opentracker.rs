@@ -1,5 +1,5 @@
-//! opentracker: the build of Debian, which serves only info hashes of a whitelist, or a build of one's
-//! own for the public.
+//! opentracker: Debian's build, which serves only info hashes of an allow list, or another build,
+//! which serves all.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::Context as _;
 
-use super::{Contender, Found, Launch, Room, Stage, Variant, output};
+use super::{Capacity, Contender, Found, Launch, Setup, Variant, output};
 
 /// opentracker.
 #[derive(Debug)]
 pub struct Opentracker;
 
 const WORKERS: &str = "workers";
-/// The version of a program that no package of Debian's owns.
+/// The version of a program that belongs to no Debian package.
 pub const OWN_BUILD: &str = "own build";
 const WHITELIST: &str = "whitelist.txt";
 
@@ -24,7 +24,7 @@ impl Contender for Opentracker {
         "opentracker"
     }
 
-    fn word(&self) -> &'static str {
+    fn keyword(&self) -> &'static str {
         "opentracker"
     }
 
@@ -37,7 +37,9 @@ impl Contender for Opentracker {
     }
 
     fn settings(&self) -> &'static str {
-        "only UDP, listen.udp.workers for the cores (0, the event loop, too on one core), as aquatic's bencher and the published comparisons set it; Debian's build looks every info hash up in a whitelist of the load's population, which a public build does not"
+        "only UDP, listen.udp.workers for the cores (0, the event loop, too on one core), as \
+         aquatic's bencher and the published comparisons set it; Debian's build looks every info \
+         hash up in a whitelist of the load's population, which a public build does not"
     }
 
     fn receive_buffer(&self) -> Option<u64> {
@@ -45,7 +47,7 @@ impl Contender for Opentracker {
     }
 
     fn version(&self, program: &Path) -> Option<String> {
-        // Only the owner's version is this program's.
+        // The package's version counts only if it owns this program.
         let owner = output(Path::new("dpkg-query"), &["-S", program.to_str()?]);
         if !owner.is_some_and(|owner| owner.starts_with("opentracker:")) {
             return Some(OWN_BUILD.into());
@@ -53,7 +55,7 @@ impl Contender for Opentracker {
         output(Path::new("dpkg-query"), &["-W", "-f", "${Version}", "opentracker"])
     }
 
-    fn variants(&self, _: &Found, room: Room) -> Vec<Variant> {
+    fn variants(&self, _: &Found, room: Capacity) -> Vec<Variant> {
         let mut workers = room.workers();
         if room.cores == 1 {
             workers.insert(0, 0);
@@ -61,7 +63,7 @@ impl Contender for Opentracker {
         workers.into_iter().map(|n| Variant::new("opentracker", None, &[(WORKERS, n)])).collect()
     }
 
-    fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
+    fn launch(&self, found: &Found, variant: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
         let mut program = found.program.clone();
         if self.needs_whitelist(found) {
             let whitelist = stage.whitelist.context("opentracker needs a whitelist")?;
@@ -70,7 +72,7 @@ impl Contender for Opentracker {
                 .or_else(|_| fs::copy(whitelist, &list).map(drop))
                 .with_context(|| format!("cannot copy {}", whitelist.display()))?;
         } else {
-            // Nobody may not be allowed to where it was built.
+            // The user nobody may have no access to the directory of the build.
             program = stage.directory.join(self.program());
             fs::copy(&found.program, &program)
                 .and_then(|_| fs::set_permissions(&program, fs::Permissions::from_mode(0o755)))
@@ -78,10 +80,10 @@ impl Contender for Opentracker {
         }
         let file = stage.directory.join("opentracker.conf");
         fs::write(&file, config(variant, stage))?;
-        // Nobody has to read it, whatever the umask is.
+        // Readable by the user nobody, whatever the umask is.
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
         let arguments = vec!["-f".into(), file.display().to_string()];
-        // Root's would change its user by itself, and so lose what ends it with the bench.
+        // As root it would change its user and lose the setting that ends it with the bench.
         Ok(Launch { program, arguments, environment: Vec::new(), unprivileged: true })
     }
 
@@ -90,9 +92,9 @@ impl Contender for Opentracker {
     }
 }
 
-/// The number of workers has to stand before the address that it is for.
-fn config(variant: &Variant, stage: &Stage) -> String {
-    // It goes to this directory before it reads the list.
+/// The number of workers precedes the address that it applies to.
+fn config(variant: &Variant, stage: &Setup) -> String {
+    // It changes to this directory before it reads the list.
     let list = stage.whitelist.map_or(String::new(), |_| format!("access.whitelist {WHITELIST}\n"));
     format!(
         "listen.udp.workers {}\nlisten.udp {}\ntracker.rootdir {}\n{list}",
@@ -109,7 +111,7 @@ mod tests {
     #[test]
     fn workers_come_before_the_address() {
         let variant = Variant::new("opentracker", None, &[(WORKERS, 4)]);
-        let stage = Stage {
+        let stage = Setup {
             directory: Path::new("/tmp/x"),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,
@@ -119,12 +121,12 @@ mod tests {
         let found = Found { program: "opentracker".into(), version: "1".into() };
         assert!(Opentracker.launch(&found, &variant, &stage).is_err(), "without a whitelist");
         assert!(!text.contains("whitelist"), "{text}");
-        let stage = Stage { whitelist: Some(Path::new("/tmp/list")), ..stage };
+        let stage = Setup { whitelist: Some(Path::new("/tmp/list")), ..stage };
         assert!(config(&variant, &stage).ends_with("access.whitelist whitelist.txt\n"));
     }
 
     #[test]
-    fn a_build_of_ones_own_is_not_debians() {
+    fn another_build_is_not_debians() {
         let (build, stage) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let program = build.path().join("opentracker");
         fs::write(&program, "a program").unwrap();
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(version, OWN_BUILD);
         let found = Found { program, version };
         let variant = Variant::new("opentracker", None, &[(WORKERS, 0)]);
-        let stage = Stage {
+        let stage = Setup {
             directory: stage.path(),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,
@@ -147,7 +149,7 @@ mod tests {
     fn one_core_has_the_event_loop_too() {
         let found = Found { program: "opentracker".into(), version: "1".into() };
         let of = |cores| -> Vec<_> {
-            let room = Room { cores, vcpus: cores };
+            let room = Capacity { cores, vcpus: cores };
             Opentracker.variants(&found, room).iter().map(|v| v.count(WORKERS).unwrap()).collect()
         };
         assert_eq!((of(1), of(4)), (vec![0, 1], vec![4]));

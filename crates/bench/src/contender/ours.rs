@@ -1,13 +1,13 @@
-//! onrush: colocated workers, and socket and swarm workers apart.
+//! onrush, colocated and split.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::{Contender, Found, Launch, Room, Stage, Variant, version_told};
+use super::{Capacity, Contender, Found, Launch, Setup, Variant, version_of_ours};
 use crate::machine::BufferLimits;
 
-/// This project's tracker.
+/// onrush.
 #[derive(Debug)]
 pub struct Onrush;
 
@@ -25,7 +25,7 @@ impl Contender for Onrush {
         "onrush"
     }
 
-    fn word(&self) -> &'static str {
+    fn keyword(&self) -> &'static str {
         "onrush"
     }
 
@@ -38,7 +38,9 @@ impl Contender for Onrush {
     }
 
     fn settings(&self) -> &'static str {
-        "the defaults, but for placement and numbers of workers, warnings only in the log, and buffers no larger than net.core.rmem_max and wmem_max, which onrush could exceed as root and the others could not (onrush --print-config)"
+        "the defaults, but for placement and numbers of workers, warnings only in the log, and \
+         buffers no larger than net.core.rmem_max and wmem_max, which onrush could exceed as root \
+         and the others could not (onrush --print-config)"
     }
 
     fn receive_buffer(&self) -> Option<u64> {
@@ -46,21 +48,21 @@ impl Contender for Onrush {
     }
 
     fn version(&self, program: &Path) -> Option<String> {
-        version_told(program)
+        version_of_ours(program)
     }
 
-    fn variants(&self, _: &Found, room: Room) -> Vec<Variant> {
+    fn variants(&self, _: &Found, room: Capacity) -> Vec<Variant> {
         let colocated = |n| Variant::new(self.name(), Some(COLOCATED), &[("workers", n)]);
         let split = |s, w| Variant::new(self.name(), Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
         let mut variants: Vec<_> = room.workers().into_iter().map(colocated).collect();
         for total in room.workers() {
-            // One swarm worker in seven is what the daemon takes by itself; one in four for whoever
-            // has costlier swarms than the cost model's.
+            // One swarm worker in seven is the daemon's default; one in four suits
+            // costlier swarms than those of the cost model.
             let mut swarm = vec![total.div_ceil(7), total.div_ceil(4)];
             swarm.dedup();
             for swarm in swarm {
                 let variant = split(total.saturating_sub(swarm).max(1), swarm);
-                // One and two workers in all are both one of each.
+                // With one or two workers in all there is one of each kind.
                 if !variants.contains(&variant) {
                     variants.push(variant);
                 }
@@ -69,7 +71,7 @@ impl Contender for Onrush {
         variants
     }
 
-    fn launch(&self, found: &Found, variant: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
+    fn launch(&self, found: &Found, variant: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
         let file = stage.directory.join("onrush.toml");
         fs::write(&file, config(variant, stage, BufferLimits::read()))?;
         let arguments = vec!["--config".into(), file.display().to_string()];
@@ -82,7 +84,7 @@ impl Contender for Onrush {
     }
 }
 
-fn config(variant: &Variant, stage: &Stage, limits: BufferLimits) -> String {
+fn config(variant: &Variant, stage: &Setup, limits: BufferLimits) -> String {
     let mut text = format!(
         "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n",
         stage.address,
@@ -112,10 +114,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_placement_is_there_for_every_room() {
+    fn every_capacity_has_both_placements() {
         let found = Found { program: "onrush".into(), version: "1".into() };
         let of = |cores, vcpus| -> Vec<_> {
-            let room = Room { cores, vcpus };
+            let room = Capacity { cores, vcpus };
             Onrush
                 .variants(&found, room)
                 .iter()
@@ -134,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_says_the_split() {
+    fn the_configuration_has_the_split() {
         let variant = Variant::new("onrush", Some(SPLIT), &[(SOCKET, 3), (SWARM, 1)]);
-        let stage = Stage {
+        let stage = Setup {
             directory: Path::new("/tmp/x"),
             address: ([127, 0, 0, 1], 6969).into(),
             whitelist: None,
@@ -144,7 +146,7 @@ mod tests {
         let text = config(&variant, &stage, BufferLimits::default());
         assert!(text.contains("socket = 3\nswarm = 1\n"), "{text}");
         assert!(text.contains("receive_buffer = 4194304\nsend_buffer = 1048576\n"), "{text}");
-        // As root it would get more than the others, who cannot exceed the limit.
+        // As root it would get a larger buffer than the others, which cannot exceed the limit.
         let limits = BufferLimits { receive: Some(212_992), send: Some(100_000) };
         let text = config(&variant, &stage, limits);
         assert!(text.contains("receive_buffer = 212992\nsend_buffer = 100000\n"), "{text}");

@@ -1,9 +1,9 @@
-//! torrust-tracker, whose runtime takes as many threads as it has vCPUs.
+//! torrust-tracker, whose runtime uses as many threads as it has vCPUs.
 
 use std::fs;
 use std::path::Path;
 
-use super::{Contender, Found, Launch, Room, Stage, Variant, version_by_cargo};
+use super::{Capacity, Contender, Found, Launch, Setup, Variant, version_by_cargo};
 
 /// torrust-tracker from crates.io.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Contender for Torrust {
         "torrust-tracker"
     }
 
-    fn word(&self) -> &'static str {
+    fn keyword(&self) -> &'static str {
         "torrust"
     }
 
@@ -30,7 +30,9 @@ impl Contender for Torrust {
     }
 
     fn settings(&self) -> &'static str {
-        "UDP only, errors only in the log, no statistics, nothing kept in its database: its own share/default/config/tracker.udp.benchmarking.toml, which its report used; it has no number of workers"
+        "UDP only, errors only in the log, no statistics, nothing kept in its database: its own \
+         share/default/config/tracker.udp.benchmarking.toml, which its report used; it has no \
+         number of workers"
     }
 
     fn receive_buffer(&self) -> Option<u64> {
@@ -41,11 +43,11 @@ impl Contender for Torrust {
         version_by_cargo(program, "torrust-tracker")
     }
 
-    fn variants(&self, _: &Found, _: Room) -> Vec<Variant> {
+    fn variants(&self, _: &Found, _: Capacity) -> Vec<Variant> {
         vec![Variant::new("torrust-tracker", None, &[])]
     }
 
-    fn launch(&self, found: &Found, _: &Variant, stage: &Stage) -> anyhow::Result<Launch> {
+    fn launch(&self, found: &Found, _: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
         let file = stage.directory.join("torrust.toml");
         fs::write(&file, config(stage))?;
         let environment = vec![(CONFIG.into(), file.display().to_string())];
@@ -58,7 +60,7 @@ impl Contender for Torrust {
     }
 }
 
-fn config(stage: &Stage) -> String {
+fn config(stage: &Setup) -> String {
     format!(
         "[metadata]\nschema_version = \"2.0.0\"\n\n[logging]\nthreshold = \"error\"\n\n\
          [core]\nlisted = false\nprivate = false\ntracker_usage_statistics = false\n\n\
@@ -77,7 +79,7 @@ mod tests {
     #[test]
     fn the_configuration_is_named_by_a_variable() {
         let directory = tempfile::tempdir().unwrap();
-        let stage = Stage {
+        let stage = Setup {
             directory: directory.path(),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,

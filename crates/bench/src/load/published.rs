@@ -1,6 +1,6 @@
 //! `aquatic_udp_load_test`, the tool of the published comparisons, in its default configuration. It
-//! tells rates over its whole run, in steps of five seconds; what the tracker and it used meanwhile is
-//! looked at here.
+//! reports rates over its whole run, in steps of five seconds; CPU time of the tracker and of the
+//! tool is measured here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use onrush_load::cpu::Cpu;
 
-use super::{Dose, Load};
+use super::{Load, LoadSettings};
 use crate::contender::Launch;
 use crate::process::{Child, Stop};
 use crate::record::Point;
 
-/// Seconds between two looks of the tool at its clock.
+/// Seconds between the tool's readings of its clock.
 const STEP: u64 = 5;
 
-/// aquatic_udp_load_test, which was found.
+/// aquatic_udp_load_test, if installed.
 #[derive(Clone, Debug)]
 pub struct Published {
     program: PathBuf,
@@ -29,10 +29,10 @@ impl Published {
     /// The file name of its program.
     pub const PROGRAM: &'static str = "aquatic_udp_load_test";
 
-    /// Asks the program for its default configuration.
+    /// Reads the program's default configuration.
     ///
     /// # Errors
-    /// When it does not tell.
+    /// When the program does not print it.
     pub fn new(program: PathBuf) -> anyhow::Result<Self> {
         let output = Command::new(&program).arg("-p").output();
         let output = output.with_context(|| format!("cannot run {}", program.display()))?;
@@ -45,8 +45,8 @@ impl Published {
         &self.program
     }
 
-    /// Seconds that a run takes for this dose: it looks at the clock every five seconds only.
-    pub fn seconds(dose: &Dose) -> u64 {
+    /// Seconds of a run: the tool reads its clock every five seconds only.
+    pub fn seconds(dose: &LoadSettings) -> u64 {
         ((dose.seconds + dose.warmup).ceil().max(1.0) as u64).next_multiple_of(STEP)
     }
 
@@ -55,20 +55,20 @@ impl Published {
         let file = load.directory.join("aquatic_load.toml");
         fs::write(&file, self.config(load, seconds)?)?;
         let launch = launch(&self.program, &file);
-        let before = Cpu::of_process(pid).context("the tracker is gone")?;
+        let before = Cpu::of_process(pid).context("the tracker has ended")?;
         let mut child = Child::start(&launch, &load.seats.load, load.directory)?;
         let (own, mut busy) = (child.pid(), Busy::default());
         let status = child.wait(Duration::from_secs(seconds + 60), stop, || {
             busy.look(Instant::now(), Cpu::of_process(own).ok());
             Ok(())
         })?;
-        let used = Cpu::of_process(pid).context("the tracker is gone")? - before;
+        let used = Cpu::of_process(pid).context("the tracker has ended")? - before;
         if !status.success() {
-            bail!("aquatic_udp_load_test ended ({status}): {}", child.said());
+            bail!("aquatic_udp_load_test ended ({status}): {}", child.output_tail());
         }
         let log = fs::read_to_string(load.directory.join(format!("{}.log", Self::PROGRAM)))?;
         let mut point = point(&log, used)
-            .with_context(|| format!("aquatic_udp_load_test: {}", child.said()))?;
+            .with_context(|| format!("aquatic_udp_load_test: {}", child.output_tail()))?;
         point.load_percent = busy.percent(Duration::from_secs(seconds), load.seats.load_workers);
         Ok(point)
     }
@@ -91,13 +91,13 @@ fn launch(program: &Path, config: &Path) -> Launch {
     Launch { program: program.to_owned(), arguments, environment: Vec::new(), unprivileged: false }
 }
 
-/// The number behind `name` on a line of its own.
+/// The number after `name` on a line of its own.
 fn figure(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().rev().find_map(|line| line.trim().strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The load tester's own CPU time over its life.
+/// The tool's CPU time over its run.
 #[derive(Debug, Default)]
 struct Busy(Vec<(Instant, f64)>);
 
@@ -106,8 +106,8 @@ impl Busy {
         self.0.extend(used.map(|used| (now, used.total())));
     }
 
-    /// In percent of the vCPUs of `workers`, over the last `run` of it: it ends with the run, and what
-    /// is before, making a population with one thread, is no load.
+    /// CPU time in percent of the vCPUs of `workers` over the last `run`. The process ends with the
+    /// run; before it, one thread makes the population, which is no load.
     fn percent(&self, run: Duration, workers: usize) -> Option<f64> {
         let (end, used) = *self.0.last()?;
         let (start, before) =
@@ -117,20 +117,20 @@ impl Busy {
     }
 }
 
-/// From what the tool printed and the CPU time that the tracker used from its start to its end. It
-/// summarizes all of its run, so what it does before and after costs the tracker nothing and is in
-/// neither; a warm-up is in both.
+/// The result by the tool's output and the tracker's CPU time from the tool's start to its end. It
+/// summarizes all of its run; before and after it causes no load, so neither is in
+/// the figures. A warm-up is in both.
 fn point(log: &str, used: Cpu) -> anyhow::Result<Point> {
-    let rate = figure(log, "Average responses per second:").context("it tells no rate")?;
-    let seconds = figure(log, "Test ran for").context("it does not tell how long it ran")?;
-    // Errors are among the replies that it counts.
-    let errors = figure(log, "- Error responses:").context("it tells no rate of errors")?;
+    let rate = figure(log, "Average responses per second:").context("it reports no rate")?;
+    let seconds = figure(log, "Test ran for").context("it reports no duration")?;
+    // Its replies include errors.
+    let errors = figure(log, "- Error responses:").context("it reports no rate of errors")?;
     let (all, rate) = (rate, rate - errors);
-    let some = all > 0.0 && seconds > 0.0; // false for what is no number, too
+    let some = all > 0.0 && seconds > 0.0; // false for NaN
     if !some {
-        bail!("no reply came");
+        bail!("no reply arrived");
     }
-    // Both are rounded to hundredths.
+    // Both figures are rounded to hundredths.
     if rate < 0.01 {
         bail!("all replies were errors, {errors} per second");
     }
@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn cpu_time_is_that_of_the_whole_run() {
-        let log = "Test ran for 4 seconds\nAverage responses per second: 100000.00\n  - Error responses:    0.00\n";
+        let log = "Test ran for 4 seconds\nAverage responses per second: 100000.00\n\
+                     \x20 - Error responses:    0.00\n";
         let used = Cpu { user: 1.0, system: 2.0 };
         let of = |log: &str| point(log, used);
         let point = of(log).unwrap();
@@ -190,13 +191,14 @@ mod tests {
 
     #[test]
     fn a_run_takes_whole_steps() {
-        let of = |seconds, warmup| Published::seconds(&Dose { seconds, warmup, swarms: None });
+        let of =
+            |seconds, warmup| Published::seconds(&LoadSettings { seconds, warmup, swarms: None });
         assert_eq!((of(0.4, 0.2), of(2.0, 1.0), of(4.0, 1.0), of(5.0, 0.5)), (5, 5, 5, 10));
         assert_eq!(of(90.0, 0.1), 95);
     }
 
     #[test]
-    fn the_load_is_busy_while_it_runs_and_not_before() {
+    fn cpu_time_of_the_preparation_is_not_load() {
         let (start, mut busy) = (Instant::now(), Busy::default());
         let at = |ms| start + Duration::from_millis(ms);
         let cpu = |user| Some(Cpu { user, system: 0.0 });

@@ -1,4 +1,4 @@
-//! The report in Markdown, in the shapes of the published comparisons.
+//! The report in Markdown, in the form of the published comparisons.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,10 +20,10 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     let dose = &settings.dose;
     let _ = writeln!(
         text,
-        "Every tracker is a process of its own, alone on its vCPUs; the load is on others. {} rounds in which \
-         the contenders take turns, a fresh process each; {} s of warm-up, {} s measured. Medians, least and \
-         greatest in brackets. Ratios are to {} in the same round. Only ratios within one report mean anything \
-         elsewhere. Raw results: `raw.jsonl`.",
+        "Every tracker is a process on vCPUs of its own; the load uses other vCPUs. {} rounds in \
+         which the contenders alternate, each in a new process; {} s of warm-up, {} s measured. \
+         Medians, with minimum and maximum in brackets. Ratios are to {} within a round; only \
+         ratios within one report compare to other hosts. Raw results: `raw.jsonl`.",
         settings.rounds, dose.warmup, dose.seconds, settings.baseline
     );
     machine(&mut text, summary);
@@ -37,11 +37,11 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
         format!("round {} of {}: {reason}", failure.round, called(&failure.case))
     });
     list(&mut text, "Failed rounds", failures);
-    let _ = write!(text, "\n## Again\n\n```sh\n{}\n```\n", plan.command);
+    let _ = write!(text, "\n## Command\n\n```sh\n{}\n```\n", plan.command);
     text
 }
 
-/// The mixes of the plan, those without a figure too.
+/// The mixes of the plan, including those without a figure.
 fn mixes(summary: &Summary) -> BTreeSet<Mix> {
     summary.plan.cases.iter().map(|case| case.mix).collect()
 }
@@ -76,8 +76,8 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
         let seconds = Published::seconds(&summary.plan.settings.dose);
         let _ = writeln!(
             text,
-            "Its rates are means of a whole run of {seconds} s, warm-up included, as it looks at the clock \
-             every five seconds only; its population is the same in every round."
+            "Its rates are means of a whole run of {seconds} s, warm-up included, as it reads the \
+             clock every five seconds only; its population is the same in every round."
         );
     }
     for picture in pictures.iter().filter(|name| name.ends_with(&format!("-{mix}.svg"))) {
@@ -103,11 +103,12 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
     benchmark_report(text, summary, &rows);
 }
 
-/// A row for each case of the plan, also for one without a figure.
+/// A row for each case of the plan, including those without a figure.
 fn side_by_side(text: &mut String, summary: &Summary, mix: Mix) {
     let latency = summary.of_mix(mix).flat_map(|row| &row.latency);
     let shares: BTreeSet<u32> = latency.map(|lag| lag.percent).collect();
-    text.push_str("\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio | us CPU per reply | ratio |");
+    text.push_str("\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio | us \
+         CPU per reply | ratio |");
     let lags: String = shares.iter().map(|share| format!(" p50, p99 at {share} % |")).collect();
     let _ = write!(
         text,
@@ -134,7 +135,7 @@ fn side_by_side(text: &mut String, summary: &Summary, mix: Mix) {
     }
 }
 
-/// Why a case has none.
+/// Why a case has no figure.
 fn without_figure(summary: &Summary, case: &Case) -> &'static str {
     match summary.failures.iter().any(|failure| failure.case == *case) {
         true => "failed",
@@ -142,7 +143,7 @@ fn without_figure(summary: &Summary, case: &Case) -> &'static str {
     }
 }
 
-/// The cells of a row from its rate on. A median over fewer than all `rounds` says so.
+/// The cells of a row from its rate on. A median over fewer than all `rounds` is marked.
 fn figures(text: &mut String, row: &Row, shares: &BTreeSet<u32>, rounds: u32) {
     let ratio = |pick: fn(&Ratio) -> &Spread| match &row.ratio {
         Some(ratio) => format!("{:.2}", pick(ratio).median),
@@ -178,15 +179,16 @@ fn figures(text: &mut String, row: &Row, shares: &BTreeSet<u32>, rounds: u32) {
     let _ = writeln!(text, " {wrong} | {lost} | {peers} |");
 }
 
-/// What the figures would be if wrong replies counted: whoever is fast at something else is not slow.
+/// The figures with wrong replies counted, for trackers that do other work than the checked one.
 fn wrong_ones_too(text: &mut String, rows: &[&Row]) {
     let wrong: Vec<_> = rows.iter().filter(|row| row.wrong_percent > 0.0).collect();
     if wrong.is_empty() {
         return;
     }
     text.push_str(
-        "\nOnly right replies count above. If all replies did:\n\n\
-         | tracker | workers | cores | load workers | replies/s | us CPU per reply | what is wrong |\n|---|---|---|---|---|---|---|\n",
+        "\nOnly right replies count above. With all replies counted:\n\n\
+         | tracker | workers | cores | load workers | replies/s | us CPU per reply | findings |\n\
+         |---|---|---|---|---|---|---|\n",
     );
     for row in wrong {
         let seats = &row.case.seats;
@@ -211,7 +213,7 @@ fn range(rate: &Spread) -> String {
     }
 }
 
-/// The best of each tracker by a number, the best of all in bold: the shape of the published tables.
+/// The best of each tracker by a number, the best of all in bold: the form of the published tables.
 fn throughput(
     text: &mut String,
     title: &str,
@@ -248,7 +250,7 @@ fn throughput(
     }
 }
 
-/// The shape of the report of aquatic's bencher, as Torrust published it.
+/// The form of the report of aquatic's bencher, as published by Torrust.
 fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
     let plan = &summary.plan;
     let mix = rows[0].case.mix;

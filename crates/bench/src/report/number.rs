@@ -1,19 +1,8 @@
-//! Numbers for people.
+//! Numbers in the form of the published reports.
+
+pub(super) use onrush_load::number::grouped;
 
 use crate::stats::Spread;
-
-/// `351,834`.
-pub(super) fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.round());
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
 
 /// `192.5 MiB`, `8.2 GiB`.
 pub(super) fn bytes(bytes: f64) -> String {
@@ -24,18 +13,18 @@ pub(super) fn bytes(bytes: f64) -> String {
     format!("{} MiB", short(bytes / MIB))
 }
 
-/// One place, none where it is a zero.
+/// One decimal place, none where it is a zero.
 fn short(number: f64) -> String {
     let text = format!("{number:.1}");
     text.strip_suffix(".0").map_or(text.clone(), Into::into)
 }
 
-/// `95.5%`, `190%`, as the published reports have it.
+/// `95.5%`, `190%`.
 pub(super) fn percent(percent: f64) -> String {
     if percent >= 100.0 { format!("{percent:.0}%") } else { format!("{}%", short(percent)) }
 }
 
-/// `2.57 [2.50-2.71]`: median, least and greatest, with so many places.
+/// `2.57 [2.50-2.71]`: median, minimum and maximum with `places` decimal places.
 pub(super) fn spread(spread: &Spread, places: usize) -> String {
     if spread.count == 1 {
         return format!("{:.places$}", spread.median);
@@ -43,7 +32,7 @@ pub(super) fn spread(spread: &Spread, places: usize) -> String {
     format!("{:.places$} [{:.places$}-{:.places$}]", spread.median, spread.min, spread.max)
 }
 
-/// Microseconds, in milliseconds where these are many.
+/// Microseconds, from 1,000 on in milliseconds.
 pub(super) fn time(microseconds: f64) -> String {
     match microseconds {
         us if us >= 10_000.0 => format!("{:.0} ms", us / 1000.0),
@@ -52,8 +41,8 @@ pub(super) fn time(microseconds: f64) -> String {
     }
 }
 
-/// A date of UTC, `2026-11-21`, of seconds since 1970 (days from civil, the proleptic Gregorian
-/// calendar).
+/// The UTC date, `2026-11-21`, of seconds since 1970 (inverse of days_from_civil, proleptic
+/// Gregorian calendar).
 pub(crate) fn date(seconds: u64) -> String {
     let days = (seconds / 86_400) as i64 + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -64,7 +64,7 @@ impl<'a> Best<'a> {
         bars(&Bars { title, y, groups, rows, marked: self.baseline() })
     }
 
-    /// Which of the names are the baseline's; all variants of it.
+    /// The positions of the baseline's variants in `names`.
     fn baseline(&self) -> Vec<usize> {
         let called = |name: &str| {
             let row = self.rows.iter().find(|row| row.name == name);
@@ -74,7 +74,7 @@ impl<'a> Best<'a> {
     }
 }
 
-/// A whisker, where there is more than one round.
+/// Minimum and maximum, where there is more than one round.
 fn range(spread: &Spread) -> Option<(f64, f64)> {
     (spread.count > 1).then_some((spread.min, spread.max))
 }

@@ -37,7 +37,7 @@ impl CommitmentFile {
         Some(IntervalCommitment { lifetime: lifetime.parse().ok()?, seconds })
     }
 
-    /// Call it every second: writes the commitment once a minute, or at once if it has `changed`.
+    /// Call every second: writes the commitment once a minute, or at once if it has `changed`.
     ///
     /// # Errors
     /// When the file cannot be written.

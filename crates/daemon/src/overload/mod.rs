@@ -68,7 +68,7 @@ impl Overload {
         Self { policy: Policy::default(), known: None, generation_at: now, committed: None }
     }
 
-    /// Call it every second with the datagrams received and dropped by the kernel since the start.
+    /// Call every second with the datagrams received and dropped by the kernel since the start.
     /// Returns whether rules have changed, and a message for the log.
     pub fn tick(
         &mut self,

@@ -38,7 +38,7 @@ impl Policy {
         self.step
     }
 
-    /// Call it every second with the permitted percentage of drops (0 switches shedding off) and
+    /// Call every second with the permitted percentage of drops (0 switches shedding off) and
     /// the datagrams received and dropped since the start.
     pub fn tick(&mut self, limit: u32, received: u64, dropped: u64) -> Option<Change> {
         self.readings.push_back((received, dropped));

@@ -29,7 +29,7 @@ pub enum ActivationError {
     Adopt(#[from] AdoptError),
 }
 
-/// Takes the sockets passed to this process; `None` if there are none. Call it once, before threads
+/// Takes the sockets passed to this process; `None` if there are none. Call once, before threads
 /// are started: it reads and clears environment variables.
 ///
 /// # Errors

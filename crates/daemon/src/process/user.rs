@@ -51,7 +51,7 @@ pub enum UserError {
     },
 }
 
-/// Loads the name service modules for this user and group. Call it while the process has one
+/// Loads the name service modules for this user and group. Call while the process has one
 /// thread: glibc 2.36 was seen to crash when libnss_systemd was loaded while threads were starting.
 pub fn load_names(user: &str, group: Option<&str>) {
     // Missing names are reported by `become_user`.

@@ -11,7 +11,7 @@ use crate::upgrade::delta;
 use crate::upgrade::outgoing::HandedOver;
 use onrush_tracker::metrics::Summary;
 
-/// For a process to exit after its sockets are closed.
+/// Time for a process to exit after its sockets are closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Tracker {

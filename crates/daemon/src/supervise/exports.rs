@@ -19,7 +19,7 @@ use onrush_tracker::orders::Orders;
 
 /// Mode of the file: readable by all users.
 const MODE: u32 = 0o644;
-/// For an aborted export to remove its temporary file.
+/// Time for an aborted export to remove its temporary file.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Replies to the request for an export.
@@ -57,7 +57,7 @@ impl Exports {
         &self.writes
     }
 
-    /// Call it every second: starts an export when it is due, and reports a finished one.
+    /// Call every second: starts an export when it is due, and reports a finished one.
     pub(super) fn tick(&mut self, settings: &ExportSettings, orders: &Orders, now: Instant) {
         if let Some(writer) = self.writer.take_if(|writer| writer.thread.is_finished()) {
             self.join(writer.thread);

@@ -36,7 +36,7 @@ impl Lifeline {
         notify::ready(&self.serves);
     }
 
-    /// Call it every second with all workers, always in the same order.
+    /// Call every second with all workers, always in the same order.
     pub(super) fn tick(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
         let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
         if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(turns, now)) {
@@ -75,7 +75,7 @@ impl Watchdog {
         Self { every, last: now, stalls: StallDetector::new(now) }
     }
 
-    /// Whether to reset the watchdog at `now`, given each worker's turn counter. Call it at least
+    /// Whether to reset the watchdog at `now`, given each worker's turn counter. Call at least
     /// once a second, always with the workers in the same order.
     fn is_due(&mut self, turns: impl IntoIterator<Item = u64>, now: Instant) -> bool {
         let elapsed = now.duration_since(self.last);

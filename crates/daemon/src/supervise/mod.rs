@@ -8,7 +8,7 @@
 //! | [`purge`] | removal of swarms that the access list no longer permits |
 //! | `upgrades` | a successor takes over |
 //! | `lifeline` | ready, status and watchdog for the service manager |
-//! | `watch`, [`steering_backoff`], [`totals_log`] | stalls, drops, steering, totals |
+//! | `watch`, [`steering_backoff`], `totals_log` | stalls, drops, steering, totals |
 //! | `exports` | when the full scrape is written |
 
 mod apply;
@@ -18,7 +18,7 @@ mod lists;
 pub mod purge;
 pub mod reload;
 pub mod steering_backoff;
-pub mod totals_log;
+mod totals_log;
 mod upgrades;
 mod watch;
 

@@ -23,7 +23,7 @@ pub struct Loaded {
     pub notices: Vec<Notice>,
     /// Its lists, with the changes of the journal.
     pub lists: Lists,
-    /// The journal and the list after it, not merged; `None` without a journal.
+    /// The journal, and the list with its changes, not merged; `None` without a journal.
     pub replayed: Option<ReplayedList>,
     /// The token of the admin API.
     pub token: Option<Token>,

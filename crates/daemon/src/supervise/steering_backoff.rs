@@ -55,7 +55,7 @@ impl SteeringBackoff {
         Self { workers: vec![Worker::default(); workers] }
     }
 
-    /// Call it every second with each worker's kernel drops since the start. Changes nothing where
+    /// Call every second with each worker's kernel drops since the start. Changes nothing where
     /// more than half of the workers drop: then the host is overloaded, whatever the steering.
     pub fn observe(&mut self, drops: impl IntoIterator<Item = u64>, now: Moment) -> Vec<Change> {
         let mut dropping = 0;

@@ -9,7 +9,7 @@ use onrush_tracker::metrics::{EVENTS, Summary};
 
 /// Turns counters into log lines of the differences.
 #[derive(Debug)]
-pub struct Totals {
+pub(super) struct Totals {
     last: Summary,
     /// Whether a request may arrive at another worker than its shard's, so that steering matters.
     show_steered: bool,
@@ -17,13 +17,13 @@ pub struct Totals {
 
 impl Totals {
     /// All counters start at zero.
-    pub fn new(placement: Placement) -> Self {
+    pub(super) fn new(placement: Placement) -> Self {
         let show_steered = matches!(placement, Placement::Colocated { workers: 2.. });
         Self { last: Summary::default(), show_steered }
     }
 
     /// The line for the time `elapsed` since the last call.
-    pub fn line(&mut self, now: Summary, elapsed: Duration) -> String {
+    pub(super) fn line(&mut self, now: Summary, elapsed: Duration) -> String {
         let last = std::mem::replace(&mut self.last, now);
         let since = |now: u64, last: u64| now.saturating_sub(last);
         let seconds = elapsed.as_secs_f64().max(0.001);

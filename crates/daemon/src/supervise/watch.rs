@@ -62,7 +62,7 @@ impl Watch {
         self.totals_every = settings.log.totals_every;
     }
 
-    /// Call it every second with all workers, always in the same order. Returns lines for the log.
+    /// Call every second with all workers, always in the same order. Returns lines for the log.
     /// `steer` is `None` where steering is off.
     pub(super) fn tick(
         &mut self,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_stands_still_for_five_seconds_is_named() {
+    fn a_worker_without_turns_for_five_seconds_is_named() {
         let mut tracked = Tracked::new("");
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
         for _ in 0..4 {

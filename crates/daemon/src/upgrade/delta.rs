@@ -1,9 +1,9 @@
-//! The delta of an upgrade: peers that have stopped and peers that have announced since the dump. It
-//! arrives when the new process serves already, and is merged with that process's own peers.
+//! The delta of an upgrade: peers that have stopped and peers that have announced since the dump.
+//! It arrives when the new process serves already, and is merged with that process's own peers.
 //!
 //! On the stream: the number of stops (u32); for each its info hash, family (4 or 6), address and
-//! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers that
-//! are younger than the dump.
+//! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers
+//! that are younger than the dump.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -39,7 +39,7 @@ const OLDER_STOPS: u32 = 8;
 const MARGIN: u32 = 8;
 /// Swarms, peers or stops merged per step.
 const STEP: usize = 64;
-/// For each write of the outgoing process, and for all shards to merge a part.
+/// Time for each write of the outgoing process, and for all shards to merge a part.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends the delta, from the shards of stopped workers.
@@ -81,8 +81,8 @@ struct Stop {
     age: u32,
 }
 
-/// Reads up to `limit` changes of a shard, and keeps the stops. Returns whether there are more, also
-/// after a gap.
+/// Reads up to `limit` changes of a shard, and keeps the stops. Returns whether there are more,
+/// also after a gap.
 fn read_stops(
     shard: &Shard,
     reader: &mut ChangeReader,
@@ -137,9 +137,9 @@ fn read_stop(from: &mut impl Read) -> io::Result<Stop> {
     Ok(Stop { info_hash: InfoHash(info_hash), endpoint, completed, age })
 }
 
-/// Starts a thread that receives the delta and merges it into the shards of running workers. It waits
-/// for the list in force, which permits the swarms, and clears `merging` when it ends. `stops` are
-/// the readers of this process's own stops, one for each shard.
+/// Starts a thread that receives the delta and merges it into the shards of running workers. It
+/// waits for the list in force, which permits the swarms, and clears `merging` when it ends.
+/// `stops` are the readers of this process's own stops, one for each shard.
 ///
 /// # Errors
 /// When the thread cannot be started.

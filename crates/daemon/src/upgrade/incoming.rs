@@ -27,7 +27,7 @@ use onrush_store::snapshot::load::from_stream;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
-/// For each message of the running process: longer than any of its own timeouts.
+/// Time for each message of the running process: longer than any of its own timeouts.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why nothing was taken over. The running process keeps serving.
@@ -183,7 +183,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Waits until the running process has released the sockets. Call it when everything slow is
+    /// Waits until the running process has released the sockets. Call when everything slow is
     /// done: from the release on neither process serves. Returns the commitment to keep.
     ///
     /// # Errors

@@ -27,18 +27,18 @@ use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
 
-/// For a reply of the new process that takes no work, and for each write to it.
+/// Time for a reply of the new process that takes no work, and for each write to it.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// For the new process to open its sockets, and to finish loading once all peers are sent. It loads
-/// while it receives, so little is left then.
+/// Time for the new process to open its sockets, and to finish loading once all peers are sent. It
+/// loads while it receives, so little is left then.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// For a worker to produce the next block of the dump.
+/// Time for a worker to produce the next block of the dump.
 const DUMP_TIMEOUT: Duration = Duration::from_secs(30);
-/// For workers to answer everything they have received.
+/// Time for workers to answer everything they have received.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// For the new process to acquire the sockets: neither process serves meanwhile.
+/// Time for the new process to acquire the sockets: neither process serves meanwhile.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
-/// For the main thread to reply.
+/// Time for the main thread to reply.
 const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);

@@ -37,11 +37,11 @@ use crate::process::signals;
 const LAUNCHER: &str = "launcher";
 /// Tells the launcher to kill the successor.
 const KILL: u8 = b'k';
-/// For a successor to request the handoff: lists of millions of entries take seconds to load.
+/// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
-/// For a successor to exit after a failed handoff, or after a kill.
+/// Time for a successor to exit after a failed handoff, or after a kill.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// For the launcher to exit after the handoff.
+/// Time for the launcher to exit after the handoff.
 const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Upper bound of a final message, bytes.
 const MAX_MESSAGE: u64 = 64 << 10;
@@ -54,7 +54,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of this process. Call it first of all: the file is replaced before an upgrade.
+    /// The program of this process. Call first of all: the file is replaced before an upgrade.
     pub fn current() -> Self {
         let mut args = env::args_os();
         let name = args.next().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Successor {
         self.deadline = self.deadline.min(now + EXIT_TIMEOUT);
     }
 
-    /// Call it every second: kills a successor after its deadline. Returns whether it did.
+    /// Call every second: kills a successor after its deadline. Returns whether it did.
     pub fn tick(&mut self, now: Instant) -> bool {
         let late = now >= self.deadline;
         if late {

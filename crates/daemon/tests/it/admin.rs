@@ -1,5 +1,5 @@
-//! The HTTP side of a running daemon: what it shows agrees with what was sent, who may do what, and that slow
-//! clients are in nobody's way.
+//! The admin side of a running daemon over HTTP: metrics and statistics agree with the traffic, the
+//! token is required, and slow clients do not block others.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,11 +13,11 @@ use serde_json::Value;
 use crate::harness::client::{Ask, Client, fresh_hash, leecher, seeder};
 use crate::harness::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
 use crate::harness::network::{Ipv6, in_own_network};
-use crate::harness::process::{Daemon, Launch, PATIENCE};
+use crate::harness::process::{Daemon, Launch, TIMEOUT};
 
 const TOKEN: &str = "of-the-tests-0123456789";
 
-/// An answer to a request.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -35,10 +35,10 @@ impl Answer {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a connection of its own.
 fn ask(http: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(http).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n")
         .unwrap();
     read(stream)
@@ -94,9 +94,9 @@ pub(crate) fn sum(samples: &BTreeMap<String, f64>, name: &str, parts: &[&str]) -
     found.iter().sum()
 }
 
-/// Asks until what is asked for is so: gauges of shards come once a second.
+/// Polls until the condition holds: gauges of shards are updated once a second.
 pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is() {
         assert!(Instant::now() < deadline, "{what}");
     }
@@ -120,7 +120,7 @@ fn both(tables: &str, test: impl Fn(Daemon)) {
 }
 
 #[test]
-fn what_is_shown_agrees_with_what_was_sent() {
+fn metrics_and_statistics_agree_with_the_traffic() {
     both("", |mut daemon| {
         let addresses = daemon.serving();
         let http = daemon.http();
@@ -168,7 +168,7 @@ fn what_is_shown_agrees_with_what_was_sent() {
         is("onrush_refused_requests_total", &[], 0.0);
         is("onrush_swarms", &["state=\"active\""], 1.0);
         is("onrush_file_writes_total", &[], 0.0);
-        // Datagrams of batches are all datagrams.
+        // Every datagram belongs to a batch.
         is("onrush_batch_datagrams_sum", &[], 13.0);
         assert!(sum(&shown, "onrush_turn_duration_seconds_count", &[]) >= 4.0);
         assert!(sum(&shown, "onrush_receive_buffer_bytes", &[]) > 0.0);
@@ -185,9 +185,9 @@ fn what_is_shown_agrees_with_what_was_sent() {
     });
 }
 
-/// A disk that is full is seen before the snapshot is needed.
+/// A full disk shows in the metrics before the snapshot is needed.
 #[test]
-fn files_that_are_written_or_not_are_counted() {
+fn written_and_failed_files_are_counted() {
     let state = tempfile::tempdir().unwrap();
     let place = state.path().join("state");
     std::fs::create_dir(&place).unwrap();
@@ -210,7 +210,7 @@ fn files_that_are_written_or_not_are_counted() {
     assert!(snapshot["last"].as_f64() > stats["started"].as_f64().map(|at| at - 1.0), "{stats:#}");
     assert_eq!(stats["files"]["export"]["last"], serde_json::Value::Null);
     let failed = writes("failed");
-    // A draft that is begun meanwhile is in the way once.
+    // A temporary file created meanwhile makes the removal fail once.
     eventually("the directory goes", || std::fs::remove_dir_all(&place).is_ok());
     eventually("a snapshot is not written", || writes("failed") > failed);
 }
@@ -225,14 +225,14 @@ fn refusals_and_software_are_shown_by_name() {
         let mut client = Client::new(address);
         client.connect();
         client.announce(fresh_hash(), leecher(6_000));
-        // It may be another worker's.
+        // Another worker may have received the packet.
         eventually("what was too short is counted", || {
             let shown = samples(&get(http, "/metrics").body);
             sum(&shown, "onrush_refused_requests_total", &["reason=\"short\""]) == 1.0
         });
         let page = get(http, "/metrics").body;
         let shown = samples(&page);
-        // The first announce of a worker and family is looked at.
+        // The first announce of a worker and family is sampled.
         assert_eq!(sum(&shown, "onrush_sampled_announces_total", &[]), 1.0, "{page}");
         let stats = get(http, "/stats.json").json();
         assert_eq!(stats["list"]["mode"], "deny");
@@ -242,7 +242,7 @@ fn refusals_and_software_are_shown_by_name() {
 }
 
 #[test]
-fn health_and_readiness_have_their_words() {
+fn health_and_readiness_have_status_codes_and_states() {
     both("", |mut daemon| {
         daemon.serving();
         let http = daemon.http();
@@ -261,7 +261,7 @@ fn health_and_readiness_have_their_words() {
 }
 
 #[test]
-fn who_asks_for_open_metrics_gets_it() {
+fn openmetrics_is_served_on_request() {
     let mut daemon = Launch::on_loopback().http().start();
     daemon.serving();
     let newer = ask(
@@ -285,7 +285,7 @@ fn who_asks_for_open_metrics_gets_it() {
 }
 
 #[test]
-fn without_a_token_file_the_admin_api_says_what_to_configure() {
+fn without_a_token_file_the_admin_api_names_the_key() {
     let mut daemon = Launch::on_loopback().http().start();
     daemon.serving();
     let answer = admin(daemon.http(), "GET", "/api/v1/swarms/top");
@@ -357,7 +357,7 @@ fn swarms_are_looked_up_and_ranked() {
 }
 
 #[test]
-fn the_list_is_shown_to_who_asks_only_when_it_is_published() {
+fn the_list_is_public_only_when_configured() {
     let hash = fresh_hash();
     let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
     for (publish, status) in [("", 404), ("[admin]\npublish_lists = true\n", 200)] {
@@ -379,7 +379,7 @@ fn the_list_is_shown_to_who_asks_only_when_it_is_published() {
 /// One request with a body, and the token.
 fn send(http: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(http).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     write!(
         stream,
@@ -391,7 +391,7 @@ fn send(http: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
 }
 
 #[test]
-fn the_list_is_changed_at_once_and_what_it_forbids_is_forgotten() {
+fn a_list_change_applies_at_once_and_purges_its_swarm() {
     both("[access]\nmode = \"deny\"\n", |mut daemon| {
         let mut client = Client::new(daemon.serving()[0]);
         let http = daemon.http();
@@ -403,7 +403,7 @@ fn the_list_is_changed_at_once_and_what_it_forbids_is_forgotten() {
         assert_eq!(added.status, 200, "{}", added.body);
         let added = added.json();
         assert_eq!((&added["mode"], &added["entries"]), (&"deny".into(), &1.into()), "{added:#}");
-        let told = client.announce_in_vain(hash, leecher(4_002));
+        let told = client.announce_refused(hash, leecher(4_002));
         assert_eq!(told, "info hash is not allowed on this tracker");
         let entry = admin(http, "GET", &format!("/api/v1/list/{hash}")).json();
         assert_eq!((&entry["listed"], &entry["served"]), (&true.into(), &false.into()));
@@ -432,7 +432,7 @@ fn the_list_is_changed_at_once_and_what_it_forbids_is_forgotten() {
 }
 
 #[test]
-fn where_there_is_no_list_none_is_changed() {
+fn without_a_list_a_change_is_a_conflict() {
     both("", |mut daemon| {
         daemon.serving();
         let body = format!("{{\"info_hashes\": [\"{}\"]}}", fresh_hash());
@@ -444,7 +444,7 @@ fn where_there_is_no_list_none_is_changed() {
 }
 
 #[test]
-fn an_export_is_for_who_has_the_token_and_takes_a_file() {
+fn an_export_needs_the_token_and_a_configured_file() {
     let (token, config) = with_token("");
     let file = token.path().join("scrape.bencode");
     let path = "/api/v1/export";
@@ -456,7 +456,7 @@ fn an_export_is_for_who_has_the_token_and_takes_a_file() {
     let answer = send(http, "POST", path, "");
     assert_eq!(answer.status, 409, "{}", answer.body);
     assert!(answer.error().contains("export.file"), "{}", answer.error());
-    // What it says is right.
+    // The remedy of the error works.
     let named = format!("{config}[export]\nfile = {file:?}\n");
     std::fs::write(daemon.home().join("onrush.toml"), named).unwrap();
     assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 200);
@@ -465,7 +465,7 @@ fn an_export_is_for_who_has_the_token_and_takes_a_file() {
     assert_eq!(std::fs::read(&file).unwrap(), b"d5:filesdee");
     let written = answer.json();
     assert_eq!((&written["swarms"], &written["bytes"]), (&0.into(), &11.into()), "{written:#}");
-    // Nothing can be renamed onto a directory.
+    // A rename onto a directory fails.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let answer = send(http, "POST", path, "");
@@ -475,7 +475,7 @@ fn an_export_is_for_who_has_the_token_and_takes_a_file() {
 }
 
 #[test]
-fn a_reload_answers_what_it_has_led_to() {
+fn a_reload_reports_changed_keys_and_errors() {
     let (token, config) = with_token("");
     let mut daemon = Launch::on_loopback().http().config(&config).start();
     daemon.serving();
@@ -494,7 +494,7 @@ fn a_reload_answers_what_it_has_led_to() {
     assert_eq!(answer.status, 422, "{}", answer.body);
     assert!(answer.error().contains("`announce.intervall`"), "{}", answer.error());
 
-    // The token is read again too, and one that is none leaves the former in force.
+    // A reload reads the token too; an invalid token leaves the former one in force.
     std::fs::write(&file, &config).unwrap();
     std::fs::write(token.path().join("token"), "short").unwrap();
     let answer = send(http, "POST", "/api/v1/reload", "");
@@ -505,10 +505,10 @@ fn a_reload_answers_what_it_has_led_to() {
     daemon.stop();
 }
 
-/// Connections that say nothing, half a request, or do not read: others are served all the same, and these
-/// are hung up on in time.
+/// Connections that send nothing or half a request, or do not read, do not block others and are
+/// closed after the time-out.
 #[test]
-fn slow_clients_are_in_nobodys_way_and_are_cut_off() {
+fn slow_clients_do_not_block_others_and_are_disconnected() {
     let config = "[admin]\nconnections = 8\ntimeout = 5\n";
     let mut daemon = Launch::on_loopback().http().config(config).start();
     daemon.serving();
@@ -523,16 +523,16 @@ fn slow_clients_are_in_nobodys_way_and_are_cut_off() {
     eventually("one too many is told so", || {
         let mut stream = TcpStream::connect(http).unwrap();
         let mut text = String::new();
-        // Where the answer comes before it was read, the reset may overtake it.
+        // A reset may overtake the response.
         let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
         let _ = stream.read_to_string(&mut text);
         text.starts_with("HTTP/1.1 503 ") && text.contains("admin.connections")
     });
     drop(eighth);
     for mut stream in slow {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut rest = Vec::new();
-        // Hung up on, with or without a word.
+        // Closed, with or without a response.
         let _ = stream.read_to_end(&mut rest);
     }
     eventually("there is room again", || {
@@ -560,7 +560,7 @@ fn a_body_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn a_taken_address_ends_the_start_of_who_named_it() {
+fn a_taken_address_that_is_configured_ends_the_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let refused = Launch::on_loopback().flag("--admin", &address).start().refusal();
@@ -569,12 +569,12 @@ fn a_taken_address_ends_the_start_of_who_named_it() {
 }
 
 #[test]
-fn without_the_address_that_nobody_named_it_serves_all_the_same() {
+fn a_taken_default_admin_address_is_a_warning() {
     in_own_network(Ipv6::On, || {
         let _taken = TcpListener::bind("127.0.0.1:6970").unwrap();
         let mut daemon = Launch::on_loopback().own_http().start();
         let address = daemon.serving()[0];
-        daemon.has_said(NO_ADMIN);
+        daemon.wait_for_line(NO_ADMIN);
         Client::new(address).converse();
         let ended = daemon.stop().text();
         let warning = ended.lines().find(|line| line.contains(NO_ADMIN)).unwrap();
@@ -584,7 +584,7 @@ fn without_the_address_that_nobody_named_it_serves_all_the_same() {
 }
 
 #[test]
-fn a_token_file_that_is_none_ends_the_start() {
+fn a_missing_token_file_ends_the_start() {
     let ended = Launch::on_loopback()
         .http()
         .config("[admin]\ntoken_file = \"/nonexistent/token\"\n")
@@ -595,7 +595,7 @@ fn a_token_file_that_is_none_ends_the_start() {
 }
 
 #[test]
-fn scrapes_go_on_under_load_and_lose_nothing() {
+fn metrics_are_monotonic_under_load() {
     both("", |mut daemon| {
         let address = daemon.serving()[0];
         let http = daemon.http();

@@ -1,5 +1,6 @@
-//! Work over whole shards is done in steps so short that no reply waits for one, and it is right whatever comes
-//! and goes between them. What a step does is counted, not timed: over many swarms, and over one of very many peers.
+//! Tasks over whole shards run in steps so short that no reply is delayed, and are correct while
+//! swarms come and go. The work of a step is counted, not timed: over many swarms, and over a swarm
+//! of very many peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -33,15 +34,15 @@ use rand::{RngExt, SeedableRng};
 const SWARMS: u32 = 100_000;
 /// Peers of the large one.
 const CROWD: u32 = 200_000;
-/// The large one, in their midst.
+/// The large swarm, between the small ones.
 const LARGE: u32 = u32::MAX;
 
-/// Swarms that a step meets at most: some 20 us out of the caches.
+/// Swarms that a step visits at most: some 20 us without cache hits.
 const MOST_MET: usize = 256;
-/// Swarms and peers together that a step shows at most: its own 192 and the rest of a chunk of each kind.
+/// Swarms and peers that a step emits at most: 192 and the rest of a chunk of each kind.
 const MOST_SHOWN: u64 = 192 + 3 * 165;
-/// Peers that a step forgets at most: of a large swarm 2,048 and the rest of a chunk; of small ones, as they are
-/// here, fewer.
+/// Peers that a step removes at most: 2,048 of a large swarm and the rest of a chunk; fewer of
+/// small ones.
 const MOST_FORGOTTEN: u64 = 2_048 + 165;
 
 fn name(number: u32) -> InfoHash {
@@ -55,7 +56,7 @@ fn number(name: &InfoHash) -> u32 {
 }
 
 fn endpoint(number: u32) -> Endpoint {
-    // One in fifty can be reached by nobody.
+    // One in fifty has port 0.
     let port = if number % 50 == 49 { 1 } else { 6_881 };
     match number % 3 {
         0 => Endpoint::v6(Ipv6Addr::from((0x2001 << 112) | u128::from(number)), port),
@@ -68,7 +69,7 @@ fn peers(swarm: u32) -> std::ops::Range<u32> {
     if swarm == LARGE { 0..CROWD } else { swarm..swarm + 1 + swarm % 2 }
 }
 
-/// Without it a swarm goes with its last peer.
+/// Without retention a swarm is removed with its last peer.
 fn completed(swarm: u32) -> u32 {
     if swarm == LARGE { 0 } else { swarm % 4 }
 }
@@ -92,7 +93,7 @@ fn fill(shard: &mut Shard) {
     }
 }
 
-/// A worker's shard, of which it does a chore step by step, and swarms come and go in between.
+/// A worker's shard with a task that runs step by step, while swarms come and go.
 struct Busy {
     side: SwarmSide,
     rng: SmallRng,
@@ -100,7 +101,7 @@ struct Busy {
     steps: usize,
     /// Small swarms that lost all of their peers.
     left: BTreeSet<u32>,
-    /// The number of the next swarm that comes.
+    /// The number of the next new swarm.
     next: u32,
 }
 
@@ -126,7 +127,7 @@ impl Busy {
         }
     }
 
-    /// Does a step of the only chore and looks at what it did; false once the chore is over.
+    /// Runs a step of the task and counts its work; false once the task is complete.
     fn step(&mut self) -> bool {
         let totals = self.side.shard.totals();
         let due = match self.begun {
@@ -142,7 +143,7 @@ impl Busy {
         goes_on
     }
 
-    /// Some swarms lose their peers, some are founded.
+    /// Some swarms lose their peers, some are created.
     fn come_and_go(&mut self) {
         let mut batch = ShardBatch::<(), ()>::new(8, 1, 8 << 10);
         let leaves = self.rng.random_range(0..SWARMS);
@@ -164,14 +165,14 @@ impl Busy {
         self.next += 1;
     }
 
-    /// Whether a small swarm was there all the time.
+    /// Whether a small swarm existed all the time.
     fn stayed(&self, swarm: u32) -> bool {
         !self.left.contains(&swarm) || completed(swarm) > 0
     }
 }
 
 #[test]
-fn an_export_meets_each_swarm_once_in_short_steps() {
+fn an_export_visits_each_swarm_once_in_short_steps() {
     let mut busy = Busy::new();
     let (to, parts) = unbounded();
     busy.side.add_task(Box::new(CountTask::new(to)));
@@ -240,7 +241,7 @@ fn a_snapshot_shows_each_peer_once_in_short_steps() {
 }
 
 #[test]
-fn a_purge_forgets_what_is_forbidden_in_short_steps() {
+fn a_purge_removes_forbidden_swarms_in_short_steps() {
     let mut busy = Busy::new();
     let (tell, told) = unbounded();
     let list = forbidding_list();
@@ -264,7 +265,7 @@ fn a_purge_forgets_what_is_forbidden_in_short_steps() {
 }
 
 #[test]
-fn single_swarms_are_forgotten_in_short_steps_however_large_they_are() {
+fn single_swarms_of_any_size_are_removed_in_short_steps() {
     let mut busy = Busy::new();
     let (tell, told) = unbounded();
     let names: Arc<[InfoHash]> = (0..1_000).chain([LARGE]).chain(1_000..2_000).map(name).collect();
@@ -277,9 +278,9 @@ fn single_swarms_are_forgotten_in_short_steps_however_large_they_are() {
     busy.side.shard.check();
 }
 
-/// The chores go on for thousands of turns, and in each the worker answers what has come.
+/// The tasks run for thousands of turns, and in each the worker replies to requests.
 #[test]
-fn between_two_steps_the_worker_answers() {
+fn the_worker_replies_between_two_steps() {
     let text = "[workers]\nplacement = \"colocated\"\ntotal = 1\n";
     let network = Network::new(1, Conditions::default());
     let mut world = TestTracker::new(&settings(text), &secrets(1), &network, |socket| socket);
@@ -313,7 +314,7 @@ fn between_two_steps_the_worker_answers() {
     assert_eq!(top.recv().unwrap().swarms.len(), 10);
 }
 
-/// Sends a request; the next turn answers it, and its step of a chore is short.
+/// Sends a request; the next turn serves it and runs a short step of a task.
 fn answers_in_one_turn(worker: &mut Worker<Client>, client: &mut Client, request: &[u8]) {
     let unmet = |worker: &Worker<_>| worker.swarm_side.as_ref().unwrap().shard.walk_remaining();
     let to = Return::to(TRACKER_V4.parse().unwrap(), 0);

@@ -1,10 +1,10 @@
-//! The configuration as the process takes it; what is right and wrong in a file is shown by the
-//! tests of the configuration itself.
+//! The configuration as the process takes it: exit codes and output. Keys and values have tests of
+//! their own.
 
 use crate::harness::process::Launch;
 
 #[test]
-fn a_wrong_file_ends_it_with_2_before_anything_is_started() {
+fn a_wrong_file_exits_with_2_before_the_start() {
     let launch = Launch::new(&[]).config("[announce]\n  intervall = 900\n");
     let path = launch.config_path();
     let ended = launch.start().end();
@@ -16,7 +16,7 @@ fn a_wrong_file_ends_it_with_2_before_anything_is_started() {
 }
 
 #[test]
-fn a_wrong_flag_ends_it_with_2() {
+fn a_wrong_flag_exits_with_2() {
     for (flag, value) in [("--listen", "nowhere"), ("--workers", "0"), ("--config", "/nowhere")] {
         let ended = Launch::new(&[flag, value]).start().end();
         assert_eq!(ended.code, Some(2), "{}", ended.text());
@@ -25,7 +25,7 @@ fn a_wrong_flag_ends_it_with_2() {
 }
 
 #[test]
-fn check_config_says_what_a_file_means_and_starts_nothing() {
+fn check_config_prints_a_summary_and_starts_nothing() {
     let config = "listen = [\"127.0.0.1:7001\"]\n[announce]\ninterval = 1200\n";
     let launch = Launch::new(&["--check-config"]).config(config);
     let path = launch.config_path();
@@ -38,7 +38,7 @@ fn check_config_says_what_a_file_means_and_starts_nothing() {
 }
 
 #[test]
-fn a_list_that_cannot_be_used_is_told_by_check_config_and_keeps_it_from_starting() {
+fn an_invalid_list_fails_check_config_and_the_start() {
     let list = tempfile::NamedTempFile::new().unwrap();
     let path = list.path().display().to_string();
     let config = format!("[access]\nmode = \"allow\"\nfile = {path:?}\n");
@@ -56,7 +56,7 @@ fn a_list_that_cannot_be_used_is_told_by_check_config_and_keeps_it_from_starting
 }
 
 #[test]
-fn check_config_ends_with_2_on_a_wrong_file() {
+fn check_config_exits_with_2_on_a_wrong_file() {
     let launch = Launch::new(&["--check-config"]).config("[log]\nlevel = \"loud\"\n");
     let ended = launch.start().end();
     assert_eq!(ended.code, Some(2));
@@ -64,7 +64,7 @@ fn check_config_ends_with_2_on_a_wrong_file() {
 }
 
 #[test]
-fn what_print_config_writes_is_right() {
+fn the_output_of_print_config_is_valid() {
     let printed = Launch::new(&["--print-config"]).start().end();
     assert_eq!((printed.code, printed.text()), (Some(0), String::new()));
     let ended = Launch::new(&["--check-config"]).config(&printed.output).start().end();

@@ -1,4 +1,4 @@
-//! `onrush ctl` against a running daemon: what it says, and its exit codes.
+//! `onrush ctl` against a running daemon: output and exit codes.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
@@ -15,14 +15,14 @@ fn ctl(flags: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// A daemon with a token, and the flags that reach it.
-pub(crate) struct Told {
+/// A daemon with a token, and the flags to reach it.
+pub(crate) struct AdminDaemon {
     daemon: Daemon,
     url: String,
     token: String,
 }
 
-impl Told {
+impl AdminDaemon {
     fn start() -> Self {
         Self::start_with("")
     }
@@ -38,7 +38,7 @@ impl Told {
         Self { daemon, url, token: token.display().to_string() }
     }
 
-    /// Where it serves: heard already, so it is in its log.
+    /// The address of its listener, which is in the log already.
     pub(crate) fn address(&self) -> SocketAddr {
         let serves = |line: &&String| line.contains(SERVES);
         let line = self.daemon.log().iter().find(serves).unwrap();
@@ -50,56 +50,56 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for AdminDaemon {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.token);
     }
 }
 
 #[test]
-fn a_healthy_tracker_is_told_by_exit_code_and_words() {
-    let told = Told::start();
-    let (code, text, _) = ctl(&["--url", &told.url, "health"]);
+fn health_has_an_exit_code_text_and_json() {
+    let admin = AdminDaemon::start();
+    let (code, text, _) = ctl(&["--url", &admin.url, "health"]);
     assert!(code == Some(0) && text.starts_with("ready: serving\n"), "{text}");
-    let (code, json, _) = ctl(&["--url", &told.url, "--json", "health"]);
+    let (code, json, _) = ctl(&["--url", &admin.url, "--json", "health"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((code, json["ready"]["ready"].as_bool()), (Some(0), Some(true)));
-    let (code, text, _) = ctl(&["--url", &told.url, "metrics"]);
+    let (code, text, _) = ctl(&["--url", &admin.url, "metrics"]);
     assert!(code == Some(0) && text.contains("\nonrush_requests_total{"), "{text}");
 }
 
 #[test]
 fn swarms_and_statistics_are_shown() {
-    let mut told = Told::start();
-    let mut client = Client::new(told.address());
+    let mut admin = AdminDaemon::start();
+    let mut client = Client::new(admin.address());
     client.connect();
     let hash = fresh_hash();
     (0..3).for_each(|port| drop(client.announce(hash, leecher(7_000 + port))));
     let name = hash.to_string();
 
-    let (code, text, _) = told.ask(&["swarm", &name]);
+    let (code, text, _) = admin.ask(&["swarm", &name]);
     assert_eq!(code, Some(0));
     let value = |row: &str| text.lines().find_map(|line| line.strip_prefix(row)).unwrap().trim();
     assert_eq!((value("info hash"), value("leechers")), (name.as_str(), "3"), "{text}");
-    let (code, text, _) = told.ask(&["top-swarms", "--by", "leechers", "--limit", "3"]);
+    let (code, text, _) = admin.ask(&["top-swarms", "--by", "leechers", "--limit", "3"]);
     assert_eq!(code, Some(0));
     assert!(text.contains(&name) && text.contains("1 of 1 swarms"), "{text}");
-    let (code, text, _) = told.ask(&["stats"]);
+    let (code, text, _) = admin.ask(&["stats"]);
     assert!(code == Some(0) && text.contains("1 connects, 3 announces, 0 scrapes"), "{text}");
-    let (code, json, _) = told.ask(&["--json", "stats"]);
+    let (code, json, _) = admin.ask(&["--json", "stats"]);
     let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(code == Some(0) && stats["totals"]["announces"] == 3, "{stats:#}");
 
     let unknown = fresh_hash().to_string();
-    let (code, _, error) = told.ask(&["swarm", &unknown]);
+    let (code, _, error) = admin.ask(&["swarm", &unknown]);
     assert!(code == Some(1) && error.contains(&unknown), "{error}");
-    let (code, _, error) = told.ask(&["swarm", "nonsense"]);
+    let (code, _, error) = admin.ask(&["swarm", "nonsense"]);
     assert!(code == Some(1) && error.contains("40 hexadecimal digits"), "{error}");
-    told.daemon.signal("TERM");
-    told.daemon.line(STOPPED);
+    admin.daemon.signal("TERM");
+    admin.daemon.line(STOPPED);
 }
 
-/// What `list add` and `list remove` say of the deny list.
+/// Asserts the output of `list add` and `list remove` on the deny list.
 #[track_caller]
 fn assert_changed(code: Option<i32>, text: &str, changed: usize, entries: usize) {
     assert_eq!(code, Some(0), "{text}");
@@ -108,45 +108,45 @@ fn assert_changed(code: Option<i32>, text: &str, changed: usize, entries: usize)
 }
 
 #[test]
-fn the_list_is_shown_and_changed_and_the_configuration_read_again() {
-    let told = Told::start_with("[access]\nmode = \"deny\"\n");
+fn list_and_reload_commands_work() {
+    let admin = AdminDaemon::start_with("[access]\nmode = \"deny\"\n");
     let name = fresh_hash().to_string();
-    let (code, text, _) = told.ask(&["list", "add", &name]);
+    let (code, text, _) = admin.ask(&["list", "add", &name]);
     assert_changed(code, &text, 1, 1);
-    let (_, text, _) = told.ask(&["list", "show"]);
+    let (_, text, _) = admin.ask(&["list", "show"]);
     assert!(text.starts_with("deny: ") && text.contains(" 1 "), "{text}");
-    let (_, text, _) = told.ask(&["list", "show", &name]);
+    let (_, text, _) = admin.ask(&["list", "show", &name]);
     assert!(text.starts_with(&format!("{name} is listed")), "{text}");
-    let (code, text, _) = told.ask(&["list", "remove", &name]);
+    let (code, text, _) = admin.ask(&["list", "remove", &name]);
     assert_changed(code, &text, 1, 0);
-    // A file, in more than one piece; and what is wrong in one is named by its line.
-    let file = told.daemon.home().join("more");
+    // A file longer than one request; an error names the line.
+    let file = admin.daemon.home().join("more");
     let names: String = (0..12_345).map(|_| format!("{} # why\n", fresh_hash())).collect();
     std::fs::write(&file, format!("{names}\n{names}")).unwrap();
     let path = file.to_str().unwrap();
-    let (code, text, error) = told.ask(&["list", "add", "--file", path]);
+    let (code, text, error) = admin.ask(&["list", "add", "--file", path]);
     assert_eq!(error, "");
     assert_changed(code, &text, 12_345, 12_345);
-    let (code, json, _) = told.ask(&["--json", "list", "remove", "--file", path]);
+    let (code, json, _) = admin.ask(&["--json", "list", "remove", "--file", path]);
     let changed: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(code == Some(0) && changed["changed"] == 12_345 && changed["entries"] == 0, "{json}");
     std::fs::write(&file, format!("{name}\nno hash\n")).unwrap();
-    let (code, _, error) = told.ask(&["list", "add", "--file", path]);
+    let (code, _, error) = admin.ask(&["list", "add", "--file", path]);
     assert!(code == Some(2) && error.contains(":2: "), "{error}");
-    let (code, _, error) = told.ask(&["list", "add", "nonsense"]);
+    let (code, _, error) = admin.ask(&["list", "add", "nonsense"]);
     assert!(code == Some(1) && error.contains("\"nonsense\""), "{error}");
 
-    let (code, text, _) = told.ask(&["reload"]);
+    let (code, text, _) = admin.ask(&["reload"]);
     assert_eq!(code, Some(0), "{text}");
-    std::fs::write(told.daemon.home().join("onrush.toml"), "[log]\nlevel = \"loud\"\n").unwrap();
-    let (code, _, error) = told.ask(&["reload"]);
+    std::fs::write(admin.daemon.home().join("onrush.toml"), "[log]\nlevel = \"loud\"\n").unwrap();
+    let (code, _, error) = admin.ask(&["reload"]);
     assert!(code == Some(1) && error.contains("log.level"), "{error}");
 }
 
 #[test]
-fn who_has_no_token_is_told_how_to_give_it() {
-    let told = Told::start();
-    let (code, _, error) = ctl(&["--url", &told.url, "top-swarms"]);
+fn without_a_token_the_error_names_key_and_flag() {
+    let admin = AdminDaemon::start();
+    let (code, _, error) = ctl(&["--url", &admin.url, "top-swarms"]);
     assert_eq!(code, Some(1));
     assert!(error.contains("admin.token_file") && error.contains("--token-file"), "{error}");
 }
@@ -172,7 +172,7 @@ fn address_and_token_come_from_the_trackers_configuration() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples_and_exit_codes() {
     let (code, text, _) = ctl(&["--help"]);
     assert_eq!(code, Some(0));
     for part in ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "admin.token_file"]

@@ -1,4 +1,4 @@
-//! The full scrape in a file: by time, by signal, in every form, read by readers of others.
+//! The full scrape in a file: periodically, on a signal and on request, in every format.
 
 use std::fs;
 use std::path::Path;
@@ -7,21 +7,21 @@ use std::time::Instant;
 
 use onrush_proto::{InfoHash, ScrapeCounts};
 
-use crate::ctl::Told;
+use crate::ctl::AdminDaemon;
 use crate::harness::client::Client;
 use crate::harness::messages::{EXPORTED, NO_EXPORT};
-use crate::harness::process::{Daemon, Launch, PATIENCE, mode};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, mode};
 use crate::snapshot::{PLACEMENTS, ask, populate};
 
 /// A daemon that exports to this file.
 fn exporting(flags: &[&str], file: &Path, every: u32) -> Daemon {
     let config = format!("[export]\nfile = {file:?}\nevery = {every}\n");
-    // As the unit has it, and many an administrator.
+    // The umask of the unit.
     let strict = ["sh", "-c", "umask 077; exec \"$0\" \"$@\""];
     Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).under(&strict).start()
 }
 
-/// What a program that is on every host of Debian's says of a file.
+/// The output of a decompressor of Debian's base system.
 fn unpacked(program: &str, file: &Path) -> Vec<u8> {
     let output = Command::new(program).arg("-dc").arg(file).output().unwrap();
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +32,7 @@ fn hex(hash: &InfoHash) -> String {
     hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The lines that a text is to have, in order.
+/// The expected lines, sorted.
 fn lines(hashes: &[InfoHash], counts: &[ScrapeCounts]) -> Vec<String> {
     let line = |(hash, counts): (&InfoHash, &ScrapeCounts)| {
         let ScrapeCounts { seeders, leechers, completed } = counts;
@@ -44,7 +44,7 @@ fn lines(hashes: &[InfoHash], counts: &[ScrapeCounts]) -> Vec<String> {
 }
 
 #[test]
-fn every_form_has_what_scrapes_say() {
+fn every_format_agrees_with_scrapes() {
     let names = ["a.txt", "a.txt.gz", "a.bencode", "a.benc.gz"];
     for (number, name) in names.into_iter().enumerate() {
         let directory = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn every_form_has_what_scrapes_say() {
         daemon.signal("USR1");
         let line = daemon.line(EXPORTED);
         assert!(line.contains("24 swarms") && line.contains(name), "{line}");
-        // Others are to read it, whatever the umask of the service is.
+        // Readable by others, whatever the umask of the service.
         assert_eq!(mode(&file), 0o644);
         let bytes = match name.rsplit_once('.').unwrap().1 {
             "gz" => unpacked("gzip", &file),
@@ -76,7 +76,7 @@ fn every_form_has_what_scrapes_say() {
     }
 }
 
-/// Reads a full scrape with a strict reader of bencode, written for this: keys in order, no number in two forms.
+/// Parses a full scrape strictly, by code of the test's own: keys in order, numbers in one form.
 fn of_bencode(mut bytes: &[u8]) -> Vec<String> {
     fn eat(bytes: &mut &[u8], expected: &[u8]) {
         let rest = bytes.strip_prefix(expected);
@@ -113,7 +113,7 @@ fn of_bencode(mut bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn it_is_written_again_and_again() {
+fn the_export_is_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scrape.txt");
     let mut daemon = exporting(PLACEMENTS[1], &file, 1);
@@ -121,7 +121,7 @@ fn it_is_written_again_and_again() {
     let line = daemon.line(EXPORTED);
     assert!(line.contains(" 0 swarms"), "{line}");
     let hashes = populate(address);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while fs::read_to_string(&file).unwrap().lines().count() < hashes.len() {
         assert!(Instant::now() < deadline, "it is never written again");
         std::thread::yield_now();
@@ -130,7 +130,7 @@ fn it_is_written_again_and_again() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_the_tracker_serves_on() {
+fn a_failed_export_is_logged_and_the_tracker_serves() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("gone/scrape.txt");
     let mut daemon = exporting(PLACEMENTS[0], &file, 0);
@@ -156,13 +156,13 @@ fn what_cannot_be_written_is_told_and_the_tracker_serves_on() {
 }
 
 #[test]
-fn whoever_asks_for_it_is_told_what_was_written() {
+fn an_export_on_request_reports_path_and_size() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scrape.txt");
-    let told = Told::start_with(&format!("[export]\nfile = {file:?}\nevery = 0\n"));
-    populate(told.address());
+    let admin = AdminDaemon::start_with(&format!("[export]\nfile = {file:?}\nevery = 0\n"));
+    populate(admin.address());
     assert!(!file.exists(), "it was not asked for");
-    let (code, json, error) = told.ask(&["--json", "export"]);
+    let (code, json, error) = admin.ask(&["--json", "export"]);
     assert_eq!(code, Some(0), "{error}");
     let written: serde_json::Value = serde_json::from_str(&json).unwrap();
     let text = fs::read_to_string(&file).unwrap();
@@ -170,11 +170,11 @@ fn whoever_asks_for_it_is_told_what_was_written() {
     assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()), "{json}");
     assert_eq!(written["path"], file.display().to_string());
     assert!(written["seconds"].as_f64().unwrap() > 0.0, "{json}");
-    let (code, said, _) = told.ask(&["export"]);
+    let (code, said, _) = admin.ask(&["export"]);
     let values = ["24 swarms".into(), file.display().to_string(), format!("{} bytes", text.len())];
     assert!(code == Some(0) && values.iter().all(|value| said.contains(value)), "{said}");
-    // A directory that has gone: the answer says so.
+    // A removed directory is named in the error.
     drop(directory);
-    let (code, _, error) = told.ask(&["export"]);
+    let (code, _, error) = admin.ask(&["export"]);
     assert!(code == Some(1) && error.contains("scrape.txt"), "{error}");
 }

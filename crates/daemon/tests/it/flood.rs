@@ -1,5 +1,5 @@
-//! A flood of what is not, or hardly, a request: the daemon survives it, accounts for every
-//! datagram, keeps its memory, and serves the next client as if nothing had been.
+//! A flood of invalid and nearly valid packets: the daemon counts every datagram, its memory stays
+//! bounded, and the next client is served.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,22 +11,22 @@ use rand::{RngExt, SeedableRng};
 use crate::harness::client::{Ask, Client};
 use crate::harness::process::{Daemon, Launch};
 
-/// Where the random numbers start.
+/// Seed of the random numbers.
 const SEED: u64 = 0x6969;
-/// Datagrams before memory is measured first, and between that and the last time.
+/// Datagrams before the first measurement of memory, and between that and the last.
 const WARM_UP: usize = 40_000;
 const FLOOD: usize = 200_000;
-/// Of the flood, so many have to be received at least.
+/// Least share of the flood that must be received.
 const RECEIVED: u64 = 150_000;
-/// Datagrams after which an answer is waited for, so that they are not lost in a full buffer.
+/// Datagrams between two awaited replies, so that the receive buffer does not overflow.
 const BURST: usize = 64;
-/// A flood takes no longer.
+/// Deadline of a flood.
 const LONGEST: Duration = Duration::from_secs(180);
-/// By which memory may grow, in kB: peers of mutated announces that were good enough are stored.
+/// Bound on the growth of memory, kB: peers of mutated announces that are still valid are stored.
 const GROWTH: u64 = 3 * 1024;
 
 #[test]
-fn after_a_flood_of_nonsense_it_serves_as_before() {
+fn a_flood_of_invalid_packets_is_counted_and_survived() {
     let flags = ["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--workers", "2"];
     let mut daemon = Launch::new(&flags).config("[log]\ntotals_every = 1\n").start();
     let addresses = daemon.serving();
@@ -40,7 +40,7 @@ fn after_a_flood_of_nonsense_it_serves_as_before() {
     }
     assert!(after < before + GROWTH, "from {before} kB to {after} kB");
 
-    // Totals of a second in which nothing happens, after one in which this was: all before that is told.
+    // The totals of an idle second follow those of the last packets.
     daemon.skip();
     daemon.line("/s: connect ");
     daemon.line("in 0/s, out 0/s: connect 0, announce 0, scrape 0 ");
@@ -49,7 +49,7 @@ fn after_a_flood_of_nonsense_it_serves_as_before() {
     println!("{counted:?}, memory from {before} kB to {after} kB");
     assert!(counted.datagrams >= RECEIVED + WARM_UP as u64, "{counted:?}");
     let answered = counted.connects + counted.announces + counted.scrapes;
-    // A request that found no batch free was first accepted, then refused.
+    // A request without a free batch is first accepted, then refused.
     assert_eq!(counted.datagrams, answered + counted.refused - counted.busy, "{counted:?}");
     assert_eq!(counted.datagrams + counted.lost, flood.sent + flood.asked + 8, "{counted:?}");
     for name in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
@@ -57,14 +57,14 @@ fn after_a_flood_of_nonsense_it_serves_as_before() {
     }
 }
 
-/// Sends nonsense, at a pace at which it arrives.
+/// Sends invalid packets at a rate at which they arrive.
 struct Flood {
     rng: SmallRng,
-    /// For each address a few, since sockets have different workers.
+    /// Several per address, as sockets belong to different workers.
     clients: Vec<Client>,
     hashes: Vec<InfoHash>,
     sent: u64,
-    /// Questions of its own, answered each.
+    /// Valid requests among them, each with a reply.
     asked: u64,
 }
 
@@ -85,7 +85,7 @@ impl Flood {
     fn send(&mut self, datagrams: usize) {
         let deadline = Instant::now() + LONGEST;
         for number in 0..datagrams {
-            // Families take turns, and within a family its clients.
+            // Alternates between families, and between clients within a family.
             let client = number % self.clients.len();
             let datagram = self.datagram(client);
             self.clients[client].send(&datagram);
@@ -99,13 +99,13 @@ impl Flood {
         }
     }
 
-    /// Random bytes, or a request with something wrong.
+    /// Random bytes, or a request with a fault.
     fn datagram(&mut self, client: usize) -> Vec<u8> {
         if self.rng.random_ratio(2, 5) {
             let mut bytes = vec![0; self.rng.random_range(0..2_000)];
             self.rng.fill(&mut bytes[..]);
             if bytes.len() > 12 && self.rng.random_ratio(1, 2) {
-                // Few random datagrams have an action that gets them further.
+                // Few random datagrams have a valid action.
                 bytes[8..12].copy_from_slice(&self.rng.random_range(0u32..4).to_be_bytes());
             }
             return bytes;
@@ -119,7 +119,7 @@ impl Flood {
         bytes
     }
 
-    /// A request that is right but for its connection id, perhaps.
+    /// A request that is valid, possibly except for its connection id.
     fn request(&self, client: &Client, id: ConnectionId) -> Vec<u8> {
         let mut rng = SmallRng::seed_from_u64(self.sent);
         let hash = self.hashes[rng.random_range(0..self.hashes.len())];
@@ -140,8 +140,8 @@ impl Flood {
         bytes
     }
 
-    /// Cuts, lengthens, or changes bytes; not too often those that make another swarm, as what is
-    /// stored is not what is looked for here.
+    /// Truncates, extends or changes bytes; rarely those of the info hash, as stored swarms are not
+    /// the subject.
     fn mutate(&mut self, bytes: &mut Vec<u8>) {
         let rng = &mut self.rng;
         match rng.random_range(0..4) {
@@ -162,7 +162,7 @@ impl Flood {
     }
 }
 
-/// What the log tells of all datagrams.
+/// The totals of all datagrams in the log.
 #[derive(Debug)]
 struct Counted {
     datagrams: u64,
@@ -170,7 +170,7 @@ struct Counted {
     connects: u64,
     announces: u64,
     scrapes: u64,
-    /// Refused although accepted before.
+    /// Refused after they were accepted.
     busy: u64,
     /// Dropped by the kernel.
     lost: u64,
@@ -191,7 +191,7 @@ impl Counted {
     }
 }
 
-/// The sum of the numbers behind a word, over all lines that have both.
+/// The sum of the numbers after a word, over all lines that contain both.
 fn sum(log: &[String], word: &str) -> u64 {
     let number = |line: &String| {
         let (_, rest) = line.split_once(word)?;

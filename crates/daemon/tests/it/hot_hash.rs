@@ -1,9 +1,9 @@
-//! One info hash that half of all announces are for, on four colocated workers: the worker that it is
-//! steered to drowns, is relieved, and the announces of all other info hashes are answered.
+//! One info hash that gets half of all announces, on four colocated workers: its worker is
+//! overloaded, steering to it backs off, and announces of all other info hashes get replies.
 //!
-//! Real sockets, the kernel's own steering and its own drops; but the workers take their turns when the
-//! test says so, one of [`CAPACITY`] datagrams in each round. So how much a worker can do follows from
-//! the test and not from the machine, and a second is [`ROUNDS`] rounds. Nothing is asked twice.
+//! Real sockets, the kernel's steering and its drops; the test schedules the turns of the workers,
+//! one of [`CAPACITY`] datagrams in each round, so that the capacity of a worker does not depend on
+//! the machine. A second is [`ROUNDS`] rounds. No request is repeated.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -23,10 +23,10 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const WORKERS: usize = 4;
-/// Datagrams that a worker takes in a round. All four could serve 320.
+/// Datagrams that a worker receives in a round. All four could serve 320.
 const CAPACITY: usize = 80;
-/// Each sends one announce in a round, every other one for the hot hash: 125 of them are steered to
-/// one worker.
+/// Each client sends one announce in a round, every other one for the hot hash: 125 of them are
+/// steered to one worker.
 const CLIENTS: usize = 200;
 /// Rounds in a second.
 const ROUNDS: usize = 20;
@@ -62,10 +62,10 @@ fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
     assert!(others < 0.01, "{others} of {:?}", tracker.others);
 }
 
-/// What the figure above is worth: without backoff the hot worker drops for good, and with it all that
-/// is steered there.
+/// The control of the test above: without the back-off the hot worker keeps dropping, together with
+/// everything steered to it.
 #[test]
-fn without_relief_the_others_lose_with_it() {
+fn without_steering_backoff_other_hashes_lose_replies() {
     let mut tracker = Tracker::new();
     for second in 1..=10 {
         tracker.second(second);
@@ -97,7 +97,7 @@ struct Tracker {
     others: Asked,
 }
 
-/// What was asked and answered.
+/// Requests and replies.
 #[derive(Debug, Default)]
 struct Asked {
     sent: u64,
@@ -145,7 +145,7 @@ impl Tracker {
         }
     }
 
-    /// Everybody announces, round by round.
+    /// Every client announces, round by round.
     fn second(&mut self, second: u64) {
         let id = self.connect(second);
         for round in 0..ROUNDS {
@@ -154,29 +154,29 @@ impl Tracker {
                 self.announce(client, id, hot);
             }
             self.turn(second);
-            self.hear();
+            self.read_line();
         }
     }
 
-    /// Rounds in which nobody asks, until nothing is left to be answered.
+    /// Rounds without requests, until every reply is sent.
     fn drain(&mut self, second: u64) {
         while self.turn(second) {}
-        self.hear();
+        self.read_line();
     }
 
-    /// Every worker takes one turn. Returns whether any had something to do.
+    /// Every worker takes one turn. Returns whether any was busy.
     fn turn(&mut self, second: u64) -> bool {
         let turn = |worker: &mut Worker<_>| worker.turn(at(second)).expect("its socket works");
         self.workers.iter_mut().fold(false, |busy, worker| turn(worker) | busy)
     }
 
-    /// A connection id, good for all clients: they share an address.
+    /// A connection id, valid for all clients: they share an address.
     fn connect(&mut self, second: u64) -> ConnectionId {
         let mut bytes = [0; connect::REQUEST_LEN];
         Connect { transaction_id: TransactionId(0) }.write(&mut bytes);
         let client = client();
         client.send_to(&bytes, self.address).unwrap();
-        // There may be a queue before it.
+        // Other requests may be queued before it.
         for _ in 0..100 {
             self.turn(second);
             if let Some(answer) = receive(&client, &mut bytes) {
@@ -205,8 +205,8 @@ impl Tracker {
         if hot { self.hot.sent += 1 } else { self.others.sent += 1 }
     }
 
-    /// Counts what has been answered.
-    fn hear(&mut self) {
+    /// Counts the replies.
+    fn read_line(&mut self) {
         let mut buffer = [0; 2048];
         for client in &self.clients {
             while let Some(answer) = receive(client, &mut buffer) {
@@ -221,13 +221,13 @@ impl Tracker {
         }
     }
 
-    /// What the kernel has dropped at each worker.
+    /// Datagrams that the kernel has dropped at each worker.
     fn drops(&self) -> Vec<u64> {
         self.workers.iter().map(|worker| worker.metrics.kernel_drops.get()).collect()
     }
 }
 
-/// As the daemon steers: info hashes are at 16.
+/// Steering as in the daemon: the info hash is at byte 16.
 fn function(map: ShardMap) -> Function {
     Function { offset: 16, multipliers: map.key(), min_len: 36, buckets: map.shards() }
 }
@@ -238,7 +238,7 @@ fn client() -> UdpSocket {
     socket
 }
 
-/// The next datagram that is there.
+/// The next datagram, if one has arrived.
 fn receive<'a>(client: &UdpSocket, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     match client.recv(buffer) {
         Ok(len) => Some(&buffer[..len]),

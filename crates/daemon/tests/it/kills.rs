@@ -1,5 +1,5 @@
-//! `kill -9` at any moment, from the first one on: the next start succeeds, whatever was being made, read or written,
-//! with the peers of some snapshot, every change of the list that was confirmed, and a whole export.
+//! SIGKILL at any moment: the next start succeeds, with the peers of a snapshot, every confirmed
+//! change of the list, and a complete export.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,28 +14,28 @@ use tempfile::TempDir;
 
 use crate::harness::client::{Client, fresh_hash, seeder};
 use crate::harness::messages::{EXPORTED, PEERS_RESTORED, READY};
-use crate::harness::process::{Daemon, Launch, PATIENCE};
+use crate::harness::process::{Daemon, Launch, TIMEOUT};
 use crate::snapshot::{PLACEMENTS, set_aside};
 
 const TOKEN: &str = "of-the-tests-0123456789";
-/// Swarms that are there from the beginning, so that no file is written or read in an instant.
+/// Initial swarms, so that writing and reading files takes time.
 const SWARMS: usize = 20_000;
-/// For how long it is killed and started again; a start or two more where those take long.
+/// Duration of the kills and starts; longer where starts are slow.
 const TIME: Duration = Duration::from_secs(10);
 
-/// What outlives the processes.
-struct Kept {
+/// What persists over the processes.
+struct Persistent {
     directory: TempDir,
     config: String,
-    /// What is on the list, by what was confirmed.
+    /// The list according to confirmed changes.
     listed: BTreeSet<String>,
-    /// What was to be put on it or taken off when the process was killed: either is right.
+    /// The change in progress at the kill, which may or may not apply.
     unsure: Option<String>,
-    /// Starts so far.
+    /// Number of starts.
     starts: usize,
 }
 
-impl Kept {
+impl Persistent {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let token = directory.path().join("token");
@@ -62,17 +62,17 @@ impl Kept {
             .start()
     }
 
-    /// Starts it and kills it so much later; whether it served by then.
+    /// Starts the daemon and kills it after this time; whether it was ready by then.
     fn start_for(&mut self, time: Duration) -> bool {
         let mut daemon = self.start();
-        daemon.hear_until(Instant::now() + time);
+        daemon.read_until(Instant::now() + time);
         let served = daemon.kill().text().contains(READY);
-        self.look();
+        self.check_files();
         served
     }
 
-    /// Files that others read are whole, and nothing was set aside.
-    fn look(&self) {
+    /// Asserts that the export is complete and that no file was renamed as damaged.
+    fn check_files(&self) {
         if self.state().exists() {
             assert_eq!(set_aside(&self.state()), 0, "what is there is whole");
         }
@@ -83,11 +83,11 @@ impl Kept {
         }
     }
 
-    /// The list is what was confirmed.
-    fn look_at_list(&mut self, http: SocketAddr) {
-        let published = tell(http, "GET", "/lists", "").expect("it answers");
+    /// Asserts that the published list is the confirmed one.
+    fn check_list(&mut self, http: SocketAddr) {
+        let published = request(http, "GET", "/lists", "").expect("it answers");
         let (_, body) = published.split_once("\r\n\r\n").unwrap();
-        // It comes in chunks, whose lengths stand between them.
+        // The body is chunked: lengths are between the lines.
         let lines = body.lines().filter(|line| line.len() == 40);
         let listed: BTreeSet<String> = lines.map(str::to_owned).collect();
         if let Some(hash) = self.unsure.take() {
@@ -99,7 +99,7 @@ impl Kept {
         assert!(listed == self.listed, "{} listed, not {}", listed.len(), self.listed.len());
     }
 
-    /// Changes the list for as long as it answers.
+    /// Changes the list until the daemon is killed.
     fn change_list(&mut self, http: SocketAddr) {
         for number in 1.. {
             let old = self.listed.first().filter(|_| number % 3 == 0).cloned();
@@ -107,7 +107,7 @@ impl Kept {
             let hash = old.unwrap_or_else(|| fresh_hash().to_string());
             self.unsure = Some(hash.clone());
             let body = format!("{{\"info_hashes\": [\"{hash}\"]}}");
-            if tell(http, method, "/api/v1/list", &body).is_none() {
+            if request(http, method, "/api/v1/list", &body).is_none() {
                 return;
             }
             match method {
@@ -119,10 +119,10 @@ impl Kept {
     }
 }
 
-/// What is answered, where it is yes.
-fn tell(http: SocketAddr, method: &str, path: &str, body: &str) -> Option<String> {
+/// The response, if its status is 200.
+fn request(http: SocketAddr, method: &str, path: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect(http).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let length = body.len();
     write!(
         stream,
@@ -135,19 +135,19 @@ fn tell(http: SocketAddr, method: &str, path: &str, body: &str) -> Option<String
     text.starts_with("HTTP/1.1 200 ").then_some(text)
 }
 
-/// A moment within this time.
+/// A random duration up to this.
 fn within(time: Duration) -> Duration {
     time.mul_f64(rand::random::<f64>())
 }
 
 #[test]
 fn the_next_start_succeeds_whenever_it_was_killed() {
-    let mut kept = Kept::new();
-    // With nothing there: directory, lock and key are being made.
+    let mut persistent = Persistent::new();
+    // The first starts create directory, lock and key.
     for milliseconds in [0, 10, 30, 60] {
-        kept.start_for(Duration::from_millis(milliseconds));
+        persistent.start_for(Duration::from_millis(milliseconds));
     }
-    let mut daemon = kept.start();
+    let mut daemon = persistent.start();
     let first = populate(daemon.serving()[0]);
     daemon.stop();
 
@@ -155,28 +155,28 @@ fn the_next_start_succeeds_whenever_it_was_killed() {
     let (mut takes, mut early, mut round) = (Duration::from_millis(300), 0, 0);
     while round < 3 || Instant::now() < until {
         for number in 0..3 {
-            // Once while a key is made; otherwise while everything is read.
+            // Every third start creates a key; the others load files.
             if number == 2 {
-                fs::remove_file(kept.state().join("connection.key")).unwrap();
+                fs::remove_file(persistent.state().join("connection.key")).unwrap();
             }
             let time = if number == 0 { Duration::ZERO } else { within(takes) };
-            early += usize::from(!kept.start_for(time));
+            early += usize::from(!persistent.start_for(time));
         }
-        takes = serve_and_be_killed(&mut kept, &first, round);
+        takes = serve_and_be_killed(&mut persistent, &first, round);
         round += 1;
     }
     assert!(early > round, "{early} of {} were killed before they served", 3 * round);
 
-    let mut daemon = kept.start();
+    let mut daemon = persistent.start();
     let line = daemon.line(PEERS_RESTORED);
     Client::new(daemon.serving()[0]).converse();
-    kept.look_at_list(daemon.http());
+    persistent.check_list(daemon.http());
     daemon.line(EXPORTED);
     daemon.stop();
-    kept.look();
-    assert!(!kept.listed.is_empty(), "the list was never changed");
-    let names =
-        [kept.directory.path().to_owned(), kept.state()].map(|path| fs::read_dir(path).unwrap());
+    persistent.check_files();
+    assert!(!persistent.listed.is_empty(), "the list was never changed");
+    let names = [persistent.directory.path().to_owned(), persistent.state()]
+        .map(|path| fs::read_dir(path).unwrap());
     let names = names.into_iter().flatten().map(|entry| entry.unwrap().file_name());
     let drafts: Vec<_> = names.filter(|name| name.to_string_lossy().ends_with(".new")).collect();
     assert!(drafts.is_empty(), "{drafts:?} are left; {line}");
@@ -188,16 +188,16 @@ fn populate(address: SocketAddr) -> Vec<InfoHash> {
     let mut client = Client::new(address);
     client.connect();
     for some in hashes.chunks(64) {
-        assert_eq!(client.burst(some, seeder(4_001), PATIENCE), some.len());
+        assert_eq!(client.burst(some, seeder(4_001), TIMEOUT), some.len());
     }
     hashes
 }
 
-/// A start after kills, which has to succeed; killed while peers come, the list changes, and snapshots and exports
-/// are written. Returns how long the start took.
-fn serve_and_be_killed(kept: &mut Kept, first: &[InfoHash], round: usize) -> Duration {
+/// A start after kills, which must succeed; killed while peers announce, the list changes, and
+/// snapshots and exports are written. Returns the duration of the start.
+fn serve_and_be_killed(persistent: &mut Persistent, first: &[InfoHash], round: usize) -> Duration {
     let began = Instant::now();
-    let mut daemon = kept.start();
+    let mut daemon = persistent.start();
     let address = daemon.serving()[0];
     let takes = began.elapsed();
     let http = daemon.http();
@@ -206,21 +206,21 @@ fn serve_and_be_killed(kept: &mut Kept, first: &[InfoHash], round: usize) -> Dur
     for some in first.chunks(50).skip(round % 7).step_by(7).take(5) {
         assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1), "peers are missing");
     }
-    kept.look_at_list(http);
+    persistent.check_list(http);
     let moment = Instant::now() + within(Duration::from_millis(1_500));
     thread::scope(|scope| {
-        scope.spawn(|| kept.change_list(http));
+        scope.spawn(|| persistent.change_list(http));
         while Instant::now() < moment {
             let some: Vec<InfoHash> = (0..32).map(|_| fresh_hash()).collect();
-            client.burst(&some, seeder(4_001), PATIENCE);
+            client.burst(&some, seeder(4_001), TIMEOUT);
         }
         if round % 3 == 2 {
-            // In the middle of the last snapshot, perhaps.
+            // Possibly during the last snapshot.
             daemon.signal("TERM");
-            daemon.hear_until(Instant::now() + within(Duration::from_millis(60)));
+            daemon.read_until(Instant::now() + within(Duration::from_millis(60)));
         }
         daemon.kill();
     });
-    kept.look();
+    persistent.check_files();
     takes
 }

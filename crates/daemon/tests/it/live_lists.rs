@@ -1,5 +1,5 @@
-//! Lists that change while the tracker runs, as another thread asks for it: in force at once for announces, scrapes
-//! and what is stored, and kept over reloads and restarts.
+//! Changes of lists in a running tracker: they apply at once to announces, scrapes and stored
+//! swarms, and persist over reloads and restarts.
 
 use std::fs;
 use std::path::Path;
@@ -22,21 +22,21 @@ use onrush_tracker::access::overlay::ListChange;
 use tempfile::TempDir;
 
 use crate::harness::client::{Client, fresh_hash, leecher, seeder};
-use crate::harness::process::PATIENCE;
+use crate::harness::process::TIMEOUT;
 
 const REFUSED: &str = "info hash is not allowed on this tracker";
 const ONE: ScrapeCounts = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
 const NONE: ScrapeCounts = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
 
 /// A tracker with its main thread in this process.
-struct Watched {
+struct InProcess {
     view: View,
     sender: Sender<Signal>,
     main: JoinHandle<()>,
 }
 
-impl Watched {
-    /// In this directory, which keeps its state, its configuration and its list.
+impl InProcess {
+    /// Starts in this directory, which holds state, configuration and list.
     fn start(directory: &Path, placement: &str) -> Self {
         let config = directory.join("onrush.toml");
         let state = directory.join("state");
@@ -66,7 +66,7 @@ impl Watched {
         Self { view, sender, main }
     }
 
-    /// A client that has an id.
+    /// A client with a connection id.
     fn client(&self) -> Client {
         let mut client = Client::new(self.view.addresses()[0]);
         client.connect();
@@ -80,19 +80,19 @@ impl Watched {
         let (tell, told) = channel();
         let answer = Responder::new(move |result| tell.send(result).unwrap());
         self.view.request(Request::ChangeList(changes.collect(), answer)).unwrap();
-        told.recv_timeout(PATIENCE).unwrap()
+        told.recv_timeout(TIMEOUT).unwrap()
     }
 
     fn reload(&self) -> Result<Reloaded, String> {
         let (tell, told) = channel();
         let answer = Responder::new(move |result| tell.send(result).unwrap());
         self.view.request(Request::Reload(answer)).unwrap();
-        told.recv_timeout(PATIENCE).unwrap()
+        told.recv_timeout(TIMEOUT).unwrap()
     }
 
-    /// Waits until so many swarms are there.
+    /// Waits until the tracker has this many swarms.
     fn until_swarms(&self, swarms: u64) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.view.summary().swarms != swarms {
             let now = self.view.summary().swarms;
             assert!(Instant::now() < deadline, "{now} swarms, not {swarms}");
@@ -123,19 +123,19 @@ fn in_both(access: &str, test: impl Fn(&Path, &str)) {
 }
 
 #[test]
-fn what_is_denied_is_refused_and_forgotten_at_once() {
+fn a_denied_hash_is_refused_and_purged_at_once() {
     in_both("mode = \"deny\"", |directory, placement| {
-        let tracker = Watched::start(directory, placement);
+        let tracker = InProcess::start(directory, placement);
         let client = tracker.client();
         let (kept, denied) = (fresh_hash(), fresh_hash());
         for hash in [kept, denied] {
             client.announce(hash, seeder(4_001));
         }
-        // Gauges are up to a second behind.
+        // Gauges are up to a second old.
         tracker.until_swarms(2);
         let changed = tracker.change(&[(denied, true), (fresh_hash(), false)]).unwrap();
         assert_eq!((changed.listed, changed.changed, changed.lasting), (1, 1, true));
-        assert_eq!(client.announce_in_vain(denied, leecher(4_002)), REFUSED);
+        assert_eq!(client.announce_refused(denied, leecher(4_002)), REFUSED);
         assert_eq!(client.scrape(&[kept, denied]), [ONE, NONE]);
         tracker.until_swarms(1);
         let changed = tracker.change(&[(denied, false)]).unwrap();
@@ -151,11 +151,11 @@ fn changes_outlive_a_reload_and_a_restart() {
     in_both("mode = \"deny\"\nfile = \"HERE/list\"", |directory, placement| {
         let (in_file, added) = (fresh_hash(), fresh_hash());
         fs::write(directory.join("list"), format!("{in_file}\n")).unwrap();
-        let tracker = Watched::start(directory, placement);
+        let tracker = InProcess::start(directory, placement);
         tracker.change(&[(added, true), (in_file, false)]).unwrap();
-        let holds = |tracker: &Watched| {
+        let holds = |tracker: &InProcess| {
             let client = tracker.client();
-            assert_eq!(client.announce_in_vain(added, leecher(4_002)), REFUSED);
+            assert_eq!(client.announce_refused(added, leecher(4_002)), REFUSED);
             client.announce(in_file, leecher(4_002));
         };
         holds(&tracker);
@@ -163,21 +163,21 @@ fn changes_outlive_a_reload_and_a_restart() {
         assert_eq!(reloaded.changed, [""; 0], "the list is the same as before");
         holds(&tracker);
         tracker.stop();
-        let tracker = Watched::start(directory, placement);
+        let tracker = InProcess::start(directory, placement);
         holds(&tracker);
-        // The file says the same as the changes from now on, and the journal nothing.
+        // The file now contains the changes, so the journal is empty.
         tracker.stop();
         fs::write(directory.join("list"), format!("{added}\n")).unwrap();
-        let tracker = Watched::start(directory, placement);
+        let tracker = InProcess::start(directory, placement);
         holds(&tracker);
         assert_eq!(fs::read_to_string(directory.join("state/access.changes")).unwrap(), "");
         tracker.stop();
     });
 }
 
-/// A change holds until the list's file says the same, and from then on the file decides.
+/// A change applies until the list's file contains it; from then on the file decides.
 #[test]
-fn once_the_file_says_the_same_the_file_decides() {
+fn a_change_expires_once_the_file_contains_it() {
     in_both("mode = \"deny\"\nfile = \"HERE/list\"", |directory, placement| {
         let (always, added) = (fresh_hash(), fresh_hash());
         let write = |hashes: &[InfoHash]| {
@@ -186,18 +186,18 @@ fn once_the_file_says_the_same_the_file_decides() {
         };
         let journal = || fs::read_to_string(directory.join("state/access.changes")).unwrap();
         write(&[always]);
-        let tracker = Watched::start(directory, placement);
+        let tracker = InProcess::start(directory, placement);
         for _ in 0..3 {
             tracker.change(&[(added, true), (always, true)]).unwrap();
         }
         assert_eq!(journal(), format!("deny + {added}\n"), "what changed nothing is not kept");
         tracker.reload().unwrap();
         let client = tracker.client();
-        assert_eq!(client.announce_in_vain(added, leecher(4_002)), REFUSED);
+        assert_eq!(client.announce_refused(added, leecher(4_002)), REFUSED);
         write(&[always, added]);
         assert_eq!(tracker.reload().unwrap().changed, [""; 0]);
         assert_eq!(
-            (journal().as_str(), client.announce_in_vain(added, leecher(4_002))),
+            (journal().as_str(), client.announce_refused(added, leecher(4_002))),
             ("", REFUSED.into())
         );
         write(&[always]);
@@ -208,15 +208,15 @@ fn once_the_file_says_the_same_the_file_decides() {
 }
 
 #[test]
-fn what_cannot_be_changed_is_told_and_stays() {
+fn a_rejected_change_is_reported_and_has_no_effect() {
     let open = directory("mode = \"open\"");
-    let tracker = Watched::start(open.path(), "colocated");
+    let tracker = InProcess::start(open.path(), "colocated");
     assert_eq!(tracker.change(&[(fresh_hash(), true)]), Err(ListChangeError::NoList));
     tracker.stop();
 
     let only = fresh_hash();
     let allow = directory(&format!("mode = \"allow\"\ninfo_hashes = [\"{only}\"]"));
-    let tracker = Watched::start(allow.path(), "split");
+    let tracker = InProcess::start(allow.path(), "split");
     assert_eq!(tracker.change(&[(only, false)]), Err(ListChangeError::NothingLeft));
     tracker.client().announce(only, leecher(4_002));
     // The journal cannot be written: nothing changes.
@@ -225,29 +225,29 @@ fn what_cannot_be_changed_is_told_and_stays() {
     let other = fresh_hash();
     let error = tracker.change(&[(other, true)]).unwrap_err().to_string();
     assert!(error.contains("access.changes"), "{error}");
-    assert_eq!(tracker.client().announce_in_vain(other, leecher(4_002)), REFUSED);
+    assert_eq!(tracker.client().announce_refused(other, leecher(4_002)), REFUSED);
     tracker.stop();
 
     let full = directory("mode = \"deny\"\n[limits]\nlist_entries = 2");
-    let tracker = Watched::start(full.path(), "colocated");
+    let tracker = InProcess::start(full.path(), "colocated");
     let three = [(fresh_hash(), true), (fresh_hash(), true), (fresh_hash(), true)];
     assert_eq!(tracker.change(&three), Err(ListChangeError::Full(2)));
     assert_eq!(tracker.change(&three[1..]).unwrap().listed, 2);
     tracker.stop();
 }
 
-/// More changes than the overlay is for: they are merged into the list, while others are made.
+/// More changes than the overlay holds are merged into the list, while others are made.
 #[test]
 fn many_changes_are_merged() {
     let many = directory("mode = \"deny\"");
-    let tracker = Watched::start(many.path(), "colocated");
+    let tracker = InProcess::start(many.path(), "colocated");
     let hashes: Vec<InfoHash> = (0..9_000).map(|_| fresh_hash()).collect();
     for some in hashes.chunks(1_500) {
         let changes: Vec<_> = some.iter().map(|hash| (*hash, true)).collect();
         tracker.change(&changes).unwrap();
         tracker.change(&[(some[0], false)]).unwrap();
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let ragged = || {
         let access = tracker.view.in_force().lists.access;
         access.set().unwrap().should_merge()

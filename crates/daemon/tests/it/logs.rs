@@ -1,4 +1,4 @@
-//! What is logged, at which level, and what never is.
+//! Log levels, what is logged at each, and that addresses of clients are not.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -7,17 +7,17 @@ use onrush_proto::{ConnectionId, InfoHash};
 
 use crate::harness::client::{Ask, Client, fresh_hash, leecher, seeder};
 use crate::harness::messages::{KERNEL_DROPPED, READY, TOTALS};
-use crate::harness::process::{Daemon, Launch, PATIENCE, free_address};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address};
 
-/// An address that is nobody's but a test's client's.
+/// An address that only a client of a test uses.
 const SOURCE: &str = "127.83.21.9";
 
-/// Words for the levels, the gravest first, as lines have them.
+/// The levels as lines show them, the most severe first.
 const LEVELS: [&str; 5] = [" ERROR ", " WARN ", " INFO ", " DEBUG ", " TRACE "];
 
 #[test]
-fn a_level_shows_its_lines_and_graver_ones_alone() {
-    // No state directory: a warning at start. A packet of no kind: a line at debug.
+fn a_level_logs_its_lines_and_more_severe_ones() {
+    // A missing state directory gives a warning at start, an invalid packet a line at debug.
     for (word, shown) in [("error", 1), ("warn", 2), ("info", 3), ("debug", 4), ("trace", 5)] {
         let address = free_address();
         let daemon = Launch::new(&["--listen", &address.to_string(), "--state-dir", "/proc/nope"])
@@ -59,7 +59,7 @@ fn clients_addresses_are_logged_when_asked_for() {
 }
 
 #[test]
-fn totals_say_what_happened() {
+fn totals_count_requests_and_peers() {
     let mut daemon = Launch::on_loopback().config("[log]\ntotals_every = 1\n").start();
     for address in daemon.serving() {
         Client::new(address).converse();
@@ -84,7 +84,7 @@ fn no_totals_when_none_are_wanted() {
     let config = "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 0\n";
     let mut daemon = Launch::on_loopback().config(config).start();
     let client = Client::new(daemon.serving()[0]);
-    // Two of the seconds in which totals could have been written.
+    // Two seconds, each of which could have a line of totals.
     for _ in 0..2 {
         overrun(&daemon, &client);
         daemon.line(KERNEL_DROPPED);
@@ -92,11 +92,11 @@ fn no_totals_when_none_are_wanted() {
     assert!(!daemon.stop().text().contains(TOTALS));
 }
 
-/// Drops make a warning in each second that has some. Of the warnings, one a minute is let
-/// through; the totals go on telling.
+/// Each second with drops gives a warning, of which one a minute is logged; the totals count every
+/// drop.
 #[test]
-fn a_warning_that_repeats_is_held_back() {
-    // Each worker reads its drops in a second of its own, so that one overrun may warn twice.
+fn a_repeated_warning_is_rate_limited() {
+    // Workers read their drops at different times, so one overrun may give two warnings.
     for (per_minute, warnings) in [(1, 1..=1), (10, 2..=10)] {
         let config = format!(
             "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 1\n\
@@ -107,7 +107,7 @@ fn a_warning_that_repeats_is_held_back() {
         for _ in 0..2 {
             overrun(&daemon, &client);
             daemon.line("; kernel drops ");
-            // The totals of the second in which a warning is due come behind it.
+            // The totals of a second follow its warning.
             daemon.line(TOTALS);
         }
         let text = daemon.stop().text();
@@ -118,9 +118,9 @@ fn a_warning_that_repeats_is_held_back() {
     }
 }
 
-/// The log may be a file on a full disk, or a pipe whose reader has gone away.
+/// The log may be a file on a full disk, or a pipe without a reader.
 #[test]
-fn a_log_that_cannot_be_written_does_not_end_it() {
+fn an_unwritable_log_does_not_stop_the_daemon() {
     let address = free_address();
     let flags = ["--listen", &address.to_string(), "--log-level", "trace"];
     let daemon = Launch::new(&flags).start_with_a_full_disk();
@@ -129,19 +129,19 @@ fn a_log_that_cannot_be_written_does_not_end_it() {
     client.converse();
     daemon.signal("HUP");
     client.converse();
-    // A second copy cannot say why it does not start, but ends as it should.
+    // A second instance cannot log why it fails, but its exit code is right.
     assert_eq!(Launch::new(&flags).start_with_a_full_disk().end().code, Some(1));
     let wrong = Launch::new(&["--config", "/nowhere"]).start_with_a_full_disk();
     assert_eq!(wrong.end().code, Some(2));
     daemon.stop();
 }
 
-/// Makes the kernel drop datagrams: nobody takes them while the process is stopped.
+/// Overruns the receive buffer while the process is stopped.
 fn overrun(daemon: &Daemon, client: &Client) {
     let port = client.tracker().port();
     let before = daemon.dropped_at(port);
     daemon.while_stopped(|| {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while daemon.dropped_at(port) == before {
             assert!(Instant::now() < deadline, "the kernel drops nothing");
             (0..1_000).for_each(|_| client.send(&[0; 500]));
@@ -149,7 +149,7 @@ fn overrun(daemon: &Daemon, client: &Client) {
     });
 }
 
-/// The log, at trace, of everything that clients can do, and where they did it from.
+/// The log at level trace of every kind of request, and the addresses of the clients.
 fn talked_to(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
     let forbidden = fresh_hash();
     let config = format!(
@@ -165,7 +165,7 @@ fn talked_to(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
         addresses.push(client.address());
     }
     let log = daemon.stop().log;
-    // What is said at start names the tracker's own addresses.
+    // Lines of the start contain the tracker's own addresses.
     let start = log.iter().position(|line| line.contains(READY)).unwrap();
     (log[start + 1..].to_vec(), addresses)
 }
@@ -178,10 +178,10 @@ fn say_everything(client: &mut Client, forbidden: InfoHash) {
     client.send(&client.announcement(fresh_hash(), leecher(1000)).0);
     client.id = good;
     client.meet();
-    client.announce_in_vain(forbidden, seeder(1000));
-    client.announce_in_vain(fresh_hash(), Ask { port: 0, ..seeder(1) });
-    // A socket is read in order, so what went to those that answer after it has been looked at;
-    // announces of many swarms come to all of them.
+    client.announce_refused(forbidden, seeder(1000));
+    client.announce_refused(fresh_hash(), Ask { port: 0, ..seeder(1) });
+    // A socket is read in order, so earlier packets are processed before these replies; announces
+    // of many swarms reach every worker.
     for _ in 0..64 {
         client.announce(fresh_hash(), seeder(1000));
     }

@@ -1,5 +1,5 @@
-//! Memory that peers took comes back: a daemon whose peers have all left is as small as one that
-//! has just been started, but for what its tables take at least.
+//! Memory of peers is returned: a daemon whose peers have all left is as small as after its start,
+//! except for the least size of its tables.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,19 @@ use onrush_proto::{Announce, Event, InfoHash, PeerId, TransactionId};
 use crate::harness::client::Client;
 use crate::harness::process::{Daemon, Launch};
 
-/// Two to a swarm, so that these take well over ten times what the daemon may keep.
+/// Two per swarm: well over ten times the memory that the daemon may keep.
 const PEERS: u32 = 300_000;
-/// With these everything that the daemon makes once is made.
+/// These make the daemon allocate everything that it allocates once.
 const WARM_UP: u32 = 5_000;
-/// Datagrams after which an answer is waited for, so that they are not lost in a full buffer.
+/// Datagrams between two awaited replies, so that the receive buffer does not overflow.
 const BURST: u32 = 64;
-/// The allocator gives back what nobody has used for ten seconds, little by little.
+/// The allocator returns memory that is unused for ten seconds, in steps.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
-fn when_everybody_has_left_the_daemon_is_small_again() {
-    // Some megabytes stay in jemalloc's caches of threads that do nothing any more
-    // (docs/benchmarks/allocators.md); whether the daemon itself lets go shows without these.
+fn memory_is_returned_when_all_peers_have_left() {
+    // jemalloc keeps some megabytes in caches of idle threads (docs/benchmarks/allocators.md); they
+    // are disabled to see what the daemon keeps.
     let mut daemon = Launch::new(&["--listen", "127.0.0.1:0", "--workers", "1"])
         .environment("_RJEM_MALLOC_CONF", "tcache:false")
         .start();
@@ -42,7 +42,7 @@ fn when_everybody_has_left_the_daemon_is_small_again() {
     while resident(&daemon) > enough {
         let left = resident(&daemon);
         assert!(Instant::now() < deadline, "{left} kB of {full} kB, {idle} kB in the beginning");
-        // Somebody is always there.
+        // Some peers stay.
         client.connect();
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -50,7 +50,7 @@ fn when_everybody_has_left_the_daemon_is_small_again() {
     daemon.stop();
 }
 
-/// Lets the first `peers` announce themselves.
+/// Announces the first `peers`.
 fn announce(client: &mut Client, peers: u32, event: Event) {
     let mut bytes = [0; 128];
     for number in 0..peers {
@@ -84,7 +84,7 @@ fn info_hash(number: u32) -> InfoHash {
     InfoHash(hash)
 }
 
-/// Kilobytes in memory.
+/// Resident memory, kB.
 fn resident(daemon: &Daemon) -> u64 {
     daemon.status("VmRSS").trim_end_matches(" kB").trim().parse().expect("a number of kB")
 }

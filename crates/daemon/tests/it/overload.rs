@@ -1,5 +1,5 @@
-//! Under more load than there is room for: what is dropped leads to longer intervals and to connects of new sources
-//! that are not answered, and whoever has proven himself goes on being served.
+//! Overload: drops lead to longer intervals, and to connects of new sources without a reply, while
+//! proven sources are served.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,12 +12,13 @@ use onrush_proto::{Connect, TransactionId, connect};
 use crate::admin::{eventually, get, samples, sum};
 use crate::harness::client::{Client, fresh_hash, leecher};
 use crate::harness::messages::{OVERLOAD, SHED};
-use crate::harness::process::{Launch, PATIENCE};
+use crate::harness::process::{Launch, TIMEOUT};
 
-/// Sources that a flood comes from.
+/// Sources of the flood.
 const SOURCES: u8 = 64;
-/// Sources of either kind that ask once. From the second step on three of four new ones are answered, or fewer: chance
-/// leaves less than one in a million that all of them are, or more than nine in ten.
+/// Sources of each kind, which send one connect. From the second step on at most three of four new
+/// ones get a reply: the probability that all do, or more than nine in ten, is below one in a
+/// million.
 const ONCE: u8 = 200;
 
 #[test]
@@ -33,7 +34,7 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
     client.connect();
     let hash = fresh_hash();
     assert_eq!(client.interval(hash, leecher(4_001)), 1800);
-    // Both kinds have an id from before; one of them will have used it since the pressure began.
+    // Both kinds have an id from before; only the proven ones use it during the overload.
     let (new, proven) = (sources(3, tracker), sources(4, tracker));
 
     let over = AtomicBool::new(false);
@@ -47,15 +48,15 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
         daemon.line(SHED);
         over.store(true, Ordering::Relaxed);
     });
-    // Half a minute passes until anything becomes easier again.
+    // The steps last for half a minute after the last drop.
     let interval = client.interval(hash, leecher(4_001));
     assert!(interval > 1800);
     is_shown(daemon.http(), tracker, interval);
     for source in &proven {
         source.announce(hash, leecher(4_001));
     }
-    // A datagram each, never a second one, and no more under way than there is room for: an announce, which is
-    // answered always, says that the one before it was read.
+    // One datagram each, without repetition. The announce after each is always served, so its reply
+    // proves that the connect was read.
     let connect = request();
     for source in new.iter().zip(&proven).flat_map(|(new, proven)| [new, proven]) {
         source.send(&connect);
@@ -69,10 +70,10 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
     daemon.stop();
 }
 
-/// What has been done about the flood, for who does not read the log.
+/// The metrics show the steps.
 fn is_shown(http: SocketAddr, tracker: SocketAddr, interval: u32) {
     let mut shown = BTreeMap::new();
-    // Workers may know of a step a moment before others do.
+    // A step reaches workers at slightly different times.
     eventually("what clients are told is shown", || {
         shown = samples(&get(http, "/metrics").body);
         let of_clients = sum(&shown, "onrush_announce_interval_seconds", &[]);
@@ -85,7 +86,7 @@ fn is_shown(http: SocketAddr, tracker: SocketAddr, interval: u32) {
     assert!(sum(&shown, "onrush_kernel_dropped_datagrams_total", &[]) > 0.0);
 }
 
-/// Sources of a block of their own, each with a connection id.
+/// Sources in an address block, each with a connection id.
 fn sources(block: u8, tracker: SocketAddr) -> Vec<Client> {
     let source = |number| {
         let mut client = Client::at(IpAddr::V4(Ipv4Addr::new(127, 0, block, number)), tracker);
@@ -101,13 +102,13 @@ fn request() -> [u8; connect::REQUEST_LEN] {
     bytes
 }
 
-/// Connects of many sources, faster than they can be answered.
+/// Sends connects of many sources, faster than the worker can reply.
 fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
     let source = |number: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 1 + part, 1 + number));
     let clients: Vec<Client> = (0..SOURCES).map(|n| Client::at(source(n), tracker)).collect();
     let bytes = request();
-    // It ends by itself where the test has failed.
-    let deadline = Instant::now() + 2 * PATIENCE;
+    // It also ends when the test has failed.
+    let deadline = Instant::now() + 2 * TIMEOUT;
     while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
         clients.iter().for_each(|client| client.send(&bytes));
     }

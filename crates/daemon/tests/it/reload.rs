@@ -1,4 +1,4 @@
-//! SIGHUP: the configuration is read again, and holds from then on or changes nothing.
+//! SIGHUP: a valid configuration applies at once, an invalid one changes nothing.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ fn applied(daemon: &mut Daemon, keys: &str) {
 }
 
 #[test]
-fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
+fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
@@ -46,14 +46,14 @@ fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
         let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hex}\"]\n");
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
-        let told = client.announce_in_vain(denied, leecher(4_002));
+        let told = client.announce_refused(denied, leecher(4_002));
         assert_eq!(told, "info hash is not allowed on this tracker");
         let one = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
         let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
         assert_eq!(client.scrape(&[kept, denied]), [one, none]);
         daemon.line(PURGED_ONE);
 
-        // Served again, it is a new swarm.
+        // Permitted again, the swarm starts empty.
         reload(&daemon, "");
         applied(&mut daemon, "access");
         assert_eq!(client.scrape(&[kept, denied]), [one, none]);
@@ -62,9 +62,9 @@ fn a_list_is_in_force_for_announces_scrapes_and_what_is_stored() {
     }
 }
 
-/// The file may change while the configuration does not.
+/// The list file may change while the configuration does not.
 #[test]
-fn a_list_in_a_file_is_read_again_or_stays_as_it_was() {
+fn a_list_file_is_reloaded_or_kept_when_invalid() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
@@ -78,29 +78,29 @@ fn a_list_in_a_file_is_read_again_or_stays_as_it_was() {
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
         daemon.line(PURGED_ONE);
-        client.announce_in_vain(first, leecher(4_002));
+        client.announce_refused(first, leecher(4_002));
         client.announce(second, leecher(4_002));
 
         fs::write(&file, format!("{first}\n{second}\n")).unwrap();
         daemon.signal("HUP");
         applied(&mut daemon, "access.file");
         daemon.line(PURGED_ONE);
-        client.announce_in_vain(second, leecher(4_002));
+        client.announce_refused(second, leecher(4_002));
 
         fs::write(&file, format!("{second}\nnonsense\n")).unwrap();
         daemon.signal("HUP");
         daemon.line("denied.txt:2: \"nonsense\"");
-        client.announce_in_vain(first, leecher(4_002));
+        client.announce_refused(first, leecher(4_002));
         fs::remove_file(&file).unwrap();
         daemon.signal("HUP");
         daemon.line("denied.txt");
-        client.announce_in_vain(first, leecher(4_002));
+        client.announce_refused(first, leecher(4_002));
         daemon.stop();
     }
 }
 
 #[test]
-fn what_announces_get_changes_at_once_and_peers_stay() {
+fn announce_settings_apply_at_once_and_peers_stay() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
@@ -115,7 +115,7 @@ fn what_announces_get_changes_at_once_and_peers_stay() {
 }
 
 #[test]
-fn what_needs_an_upgrade_is_named_and_stays() {
+fn keys_that_need_an_upgrade_are_named_and_unchanged() {
     for mut daemon in daemons("") {
         let address = daemon.serving()[0];
         reload(&daemon, "[limits]\npeers = 5000\n[socket]\nbatch = 64\n[log]\ntotals_every = 0\n");
@@ -130,7 +130,7 @@ fn what_needs_an_upgrade_is_named_and_stays() {
 }
 
 #[test]
-fn a_wrong_file_changes_nothing_and_is_told_with_its_place() {
+fn a_wrong_file_is_rejected_and_reported_with_its_place() {
     for mut daemon in daemons("[announce]\nmax_peers_v4 = 1\ndefault_peers = 1\n") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
@@ -163,9 +163,9 @@ fn the_level_of_the_log_changes() {
     daemon.stop();
 }
 
-/// Whoever reloads in a hurry gets the last state of the file.
+/// Reloads that overlap end with the last state of the file.
 #[test]
-fn many_reloads_end_with_the_last_file() {
+fn after_many_reloads_the_last_file_applies() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
@@ -175,7 +175,7 @@ fn many_reloads_end_with_the_last_file() {
             let config = format!("[announce]\nmax_peers_v4 = {most}\ndefault_peers = {most}\n");
             reload(&daemon, &config);
         }
-        let deadline = std::time::Instant::now() + crate::harness::process::PATIENCE;
+        let deadline = std::time::Instant::now() + crate::harness::process::TIMEOUT;
         while client.announce(hash, leecher(4_009)).peers.len() != 6 {
             assert!(std::time::Instant::now() < deadline, "the last file is not in force");
         }
@@ -183,7 +183,7 @@ fn many_reloads_end_with_the_last_file() {
     }
 }
 
-/// A daemon whose counters can be seen, in either placement.
+/// A daemon with its admin side enabled, in either placement.
 fn watched() -> impl Iterator<Item = Daemon> {
     ["colocated", "split"].into_iter().map(|placement| {
         let flags = ["--workers", "3", "--placement", placement];
@@ -191,7 +191,7 @@ fn watched() -> impl Iterator<Item = Daemon> {
     })
 }
 
-/// Connects, and is refused for this reason by the counters, without an answer.
+/// Sends a connect, which is counted as refused for this reason and gets no reply.
 fn silent(daemon: &Daemon, client: &Client, reason: &str) {
     let labels = format!("reason=\"{reason}\"");
     let refused = || {
@@ -207,7 +207,7 @@ fn silent(daemon: &Daemon, client: &Client, reason: &str) {
 }
 
 #[test]
-fn sources_are_silenced_and_served_again() {
+fn blocked_and_bogon_sources_follow_a_reload() {
     for mut daemon in watched() {
         let address = daemon.serving()[0];
         let mut other = Client::new(address);
@@ -248,7 +248,7 @@ fn sources_are_silenced_and_served_again() {
 }
 
 #[test]
-fn the_list_is_published_and_not_any_more() {
+fn publishing_the_list_follows_a_reload() {
     for mut daemon in watched() {
         daemon.serving();
         let hash = fresh_hash();

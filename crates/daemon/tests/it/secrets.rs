@@ -1,5 +1,5 @@
-//! What a tracker writes down of its peers, in a snapshot or for the process that takes over, tells nothing of its
-//! secrets, nor how many shards there were.
+//! Snapshots and the dumps of upgrades contain no secret, and do not depend on the number of
+//! shards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +19,10 @@ use onrush_tracker::orders::Orders;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Bytes in a row of a secret that are too many to be there by chance.
+/// Length of a piece of a secret that is not found by chance.
 const PIECE: usize = 4;
 
-/// What a tracker has written, and the secrets that it has.
+/// The files of a tracker, and its secrets.
 struct Told {
     dump: Vec<u8>,
     snapshot: Vec<u8>,
@@ -30,7 +30,7 @@ struct Told {
     secrets: Vec<Vec<u8>>,
 }
 
-/// Serves swarms of one to 200 peers, then writes everything down in both ways.
+/// Serves swarms of one to 200 peers, then writes a snapshot and a dump.
 fn told(workers: usize, seed: u64) -> Told {
     let mut rng = SmallRng::seed_from_u64(seed);
     let keys = Keys { current: Key(rng.random()), previous: Some(Key(rng.random())) };
@@ -79,7 +79,7 @@ fn ask(world: &mut TestTracker<Client>, client: &mut Client, announce: &Announce
     assert_eq!(client.receive(8).unwrap().iter().count(), 1, "it is answered");
 }
 
-/// What the process that takes over gets of running workers.
+/// The dump that a successor receives from running workers.
 fn dumped(world: &mut TestTracker<Client>) -> Vec<u8> {
     let orders = Orders::new(&world.workers[0].mailboxes, world.workers[0].owners.clone());
     let parts = DumpTask::of_all(&orders).unwrap();
@@ -96,7 +96,7 @@ fn dumped(world: &mut TestTracker<Client>) -> Vec<u8> {
     writer.end(at(1_010).unix).unwrap().0
 }
 
-/// Whether a piece of a secret is there: as it is, backwards, or in hexadecimal digits.
+/// Whether the bytes contain a piece of a secret: as it is, reversed, or in hexadecimal.
 fn betrays(bytes: &[u8], secret: &[u8]) -> bool {
     let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let backwards: Vec<u8> = secret.iter().rev().copied().collect();
@@ -108,7 +108,7 @@ fn betrays(bytes: &[u8], secret: &[u8]) -> bool {
 
 type Swarms = BTreeMap<InfoHash, (u32, Vec<Vec<u8>>)>;
 
-/// Everything that is in a snapshot: but for the swarms, lengths, sums and the time.
+/// The swarms of a snapshot, without lengths, checksums and times.
 fn swarms(mut bytes: &[u8]) -> Swarms {
     let mut swarms = Swarms::new();
     bytes = &bytes[HEAD_LEN..];
@@ -142,7 +142,7 @@ fn no_secret_is_in_a_snapshot_or_in_an_upgrades_dump() {
         for (what, bytes) in [("snapshot", &told.snapshot), ("dump", &told.dump)] {
             assert!(bytes.len() > 4_000, "{} bytes of {what}", bytes.len());
             assert!(!betrays(bytes, secret), "secret {number} in the {what}");
-            // It would be found.
+            // A piece that is present is found.
             let middle = secret.len() / 2;
             let leaky = [bytes, &secret[middle - 2..middle + 2], bytes].concat();
             assert!(betrays(&leaky, secret));
@@ -151,7 +151,7 @@ fn no_secret_is_in_a_snapshot_or_in_an_upgrades_dump() {
 }
 
 #[test]
-fn what_is_written_is_the_same_whatever_the_secrets_and_the_shards() {
+fn snapshots_do_not_depend_on_secrets_or_shards() {
     let (one, three) = (told(1, 2), told(3, 3));
     assert_ne!(one.secrets, three.secrets);
     let expected = swarms(&one.snapshot);

@@ -1,6 +1,5 @@
-//! Under a service manager: what the daemon tells it, and sockets that it has opened. The manager is
-//! the test itself, and systemd's own `systemd-socket-activate` (package systemd); `scripts/unit-test` is
-//! the unit under the real one.
+//! Under a service manager: notifications and passed sockets. The manager is the test itself, or
+//! `systemd-socket-activate` (package systemd); `scripts/unit-test` tests the unit under systemd.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -10,15 +9,15 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::harness::client::{Client, fresh_hash, seeder};
-use crate::harness::process::{Daemon, Launch, PATIENCE, free_address};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address};
 
-/// Whoever is told: the other end of NOTIFY_SOCKET.
-struct Ear {
+/// The receiving end of NOTIFY_SOCKET.
+struct NotifySocket {
     socket: UnixDatagram,
     place: TempDir,
 }
 
-impl Ear {
+impl NotifySocket {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(place.path().join("notify")).unwrap();
@@ -30,8 +29,8 @@ impl Ear {
         launch.environment("NOTIFY_SOCKET", self.place.path().join("notify").to_str().unwrap())
     }
 
-    /// One message, if there is one within a moment.
-    fn heard(&self) -> Option<String> {
+    /// The next message, if one arrives within the read time-out.
+    fn receive(&self) -> Option<String> {
         let mut bytes = [0; 4096];
         match self.socket.recv(&mut bytes) {
             Ok(length) => Some(String::from_utf8(bytes[..length].to_vec()).unwrap()),
@@ -40,12 +39,12 @@ impl Ear {
         }
     }
 
-    /// The next message that has this line, or one that begins so.
+    /// The next message with a line that starts with `line`.
     fn next(&self, line: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut others = Vec::new();
         while Instant::now() < deadline {
-            match self.heard() {
+            match self.receive() {
                 Some(message) if message.lines().any(|l| l.starts_with(line)) => return message,
                 Some(message) => others.push(message),
                 None => {}
@@ -54,11 +53,11 @@ impl Ear {
         panic!("no {line} in {others:?}");
     }
 
-    /// Which of these words the next message has that has any.
+    /// The first of these lines that a message contains.
     fn next_of<'w>(&self, words: &[&'w str]) -> &'w str {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
-            let message = self.heard().unwrap_or_default();
+            let message = self.receive().unwrap_or_default();
             if let Some(word) = words.iter().find(|word| message.lines().any(|line| line == **word))
             {
                 return word;
@@ -69,65 +68,66 @@ impl Ear {
 }
 
 #[test]
-fn it_is_ready_when_it_serves_and_tells_how_it_is() {
-    let ear = Ear::new();
-    let mut daemon = ear.launch(Launch::on_loopback()).start();
-    let ready = ear.next("READY=1");
+fn ready_and_status_are_notified() {
+    let notify = NotifySocket::new();
+    let mut daemon = notify.launch(Launch::on_loopback()).start();
+    let ready = notify.next("READY=1");
     let addresses = daemon.serving();
     let serves = format!("STATUS=serves udp://{} and udp://{}", addresses[0], addresses[1]);
     assert!(ready.contains(&serves), "{ready}");
     for address in &addresses {
         Client::new(*address).converse();
     }
-    let live = ear.next(&format!("{serves}: "));
+    let live = notify.next(&format!("{serves}: "));
     assert!(live.contains("requests/s") && live.contains("swarms"), "{live}");
     daemon.signal("TERM");
-    assert!(ear.next("STOPPING=1").contains("STATUS="));
+    assert!(notify.next("STOPPING=1").contains("STATUS="));
     assert_eq!(daemon.end().code, Some(0));
 }
 
 #[test]
-fn who_cannot_serve_is_never_ready() {
-    let ear = Ear::new();
+fn a_failed_start_is_never_ready() {
+    let notify = NotifySocket::new();
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let daemon = ear.launch(Launch::new(&["--listen", "[::1]:0", "--listen", &address])).start();
+    let daemon = notify.launch(Launch::new(&["--listen", "[::1]:0", "--listen", &address])).start();
     assert!(daemon.refusal().contains(&address));
-    assert_eq!(ear.heard(), None);
+    assert_eq!(notify.receive(), None);
 }
 
 #[test]
-fn a_reload_begins_and_ends_whatever_comes_of_it() {
-    let ear = Ear::new();
-    let mut daemon = ear.launch(Launch::on_loopback().config("[log]\nlevel = \"info\"\n")).start();
+fn a_reload_notifies_its_begin_and_end() {
+    let notify = NotifySocket::new();
+    let mut daemon =
+        notify.launch(Launch::on_loopback().config("[log]\nlevel = \"info\"\n")).start();
     daemon.serving();
-    ear.next("READY=1");
+    notify.next("READY=1");
     for text in ["[announce]\ninterval = 900\n", "nonsense\n"] {
         std::fs::write(daemon.home().join("onrush.toml"), text).unwrap();
         daemon.signal("HUP");
-        let begun = ear.next("RELOADING=1");
+        let begun = notify.next("RELOADING=1");
         let stamp = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
         assert!(stamp.parse::<u64>().unwrap() > 0, "{begun}");
-        ear.next("READY=1");
+        notify.next("READY=1");
     }
     daemon.stop();
 }
 
-/// Loading and writing peers may take longer than the unit's time-outs allow: that is said before it begins, and it is
-/// ready only with its peers.
+/// Loading and writing peers may take longer than the unit's time-outs, so the daemon extends them
+/// before it starts, and is ready only with its peers.
 #[test]
-fn a_snapshot_asks_for_time_at_the_start_and_at_the_end() {
+fn loading_and_writing_a_snapshot_extend_the_timeout() {
     let state = tempfile::tempdir().unwrap();
     let launch = || Launch::on_loopback().flag("--state-dir", state.path());
     let [extend, ready, stopping] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "STOPPING=1"];
     // One extension is enough for both passes over a small file.
     for start in [&[ready][..], &[extend, ready]] {
-        let ear = Ear::new();
-        let mut daemon = ear.launch(launch()).start();
+        let notify = NotifySocket::new();
+        let mut daemon = notify.launch(launch()).start();
         let hear = |words: &[&str]| {
             words
                 .iter()
-                .for_each(|word| assert_eq!(ear.next_of(&[extend, ready, stopping]), *word));
+                .for_each(|word| assert_eq!(notify.next_of(&[extend, ready, stopping]), *word));
         };
         hear(start);
         let mut client = Client::new(daemon.serving()[0]);
@@ -139,9 +139,9 @@ fn a_snapshot_asks_for_time_at_the_start_and_at_the_end() {
     }
 }
 
-/// So may lists of many millions, at the start and, as long as `RELOADING=1` holds, at a reload: whichever of the two it is.
+/// Loading a list of millions extends the time-out too, at the start and during a reload.
 #[test]
-fn a_list_asks_for_time_while_it_is_read() {
+fn loading_a_list_extends_the_timeout() {
     let [extend, ready, reloading] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "RELOADING=1"];
     let list = tempfile::NamedTempFile::new().unwrap();
     let hashes: String = (0..50_000).map(|n| format!("{n:040x}\n")).collect();
@@ -152,19 +152,19 @@ fn a_list_asks_for_time_while_it_is_read() {
         (&blocks, format!("blocked_file = {:?}\n", list.path())),
     ] {
         std::fs::write(list.path(), text).unwrap();
-        let ear = Ear::new();
+        let notify = NotifySocket::new();
         let config = format!("[access]\n{table}");
-        let mut daemon = ear.launch(Launch::on_loopback().config(&config)).start();
+        let mut daemon = notify.launch(Launch::on_loopback().config(&config)).start();
         let hear = |words: &[&str]| {
             words.iter().for_each(|word| {
-                assert_eq!(ear.next_of(&[extend, ready, reloading]), *word, "{table}");
+                assert_eq!(notify.next_of(&[extend, ready, reloading]), *word, "{table}");
             });
         };
         hear(&[extend, ready]);
         daemon.serving();
         daemon.signal("HUP");
         hear(&[reloading, extend, ready]);
-        // A short one is read before anybody could lose patience.
+        // A short list is loaded before the time-out needs extending.
         std::fs::write(list.path(), "").unwrap();
         daemon.signal("HUP");
         hear(&[reloading, ready]);
@@ -172,20 +172,20 @@ fn a_list_asks_for_time_while_it_is_read() {
     }
 }
 
-/// One that comes while the file is still read is part of the same reload: its end is told once.
+/// A reload requested while the file is read joins the current one, whose end is notified once.
 #[test]
 fn reloads_that_overlap_end_once() {
-    let ear = Ear::new();
+    let notify = NotifySocket::new();
     let list = tempfile::NamedTempFile::new().unwrap();
     let hashes: String = (0..100_000).map(|n| format!("{n:040x}\n")).collect();
     std::fs::write(list.path(), hashes).unwrap();
     let config = format!("[access]\nmode = \"deny\"\nfile = {:?}\n", list.path());
-    let mut daemon = ear.launch(Launch::on_loopback().config(&config)).start();
+    let mut daemon = notify.launch(Launch::on_loopback().config(&config)).start();
     daemon.serving();
-    ear.next("READY=1");
+    notify.next("READY=1");
     let mut said = Vec::new();
     let mut hear_until = |what| loop {
-        let word = ear.next_of(&["RELOADING=1", "READY=1", "STOPPING=1"]);
+        let word = notify.next_of(&["RELOADING=1", "READY=1", "STOPPING=1"]);
         said.push(word);
         if word == what {
             return;
@@ -204,28 +204,28 @@ fn reloads_that_overlap_end_once() {
 }
 
 #[test]
-fn the_watchdog_is_fed_in_time() {
-    let ear = Ear::new();
+fn the_watchdog_is_notified_in_time() {
+    let notify = NotifySocket::new();
     let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "6000000");
-    let mut daemon = ear.launch(launch).start();
+    let mut daemon = notify.launch(launch).start();
     daemon.serving();
-    ear.next("WATCHDOG=1");
+    notify.next("WATCHDOG=1");
     let fed = Instant::now();
-    ear.next("WATCHDOG=1");
+    notify.next("WATCHDOG=1");
     assert!(fed.elapsed() < Duration::from_secs(6), "{:?}", fed.elapsed());
     daemon.stop();
 }
 
 #[test]
-fn without_a_watchdog_nobody_is_fed() {
-    let ear = Ear::new();
-    // Of another process.
+fn without_a_watchdog_there_is_no_notification() {
+    let notify = NotifySocket::new();
+    // WATCHDOG_PID of another process.
     let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "1000000");
-    let mut daemon = ear.launch(launch.environment("WATCHDOG_PID", "1")).start();
+    let mut daemon = notify.launch(launch.environment("WATCHDOG_PID", "1")).start();
     daemon.serving();
     let mut statuses = 0;
     while statuses < 2 {
-        if let Some(message) = ear.heard() {
+        if let Some(message) = notify.receive() {
             assert!(!message.contains("WATCHDOG"), "{message}");
             statuses += usize::from(message.starts_with("STATUS="));
         }
@@ -253,10 +253,10 @@ fn both() -> [SocketAddr; 2] {
 }
 
 #[test]
-fn it_serves_from_sockets_that_systemd_has_opened() {
+fn sockets_of_systemd_are_used() {
     let addresses = both();
     let mut daemon = activated(&["--datagram"], &addresses);
-    // The first datagram starts it, and waits in its socket meanwhile.
+    // The first datagram starts the daemon and waits in the socket.
     let mut client = Client::new(addresses[0]);
     client.await_tracker();
     assert_eq!(daemon.serving(), addresses);
@@ -269,7 +269,7 @@ fn it_serves_from_sockets_that_systemd_has_opened() {
 }
 
 #[test]
-fn what_is_asked_for_by_flag_is_not_followed_then_and_that_is_said() {
+fn flags_that_passed_sockets_override_are_warned_of() {
     let [address, other] = both();
     let program = ["systemd-socket-activate", "--datagram", "-l", &address.to_string()];
     let flags = ["--listen", &other.to_string(), "--workers", "3"];
@@ -290,7 +290,7 @@ fn what_is_asked_for_by_flag_is_not_followed_then_and_that_is_said() {
 fn sockets_of_another_kind_are_refused() {
     let [address, _] = both();
     let daemon = activated(&[], &[address]);
-    // A connection starts it.
+    // A connection starts the daemon.
     TcpStream::connect(address).unwrap();
     let text = daemon.refusal();
     assert!(text.contains("LISTEN_FDS") && text.contains("UDP"), "{text}");
@@ -299,7 +299,7 @@ fn sockets_of_another_kind_are_refused() {
 
 #[test]
 fn sockets_that_do_not_fit_together_are_refused() {
-    // systemd-socket-activate binds an address twice, but makes no group of it.
+    // systemd-socket-activate binds an address twice without SO_REUSEPORT.
     let [v4, v6] = both();
     for (addresses, said) in [
         ([v4, v4, v6].as_slice(), "each address needs as many"),

@@ -1,4 +1,4 @@
-//! Signals: which ones end it, and how.
+//! Signals that stop the daemon, and signals that do not.
 
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::harness::process::Launch;
 const KILL: i32 = 9;
 
 #[test]
-fn term_and_int_stop_it_cleanly_in_either_placement() {
+fn term_and_int_stop_cleanly_in_both_placements() {
     for (signal, placement) in
         [("TERM", "colocated"), ("INT", "colocated"), ("TERM", "split"), ("INT", "split")]
     {
@@ -30,7 +30,7 @@ fn term_and_int_stop_it_cleanly_in_either_placement() {
 }
 
 #[test]
-fn hup_and_usr1_do_no_harm() {
+fn hup_and_usr1_do_not_stop_the_daemon() {
     let mut daemon = Launch::on_loopback().start();
     let addresses = daemon.serving();
     daemon.signal("HUP");
@@ -46,7 +46,7 @@ fn hup_and_usr1_do_no_harm() {
 }
 
 #[test]
-fn a_kill_is_a_kill() {
+fn sigkill_ends_the_process() {
     let mut daemon = Launch::on_loopback().start();
     daemon.serving();
     daemon.signal("KILL");
@@ -55,9 +55,9 @@ fn a_kill_is_a_kill() {
     assert!(!ended.text().contains(STOPPED));
 }
 
-/// Workers that write to a log which nobody reads stand still, and cannot be stopped cleanly.
+/// A worker blocked on a full log pipe cannot be stopped cleanly.
 #[test]
-fn who_asks_twice_does_not_wait_for_what_is_stuck() {
+fn a_second_signal_exits_without_waiting_for_workers() {
     let state = tempfile::tempdir().unwrap();
     let address = crate::harness::process::free_address();
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_onrush"))
@@ -72,7 +72,7 @@ fn who_asks_twice_does_not_wait_for_what_is_stuck() {
     let connect = *b"\0\0\x04\x17\x27\x10\x19\x80\0\0\0\0\0\0\0\x01";
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut answers = 0;
-    // Answered until the pipe is full of lines about it.
+    // The tracker replies until the pipe is full of its log lines.
     while Instant::now() < deadline {
         let sent = client.send(&connect).is_ok();
         match sent && client.recv(&mut [0; 64]).is_ok() {

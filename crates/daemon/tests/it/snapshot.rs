@@ -1,4 +1,4 @@
-//! Peers over restarts: asked for and not, with other workers, with files that are no good.
+//! Peers over restarts: with other workers, after kills, and with damaged files.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +27,7 @@ pub(crate) const PLACEMENTS: [&[&str]; 3] = [
     &["--workers", "1", "--placement", "colocated"],
 ];
 
-/// What a tracker says of its swarms: counts by scrape, and everybody whom a leecher gets.
+/// Counts by scrape, and all peers by announces.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) counts: Vec<ScrapeCounts>,
@@ -38,7 +38,7 @@ pub(crate) fn ask(client: &mut Client, hashes: &[InfoHash]) -> Said {
     client.connect();
     let counts = client.scrape(hashes);
     let peers = hashes.iter().map(|hash| {
-        // Who asks comes in, and goes again: of all peers there are few enough that all are told.
+        // The asking peer joins and leaves; swarms are small enough for replies with all peers.
         let mut peers = client.announce(*hash, leecher(9)).peers;
         let mut stop = leecher(9);
         stop.event = onrush_proto::Event::Stopped;
@@ -50,7 +50,7 @@ pub(crate) fn ask(client: &mut Client, hashes: &[InfoHash]) -> Said {
     Said { counts, peers }
 }
 
-/// Swarms of one to thirty peers, some of them completed, one without anybody left.
+/// Swarms of one to thirty peers, some with completed downloads, one without peers.
 pub(crate) fn populate(address: SocketAddr) -> Vec<InfoHash> {
     let mut hashes: Vec<InfoHash> = Vec::new();
     for number in 0..24u16 {
@@ -85,7 +85,7 @@ pub(crate) fn set_aside(state: &Path) -> usize {
     files.filter(|name| name.to_string_lossy().contains(".damaged-")).count()
 }
 
-/// The key of connection ids, which lies beside the snapshot, is not in it.
+/// Asserts that the snapshot does not contain the key of connection ids.
 fn assert_tells_no_key(state: &Path) {
     let key = fs::read_to_string(state.join("connection.key")).unwrap();
     let digits = key.lines().find_map(|line| line.strip_prefix("current ")).unwrap().trim();
@@ -121,14 +121,14 @@ fn peers_survive_a_restart_with_other_workers() {
 }
 
 #[test]
-fn what_was_written_meanwhile_survives_a_kill() {
+fn the_last_periodic_snapshot_survives_a_kill() {
     for flags in PLACEMENTS {
         let state = tempfile::tempdir().unwrap();
         let mut daemon = started(state.path(), flags, "[snapshot]\nevery = 1\n");
         let address = daemon.serving()[0];
         let hashes = populate(address);
         let before = ask(&mut Client::new(address), &hashes);
-        // One that begins after that is whole when another has begun.
+        // A snapshot that begins after this point is complete when a later one has begun.
         daemon.skip();
         for _ in 0..3 {
             daemon.line(SNAPSHOT);
@@ -153,7 +153,7 @@ fn without_snapshots_there_is_no_file() {
 }
 
 #[test]
-fn a_file_that_is_no_good_is_set_aside_and_reported_and_harms_nobody() {
+fn a_damaged_snapshot_is_renamed_and_reported() {
     let state = tempfile::tempdir().unwrap();
     let path = state.path().join(FILE);
     let mut daemon = started(state.path(), PLACEMENTS[0], "");
@@ -170,7 +170,7 @@ fn a_file_that_is_no_good_is_set_aside_and_reported_and_harms_nobody() {
     ];
     for (number, (bytes, why)) in bad.into_iter().enumerate() {
         fs::write(&path, bytes).unwrap();
-        // The name of what is set aside has the second in it.
+        // The new name of a damaged file contains the time in seconds.
         let aside = set_aside(state.path());
         let mut daemon = started(state.path(), PLACEMENTS[number % 3], "");
         let line = daemon.line(NO_PEERS);
@@ -180,13 +180,13 @@ fn a_file_that_is_no_good_is_set_aside_and_reported_and_harms_nobody() {
         assert!(set_aside(state.path()) >= aside.max(1));
         daemon.stop();
     }
-    // The last stop has left a good one.
+    // The last stop has written a valid snapshot.
     let mut daemon = started(state.path(), PLACEMENTS[0], "");
     daemon.line(PEERS_RESTORED);
     daemon.stop();
 }
 
-/// As if it had been written so long ago: the times of all blocks, with their checksums.
+/// Moves the times of all blocks into the past, with valid checksums.
 pub(crate) fn age(path: &Path, seconds: u64) {
     let mut bytes = fs::read(path).unwrap();
     let mut at = 32;
@@ -205,9 +205,9 @@ pub(crate) fn age(path: &Path, seconds: u64) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Time goes on while nobody runs: what is too old does not come back.
+/// Peers age while no process runs.
 #[test]
-fn peers_that_are_too_old_stay_away() {
+fn expired_peers_are_not_restored() {
     let state = tempfile::tempdir().unwrap();
     let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
     let mut daemon = started(state.path(), PLACEMENTS[0], config);
@@ -220,7 +220,7 @@ fn peers_that_are_too_old_stay_away() {
     let mut client = Client::new(daemon.serving()[0]);
     let said = ask(&mut client, &hashes);
     assert!(said.peers.iter().all(Vec::is_empty));
-    // What was completed is known all the same.
+    // Completed downloads are restored.
     assert_eq!((said.counts[7].completed, said.counts[23].completed), (2, 4));
     daemon.stop();
 }

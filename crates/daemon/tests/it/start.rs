@@ -1,4 +1,4 @@
-//! Starting: what the daemon says when it can, and when it cannot.
+//! The start: what the log says, and errors with their remedies.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use onrush_net::affinity;
 use crate::harness::client::Client;
 use crate::harness::messages::SERVES;
 use crate::harness::network::{Ipv6, in_own_network};
-use crate::harness::process::{Launch, PATIENCE, free_address};
+use crate::harness::process::{Launch, TIMEOUT, free_address};
 
 #[test]
 fn without_a_flag_or_a_file_it_serves_port_6969_of_both_families() {
@@ -31,11 +31,11 @@ fn without_a_flag_or_a_file_it_serves_port_6969_of_both_families() {
 }
 
 #[test]
-fn it_says_which_workers_run_on_which_vcpus_and_they_do() {
+fn workers_are_pinned_as_logged() {
     let vcpu = *affinity::allowed().unwrap().last().unwrap();
     let config = format!("[workers]\nplacement = \"colocated\"\ntotal = 1\npin = [{vcpu}]\n");
     let mut daemon = Launch::on_loopback().config(&config).start();
-    // A worker that answers has begun, and a thread begins with its name and its vCPU.
+    // A worker that replies has set its name and its vCPU.
     Client::new(daemon.serving()[0]).converse();
     let allowed = daemon.threads("Cpus_allowed_list");
     assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
@@ -45,12 +45,12 @@ fn it_says_which_workers_run_on_which_vcpus_and_they_do() {
 }
 
 #[test]
-fn workers_of_both_kinds_have_their_names() {
+fn threads_are_named_by_their_kind() {
     let config = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 3\npin = \"off\"\n";
     let mut daemon = Launch::on_loopback().config(config).start();
     let addresses = daemon.serving();
-    // A thread names itself when it begins, which may be after others answer.
-    let deadline = Instant::now() + PATIENCE;
+    // A thread sets its name at its start, which may be after other workers reply.
+    let deadline = Instant::now() + TIMEOUT;
     let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2"];
     let mut names = Vec::new();
     while names != expected && Instant::now() < deadline {
@@ -65,7 +65,7 @@ fn workers_of_both_kinds_have_their_names() {
 }
 
 #[test]
-fn a_second_copy_is_told_which_address_is_taken() {
+fn a_taken_address_is_named_with_the_remedy() {
     let mut first = Launch::on_loopback().start();
     let taken = first.serving();
     for address in &taken {
@@ -74,7 +74,7 @@ fn a_second_copy_is_told_which_address_is_taken() {
         assert!(only.contains(&format!("{address} is taken")), "{only}");
         let port = address.rsplit(':').next().unwrap();
         assert!(only.contains(&format!("ss -ulpn 'sport = :{port}'")), "{only}");
-        // The free ones before and behind it do not help, and are not held on to.
+        // Free addresses beside the taken one are released.
         let free = free_address().to_string();
         let flags = ["--listen", &free, "--listen", &address, "--listen", "[::1]:0"];
         let one_of_three = Launch::new(&flags).start().refusal();
@@ -88,7 +88,7 @@ fn a_second_copy_is_told_which_address_is_taken() {
 }
 
 #[test]
-fn an_address_of_another_host_gets_a_hint() {
+fn an_address_of_another_host_names_the_remedy() {
     // 192.0.2.0/24 and 2001:db8::/32 are for documentation (RFC 5737, RFC 3849).
     for (address, family) in [("192.0.2.7:6969", 4), ("[2001:db8::7]:6969", 6)] {
         let text = Launch::new(&["--listen", address]).start().refusal();
@@ -102,7 +102,7 @@ fn an_address_of_another_host_gets_a_hint() {
 }
 
 #[test]
-fn a_low_port_without_the_right_to_it_gets_a_hint() {
+fn a_low_port_without_the_capability_names_the_remedy() {
     in_own_network(Ipv6::On, || {
         for address in ["127.0.0.1:81", "[::1]:81"] {
             let text = Launch::new(&["--listen", address]).by_nobody().start().refusal();
@@ -114,7 +114,7 @@ fn a_low_port_without_the_right_to_it_gets_a_hint() {
 }
 
 #[test]
-fn a_host_with_ipv6_switched_off_gets_a_warning_and_is_served_over_ipv4() {
+fn without_ipv6_the_tracker_warns_and_serves_ipv4() {
     in_own_network(Ipv6::Off, || {
         let mut daemon = Launch::new(&[]).start();
         let warning = daemon.line("[::]:6969");
@@ -123,7 +123,7 @@ fn a_host_with_ipv6_switched_off_gets_a_warning_and_is_served_over_ipv4() {
         assert_eq!(daemon.serving(), ["0.0.0.0:6969".parse().unwrap()]);
         Client::new("127.0.0.1:6969".parse().unwrap()).converse();
         daemon.stop();
-        // Who names an IPv6 address means it.
+        // An IPv6 address that is configured is required.
         let text = Launch::new(&["--listen", "[::1]:6969"]).start().refusal();
         assert!(text.contains("::1"), "{text}");
         let text = Launch::new(&["--listen", "[::]:6969"]).start().refusal();
@@ -132,8 +132,9 @@ fn a_host_with_ipv6_switched_off_gets_a_warning_and_is_served_over_ipv4() {
 }
 
 #[test]
-fn a_buffer_that_the_kernel_cuts_is_warned_of_with_the_remedy() {
-    // The most that can be asked for, and more than any host allows; nobody may not go beyond that.
+fn a_clamped_buffer_is_warned_of_with_the_sysctl() {
+    // The largest value of the keys, above the limit of any host; without CAP_NET_ADMIN the limit
+    // applies.
     let asked = (1 << 30) - 1;
     let config = format!("[socket]\nreceive_buffer = {asked}\nsend_buffer = {asked}\n");
     let mut daemon = Launch::on_loopback().by_nobody().config(&config).start();

@@ -1,4 +1,4 @@
-//! The state directory: who may use it, what outlives the process, and going on without it.
+//! The state directory: ownership, locking, what survives a restart, and serving without it.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn connection_ids_survive_a_kill_and_a_restart() {
     daemon.stop();
 }
 
-/// The other half of the test above: an id is good for what it was made with, and nothing else.
+/// A connection id is valid only with the key that made it.
 #[test]
 fn connection_ids_of_another_key_are_met_with_silence() {
     let mut daemon = Launch::on_loopback().start();
@@ -52,7 +52,7 @@ fn connection_ids_of_another_key_are_met_with_silence() {
 }
 
 #[test]
-fn a_state_directory_in_use_is_named_with_its_user() {
+fn a_state_directory_in_use_is_named_with_the_process() {
     let state = tempfile::tempdir().unwrap();
     let mut first = started_with(state.path());
     let addresses = first.serving();
@@ -65,14 +65,14 @@ fn a_state_directory_in_use_is_named_with_its_user() {
         Client::new(address).converse();
     }
     first.stop();
-    // Free again.
+    // The lock is released.
     let mut next = started_with(state.path());
     next.serving();
     next.stop();
 }
 
 #[test]
-fn without_a_writable_state_directory_it_warns_and_serves() {
+fn without_a_writable_state_directory_the_daemon_warns_and_serves() {
     need_root("changes user");
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("file");
@@ -89,7 +89,7 @@ fn without_a_writable_state_directory_it_warns_and_serves() {
 }
 
 #[test]
-fn without_a_state_directory_of_its_own_another_user_is_warned_and_served() {
+fn an_unwritable_state_directory_of_another_user_is_a_warning() {
     let state = tempfile::tempdir().unwrap();
     fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
@@ -100,7 +100,7 @@ fn without_a_state_directory_of_its_own_another_user_is_warned_and_served() {
 }
 
 #[test]
-fn a_key_file_that_is_none_is_left_alone_and_named_with_its_line() {
+fn an_invalid_key_file_is_kept_and_named_with_its_line() {
     let state = tempfile::tempdir().unwrap();
     let key = state.path().join("connection.key");
     let corrupt = "# ours\ncurrent 0011\n";

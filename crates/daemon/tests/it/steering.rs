@@ -1,5 +1,5 @@
-//! Steering as the tracker uses it: announces and scrapes meet their shard on the worker that
-//! receives them, and where they do not, the lanes bring them home: the answers are the same.
+//! Steering by info hash: announces and scrapes reach their shard on the receiving worker;
+//! otherwise lanes carry them, and the replies are the same.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,11 +14,11 @@ use crate::harness::client::{Announced, Client, fresh_hash, leecher, seeder};
 
 /// Clients of each family.
 const CLIENTS: u8 = 100;
-/// Swarms that each pair of clients meets in.
+/// Swarms of each pair of clients.
 const SWARMS: usize = 10;
 
 #[test]
-fn over_95_percent_meet_their_shard_without_a_hop() {
+fn over_95_percent_reach_their_shard_without_a_lane() {
     let tracker = started(true);
     for address in tracker.running.addresses().to_vec() {
         let clients = clients(address);
@@ -29,9 +29,9 @@ fn over_95_percent_meet_their_shard_without_a_hop() {
     assert_eq!(tracker.stop().refused_in_all(), 0);
 }
 
-/// What the figure above is worth: chance alone makes one in four local.
+/// The control of the test above: by chance one in four is local.
 #[test]
-fn without_steering_three_in_four_take_a_hop_and_the_answers_are_the_same() {
+fn without_steering_three_in_four_use_a_lane() {
     let tracker = started(false);
     assert!(tracker.steering.is_none());
     for address in tracker.running.addresses().to_vec() {
@@ -43,10 +43,10 @@ fn without_steering_three_in_four_take_a_hop_and_the_answers_are_the_same() {
     assert_eq!(tracker.stop().refused_in_all(), 0);
 }
 
-/// Of a scrape of many swarms the first leads the way; the parts for other shards travel and
-/// come back into the one reply, in order.
+/// A scrape of many swarms is steered by its first hash; the parts of other shards are joined into
+/// one reply, in order.
 #[test]
-fn a_long_scrape_is_gathered_from_all_shards() {
+fn a_long_scrape_is_joined_from_all_shards() {
     for steering in [true, false] {
         let tracker = started(steering);
         for address in tracker.running.addresses().to_vec() {
@@ -70,13 +70,14 @@ fn a_long_scrape_is_gathered_from_all_shards() {
 }
 
 #[test]
-fn a_worker_that_is_relieved_gets_its_share_over_lanes_until_it_is_restored() {
+fn with_steering_backed_off_requests_travel_over_lanes() {
     let mut tracker = started(true);
     for address in tracker.running.addresses().to_vec() {
         let clients = clients(address);
         tracker.steering.as_mut().unwrap().withdraw(1).unwrap();
         let (announces, scrapes) = traffic(&tracker, &clients);
-        // Of the quarter that is its own, the kernel's hash leaves it a quarter: 0.1875, with a deviation of 0.019.
+        // The kernel's hash leaves the worker a quarter of its own quarter: 0.1875, with a
+        // deviation of 0.019.
         assert!((0.09..0.30).contains(&announces.foreign), "{address}: {announces:?}");
         assert!((0.08..0.32).contains(&scrapes.foreign), "{address}: {scrapes:?}");
 
@@ -88,11 +89,11 @@ fn a_worker_that_is_relieved_gets_its_share_over_lanes_until_it_is_restored() {
     assert_eq!(tracker.stop().refused_in_all(), 0);
 }
 
-/// How many requests took a hop.
+/// Requests by the way to their shard.
 #[derive(Debug)]
 struct Hops {
     requests: u64,
-    /// The share of those that met their shard over a lane.
+    /// The share of requests that used a lane.
     foreign: f64,
 }
 
@@ -116,7 +117,7 @@ fn started(steering: bool) -> Tracker {
     tracker
 }
 
-/// Clients of this tracker's family, each at an address of its own where there are several.
+/// Clients of this family, each at an address of its own where the family has several.
 fn clients(tracker: SocketAddr) -> Vec<Client> {
     let source = |number: u8| -> IpAddr {
         match tracker {
@@ -132,8 +133,7 @@ fn clients(tracker: SocketAddr) -> Vec<Client> {
     (0..CLIENTS).map(connected).collect()
 }
 
-/// Has clients meet in pairs in swarms of their own, then look at them. Every answer must be
-/// right.
+/// Pairs of clients announce to swarms of their own, then scrape them. Every reply must be right.
 fn traffic(tracker: &Tracker, clients: &[Client]) -> (Hops, Hops) {
     let before = tracker.running.summary();
     let mut swarms: Vec<(usize, InfoHash)> = Vec::new();

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Instant;
 
 use crate::harness::client::{Client, fresh_hash, leecher};
-use crate::harness::process::{Launch, PATIENCE};
+use crate::harness::process::{Launch, TIMEOUT};
 
 #[test]
-fn without_a_terminal_it_writes_one_picture() {
+fn without_a_terminal_top_prints_once() {
     let mut daemon = Launch::on_loopback().flag("--workers", "2").http().start();
     let address = daemon.serving()[0];
     let mut client = Client::new(address);
@@ -28,7 +28,7 @@ fn without_a_terminal_it_writes_one_picture() {
     };
     assert!(row("onrush ").contains(&url) && row("onrush ").contains(&address.to_string()));
     row("serving");
-    // Gauges of shards come once a second, and there are two between the two readings.
+    // Gauges of shards are updated once a second, and two seconds are between the readings.
     let both: Vec<String> = row("both").split_whitespace().map(str::to_owned).collect();
     assert_eq!(both[5..], ["3", "0", "3"], "{text}");
     let swarms: Vec<String> = row("swarms").split_whitespace().map(str::to_owned).collect();
@@ -39,8 +39,8 @@ fn without_a_terminal_it_writes_one_picture() {
 }
 
 #[test]
-fn once_fails_where_nobody_answers_and_says_what_to_do() {
-    // Bound and given back: nobody has it for the moment.
+fn an_unreachable_tracker_is_an_error_with_a_remedy() {
+    // A port that was just free.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let top = Command::new(env!("CARGO_BIN_EXE_onrush"))
         .args(["top", "--once", "--url", &format!("http://{free}")])
@@ -52,7 +52,7 @@ fn once_fails_where_nobody_answers_and_says_what_to_do() {
     assert!(top.stdout.is_empty());
 }
 
-/// A child that does not outlive a failed test.
+/// A child process, killed when a test fails.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -62,9 +62,9 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// On a terminal that `script` (of Debian's essential bsdutils) makes.
+/// A terminal made by `script` (Debian: bsdutils).
 #[test]
-fn on_a_terminal_it_lives_until_a_key_and_leaves_it_as_it_was() {
+fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
     let mut daemon = Launch::on_loopback().flag("--workers", "2").http().start();
     daemon.serving();
     let (http, onrush) = (daemon.http(), env!("CARGO_BIN_EXE_onrush"));
@@ -89,7 +89,7 @@ fn on_a_terminal_it_lives_until_a_key_and_leaves_it_as_it_was() {
             }
         }
     });
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut shown = String::new();
     let wait_for = |shown: &mut String, text: &str| {
         while !shown.contains(text) {
@@ -101,12 +101,12 @@ fn on_a_terminal_it_lives_until_a_key_and_leaves_it_as_it_was() {
     };
     wait_for(&mut shown, "worker-1");
     assert!(shown.contains("\u{1b}[?1049h"), "a screen of its own: {shown:?}");
-    // What it goes on with when the tracker has gone.
+    // `top` continues without the tracker.
     daemon.stop();
     wait_for(&mut shown, "Connection refused");
     keys.write_all(b"q").unwrap();
     wait_for(&mut shown, "\u{1b}[?1049l");
-    // Lines and echo are as they were.
+    // Canonical mode and echo are restored.
     wait_for(&mut shown, " icanon");
     wait_for(&mut shown, " echo ");
     drop(keys);

@@ -1,4 +1,4 @@
-//! One process follows another: under load, with what came at the last moment, and when something is amiss.
+//! Upgrades: under load, with changes during the transfer, and with failures.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -18,21 +18,21 @@ use crate::harness::messages::{
     UPGRADE_RUNNING,
 };
 use crate::harness::network::{Ipv6, in_own_network};
-use crate::harness::process::{Daemon, Launch, PATIENCE, free_address, mode};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address, mode};
 use crate::snapshot::{FILE, PLACEMENTS, age, ask, populate, started};
 
-/// For how long an answer may take before it counts as lost.
+/// A reply later than this counts as lost.
 const LOST: Duration = Duration::from_secs(15);
-/// Announces that a client of the load has under way.
+/// Announces in flight of a client of the load.
 const BURST: usize = 16;
 
-/// One that takes over.
+/// A process that takes over.
 fn follower(state: &Path, flags: &[&str]) -> Daemon {
     let launch = Launch::new(flags).flag("--listen", "127.0.0.1:0").flag("--state-dir", state);
     launch.config("[log]\ntotals_every = 0\n").start_with(&["--upgrade"])
 }
 
-/// What a load has sent and got.
+/// Announces that run while a test acts, and their counts.
 #[derive(Default)]
 struct Load {
     over: AtomicBool,
@@ -41,7 +41,7 @@ struct Load {
 }
 
 impl Load {
-    /// Announces to swarms of its own until it is over.
+    /// Announces to swarms of its own until `over` is set.
     fn run(&self, number: u8, address: SocketAddr) {
         let mut client = Client::at(Ipv4Addr::new(127, 0, 2, number).into(), address);
         client.connect();
@@ -53,8 +53,8 @@ impl Load {
         }
     }
 
-    /// Waits until so many more were answered.
-    fn goes_on(&self, answers: usize) {
+    /// Waits for this many more replies.
+    fn await_replies(&self, answers: usize) {
         let (before, deadline) = (self.answered.load(Ordering::Relaxed), Instant::now() + 2 * LOST);
         while self.answered.load(Ordering::Relaxed) < before + answers {
             assert!(Instant::now() < deadline, "the load stands still");
@@ -67,7 +67,7 @@ impl Load {
     }
 }
 
-/// Runs `change` while load runs; how many were sent, and how many of these were lost.
+/// Runs `change` under load; the numbers of requests sent and lost.
 fn under_load(address: SocketAddr, change: impl FnOnce(&Load)) -> (usize, usize) {
     let load = Load::default();
     thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn under_load(address: SocketAddr, change: impl FnOnce(&Load)) -> (usize, usize)
             let load = &load;
             scope.spawn(move || load.run(number, address));
         }
-        load.goes_on(500);
+        load.await_replies(500);
         change(&load);
         load.over.store(true, Ordering::Relaxed);
     });
@@ -83,8 +83,8 @@ fn under_load(address: SocketAddr, change: impl FnOnce(&Load)) -> (usize, usize)
 }
 
 #[test]
-fn no_answer_is_lost_and_the_peers_are_the_same() {
-    // The same workers, others with swarms, and from one layout to the other.
+fn an_upgrade_loses_no_reply_and_no_peer() {
+    // The same workers, other shards, another placement.
     let colocated: &[&str] = &["--workers", "2", "--placement", "colocated"];
     let split: &[&str] = &["--workers", "3", "--placement", "split"];
     for (old, new) in [(colocated, colocated), (split, colocated), (colocated, split)] {
@@ -97,8 +97,8 @@ fn no_answer_is_lost_and_the_peers_are_the_same() {
         let (sent, lost) = under_load(address, |load| {
             let mut follower = follower(state.path(), new);
             assert_eq!(follower.serving(), [address]);
-            follower.has_said(UPGRADE_RECEIVED);
-            load.goes_on(500);
+            follower.wait_for_line(UPGRADE_RECEIVED);
+            load.await_replies(500);
             second = Some(follower);
         });
         assert_eq!(lost, 0, "of {sent}");
@@ -107,22 +107,22 @@ fn no_answer_is_lost_and_the_peers_are_the_same() {
         assert!(ended.text().contains(UPGRADE_DONE), "{}", ended.text());
         let second = second.unwrap();
         assert_eq!(ask(&mut Client::new(address), &hashes), before);
-        // The one that follows is like any other: it holds the lock, and can be followed itself.
+        // The new process holds the lock and can be upgraded itself.
         let refused = started(state.path(), old, "").refusal();
         assert!(refused.contains(&format!("(process {})", second.pid())), "{refused}");
         let mut third = follower(state.path(), new);
         third.serving();
         assert_eq!(second.end().code, Some(0));
         assert_eq!(ask(&mut Client::new(address), &hashes), before);
-        third.has_said(UPGRADE_RECEIVED);
+        third.wait_for_line(UPGRADE_RECEIVED);
         let said = third.stop().text();
         assert!(said.contains(SNAPSHOT), "{said}");
     }
 }
 
-/// The gap of a restart, for comparison: what is sent while nobody is there is lost, and nothing else.
+/// A restart, for comparison: requests during the gap are lost, and no others.
 #[test]
-fn a_restart_loses_only_what_comes_while_nobody_is_there() {
+fn a_restart_loses_only_requests_during_the_gap() {
     let state = tempfile::tempdir().unwrap();
     let port = crate::harness::process::free_address();
     let config = format!("listen = [\"{port}\"]\n[log]\ntotals_every = 0\n");
@@ -137,18 +137,18 @@ fn a_restart_loses_only_what_comes_while_nobody_is_there() {
         first.stop();
         let mut next = start();
         next.serving();
-        load.goes_on(500);
+        load.await_replies(500);
         second = Some(next);
     });
-    // Each client has one burst under way.
+    // Each client has one burst in flight.
     assert!(lost <= 4 * BURST && sent > 1_000, "{lost} of {sent}");
     assert_eq!(ask(&mut Client::new(address), &hashes), before);
     second.unwrap().stop();
 }
 
-/// Who comes, turns into a seeder or leaves while the peers are under way is where it should be.
+/// Peers that join, become seeders or leave during the transfer have their new state after it.
 #[test]
-fn what_changes_meanwhile_is_not_forgotten() {
+fn announces_during_an_upgrade_are_kept() {
     let state = tempfile::tempdir().unwrap();
     let mut first = started(state.path(), PLACEMENTS[0], "");
     let address = first.serving()[0];
@@ -161,7 +161,7 @@ fn what_changes_meanwhile_is_not_forgotten() {
     let over = AtomicBool::new(false);
     let (mut states, mut second) = (vec![1u32; 200], None);
     thread::scope(|scope| {
-        // One thing after the other, with an answer to each.
+        // One announce after the other, each with a reply.
         let changing = scope.spawn(|| {
             let mut states = vec![1u32; 200];
             let mut at = 0;
@@ -180,7 +180,7 @@ fn what_changes_meanwhile_is_not_forgotten() {
         });
         let mut next = follower(state.path(), PLACEMENTS[0]);
         next.serving();
-        next.has_said(UPGRADE_RECEIVED);
+        next.wait_for_line(UPGRADE_RECEIVED);
         over.store(true, Ordering::Relaxed);
         second = Some(next);
         states = changing.join().unwrap();
@@ -198,7 +198,7 @@ fn what_changes_meanwhile_is_not_forgotten() {
 }
 
 #[test]
-fn what_is_amiss_is_named_and_the_old_one_serves_on() {
+fn errors_of_an_upgrade_are_named_and_the_old_process_serves() {
     let state = tempfile::tempdir().unwrap();
     let text = follower(state.path(), PLACEMENTS[0]).refusal();
     assert!(text.contains("--upgrade"), "{text}");
@@ -206,7 +206,7 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
     let mut first = started(state.path(), PLACEMENTS[0], "");
     let address = first.serving()[0];
     assert_eq!(mode(&state.path().join("upgrade.sock")), 0o600);
-    // An address that somebody else has.
+    // An address of another process.
     let taken = UdpSocket::bind("127.0.0.2:0").unwrap();
     let address_taken = taken.local_addr().unwrap().to_string();
     let elsewhere = Launch::new(PLACEMENTS[0])
@@ -218,7 +218,7 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
     first.line(UPGRADE_LEFT);
     Client::new(address).converse();
 
-    // Another version, and one that says nothing that is known.
+    // A successor of another protocol version, and one with an invalid message.
     let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
     let word = br#"{"Request":{"protocol":99,"version":"9.9.9"}}"#;
     stream.write_all(&(word.len() as u32).to_be_bytes()).unwrap();
@@ -232,7 +232,7 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
     first.line(UPGRADE_FAILED);
     Client::new(address).converse();
 
-    // One that is killed at any moment.
+    // A successor killed at any moment.
     let hashes = populate(address);
     let before = ask(&mut Client::new(address), &hashes);
     for _ in 0..5 {
@@ -241,7 +241,7 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
         while Instant::now() < moment {}
         killed.signal("KILL");
         killed.end();
-        // What it was quicker with is its own: from its last word on it was to serve, and the old one ends.
+        // If the successor had taken over before the kill, the old process has exited.
         if !serves_on(&mut first, address) {
             return;
         }
@@ -250,23 +250,23 @@ fn what_is_amiss_is_named_and_the_old_one_serves_on() {
     first.stop();
 }
 
-/// Whether one that takes over was killed while it was given the peers, and not after it had the sockets.
+/// Whether a successor was killed during the transfer, before it had the sockets.
 fn killed_on_the_way(first: &mut Daemon, state: &Path) -> bool {
     let killed = follower(state, PLACEMENTS[0]);
     if first.line_or_end(UPGRADE_BEGINS).is_none() {
         return false;
     }
-    // Sooner than a shell would.
+    // Faster than through a shell.
     let pid = nix::unistd::Pid::from_raw(killed.pid() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
     assert_eq!(killed.end().signal, Some(9));
     first.line_or_end(UPGRADE_FAILED).is_some()
 }
 
-/// There are so many peers that it takes a while to get them all; who has been quicker all the same is not counted,
-/// and it is tried again.
+/// The transfer of these peers takes long enough to kill the successor during it; a round in which
+/// it was faster is repeated.
 #[test]
-fn one_that_is_killed_on_the_way_leaves_the_old_one_as_it_was() {
+fn a_successor_killed_during_the_transfer_changes_nothing() {
     let mut kills = 0;
     for round in 1.. {
         let state = tempfile::tempdir().unwrap();
@@ -289,7 +289,7 @@ fn one_that_is_killed_on_the_way_leaves_the_old_one_as_it_was() {
             return;
         }
         if kills == 5 {
-            // It can still be followed.
+            // The process can still be upgraded.
             let mut last = follower(state.path(), PLACEMENTS[0]);
             last.serving();
             assert_eq!(first.end().code, Some(0));
@@ -300,11 +300,11 @@ fn one_that_is_killed_on_the_way_leaves_the_old_one_as_it_was() {
     }
 }
 
-/// Whether a daemon answers, or has ended: one of these.
+/// Whether the daemon replies, rather than having exited.
 fn serves_on(daemon: &mut Daemon, address: SocketAddr) -> bool {
     let asks = UdpSocket::bind("127.0.0.1:0").unwrap();
     asks.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if daemon.has_ended() {
             return false;
@@ -317,7 +317,7 @@ fn serves_on(daemon: &mut Daemon, address: SocketAddr) -> bool {
     }
 }
 
-/// A daemon with a state directory and a token, whose HTTP side stays where it is.
+/// A daemon with a state directory, a token and a fixed admin address.
 fn told(state: &Path, flags: &[&str], tables: &str) -> (Daemon, [String; 4]) {
     let token = state.join("token");
     std::fs::write(&token, "of-the-tests-0123456789").unwrap();
@@ -333,7 +333,7 @@ fn told(state: &Path, flags: &[&str], tables: &str) -> (Daemon, [String; 4]) {
     (launch.start(), reach)
 }
 
-/// Runs `onrush ctl`; its exit code and what it says.
+/// Runs `onrush ctl`; its exit code and output.
 fn ctl(reach: &[String], words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
     let ended = command.arg("ctl").args(reach).args(words).output().unwrap();
@@ -341,7 +341,8 @@ fn ctl(reach: &[String], words: &[&str]) -> (Option<i32>, String) {
     (ended.status.code(), String::from_utf8(said).unwrap())
 }
 
-/// By the process itself: with the same flags, by ctl and by signal, again and again.
+/// The process starts its successor, with the same flags, on request of ctl and on SIGUSR2,
+/// repeatedly.
 #[test]
 fn a_running_process_starts_its_successor() {
     let state = tempfile::tempdir().unwrap();
@@ -353,17 +354,17 @@ fn a_running_process_starts_its_successor() {
     let (sent, lost) = under_load(address, |load| {
         let (code, said) = ctl(&reach, &["upgrade"]);
         assert_eq!(code, Some(0), "{said}");
-        assert_eq!(daemon.followed(), [address]);
+        assert_eq!(daemon.upgraded(), [address]);
         assert!(said.starts_with(&format!("process {} ", daemon.pid())), "{said}");
-        load.goes_on(500);
+        load.await_replies(500);
         daemon.signal("USR2");
-        assert_eq!(daemon.followed(), [address]);
-        load.goes_on(500);
+        assert_eq!(daemon.upgraded(), [address]);
+        load.await_replies(500);
     });
     assert_eq!(lost, 0, "of {sent}");
     assert_ne!(daemon.pid(), first);
     assert_eq!(ask(&mut Client::new(address), &hashes), before);
-    // Nothing is left between the two: it is a child of whoever takes orphans.
+    // No process is left between the two: the new one is a child of the reaper of orphans.
     let parent = daemon.status("PPid").parse::<u32>().unwrap();
     assert!(parent != first && parent != std::process::id(), "{parent}");
     let flags = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
@@ -375,7 +376,7 @@ fn a_running_process_starts_its_successor() {
 }
 
 #[test]
-fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
+fn a_failed_successor_is_reported_and_the_old_process_serves() {
     let state = tempfile::tempdir().unwrap();
     let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
     let address = daemon.serving()[0];
@@ -388,7 +389,7 @@ fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
     let line = daemon.line(SUCCESSOR_FAILED);
     assert!(line.contains("exit code 2"), "{line}");
     Client::new(address).converse();
-    // One that was about to load is killed; and while it is under way another one is refused.
+    // During an upgrade another one is refused.
     std::fs::write(&config, &right).unwrap();
     let stopped = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
     let word = format!(
@@ -409,13 +410,13 @@ fn a_successor_that_fails_leaves_the_old_one_and_its_reason() {
     daemon.line(UPGRADE_LEFT);
     Client::new(address).converse();
     assert_eq!(ctl(&reach, &["upgrade"]).0, Some(0));
-    daemon.followed();
+    daemon.upgraded();
     Client::new(address).converse();
     daemon.signal("TERM");
     daemon.line(STOPPED);
 }
 
-/// With another address for HTTP in its configuration.
+/// Changes the admin address in the configuration.
 fn move_http(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
     let config = daemon.home().join("onrush.toml");
     let text = std::fs::read_to_string(&config).unwrap();
@@ -424,10 +425,11 @@ fn move_http(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
     std::fs::write(&config, moved).unwrap();
 }
 
-/// The process before has its own address, and no other: what a third program has is required where it is named, as at
-/// any start. Where that is seen only when the process before has gone, it is told, and served once it can be.
+/// The new process waits only for the address of the old one: an address of another program is an
+/// error where it is configured. If that shows only after the old process has exited, it is logged,
+/// and the admin side starts once the address is free.
 #[test]
-fn an_address_of_http_that_a_third_program_has_is_told() {
+fn an_admin_address_of_another_program_is_reported() {
     in_own_network(Ipv6::On, || {
         let state = tempfile::tempdir().unwrap();
         let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
@@ -442,27 +444,28 @@ fn an_address_of_http_that_a_third_program_has_is_told() {
         Client::new(address).converse();
         assert_eq!(ctl(&reach, &["health"]).0, Some(0));
 
-        // A wildcard meets both the address of the process before and that of the third program.
+        // A wildcard conflicts with the address of the old process and with that of the other
+        // program.
         let third = TcpListener::bind(("127.0.0.2", http.port())).unwrap();
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, http.port()));
         move_http(&daemon, elsewhere, any);
         daemon.signal("USR2");
-        assert_eq!(daemon.followed(), [address]);
-        daemon.has_said(NO_ADMIN);
+        assert_eq!(daemon.upgraded(), [address]);
+        daemon.wait_for_line(NO_ADMIN);
         let served = format!("http://{any}{ADMIN_LISTENS}");
         assert!(!daemon.log().iter().any(|line| line.contains(&served)), "{:?}", daemon.log());
         Client::new(address).converse();
         drop(third);
-        daemon.has_said(&served);
+        daemon.wait_for_line(&served);
         assert_eq!(ctl(&reach, &["health"]).0, Some(0));
         daemon.signal("TERM");
         daemon.line(STOPPED);
     });
 }
 
-/// What is put on the list while peers are under way holds in the process that follows.
+/// A hash listed during the transfer is refused by the new process.
 #[test]
-fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
+fn list_changes_during_an_upgrade_apply_after_it() {
     let state = tempfile::tempdir().unwrap();
     let tables = "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"";
     let (mut daemon, reach) = told(state.path(), PLACEMENTS[0], tables);
@@ -492,19 +495,19 @@ fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
         });
         for _ in 0..3 {
             daemon.signal("USR2");
-            daemon.followed();
+            daemon.upgraded();
         }
         over.store(true, Ordering::Relaxed);
         listed = changing.join().unwrap();
     });
     assert!(!listed.is_empty());
     for hash in &listed {
-        let why = client.announce_in_vain(*hash, seeder(1_000));
+        let why = client.announce_refused(*hash, seeder(1_000));
         assert!(why.contains("denied") || why.contains("not"), "{why}");
     }
     let journal = std::fs::read_to_string(state.path().join("access.changes")).unwrap();
     assert!(listed.iter().all(|hash| journal.contains(&hash.to_string())), "{journal}");
-    // They are forgotten, too, and only they.
+    // Listed swarms are purged, and no others.
     let deadline = Instant::now() + LOST;
     let known = |hash: &InfoHash| {
         loop {
@@ -512,7 +515,7 @@ fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
             match code {
                 Some(0) => return true,
                 Some(1) if said.contains(&hash.to_string()) => return false,
-                // The address may not have been free for the new process yet.
+                // The new process may not have the admin address yet.
                 _ => assert!(Instant::now() < deadline, "{said}"),
             }
         }
@@ -520,16 +523,17 @@ fn changes_of_the_list_meanwhile_are_in_force_afterwards() {
     while listed.iter().any(known) {
         assert!(Instant::now() < deadline, "what is listed is still stored");
     }
-    // Of the last one that was tried nobody knows: its answer may have been lost.
+    // The response for the last one may be lost, so its state is unknown.
     let served = hashes.iter().skip(listed.len() + 1);
     served.for_each(|hash| assert!(known(hash), "{hash}"));
     daemon.signal("TERM");
     daemon.line(STOPPED);
 }
 
-/// Clients that were told to come back late are there when they do, over a restart and an upgrade.
+/// Clients with a long advertised interval are still known when they return, over a restart and an
+/// upgrade.
 #[test]
-fn what_clients_were_told_is_kept() {
+fn the_advertised_interval_survives_restart_and_upgrade() {
     let state = tempfile::tempdir().unwrap();
     let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
     let mut daemon = started(state.path(), PLACEMENTS[0], config);
@@ -547,13 +551,13 @@ fn what_clients_were_told_is_kept() {
     assert_eq!(ask(&mut Client::new(address), &hashes), before);
     for _ in 0..2 {
         daemon.signal("USR2");
-        daemon.followed();
+        daemon.upgraded();
         assert_eq!(ask(&mut Client::new(address), &hashes), before);
     }
     assert!(!daemon.log().iter().any(|line| line.contains(TOO_OLD)), "{:?}", daemon.log());
 }
 
-/// Workers become fewer and more, addresses come and go, and then once more from there.
+/// Upgrades with fewer and more workers, and with addresses removed and added.
 #[test]
 fn workers_and_addresses_change_without_a_loss() {
     let state = tempfile::tempdir().unwrap();
@@ -576,7 +580,7 @@ fn workers_and_addresses_change_without_a_loss() {
     let upgrade = |daemon: &mut Daemon| {
         let (code, said) = ctl(&reach, &["upgrade"]);
         assert_eq!(code, Some(0), "{said}");
-        daemon.followed()
+        daemon.upgraded()
     };
     assert_eq!(upgrade(&mut daemon), [kept, other]);
     let hashes = populate(kept);
@@ -598,14 +602,14 @@ fn workers_and_addresses_change_without_a_loss() {
             serving.sort();
             listen.sort();
             assert_eq!(serving, listen);
-            load.goes_on(500);
+            load.await_replies(500);
         });
         assert_eq!(lost, 0, "of {sent}, to {workers}");
         for address in &listen {
             Client::new(*address).converse();
         }
         assert_eq!(ask(&mut Client::new(kept), &hashes), before, "{workers}");
-        // Announces meet their shard at once, whichever sockets there are.
+        // Steering matches the shards, whichever sockets were handed over.
         if workers.contains("colocated") && !workers.contains("= 1") {
             let (_, stats) = ctl(&reach, &["--json", "stats"]);
             let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();

@@ -1,5 +1,5 @@
-//! Started as root to run as somebody else: what is left of root's powers, and what they were
-//! used for.
+//! A daemon started as root that changes its user: privileges after the change, and what was done
+//! before it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use crate::harness::network::{Ipv6, in_own_network};
 use crate::harness::process::{Daemon, Launch, mode, need_root, nobody};
 
 #[test]
-fn it_becomes_the_user_with_all_of_its_threads_and_keeps_no_power() {
+fn all_threads_take_the_user_and_no_capability_is_left() {
     need_root("changes user");
     let account = nobody();
     for placement in ["colocated", "split"] {
@@ -36,9 +36,9 @@ fn it_becomes_the_user_with_all_of_its_threads_and_keeps_no_power() {
 }
 
 #[test]
-fn it_becomes_the_group_that_is_named() {
+fn the_configured_group_is_taken() {
     need_root("changes group");
-    // Root's own is on every host, and not nobody's.
+    // Root's group exists on every host, and the account `nobody` is not in it.
     let root = Group::from_gid(Gid::from_raw(0)).unwrap().unwrap();
     let config = format!("user = \"nobody\"\ngroup = \"{}\"\n", root.name);
     let mut daemon = Launch::on_loopback().config(&config).start();
@@ -49,7 +49,7 @@ fn it_becomes_the_group_that_is_named() {
 }
 
 #[test]
-fn it_binds_low_ports_as_that_user() {
+fn low_ports_are_bound_before_the_change_of_user() {
     in_own_network(Ipv6::On, || {
         let flags = ["--listen", ":80"];
         let mut daemon = Launch::new(&flags).config("user = \"nobody\"\n").start();
@@ -65,7 +65,7 @@ fn it_binds_low_ports_as_that_user() {
 }
 
 #[test]
-fn a_state_directory_is_made_for_that_user_alone() {
+fn the_state_directory_belongs_to_the_configured_user() {
     need_root("changes user");
     let account = nobody();
     let place = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn a_state_directory_is_made_for_that_user_alone() {
         assert_eq!((owner.uid(), owner.gid()), expected, "{}", path.display());
     }
     assert_eq!(mode(directory.parent().unwrap()) & 0o111, 0o111, "others pass through");
-    // The second time it is there.
+    // The second start uses the existing directory.
     let key = fs::read(directory.join("connection.key")).unwrap();
     let mut daemon = started();
     daemon.serving();
@@ -105,18 +105,18 @@ fn as_root_without_a_user_it_warns() {
 }
 
 #[test]
-fn somebody_else_cannot_be_become_without_root() {
+fn a_change_of_user_needs_root() {
     let launch = Launch::on_loopback().by_nobody().config("user = \"root\"\n");
     let text = launch.start().refusal();
     assert!(text.contains("`root`") && text.contains("start as root"), "{text}");
-    // Who is that user already has nothing to become.
+    // A daemon that runs as the configured user needs no change.
     let mut daemon = Launch::on_loopback().by_nobody().config("user = \"nobody\"\n").start();
     daemon.serving();
     daemon.stop();
 }
 
 #[test]
-fn a_user_or_group_that_is_not_there_is_named() {
+fn an_unknown_user_or_group_is_named_with_the_remedy() {
     need_root("changes user");
     let config = "user = \"no-such-user\"\n";
     let text = Launch::on_loopback().config(config).start().refusal();
@@ -137,7 +137,7 @@ fn four(id: u32) -> String {
     [id; 4].map(|id| id.to_string()).join("\t")
 }
 
-/// Who owns the UDP sockets at a port of this thread's network: field 7 of /proc/net/udp.
+/// Owners of the UDP sockets at a port of this thread's network: field 7 of /proc/net/udp.
 fn socket_owners(port: u16) -> std::collections::BTreeSet<String> {
     let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
     let port = format!(":{port:04X}");

@@ -1,5 +1,5 @@
-//! A worker that dies takes the process down with its name and cause. No backend of the real
-//! network fails on demand, so these workers stand on sockets that do.
+//! A worker that fails ends the process with its name and cause. Real sockets do not fail on
+//! demand, so the workers have sockets that do.
 
 use std::io;
 use std::sync::Arc;
@@ -23,41 +23,43 @@ use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
 use onrush_tracker::running::{Running, WorkerFailure};
 
-use crate::harness::process::PATIENCE;
+use crate::harness::process::TIMEOUT;
 
 #[test]
 fn a_socket_that_fails_ends_its_worker_by_name() {
-    let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Error, Fate::Fine]);
+    let (settings, running, alive) =
+        launched("colocated", &[Failure::Fine, Failure::Error, Failure::Fine]);
     let expected = death("worker-1", "its socket failed: the cable is cut");
-    assert_eq!(running.failures().recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
 #[test]
 fn a_worker_that_panics_is_caught_by_name() {
-    let (settings, running, alive) = launched("split", &[Fate::Fine, Fate::Fine, Fate::Panic]);
+    let (settings, running, alive) =
+        launched("split", &[Failure::Fine, Failure::Fine, Failure::Panic]);
     let expected = death("socket-2", "it panicked: a bug on receive 3");
-    assert_eq!(running.failures().recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
 #[test]
-fn a_wait_that_fails_is_a_death_too() {
-    let (settings, running, alive) = launched("colocated", &[Fate::Wait, Fate::Fine]);
+fn a_wait_that_fails_ends_its_worker_by_name() {
+    let (settings, running, alive) = launched("colocated", &[Failure::Wait, Failure::Fine]);
     let expected = death("worker-0", "its socket failed: no more waiting");
-    assert_eq!(running.failures().recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
 #[test]
-fn the_watch_ends_with_the_death() {
-    let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Panic]);
+fn a_worker_failure_ends_the_supervisor() {
+    let (settings, running, alive) = launched("colocated", &[Failure::Fine, Failure::Panic]);
     let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
     let (sender, signals) = unbounded();
     let (over, watched) = channel::<()>();
-    // Who waits in vain for a death is asked to stop in the end.
+    // Ends the test when no failure is reported.
     let patience = thread::spawn(move || {
-        if watched.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if watched.recv_timeout(TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             sender.send(Signal::Stop).unwrap();
         }
         sender
@@ -67,14 +69,14 @@ fn the_watch_ends_with_the_death() {
     patience.join().unwrap();
     let expected = death("worker-1", "it panicked: a bug on receive 3");
     assert!(matches!(&end, End::WorkerFailed(failure) if *failure == expected), "{end:?}");
-    // The daemon drops a tracker that is not whole; its workers end with it.
+    // Dropping the tracker stops the other workers.
     drop(supervisor.into_tracker());
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
 #[test]
-fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
-    let (settings, running, alive) = launched("colocated", &[Fate::Fine, Fate::Fine]);
+fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
+    let (settings, running, alive) = launched("colocated", &[Failure::Fine, Failure::Fine]);
     let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
     let (sender, signals) = unbounded();
     for signal in [Signal::Reload, Signal::Export, Signal::Stop, Signal::Reload] {
@@ -87,7 +89,7 @@ fn without_a_death_the_watch_goes_on_until_it_is_asked_to_end() {
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-/// A tracker of these workers and nothing else.
+/// A tracker with these workers and without anything else.
 fn tracker(running: Running) -> Tracker {
     let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::disabled());
     Tracker {
@@ -118,7 +120,7 @@ fn death(name: &str, cause: &str) -> WorkerFailure {
     WorkerFailure { name: name.to_owned(), cause: cause.to_owned() }
 }
 
-/// Nobody else died, and everybody can be stopped.
+/// Asserts that no other worker failed, and that all can be stopped.
 fn assert_all_stop(settings: &Settings, running: Running, alive: &AtomicUsize) {
     assert!(running.failures().is_empty());
     assert_eq!(running.workers().count(), settings.placement.workers());
@@ -126,16 +128,16 @@ fn assert_all_stop(settings: &Settings, running: Running, alive: &AtomicUsize) {
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-/// A tracker with a worker on a socket of each of these fates.
-fn launched(placement: &str, fates: &[Fate]) -> (Settings, Running, Arc<AtomicUsize>) {
+/// A tracker with a worker for each of these sockets.
+fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Arc<AtomicUsize>) {
     let total = match placement {
-        "split" => format!("socket = {}\nswarm = 2", fates.len()),
-        _ => format!("total = {}", fates.len()),
+        "split" => format!("socket = {}\nswarm = 2", failures.len()),
+        _ => format!("total = {}", failures.len()),
     };
     let config = format!("[workers]\nplacement = \"{placement}\"\n{total}\npin = \"off\"\n");
     let settings = Settings::for_test(&config);
     let alive = Arc::new(AtomicUsize::new(0));
-    let sockets = fates.iter().map(|fate| Doomed::new(*fate, &alive)).collect();
+    let sockets = failures.iter().map(|failure| FailingSocket::new(*failure, &alive)).collect();
     let secrets = Secrets::random(Keys::random());
     let lists = onrush_store::lists::load(&settings, &mut || {}).unwrap();
     let workers = assemble(&settings.workers(), &secrets, sockets, &settings.rules(&lists));
@@ -144,9 +146,9 @@ fn launched(placement: &str, fates: &[Fate]) -> (Settings, Running, Arc<AtomicUs
     (settings, running, alive)
 }
 
-/// What becomes of a socket.
+/// How a socket fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Failure {
     /// Nothing ever arrives.
     Fine,
     /// The third receive fails.
@@ -157,52 +159,59 @@ enum Fate {
     Wait,
 }
 
-/// A socket with a fate.
-struct Doomed {
-    fate: Fate,
+/// A socket that fails on demand.
+struct FailingSocket {
+    failure: Failure,
     receives: u32,
     waits: u32,
-    bell: Bell,
-    rings: Receiver<()>,
+    waker: TestWaker,
+    wakes: Receiver<()>,
     alive: Arc<AtomicUsize>,
 }
 
-impl Doomed {
-    fn new(fate: Fate, alive: &Arc<AtomicUsize>) -> Self {
+impl FailingSocket {
+    fn new(failure: Failure, alive: &Arc<AtomicUsize>) -> Self {
         alive.fetch_add(1, Ordering::SeqCst);
-        let (bell, rings) = channel();
-        Self { fate, receives: 0, waits: 0, bell: Bell(bell), rings, alive: alive.clone() }
+        let (waker, wakes) = channel();
+        Self {
+            failure,
+            receives: 0,
+            waits: 0,
+            waker: TestWaker(waker),
+            wakes,
+            alive: alive.clone(),
+        }
     }
 }
 
-impl Drop for Doomed {
+impl Drop for FailingSocket {
     fn drop(&mut self) {
         self.alive.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Socket for Doomed {
-    type Waker = Bell;
+impl Socket for FailingSocket {
+    type Waker = TestWaker;
 
-    fn waker(&self) -> Bell {
-        self.bell.clone()
+    fn waker(&self) -> TestWaker {
+        self.waker.clone()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.waits += 1;
-        if self.fate == Fate::Wait && self.waits == 2 {
+        if self.failure == Failure::Wait && self.waits == 2 {
             return Err(io::Error::other("no more waiting"));
         }
-        let rung = self.rings.recv_timeout(timeout);
+        let rung = self.wakes.recv_timeout(timeout);
         assert_ne!(rung, Err(RecvTimeoutError::Disconnected));
         Ok(())
     }
 
     fn receive(&mut self, _: usize) -> io::Result<Received<'_>> {
         self.receives += 1;
-        match (self.fate, self.receives) {
-            (Fate::Error, 3) => Err(io::Error::other("the cable is cut")),
-            (Fate::Panic, count @ 3) => panic!("a bug on receive {count}"),
+        match (self.failure, self.receives) {
+            (Failure::Error, 3) => Err(io::Error::other("the cable is cut")),
+            (Failure::Panic, count @ 3) => panic!("a bug on receive {count}"),
             _ => Ok(Received::new(&[], &[])),
         }
     }
@@ -216,13 +225,13 @@ impl Socket for Doomed {
     }
 }
 
-/// Rings a [`Doomed`] socket.
+/// Wakes a [`FailingSocket`] socket.
 #[derive(Clone)]
-struct Bell(Sender<()>);
+struct TestWaker(Sender<()>);
 
-impl Waker for Bell {
+impl Waker for TestWaker {
     fn wake(&self) {
-        // Nobody hears it at a socket that is gone.
+        // The socket may be gone.
         let _ = self.0.send(());
     }
 }

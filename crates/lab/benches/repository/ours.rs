@@ -256,14 +256,7 @@ impl Asker<'_> {
 }
 
 fn shards(number: usize) -> Vec<Shard> {
-    let settings = ShardSettings {
-        interval: 1_800,
-        interval_jitter_percent: 5,
-        peer_lifetime: 2_400,
-        completed_retention: 86_400,
-        max_peers: 1_000_000,
-        max_idle_swarms: 1_000,
-    };
+    let settings = ShardSettings::default();
     (0..number).map(|at| Shard::new(settings, *b"a key to compare", at as u64)).collect()
 }
 

@@ -1,4 +1,4 @@
-//! An axis: where a value is on it, and which values are marked.
+//! An axis: the position of values, and the marks.
 
 use std::ops::Range;
 
@@ -7,60 +7,60 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use super::bounds;
 use crate::number::Unit;
 
-/// What an axis shows.
+/// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Its title, with the unit where [`Unit`] does not put it on the marks.
     pub title: String,
-    /// How values are spread over it.
+    /// The scale of values.
     pub scale: Scale,
-    /// How its marks are written.
+    /// The unit of the marks.
     pub unit: Unit,
-    /// The values to mark; none for those that suit.
+    /// The values to mark; empty for automatic marks.
     pub marks: Vec<f64>,
 }
 
-/// How values are spread over an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly. The vertical axis begins at 0.
+    /// Linear. The vertical axis starts at 0.
     Linear,
-    /// By their logarithm; what is not above 0 is left out.
+    /// Logarithmic; values of 0 and below are left out.
     Log,
-    /// Shares of all (0 to 1) by how few are above them: 90 %, 99 % and 99.9 % at even distances.
-    /// 1 itself is left out.
+    /// Shares from 0 to 1 by the logarithm of the rest: 90 %, 99 % and 99.9 % at equal distances.
+    /// The share 1 is left out.
     Nines,
 }
 
 impl Axis {
-    /// An axis with evenly spread plain numbers.
+    /// A linear axis of plain numbers.
     pub fn linear(title: impl Into<String>) -> Self {
         Self { title: title.into(), scale: Scale::Linear, unit: Unit::Plain, marks: Vec::new() }
     }
 
-    /// A logarithmic one of plain numbers.
+    /// A logarithmic axis of plain numbers.
     pub fn log(title: impl Into<String>) -> Self {
         Self { scale: Scale::Log, ..Self::linear(title) }
     }
 
-    /// One of shares, see [`Scale::Nines`].
+    /// An axis of shares, see [`Scale::Nines`].
     pub fn nines(title: impl Into<String>) -> Self {
         Self { scale: Scale::Nines, ..Self::linear(title) }
     }
 
-    /// The same with marks in `unit`.
+    /// The same axis with marks in `unit`.
     #[must_use]
     pub fn unit(self, unit: Unit) -> Self {
         Self { unit, ..self }
     }
 
-    /// The same with just these values marked.
+    /// The same axis with these marks.
     #[must_use]
     pub fn marks(self, marks: impl IntoIterator<Item = f64>) -> Self {
         Self { marks: marks.into_iter().collect(), ..self }
     }
 
-    /// Where `value` is, in the axis' own measure; none where it cannot be shown.
+    /// The position of `value` in the axis' scale; `None` where it has none.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => value,
@@ -70,8 +70,8 @@ impl Axis {
         place.is_finite().then_some(place)
     }
 
-    /// Its two ends and the places that are marked, for these values. With `zero` a linear axis
-    /// begins at 0 and ends above the largest value.
+    /// The ends and marks of the axis for these values. With `zero` a linear axis starts at 0 and
+    /// ends above the largest value.
     pub(super) fn fit(&self, values: impl IntoIterator<Item = f64>, zero: bool) -> Fitted {
         let marked = self.marks.iter().copied();
         let all = values.into_iter().chain(marked).filter_map(|value| self.place(value));
@@ -100,7 +100,7 @@ impl Axis {
         Fitted { low, high, marks: (first..=last).map(|n| n as f64 * step).collect() }
     }
 
-    /// What stands at the mark at `place`.
+    /// The label of the mark at `place`.
     pub(super) fn label(&self, place: f64) -> String {
         match (self.scale, self.unit) {
             (Scale::Nines, _) => {
@@ -114,7 +114,7 @@ impl Axis {
     }
 }
 
-/// The ends of an axis and its marks, in its own measure.
+/// The ends and marks of an axis in its scale.
 #[derive(Debug, PartialEq)]
 pub(super) struct Fitted {
     pub(super) low: f64,
@@ -140,7 +140,7 @@ impl Ranged for Fitted {
     }
 }
 
-/// To the next 1, 2 or 5 on both sides; marked at these over few decades, else once a decade.
+/// Ends at the next 1, 2 or 5 on both sides; marks at these, or at decades where there are several.
 fn fit_log(low: f64, high: f64) -> Fitted {
     let of = |decade: i32| [1.0f64, 2.0, 5.0].map(|n| n.log10() + f64::from(decade));
     let (first, last) = (low.floor() as i32 - 1, high.ceil() as i32 + 1);

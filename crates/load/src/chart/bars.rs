@@ -1,4 +1,4 @@
-//! Groups of bars beside each other.
+//! Groups of bars.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -9,7 +9,7 @@ use super::{Area, Axis, Drawn, FAINT, GRID, INK, color, picture, text, text_widt
 /// A picture of bars: a group per name, and in each group a bar per row.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The vertical axis; linear.
     pub y: Axis,
@@ -17,7 +17,7 @@ pub struct Bars {
     pub groups: Vec<String>,
     /// Bars of one colour, one per group.
     pub rows: Vec<Row>,
-    /// Groups that stand out, by position; the others are paler then. None: all are alike.
+    /// Highlighted groups, by position; the others are paler. Empty: all groups look alike.
     pub marked: Vec<usize>,
 }
 
@@ -26,14 +26,14 @@ pub struct Bars {
 pub struct Row {
     /// Its name, for the legend.
     pub name: String,
-    /// One per group; none is shown as absent, never as 0.
+    /// One bar per group; `None` is shown as absent, not as 0.
     pub bars: Vec<Option<Bar>>,
 }
 
 /// A bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
-    /// How high.
+    /// Its height.
     pub value: f64,
     /// Lowest and highest measured, drawn as a whisker.
     pub spread: Option<(f64, f64)>,
@@ -48,7 +48,7 @@ impl From<f64> for Bar {
 /// Share of a group's width that is empty.
 const SPACE: f64 = 0.24;
 
-/// Opacity of a bar beside one that stands out.
+/// Opacity of a bar beside a highlighted one.
 const PALE: f64 = 0.45;
 
 /// Draws bars as SVG.

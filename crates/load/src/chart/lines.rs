@@ -5,21 +5,21 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::{Area, Axis, Drawn, FAINT, GRID, INK, SHADE, color, picture, text};
 
-/// Lines with at most so many points have each of them marked.
+/// Lines with at most this many points have dots at them.
 const MARKED: usize = 40;
 
 /// A picture of lines.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// At most eight, as there are so many colours.
+    /// The lines; at most eight, by the number of colours.
     pub lines: Vec<Line>,
-    /// Stretches of the horizontal axis that are shaded, like a warm-up.
+    /// Shaded intervals of the horizontal axis, like a warm-up.
     pub spans: Vec<Span>,
 }
 
@@ -28,16 +28,16 @@ pub struct Lines {
 pub struct Line {
     /// Its name, for the legend.
     pub name: String,
-    /// Where it goes. A point that cannot be shown (NaN, or 0 on a logarithmic axis) is a gap.
+    /// Its points. A point without a position (NaN, or 0 on a logarithmic axis) makes a gap.
     pub points: Vec<Point>,
 }
 
 /// A point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// On the horizontal axis.
+    /// Value on the horizontal axis.
     pub x: f64,
-    /// On the vertical axis.
+    /// Value on the vertical axis.
     pub y: f64,
     /// Lowest and highest measured, drawn as a whisker.
     pub spread: Option<(f64, f64)>,
@@ -49,14 +49,14 @@ impl From<(f64, f64)> for Point {
     }
 }
 
-/// A shaded stretch.
+/// A shaded interval.
 #[derive(Clone, Debug)]
 pub struct Span {
     /// Its name, written at its top.
     pub name: String,
-    /// Where it begins.
+    /// Its start.
     pub from: f64,
-    /// Where it ends.
+    /// Its end.
     pub to: f64,
 }
 

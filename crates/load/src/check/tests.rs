@@ -1,4 +1,4 @@
-//! Every fault is found, and what is right is let through.
+//! Every fault is found, and right replies pass.
 
 use onrush_proto::announce::AnnounceHead;
 use onrush_proto::connect::ConnectResponse;
@@ -29,14 +29,14 @@ fn wants(plan: &Plan, want: i32, seeder: bool) -> u32 {
         plan.client(Family::V4, *peer).num_want == want
             && plan.is_seeder(Family::V4, *peer, Event::None) == seeder
     };
-    (0..plan.population.largest()).find(wanted).expect("somebody in the largest swarm does")
+    (0..plan.population.largest()).find(wanted).expect("a peer of the largest swarm does")
 }
 
 fn announce(plan: &Plan, peer: u32) -> PlannedRequest {
     says(plan, peer, Event::None)
 }
 
-/// A peer's announce, as whoever has not changed since the run began makes it.
+/// The announce of a peer in its initial state.
 fn says(plan: &Plan, peer: u32, event: Event) -> PlannedRequest {
     PlannedRequest::Announce { peer, event, seeder: plan.is_seeder(Family::V4, peer, event) }
 }

@@ -1,11 +1,11 @@
-//! Requests in words, for the examples of wrong replies.
+//! Descriptions of requests, for the examples of wrong replies.
 
 use super::Route;
 use super::flight::Pending;
 use super::packet::num_want;
 use crate::plan::{Plan, PlannedRequest};
 
-/// A request in words, for an example.
+/// Describes a request.
 pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
     let route = &routes[pending.route as usize];
     let source = plan.population.addresses().get(route.family, route.address);
@@ -13,7 +13,8 @@ pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> Strin
         PlannedRequest::Announce { peer, event, seeder } => {
             let member = plan.population.member(route.family, peer);
             format!(
-                "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a swarm of {}",
+                "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a \
+                 swarm of {}",
                 plan.population.port(&member),
                 route.target,
                 u8::from(!seeder),

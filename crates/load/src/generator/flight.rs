@@ -1,14 +1,14 @@
-//! Requests under way: a table of fixed size, found by transaction id.
+//! Requests in flight: a table of fixed size, indexed by transaction id.
 //!
 //! ```text
 //! transaction id, before it is masked with a key
 //! +---------------------+---+------------------+
-//! | generation          | x | index            |     x: 1 for what deserves silence
+//! | generation          | x | index            |     x: 1 for requests that deserve silence
 //! +---------------------+---+------------------+
 //! ```
 //!
-//! An index comes back into use as late as possible, under its next generation. So a reply that
-//! joins no open request is either a late one, a second one, or to something never sent.
+//! An index is reused as late as possible, with its next generation. So a reply that matches no
+//! open request is a late one, a second one, or one to a request that was never sent.
 
 use onrush_proto::TransactionId;
 
@@ -17,36 +17,36 @@ use crate::plan::PlannedRequest;
 /// Nanoseconds since the run began.
 pub type Nanos = u64;
 
-/// Generations behind the present one that still count as late replies.
+/// Number of earlier generations whose replies count as late ones.
 const LATE_GENERATIONS: u32 = 64;
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// What was asked.
+    /// The request.
     pub request: PlannedRequest,
-    /// When it was sent, or should have been.
+    /// When it was sent (closed loop) or due (open loop).
     pub sent: Nanos,
     /// When it counts as lost.
     pub deadline: Nanos,
-    /// Which [`Route`](super::Route) it took.
+    /// The number of its [`Route`](super::Route).
     pub route: u32,
-    /// How often it was sent before.
+    /// Number of earlier sends.
     pub tries: u8,
 }
 
-/// What a reply's transaction id says.
+/// The match of a reply's transaction id.
 #[derive(Clone, Copy, Debug)]
 pub enum ReplyMatch {
-    /// It answers this request.
+    /// A request in flight.
     Open(Pending),
-    /// Its request has been given up.
+    /// An expired request.
     Late,
-    /// Its request has been answered already.
+    /// An answered request.
     Twice,
-    /// Its request deserved silence.
+    /// A request that deserves silence.
     Unexpected,
-    /// No such request was sent.
+    /// No request that was sent.
     Unknown,
 }
 
@@ -65,10 +65,10 @@ struct Entry {
     state: State,
 }
 
-/// Requests under way.
+/// The table of requests in flight.
 #[derive(Debug)]
 pub struct Flight {
-    /// A power of two of them.
+    /// A power of two.
     entries: Box<[Entry]>,
     /// A ring of as many indices: from `taken` on, `room` of them are free, the oldest first.
     free: Box<[u32]>,
@@ -76,15 +76,15 @@ pub struct Flight {
     room: u32,
     index_bits: u32,
     mask: u32,
-    /// Counts what deserves silence, to give each a transaction id of its own.
+    /// Number of requests that deserve silence, each with a transaction id of its own.
     silent: u64,
-    /// Where the next step of the search for overdue requests begins.
+    /// Next entry of the search for overdue requests.
     cursor: usize,
 }
 
 impl Flight {
-    /// Room for `capacity` requests (rounded up to a power of two; 1 to 2^20). Transaction ids
-    /// are masked with `mask`, so that they do not look alike.
+    /// A table for `capacity` requests (rounded up to a power of two; 1 to 2^20). Transaction ids
+    /// are XORed with `mask`.
     pub fn new(capacity: usize, mask: u32) -> Self {
         let capacity = capacity.clamp(1, 1 << 20).next_power_of_two();
         let nothing =
@@ -102,22 +102,22 @@ impl Flight {
         }
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     pub fn len(&self) -> usize {
         self.entries.len() - self.room()
     }
 
-    /// Whether none is.
+    /// Whether no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many more there is room for.
+    /// Number of free entries.
     pub fn room(&self) -> usize {
         self.room as usize
     }
 
-    /// Adds a request and names it; `None` when there is no room.
+    /// Adds a request and returns its transaction id; `None` when the table is full.
     #[inline]
     pub fn open(&mut self, pending: Pending) -> Option<TransactionId> {
         self.room = self.room.checked_sub(1)?;
@@ -131,7 +131,7 @@ impl Flight {
         Some(TransactionId(id ^ self.mask))
     }
 
-    /// A name for something that deserves silence.
+    /// A transaction id for a request that deserves silence.
     pub fn silent(&mut self) -> TransactionId {
         self.silent += 1;
         let capacity = self.entries.len() as u32;
@@ -140,7 +140,7 @@ impl Flight {
         TransactionId((generation << self.index_bits | index) ^ self.mask)
     }
 
-    /// Corrects when a request was sent.
+    /// Sets when a request was sent, and its deadline.
     #[inline]
     pub fn stamp(&mut self, transaction: TransactionId, sent: Nanos, deadline: Nanos) {
         let index = self.index(transaction);
@@ -149,7 +149,7 @@ impl Flight {
         entry.pending.deadline = deadline;
     }
 
-    /// Joins a reply to its request, which is closed by it.
+    /// Matches a reply with its request and closes the request.
     #[inline]
     pub fn close(&mut self, transaction: TransactionId) -> ReplyMatch {
         let id = transaction.0 ^ self.mask;
@@ -157,7 +157,7 @@ impl Flight {
         let Some(entry) = self.entries.get_mut(index as usize) else {
             return self.silenced(id);
         };
-        // The generation as far as it fits a transaction id.
+        // Compared in the bits of the generation that a transaction id holds.
         let age = entry.generation.wrapping_sub(id >> self.index_bits) << self.index_bits
             >> self.index_bits;
         match (age, entry.state) {
@@ -174,7 +174,7 @@ impl Flight {
         }
     }
 
-    /// Whether an unmasked id is one of those that [`silent`](Self::silent) has given out.
+    /// Whether [`silent`](Self::silent) has returned this unmasked id.
     #[cold]
     fn silenced(&self, id: u32) -> ReplyMatch {
         let capacity = self.entries.len() as u64;
@@ -185,7 +185,7 @@ impl Flight {
         }
     }
 
-    /// Looks at the next entry in turn and gives it up when it is overdue at `now`.
+    /// Expires the next entry of the search if it is overdue at `now`.
     #[inline]
     pub fn expire_next(&mut self, now: Nanos) -> Option<Pending> {
         let index = self.cursor;
@@ -200,7 +200,7 @@ impl Flight {
         Some(pending)
     }
 
-    /// Queues an index behind the other free ones. There is a place for each index.
+    /// Appends an index to the free ones; the ring has a place for each index.
     #[inline]
     fn give_back(&mut self, index: u32) {
         let end = self.taken.wrapping_add(self.room) as usize & (self.free.len() - 1);
@@ -208,7 +208,7 @@ impl Flight {
         self.room += 1;
     }
 
-    /// Entries in all, under way or not.
+    /// Number of entries, free or not.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn overdue_requests_are_given_up_and_their_replies_are_late() {
+    fn replies_to_expired_requests_are_late() {
         let mut flight = Flight::new(4, 5);
         let id = flight.open(pending(0)).unwrap();
         let mut lost = |now| (0..4).filter_map(|_| flight.expire_next(now)).count();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_unknown() {
+    fn unsent_requests_are_unknown() {
         let mut flight = Flight::new(4, 5);
         let id = flight.open(pending(0)).unwrap();
         let next_generation = TransactionId((id.0 ^ 5).wrapping_add(1 << 3) ^ 5);
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn what_deserves_silence_is_told_apart() {
+    fn requests_that_deserve_silence_have_their_own_ids() {
         let mut flight = Flight::new(4, 5);
         let ids: Vec<_> = (0..9).map(|_| flight.silent()).collect();
         for (n, id) in ids.iter().enumerate() {
             assert!(matches!(flight.close(*id), ReplyMatch::Unexpected));
             assert!(!ids[..n].contains(id));
         }
-        // The next one has not been sent yet.
+        // The next id has not been used yet.
         let next = flight.silent();
         flight.silent -= 1;
         assert!(matches!(flight.close(next), ReplyMatch::Unknown));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_and_no_more() {
+    fn a_full_table_takes_no_request() {
         let mut flight = Flight::new(4, 0);
         let ids: Vec<_> = (0..4).map(|_| flight.open(pending(0)).unwrap()).collect();
         assert!(flight.open(pending(0)).is_none());

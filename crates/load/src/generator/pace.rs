@@ -1,19 +1,19 @@
-//! When requests leave: as replies come (closed loop), or by a schedule, whatever comes (open).
+//! The pace of requests: by replies (closed loop), or by a schedule (open loop).
 //!
-//! A schedule is a rate over time, made of straight pieces: constant, steps and ramps are one
-//! thing. Its integral L(t) is how many requests are due by t. Even arrivals fall where L has
-//! grown by 1, Poisson arrivals where it has grown by an exponentially distributed distance of
-//! mean 1; either is found by inverting L, which is a quadratic within a piece. Of several workers
-//! each takes the arrivals that are its own: every n-th of even ones, so that all together are
-//! even again, and distances n times as long of Poisson ones, which add up to a Poisson process.
+//! A schedule is a piecewise linear rate over time, which covers constants, steps and ramps. Its
+//! integral L(t) is the number of requests due by t. Even arrivals fall where L has grown by 1,
+//! Poisson arrivals where it has grown by an exponentially distributed distance of mean 1; both
+//! are found by inverting L, which is a quadratic within a piece. Of n workers each has every n-th
+//! even arrival, so that all together are even again, and Poisson arrivals at n times the distance,
+//! which add up to a Poisson process.
 //!
 //! ```text
-//! rate                           before its begin (warm-up) a schedule has its first rate,
+//! rate                           before its start (warm-up) a schedule has its first rate,
 //!   |        ______              after its last segment the last one
 //!   |       /      |
 //!   |______/       |_________
 //!   +--|----------------------> t
-//!      begin
+//!      start
 //! ```
 
 use std::collections::VecDeque;
@@ -24,46 +24,46 @@ use serde::{Deserialize, Serialize};
 
 use super::flight::Nanos;
 
-/// Due requests that are known ahead of their sending without more memory: a burst's.
+/// Initial capacity of the queue of due requests: the largest burst.
 const READY: usize = 1024;
 
-/// When requests leave.
+/// The pace of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// Closed loop: so many are kept under way.
+    /// Closed loop: this many requests are kept in flight.
     InFlight(usize),
-    /// Open loop: by a schedule, however many replies are missing.
+    /// Open loop: requests leave by a schedule, whatever the replies.
     Open(Schedule),
 }
 
-/// A rate over time, and how requests are strewn over it.
+/// A rate over time, and the distribution of arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// How they are strewn.
+    /// The distribution of arrivals.
     pub arrivals: Arrivals,
-    /// One after the other; at least one.
+    /// The pieces of the rate in order; at least one.
     pub segments: Vec<Segment>,
 }
 
-/// How requests are strewn over a rate.
+/// The distribution of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
     /// At even distances.
     Even,
-    /// At exponentially distributed distances, as of many who know nothing of each other.
+    /// At exponentially distributed distances, as from many independent clients.
     Poisson,
 }
 
-/// A straight piece of a rate.
+/// A linear piece of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
-    /// Requests per second where it begins.
+    /// Requests per second at its start.
     pub from: f64,
-    /// Requests per second where it ends.
+    /// Requests per second at its end.
     pub to: f64,
-    /// How long it lasts.
+    /// Its duration in seconds.
     pub seconds: f64,
 }
 
@@ -74,7 +74,7 @@ impl Pace {
         Self::Open(Schedule { arrivals: Arrivals::Even, segments })
     }
 
-    /// In words, like `open loop, 1,000 per second`.
+    /// A description, like `open loop, 1,000 per second`.
     pub fn describe(&self) -> String {
         match self {
             Self::InFlight(count) => format!("closed loop, {count} in flight per worker"),
@@ -84,12 +84,12 @@ impl Pace {
 }
 
 impl Schedule {
-    /// How long its segments last, in seconds.
+    /// The duration of all segments in seconds.
     pub fn seconds(&self) -> f64 {
         self.segments.iter().map(|segment| segment.seconds).sum()
     }
 
-    /// What it is `time` seconds after its begin, like `step 2: 5,000 per second`.
+    /// Describes the segment at `time` seconds after the start, like `step 2: 5,000 per second`.
     pub fn step(&self, time: f64) -> String {
         let mut end = 0.0;
         let at = self.segments.iter().position(|segment| {
@@ -108,7 +108,7 @@ impl Schedule {
         self.segments.iter().map(|segment| segment.from.max(segment.to)).fold(0.0, f64::max)
     }
 
-    /// In words.
+    /// Describes the rates.
     fn describe(&self) -> String {
         let piece = |segment: &Segment| match segment {
             Segment { from, to, .. } if from == to => per_second(*from),
@@ -128,7 +128,7 @@ impl Schedule {
     }
 }
 
-/// A rate, with separators where there are thousands.
+/// A rate, with thousands separated.
 fn per_second(rate: f64) -> String {
     match rate {
         rate if rate < 1000.0 => format!("{rate}"),
@@ -136,18 +136,18 @@ fn per_second(rate: f64) -> String {
     }
 }
 
-/// A piece of the rate, as the search for the next arrival needs it.
+/// A piece of the rate, prepared for the search of the next arrival.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Nanoseconds where it begins.
+    /// Its start in nanoseconds.
     begin: f64,
-    /// Nanoseconds that it lasts; the last one for ever.
+    /// Its duration in nanoseconds; infinite for the last piece.
     lasts: f64,
-    /// Requests per nanosecond where it begins.
+    /// Requests per nanosecond at its start.
     rate: f64,
-    /// What that grows by per nanosecond.
+    /// Growth of the rate per nanosecond.
     slope: f64,
-    /// Requests due before it.
+    /// Requests due before its start.
     before: f64,
 }
 
@@ -157,7 +157,7 @@ impl Piece {
         passed * (self.rate + self.slope * passed / 2.0)
     }
 
-    /// After how many nanoseconds `due` requests are due.
+    /// The time in nanoseconds after which `due` requests are due.
     fn after(&self, due: f64) -> f64 {
         if due <= 0.0 {
             return 0.0;
@@ -165,13 +165,13 @@ impl Piece {
         if self.slope == 0.0 {
             return due / self.rate;
         }
-        // The form of the quadratic's root which loses no digits where the slope is small.
+        // This form of the quadratic's root is numerically stable for small slopes.
         let root = (self.rate * self.rate + 2.0 * self.slope * due).max(0.0).sqrt();
         2.0 * due / (self.rate + root)
     }
 }
 
-/// One worker's requests of a schedule: when each is due, in order.
+/// The due times of one worker's requests, in order.
 #[derive(Debug)]
 pub struct Timetable {
     pieces: Vec<Piece>,
@@ -181,17 +181,17 @@ pub struct Timetable {
     due: f64,
     /// When the next one is due.
     next: Nanos,
-    /// How many workers share the schedule.
+    /// Number of workers that share the schedule.
     workers: f64,
-    /// Draws the distances of Poisson arrivals.
+    /// Random numbers for the distances of Poisson arrivals.
     chance: Option<SmallRng>,
-    /// Due and not taken yet.
+    /// Due times that are not taken yet.
     ready: VecDeque<Nanos>,
 }
 
 impl Timetable {
-    /// Worker number `worker` of `workers`, with a schedule that begins at `begin`. The first
-    /// even arrival is at time 0. `seed` decides Poisson arrivals.
+    /// The timetable of worker number `worker` of `workers` for a schedule that starts at `begin`.
+    /// The first even arrival is at time 0. `seed` decides Poisson arrivals.
     ///
     /// # Panics
     /// Without segments.
@@ -224,7 +224,7 @@ impl Timetable {
         self.ready.front().copied().unwrap_or(self.next)
     }
 
-    /// Requests due at `now` that have not been taken; counts no further than `limit`.
+    /// Number of requests due at `now` and not taken, at most `limit`.
     #[inline]
     pub fn ready(&mut self, now: Nanos, limit: usize) -> usize {
         while self.ready.len() < limit && self.next <= now {
@@ -235,7 +235,7 @@ impl Timetable {
         self.ready.len().min(limit)
     }
 
-    /// Takes the next request: when it is or was due.
+    /// Takes the next request and returns its due time.
     #[inline]
     pub fn take(&mut self) -> Nanos {
         self.ready.pop_front().unwrap_or_else(|| {
@@ -246,8 +246,7 @@ impl Timetable {
         })
     }
 
-    /// Requests due before `end` that have not been taken; of Poisson arrivals about as many as
-    /// are expected.
+    /// Number of requests due before `end` and not taken; the expected number of Poisson arrivals.
     pub fn left(&self, end: Nanos) -> u64 {
         let ready = self.ready.iter().filter(|due| **due < end).count() as u64;
         if self.next >= end {
@@ -256,12 +255,12 @@ impl Timetable {
         let at = end as f64;
         let piece = self.pieces.iter().rev().find(|piece| piece.begin <= at);
         let due = piece.map_or(0.0, |piece| piece.before + piece.due(at - piece.begin));
-        // What is due at the end is not due before it, nor is what is so by rounding.
+        // A request due at the end, exactly or by rounding, is not due before it.
         let more = ((due - self.due) / self.workers - 1e-6).ceil();
         ready + (more as u64).max(1)
     }
 
-    /// Requests of all workers to this worker's next one.
+    /// Number of requests of all workers until this worker's next one.
     #[inline]
     fn distance(&mut self) -> f64 {
         match &mut self.chance {
@@ -271,7 +270,7 @@ impl Timetable {
         }
     }
 
-    /// Goes on to where so many more are due.
+    /// Advances by `distance` due requests.
     #[inline]
     fn step(&mut self, distance: f64) {
         self.due += distance;
@@ -286,7 +285,7 @@ impl Timetable {
     }
 }
 
-/// The pieces of a schedule: the first rate until `begin`, the segments, the last rate for ever.
+/// The pieces of a schedule: the first rate until `begin`, the segments, then the last rate.
 fn pieces(schedule: &Schedule, begin: Nanos) -> Vec<Piece> {
     let (Some(first), Some(last)) = (schedule.segments.first(), schedule.segments.last()) else {
         panic!("a schedule has at least one segment");

@@ -1,9 +1,9 @@
-//! Requests as bytes: a batch of them side by side in memory taken once.
+//! Requests as bytes: the datagrams of a burst in one buffer.
 //!
 //! Requests are written whole, not patched into templates: a template of an announce is a copy of
-//! 98 to 130 bytes in which eleven of thirteen fields then change, and writing an announce takes 93
-//! instructions (callgrind, classic mix). Packets kept per peer would cost 100 bytes and a cache
-//! miss each, which is more than the instructions they save.
+//! 98 to 130 bytes in which eleven of thirteen fields change, and writing an announce takes 93
+//! instructions (callgrind, classic mix). Packets stored per peer would cost 100 bytes and a cache
+//! miss each, more than the instructions they save.
 
 use onrush_proto::announce::Announce;
 use onrush_proto::options::Options;
@@ -13,12 +13,12 @@ use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
 use crate::plan::profile::{MAX_HASHES, MAX_OPTIONS};
 use crate::plan::{Broken, Plan, PlannedRequest};
 
-/// Bytes of the largest request: a scrape of more swarms than are answered.
+/// Bytes of the largest request: a scrape of more swarms than trackers answer.
 const LARGEST: usize = REQUEST_HEAD_LEN + HASH_LEN * MAX_HASHES as usize;
-// An announce with as many options as a profile may have is no longer.
+// An announce with the most options of a profile is not longer.
 const _: () = assert!(onrush_proto::announce::REQUEST_LEN + MAX_OPTIONS <= LARGEST);
 
-/// Where an announce has its port (BEP 15, "IPv4 announce request").
+/// Offset of an announce's port (BEP 15, "IPv4 announce request").
 const PORT_AT: usize = 96;
 
 /// Requests for one burst.
@@ -29,8 +29,8 @@ pub struct Packets {
     end: usize,
 }
 
-/// Where a request is, in one number that sorts as the kernel likes it: the longest first, those of
-/// one length in order. Sorting plain numbers takes half as long as sorting by a key.
+/// Position of a request as one number that sorts by descending length, then by position, as
+/// UDP_SEGMENT needs. Sorting plain numbers takes half the time of sorting by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span(u64);
 
@@ -49,28 +49,28 @@ impl Span {
 }
 
 impl Packets {
-    /// Room for `count` requests.
+    /// A buffer for `count` requests.
     pub fn new(count: usize) -> Self {
         Self { bytes: vec![0; count * LARGEST], spans: Vec::with_capacity(count), end: 0 }
     }
 
-    /// Forgets all.
+    /// Removes all requests.
     pub fn clear(&mut self) {
         self.spans.clear();
         self.end = 0;
     }
 
-    /// Requests.
+    /// Number of requests.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Writes a request behind those that are there. Panics when there is no room.
+    /// Appends a request. Panics when the buffer is full.
     #[inline]
     pub fn push(
         &mut self,
@@ -83,7 +83,7 @@ impl Packets {
         let into = &mut self.bytes[self.end..self.end + LARGEST];
         let len = match *request {
             PlannedRequest::Connect => {
-                let into = into.first_chunk_mut().expect("room for the largest request");
+                let into = into.first_chunk_mut().expect("the buffer holds the largest request");
                 Connect { transaction_id: transaction }.write(into);
                 into.len()
             }
@@ -122,20 +122,20 @@ impl Packets {
         self.end += len;
     }
 
-    /// Puts requests of one length next to each other, longest first: the kernel takes such a run
-    /// in one piece, and a shorter one at its end.
+    /// Sorts requests by length, longest first: the kernel sends equally long ones as segments of
+    /// one buffer, whose last segment may be shorter (UDP_SEGMENT, udp(7)).
     pub fn group_by_len(&mut self) {
         self.spans.sort_unstable();
     }
 
-    /// Each request's bytes.
+    /// The bytes of each request.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.spans.iter().map(|span| &self.bytes[span.start()..][..span.len()])
     }
 }
 
-/// What a peer says of itself.
+/// The state that a peer announces.
 #[derive(Clone, Copy)]
 struct PeerState {
     peer: u32,
@@ -179,13 +179,13 @@ fn announce(
     .write(into)
 }
 
-/// A peer that leaves asks for nobody.
+/// The number of peers wanted: 0 for a peer that stops.
 #[inline]
 pub fn num_want(of_client: i32, event: Event) -> i32 {
     if event == Event::Stopped { 0 } else { of_client }
 }
 
-/// Something that is no request.
+/// Writes a malformed request.
 fn junk(broken: Broken, draw: u64, transaction: TransactionId, into: &mut [u8]) -> usize {
     let noise = crate::plan::population::mix(draw).to_be_bytes();
     into[..8].copy_from_slice(&noise);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn announces_say_what_the_plan_says() {
+    fn announces_follow_the_plan() {
         let plan = plan();
         for peer in 0..100 {
             let event = if peer % 2 == 0 { Event::Stopped } else { Event::None };
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn scrapes_name_the_swarms_that_the_check_will_expect() {
+    fn scrapes_name_the_expected_swarms() {
         let plan = plan();
         let bytes = write(PlannedRequest::Scrape { draw: 5, hashes: 60 });
         let Ok(Request::Scrape(scrape)) = Request::parse(&bytes) else { panic!() };
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_no_request() {
+    fn junk_does_not_parse() {
         let plan = plan_of(Profile::named("abuse").unwrap());
         let mut cut = 0;
         for draw in 0..3000 {
@@ -282,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn port_zero_is_all_that_is_odd_about_such_an_announce() {
+    fn an_announce_with_port_zero_is_otherwise_valid() {
         let bytes = write(PlannedRequest::PortZero { peer: 3 });
         let Ok(Request::Announce(announce)) = Request::parse(&bytes) else { panic!() };
         assert_eq!((announce.port, announce.connection_id), (0, ConnectionId(77)));
     }
 
     #[test]
-    fn the_longest_announces_and_scrapes_have_room() {
+    fn the_longest_requests_fit_the_buffer() {
         let mut profile = Profile::real();
         profile.clients.truncate(1);
         profile.clients[0].options = vec![7; MAX_OPTIONS];
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_one_length_lie_together() {
+    fn requests_are_grouped_by_length() {
         let plan = plan();
         let mut packets = Packets::new(40);
         let mut chance = plan.chance(0);

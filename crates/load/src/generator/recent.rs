@@ -1,19 +1,19 @@
-//! What a worker tells of itself while it runs.
+//! The counts that a worker reports while it runs.
 
 use hdrhistogram::Histogram;
 
-/// What was counted lately, within the window or not.
+/// Counts since the last report, within the measured window or not.
 #[derive(Debug)]
 pub struct Recent {
     /// Requests handed to the network.
     pub sent: u64,
     /// Right replies.
     pub right: u64,
-    /// Wrong ones.
+    /// Wrong replies.
     pub wrong: u64,
-    /// Requests given up.
+    /// Lost requests.
     pub lost: u64,
-    /// Nanoseconds to the replies, to two digits.
+    /// Latencies in nanoseconds, to two digits.
     pub latency: Histogram<u64>,
 }
 

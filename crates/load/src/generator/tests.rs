@@ -21,7 +21,7 @@ mod routes;
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
-/// What is wrong with the tracker.
+/// The fault of the tracker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Nothing,
@@ -280,7 +280,7 @@ struct Outcome {
     sent: Vec<Vec<u8>>,
 }
 
-/// The load tester's side of the network, which writes down what is sent.
+/// The load tester's side of the network, which records the sent datagrams.
 struct Recorder<'s> {
     host: Host,
     sent: &'s RefCell<Vec<Vec<u8>>>,
@@ -448,7 +448,7 @@ fn a_closed_loop_keeps_so_many_under_way() {
     assert!((1200..=1650).contains(&requests), "{requests}");
 }
 
-/// As few under way as a burst has: what is lost takes its own place only, not that of all.
+/// With as few requests in flight as a burst has, a lost request blocks only its own place.
 #[test]
 fn a_lost_reply_does_not_stop_a_small_closed_loop() {
     let window = Window { start: 0, end: 2 * SECOND };

@@ -1,9 +1,9 @@
-//! The view on a terminal: a few lines that are drawn again in place.
+//! The view on a terminal: a few lines that are redrawn in place.
 //!
-//! Widgets draw into a buffer of cells, and the cells are written with movements relative to where
-//! the last picture ended. So the terminal is never asked for its cursor, which would need its
-//! answers on standard input and its question on standard output, where the report may go; it
-//! stays in its usual mode, and Ctrl-C does what it always does.
+//! Widgets draw into a buffer of cells, which is written with cursor movements relative to the end
+//! of the last picture. So the terminal's cursor is never queried, which would need standard input
+//! and standard output, where the report may go; the terminal stays in its mode, and Ctrl-C works
+//! as usual.
 
 use std::io::Write;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::series::Sample;
 pub(super) const HEIGHT: u16 = 8;
 /// Columns of the figures, left of their curves.
 const FIGURES: u16 = 42;
-/// Columns at most.
-const WIDEST: u16 = 120;
+/// Upper bound on the columns of the picture.
+const MAX_WIDTH: u16 = 120;
 
-/// What is drawn.
+/// The picture.
 #[derive(Debug)]
 pub(super) struct Picture {
     whole: Duration,
@@ -34,12 +34,12 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// Of a run of `whole`.
+    /// The picture of a run of `whole`.
     pub(super) fn new(whole: Duration) -> Self {
         Self { whole, now: Duration::ZERO, samples: Vec::new() }
     }
 
-    /// Takes a sample that was made at `now`.
+    /// Adds a sample that was made at `now`.
     pub(super) fn add(&mut self, now: Duration, sample: &Sample) {
         self.now = now;
         self.samples.push(sample.clone());
@@ -68,7 +68,7 @@ impl Picture {
         Line::from(figure("own CPU", own, " %")).render(rows[7], cells);
     }
 
-    /// Phase, bar, time left.
+    /// Draws phase, bar and time left.
     fn time(&self, last: &Sample, row: Rect, cells: &mut Buffer) {
         let done = self.now.as_secs_f64() / self.whole.as_secs_f64().max(1e-9);
         let left = self.whole.saturating_sub(self.now).as_secs_f64().ceil();
@@ -81,7 +81,7 @@ impl Picture {
             .render(row, cells);
     }
 
-    /// A figure, and how it was over time: as many samples as there are columns.
+    /// Draws a figure and its curve, with a sample per column.
     fn curve(
         &self,
         figure: Vec<Span<'_>>,
@@ -94,7 +94,7 @@ impl Picture {
             Layout::horizontal([Constraint::Max(FIGURES), Constraint::Fill(1)]).areas(row);
         Line::from(figure).render(left, cells);
         let first = self.samples.len().saturating_sub(usize::from(right.width));
-        // In thousandths, so that what is small has a shape too.
+        // In thousandths, so that small values have a shape too.
         let data = self.samples[first..].iter().map(|sample| (of(sample) * 1e3) as u64);
         Sparkline::default()
             .data(data.collect::<Vec<_>>())
@@ -102,7 +102,7 @@ impl Picture {
             .render(right, cells);
     }
 
-    /// What came in all.
+    /// Draws the totals.
     fn counts(&self, row: Rect, cells: &mut Buffer) {
         let sum = |of: fn(&Sample) -> u64| self.samples.iter().map(of).sum::<u64>();
         let (right, wrong, lost) = (sum(|s| s.right), sum(|s| s.wrong), sum(|s| s.lost));
@@ -125,7 +125,7 @@ fn faint(text: &'static str) -> Span<'static> {
 
 fn tracker(last: &Sample) -> Vec<Span<'static>> {
     let Some(tracker) = last.tracker else {
-        return vec![faint("tracker    give its --tracker-pid to see its CPU and memory")];
+        return vec![faint("tracker    --tracker-pid PID shows its CPU and memory")];
     };
     let mut line = figure("tracker CPU", format!("{:.0}", tracker.cpu_percent), " %");
     line.push(format!("  RSS {:.1} MB", tracker.rss as f64 / 1e6).into());
@@ -141,12 +141,12 @@ fn tracker(last: &Sample) -> Vec<Span<'static>> {
 pub(super) struct Screen<W: Write> {
     terminal: W,
     colors: bool,
-    /// Whether a picture is there.
+    /// Whether a picture is on the screen.
     drawn: bool,
 }
 
 impl<W: Write> Screen<W> {
-    /// On `terminal`, in colours or not.
+    /// A screen on `terminal`, with or without colours.
     pub(super) fn new(terminal: W, colors: bool) -> Self {
         Self { terminal, colors, drawn: false }
     }
@@ -154,7 +154,7 @@ impl<W: Write> Screen<W> {
     /// Draws a picture over the last one. A terminal that is gone is no reason to stop measuring.
     pub(super) fn draw(&mut self, picture: &Picture, columns: u16) {
         // The last column stays free: what ends there makes some terminals begin a new line.
-        let area = Rect::new(0, 0, columns.saturating_sub(1).clamp(1, WIDEST), HEIGHT);
+        let area = Rect::new(0, 0, columns.saturating_sub(1).clamp(1, MAX_WIDTH), HEIGHT);
         let mut cells = Buffer::empty(area);
         picture.draw(area, &mut cells);
         let mut out = self.home();
@@ -184,7 +184,7 @@ impl<W: Write> Screen<W> {
         *out += "\x1b[K\r\n";
     }
 
-    /// Takes the picture away; what is written next begins where it was.
+    /// Clears the picture; the next output starts in its place.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let out = format!("\x1b[{HEIGHT}A\r\x1b[J");

@@ -1,4 +1,4 @@
-//! Peers that come, go and change: what each one is now, and what it announces next.
+//! The current state of each peer, and its next announce.
 //!
 //! ```text
 //!              started (share a of them)          stopped, or vanished
@@ -8,13 +8,13 @@
 //!        \-------------------------> leecher ---- stopped, or vanished ---> absent
 //! ```
 //!
-//! Two bits per peer, shared by all workers: 0 is "as the run began", which is a function of the
-//! peer, so that shares are from the first second on what they stay. All shares are of announces
-//! with a good id. With d = stopped + vanished, S = seeders and c = completed:
+//! Two bits per peer, shared by all workers: 0 is the initial state, a function of the peer, so
+//! that shares are stationary from the first second on. All shares are of announces with a valid
+//! connection id. With d = stopped + vanished, S = seeders and c = completed:
 //!
-//! - whoever is absent announces `started` next, so the share d of all announces does, and the
-//!   share d of all peers is absent;
-//! - seeders arrive with d a + c and leave with d S, so a = S - c / d keeps S as it is.
+//! - an absent peer announces `started` next, so the share d of all announces does, and the share
+//!   d of all peers is absent;
+//! - seeders arrive at the rate d a + c and leave at d S, so a = S - c / d keeps S constant.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,7 +26,7 @@ use super::profile::Profile;
 /// States in one word.
 const PER_WORD: u64 = 16;
 
-/// What a peer is.
+/// The state of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Leecher = 1,
@@ -34,28 +34,28 @@ enum State {
     Absent = 3,
 }
 
-/// What every peer is now.
+/// The states of all peers.
 #[derive(Debug)]
 pub(super) struct PeerStates {
-    /// Empty where nobody ever changes.
+    /// Empty where no peer ever changes.
     words: Vec<AtomicU32>,
-    /// Peers of IPv4, which come first.
+    /// Number of IPv4 peers, which precede those of IPv6.
     four: u64,
     chances: Chances,
 }
 
-/// Shares of 65536, as upper ends.
+/// Cumulative shares in 65536.
 #[derive(Debug)]
 struct Chances {
-    /// Of peers: absent when the run begins.
+    /// Absent peers at the start of the run, among all peers.
     absent: u64,
-    /// Of peers that are there: seeders when the run begins.
+    /// Seeders at the start of the run, among present peers.
     seeders: u64,
-    /// Of arrivals: seeders.
+    /// Seeders among arriving peers.
     arrives_as_seeder: u64,
-    /// Of announces by peers that are there: stopped, vanished.
+    /// Stopped and vanished, among announces of present peers.
     leaves: [u64; 2],
-    /// Of announces by leechers that are there, above `leaves`: completed, paused.
+    /// Completed and paused, above `leaves`, among announces of present leechers.
     leecher: [u64; 2],
 }
 
@@ -63,32 +63,32 @@ impl Chances {
     fn new(profile: &Profile) -> Self {
         let (events, seeders) = (&profile.events, profile.seeders);
         let turnover = events.turnover();
-        let there = 1.0 - turnover;
-        let leechers = there * (1.0 - seeders);
+        let present = 1.0 - turnover;
+        let leechers = present * (1.0 - seeders);
         let of_leechers = |share: f64| if share > 0.0 { share / leechers } else { 0.0 };
         let end = |share: f64| (share * 65_536.0).round() as u64;
         let arrives = match turnover > 0.0 {
             true => seeders - events.completed / turnover,
             false => seeders,
         };
-        let gone = turnover / there;
-        let completed = gone + of_leechers(events.completed);
+        let leaving = turnover / present;
+        let completed = leaving + of_leechers(events.completed);
         Self {
             absent: end(turnover),
             seeders: end(seeders),
             arrives_as_seeder: end(arrives.max(0.0)),
-            leaves: [end(events.stopped / there), end(gone)],
+            leaves: [end(events.stopped / present), end(leaving)],
             leecher: [end(completed), end(completed + of_leechers(events.paused))],
         }
     }
 
-    /// What somebody who is `now` announces, whether as a seeder, and what it is then.
+    /// The event that a peer in state `now` announces, whether as a seeder, and its next state.
     #[inline]
     fn step(&self, now: State, draw: u64) -> (Event, bool, State) {
         let chance = draw & 0xFFFF;
         let seeder = now == State::Seeder;
         if now == State::Absent {
-            // Other bits than whoever called has used.
+            // Mixed, as the caller has used bits of `draw`.
             return match mix(draw) & 0xFFFF < self.arrives_as_seeder {
                 true => (Event::Started, true, State::Seeder),
                 false => (Event::Started, false, State::Leecher),
@@ -107,7 +107,7 @@ impl Chances {
 }
 
 impl PeerStates {
-    /// The lives of so many peers per family.
+    /// The states of `peers` peers per family.
     pub(super) fn new(profile: &Profile, peers: [u32; 2]) -> Self {
         let four = u64::from(peers[0]);
         let changes = profile.events.turnover() + profile.events.completed > 0.0;
@@ -116,14 +116,14 @@ impl PeerStates {
         Self { words, four, chances: Chances::new(profile) }
     }
 
-    /// Whether a peer with these traits begins as a seeder, if it is there at all.
+    /// Whether a peer with these traits starts as a seeder, if it starts present.
     #[inline]
     pub(super) fn begins_as_seeder(&self, traits: u64) -> bool {
         traits & 0xFFFF < self.chances.seeders
     }
 
-    /// The next announce of a peer: its event, and whether it says that it is a seeder. `traits`
-    /// are the bits that stay with the peer, `draw` decides, mostly by its lowest 16 bits.
+    /// The next announce of a peer: its event, and whether it is a seeder. `traits` are the peer's
+    /// constant random bits; `draw` decides, mostly by its lowest 16 bits.
     #[inline]
     pub(super) fn next(&self, family: Family, peer: u32, traits: u64, draw: u64) -> (Event, bool) {
         let number = u64::from(peer) + if family == Family::V6 { self.four } else { 0 };
@@ -132,7 +132,7 @@ impl PeerStates {
             return (event, seeder);
         };
         let shift = number % PER_WORD * 2;
-        // Nothing but this word is shared, so any order among words will do.
+        // Relaxed, as no other memory depends on this word.
         let mut found = word.load(Ordering::Relaxed);
         loop {
             let now = match found >> shift & 3 {
@@ -153,7 +153,7 @@ impl PeerStates {
         }
     }
 
-    /// What a peer is when the run begins.
+    /// The initial state of a peer.
     #[inline]
     fn beginning(&self, traits: u64) -> State {
         if traits >> 32 & 0xFFFF < self.chances.absent {
@@ -177,7 +177,7 @@ mod tests {
         Profile { seeders, events, ..Profile::real() }
     }
 
-    /// Announces of random peers: who, the event, as a seeder or not.
+    /// Announces of random peers: the peer, the event, whether as a seeder.
     fn announces(profile: &Profile, peers: u32, count: u64) -> Vec<(u32, Event, bool)> {
         let peer_states = PeerStates::new(profile, [peers, 0]);
         let one = |n: u64| {
@@ -193,34 +193,35 @@ mod tests {
         of.iter().filter(|one| which(one)).count() as f64 / of.len() as f64
     }
 
-    /// The stays of one peer, told without the table: what its announces say of themselves.
+    /// The state of a peer as a tracker can infer it from the announces alone.
     #[derive(Clone, Copy, PartialEq, Debug)]
-    enum Told {
-        Nothing,
-        There { seeder: bool, may_be_gone: bool },
-        Gone,
+    enum Inferred {
+        Unknown,
+        Present { seeder: bool, may_be_absent: bool },
+        Absent,
     }
 
-    /// What is known after an announce; `None` when it cannot follow.
-    fn follow(told: Told, event: Event, seeder: bool) -> Option<Told> {
-        let there = |seeder, may_be_gone| Some(Told::There { seeder, may_be_gone });
-        match (told, event) {
-            (Told::Nothing | Told::Gone, Event::Started) => there(seeder, false),
-            (Told::There { may_be_gone: true, .. }, Event::Started) => there(seeder, false),
-            (Told::There { .. }, Event::Started) => None,
-            (Told::Gone, _) => None,
-            (Told::There { seeder: true, .. }, Event::Completed | Event::Paused) => None,
-            (_, Event::Completed) => seeder.then_some(Told::There { seeder, may_be_gone: false }),
-            (Told::There { seeder: was, .. }, _) if was != seeder => None,
-            (_, Event::Stopped) => Some(Told::Gone),
+    /// The inferred state after an announce; `None` when the announce contradicts the state.
+    fn infer(state: Inferred, event: Event, seeder: bool) -> Option<Inferred> {
+        use Inferred::{Absent, Present, Unknown};
+        let present = |seeder, may_be_absent| Some(Present { seeder, may_be_absent });
+        match (state, event) {
+            (Unknown | Absent, Event::Started) => present(seeder, false),
+            (Present { may_be_absent: true, .. }, Event::Started) => present(seeder, false),
+            (Present { .. }, Event::Started) => None,
+            (Absent, _) => None,
+            (Present { seeder: true, .. }, Event::Completed | Event::Paused) => None,
+            (_, Event::Completed) => seeder.then_some(Present { seeder, may_be_absent: false }),
+            (Present { seeder: was, .. }, _) if was != seeder => None,
+            (_, Event::Stopped) => Some(Absent),
             (_, Event::Paused) if seeder => None,
-            (_, Event::Paused) => there(false, false),
-            (_, Event::None) => there(seeder, true),
+            (_, Event::Paused) => present(false, false),
+            (_, Event::None) => present(seeder, true),
         }
     }
 
     #[test]
-    fn shares_are_what_the_profile_says_at_once_and_for_long() {
+    fn shares_are_those_of_the_profile_from_the_start() {
         let profile = Profile::real();
         let all = announces(&profile, 20_000, 1_000_000);
         for part in all.chunks(200_000) {
@@ -232,13 +233,13 @@ mod tests {
             near(of(Event::Stopped), 0.02, 0.003);
             near(of(Event::Completed), 0.01, 0.002);
             near(of(Event::Paused), 0.01, 0.002);
-            // The population's own spread is larger than that of the draws.
+            // The variance of the population exceeds that of the draws.
             near(share(part, |one| one.2), profile.seeders, 0.015);
         }
     }
 
     #[test]
-    fn nobody_changes_without_turnover() {
+    fn without_turnover_no_peer_changes() {
         let events = Events { stopped: 0.0, vanished: 0.0, completed: 0.0, paused: 0.0 };
         let profile = profile(0.75, events);
         let all = announces(&profile, 500, 50_000);
@@ -247,11 +248,11 @@ mod tests {
             assert_eq!(event, Event::None);
             assert_eq!(*was.entry(peer).or_insert(seeder), seeder);
         }
-        assert!(PeerStates::new(&profile, [500, 0]).words.is_empty(), "and nothing is stored");
+        assert!(PeerStates::new(&profile, [500, 0]).words.is_empty(), "states are stored");
     }
 
     #[test]
-    fn workers_share_one_life_per_peer() {
+    fn workers_share_the_states() {
         let peer_states = PeerStates::new(&Profile::real(), [64, 0]);
         let counts = std::thread::scope(|scope| {
             let run = |worker: u64| {
@@ -275,7 +276,7 @@ mod tests {
             let workers: Vec<_> = (0..2).map(|worker| scope.spawn(run(worker))).collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
         });
-        // Every stop is of a stay, and stays without one have vanished.
+        // Each stop follows a start, except for peers that were present at first.
         for (one, two) in counts[0].iter().zip(&counts[1]) {
             assert!(one + two >= -1, "{one} {two}");
         }
@@ -283,29 +284,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_peer_says_makes_sense(
+        fn announces_of_a_peer_are_consistent(
             seeders in 0.0f64..1.0, stopped in 0.0f64..0.2, vanished in 0.0f64..0.2,
             part in 0.0f64..1.0, peers in 1u32..200,
         ) {
-            let mut profile = profile(0.0, Events { stopped, vanished, completed: 1.0, paused: 0.3 });
+            let events = Events { stopped, vanished, completed: 1.0, paused: 0.3 };
+            let mut profile = profile(0.0, events);
             profile.set_seeders(seeders);
             profile.events.completed *= part;
             prop_assert_eq!(consistency::contradictions(&profile), []);
-            let mut told = HashMap::new();
+            let mut states = HashMap::new();
             for (peer, event, seeder) in announces(&profile, peers, 20_000) {
-                let was = told.entry(peer).or_insert(Told::Nothing);
-                let now = follow(*was, event, seeder);
-                prop_assert!(now.is_some(), "{:?} cannot say {:?}, seeder {}", was, event, seeder);
+                let was = states.entry(peer).or_insert(Inferred::Unknown);
+                let now = infer(*was, event, seeder);
+                prop_assert!(now.is_some(), "{:?} announces {:?}, seeder {}", was, event, seeder);
                 *was = now.unwrap();
             }
         }
 
         #[test]
-        fn the_share_of_seeders_stays(
+        fn the_share_of_seeders_is_stationary(
             seeders in 0.05f64..0.95, turnover in 0.02f64..0.3, part in 0.0f64..1.0,
         ) {
-            let events =
-                Events { stopped: turnover / 2.0, vanished: turnover / 2.0, completed: 1.0, paused: 0.0 };
+            let half = turnover / 2.0;
+            let events = Events { stopped: half, vanished: half, completed: 1.0, paused: 0.0 };
             let mut profile = profile(0.0, events);
             profile.set_seeders(seeders);
             profile.events.completed *= part;

@@ -1,14 +1,14 @@
-//! Who is in which swarm: a function of a seed that takes no memory per peer.
+//! The population: swarms and their peers as a function of a seed, without memory per peer.
 //!
 //! Swarms are numbered by rank, largest first. Within each family peers are numbered swarm by
-//! swarm, so a run of numbers is a swarm's peers. Swarms of one size form a *class*; there are
-//! some hundred classes however many peers there are, and a peer's swarm is found by a search
-//! over the classes and one division.
+//! swarm, so the peers of a swarm are a range of numbers. Swarms of one size form a *class*; there
+//! are some hundred classes for any number of peers, and a peer's swarm is found by a search over
+//! the classes and one division.
 //!
 //! Peer number `n` announces from address number `n mod addresses`. The peers of a swarm at one
-//! address differ by their ports, which count up from a keyed start. So an endpoint that a
-//! tracker hands out leads back to the only peer of the swarm that it could be: address and port
-//! give the peer's place, and the place is either within the swarm or the endpoint is false.
+//! address differ by their ports, which count up from a keyed start. So an endpoint in a peer list
+//! identifies the only peer of the swarm that may have it: address and port give the peer's place,
+//! and an endpoint whose place is outside of the swarm is wrong.
 //!
 //! A table of peers would take tens of megabytes for a million swarms and a cache miss for each
 //! peer that is checked. Random ports in a table would need a second table to find a peer by its
@@ -23,12 +23,12 @@ use onrush_proto::{Family, InfoHash};
 use super::profile::Swarms;
 use super::sizes::sizes;
 
-/// Ports below this are nobody's.
+/// The lowest port of a peer.
 const FIRST_PORT: u32 = 1024;
-/// Ports that a swarm's peers at one address may have.
+/// Number of ports, which bounds the peers of a swarm at one address.
 const PORTS: u32 = 65_536 - FIRST_PORT;
 
-/// Who is in which swarm.
+/// Swarms and their peers.
 #[derive(Debug)]
 pub struct Population {
     key: u64,
@@ -73,11 +73,10 @@ struct Class {
 }
 
 impl Population {
-    /// A population of `swarms`, of whose peers the share `v6` (0 to 1) is at IPv6 addresses.
-    /// A family without addresses has no peers. Info hashes depend on everything that decides
-    /// who is where, so that what an earlier run with another population left in a tracker is
-    /// never met; with `strangers` they depend on the seed and `swarms` alone, so that several
-    /// load testers can share swarms.
+    /// A population of `swarms`, with the share `v6` (0 to 1) of peers at IPv6 addresses. A family
+    /// without addresses has no peers. Info hashes depend on all figures of the population, so that
+    /// peers of an earlier run with another population are in other swarms; with `strangers` they
+    /// depend on the seed and the number of swarms only, so that several load testers share swarms.
     pub fn new(swarms: &Swarms, v6: f64, addresses: Addresses, seed: u64, strangers: bool) -> Self {
         let v6 = match (addresses.count(Family::V4), addresses.count(Family::V6)) {
             (_, 0) => 0.0,
@@ -92,7 +91,7 @@ impl Population {
             }
             key = mix(key ^ addresses.fingerprint());
         }
-        let mut layout = Layout { classes: Vec::new(), swarms: 0, peers: [0; 2], owed: 0.0 };
+        let mut layout = Layout { classes: Vec::new(), swarms: 0, peers: [0; 2], remainder: 0.0 };
         let caps =
             [Family::V4, Family::V6].map(|family| addresses.count(family).saturating_mul(PORTS));
         for (size, count) in sizes(swarms) {
@@ -103,32 +102,32 @@ impl Population {
         Self { key, classes, swarms, peers, largest: largest.unwrap_or(0), addresses }
     }
 
-    /// Swarms in all.
+    /// Number of swarms.
     pub fn swarms(&self) -> u32 {
         self.swarms
     }
 
-    /// Peers of a family.
+    /// Number of peers of a family.
     pub fn peers(&self, family: Family) -> u32 {
         self.peers[family as usize]
     }
 
-    /// The most peers of one family in one swarm.
+    /// Number of peers of one family in the largest swarm.
     pub fn largest(&self) -> u32 {
         self.largest
     }
 
-    /// Addresses of a family at which nobody is, as there are fewer peers than addresses.
+    /// Number of addresses of a family without peers.
     pub fn unused(&self, family: Family) -> u32 {
         self.addresses.count(family).saturating_sub(self.peers(family))
     }
 
-    /// Where its peers are.
+    /// The addresses of the peers.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// One of the peers at address number `address`, each as likely; `None` when nobody is there.
+    /// A uniformly random peer at address number `address`; `None` when no peer has this address.
     #[inline]
     pub fn pick(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
         let addresses = self.addresses.count(family);
@@ -138,7 +137,7 @@ impl Population {
         Some(address + nth * addresses)
     }
 
-    /// One of the largest swarm's peers at address number `address`; `None` when none is there.
+    /// A random peer of the largest swarm at address number `address`; `None` when it has none.
     #[inline]
     pub fn pick_hot(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
         let addresses = self.addresses.count(family);
@@ -148,9 +147,9 @@ impl Population {
         Some(address + nth * addresses)
     }
 
-    /// One of all peers, each as likely, whatever its family.
+    /// A uniformly random peer of either family.
     #[inline]
-    pub fn anybody(&self, draw: u64) -> Member {
+    pub fn random_member(&self, draw: u64) -> Member {
         let all = u64::from(self.peers[0]) + u64::from(self.peers[1]);
         let nth = (((draw >> 32) * all) >> 32) as u32;
         match nth.checked_sub(self.peers[0]) {
@@ -193,7 +192,7 @@ impl Population {
         let count = self.addresses.count(member.family);
         let number = member.first + member.place;
         let (nth, address) = (number / count, number % count);
-        // Of the peers at this address, how many have numbers below the swarm's first.
+        // `below`: peers at this address with numbers below the swarm's first one.
         let (below, rest) = (member.first / count, member.first % count);
         let nth = nth - below - u32::from(address < rest);
         (FIRST_PORT + (self.port_start(member.swarm) + nth) % PORTS) as u16
@@ -205,15 +204,14 @@ impl Population {
         peer % self.addresses.count(family)
     }
 
-    /// The place in `of`'s swarm of the peer with this endpoint in wire form (6 or 18 bytes, as
-    /// `of`'s family has it); `None` when there is no such peer in it.
+    /// The place of an endpoint in `of`'s swarm; `None` when the swarm has no such peer. The
+    /// endpoint is in wire form, 6 or 18 bytes by `of`'s family.
     #[inline]
     pub fn place_of(&self, of: &Member, endpoint: &[u8]) -> Option<u32> {
         self.places(of).of(endpoint)
     }
 
-    /// For a list of peers of `of`'s swarm: what all of its places have in common, worked out
-    /// once.
+    /// [`Self::place_of`] for a list of endpoints, with the common terms computed once.
     #[inline]
     pub fn places(&self, of: &Member) -> Places<'_> {
         let count = self.addresses.count(of.family);
@@ -221,8 +219,8 @@ impl Population {
             addresses: &self.addresses,
             family: of.family,
             port_start: self.port_start(of.swarm),
-            // At each address as many peers have numbers below the swarm's first, and one more at
-            // the addresses below the rest.
+            // Peers per address with numbers below the swarm's first one; the addresses below
+            // `rest` have one more.
             below: of.first / count,
             rest: of.first % count,
             count,
@@ -231,7 +229,7 @@ impl Population {
         }
     }
 
-    /// Random bits that stay with a peer: which software it is, whether it is a seeder.
+    /// Constant random bits of a peer: its client software, whether it starts as a seeder.
     #[inline]
     pub fn trait_of(&self, family: Family, peer: u32) -> u64 {
         mix(!self.key ^ (u64::from(peer) << 1 | family as u64))
@@ -244,7 +242,7 @@ impl Population {
     }
 }
 
-/// Where the endpoints of one swarm and family belong.
+/// Finds the places of endpoints in one swarm and family.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'p> {
     addresses: &'p Addresses,
@@ -258,8 +256,8 @@ pub struct Places<'p> {
 }
 
 impl Places<'_> {
-    /// The place of the peer with this endpoint in wire form (6 or 18 bytes, as the family has
-    /// it); `None` when there is no such peer in the swarm.
+    /// The place of an endpoint in wire form (6 or 18 bytes by family); `None` when the swarm has
+    /// no such peer.
     #[inline]
     pub fn of(&self, endpoint: &[u8]) -> Option<u32> {
         let (ip, port) = endpoint.split_last_chunk::<2>()?;
@@ -275,24 +273,24 @@ impl Places<'_> {
     }
 }
 
-/// Classes in the making.
+/// Builds the classes.
 struct Layout {
     classes: Vec<Class>,
     swarms: u32,
     peers: [u32; 2],
-    /// IPv6 peers that rounding has kept back so far, below 1.
-    owed: f64,
+    /// Fraction of an IPv6 peer that rounding has left over, below 1.
+    remainder: f64,
 }
 
 impl Layout {
-    /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses: on
-    /// average, as a swarm of one peer is all of one family.
+    /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses on
+    /// average.
     fn add(&mut self, size: u32, count: u32, v6: f64, caps: [u32; 2]) {
         let each = f64::from(size) * v6;
         let low = each.floor();
-        let more = (each - low) * f64::from(count) + self.owed;
+        let more = (each - low) * f64::from(count) + self.remainder;
         let with_more = (more.round() as u32).min(count);
-        self.owed = more - f64::from(with_more);
+        self.remainder = more - f64::from(with_more);
         let low = low as u32;
         for (six, swarms) in [(low, count - with_more), (low + 1, with_more)] {
             if swarms > 0 {
@@ -311,7 +309,7 @@ impl Layout {
     }
 }
 
-/// The addresses that peers are at, per family, and the way back from an address to its number.
+/// The addresses of the peers, numbered per family.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     v4: Vec<Ipv4Addr>,
@@ -347,7 +345,7 @@ impl Addresses {
         found
     }
 
-    /// How many of a family.
+    /// Number of addresses of a family.
     #[inline]
     pub fn count(&self, family: Family) -> u32 {
         match family {
@@ -356,7 +354,7 @@ impl Addresses {
         }
     }
 
-    /// The address of a number. Panics when there is none.
+    /// The address with this number. Panics when there is none.
     pub fn get(&self, family: Family, number: u32) -> IpAddr {
         match family {
             Family::V4 => self.v4[number as usize].into(),
@@ -383,21 +381,21 @@ impl Addresses {
     }
 }
 
-/// The way back from an address's bits to its number. A table per family: the one of IPv4 has 8
-/// bytes a slot, so that the check of a peer list stays in the caches with thousands of sources.
+/// A hash table from an address's bits to its number. The table of IPv4 has slots of 8 bytes, so
+/// that it stays in the caches with thousands of sources.
 #[derive(Clone, Debug)]
 struct Numbers<B> {
-    /// Open addressing, at most a quarter full: number plus one, 0 for nothing.
+    /// Open addressing, at most a quarter full: address and number plus one, 0 for a free slot.
     slots: Vec<(B, u32)>,
 }
 
 impl<B: Copy + Default + Eq + Into<u128>> Numbers<B> {
-    /// Room for `count`.
+    /// A table for `count` addresses.
     fn new(count: usize) -> Self {
         Self { slots: vec![(B::default(), 0); (count * 4).next_power_of_two().max(8)] }
     }
 
-    /// Gives these bits a number; false when they have one.
+    /// Adds an address; false when it is in the table.
     fn add(&mut self, bits: B, number: usize) -> bool {
         let mut at = self.slot(bits);
         while self.slots[at].1 != 0 {
@@ -547,8 +545,8 @@ mod tests {
             let swarms = Swarms::zipf(count, mean, 1.0);
             let population = Population::new(&swarms, v6, addresses(four, six), draw, false);
             prop_assert_eq!(population.swarms(), count);
-            let anybody = population.anybody(draw);
-            prop_assert!(anybody.swarm < count && anybody.swarm_size() >= 1);
+            let member = population.random_member(draw);
+            prop_assert!(member.swarm < count && member.swarm_size() >= 1);
             for (family, addresses) in [(Family::V4, four), (Family::V6, six)] {
                 for address in 0..addresses {
                     if let Some(peer) = population.pick(family, address, draw as u32) {

@@ -1,5 +1,5 @@
-//! Latencies by percentile: for pictures, and as text in the form that HdrHistogram's own
-//! `outputPercentileDistribution` writes and its plotters read (.hgrm).
+//! Latencies by percentile: for pictures, and as .hgrm text, the format of HdrHistogram's
+//! `outputPercentileDistribution` and its plotters.
 
 use std::fmt::Write as _;
 use std::io;
@@ -74,8 +74,8 @@ impl Report {
         hgrm(&self.latency, &self.curve)
     }
 
-    /// Writes distributions as .hgrm: where `path` is a directory `all.hgrm` and one file per
-    /// kind of request that was answered, else that of all into this file.
+    /// Writes distributions as .hgrm: to a directory `all.hgrm` and one file per kind of request
+    /// that was answered, else the one of all requests to the file.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -96,9 +96,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// Read back, the text says what the histogram says.
     #[test]
-    fn a_distribution_reads_back() {
+    fn the_text_has_the_figures_of_the_histogram() {
         let mut histogram = crate::tally::histogram();
         (1..=10_000u64).for_each(|n| histogram.saturating_record(n * 1000));
         let text = hgrm(&Latency::of(&histogram), &curve(&histogram));
@@ -111,7 +110,7 @@ mod tests {
                 line.split_whitespace().map(|field| field.parse().unwrap()).collect();
             let (value, share, count) = (fields[0], fields[1], fields[2]);
             let expected = histogram.value_at_quantile(share) as f64 / 1e3;
-            // At share 0 a histogram tells the lower end of its finest step, 512 ns wide.
+            // At share 0 a histogram returns the lower end of its finest bucket, 512 ns wide.
             assert!((value - expected).abs() <= expected * 2e-3 + 0.6, "{line} {expected}");
             let below = histogram.count_between(0, (value * 1e3) as u64) as f64;
             assert!((count - below).abs() <= 10.0, "{line} {below}");
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_an_empty_distribution() {
+    fn an_empty_histogram_gives_an_empty_distribution() {
         let text = hgrm(&Latency::default(), &curve(&crate::tally::histogram()));
         assert!(text.contains("Total count    =            0]"), "{text}");
         assert!(!text.contains("NaN"));

@@ -1,4 +1,4 @@
-//! The report as a page that stands by itself: no scripts, nothing from elsewhere.
+//! The report as a self-contained page, without scripts.
 
 use askama::Template;
 
@@ -9,7 +9,7 @@ use crate::chart::{Axis, Line, Lines, Span, lines};
 use crate::number::{Unit, grouped};
 use crate::series::Sample;
 
-/// What the template shows beside the report itself.
+/// The values of the template.
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
@@ -18,10 +18,11 @@ struct Page<'a> {
     headline: Vec<(&'static str, String, String)>,
     kinds: Vec<Vec<String>>,
     plots: Vec<String>,
-    /// What a search was for and found; and its rounds.
+    /// The result of a search.
     searched: String,
+    /// The rounds of a search.
     rounds: Vec<[String; 7]>,
-    /// What came of each step of the load, where it has several.
+    /// The steps of the load, where there are several.
     steps: Vec<[String; 6]>,
     facts: Vec<(&'static str, String)>,
     machine: Vec<(String, String)>,
@@ -33,10 +34,10 @@ struct Verdict {
 }
 
 impl Report {
-    /// As one HTML page.
+    /// The report as one HTML page.
     ///
     /// # Panics
-    /// Never: the template is filled into a text.
+    /// Never: rendering into text does not fail.
     pub fn to_html(&self) -> String {
         let page = Page {
             report: self,
@@ -50,15 +51,15 @@ impl Report {
             facts: facts(self),
             machine: machine(self),
         };
-        page.render().expect("a template fits into a text")
+        page.render().expect("rendering into text does not fail")
     }
 }
 
 fn verdict(report: &Report) -> Verdict {
     let (right, wrong) = (report.right_replies(), report.wrong_replies());
     let text = match (right, wrong) {
-        (0, 0) if report.answerable() == 0 => "Nothing was asked that a reply is due to.".into(),
-        (0, 0) => "No reply came.".into(),
+        (0, 0) if report.answerable() == 0 => "No request deserved a reply.".into(),
+        (0, 0) => "No reply arrived.".into(),
         (_, 0) => format!("All {} replies were right.", grouped(right as f64)),
         _ => format!(
             "{} of {} replies were wrong.",
@@ -129,15 +130,15 @@ fn plots(report: &Report) -> Vec<String> {
     plots
 }
 
-/// A line's name, and what it shows of a sample.
+/// A line's name, and its value for a sample.
 type Shown<'a> = (&'a str, &'a dyn Fn(&Sample) -> Option<f64>);
 
-/// A picture over time; `y` comes with the lines' names and what they show of a sample.
+/// A picture of lines over time.
 fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown<'_>]) -> String {
     let middle = |sample: &Sample| sample.time - sample.seconds / 2.0;
     let line = |(name, of): &Shown<'_>| {
         let point = |sample: &Sample| (middle(sample), of(sample).unwrap_or(f64::NAN));
-        // Nothing is sent while the last replies come in: a fall there says nothing.
+        // No requests are sent while the run drains, so samples of the drain are left out.
         let under_load = report.series.iter().filter(|sample| sample.phase != "drain");
         Line::new(*name, under_load.map(point))
     };

@@ -1,5 +1,5 @@
-//! What came of each step of a schedule: the samples of one step taken together. A request is given up a
-//! timeout after it was sent, so what is lost of a step is in samples that much later.
+//! The results of each step of a schedule: its samples together. A request is lost a timeout after
+//! it was sent, so the losses of a step are in later samples.
 
 use super::Report;
 use crate::number::{Unit, grouped};
@@ -8,21 +8,21 @@ use crate::series::Sample;
 /// One step of an open loop.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Step {
-    /// As its samples call it.
+    /// Its name in the samples.
     pub(super) name: String,
-    /// Seconds of it that were measured.
+    /// Measured seconds.
     pub(super) seconds: f64,
     /// Requests sent per second.
     pub(super) sent_rate: f64,
     /// Right replies per second.
     pub(super) rate: f64,
-    /// Given up a timeout later, in percent of what was sent.
+    /// Lost requests, in percent of the sent ones.
     pub(super) loss_percent: f64,
-    /// The highest 99th percentile of its samples, in microseconds: percentiles cannot be added up.
+    /// The highest 99th percentile of its samples in microseconds, as percentiles do not add up.
     pub(super) p99: f64,
 }
 
-/// The steps in their order; none where the load has only one.
+/// The steps in order; empty where the load has only one.
 pub(super) fn steps(report: &Report) -> Vec<Step> {
     let measured = || report.series.iter().filter(|sample| sample.phase.starts_with("step "));
     let mut names: Vec<&str> = measured().map(|sample| sample.phase.as_str()).collect();
@@ -51,7 +51,7 @@ pub(super) fn steps(report: &Report) -> Vec<Step> {
 }
 
 impl Step {
-    /// In one line.
+    /// The step's line in the table.
     pub(super) fn line(&self) -> String {
         format!(
             "{:<34}{:>12} sent/s{:>12} replies/s  loss {:>7.3} %  p99 up to {:.0} us",
@@ -63,7 +63,7 @@ impl Step {
         )
     }
 
-    /// Cells of a row.
+    /// The step's cells in the page.
     pub(super) fn row(&self) -> [String; 6] {
         [
             self.name.clone(),
@@ -88,9 +88,9 @@ mod tests {
         Sample { time, phase, seconds: 0.5, sent, right, lost, latency, ..Sample::default() }
     }
 
-    /// What is given up in the second step was sent in the first: the timeout is a second.
+    /// Requests of the first step are lost in the second one, as the timeout is a second.
     #[test]
-    fn samples_of_one_step_are_taken_together_and_losses_belong_to_who_sent_them() {
+    fn a_step_has_its_samples_and_its_losses() {
         let mut report = super::super::tests::example();
         assert_eq!(report.setup.timeout, 1.0);
         let (one, two) = ("step 1: 1,000 per second", "step 2: 2,000 per second");

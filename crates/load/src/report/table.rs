@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as a table.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(super) fn table(report: &Report) -> String {
         line(&mut out, format_args!("{}", step.line()));
     }
     findings(&mut out, "wrong replies", &report.wrong);
-    findings(&mut out, "left open by BEP 15, and done differently", &report.differs);
+    findings(&mut out, "different within what BEP 15 leaves open", &report.differs);
     if let Some(search) = &report.search {
         out += &search.to_table();
     }
@@ -40,7 +40,8 @@ fn head(out: &mut String, report: &Report) {
     line(
         out,
         format_args!(
-            "{}: profile {}, seed {}, {pace}, {} worker(s), {} source addresses, bursts of {} {bursts}{replies}",
+            "{}: profile {}, seed {}, {pace}, {} worker(s), {} source addresses, bursts of {} \
+             {bursts}{replies}",
             setup.targets.join(", "),
             setup.profile.name,
             setup.seed,
@@ -142,11 +143,12 @@ fn figures(out: &mut String, report: &Report) {
     cpu(out, "load tester CPU", report.own_cpu);
     if let Some(tracker) = &report.tracker {
         let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| bytes as f64 / 1048576.0);
-        let drops = tracker.drops.map_or("not seen".into(), |drops| grouped(drops as f64));
+        let drops = tracker.drops.map_or("not readable".into(), |drops| grouped(drops as f64));
         line(
             out,
             format_args!(
-                "tracker memory    {rss:.1} MiB, {peak:.1} MiB at most; dropped before it: {drops}"
+                "tracker memory    {rss:.1} MiB, {peak:.1} MiB peak; dropped at its sockets: \
+                 {drops}"
             ),
         );
     }
@@ -186,7 +188,7 @@ fn findings(out: &mut String, title: &str, all: &[Findings]) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_table_shows_what_matters() {
+    fn the_table_has_the_main_figures() {
         let table = super::super::tests::example().to_table();
         for part in [
             "announce            1010        1000        0       10",
@@ -196,7 +198,7 @@ mod tests {
             "and 1 wrong replies to no request",
             "peer listed twice",
             "reply: dead (2 bytes)",
-            "left open by BEP 15",
+            "what BEP 15 leaves open",
             "warning: a notice",
         ] {
             assert!(table.contains(part), "{part:?} is not in:\n{table}");

@@ -25,7 +25,7 @@ use rand::rngs::SmallRng;
 use crate::batch::Announce;
 use crate::keys::Keys;
 use crate::sample::{Draw, Sampler};
-use crate::store::Idle;
+use crate::time::Moment;
 
 pub(crate) use large::{Large, SweepPosition};
 pub(crate) use order::WalkPosition;
@@ -53,6 +53,15 @@ pub(crate) enum Peers {
 }
 
 const _: () = assert!(size_of::<Peers>() == 24);
+
+/// The state of a swarm without peers, stored in their place: since when, and its neighbours in the
+/// queue of such swarms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Idle {
+    pub(crate) since: Moment,
+    pub(crate) older: u32,
+    pub(crate) newer: u32,
+}
 
 /// The number of peers of each kind, hidden ones included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_swarm::change_log::CAPACITY;
+use onrush_swarm::shard::change_log::CAPACITY;
 use onrush_swarm::{
     Change, ChangeKind, ChangeReader, Interest, Moment, PeerView, Shard, ShardSettings,
     SwarmSummary, Verdict,

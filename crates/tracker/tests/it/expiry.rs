@@ -21,17 +21,17 @@ const PERIOD: Duration = Duration::from_millis(4_800);
 const TURNS: usize = 666;
 
 #[test]
-fn fifty_million_in_one_swarm() {
+fn two_million_peers_in_one_swarm() {
     keeps_up(Population::Together);
 }
 
 #[test]
-fn fifty_million_alone() {
+fn two_million_swarms_of_one_peer() {
     keeps_up(Population::Alone);
 }
 
 #[test]
-fn fifty_million_idle_swarms() {
+fn two_million_idle_swarms() {
     keeps_up(Population::Idle);
 }
 

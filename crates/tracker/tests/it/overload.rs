@@ -75,7 +75,7 @@ fn overrun(limits: &str) -> (usize, usize, TestTracker<Endpoint>) {
 }
 
 #[test]
-fn a_worker_that_stands_still_for_a_while_costs_nobody_a_reply() {
+fn a_paused_worker_loses_no_replies() {
     let (answered, busy, _) = overrun("batches_in_flight = 32");
     assert_eq!((answered, busy), (REQUESTS, 0));
 }
@@ -96,7 +96,7 @@ fn a_full_table_of_scrapes_sheds_and_counts() {
 
 /// Requests that come one by one are the case in which small messages would use up a lane.
 #[test]
-fn a_thousand_single_requests_wait_for_a_worker_that_stands_still() {
+fn a_thousand_single_requests_wait_for_a_paused_worker() {
     let (mut world, mut client) = world("batches_in_flight = 32");
     let packets = packets(connect(&mut world, &mut client, 0, at(1)));
     for packet in packets.iter().cycle().take(1_000) {

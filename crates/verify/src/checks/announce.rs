@@ -50,7 +50,8 @@ pub(super) const CHECKS: &[Check] = &[
         id: "announce-broken-options",
         group: Group::Announce,
         expected: "an announce with truncated options is answered",
-        source: "BEP 15, \"UDP tracker protocol\": packets may be longer; aria2 sends two bytes that are no option",
+        source: "BEP 15, \"UDP tracker protocol\": packets may be longer; aria2 sends two bytes \
+             that are no option",
         hashes: 1,
         large_swarm: false,
         run: broken_options,
@@ -112,7 +113,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "interval-positive",
         group: Group::Announce,
-        expected: "the interval is between a minute and a day; 0 fails, as clients would announce without pause",
+        expected: "the interval is between a minute and a day; 0 fails, as clients would announce \
+             without pause",
         source: "BEP 15, \"Announce\"",
         hashes: 1,
         large_swarm: false,
@@ -121,7 +123,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "interval-jitter",
         group: Group::Announce,
-        expected: "the interval varies, so that the peers of a swarm do not announce at the same time",
+        expected: "the interval varies, so that the peers of a swarm do not announce at the same \
+             time",
         source: "BEP 15, \"Announce\"",
         hashes: 1,
         large_swarm: false,

@@ -21,7 +21,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "large-swarm-counts",
         group: Group::Announce,
-        expected: "a swarm of 200 peers is counted exactly, by announces and by scrapes, also after it has shrunk to 90",
+        expected: "a swarm of 200 peers is counted exactly, by announces and by scrapes, also \
+             after it has shrunk to 90",
         source: "BEP 15, \"Announce\", \"Scrape\"",
         hashes: 1,
         large_swarm: false,
@@ -30,7 +31,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "large-swarm-peers",
         group: Group::Announce,
-        expected: "lists of a swarm of 200 peers name its peers only, each once, also after it has shrunk to 90",
+        expected: "lists of a swarm of 200 peers name its peers only, each once, also after it has \
+             shrunk to 90",
         source: "BEP 15, \"Announce\"",
         hashes: 1,
         large_swarm: false,

@@ -18,7 +18,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "peers-in-wire-form",
         group: Group::Announce,
-        expected: "peers are listed as source address and port, in 6 bytes over IPv4 and 18 over IPv6",
+        expected: "peers are listed as source address and port, in 6 bytes over IPv4 and 18 over \
+             IPv6",
         source: "BEP 15, \"Announce\", \"IPv6\"; BEP 7",
         hashes: 1,
         large_swarm: false,
@@ -81,7 +82,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "num-want-negative",
         group: Group::Announce,
-        expected: "num_want -1 gives the tracker's default of 30 or more; other negative numbers too",
+        expected: "num_want -1 gives the tracker's default of 30 or more; other negative numbers \
+             too",
         source: "BEP 15, \"Announce\"",
         hashes: 0,
         large_swarm: true,
@@ -99,7 +101,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "num-want-exact",
         group: Group::Announce,
-        expected: "num_want gives exactly the wanted number of peers where there are more, odd numbers too",
+        expected: "num_want gives exactly the wanted number of peers where there are more, odd \
+             numbers too",
         source: "BEP 15, \"Announce\"",
         hashes: 0,
         large_swarm: true,

@@ -16,7 +16,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "scrape-order",
         group: Group::Scrape,
-        expected: "a scrape gives seeders, completions, leechers, with the counts that announces give",
+        expected: "a scrape gives seeders, completions, leechers, with the counts that announces \
+             give",
         source: "BEP 15, \"Scrape\"",
         hashes: 1,
         large_swarm: false,

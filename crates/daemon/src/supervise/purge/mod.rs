@@ -96,7 +96,7 @@ impl Purge {
         }
     }
 
-    /// Call it every second with the list in force: starts removals that are due.
+    /// Call every second with the list in force: starts removals that are due.
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], when a worker does not take its task.

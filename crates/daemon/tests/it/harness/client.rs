@@ -1,4 +1,4 @@
-//! A client that asks one thing at a time and takes nothing but right answers.
+//! A client that sends one request at a time and checks each reply.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,9 +10,9 @@ use onrush_proto::{
     ScrapeCounts, TransactionId, announce, connect,
 };
 
-/// For how long a client keeps asking.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// After which it asks again.
+/// How long a client repeats a request.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time between two attempts.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// One client at one address.
@@ -23,7 +23,7 @@ pub(crate) struct Client {
     pub(crate) id: ConnectionId,
 }
 
-/// What an announce says, beside the swarm.
+/// The fields of an announce that tests choose, except the info hash.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) port: u16,
@@ -42,7 +42,7 @@ pub(crate) fn leecher(port: u16) -> Ask {
     Ask { port, left: 1, event: Event::Started, want: 50 }
 }
 
-/// What an announce gets.
+/// The reply to an announce.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
     pub(crate) seeders: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Announced {
     pub(crate) peers: Vec<SocketAddr>,
 }
 
-/// An info hash that nobody else has.
+/// A random info hash.
 pub(crate) fn fresh_hash() -> InfoHash {
     InfoHash(rand::random())
 }
@@ -71,22 +71,22 @@ impl Client {
         Self { socket, tracker, id: ConnectionId(0) }
     }
 
-    /// Where it asks from.
+    /// The client's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.socket.local_addr().unwrap()
     }
 
-    /// Whom it asks.
+    /// The tracker's address.
     pub(crate) fn tracker(&self) -> SocketAddr {
         self.tracker
     }
 
-    /// Sends bytes and expects nothing.
+    /// Sends bytes without waiting for a reply.
     pub(crate) fn send(&self, bytes: &[u8]) {
         self.socket.send_to(bytes, self.tracker).unwrap();
     }
 
-    /// Whether something has come that was not read yet.
+    /// Whether an unread datagram has arrived.
     pub(crate) fn has_answer(&self) -> bool {
         self.socket.set_nonblocking(true).unwrap();
         let came = self.socket.recv_from(&mut [0; 2048]).is_ok();
@@ -94,7 +94,7 @@ impl Client {
         came
     }
 
-    /// Gets a connection id.
+    /// Sends a connect; the connection id.
     pub(crate) fn connect(&mut self) -> ConnectionId {
         let transaction_id = TransactionId(rand::random());
         let mut bytes = [0; connect::REQUEST_LEN];
@@ -106,7 +106,7 @@ impl Client {
         self.id
     }
 
-    /// Connects to a tracker that may not be there yet.
+    /// Connects to a tracker that may not listen yet.
     pub(crate) fn await_tracker(&mut self) {
         self.socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         self.connect();
@@ -126,7 +126,7 @@ impl Client {
         })
     }
 
-    /// Announces, and returns how long it is to wait, in seconds.
+    /// Announces; the interval of the reply, seconds.
     pub(crate) fn interval(&self, info_hash: InfoHash, ask: Ask) -> u32 {
         let (bytes, transaction_id) = self.announcement(info_hash, ask);
         self.exchange(&bytes, transaction_id, |response| match response {
@@ -135,8 +135,8 @@ impl Client {
         })
     }
 
-    /// Announces and takes an error for an answer.
-    pub(crate) fn announce_in_vain(&self, info_hash: InfoHash, ask: Ask) -> String {
+    /// Announces; the text of the error reply.
+    pub(crate) fn announce_refused(&self, info_hash: InfoHash, ask: Ask) -> String {
         let (bytes, transaction_id) = self.announcement(info_hash, ask);
         self.exchange(&bytes, transaction_id, |response| match response {
             Response::Error(_, text) => String::from_utf8_lossy(text).into_owned(),
@@ -167,7 +167,8 @@ impl Client {
         (bytes, transaction_id)
     }
 
-    /// Announces itself to each of these swarms at once, and once: how many answers come within `patience`.
+    /// Announces to each of these swarms once, all at the same time; the number of replies within
+    /// `patience`.
     pub(crate) fn burst(&self, hashes: &[InfoHash], ask: Ask, patience: Duration) -> usize {
         let mut waiting: Vec<TransactionId> = Vec::new();
         for hash in hashes {
@@ -201,13 +202,14 @@ impl Client {
         })
     }
 
-    /// All that a tracker is for: a connect, a seeder, a leecher that hears of it, a scrape.
+    /// Connects, then [`meet`](Self::meet)s.
     pub(crate) fn converse(&mut self) {
         self.connect();
         self.meet();
     }
 
-    /// The same with the connection id that is there already.
+    /// Announces a seeder and a leecher of a new swarm, and scrapes it, with the current connection
+    /// id.
     pub(crate) fn meet(&self) {
         let hash = fresh_hash();
         let alone = self.announce(hash, seeder(4_001));
@@ -219,14 +221,14 @@ impl Client {
         assert_eq!(self.scrape(&[hash]), [counts]);
     }
 
-    /// Sends until there is an answer with the right transaction id, and reads that.
+    /// Repeats a request until a reply with its transaction id arrives.
     fn exchange<T>(
         &self,
         request: &[u8],
         transaction_id: TransactionId,
         read: impl Fn(Response<'_>) -> T,
     ) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut buffer = [0; 2048];
         while Instant::now() < deadline {
             self.send(request);
@@ -238,7 +240,7 @@ impl Client {
                 };
                 let family = Family::of(self.tracker.ip());
                 let response = Response::parse(&buffer[..len], family).unwrap();
-                // What answers an earlier request, sent twice, is passed over.
+                // A reply to an earlier attempt is skipped.
                 if response.transaction_id() == transaction_id {
                     assert_eq!(from, self.tracker, "the answer comes from elsewhere");
                     return read(response);

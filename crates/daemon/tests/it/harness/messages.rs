@@ -1,5 +1,5 @@
-//! The log messages that tests wait for. Each test asserts the values in a line (a key, a number, a path);
-//! the words that identify the line are written here, so that rewording a message changes one line.
+//! The log messages that tests wait for, in one place. Tests assert values (keys, numbers, paths);
+//! rewording a message changes one line here.
 
 /// The addresses of the listeners, at the start.
 pub(crate) const SERVES: &str = " serves udp://";
@@ -55,7 +55,7 @@ pub(crate) const SUCCESSOR_FAILED: &str = "has not taken over";
 pub(crate) const UPGRADE_LEFT: &str = "left before it accepted the handoff";
 /// A request that an upgrade in progress does not allow.
 pub(crate) const UPGRADE_RUNNING: &str = "under way";
-/// Errors of `onrush ctl list` while one process hands over to the next: the sockets are in transfer, neither process
+/// Errors of `onrush ctl list` during a handover: the sockets are in transfer, neither process
 /// listens, the tracker starts or stops.
 pub(crate) const UNAVAILABLE: [&str; 4] =
     ["is about to take over", "cannot be reached", "the tracker is ", "try again in a moment"];

@@ -1,4 +1,4 @@
-//! What the tests of the daemon are built on: the process, a client, the log messages, a network namespace.
+//! Scaffolding of the tests of the daemon: process, client, log messages, network namespace.
 
 pub(crate) mod client;
 pub(crate) mod messages;

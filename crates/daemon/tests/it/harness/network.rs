@@ -1,4 +1,4 @@
-//! A network of the test's own, which goes away with it.
+//! Network namespaces of tests.
 
 use std::fs;
 use std::panic::resume_unwind;
@@ -16,8 +16,8 @@ pub(crate) enum Ipv6 {
     Off,
 }
 
-/// Runs a test on a thread in a network namespace of its own, where there is only a loopback
-/// interface and every port is free. Processes and sockets that it makes live there too.
+/// Runs a test on a thread in a network namespace of its own, with only a loopback interface and
+/// all ports free. Its threads, child processes and sockets are in the namespace too.
 pub(crate) fn in_own_network<T: Send>(ipv6: Ipv6, test: impl FnOnce() -> T + Send) -> T {
     need_root("makes a network namespace");
     let life = || {

@@ -1,5 +1,4 @@
-//! The daemon as a process of its own: started with flags and a configuration, heard line by
-//! line, ended by its number.
+//! The daemon as a child process: flags, configuration, log lines, signals and exit status.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -18,16 +17,16 @@ use tempfile::TempDir;
 
 use crate::harness::messages::{READY, SERVES, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
 
-/// For how long a test waits for anything before it fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time-out of every wait.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The account of nobody: no rights, and on every host.
+/// The account `nobody`: it has no rights, and exists on every host.
 pub(crate) fn nobody() -> User {
     User::from_name("nobody").unwrap().expect("this host has a user `nobody`")
 }
 
-/// An address that nobody has, for a daemon whose log does not tell its own or that comes again: a port outside the range
-/// from which the system takes those that nobody names, free for UDP and TCP over both families.
+/// A free address for a daemon that does not log its own, or that starts more than once: a port
+/// outside the ephemeral range, free for UDP and TCP over both families.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..10_000 {
@@ -42,13 +41,13 @@ pub(crate) fn free_address() -> SocketAddr {
     panic!("no port is free at 127.0.0.1 and ::1");
 }
 
-/// Fails, and says why, where a test cannot show anything without root.
+/// Fails without root's rights over users and namespaces, which `scripts/test` provides to ordinary
+/// users too.
 pub(crate) fn need_root(why: &str) {
     assert!(Uid::effective().is_root(), "run the tests as root: this one {why}");
 }
 
-/// A daemon that is about to be started. Its home, where state is kept when nobody says, is a
-/// temporary directory.
+/// A daemon to be started. Its home, with the default state directory, is a temporary directory.
 pub(crate) struct Launch {
     command: Command,
     home: TempDir,
@@ -66,20 +65,20 @@ impl Launch {
         Self { command, home, http: "off" }
     }
 
-    /// With its HTTP side at a free port: [`Daemon::http`] tells which. Others have none, as daemons of many
-    /// tests would take each other's port.
+    /// With the admin side at a free port, see [`Daemon::http`]; off by default, as daemons of
+    /// other tests would take the same port.
     pub(crate) fn http(mut self) -> Self {
         self.http = "127.0.0.1:0";
         self
     }
 
-    /// With its HTTP side where its configuration says.
+    /// With the admin side as configured.
     pub(crate) fn own_http(mut self) -> Self {
         self.http = "";
         self
     }
 
-    /// By another program, which is given the daemon's command line behind these words.
+    /// Started by another program, with the daemon's command line as its last arguments.
     pub(crate) fn under(mut self, program: &[&str]) -> Self {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).arg(self.command.get_program()).args(self.command.get_args());
@@ -129,14 +128,13 @@ impl Launch {
         self.home.path().join("onrush.toml")
     }
 
-    /// As nobody, who owns the home.
+    /// Started as the user `nobody`, who owns the home directory.
     pub(crate) fn by_nobody(mut self) -> Self {
         need_root("starts the daemon as another user");
         let account = nobody();
         chown(self.home.path(), Some(account.uid.as_raw()), Some(account.gid.as_raw())).unwrap();
         let mut command = Command::new("/proc/self/fd/0");
-        // The build directory may be closed to others: what is open already can be run all the
-        // same.
+        // `nobody` may not have access to the build directory, but can execute an open file.
         command.stdin(File::open(env!("CARGO_BIN_EXE_onrush")).unwrap());
         command.args(self.command.get_args()).env("HOME", self.home.path());
         command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
@@ -156,7 +154,7 @@ impl Launch {
         self.start()
     }
 
-    /// Starts it where its log cannot be written.
+    /// Starts it with a log on a full disk.
     pub(crate) fn start_with_a_full_disk(self) -> Daemon {
         let full = File::options().write(true).open("/dev/full").unwrap();
         self.start_with_log_to(full.into())
@@ -183,17 +181,17 @@ impl Launch {
 /// A daemon, killed when dropped.
 pub(crate) struct Daemon {
     child: Child,
-    /// The process that has followed it, whose log comes the same way.
+    /// The process that has taken over; its log is in the same pipe.
     successor: Option<u32>,
     lines: Receiver<Line>,
     log: Vec<String>,
     output: Vec<String>,
-    /// Lines of the log that were waited for and those before them.
+    /// Number of log lines up to the last one waited for.
     read: usize,
     home: TempDir,
 }
 
-/// How a daemon ended.
+/// The exit of a daemon.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Its exit code; `None` when a signal ended it.
@@ -219,33 +217,34 @@ enum Line {
 }
 
 impl Daemon {
-    /// Its process id.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.successor.unwrap_or_else(|| self.child.id())
     }
 
-    /// Waits until a process that this one has started has followed it; where that serves.
-    pub(crate) fn followed(&mut self) -> Vec<SocketAddr> {
+    /// Waits until a successor that this process has started has taken over; its addresses.
+    pub(crate) fn upgraded(&mut self) -> Vec<SocketAddr> {
         let line = self.line(UPGRADE_BEGINS);
         let number = line.split("process ").nth(1).unwrap().split(' ').next().unwrap();
         self.successor = Some(number.parse().unwrap());
         let addresses = self.serving();
         let from = self.log.iter().rposition(|line| line.contains(UPGRADE_BEGINS)).unwrap();
         for part in [UPGRADE_RECEIVED, UPGRADE_DONE] {
-            self.has_said_since(from, part);
+            self.wait_for_since(from, part);
         }
         addresses
     }
 
-    /// Waits for a line of the log with `part` in it, wherever among the others: several threads write.
-    pub(crate) fn has_said(&mut self, part: &str) {
-        self.has_said_since(0, part);
+    /// Waits for a line of the log with `part` in it, in any order with others: several threads
+    /// write.
+    pub(crate) fn wait_for_line(&mut self, part: &str) {
+        self.wait_for_since(0, part);
     }
 
-    fn has_said_since(&mut self, from: usize, part: &str) {
-        let deadline = Instant::now() + PATIENCE;
+    fn wait_for_since(&mut self, from: usize, part: &str) {
+        let deadline = Instant::now() + TIMEOUT;
         while !self.log[from..].iter().any(|line| line.contains(part)) {
-            if let Err(why) = self.hear(deadline) {
+            if let Err(why) = self.read_line(deadline) {
                 panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
             }
         }
@@ -256,7 +255,7 @@ impl Daemon {
         self.home.path()
     }
 
-    /// Waits until it serves; where.
+    /// Waits until the daemon serves; its addresses.
     pub(crate) fn serving(&mut self) -> Vec<SocketAddr> {
         let line = self.line(SERVES);
         self.line(READY);
@@ -264,19 +263,19 @@ impl Daemon {
         addresses.map(|text| text.split(' ').next().unwrap().parse().unwrap()).collect()
     }
 
-    /// Where its HTTP side listens, once it [serves](Self::serving).
+    /// The address of the admin side, after [`serving`](Self::serving).
     pub(crate) fn http(&self) -> SocketAddr {
         let of = |line: &String| Some(line.split_once("http://")?.1.split(' ').next()?.to_owned());
         self.log.iter().find_map(of).expect("the log tells it").parse().unwrap()
     }
 
-    /// Waits for a line of the log with `part` in it, behind the last one waited for.
+    /// Waits for a line of the log with `part` in it, after the last one waited for.
     pub(crate) fn line(&mut self, part: &str) -> String {
         let found = self.find(part);
         found.unwrap_or_else(|why| self.no_line(part, why))
     }
 
-    /// The same; nothing where its outputs end without one.
+    /// Like [`line`](Self::line); `None` when the daemon exits without one.
     pub(crate) fn line_or_end(&mut self, part: &str) -> Option<String> {
         match self.find(part) {
             Ok(line) => Some(line),
@@ -286,7 +285,7 @@ impl Daemon {
     }
 
     fn find(&mut self, part: &str) -> Result<String, RecvTimeoutError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             while let Some(line) = self.log.get(self.read) {
                 self.read += 1;
@@ -294,7 +293,7 @@ impl Daemon {
                     return Ok(line.clone());
                 }
             }
-            self.hear(deadline)?;
+            self.read_line(deadline)?;
         }
     }
 
@@ -302,20 +301,20 @@ impl Daemon {
         panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"))
     }
 
-    /// Passes over all that it has said by now: what is waited for next comes after that.
+    /// Skips the lines so far.
     pub(crate) fn skip(&mut self) {
-        self.hear_until(Instant::now());
+        self.read_until(Instant::now());
         self.read = self.log.len();
     }
 
-    /// Whether it has ended.
+    /// Whether the process has exited.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Hears what it writes until then, or until it has ended.
-    pub(crate) fn hear_until(&mut self, moment: Instant) {
-        while self.hear(moment).is_ok() {}
+    /// Reads its output until then, or until its exit.
+    pub(crate) fn read_until(&mut self, moment: Instant) {
+        while self.read_line(moment).is_ok() {}
     }
 
     /// The lines of the log so far.
@@ -337,12 +336,11 @@ impl Daemon {
         assert!(status.success(), "{script}");
     }
 
-    /// Does something while none of its threads runs, all of it in between.
+    /// Runs `what` while every thread of the daemon is stopped.
     pub(crate) fn while_stopped(&self, what: impl FnOnce()) {
         self.signal("STOP");
-        // A signal that was sent has not come in yet: each thread stops when it is given a vCPU, and
-        // a CONT that is faster than that takes the STOP back.
-        let deadline = Instant::now() + PATIENCE;
+        // A thread stops when it is next scheduled, and a CONT before that cancels the STOP.
+        let deadline = Instant::now() + TIMEOUT;
         while self.threads("State").iter().any(|(_, state)| state != "T (stopped)") {
             assert!(Instant::now() < deadline, "it does not stop: {:?}", self.threads("State"));
             thread::yield_now();
@@ -351,7 +349,7 @@ impl Daemon {
         self.signal("CONT");
     }
 
-    /// Datagrams that the kernel dropped at its sockets of this IPv4 port, by the kernel's own table.
+    /// Datagrams that the kernel dropped at the sockets of this IPv4 port, by /proc/net/udp.
     pub(crate) fn dropped_at(&self, port: u16) -> u64 {
         let table = fs::read_to_string(format!("/proc/{}/net/udp", self.pid())).unwrap();
         let end = format!(":{port:04X}");
@@ -363,16 +361,16 @@ impl Daemon {
         table.lines().filter_map(of).sum()
     }
 
-    /// Waits for its end.
+    /// Waits for its exit.
     pub(crate) fn end(mut self) -> Ended {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let why = loop {
-            if let Err(why) = self.hear(deadline) {
+            if let Err(why) = self.read_line(deadline) {
                 break why;
             }
         };
         assert_eq!(why, RecvTimeoutError::Disconnected, "still runs:\n{}", self.log.join("\n"));
-        // Whoever has closed both of its outputs is gone, or about to be.
+        // A process that has closed both outputs has exited, or is about to.
         let status = self.child.wait().unwrap();
         Ended {
             code: status.code(),
@@ -382,13 +380,13 @@ impl Daemon {
         }
     }
 
-    /// Kills it at once and waits for its end.
+    /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(mut self) -> Ended {
         self.child.kill().unwrap();
         self.end()
     }
 
-    /// Asks it to stop and waits for its end, which must be a good one.
+    /// Sends SIGTERM and waits for the exit, which must be with 0.
     pub(crate) fn stop(self) -> Ended {
         self.signal("TERM");
         let ended = self.end();
@@ -396,7 +394,7 @@ impl Daemon {
         ended
     }
 
-    /// Waits until it refuses to start, as it has to; what it says.
+    /// Waits for a failed start, which must exit with 1; its log.
     pub(crate) fn refusal(self) -> String {
         let ended = self.end();
         assert_eq!(ended.code, Some(1), "{}", ended.text());
@@ -419,7 +417,7 @@ impl Daemon {
         tasks.map(|task| of(task.unwrap())).collect()
     }
 
-    fn hear(&mut self, deadline: Instant) -> Result<(), RecvTimeoutError> {
+    fn read_line(&mut self, deadline: Instant) -> Result<(), RecvTimeoutError> {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))? {
             Line::Log(line) => self.log.push(line),
             Line::Output(line) => self.output.push(line),

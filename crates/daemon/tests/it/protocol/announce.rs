@@ -251,7 +251,7 @@ fn port_1_is_counted_and_never_handed_out() {
 /// Announce: `interval` has a jitter of a few percent per reply, so that swarms do not fall into
 /// step. As configured: on both sides, within bounds, and not of few values.
 #[test]
-fn the_interval_strays_within_its_bounds() {
+fn the_jitter_of_the_interval_is_bounded() {
     both("[announce]\ninterval = 1000\ninterval_jitter_percent = 5", |tracker| {
         let client = tracker.client("127.0.0.1");
         let intervals: Vec<u32> =
@@ -270,7 +270,7 @@ fn the_interval_strays_within_its_bounds() {
 
 /// Announce: without configuration there is a jitter, of a few percent.
 #[test]
-fn the_interval_strays_by_default() {
+fn the_interval_has_jitter_by_default() {
     both("", |tracker| {
         let client = tracker.client("127.0.0.1");
         let intervals: BTreeSet<u32> =

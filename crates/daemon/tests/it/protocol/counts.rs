@@ -12,7 +12,7 @@ use super::support::served::{Served, both};
 
 /// Announce: `left == 0` is a seeder, anything else is not.
 #[test]
-fn who_has_nothing_left_is_a_seeder() {
+fn a_peer_with_nothing_left_is_a_seeder() {
     both("", |tracker| {
         let client = tracker.client("127.0.0.1");
         for (number, left, seeders) in [(1, 0, 1), (2, 1, 0), (3, u64::MAX, 0), (4, 1 << 32, 0)] {
@@ -48,7 +48,7 @@ fn counts_are_of_both_families_and_lists_of_one() {
 /// Announce: a seeder that announces `left > 0` again is a leecher again, counted once.
 /// Announcing twice is one peer.
 #[test]
-fn a_peer_counts_once_whatever_it_becomes() {
+fn a_peer_counts_once_in_any_role() {
     both("", |tracker| {
         for (number, source) in (0..).zip(LOOPBACK) {
             let client = tracker.client(source);
@@ -68,7 +68,7 @@ fn a_peer_counts_once_whatever_it_becomes() {
 /// Announce: `completed` counts once per peer that becomes a seeder by event completed, and is
 /// what scrape reports; only with `left == 0`, from a peer that was a leecher or not known.
 #[test]
-fn completed_counts_who_becomes_a_seeder_by_the_event() {
+fn completed_counts_peers_that_become_seeders_by_the_event() {
     both("", |tracker| {
         for (number, source) in (0..).zip(LOOPBACK) {
             let client = tracker.client(source);

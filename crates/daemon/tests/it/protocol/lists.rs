@@ -53,7 +53,7 @@ fn small_swarms_are_handed_out_whole() {
 /// Announce: the cap keeps the datagram within 1232 bytes of payload: 200 IPv4 peers, 67 IPv6
 /// peers.
 #[test]
-fn no_reply_is_longer_than_what_passes_everywhere() {
+fn no_reply_exceeds_the_smallest_mtu() {
     both("", |tracker| {
         for (source, cap, width) in [("127.0.0.1", 200, 6), ("::1", 67, 18)] {
             let client = tracker.client(source);
@@ -88,7 +88,7 @@ fn the_cap_and_the_default_are_configurable() {
 /// Announce: the announcing peer is not in its own list, leecher or seeder, in swarms of every
 /// size; another port at its address is.
 #[test]
-fn nobody_gets_its_own_address() {
+fn no_peer_receives_its_own_address() {
     both("", |tracker| {
         for (number, source) in (0..).zip(LOOPBACK) {
             let client = tracker.client(source);
@@ -170,7 +170,7 @@ fn every_peer_is_handed_out_about_equally_often() {
 /// The same for long lists, whose peers are not drawn one by one: in a hundred announces of a
 /// third of the swarm everybody appears.
 #[test]
-fn nobody_is_left_out_of_long_lists() {
+fn long_lists_contain_every_peer() {
     both("", |tracker| {
         for source in LOOPBACK {
             let client = tracker.client(source);

@@ -36,7 +36,7 @@ fn an_announce_for_a_forbidden_hash_is_an_error() {
 /// stored, and it is counted. Who is stored already is served as ever, and makes room when it
 /// leaves.
 #[test]
-fn a_full_tracker_gives_peers_and_stores_nobody() {
+fn a_full_tracker_replies_with_peers_and_stores_none() {
     for plan in Plan::both() {
         // Two for each of the two shards.
         let tracker = plan.change(|settings| settings.limits.peers = 4).start();

@@ -136,7 +136,7 @@ fn a_scrape_without_a_hash_is_an_error() {
 
 /// Scrape: the same hash twice gives two entries.
 #[test]
-fn a_hash_that_stands_twice_is_answered_twice() {
+fn a_repeated_hash_is_answered_twice() {
     both("", |tracker| {
         let expected = fill(tracker, 4);
         let [.., two, three] = expected[..] else { panic!("four are expected") };

@@ -1,4 +1,4 @@
-//! Laws of arrivals: they follow the integral of the rate, whoever shares them.
+//! Properties of arrivals: they follow the integral of the rate, for any number of workers.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,8 @@ proptest! {
         let schedule = schedule(Arrivals::Even, segments.clone());
         let end = (whole * 1e9) as Nanos;
         let all = arrivals(&schedule, (warmup * 1e9) as Nanos, end, workers, 1);
-        let within = all.iter().filter(|due| (from * 1e9..to * 1e9).contains(&(**due as f64))).count();
+        let range = from * 1e9..to * 1e9;
+        let within = all.iter().filter(|due| range.contains(&(**due as f64))).count();
         let due = integral(&segments, warmup, to) - integral(&segments, warmup, from);
         prop_assert!((within as f64 - due).abs() <= 1.001, "{within} for {due}");
     }
@@ -132,7 +133,7 @@ fn poisson_arrivals_have_the_counts_of_a_poisson_process() {
                     counts[(((due - from) / slot) as usize).min(slots - 1)] += 1.0;
                 }
             }
-            // What is expected of each slot, as a ramp's rate grows.
+            // The expected count of each slot.
             let expected: Vec<f64> = (0..slots)
                 .map(|n| from + n as f64 * slot)
                 .map(|at| integral(&pieces, 0.0, at + slot) - integral(&pieces, 0.0, at))

@@ -63,12 +63,12 @@ fn a_repeat_without_an_id_holds_up_nobody() {
     let lost =
         PlannedRequest::Announce { peer: 0, event: onrush_proto::Event::None, seeder: false };
     session.repeats.push_back(Pending { request: lost, sent: 0, deadline: 0, route: 0, tries: 0 });
-    session.ids[0] = Id { number: 7, since: 0, asked: Some(EXPIRED) };
+    session.ids[0] = Id { number: 7, since: 0, requested: Some(EXPIRED) };
     let taken: std::collections::BTreeSet<_> =
         (0..7).map(|_| session.fill(now).then_some(session.route)).collect();
     assert_eq!(taken, (1..8).map(Some).collect(), "the seven others");
     assert!(!session.fill(now), "all have asked for an id");
-    let known = Id { number: 8, since: now, asked: None };
+    let known = Id { number: 8, since: now, requested: None };
     session.ids[0] = known;
     assert!(session.fill(now) && session.route == 0 && session.repeats.is_empty());
 }

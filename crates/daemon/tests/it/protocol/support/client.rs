@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onrush_proto::Family;
 
 use super::packets::{self, Announced, Ask, Counts};
-use super::served::{PATIENCE, Served};
+use super::served::{Served, TIMEOUT};
 
 /// The next transaction id of anybody: never twice the same, so that no reply is taken for
 /// another's.
@@ -33,7 +33,7 @@ impl Client {
     /// A client at `ip` on a port of its own that asks `tracker`.
     pub(crate) fn new(ip: IpAddr, tracker: SocketAddr) -> Self {
         let socket = UdpSocket::bind((ip, 0)).unwrap_or_else(|error| panic!("{ip}: {error}"));
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         Self { socket, tracker, id: 0 }
     }
 
@@ -62,7 +62,7 @@ impl Client {
     pub(crate) fn receive(&self) -> Vec<u8> {
         let mut buffer = [0; 65_535];
         let (len, from) = self.socket.recv_from(&mut buffer).unwrap_or_else(|error| {
-            panic!("no reply from {} within {PATIENCE:?}: {error}", self.tracker)
+            panic!("no reply from {} within {TIMEOUT:?}: {error}", self.tracker)
         });
         assert_eq!(from, self.tracker, "a reply leaves from where the request went to");
         buffer[..len].to_vec()

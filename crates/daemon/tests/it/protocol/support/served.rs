@@ -17,7 +17,7 @@ use super::client::Client;
 
 /// How long a test waits for what must come. Long, as a busy machine may stand still for seconds;
 /// nothing waits this long when all is well.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Between two looks at something that changes by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -172,7 +172,7 @@ impl Served {
     pub(crate) fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let start = Instant::now();
         while !condition() {
-            assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+            assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
             if let Ok(death) = self.tracker().running.failures().recv_timeout(LOOK_AGAIN) {
                 panic!("{} died: {}", death.name, death.cause);
             }

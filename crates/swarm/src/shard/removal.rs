@@ -3,9 +3,9 @@
 
 use onrush_proto::{Family, InfoHash};
 
-use crate::change_log::{Change, ChangeKind};
+use super::Shard;
+use super::change_log::{Change, ChangeKind};
 use crate::peers::{Expired, Expiry, Large, Peers, SweepPosition};
-use crate::shard::Shard;
 use crate::time::Moment;
 
 /// A removed large swarm: its remaining peers, and the position of their release.

@@ -7,9 +7,9 @@
 
 use onrush_proto::{Endpoint, Event, InfoHash};
 
-use crate::change_log::{Change, ChangeKind};
+use super::change_log::{Change, ChangeKind};
+use super::{PeerView, Shard};
 use crate::peers::{Announcer, Expiry, Peers, Stamp, TICK, Tick};
-use crate::shard::{PeerView, Shard};
 use crate::swarm::Swarm;
 use crate::time::Moment;
 
@@ -55,7 +55,7 @@ impl Shard {
         let mut youngest = u32::MAX;
         for peer in peers {
             youngest = youngest.min(peer.age);
-            if peer.age > crate::shard::MAX_PEER_LIFETIME {
+            if peer.age > super::MAX_PEER_LIFETIME {
                 restored.expired += 1;
                 continue;
             }

@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 use onrush_proto::{Endpoint, Event, InfoHash};
 
+use super::Shard;
 use crate::batch::Announce;
-use crate::shard::Shard;
 use crate::steps::Steps;
 use crate::time::Moment;
 

@@ -9,8 +9,8 @@
 
 use onrush_proto::{Endpoint, InfoHash};
 
+use super::Shard;
 use crate::peers::{Counts, TICK, Tick, WalkPosition};
-use crate::shard::Shard;
 use crate::time::Moment;
 
 /// A swarm as a walk shows it.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use onrush_proto::Family;
 
-use crate::change_log::{Change, ChangeKind};
+use super::Shard;
+use super::change_log::{Change, ChangeKind};
 use crate::index::Index;
 use crate::peers::{Expired, Expiry, Peers, SweepPosition};
-use crate::shard::Shard;
 use crate::time::Moment;
 
 /// The work of a call of [`Shard::sweep`].

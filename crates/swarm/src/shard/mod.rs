@@ -1,4 +1,18 @@
 //! A shard: the swarms of its share of the info hashes, served in batches.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`change_log`] | changes since a reader subscribed, for replicas |
+//! | [`sweep`] | removes expired peers and swarms, in bounded steps |
+//! | [`removal`] | removes swarms by request, large ones in steps |
+//! | [`walk`] | visits every swarm once, in steps |
+//! | [`restore`] | stores swarms that a walk has shown |
+
+pub mod change_log;
+pub mod removal;
+pub mod restore;
+pub mod sweep;
+pub mod walk;
 
 use std::hint::black_box;
 
@@ -6,16 +20,16 @@ use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
-use crate::change_log::ChangeLog;
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, head};
-use crate::removal::RemovedSwarm;
 use crate::sample::Sampler;
 use crate::store::{Candidate, Store};
 use crate::swarm::Swarm;
-use crate::sweep::{Cursor, SwarmsByFamily};
 use crate::time::Moment;
 use crate::totals::Totals;
+use change_log::ChangeLog;
+use removal::RemovedSwarm;
+use sweep::{Cursor, SwarmsByFamily};
 
 /// The longest lifetime of a peer, seconds: half of the 36 hours after which stored ages wrap
 /// around, so that sweeps have as long again to find an expired peer.
@@ -63,16 +77,16 @@ impl Default for ShardSettings {
 /// The swarms of one share of the info hashes. It has one owner: no locks.
 #[derive(Debug)]
 pub struct Shard {
-    pub(crate) settings: ShardSettings,
-    pub(crate) store: Store,
-    pub(crate) totals: Totals,
-    pub(crate) cursor: Cursor,
-    pub(crate) by_family: SwarmsByFamily,
+    settings: ShardSettings,
+    store: Store,
+    totals: Totals,
+    cursor: Cursor,
+    by_family: SwarmsByFamily,
     sampler: Sampler,
     /// The change log, while it has readers.
-    pub(crate) changes: Option<Box<ChangeLog>>,
+    changes: Option<Box<ChangeLog>>,
     /// Large swarms that were removed, and whose peers are not all released yet.
-    pub(crate) removed: Vec<RemovedSwarm>,
+    removed: Vec<RemovedSwarm>,
 }
 
 fn assert_in_range(settings: &ShardSettings) {
@@ -347,7 +361,7 @@ impl Shard {
 
     /// Handles the loss of a swarm's last peer: the swarm is kept for a while if it has a
     /// `completed`.
-    pub(crate) fn emptied(&mut self, place: u32, now: Moment) {
+    fn emptied(&mut self, place: u32, now: Moment) {
         if self.store.get(place).completed == 0 {
             self.store.remove(place);
             return;
