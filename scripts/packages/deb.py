@@ -64,7 +64,8 @@ class Package:
             "/usr/share/man/man1/onrush.1.gz", "/usr/share/man/man1/onrush-doctor.1.gz",
             "/usr/share/bash-completion/completions/onrush", "/usr/share/zsh/vendor-completions/_onrush",
             "/usr/share/fish/vendor_completions.d/onrush.fish", "/usr/share/doc/onrush/copyright",
-            "/usr/share/doc/onrush/OPERATING.md", "/usr/lib/sysctl.d/60-onrush.conf",
+            "/usr/share/doc/onrush/OPERATING.md", "/usr/share/doc/onrush/CONFIGURATION.md",
+            "/usr/share/doc/onrush/METRICS.md", "/usr/lib/sysctl.d/60-onrush.conf",
             "/usr/share/lintian/overrides/onrush",
         ]:
             assert any(name in listed for name in [path, path + ".gz"]), f"{path} is not in {listed}"

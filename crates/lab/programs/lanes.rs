@@ -389,9 +389,7 @@ fn measure(seconds: f64) {
 /// lines that travel between the two vCPUs. The best of many short runs, as other load can only
 /// lengthen a run.
 fn measure_awake(cpus: (usize, usize), time: Duration) {
-    println!(
-        "One message at a time, nobody sleeps: ns for it there and home, work not subtracted.\n"
-    );
+    println!("One message at a time, no thread sleeps: ns for it there and back, work included.\n");
     println!("A line of cache there and back: {:.0} ns\n", line_there_and_back(cpus, time));
     println!("| requests a message | direct | lanes | rings | rings36 |");
     println!("|---|---|---|---|---|");

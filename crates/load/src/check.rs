@@ -9,9 +9,8 @@ use onrush_proto::scrape::MAX_HASHES;
 use onrush_proto::{Event, Family, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::generator::packet::num_want;
 use crate::plan::population::Places;
-use crate::plan::{Member, Plan, PlannedRequest};
+use crate::plan::{Member, Plan, PlannedRequest, num_want};
 
 /// Lists of up to this many peers are always checked in full.
 pub const SHORT_LIST: usize = 16;

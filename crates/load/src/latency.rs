@@ -1,7 +1,10 @@
-//! A distribution of latencies in seven figures.
+//! The unit of time, and a distribution of latencies in seven figures.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+/// Nanoseconds since the start of the run.
+pub type Nanos = u64;
 
 /// Latencies in microseconds; all 0 without replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -288,6 +288,12 @@ impl Plan {
     }
 }
 
+/// The number of peers wanted: 0 for a peer that stops.
+#[inline]
+pub fn num_want(of_client: i32, event: Event) -> i32 {
+    if event == Event::Stopped { 0 } else { of_client }
+}
+
 /// Cumulative sums of `shares`, each times `scale`.
 fn ends<const N: usize>(shares: &[f64; N], scale: f64) -> [u32; N] {
     let mut sum = 0.0;

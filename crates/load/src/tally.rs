@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use onrush_net::Sent;
 
 use crate::check::{Finding, Right};
-use crate::generator::flight::Nanos;
+use crate::latency::Nanos;
 use crate::plan::Kind;
 
 /// Examples kept of each finding.

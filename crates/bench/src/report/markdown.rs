@@ -107,8 +107,10 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
 fn side_by_side(text: &mut String, summary: &Summary, mix: Mix) {
     let latency = summary.of_mix(mix).flat_map(|row| &row.latency);
     let shares: BTreeSet<u32> = latency.map(|lag| lag.percent).collect();
-    text.push_str("\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio | us \
-         CPU per reply | ratio |");
+    text.push_str(
+        "\n### Side by side\n\n| tracker | workers | cores | load workers | responses/s | ratio \
+         | us CPU per reply | ratio |",
+    );
     let lags: String = shares.iter().map(|share| format!(" p50, p99 at {share} % |")).collect();
     let _ = write!(
         text,
@@ -260,7 +262,8 @@ fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
     let took = written(std::time::Duration::from_secs_f64(seconds * f64::from(rounds)));
     let _ = write!(
         text,
-        "\n### Benchmark report\n\nTotal number of load test runs: {}\nEstimated duration: {took}\n",
+        "\n### Benchmark report\n\nTotal number of load test runs: {}\n\
+         Estimated duration: {took}\n",
         cases.len() * rounds as usize
     );
     let mut seats: Vec<_> =

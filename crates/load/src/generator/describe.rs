@@ -2,8 +2,7 @@
 
 use super::Route;
 use super::flight::Pending;
-use super::packet::num_want;
-use crate::plan::{Plan, PlannedRequest};
+use crate::plan::{Plan, PlannedRequest, num_want};
 
 /// Describes a request.
 pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> String {

@@ -12,10 +12,8 @@
 
 use onrush_proto::TransactionId;
 
+pub use crate::latency::Nanos;
 use crate::plan::PlannedRequest;
-
-/// Nanoseconds since the run began.
-pub type Nanos = u64;
 
 /// Number of earlier generations whose replies count as late ones.
 const LATE_GENERATIONS: u32 = 64;

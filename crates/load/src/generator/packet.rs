@@ -11,7 +11,7 @@ use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
 
 use crate::plan::profile::{MAX_HASHES, MAX_OPTIONS};
-use crate::plan::{Broken, Plan, PlannedRequest};
+use crate::plan::{Broken, Plan, PlannedRequest, num_want};
 
 /// Bytes of the largest request: a scrape of more swarms than trackers answer.
 const LARGEST: usize = REQUEST_HEAD_LEN + HASH_LEN * MAX_HASHES as usize;
@@ -177,12 +177,6 @@ fn announce(
         options: Options(&client.options),
     }
     .write(into)
-}
-
-/// The number of peers wanted: 0 for a peer that stops.
-#[inline]
-pub fn num_want(of_client: i32, event: Event) -> i32 {
-    if event == Event::Stopped { 0 } else { of_client }
 }
 
 /// Writes a malformed request.

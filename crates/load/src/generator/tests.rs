@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use onrush_net::memory::{Conditions, Endpoint as Host, Network};
-use onrush_net::{Received, Sent};
+use onrush_net::{Received, Return, Sent};
 use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
 use onrush_proto::connect::ConnectResponse;
 use onrush_proto::{Endpoint, Event, InfoHash, Request, ScrapeCounts, error, scrape};
 
 use super::*;
+use crate::check::Strictness;
 use crate::plan::Profile;
 use crate::plan::population::{Addresses, Population};
 use crate::plan::profile::Swarms;

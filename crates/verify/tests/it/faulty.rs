@@ -304,6 +304,30 @@ impl Tracker {
         let empty = Swarm::default();
         let swarm = self.swarms.get(&announce.info_hash).unwrap_or(&empty);
         let peers = self.pick(swarm, announce, own, stopped);
+        let (seeders, leechers) = self.counts(swarm, before, own);
+        let interval = match self.fault {
+            Fault::ZeroInterval => 0,
+            Fault::ShortInterval => 10 + (self.turn % 20) as u32,
+            Fault::SameInterval => 1800,
+            _ => 1800 + (self.turn % 60) as u32,
+        };
+        let mut head = [0; HEAD_LEN];
+        let transaction_id = announce.transaction_id;
+        AnnounceHead { transaction_id, interval, leechers, seeders }.write(&mut head);
+        let mut reply = head.to_vec();
+        for peer in peers {
+            let mut wire = peer.as_bytes().to_vec();
+            if self.has(Fault::PortsReversed) {
+                let len = wire.len();
+                wire.swap(len - 2, len - 1);
+            }
+            reply.extend_from_slice(&wire);
+        }
+        Some(reply)
+    }
+
+    /// The counts of an announce reply: `before` are those without the announce.
+    fn counts(&self, swarm: &Swarm, before: (u32, u32), own: Endpoint) -> (u32, u32) {
         let (mut seeders, mut leechers) = match self.fault {
             Fault::OwnPeerNotCounted => before,
             _ => swarm.counts(),
@@ -331,25 +355,7 @@ impl Tracker {
             };
             (seeders, leechers) = (alike(true), alike(false));
         }
-        let interval = match self.fault {
-            Fault::ZeroInterval => 0,
-            Fault::ShortInterval => 10 + (self.turn % 20) as u32,
-            Fault::SameInterval => 1800,
-            _ => 1800 + (self.turn % 60) as u32,
-        };
-        let mut head = [0; HEAD_LEN];
-        let transaction_id = announce.transaction_id;
-        AnnounceHead { transaction_id, interval, leechers, seeders }.write(&mut head);
-        let mut reply = head.to_vec();
-        for peer in peers {
-            let mut wire = peer.as_bytes().to_vec();
-            if self.has(Fault::PortsReversed) {
-                let len = wire.len();
-                wire.swap(len - 2, len - 1);
-            }
-            reply.extend_from_slice(&wire);
-        }
-        Some(reply)
+        (seeders, leechers)
     }
 
     fn store(&mut self, announce: &Announce<'_>, own: Endpoint, stopped: bool) {
