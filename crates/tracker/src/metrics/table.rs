@@ -82,6 +82,9 @@ WorkerMetrics (WorkerCounts) {
         Counter Sockets "onrush_lane_full_batches" [worker]
             "Batches of requests dropped because a lane was full"
             { lane_full }
+        Counter Shards "onrush_orphaned_requests" [worker]
+            "Requests served for a worker or front that had exited before the reply"
+            { orphaned }
         Counter All "onrush_turns" [worker] "Turns, idle ones included" { turns }
     }
     named {}
