@@ -18,9 +18,9 @@ fn around(records: &[u8]) -> (Vec<u8>, bool) {
     block.extend_from_slice(records);
     format::close_block(&mut block, NOW.unix - 100);
     file.extend_from_slice(&block);
-    let tally = Records::new(records).tally();
-    file.extend_from_slice(&format::end(tally.unwrap_or_default(), NOW.unix));
-    (file, tally.is_ok())
+    let counts = Records::new(records).count();
+    file.extend_from_slice(&format::end(counts.unwrap_or_default(), NOW.unix));
+    (file, counts.is_ok())
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -93,7 +93,7 @@ fn swept() -> [(&'static str, Sizes); 3] {
 
 /// No peer expires.
 fn sweep(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("sweep, nobody goes");
+    let mut group = criterion.benchmark_group("sweep, no peer expires");
     group.throughput(Throughput::Elements(BUDGET as u64));
     for (name, sizes) in swept() {
         let (mut shard, _) = filled(&sizes);
@@ -112,7 +112,7 @@ fn sweep(criterion: &mut Criterion) {
 
 /// All peers expire. Adding them again is not measured.
 fn expire(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("sweep, everybody goes");
+    let mut group = criterion.benchmark_group("sweep, all peers expire");
     group.throughput(Throughput::Elements(BUDGET as u64)).sample_size(10);
     group.measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(500));
     for (name, sizes) in swept() {
@@ -126,7 +126,7 @@ fn expire(criterion: &mut Criterion) {
                     let start = processor_time();
                     let swept = black_box(shard.sweep(late, BUDGET));
                     taken += processor_time() - start;
-                    assert!(swept.visited > 0, "there was somebody to look at");
+                    assert!(swept.visited > 0, "there were peers to visit");
                     if shard.totals().peers() == 0 {
                         joined = late;
                         population::fill(&mut shard, &peers, joined);

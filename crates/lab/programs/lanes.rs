@@ -30,7 +30,8 @@ use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
 use onrush_tracker::lanes::sleep::SleepFlag;
 use onrush_tracker::lanes::wake::{SocketWaker, Waker};
-use onrush_tracker::lanes::{Contents, Inbox, Lane, Parcel, lanes_to};
+use onrush_tracker::lanes::{Batch, Inbox, Lane, Requests, lanes_to};
+use onrush_tracker::scrape_join::Place;
 
 /// Requests per message.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 32, 128];
@@ -63,17 +64,17 @@ fn number(text: &str) -> usize {
 
 /// The sending end of one side.
 trait Out: Send {
-    fn send(&mut self, parcel: Parcel);
+    fn send(&mut self, parcel: Batch);
 }
 
 /// The receiving end of one side, where it sleeps.
 trait In: Send {
-    fn next(&mut self) -> Option<Parcel>;
+    fn next(&mut self) -> Option<Batch>;
     fn sleep(&self, wait: impl FnOnce());
 }
 
 impl Out for Lane {
-    fn send(&mut self, parcel: Parcel) {
+    fn send(&mut self, parcel: Batch) {
         assert!(self.try_send(parcel).is_ok(), "has room for all there are");
     }
 }
@@ -84,7 +85,7 @@ struct Home(Inbox);
 
 impl In for Work {
     #[inline]
-    fn next(&mut self) -> Option<Parcel> {
+    fn next(&mut self) -> Option<Batch> {
         self.0.request()
     }
 
@@ -95,7 +96,7 @@ impl In for Work {
 
 impl In for Home {
     #[inline]
-    fn next(&mut self) -> Option<Parcel> {
+    fn next(&mut self) -> Option<Batch> {
         self.0.returned()
     }
 
@@ -106,23 +107,23 @@ impl In for Home {
 
 /// A ring of one pair, with the tracker's sleep protocol.
 struct RingOut {
-    ring: rtrb::Producer<Parcel>,
+    ring: rtrb::Producer<Batch>,
     sleeper: Arc<CachePadded<SleepFlag>>,
     bell: Arc<dyn Waker>,
 }
 
 /// All rings to one worker.
 struct RingIn {
-    rings: Vec<rtrb::Consumer<Parcel>>,
+    rings: Vec<rtrb::Consumer<Batch>>,
     next: usize,
     sleeper: Arc<CachePadded<SleepFlag>>,
     /// The other ends of rings that are unused here.
-    _idle: Vec<rtrb::Producer<Parcel>>,
+    _idle: Vec<rtrb::Producer<Batch>>,
 }
 
 impl Out for RingOut {
     #[inline]
-    fn send(&mut self, parcel: Parcel) {
+    fn send(&mut self, parcel: Batch) {
         assert!(self.ring.push(parcel).is_ok(), "has room for all there are");
         if self.sleeper.must_wake() {
             self.bell.wake();
@@ -132,7 +133,7 @@ impl Out for RingOut {
 
 impl In for RingIn {
     #[inline]
-    fn next(&mut self) -> Option<Parcel> {
+    fn next(&mut self) -> Option<Batch> {
         for _ in 0..self.rings.len() {
             if let Ok(parcel) = self.rings[self.next].pop() {
                 return Some(parcel);
@@ -173,7 +174,7 @@ fn lane_home(bell: Arc<dyn Waker>) -> (Lane, Home) {
 struct Asker {
     announces: Vec<(Announce, Return)>,
     at: usize,
-    pool: Vec<Parcel>,
+    pool: Vec<Batch>,
     requests: usize,
     replies: u64,
     bytes: u64,
@@ -183,7 +184,7 @@ impl Asker {
     fn new(requests: usize) -> Self {
         let parcel = || {
             let batch = ShardBatch::new(128, 1024, 64 * 1024);
-            Box::new(Contents { batch, shard: 0, home: 0 })
+            Batch::Udp(Box::new(Requests { batch, shard: 0, home: 0 }))
         };
         Self {
             announces: (0..ANNOUNCES).map(announce).collect(),
@@ -197,26 +198,34 @@ impl Asker {
 
     /// A full batch, if there is an empty one.
     #[inline(never)]
-    fn fill(&mut self) -> Option<Parcel> {
+    fn fill(&mut self) -> Option<Batch> {
         let mut parcel = self.pool.pop()?;
         for _ in 0..self.requests {
             let (announce, to) = self.announces[self.at];
             self.at = (self.at + 1) % ANNOUNCES;
-            parcel.batch.push_announce(announce, to).expect("has room");
+            requests_of(&mut parcel).push_announce(announce, to).expect("has room");
         }
         Some(parcel)
     }
 
     #[inline(never)]
-    fn read(&mut self, mut parcel: Parcel) {
-        for (bytes, to) in parcel.batch.replies() {
+    fn read(&mut self, mut parcel: Batch) {
+        for (bytes, to) in requests_of(&mut parcel).replies() {
             self.replies += 1;
             // Reads every line, as copying it to the kernel does.
             self.bytes += bytes.iter().step_by(64).map(|byte| u64::from(*byte)).sum::<u64>();
             self.bytes += u64::from(to.socket());
         }
-        parcel.batch.clear();
+        requests_of(&mut parcel).clear();
         self.pool.push(parcel);
+    }
+}
+
+/// The requests of a batch of datagrams, which all batches here are.
+fn requests_of(batch: &mut Batch) -> &mut ShardBatch<Return, Place> {
+    match batch {
+        Batch::Udp(requests) => &mut requests.batch,
+        Batch::Web(_) => unreachable!("no front but UDP sends batches here"),
     }
 }
 
@@ -247,8 +256,8 @@ fn shard() -> Shard {
 }
 
 #[inline(never)]
-fn serve(shard: &mut Shard, parcel: &mut Parcel) {
-    shard.serve(&mut parcel.batch, Moment(10));
+fn serve(shard: &mut Shard, parcel: &mut Batch) {
+    parcel.serve(shard, Moment(10));
 }
 
 // Instructions, on one thread
@@ -380,9 +389,7 @@ fn measure(seconds: f64) {
 /// lines that travel between the two vCPUs. The best of many short runs, as other load can only
 /// lengthen a run.
 fn measure_awake(cpus: (usize, usize), time: Duration) {
-    println!(
-        "One message at a time, nobody sleeps: ns for it there and home, work not subtracted.\n"
-    );
+    println!("One message at a time, no thread sleeps: ns for it there and back, work included.\n");
     println!("A line of cache there and back: {:.0} ns\n", line_there_and_back(cpus, time));
     println!("| requests a message | direct | lanes | rings | rings36 |");
     println!("|---|---|---|---|---|");

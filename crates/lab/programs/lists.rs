@@ -44,7 +44,7 @@ fn main() {
     let list = onrush_store::lists::access_list(&Access::Deny(listed), hashes.len(), &mut || {})
         .expect("it is a list");
     println!("{} hashes read and sorted in {:.2} s", list.len(), start.elapsed().as_secs_f64());
-    let inside = list.set().expect("a deny list was asked for");
+    let inside = list.set().expect("the configuration has a deny list");
     println!("{:.1} bytes per hash", inside.bytes() as f64 / inside.len() as f64);
 
     let strangers: Vec<InfoHash> = (0..LOOK_UPS).map(|_| InfoHash(rng.random())).collect();
@@ -75,7 +75,7 @@ fn main() {
 /// The list after a thousand additions and a thousand removals.
 fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
     let added = (0..1_000).map(|_| ListChange { info_hash: InfoHash(rng.random()), listed: true });
-    let all = list.set().expect("a deny list was asked for").iter();
+    let all = list.set().expect("the configuration has a deny list").iter();
     let removed = all.step_by((list.len() / 1_000).max(1)).take(1_000);
     let removed = removed.map(|hash| ListChange { info_hash: InfoHash(*hash), listed: false });
     list.with(&added.chain(removed).collect::<Vec<_>>())

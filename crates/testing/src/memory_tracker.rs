@@ -12,10 +12,13 @@ use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, TransactionId,
 };
 use onrush_swarm::Moment;
-use onrush_tracker::assemble::{Secrets, assemble, shard_map};
+use onrush_tracker::assemble::{Secrets, assemble_with_fronts, shard_map};
 use onrush_tracker::clock::Now;
 use onrush_tracker::connection::{Key, Keys};
+use onrush_tracker::front::Front;
+use onrush_tracker::lanes::Waker;
 use onrush_tracker::metrics::Summary;
+use onrush_tracker::rules::Rules;
 use onrush_tracker::worker::Worker;
 
 /// Where the tracker is reached over IPv4.
@@ -46,6 +49,11 @@ pub fn settings(text: &str) -> Settings {
     }
 }
 
+/// The rules of `settings`, with the lists that they name.
+pub fn rules(settings: &Settings) -> Rules {
+    settings.rules(&onrush_store::lists::load(settings, &mut || {}).unwrap())
+}
+
 /// Secrets that follow from a seed.
 pub fn secrets(seed: u64) -> Secrets {
     let word = |n: u64| (seed.wrapping_add(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
@@ -71,6 +79,17 @@ impl<S: Socket> TestTracker<S> {
         network: &Network,
         wrap: impl FnMut(Endpoint) -> S,
     ) -> Self {
+        Self::with_fronts(settings, secrets, network, wrap, Vec::new()).0
+    }
+
+    /// As [`new`](Self::new), with one front for each of `fronts`, which holds the front's waker.
+    pub fn with_fronts(
+        settings: &Settings,
+        secrets: &Secrets,
+        network: &Network,
+        wrap: impl FnMut(Endpoint) -> S,
+        fronts: Vec<Arc<dyn Waker>>,
+    ) -> (Self, Vec<Front>) {
         let map = shard_map(settings.placement.shards(), secrets);
         let colocated = settings.placement.socket_sides() == settings.placement.workers();
         let choice = match colocated && settings.socket.steering {
@@ -83,8 +102,9 @@ impl<S: Socket> TestTracker<S> {
         let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
         let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
         let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
-        let lists = onrush_store::lists::load(settings, &mut || {}).unwrap();
-        Self { workers: assemble(&settings.workers(), secrets, sockets, &settings.rules(&lists)) }
+        let (limits, rules) = (settings.workers(), rules(settings));
+        let (workers, fronts) = assemble_with_fronts(&limits, secrets, sockets, &rules, fronts);
+        (Self { workers }, fronts)
     }
 
     /// Lets every worker take turns until none has anything left to do.

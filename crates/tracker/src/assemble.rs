@@ -1,4 +1,4 @@
-//! Builds the workers of either placement and the lanes between them.
+//! Builds the members of a tracker, workers and fronts, and the lanes between them.
 
 use std::sync::Arc;
 
@@ -7,29 +7,31 @@ use onrush_net::Socket;
 use onrush_swarm::{Shard, ShardMap};
 
 use crate::connection::{ConnectionIds, Keys};
+use crate::front::Front;
 use crate::intake::Intake;
 use crate::lanes::{Inbox, Mailbox, SocketWaker, Waker, lanes_to};
 use crate::limits::WorkerSettings;
 use crate::metrics::WorkerMetrics;
+use crate::producer::Producer;
 use crate::rules::Rules;
 use crate::sorter::share;
 use crate::worker::{SocketSide, SwarmSide, Worker};
 
-/// What must not be guessed from outside.
+/// Values that must be unpredictable for clients.
 #[derive(Clone, Debug)]
 pub struct Secrets {
-    /// Of connection ids.
+    /// The keys of connection ids.
     pub keys: Keys,
-    /// Of the function from info hashes to shards.
+    /// The key of the function from info hashes to shards.
     pub shard_key: [u32; 5],
-    /// Of the tables inside the shards.
+    /// The key of the hash tables inside the shards.
     pub table_key: [u8; 16],
-    /// Where sampling and jitter start.
+    /// The seed of sampling and jitter.
     pub seed: u64,
 }
 
 impl Secrets {
-    /// Fresh ones, around the given connection keys.
+    /// Random secrets with the given connection keys.
     pub fn random(keys: Keys) -> Self {
         Self { keys, shard_key: rand::random(), table_key: rand::random(), seed: rand::random() }
     }
@@ -40,16 +42,32 @@ pub fn shard_map(shards: usize, secrets: &Secrets) -> ShardMap {
     ShardMap::new(secrets.shard_key, shards as u16)
 }
 
-/// Builds all workers, ready to take turns: one with a socket side for each of `sockets`, in order.
+/// Builds the workers of a tracker whose only front is UDP; see [`assemble_with_fronts`].
 ///
 /// # Panics
-/// When there are not as many sockets as the placement has workers with a socket side.
+/// Unless there is one socket for each worker with a socket side.
 pub fn assemble<S: Socket>(
     settings: &WorkerSettings,
     secrets: &Secrets,
     sockets: Vec<S>,
     rules: &Rules,
 ) -> Vec<Worker<S>> {
+    assemble_with_fronts(settings, secrets, sockets, rules, Vec::new()).0
+}
+
+/// Builds all workers, ready to take turns, and one front for each of `fronts`, which holds the
+/// waker that ends the front's sleep. The first workers get `sockets`, in order. A front has the
+/// same limits as a worker with a socket side.
+///
+/// # Panics
+/// Unless there is one socket for each worker with a socket side.
+pub fn assemble_with_fronts<S: Socket>(
+    settings: &WorkerSettings,
+    secrets: &Secrets,
+    sockets: Vec<S>,
+    rules: &Rules,
+    fronts: Vec<Arc<dyn Waker>>,
+) -> (Vec<Worker<S>>, Vec<Front>) {
     let placement = settings.placement;
     assert_eq!(
         sockets.len(),
@@ -57,25 +75,23 @@ pub fn assemble<S: Socket>(
         "one socket for each worker with a socket side"
     );
     let map = shard_map(placement.shards(), secrets);
-    let ids = ConnectionIds::new(&secrets.keys, settings.connection_validity);
-    let intake = Intake::new(rules, ids);
+    let intake =
+        Intake::new(rules, ConnectionIds::new(&secrets.keys, settings.connection_validity));
+    let senders = sockets.len() + fronts.len();
     let parkers: Vec<Parker> = (0..placement.workers()).map(|_| Parker::new()).collect();
-    let waker: Vec<Arc<dyn Waker>> = parkers
-        .iter()
-        .enumerate()
-        .map(|(index, parker)| match sockets.get(index) {
-            Some(socket) => Arc::new(SocketWaker(socket.waker())) as Arc<dyn Waker>,
-            None => Arc::new(parker.unparker().clone()) as Arc<dyn Waker>,
-        })
-        .collect();
+    let wakers = parkers.iter().enumerate().map(|(index, parker)| match sockets.get(index) {
+        Some(socket) => Arc::new(SocketWaker(socket.waker())) as Arc<dyn Waker>,
+        None => Arc::new(parker.unparker().clone()) as Arc<dyn Waker>,
+    });
     let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) =
-        waker.into_iter().map(|waker| lanes(settings, waker)).unzip();
+        wakers.chain(fronts).map(|waker| lanes(settings, senders, waker)).unzip();
     let mailboxes: Arc<[Mailbox]> = mailboxes.into();
     let owners: Arc<[usize]> =
         (0..placement.shards()).map(|shard| placement.owner(shard)).collect();
+    let mut inboxes = inboxes.into_iter();
     let mut sockets = sockets.into_iter();
     let mut workers = Vec::with_capacity(placement.workers());
-    for (index, (inbox, parker)) in inboxes.into_iter().zip(parkers).enumerate() {
+    for (index, (parker, inbox)) in parkers.into_iter().zip(inboxes.by_ref()).enumerate() {
         let socket_side = sockets.next().map(|socket| {
             SocketSide::new(index, socket, intake.clone(), map, settings, rules.max_hashes)
         });
@@ -95,11 +111,20 @@ pub fn assemble<S: Socket>(
             metrics,
         });
     }
-    workers
+    let front = |(index, inbox)| Front {
+        index,
+        metrics: Arc::new(WorkerMetrics::default()),
+        producer: Producer::new(index, map, settings),
+        inbox,
+        mailboxes: mailboxes.clone(),
+        owners: owners.clone(),
+    };
+    let fronts = (workers.len()..).zip(inboxes).map(front).collect();
+    (workers, fronts)
 }
 
-fn lanes(settings: &WorkerSettings, waker: Arc<dyn Waker>) -> (Mailbox, Inbox) {
-    let senders = settings.placement.socket_sides();
+/// The lanes to one member, where `senders` members send requests to shards.
+fn lanes(settings: &WorkerSettings, senders: usize, waker: Arc<dyn Waker>) -> (Mailbox, Inbox) {
     let own = settings.batches_in_flight;
     lanes_to(waker, senders * share(settings.placement.shards(), own), own)
 }

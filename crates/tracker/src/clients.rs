@@ -1,12 +1,12 @@
-//! Which software clients are, by the prefix of their peer ids (BEP 20). What a client calls itself proves
-//! nothing: this is for shares, nothing is decided by it.
+//! Client software by the prefix of the peer id (BEP 20). Clients may claim anything, so this is
+//! for statistics only.
 
 use onrush_proto::PeerId;
 
-/// One announce in so many is looked at, of each worker and family: the first, then every 64th.
+/// One announce in this many is sampled, per worker and family: the first, then every 64th.
 pub const SAMPLE: u64 = 64;
 
-/// The software that is told apart, by the names that people know; the first stands for all other.
+/// The names of known software; the first is for all other.
 pub const NAMES: [&str; 33] = [
     OTHER,
     "anacrolix/torrent",
@@ -43,11 +43,11 @@ pub const NAMES: [&str; 33] = [
     "Zona",
 ];
 
-/// The name of what is not in the tables.
+/// The name of unknown software.
 pub const OTHER: &str = "other";
 
-/// Azureus style, `-XX####-`: two characters of the software, then its version. The frequent ones first, as
-/// they are looked at in this order.
+/// Azureus style, `-XX####-`: two characters for the software, then its version. Frequent software
+/// comes first, as the table is searched in this order.
 const AZUREUS: [([u8; 2], &str); 38] = [
     (*b"qB", "qBittorrent"),
     (*b"TR", "Transmission"),
@@ -89,8 +89,8 @@ const AZUREUS: [([u8; 2], &str); 38] = [
     (*b"oR", "onrush-load"),
 ];
 
-/// Beginnings in styles of their own.
-const BEGINNINGS: [(&[u8], &str); 5] = [
+/// Prefixes in other styles.
+const PREFIXES: [(&[u8], &str); 5] = [
     (b"TIX", "Tixati"),
     (b"A2-", "aria2"),
     (b"aria2-", "aria2"),
@@ -98,42 +98,42 @@ const BEGINNINGS: [(&[u8], &str); 5] = [
     (b"exbc", "BitComet"),
 ];
 
-/// The two tables with places in [`NAMES`] instead of names.
+// The two tables, with indices into NAMES instead of names.
 const BY_CODE: [([u8; 2], usize); AZUREUS.len()] = {
-    let mut places = [([0; 2], 0); AZUREUS.len()];
+    let mut indices = [([0; 2], 0); AZUREUS.len()];
     let mut at = 0;
     while at < AZUREUS.len() {
-        places[at] = (AZUREUS[at].0, place_of(AZUREUS[at].1));
+        indices[at] = (AZUREUS[at].0, index_of_name(AZUREUS[at].1));
         at += 1;
     }
-    places
+    indices
 };
-const BY_BEGINNING: [(&[u8], usize); BEGINNINGS.len()] = {
-    let mut places: [(&[u8], usize); BEGINNINGS.len()] = [(&[], 0); BEGINNINGS.len()];
+const BY_PREFIX: [(&[u8], usize); PREFIXES.len()] = {
+    let mut indices: [(&[u8], usize); PREFIXES.len()] = [(&[], 0); PREFIXES.len()];
     let mut at = 0;
-    while at < BEGINNINGS.len() {
-        places[at] = (BEGINNINGS[at].0, place_of(BEGINNINGS[at].1));
+    while at < PREFIXES.len() {
+        indices[at] = (PREFIXES[at].0, index_of_name(PREFIXES[at].1));
         at += 1;
     }
-    places
+    indices
 };
 
-/// Which of [`NAMES`] this peer id is of.
+/// The index in [`NAMES`] of the software of a peer id.
 pub fn index_of(peer_id: &PeerId) -> usize {
     match peer_id.0 {
         [b'-', a, b, ..] => {
             let known = BY_CODE.iter().find(|(code, _)| *code == [a, b]);
-            known.map_or(0, |(_, place)| *place)
+            known.map_or(0, |(_, index)| *index)
         }
         ref id => {
-            let known = BY_BEGINNING.iter().find(|(beginning, _)| id.starts_with(beginning));
-            known.map_or(0, |(_, place)| *place)
+            let known = BY_PREFIX.iter().find(|(prefix, _)| id.starts_with(prefix));
+            known.map_or(0, |(_, index)| *index)
         }
     }
 }
 
-/// Where a name stands; a wrong one does not compile.
-const fn place_of(name: &str) -> usize {
+/// The index of a name in [`NAMES`]; a name that is missing there does not compile.
+const fn index_of_name(name: &str) -> usize {
     let mut at = 0;
     while at < NAMES.len() {
         if same(NAMES[at].as_bytes(), name.as_bytes()) {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_ids_as_clients_send_them_are_known() {
+    fn peer_ids_of_known_clients_are_recognised() {
         assert_eq!(name(b"-qB5050-1a2b3c4d5e6f"), "qBittorrent");
         assert_eq!(name(b"-TR4060-1a2b3c4d5e6f"), "Transmission");
         assert_eq!(name(b"-lt0D80-1a2b3c4d5e6f"), "rTorrent");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_other() {
+    fn unknown_peer_ids_are_other() {
         for id in [b"-ZZ0000-1a2b3c4d5e6f", b"--------------------", &[0; 20], &[0xFF; 20]] {
             assert_eq!(name(id), OTHER);
         }
@@ -181,10 +181,10 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_reached_and_none_stands_twice() {
-        let places = BY_CODE.iter().map(|(_, place)| *place);
-        let places = places.chain(BY_BEGINNING.iter().map(|(_, place)| *place));
-        let reached: std::collections::BTreeSet<usize> = places.collect();
+    fn every_name_has_a_prefix_and_every_code_is_unique() {
+        let indices = BY_CODE.iter().map(|(_, index)| *index);
+        let indices = indices.chain(BY_PREFIX.iter().map(|(_, index)| *index));
+        let reached: std::collections::BTreeSet<usize> = indices.collect();
         assert_eq!(reached, (1..NAMES.len()).collect());
         let codes: std::collections::BTreeSet<_> = BY_CODE.iter().map(|(code, _)| code).collect();
         assert_eq!(codes.len(), BY_CODE.len());

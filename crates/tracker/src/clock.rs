@@ -1,23 +1,24 @@
-//! The one place that reads time. A worker asks once per turn and passes the answer down.
+//! The only module that reads time. A worker reads the clock once per turn and passes the result
+//! on.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use onrush_swarm::Moment;
 
-/// What a turn knows about time.
+/// The time of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now {
-    /// Seconds on the tracker's monotonic clock: ages of peers.
+    /// Seconds on the tracker's monotonic clock, for ages of peers.
     pub moment: Moment,
-    /// Seconds of wall-clock time since 1970: connection ids, which other hosts and the next
-    /// process have to understand too.
+    /// Wall-clock seconds since 1970, for connection ids: other hosts and the next process have to
+    /// agree on them.
     pub unix: u64,
 }
 
-/// What the monotonic clock begins with: 12 days, so that there are moments for what happened before.
+/// The first moment: 12 days, so that peers of a snapshot can have earlier moments.
 const FIRST: Moment = Moment(1 << 20);
 
-/// The clock of a running tracker; all of its workers share one start.
+/// The clock of a running tracker. All of its workers share one start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -29,12 +30,12 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// What time it is. A wall clock before 1970 counts as 1970.
+    /// The current time. A wall clock before 1970 counts as 1970.
     pub fn now(&self) -> Now {
         self.read().0
     }
 
-    /// What time it is, and how long ago the clock was started, for whoever measures.
+    /// The current time, and the time since the clock was started, to measure durations.
     pub fn read(&self) -> (Now, Duration) {
         let since = self.start.elapsed();
         let moment = FIRST.after(since.as_secs() as u32);

@@ -1,9 +1,9 @@
-//! What the data path needs of the daemon's settings: the placement of workers, the limits of their
-//! buffers, and what an announce gets. The configuration reads and checks these values.
+//! The settings of the data path: the placement of workers, the limits of their buffers, and the
+//! values of announce replies. The configuration reads and checks them.
 
 use std::time::Duration;
 
-/// How the work is laid out over workers.
+/// How sockets and shards are distributed over workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Socket workers and swarm workers, joined by lanes.
@@ -15,13 +15,13 @@ pub enum Placement {
     },
     /// Workers with sockets and a shard each.
     Colocated {
-        /// How many, at least 1.
+        /// Number of workers, at least 1.
         workers: usize,
     },
 }
 
 impl Placement {
-    /// Workers with a socket side. They come first in the numbering.
+    /// Number of workers with a socket side. They have the first numbers.
     pub fn socket_sides(&self) -> usize {
         match *self {
             Self::Split { socket_workers, .. } => socket_workers,
@@ -29,7 +29,7 @@ impl Placement {
         }
     }
 
-    /// Shards, each with a worker of its own.
+    /// Number of shards, each with a worker of its own.
     pub fn shards(&self) -> usize {
         match *self {
             Self::Split { swarm_workers, .. } => swarm_workers,
@@ -37,7 +37,7 @@ impl Placement {
         }
     }
 
-    /// Workers in all.
+    /// Number of workers.
     pub fn workers(&self) -> usize {
         match *self {
             Self::Split { socket_workers, swarm_workers } => socket_workers + swarm_workers,
@@ -53,7 +53,7 @@ impl Placement {
         }
     }
 
-    /// The name of a worker's thread: what it does and which one it is.
+    /// The name of a worker's thread: its kind and number.
     pub fn worker_name(&self, index: usize) -> String {
         match *self {
             Self::Colocated { .. } => format!("worker-{index}"),
@@ -65,44 +65,44 @@ impl Placement {
     }
 }
 
-/// How many workers of which kind there are, where they run, and what each may hold.
+/// The number, CPUs and limits of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSettings {
-    /// How many workers of which kind.
+    /// The number of workers of each kind.
     pub placement: Placement,
     /// The vCPU of each worker in the order socket workers (or colocated workers), swarm
-    /// workers; `None` leaves them to the scheduler.
+    /// workers; `None` leaves the choice to the scheduler.
     pub pin: Option<Vec<usize>>,
     /// How long an idle worker polls before it sleeps.
     pub spin: Duration,
-    /// Datagrams per receive call at most.
+    /// Maximum datagrams per receive call.
     pub receive_batch: usize,
-    /// Batches that a socket worker may have in flight.
+    /// Maximum batches in flight per socket worker or front.
     pub batches_in_flight: usize,
-    /// Requests in one batch at most.
+    /// Maximum requests per batch.
     pub batch_requests: usize,
-    /// Scrapes that a socket worker may have in flight.
+    /// Maximum scrapes in flight per socket worker or front.
     pub scrapes_in_flight: usize,
-    /// Seconds for which a connection id is valid at least; at most twice as long.
+    /// Minimum seconds for which a connection id is valid; the maximum is twice as long.
     pub connection_validity: u32,
 }
 
-/// What an announce gets.
+/// The values of announce replies, and lifetimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnounceSettings {
-    /// Seconds that a client is told to wait.
+    /// Announce interval, seconds.
     pub interval: u32,
-    /// Up to this many percent more or less, anew in each reply.
+    /// Maximum random deviation of the interval, percent; drawn for each reply.
     pub interval_jitter_percent: u32,
-    /// Peers for a client that asks for a negative number.
+    /// Peers for a client that asks for no number (BEP 15: a negative one).
     pub default_peers: u16,
-    /// Peers in a reply over IPv4 at most (hard limit 200).
+    /// Maximum peers per reply over IPv4 (hard limit 200).
     pub max_peers_v4: u16,
-    /// Peers in a reply over IPv6 at most (hard limit 67).
+    /// Maximum peers per reply over IPv6 (hard limit 67).
     pub max_peers_v6: u16,
-    /// Seconds after its last announce at which a peer is forgotten.
+    /// Seconds after its last announce at which a peer expires.
     pub peer_lifetime: u32,
-    /// Seconds for which `completed` outlives a swarm's last peer.
+    /// Seconds for which a swarm's `completed` is kept after its last peer has left.
     pub completed_retention: u32,
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shard_has_one_owner_and_every_worker_a_purpose() {
+    fn shards_and_workers_are_numbered_by_placement() {
         let split = Placement::Split { socket_workers: 3, swarm_workers: 2 };
         assert_eq!((split.socket_sides(), split.shards(), split.workers()), (3, 2, 5));
         assert_eq!([split.owner(0), split.owner(1)], [3, 4]);

@@ -1,6 +1,6 @@
 //! Reasons to refuse a request. Each has a counter and a name, the label `reason` in metrics.
 //!
-//! [`Refusal`] holds the reasons that any front has; [`UdpRefusal`] those of datagrams (BEP 15) alone.
+//! [`Refusal`] holds the reasons that any front has; [`UdpRefusal`] those of datagrams (BEP 15).
 
 /// The longest text of an error reply, in bytes: what a buffer for it must hold.
 pub const MAX_ERROR_TEXT: usize = 64;
@@ -76,7 +76,8 @@ pub enum UdpRefusal {
     Action,
     /// From port 0, to which no reply can be sent.
     SourcePort,
-    /// The connection id is not of this tracker, expired, or of another address (BEP 15, "Connect").
+    /// The connection id is not of this tracker, expired, or of another address (BEP 15,
+    /// "Connect").
     ConnectionId,
 }
 

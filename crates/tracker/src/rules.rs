@@ -1,4 +1,4 @@
-//! What may change while workers run: each has a copy of its own, and gets a new one whole.
+//! The rules that may change at run time. Each worker has its own copy and replaces it as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,39 +11,39 @@ use crate::access::{AccessList, Lists};
 use crate::limits::AnnounceSettings;
 use crate::shedding::Shedding;
 
-/// Seconds in which every peer is looked at for expiry, at the longest.
-const LONGEST_SWEEP: u32 = 120;
+/// Maximum seconds of a pass of expiry over all peers.
+const MAX_SWEEP_PERIOD: u32 = 120;
 
-/// The rules that workers go by.
+/// The rules of a worker.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// What an announce gets.
+    /// Intervals, lifetimes and peers per reply.
     pub announce: AnnounceSettings,
-    /// Info hashes answered per scrape at most.
+    /// Maximum info hashes answered per scrape.
     pub max_hashes: usize,
-    /// Which swarms are served.
+    /// The info hashes that are served.
     pub access: Arc<AccessList>,
-    /// Which sources are not.
+    /// The sources that are not served.
     pub blocked: Arc<BlockList>,
-    /// Whether sources that cannot be peers on the internet are refused.
+    /// Whether sources that cannot be peers on the internet are refused (bogons).
     pub refuse_bogons: bool,
-    /// Whether per-packet log lines may name who sent the packet.
+    /// Whether log lines per request may contain the address of the client.
     pub log_addresses: bool,
-    /// What each shard goes by.
+    /// The settings of each shard.
     pub shard: ShardSettings,
-    /// In which every peer is to be looked at once.
+    /// The time in which expiry visits every peer once.
     pub sweep_period: Duration,
-    /// Whose connects are answered under pressure; everybody's without.
+    /// Which connects are answered under overload; all of them if `None`.
     pub shedding: Option<Shedding>,
 }
 
 fn sweep_period(peer_lifetime: u32) -> Duration {
-    Duration::from_secs(u64::from((peer_lifetime / 8).clamp(1, LONGEST_SWEEP)))
+    Duration::from_secs(u64::from((peer_lifetime / 8).clamp(1, MAX_SWEEP_PERIOD)))
 }
 
 impl Rules {
-    /// The rules for `shards` shards that store `peers` peers and `idle_swarms` swarms without peers
-    /// together. Whole scrapes are answered, and bogons are served.
+    /// Rules for `shards` shards that together store at most `peers` peers and `idle_swarms` swarms
+    /// without peers. Scrapes may have as many info hashes as BEP 15 allows; bogons are served.
     pub fn new(
         announce: AnnounceSettings,
         shards: usize,
@@ -73,13 +73,13 @@ impl Rules {
         }
     }
 
-    /// Clients are told to wait for so many seconds.
+    /// Sets the announce interval, in seconds.
     pub fn set_interval(&mut self, interval: u32) {
         self.announce.interval = interval;
         self.shard.interval = interval;
     }
 
-    /// Peers are remembered for so many seconds after they announced.
+    /// Sets the time after its last announce at which a peer expires, in seconds.
     pub fn set_peer_lifetime(&mut self, lifetime: u32) {
         self.announce.peer_lifetime = lifetime;
         self.shard.peer_lifetime = lifetime;

@@ -1,4 +1,4 @@
-//! Workers on their threads: started together, watched, stopped together.
+//! Workers on their threads: start, failures and stop.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -21,20 +21,20 @@ use crate::metrics::{Summary, WorkerMetrics};
 use crate::orders::Orders;
 use crate::worker::Worker;
 
-/// How long a worker sleeps at most: it wakes a few times a second, so that standing still and
-/// having nothing to do can be told apart, and expiry goes on.
-const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+/// Maximum sleep of a worker. It wakes a few times per second, so that its count of turns tells an
+/// idle worker from a stalled one, and expiry continues.
+const MAX_SLEEP: Duration = Duration::from_millis(250);
 
-/// A worker's end that nobody asked for.
+/// The unexpected exit of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerFailure {
-    /// The worker.
+    /// The name of the worker.
     pub name: String,
-    /// What it died of.
+    /// Why it exited.
     pub cause: String,
 }
 
-/// A tracker whose workers run.
+/// A tracker with its workers on threads.
 pub struct Running {
     addresses: Vec<SocketAddr>,
     workers: Arc<[(String, Arc<WorkerMetrics>)]>,
@@ -42,16 +42,16 @@ pub struct Running {
     orders: Orders,
     stop: Arc<AtomicBool>,
     failures: Receiver<WorkerFailure>,
-    /// While it is there no worker takes a turn.
+    /// Dropping this lets the workers take turns.
     gate: Option<Sender<Infallible>>,
     threads: Vec<JoinHandle<Option<Shard>>>,
 }
 
 impl Running {
-    /// Gives each worker a thread of its name, on its vCPU, and lets all of them begin.
+    /// Starts a thread for each worker, named and pinned by `settings`, and starts their turns.
     ///
     /// # Errors
-    /// When a thread cannot be started; those that were are stopped again.
+    /// When a thread cannot be started; the others are stopped again.
     pub fn launch<S: Socket + Send + 'static>(
         settings: &WorkerSettings,
         addresses: Vec<SocketAddr>,
@@ -63,7 +63,7 @@ impl Running {
         Ok(running)
     }
 
-    /// The same, but the workers wait for [`begin`](Self::begin).
+    /// As [`launch`](Self::launch), but the workers wait for [`begin`](Self::begin).
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -74,7 +74,7 @@ impl Running {
         clock: Clock,
     ) -> io::Result<Self> {
         let (gate, opened) = bounded(0);
-        let (tell, failures) = unbounded();
+        let (failure_sender, failures) = unbounded();
         let mailboxes =
             workers.first().map_or_else(|| Arc::from([]), |worker| worker.mailboxes.clone());
         let owners = workers.first().map_or_else(|| Arc::from([]), |w| w.owners.clone());
@@ -96,18 +96,17 @@ impl Running {
         for worker in workers {
             let name = running.workers[worker.index].0.clone();
             let cpu = settings.pin.as_ref().and_then(|cpus| cpus.get(worker.index).copied());
-            let life = WorkerThread {
+            let thread = WorkerThread {
                 worker,
                 clock,
                 cpu,
                 spin: settings.spin,
                 opened: opened.clone(),
                 stop: running.stop.clone(),
-                tell: tell.clone(),
+                failures: failure_sender.clone(),
             };
-            let thread = thread::Builder::new().name(name).spawn(move || life.live());
-            match thread {
-                Ok(thread) => running.threads.push(thread),
+            match thread::Builder::new().name(name).spawn(move || thread.run()) {
+                Ok(handle) => running.threads.push(handle),
                 Err(error) => {
                     running.stop();
                     return Err(error);
@@ -117,53 +116,53 @@ impl Running {
         Ok(running)
     }
 
-    /// Lets the workers begin.
+    /// Starts the turns of the workers.
     pub fn begin(&mut self) {
         self.gate = None;
     }
 
-    /// The addresses that are served, with the ports that the kernel picked where 0 was asked.
+    /// The addresses that are served. A port 0 in the settings is the port that the kernel chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Workers by name, each with its counters.
+    /// The counters of each worker, with its name.
     pub fn workers(&self) -> impl Iterator<Item = (&str, &WorkerMetrics)> {
         self.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
     }
 
-    /// The same, for other threads.
+    /// As [`workers`](Self::workers), shared with other threads.
     pub fn shared_workers(&self) -> Arc<[(String, Arc<WorkerMetrics>)]> {
         self.workers.clone()
     }
 
-    /// The mailboxes that lead to the workers.
+    /// The mailboxes of all members: workers, then fronts.
     pub fn mailboxes(&self) -> &Arc<[Mailbox]> {
         &self.mailboxes
     }
 
-    /// All counters together.
+    /// The sum of all workers' counters.
     pub fn summary(&self) -> Summary {
         Summary::of(self.workers.iter().map(|(_, metrics)| metrics.as_ref()))
     }
 
-    /// The mailboxes that orders take to the workers.
+    /// The handle for orders to the workers.
     pub fn orders(&self) -> &Orders {
         &self.orders
     }
 
-    /// Workers that have died. The tracker is incomplete from the first one on.
+    /// Workers that have exited unexpectedly. From the first failure on, the tracker is incomplete.
     pub fn failures(&self) -> &Receiver<WorkerFailure> {
         &self.failures
     }
 
-    /// Stops all workers and waits until they are through with what they are doing.
+    /// Stops all workers and waits for the end of their turns.
     pub fn stop(mut self) -> Summary {
         self.end();
         self.summary()
     }
 
-    /// As [`stop`](Self::stop), and leaves the shards.
+    /// As [`stop`](Self::stop), and returns the shards.
     pub fn stop_and_take_shards(mut self) -> (Summary, Vec<Shard>) {
         let shards = self.end();
         (self.summary(), shards)
@@ -172,10 +171,10 @@ impl Running {
     fn end(&mut self) -> Vec<Shard> {
         self.stop.store(true, Ordering::Release);
         self.gate = None;
-        for mailboxes in self.mailboxes.iter() {
-            mailboxes.requests.wake();
+        for mailbox in self.mailboxes.iter() {
+            mailbox.requests.wake();
         }
-        // What a worker dies of is told by its `WorkerFailure`.
+        // The cause of a panic is in the `WorkerFailure`.
         self.threads.drain(..).filter_map(|thread| thread.join().ok().flatten()).collect()
     }
 }
@@ -186,46 +185,47 @@ impl Drop for Running {
     }
 }
 
-/// What a worker's thread takes along.
+/// Everything that a worker's thread owns.
 struct WorkerThread<S: Socket> {
     worker: Worker<S>,
     clock: Clock,
     cpu: Option<usize>,
     spin: Duration,
-    /// Ends when turns may be taken.
+    /// Closes when turns may start.
     opened: Receiver<Infallible>,
     stop: Arc<AtomicBool>,
-    tell: Sender<WorkerFailure>,
+    failures: Sender<WorkerFailure>,
 }
 
 impl<S: Socket> WorkerThread<S> {
-    /// Leaves its shard, if it has one and did not die.
-    fn live(mut self) -> Option<Shard> {
+    /// Runs the worker until it is stopped. Returns its shard, unless it failed or has none.
+    fn run(mut self) -> Option<Shard> {
         if let Some(cpu) = self.cpu
             && let Err(error) = affinity::pin_current_thread(cpu)
         {
             log::warn!("{error}; the worker runs unpinned");
         }
-        // Nothing is ever sent: the gate is there, or it has gone.
+        // Nothing is ever sent: this returns when the gate is dropped.
         let _ = self.opened.recv();
         let name = thread::current().name().unwrap_or("worker").to_owned();
-        let tell = self.tell.clone();
-        // Nothing of the worker is used after a panic: the process ends.
+        let failures = self.failures.clone();
+        // Unwind safe: after a panic the worker is not used again, and the process exits.
         let ended = catch_unwind(AssertUnwindSafe(|| self.take_turns()));
-        // Whoever waits for a chore learns that it will not be done: others may hold the lane open for ever.
+        // Dropping queued tasks tells their requesters that these will not run; the lane itself
+        // stays open as long as any handle to it exists.
         while self.worker.inbox.order().is_some() {}
         let cause = match ended {
             Ok(Ok(())) => return self.worker.swarm_side.take().map(|side| side.shard),
             Ok(Err(error)) => format!("its socket failed: {error}"),
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
         };
-        let _ = tell.send(WorkerFailure { name, cause });
+        let _ = failures.send(WorkerFailure { name, cause });
         None
     }
 
     fn take_turns(&mut self) -> io::Result<()> {
         let mut idle = Idle { spin: self.spin, since: None };
-        // When the last turn began, if it had something to do: it took until the next one begins.
+        // When the last busy turn began; it lasts until the next turn begins.
         let mut began = None;
         while !self.stop.load(Ordering::Acquire) {
             let (now, since_start) = self.clock.read();
@@ -235,33 +235,33 @@ impl<S: Socket> WorkerThread<S> {
             }
             if self.worker.turn(now)? {
                 began = Some(since_start);
-                idle.over();
+                idle.reset();
             } else if idle.is_short() {
                 std::hint::spin_loop();
             } else {
-                self.worker.wait(LONGEST_SLEEP)?;
-                idle.over();
+                self.worker.wait(MAX_SLEEP)?;
+                idle.reset();
             }
         }
         Ok(())
     }
 }
 
-/// How long there has been nothing to do.
+/// How long a worker has been idle.
 struct Idle {
-    /// Up to here a worker looks on.
+    /// How long an idle worker polls before it sleeps.
     spin: Duration,
     since: Option<Instant>,
 }
 
 impl Idle {
-    /// Whether the worker is to look once more instead of sleeping.
+    /// Whether the worker polls once more instead of sleeping.
     fn is_short(&mut self) -> bool {
-        // Time is not asked for by who never spins.
+        // A worker that never spins does not read the clock.
         !self.spin.is_zero() && self.since.get_or_insert_with(Instant::now).elapsed() < self.spin
     }
 
-    fn over(&mut self) {
+    fn reset(&mut self) {
         self.since = None;
     }
 }
@@ -276,17 +276,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_looks_on_for_its_time_and_no_longer() {
+    fn an_idle_worker_spins_for_the_configured_time() {
         let mut idle = Idle { spin: Duration::ZERO, since: None };
         assert!(!idle.is_short());
-        assert_eq!(idle.since, None, "who never spins asks for no time");
+        assert_eq!(idle.since, None, "a worker that never spins reads no clock");
 
         let mut idle = Idle { spin: Duration::from_secs(3600), since: None };
         assert!(idle.is_short() && idle.is_short());
         idle.spin = Duration::from_nanos(1);
         while idle.is_short() {}
-        idle.over();
+        idle.reset();
         idle.spin = Duration::from_secs(3600);
-        assert!(idle.is_short(), "something to do begins the time again");
+        assert!(idle.is_short(), "work restarts the time");
     }
 }

@@ -1,64 +1,61 @@
-//! The hashes of a scrape belong to several shards; their answers come back in any order and
-//! leave as one reply. This is where they meet.
+//! Joins the counts of a scrape whose info hashes belong to several shards into one reply.
 //!
-//! A pending scrape has a slot in a table of fixed size. Every part that was sent off comes back
-//! (a lane loses nothing), so that a slot is free again when its last part is home.
+//! A pending scrape has a slot in a table of fixed size. Lanes lose no batch, so every part comes
+//! back, and the slot is free again after the last one.
 
-use onrush_net::{Reply, Return};
 use onrush_proto::TransactionId;
 use onrush_proto::scrape::{COUNTS_LEN, HEAD_LEN, MAX_HASHES, MAX_RESPONSE_LEN, write_head};
 
-/// What a scrape counts as open parts while it is being taken apart, so that parts that come home
-/// meanwhile do not end it: more than it can have.
+/// Open parts of a scrape that is still being split: more than it can have, so that parts that
+/// return meanwhile do not complete it.
 const OPENING: u32 = 1 << 16;
 
-/// Where the answers to a part go, from a position on.
+/// Where the counts of a part belong: a pending scrape, and the position of the part's first hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     slot: u16,
     position: u16,
 }
 
-/// A scrape that waits for the answers to its parts.
+/// A scrape that waits for the counts of its parts.
 #[derive(Clone, Copy)]
-struct Pending {
+struct Pending<R> {
     reply: [u8; MAX_RESPONSE_LEN],
     len: usize,
-    /// Parts that are under way; see [`OPENING`].
+    /// Parts in flight; see [`OPENING`].
     open: u32,
-    /// A part could not be sent: no reply, but the others still come home.
+    /// A part could not be sent: no reply, but the other parts still return.
     aborted: bool,
-    to: Option<Return>,
+    token: Option<R>,
 }
 
-/// The scrapes of one worker that are under way.
-pub struct ScrapeJoin {
-    pending: Vec<Pending>,
+/// The pending scrapes of one member. `R` is the token that addresses a reply.
+pub struct ScrapeJoin<R> {
+    pending: Vec<Pending<R>>,
     free: Vec<u16>,
-    /// Slots whose reply is whole.
-    whole: Vec<u16>,
+    /// Slots whose reply is complete.
+    complete: Vec<u16>,
 }
 
-impl ScrapeJoin {
+impl<R: Copy> ScrapeJoin<R> {
     /// A table for at most `slots` scrapes (1 to 65,536) at a time.
     pub fn new(slots: usize) -> Self {
         let slots = slots.clamp(1, 1 << 16);
         let empty =
-            Pending { reply: [0; MAX_RESPONSE_LEN], len: 0, open: 0, aborted: false, to: None };
+            Pending { reply: [0; MAX_RESPONSE_LEN], len: 0, open: 0, aborted: false, token: None };
         Self {
             pending: vec![empty; slots],
             free: (0..slots).rev().map(|slot| slot as u16).collect(),
-            whole: Vec::with_capacity(slots),
+            complete: Vec::with_capacity(slots),
         }
     }
 
-    /// Opens a scrape of `hashes` hashes (at most [`MAX_HASHES`]). Each is to be asked for in a
-    /// [`part`](OpenScrape::part) or said to be [`unknown`](Self::unknown). `None` when too many
-    /// scrapes are under way. Every opened one must be [`close`](Self::close)d once its parts are
-    /// sent.
+    /// Opens a scrape of `hashes` hashes (at most [`MAX_HASHES`]), or returns `None` when the table
+    /// is full. Each hash then belongs to a [`part`](OpenScrape::part) or is set to
+    /// [`zero`](Self::zero), and [`close`](Self::close) ends the split.
     #[inline]
-    pub fn open(&mut self, id: TransactionId, hashes: usize, to: &Return) -> Option<OpenScrape> {
-        assert!(hashes <= MAX_HASHES, "intake cuts scrapes to the limit");
+    pub fn open(&mut self, id: TransactionId, hashes: usize, token: &R) -> Option<OpenScrape> {
+        assert!(hashes <= MAX_HASHES, "the caller cuts scrapes to the limit");
         let slot = self.free.pop()?;
         let pending = &mut self.pending[usize::from(slot)];
         pending.len = HEAD_LEN + hashes * COUNTS_LEN;
@@ -67,24 +64,24 @@ impl ScrapeJoin {
         }
         pending.open = OPENING;
         pending.aborted = false;
-        pending.to = Some(*to);
+        pending.token = Some(*token);
         Some(OpenScrape { slot, parts: 0 })
     }
 
-    /// The hash at `position` has zeros for an answer.
-    pub fn unknown(&mut self, scrape: &OpenScrape, position: usize) {
+    /// Reports zeros for the hash at `position`.
+    pub fn zero(&mut self, scrape: &OpenScrape, position: usize) {
         counts_of(&mut self.pending[usize::from(scrape.slot)])[position] = [0; COUNTS_LEN];
     }
 
-    /// The last part asked for could not be sent, so there will be no reply; the others still come
-    /// home.
+    /// Aborts an open scrape whose last part could not be sent. There will be no reply; the other
+    /// parts still return.
     #[cold]
-    pub fn abandon(&mut self, scrape: &mut OpenScrape) {
+    pub fn abort_open(&mut self, scrape: &mut OpenScrape) {
         scrape.parts -= 1;
         self.pending[usize::from(scrape.slot)].aborted = true;
     }
 
-    /// All parts are on their way. Whether the scrape still has a chance of a reply.
+    /// Ends the split. Returns whether there can be a reply.
     #[inline]
     pub fn close(&mut self, scrape: OpenScrape) -> bool {
         let alive = !self.pending[usize::from(scrape.slot)].aborted;
@@ -92,7 +89,7 @@ impl ScrapeJoin {
         alive
     }
 
-    /// A part is home with its answers.
+    /// Adds the counts of a part that has returned.
     #[inline]
     pub fn answer(&mut self, place: Place, counts: &[[u8; COUNTS_LEN]]) {
         let fields = counts_of(&mut self.pending[usize::from(place.slot)]);
@@ -100,33 +97,33 @@ impl ScrapeJoin {
         self.settle(place.slot, 1);
     }
 
-    /// A part of a closed scrape could not be sent, so there will be no reply. Says who will miss
-    /// it, once for each scrape.
-    pub fn abort(&mut self, place: Place) -> Option<Return> {
+    /// Aborts a closed scrape of which a part could not be sent. Returns the token of the request
+    /// that gets no reply, once per scrape.
+    pub fn abort(&mut self, place: Place) -> Option<R> {
         let pending = &mut self.pending[usize::from(place.slot)];
-        let known = std::mem::replace(&mut pending.aborted, true);
-        let to = pending.to.filter(|_| !known);
+        let was_aborted = std::mem::replace(&mut pending.aborted, true);
+        let token = pending.token.filter(|_| !was_aborted);
         self.settle(place.slot, 1);
-        to
+        token
     }
 
-    /// Whether any reply is whole.
+    /// Whether any reply is complete.
     pub fn has_complete(&self) -> bool {
-        !self.whole.is_empty()
+        !self.complete.is_empty()
     }
 
-    /// The replies that are whole. They stay until [`clear_complete`](Self::clear_complete).
-    pub fn complete(&self) -> impl Iterator<Item = Reply<'_>> {
-        self.whole.iter().filter_map(|slot| {
+    /// The complete replies, until [`clear_complete`](Self::clear_complete).
+    pub fn complete(&self) -> impl Iterator<Item = (&[u8], &R)> {
+        self.complete.iter().filter_map(|slot| {
             let pending = &self.pending[usize::from(*slot)];
-            let to = pending.to.as_ref()?;
-            Some(Reply { bytes: &pending.reply[..pending.len], to })
+            let token = pending.token.as_ref()?;
+            Some((&pending.reply[..pending.len], token))
         })
     }
 
-    /// Frees the slots of the replies that were whole.
+    /// Frees the slots of the complete replies.
     pub fn clear_complete(&mut self) {
-        self.free.append(&mut self.whole);
+        self.free.append(&mut self.complete);
     }
 
     #[inline]
@@ -134,17 +131,17 @@ impl ScrapeJoin {
         let pending = &mut self.pending[usize::from(slot)];
         pending.open -= parts;
         if pending.open == 0 {
-            if pending.aborted { &mut self.free } else { &mut self.whole }.push(slot);
+            if pending.aborted { &mut self.free } else { &mut self.complete }.push(slot);
         }
     }
 }
 
 #[inline]
-fn counts_of(pending: &mut Pending) -> &mut [[u8; COUNTS_LEN]] {
+fn counts_of<R>(pending: &mut Pending<R>) -> &mut [[u8; COUNTS_LEN]] {
     pending.reply[HEAD_LEN..].as_chunks_mut().0
 }
 
-/// A scrape that is being taken apart.
+/// A scrape that is being split into parts.
 #[derive(Debug)]
 pub struct OpenScrape {
     slot: u16,
@@ -152,7 +149,7 @@ pub struct OpenScrape {
 }
 
 impl OpenScrape {
-    /// The place of the hashes from `position` on, to be sent off with them.
+    /// Opens a part of the hashes from `position` on; its place travels with the hashes.
     #[inline]
     pub fn part(&mut self, position: usize) -> Place {
         self.parts += 1;
@@ -163,14 +160,15 @@ impl OpenScrape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_net::Return;
     use onrush_proto::ScrapeCounts;
 
-    fn open(join: &mut ScrapeJoin, id: u32, hashes: usize) -> Option<OpenScrape> {
+    fn open(join: &mut ScrapeJoin<Return>, id: u32, hashes: usize) -> Option<OpenScrape> {
         let to = Return::to("192.0.2.1:1000".parse().unwrap(), 0);
         join.open(TransactionId(id), hashes, &to)
     }
 
-    /// An answer of three numbers from `n` on.
+    /// The counts `n`, `n + 1` and `n + 2` in wire form.
     fn counts(n: u32) -> [u8; COUNTS_LEN] {
         let mut wire = [0; COUNTS_LEN];
         ScrapeCounts { seeders: n, completed: n + 1, leechers: n + 2 }.write(&mut wire);
@@ -178,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn answers_in_any_order_become_one_reply_in_the_order_asked() {
+    fn counts_in_any_order_become_one_reply_in_the_order_of_the_request() {
         let mut join = ScrapeJoin::new(4);
         let mut scrape = open(&mut join, 0x0102_0304, 3).unwrap();
         let (first, last) = (scrape.part(0), scrape.part(2));
-        join.unknown(&scrape, 1);
+        join.zero(&scrape, 1);
         join.answer(last, &[counts(70)]);
         assert!(join.close(scrape));
-        assert_eq!(join.complete().count(), 0, "one part is still out");
+        assert_eq!(join.complete().count(), 0, "one part is in flight");
         join.answer(first, &[counts(10)]);
-        let replies: Vec<_> = join.complete().map(|reply| reply.bytes.to_vec()).collect();
+        let replies: Vec<_> = join.complete().map(|reply| reply.0.to_vec()).collect();
         let mut expected = vec![0, 0, 0, 2, 1, 2, 3, 4];
         for word in [10u32, 11, 12, 0, 0, 0, 70, 71, 72] {
             expected.extend(word.to_be_bytes());
@@ -196,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_could_not_be_sent_costs_the_reply_but_not_the_slot() {
+    fn an_aborted_scrape_frees_its_slot_without_a_reply() {
         let mut join = ScrapeJoin::new(1);
         let mut scrape = open(&mut join, 1, 2).unwrap();
         assert!(open(&mut join, 2, 1).is_none(), "the table is full");
         let (sent, not_sent) = (scrape.part(0), scrape.part(1));
-        assert!(join.abort(not_sent).is_some(), "news");
+        assert!(join.abort(not_sent).is_some(), "the first abort returns the token");
         assert!(!join.close(scrape));
         join.answer(sent, &[counts(5)]);
         assert_eq!(join.complete().count(), 0);
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again_without_a_trace_of_the_last_scrape() {
+    fn a_reused_slot_has_no_counts_of_the_scrape_before() {
         let mut join = ScrapeJoin::new(1);
         for round in 0..3 {
             let mut scrape = open(&mut join, round, 2).unwrap();
@@ -220,18 +218,18 @@ mod tests {
 
             let mut scrape = open(&mut join, round, 2).unwrap();
             let place = scrape.part(1);
-            join.unknown(&scrape, 0);
+            join.zero(&scrape, 0);
             join.close(scrape);
             join.answer(place, &[counts(round)]);
-            let bytes = join.complete().next().unwrap().bytes.to_vec();
+            let bytes = join.complete().next().unwrap().0.to_vec();
             assert_eq!(bytes.len(), 8 + 24);
-            assert_eq!(bytes[8..20], [0; 12], "nobody answered the first");
+            assert_eq!(bytes[8..20], [0; 12], "the first hash reports zeros");
             join.clear_complete();
         }
     }
 
     #[test]
-    fn the_parts_of_several_scrapes_may_come_home_mixed() {
+    fn parts_of_several_scrapes_may_return_mixed() {
         let mut join = ScrapeJoin::new(3);
         let mut parts = Vec::new();
         for id in 0..3u16 {
@@ -243,7 +241,7 @@ mod tests {
         halves[0].iter().for_each(|&at| join.answer(parts[at].0, &[parts[at].1]));
         assert_eq!(join.complete().count(), 0);
         halves[1].iter().for_each(|&at| join.answer(parts[at].0, &[parts[at].1]));
-        let mut seen: Vec<_> = join.complete().map(|reply| reply.bytes.to_vec()).collect();
+        let mut seen: Vec<_> = join.complete().map(|reply| reply.0.to_vec()).collect();
         seen.sort();
         for (id, bytes) in seen.iter().enumerate() {
             let mut expected = [2u32, id as u32].map(u32::to_be_bytes).concat();

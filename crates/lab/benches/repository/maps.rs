@@ -26,7 +26,7 @@ pub(crate) struct StdTree(std::sync::RwLock<BTreeMap<[u8; 20], Swarm>>);
 
 impl Shared for StdTree {
     fn announce(&self, announce: &Announce, rng: &mut SmallRng, out: &mut Vec<u8>) {
-        let mut swarms = self.0.write().expect("nobody panics");
+        let mut swarms = self.0.write().expect("no thread panics");
         swarms.entry(announce.info_hash.0).or_default().announce(announce, rng, out);
     }
 }

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use onrush_net::Return;
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardMap, ShardSettings};
 use onrush_tracker::lanes::wake::Waker;
-use onrush_tracker::lanes::{Inbox, Mailbox, Parcel, lanes_to};
+use onrush_tracker::lanes::{Batch, Inbox, Mailbox, Requests, lanes_to};
 use onrush_tracker::sorter::Sorter;
 
 use super::{BATCH, Outcome, Pace, Place};
@@ -170,8 +170,7 @@ fn serve_lane(
         let mut busy = false;
         while let Some(mut parcel) = inbox.request() {
             busy = true;
-            shard.serve(&mut parcel.batch, NOW);
-            let home = parcel.home;
+            let home = parcel.serve(shard, NOW);
             assert!(
                 mailboxes[home].returns.try_send(parcel).is_ok(),
                 "there is room for all at home"
@@ -185,7 +184,7 @@ fn serve_lane(
 
 /// The work of a socket worker's thread.
 struct Asker<'a> {
-    sorter: Sorter,
+    sorter: Sorter<Return>,
     mailboxes: &'a [Mailbox],
     map: ShardMap,
     inbox: Inbox,
@@ -226,7 +225,7 @@ impl Asker<'_> {
             self.out += 1;
             let owner = self.mailboxes.len() - self.map.shards() as usize + parcel.shard;
             assert!(
-                self.mailboxes[owner].requests.try_send(parcel).is_ok(),
+                self.mailboxes[owner].requests.try_send(Batch::Udp(parcel)).is_ok(),
                 "there is room for all"
             );
         }
@@ -242,14 +241,14 @@ impl Asker<'_> {
     /// Receives returned batches.
     fn welcome(&mut self) -> bool {
         let mut any = false;
-        while let Some(parcel) = self.inbox.returned() {
+        while let Some(Batch::Udp(parcel)) = self.inbox.returned() {
             any = true;
             self.read(parcel);
         }
         any
     }
 
-    fn read(&mut self, parcel: Parcel) {
+    fn read(&mut self, parcel: Box<Requests<Return>>) {
         self.bytes += parcel.batch.replies().map(|(reply, _)| reply.len() as u64).sum::<u64>();
         self.out -= 1;
         self.sorter.recycle(parcel);

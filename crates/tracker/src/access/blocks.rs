@@ -1,13 +1,13 @@
-//! Sources that are not served: blocks of addresses, in CIDR notation or as ranges, some or hundreds of
-//! thousands of them. Kept as ranges that neither touch nor overlap, in order, so that a look-up is one search
-//! among those that begin with the same bits.
+//! The block list: sources that are not served, up to hundreds of thousands of CIDR blocks and
+//! ranges. Kept as sorted ranges that neither touch nor overlap, so that a lookup is one binary
+//! search among the ranges with the same first bits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Addresses from the first to the last, of one family.
+/// A range of addresses of one family: first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressBlock {
     /// IPv4.
@@ -19,10 +19,10 @@ pub enum AddressBlock {
 impl FromStr for AddressBlock {
     type Err = String;
 
-    /// An address, a CIDR block (the bits behind the prefix must be zero: otherwise it is not clear what was
-    /// meant), or two addresses with a hyphen between them.
+    /// An address, a CIDR block (the bits behind the prefix must be zero, as the block would be
+    /// ambiguous otherwise), or two addresses with a hyphen between them.
     fn from_str(text: &str) -> Result<Self, String> {
-        let none = || format!("{:?} is no address block", excerpt(text.as_bytes()));
+        let none = || format!("{:?} is not an address block", excerpt(text.as_bytes()));
         if let Some((first, last)) = text.split_once('-') {
             let (first, last) = (first.trim().parse(), last.trim().parse());
             return match (first.map_err(|_| none())?, last.map_err(|_| none())?) {
@@ -54,7 +54,7 @@ impl FromStr for AddressBlock {
     }
 }
 
-/// The sources that are not served. Read by every worker, changed by none.
+/// The sources that are not served. Immutable, shared by all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockList {
     v4: Ranges<u32>,
@@ -62,7 +62,8 @@ pub struct BlockList {
 }
 
 impl BlockList {
-    /// Of these, in any order; they may overlap. A block of IPv4-mapped addresses is one of IPv4.
+    /// The list of these blocks, which may be in any order and overlap. A block of IPv4-mapped
+    /// addresses counts as IPv4.
     pub fn new(blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for block in blocks {
@@ -79,45 +80,46 @@ impl BlockList {
         Self { v4: Ranges::new(v4), v6: Ranges::new(v6) }
     }
 
-    /// Whether nobody is blocked.
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.v4.firsts.is_empty() && self.v6.firsts.is_empty()
     }
 
-    /// How many ranges are left of the blocks, joined where they touch.
+    /// The number of ranges, after joining blocks that touch.
     pub fn len(&self) -> usize {
         self.v4.firsts.len() + self.v6.firsts.len()
     }
 
-    /// Whether this source is blocked.
+    /// Whether this IPv4 source is blocked.
     #[inline]
     pub fn blocks_v4(&self, ip: Ipv4Addr) -> bool {
         !self.v4.firsts.is_empty() && self.v4.contain(ip.into())
     }
 
-    /// Whether this source is blocked; an IPv4-mapped one goes to [`blocks_v4`](Self::blocks_v4).
+    /// Whether this IPv6 source is blocked; for IPv4-mapped sources use
+    /// [`blocks_v4`](Self::blocks_v4).
     #[inline]
     pub fn blocks_v6(&self, ip: Ipv6Addr) -> bool {
         !self.v6.firsts.is_empty() && self.v6.contain(ip.into())
     }
 }
 
-/// So much of a bad entry as a message has room for.
+/// The first 50 characters of an invalid entry, for messages.
 pub fn excerpt(word: &[u8]) -> String {
     String::from_utf8_lossy(word).chars().take(50).collect()
 }
 
 /// An address as a number.
 trait Number: Copy + Ord + Default {
-    /// The next one, if there is.
+    /// The next address, unless this is the last.
     fn next(self) -> Option<Self>;
 
-    /// Its first `BITS` bits.
+    /// The first [`BITS`] bits.
     fn bucket(self) -> usize;
 }
 
-/// Bits that the index goes by.
+/// Bits of an address that select a bucket of the index.
 const BITS: u32 = 16;
 
 impl Number for u32 {
@@ -142,17 +144,17 @@ impl Number for u128 {
     }
 }
 
-/// Ranges in order, with gaps between them.
+/// Sorted ranges with gaps between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ranges<N> {
     firsts: Box<[N]>,
     lasts: Box<[N]>,
-    /// How many ranges begin before each bucket. Empty where there are too few to be worth it.
+    /// The number of ranges that begin before each bucket. Empty below [`MIN_INDEXED`] ranges.
     before: Box<[u32]>,
 }
 
-/// Ranges from which on an index of 256 KiB pays.
-const WORTH_AN_INDEX: usize = 1024;
+/// Number of ranges from which on an index of 256 KiB pays.
+const MIN_INDEXED: usize = 1024;
 
 impl<N: Number> Ranges<N> {
     fn new(mut ranges: Vec<(N, N)>) -> Self {
@@ -168,7 +170,7 @@ impl<N: Number> Ranges<N> {
         }
         let (firsts, lasts): (Vec<N>, Vec<N>) = joined.into_iter().unzip();
         let mut before = Vec::new();
-        if firsts.len() >= WORTH_AN_INDEX {
+        if firsts.len() >= MIN_INDEXED {
             let mut at = 0;
             for bucket in 0..=1usize << BITS {
                 while firsts.get(at).is_some_and(|first| first.bucket() < bucket) {
@@ -182,7 +184,7 @@ impl<N: Number> Ranges<N> {
 
     #[inline]
     fn contain(&self, number: N) -> bool {
-        // The range that begins last at or before the number is the only one that can have it.
+        // Only the last range that begins at or before the number can contain it.
         let (from, to) = match self.before.get(number.bucket()..) {
             Some([from, to, ..]) => (*from as usize, *to as usize),
             _ => (0, self.firsts.len()),
@@ -218,13 +220,13 @@ mod tests {
         let last = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff";
         assert_eq!(block("2001:db8::/32"), Ok(v6("2001:db8::", last)));
         for (text, said) in [
-            ("nonsense", "\"nonsense\" is no address block"),
-            ("192.0.2.0/33", "is no address block"),
-            ("192.0.2.256", "is no address block"),
+            ("nonsense", "\"nonsense\" is not an address block"),
+            ("192.0.2.0/33", "is not an address block"),
+            ("192.0.2.256", "is not an address block"),
             ("192.0.2.1/24", "has bits behind its prefix of 24: 192.0.2.0/24 or a longer prefix?"),
             ("192.0.2.9-192.0.2.1", "ends before it begins"),
             ("192.0.2.9-::1", "begins in one address family and ends in the other"),
-            ("192.0.2.9-", "is no address block"),
+            ("192.0.2.9-", "is not an address block"),
         ] {
             let error = block(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
@@ -240,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the blocks one by one, where they overlap and touch, with an index and without.
+        /// Compared with a scan of the blocks, overlapping and touching, with and without an index.
         #[test]
         fn a_source_is_blocked_by_any_of_the_blocks(
             ranges in proptest::collection::vec((any::<u32>(), 0u32..1 << 18), 0..60),
@@ -250,8 +252,9 @@ mod tests {
             let mut ranges: Vec<(u32, u32)> =
                 ranges.iter().map(|(first, len)| (*first, first.saturating_add(*len))).collect();
             if many {
-                // Every other address of a block, so that nothing is joined.
-                ranges.extend((0..2 * WORTH_AN_INDEX as u32).map(|n| 0x0505_0000 + 2 * n).map(|n| (n, n)));
+                // Every other address, so that no ranges are joined.
+                let numbers = (0..2 * MIN_INDEXED as u32).map(|n| 0x0505_0000 + 2 * n);
+                ranges.extend(numbers.map(|n| (n, n)));
             }
             let wide = |n: u32| u128::from(n) << 96 | 7;
             let list = BlockList::new(ranges.iter().flat_map(|(first, last)| {
@@ -263,7 +266,8 @@ mod tests {
             });
             for number in asked.iter().copied().chain(edges.take(4_000)) {
                 let blocked = ranges.iter().any(|(first, last)| (first..=last).contains(&&number));
-                prop_assert_eq!(list.blocks_v4(number.into()), blocked, "{}", Ipv4Addr::from(number));
+                let address = Ipv4Addr::from(number);
+                prop_assert_eq!(list.blocks_v4(address), blocked, "{}", address);
                 prop_assert_eq!(list.blocks_v6(wide(number).into()), blocked);
             }
         }

@@ -1,4 +1,4 @@
-//! Sources that cannot be peers on the internet.
+//! Bogons: addresses that cannot be peers on the internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,7 +29,7 @@ pub(crate) fn is_bogon_v6(ip: Ipv6Addr) -> bool {
     match ip.segments() {
         [0x2001, 0x0db8, ..] => true,            // documentation (RFC 3849)
         [0x3fff, 0x0000..=0x0fff, ..] => true,   // documentation (RFC 9637)
-        [first, ..] => first & 0xe000 != 0x2000, // only 2000::/3 is handed out as global unicast
+        [first, ..] => first & 0xe000 != 0x2000, // only 2000::/3 is assigned as global unicast
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bogons_are_known_at_their_edges() {
+    fn bogons_are_recognised_at_the_edges_of_their_ranges() {
         let bogon = |text: &str| is_bogon(text.parse().unwrap());
         for address in [
             "0.1.2.3",

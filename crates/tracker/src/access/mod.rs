@@ -1,10 +1,10 @@
-//! Which info hashes are served, and which sources are not.
+//! Access rules: the info hashes that are served, and the sources that are not.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`set`] | millions of info hashes, compact and quick to look up |
-//! | [`listing`] | such a list, and what was added and removed since it was read |
-//! | [`blocks`] | sources that are not served, by blocks of addresses |
+//! | [`set`] | an immutable set of millions of info hashes |
+//! | [`listing`] | such a set, with the changes since it was loaded |
+//! | [`blocks`] | sources that are not served, as ranges of addresses |
 //! | [`bogon`] | addresses that cannot be peers on the internet |
 
 pub mod blocks;
@@ -22,49 +22,49 @@ pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 use blocks::BlockList;
 use overlay::{ListChange, OverlaySet};
 
-/// All lists that are in force. Read by every worker, changed by none; cheap to clone.
+/// The lists in use. Immutable, shared by all workers, cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
-    /// Which info hashes are served.
+    /// The info hashes that are served.
     pub access: Arc<AccessList>,
-    /// Which sources are not.
+    /// The sources that are not served.
     pub blocked: Arc<BlockList>,
 }
 
 impl Lists {
-    /// Of no restrictions.
+    /// Lists that permit everything.
     pub fn open() -> Self {
         Self { access: Arc::new(AccessList::Open), blocked: Arc::default() }
     }
 }
 
-/// The info hashes that are served. Read by every worker, changed by none.
+/// The info hashes that are served. Immutable, shared by all workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessList {
-    /// Any.
+    /// All info hashes.
     Open,
-    /// Only these.
+    /// Only the listed ones.
     Allow(OverlaySet),
-    /// Any but these.
+    /// All but the listed ones.
     Deny(OverlaySet),
 }
 
 impl AccessList {
-    /// What is odd about it.
+    /// A warning for the operator, if the list serves everything or nothing.
     pub fn warning(&self) -> Option<&'static str> {
         match self {
             Self::Deny(list) if list.is_empty() => {
                 Some("access.mode is \"deny\" and the list is empty: everything is served")
             }
             Self::Allow(list) if list.is_empty() => Some(
-                "access.mode is \"allow\" and the list is empty, as changes to it took the last entries off: \
-                 nothing is served",
+                "access.mode is \"allow\" and the list is empty, as changes to it removed the last \
+                 entries: nothing is served",
             ),
             _ => None,
         }
     }
 
-    /// The list, where there is one.
+    /// The set of listed info hashes, unless the list is open.
     pub fn set(&self) -> Option<&OverlaySet> {
         match self {
             Self::Open => None,
@@ -72,7 +72,7 @@ impl AccessList {
         }
     }
 
-    /// Of which kind the list is, where there is one.
+    /// The kind of the list, unless it is open.
     pub fn kind(&self) -> Option<ListKind> {
         match self {
             Self::Open => None,
@@ -81,12 +81,13 @@ impl AccessList {
         }
     }
 
-    /// This list after `changes`, of which later ones count; where there is none, none.
+    /// The list after `changes`; of several for one info hash the last counts. An open list has no
+    /// changes.
     pub fn with(&self, changes: &[ListChange]) -> Self {
         self.map(|listing| listing.with(changes))
     }
 
-    /// The same list in one piece. Takes as long as the list is long.
+    /// The list with its changes merged into one set. Takes time proportional to its length.
     pub fn merged(&self) -> Self {
         self.map(OverlaySet::merged)
     }
@@ -99,12 +100,12 @@ impl AccessList {
         }
     }
 
-    /// How many info hashes are listed.
+    /// The number of listed info hashes.
     pub fn len(&self) -> usize {
         self.set().map_or(0, OverlaySet::len)
     }
 
-    /// Whether none is listed.
+    /// Whether no info hash is listed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,17 +116,18 @@ impl AccessList {
         matches!(self, Self::Open)
     }
 
-    /// Whether announces to this swarm are served and scrapes of it told the truth.
+    /// Whether the swarm is served; scrapes of other swarms report zeros.
     #[inline]
     pub fn permits(&self, info_hash: InfoHash) -> bool {
         match self {
             Self::Open => true,
-            // A copy, so that where nothing is looked up an info hash may stay in registers.
-            _ => self.looks_up(info_hash),
+            // By value, so that an open list keeps the info hash in registers.
+            _ => self.permits_listed(info_hash),
         }
     }
 
-    /// Reads what looking up each of these will read, with the cache misses side by side.
+    /// Reads the memory that looking up these info hashes will read, so that the cache misses
+    /// overlap.
     pub fn prefetch(&self, names: &[&[u8; 20]]) {
         if let Some(listing) = self.set() {
             listing.prefetch(names);
@@ -133,7 +135,7 @@ impl AccessList {
     }
 
     #[inline(never)]
-    fn looks_up(&self, info_hash: InfoHash) -> bool {
+    fn permits_listed(&self, info_hash: InfoHash) -> bool {
         let (listing, served) = match self {
             Self::Open => return true,
             Self::Allow(listing) => (listing, true),
@@ -143,17 +145,17 @@ impl AccessList {
     }
 }
 
-/// Which list a change was made to.
+/// The kind of an access list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListKind {
-    /// The one of what is served.
+    /// The listed info hashes are served.
     Allow,
-    /// The one of what is not.
+    /// The listed info hashes are not served.
     Deny,
 }
 
 impl ListKind {
-    /// As it is written, here and in the configuration.
+    /// The name in the configuration and in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",

@@ -1,6 +1,6 @@
-//! A list as it is in force: what was read at last, and what has been added and removed since. The changes lie
-//! in two small lists of their own, so that one more of them costs as much as there are changes, not as much as
-//! the list is long.
+//! A set of info hashes with the changes since it was loaded. The changes are kept in two small
+//! sets, so that a change takes time proportional to the number of changes, not to the length of
+//! the list.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,30 +9,31 @@ use onrush_proto::InfoHash;
 
 use super::set::InfoHashSet;
 
-/// Changes from which on they are worth being merged into the list.
-const MANY_CHANGES: usize = 4096;
+/// Number of changes above which merging pays.
+const MAX_CHANGES: usize = 4096;
 
-/// An info hash that is put on a list or taken off.
+/// The addition or removal of one info hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// Which.
+    /// The info hash.
     pub info_hash: InfoHash,
-    /// Whether it is listed from now on.
+    /// Whether the info hash is listed after the change.
     pub listed: bool,
 }
 
-/// A list of info hashes with what has changed since it was read. Cheap to clone where little has changed.
+/// A set of info hashes with the changes since it was loaded. Cheap to clone while there are few
+/// changes.
 #[derive(Clone, Debug)]
 pub struct OverlaySet {
     base: Arc<InfoHashSet>,
-    /// Not in `base`.
+    /// Added info hashes, none of them in `base`.
     added: InfoHashSet,
-    /// In `base`.
+    /// Removed info hashes, all of them in `base`.
     removed: InfoHashSet,
 }
 
 impl OverlaySet {
-    /// A list that nothing has changed in.
+    /// A set without changes.
     pub fn new(base: InfoHashSet) -> Self {
         Self {
             base: Arc::new(base),
@@ -41,51 +42,50 @@ impl OverlaySet {
         }
     }
 
-    /// Whether this one is listed.
+    /// Whether the set contains the info hash.
     #[inline]
     pub fn contains(&self, info_hash: &InfoHash) -> bool {
         match self.has_changes() {
-            true => self.contains_now(info_hash),
+            true => self.contains_with_changes(info_hash),
             false => self.base.contains(info_hash),
         }
     }
 
-    /// With the changes. Apart, so that without any a look-up in one list is all there is.
+    /// Not inlined, so that a set without changes costs one lookup.
     #[inline(never)]
-    fn contains_now(&self, info_hash: &InfoHash) -> bool {
+    fn contains_with_changes(&self, info_hash: &InfoHash) -> bool {
         match self.base.contains(info_hash) {
             true => !self.removed.contains(info_hash),
             false => self.added.contains(info_hash),
         }
     }
 
-    /// Reads what looking up each of these will read, all of them at once: see
-    /// [`InfoHashSet::prefetch`]. The changes are few enough to stay in the nearest caches.
+    /// As [`InfoHashSet::prefetch`]. The changes are few enough to stay in the CPU caches.
     #[inline]
     pub fn prefetch(&self, names: &[&[u8; 20]]) {
         self.base.prefetch(names);
     }
 
-    /// How many are listed.
+    /// The number of info hashes.
     pub fn len(&self) -> usize {
         self.base.len() + self.added.len() - self.removed.len()
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What has changed since the list was read or merged, each hash once.
+    /// The changes since the set was loaded or merged, each info hash once.
     pub fn changes(&self) -> impl Iterator<Item = ListChange> {
         let change =
             |listed| move |hash: &[u8; 20]| ListChange { info_hash: InfoHash(*hash), listed };
         self.added.iter().map(change(true)).chain(self.removed.iter().map(change(false)))
     }
 
-    /// Whether so much has changed that it is worth being merged.
+    /// Whether there are enough changes for a merge to pay.
     pub fn should_merge(&self) -> bool {
-        self.added.len() + self.removed.len() > MANY_CHANGES
+        self.added.len() + self.removed.len() > MAX_CHANGES
     }
 
     #[inline]
@@ -93,12 +93,13 @@ impl OverlaySet {
         self.added.len() + self.removed.len() > 0
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.base.bytes() + self.added.bytes() + self.removed.bytes()
     }
 
-    /// The list after these changes, of which later ones count. Takes as long as there are changes in all.
+    /// The set after `changes`; of several for one info hash the last counts. Takes time
+    /// proportional to the number of all changes.
     pub fn with(&self, changes: &[ListChange]) -> Self {
         let mut added: HashSet<[u8; 20]> = self.added.iter().copied().collect();
         let mut removed: HashSet<[u8; 20]> = self.removed.iter().copied().collect();
@@ -115,17 +116,17 @@ impl OverlaySet {
         Self { base: self.base.clone(), added: list(added), removed: list(removed) }
     }
 
-    /// The same list in one piece. Takes as long as the list is long.
+    /// The set with its changes merged. Takes time proportional to its length.
     pub fn merged(&self) -> Self {
         Self::new(InfoHashSet::new(self.iter().copied().collect()))
     }
 
-    /// All that are listed, in order.
+    /// All info hashes, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8; 20]> {
         self.iter_from([0; 20])
     }
 
-    /// Those from this one on, in order.
+    /// The info hashes from `first` on, in order.
     pub fn iter_from(&self, first: [u8; 20]) -> impl Iterator<Item = &[u8; 20]> {
         let mut added = self.added.iter_from(&first).peekable();
         let mut kept = self
@@ -141,11 +142,11 @@ impl OverlaySet {
     }
 }
 
-/// What becomes of each info hash in the end, once, in order of the hashes.
+/// The last change of each info hash, in order of the hashes.
 fn last_of_each(changes: &[ListChange]) -> impl Iterator<Item = ([u8; 20], bool)> {
     let mut last: Vec<_> =
         changes.iter().map(|change| (change.info_hash.0, change.listed)).collect();
-    // Stable, so that what came later stays behind.
+    // A stable sort keeps later changes behind earlier ones.
     last.sort_by_key(|(hash, _)| *hash);
     let mut last = last.into_iter().peekable();
     std::iter::from_fn(move || {
@@ -157,7 +158,7 @@ fn last_of_each(changes: &[ListChange]) -> impl Iterator<Item = ([u8; 20], bool)
     })
 }
 
-/// Two are the same when they list the same, whatever has led to it.
+/// Sets with the same info hashes are equal, whatever their changes.
 impl PartialEq for OverlaySet {
     fn eq(&self, other: &Self) -> bool {
         match self.has_changes() || other.has_changes() {
@@ -184,9 +185,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set: whatever is added and removed, merged or not.
+        /// Compared with a `BTreeSet` under additions, removals and merges.
         #[test]
-        fn changes_hold(
+        fn changes_match_a_plain_set(
             base in proptest::collection::vec(0u8..60, 0..40),
             steps in proptest::collection::vec(
                 (proptest::collection::vec((0u8..60, any::<bool>()), 0..8), any::<bool>()),

@@ -1,8 +1,8 @@
-//! The secrets that connection ids are made with.
+//! The keys of connection ids.
 
 use std::fmt;
 
-/// A secret. Its `Debug` form does not show it.
+/// A secret key. Its `Debug` form does not reveal it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u8; 16]);
 
@@ -12,17 +12,17 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The keys of a tracker.
+/// The keys of a tracker's connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
-    /// Makes ids and checks them.
+    /// Issues and checks ids.
     pub current: Key,
-    /// Only checks them.
+    /// Only checks ids, after a rotation.
     pub previous: Option<Key>,
 }
 
 impl Keys {
-    /// Fresh keys from the system's random source, without a previous one.
+    /// Random keys from the system's source, without a previous one.
     pub fn random() -> Self {
         Self { current: Key(rand::random()), previous: None }
     }

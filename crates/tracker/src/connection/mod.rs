@@ -1,14 +1,14 @@
-//! Connection ids: proof that a client receives what is sent to its address, without a byte
-//! stored per client.
+//! Connection ids: proof that a client receives datagrams at its source address, without state per
+//! client.
 //!
 //! An id is SipHash-2-4 (Aumasson and Bernstein, 2012) over the source **address**, under a key
 //! that is derived, by SipHash-2-4 as well, for each **wall-clock** time bucket as wide as the
-//! validity. The lowest two bits say in the clear which bucket that is, modulo four, so that a check
-//! computes one hash, whichever bucket an id is of; forging one takes 2^62 guesses
-//! (docs/decisions/0005). The port is left out: libtorrent keeps ids per address, and carriers' NATs
-//! change ports. The current and the previous bucket are accepted, and the next one for hosts whose
-//! clock is up to [`SKEW`] seconds behind. Wall-clock time and a key that lives in a file make ids
-//! survive a restart, and valid on every host that was given the same file.
+//! validity. The lowest two bits are the bucket's number modulo four, in the clear, so that a check
+//! computes one hash whichever bucket an id is of; forging an id takes 2^62 guesses
+//! (docs/decisions/0005). The port is left out: libtorrent keeps ids per address, and carriers'
+//! NATs change ports. The current and the previous bucket are accepted, and the next one for hosts
+//! whose clock is up to [`SKEW`] seconds behind. With wall-clock time and a key in a file, ids
+//! survive a restart and are valid on every host with the same file.
 
 mod key;
 
@@ -21,13 +21,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use onrush_proto::ConnectionId;
 use siphasher::sip::SipHasher24;
 
-/// Seconds by which the clocks of hosts that share a key may differ.
+/// Maximum difference between the clocks of hosts that share a key, seconds.
 pub const SKEW: u64 = 10;
 
-/// The bits of an id that are its bucket's number, modulo four; the others are a hash.
+/// The bits of an id that are its bucket's number modulo four; the others are a hash.
 const TAG: u64 = 3;
 
-/// Makes and checks connection ids. Each worker has its own copy.
+/// Issues and checks connection ids. Each worker has its own copy.
 #[derive(Clone, Debug)]
 pub struct ConnectionIds {
     keys: Keys,
@@ -35,18 +35,18 @@ pub struct ConnectionIds {
     prepared: Buckets,
 }
 
-/// What ids take at one second in time but for the address.
+/// The state of ids at one second in time.
 #[derive(Clone, Debug)]
 struct Buckets {
     /// The second, since 1970.
     unix: u64,
     /// The tag of this second's bucket.
     this: usize,
-    /// Whether ids of a bucket are good at this second, by tag.
-    good: [bool; 4],
-    /// The buckets' keys from the current key, by tag.
+    /// Whether ids of a bucket are valid at this second, by tag.
+    valid: [bool; 4],
+    /// The buckets' keys, derived from the current key, by tag.
     current: [BucketKey; 4],
-    /// From the previous key.
+    /// The same from the previous key.
     previous: Option<[BucketKey; 4]>,
 }
 
@@ -55,19 +55,19 @@ struct Buckets {
 struct BucketKey(u64, u64);
 
 impl ConnectionIds {
-    /// Ids under `keys` that are good for `validity` seconds at least and for twice as long at
-    /// most (BEP 15 speaks of two minutes).
+    /// Ids under `keys` that are valid for at least `validity` seconds and at most twice as long
+    /// (BEP 15 suggests two minutes).
     ///
     /// # Panics
-    /// When `validity` is 0: settings do not let that through.
+    /// When `validity` is 0.
     pub fn new(keys: &Keys, validity: u32) -> Self {
         assert!(validity > 0, "a connection id is valid for at least a second");
         let validity = u64::from(validity);
         Self { keys: *keys, validity, prepared: Buckets::at(0, keys, validity) }
     }
 
-    /// Gets ready for ids at this time, in seconds since 1970. Asking for one at another time is
-    /// no mistake, only slower.
+    /// Prepares for ids at this time, in seconds since 1970. Ids at other times are correct, but
+    /// slower.
     #[inline]
     pub fn prepare(&mut self, unix: u64) {
         if self.prepared.unix != unix {
@@ -75,7 +75,7 @@ impl ConnectionIds {
         }
     }
 
-    /// The id for a client at `ip`. Never 0, which rtorrent takes for "none".
+    /// The id for a client at `ip`. Never 0, which rtorrent treats as no id.
     #[inline]
     pub fn issue(&self, ip: impl Address, unix: u64) -> ConnectionId {
         self.with_buckets(unix, |buckets| buckets.issue(ip))
@@ -83,14 +83,14 @@ impl ConnectionIds {
 
     /// Whether `id` was issued to `ip` and has not expired.
     ///
-    /// Takes the same time for a good and a bad id: the one that it would have to be is computed
-    /// whatever it says, and compared as a whole word.
+    /// Takes the same time for valid and invalid ids: the expected id is always computed, and
+    /// compared as a whole word.
     #[inline]
     pub fn accepts(&self, id: ConnectionId, ip: impl Address, unix: u64) -> bool {
         self.with_buckets(unix, |buckets| buckets.accepts(id, ip))
     }
 
-    /// The prepared buckets, or others for a time that they are not for.
+    /// Calls `ask` with the buckets of `unix`, prepared or computed.
     #[inline]
     fn with_buckets<T>(&self, unix: u64, ask: impl FnOnce(&Buckets) -> T) -> T {
         let others;
@@ -115,19 +115,19 @@ impl Buckets {
         let bucket = unix / validity;
         let [before, this, next] =
             [bucket.wrapping_sub(1), bucket, bucket + 1].map(|bucket| (bucket & TAG) as usize);
-        let mut good = [false; 4];
-        good[before] = true;
-        good[this] = true;
-        good[next] = unix % validity + SKEW >= validity;
+        let mut valid = [false; 4];
+        valid[before] = true;
+        valid[this] = true;
+        valid[next] = unix % validity + SKEW >= validity;
         let of = |key: Key| {
             let mut keys = [BucketKey::default(); 4];
-            // The fourth is two buckets away: no time makes it good.
+            // The fourth bucket is two away and never valid.
             for bucket in (0..4).map(|ahead| bucket.wrapping_sub(1).wrapping_add(ahead)) {
                 keys[(bucket & TAG) as usize] = BucketKey::derive(&key, bucket);
             }
             keys
         };
-        Self { unix, this, good, current: of(keys.current), previous: keys.previous.map(of) }
+        Self { unix, this, valid, current: of(keys.current), previous: keys.previous.map(of) }
     }
 
     #[inline]
@@ -142,13 +142,13 @@ impl Buckets {
         if let Some(previous) = &self.previous {
             genuine |= previous[tag].id(tag, ip) == id;
         }
-        genuine & self.good[tag]
+        genuine & self.valid[tag]
     }
 }
 
 impl BucketKey {
-    /// Two words of a pseudo-random function of the bucket's number; knowing all ids of a bucket, or
-    /// its key, tells nothing of another's.
+    /// Two words of a pseudo-random function of the bucket's number. The ids and the key of one
+    /// bucket reveal nothing about another.
     fn derive(key: &Key, bucket: u64) -> Self {
         let word = |number: u8| {
             let mut hasher = SipHasher24::new_with_key(&key.0);
@@ -173,10 +173,10 @@ impl fmt::Debug for BucketKey {
     }
 }
 
-/// An address that an id can be made for. IPv4 addresses are messages of 4 bytes and IPv6 ones of 16,
-/// so that they can never be mistaken for each other (SipHash covers the length).
+/// An address that ids are issued to. IPv4 addresses are hashed as 4 bytes and IPv6 addresses as
+/// 16, so that the two families never collide (SipHash covers the length).
 pub trait Address: Copy {
-    /// Writes the message.
+    /// Hashes the address.
     fn hash(self, hasher: &mut SipHasher24);
 }
 
@@ -187,7 +187,7 @@ impl Address for Ipv4Addr {
     }
 }
 
-/// To be used for addresses that are known not to be IPv4-mapped.
+/// For addresses that are not IPv4-mapped.
 impl Address for Ipv6Addr {
     #[inline]
     fn hash(self, hasher: &mut SipHasher24) {
@@ -197,7 +197,7 @@ impl Address for Ipv6Addr {
     }
 }
 
-/// An IPv4-mapped address is its IPv4 address.
+/// An IPv4-mapped address counts as its IPv4 address.
 impl Address for IpAddr {
     fn hash(self, hasher: &mut SipHasher24) {
         match self.to_canonical() {
@@ -207,8 +207,7 @@ impl Address for IpAddr {
     }
 }
 
-/// The one id in 2^64 that is 0 becomes another of its bucket. Making and checking both come
-/// through here, so that id is as good as any.
+/// Replaces the id 0 with another of its bucket, when issuing and when checking.
 #[inline]
 fn never_zero(id: u64) -> u64 {
     if id == 0 { TAG + 1 } else { id }
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn good_for_its_validity_and_never_longer_than_twice_that() {
+    fn an_id_is_valid_for_one_to_two_periods() {
         let ids = ConnectionIds::new(&KEYS, 120);
         let ip = ip("192.0.2.1");
         for issued in 1_000_000..1_000_130 {
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_ten_seconds_behind_accepts_what_another_host_issued() {
+    fn a_clock_ten_seconds_behind_accepts_ids_of_another_host() {
         let ids = ConnectionIds::new(&KEYS, 120);
         let ip = ip("192.0.2.1");
         for issued in 1_200_000..1_200_120 {
@@ -249,20 +248,23 @@ mod tests {
     }
 
     #[test]
-    fn belongs_to_one_address_and_one_key() {
+    fn an_id_is_valid_for_one_address_and_one_key() {
         let ids = ConnectionIds::new(&KEYS, 120);
         let id = ids.issue(ip("192.0.2.1"), 5_000);
         assert!(!ids.accepts(id, ip("192.0.2.2"), 5_000));
         let other = Keys { current: Key([8; 16]), previous: None };
         assert!(!ConnectionIds::new(&other, 120).accepts(id, ip("192.0.2.1"), 5_000));
-        assert!(ids.accepts(id, ip("::ffff:192.0.2.1"), 5_000), "mapped is the same client");
+        assert!(
+            ids.accepts(id, ip("::ffff:192.0.2.1"), 5_000),
+            "a mapped address is the same client"
+        );
         let v6 = ids.issue(ip("2001:db8::1"), 5_000);
         assert!(ids.accepts(v6, ip("2001:db8::1"), 5_000));
         assert!(!ids.accepts(v6, ip("2001:db8::2"), 5_000));
     }
 
     #[test]
-    fn the_previous_key_is_still_accepted_after_a_rotation() {
+    fn ids_of_the_previous_key_are_accepted() {
         let old = ConnectionIds::new(&KEYS, 120);
         let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
         let new = ConnectionIds::new(&rotated, 120);
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn being_prepared_changes_nothing_but_the_cost() {
+    fn preparation_does_not_change_ids() {
         let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
         let cold = ConnectionIds::new(&rotated, 120);
         let mut warm = cold.clone();
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_says_in_the_clear_which_bucket_it_is_of_and_is_good_for_no_other() {
+    fn the_tag_is_the_bucket_and_an_id_is_valid_for_no_other() {
         let ids = ConnectionIds::new(&KEYS, 120);
         let ip = ip("192.0.2.1");
         for bucket in 10_000..10_008 {
@@ -302,12 +304,15 @@ mod tests {
                     assert!(!ids.accepts(ConnectionId(other), ip, at));
                 }
             }
-            assert!(!ids.accepts(ConnectionId(id), ip, issued + 4 * 120), "the same tag again");
+            assert!(
+                !ids.accepts(ConnectionId(id), ip, issued + 4 * 120),
+                "four buckets later, with the same tag"
+            );
         }
     }
 
     #[test]
-    fn every_bit_of_an_id_counts() {
+    fn every_bit_of_an_id_is_checked() {
         let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
         for ids in [ConnectionIds::new(&KEYS, 120), ConnectionIds::new(&rotated, 120)] {
             for ip in [ip("192.0.2.1"), ip("2001:db8::1")] {
@@ -322,9 +327,9 @@ mod tests {
         }
     }
 
-    /// Ids are shared between hosts and versions: their making may not change unseen.
+    /// Hosts and versions share ids, so that a change of the algorithm has to be deliberate.
     #[test]
-    fn an_id_is_siphash_of_the_address_under_the_buckets_key_and_the_buckets_tag() {
+    fn an_id_is_siphash_of_the_address_and_the_tag_of_the_bucket() {
         let ids = ConnectionIds::new(&KEYS, 120);
         let v6 = "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap();
         for bucket in 10_000u64..10_004 {
@@ -341,7 +346,7 @@ mod tests {
 
     #[test]
     fn zero_is_never_an_id() {
-        // No input is known whose id would be 0, so the rule is shown on the number itself.
+        // No input is known whose id would be 0.
         assert_eq!(never_zero(0), 4);
         for id in [1, 3, 4, u64::MAX] {
             assert_eq!(never_zero(id), id);

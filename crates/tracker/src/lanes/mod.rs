@@ -1,17 +1,18 @@
-//! How batches travel between workers: bounded crossbeam channels, one message per shard and
-//! receive batch, and the same boxes come home.
+//! Bounded channels between the members of a tracker: workers and fronts. A batch is one message;
+//! the same boxes come back to their sender.
 //!
 //! ```text
-//!   socket side                                swarm side
-//!   pool ── fill ──▶ Lane ══ work (bounded) ══▶ Inbox ── serve
-//!    ▲                                                     │
-//!    └── send, clear ── Inbox ◀══ home (room for all) ══ Lane
+//!   front or socket side                         swarm side
+//!   pool ── fill ──▶ Lane ══ requests (bounded) ══▶ Inbox ── serve
+//!    ▲                                                        │
+//!    └── send, clear ── Inbox ◀══ returns (room for all) ══ Lane
 //! ```
 //!
-//! Nobody ever blocks on a channel: work that a full lane does not take is dropped and counted by
-//! the sender, and the way home has room for every batch that its owner has. A worker that has
-//! nothing to do sleeps; see [`sleep`] for how nobody sleeps through a message.
+//! No thread blocks on a channel. The sender of a batch that a full lane refuses drops and counts
+//! it; the lane of returns has room for every batch of its member. A member without work sleeps;
+//! [`sleep`] shows why it misses no message.
 
+mod batch;
 pub mod order;
 pub mod sleep;
 pub mod wake;
@@ -20,180 +21,172 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use crossbeam_utils::CachePadded;
-use onrush_net::Return;
-use onrush_swarm::ShardBatch;
 
-use crate::scrape_join::Place;
+pub use batch::{Batch, Requests, Ticket};
 pub use order::{Order, ShardTask};
 pub use wake::{SocketWaker, Waker};
 
 use sleep::SleepFlag;
 
-/// A batch on its way to its shard or back. Boxed, so that a channel moves eight bytes.
-pub type Parcel = Box<Contents>;
+/// Capacity of the lane of orders. A member takes all of them in each turn, so that more than a
+/// few wait only while it is stalled.
+const ORDERS_CAPACITY: usize = 1024;
 
-/// Requests for one shard, and where they come from.
-#[derive(Debug)]
-pub struct Contents {
-    /// The requests and, once served, their replies.
-    pub batch: ShardBatch<Return, Place>,
-    /// The shard it is for.
-    pub shard: usize,
-    /// The worker it belongs to and returns to.
-    pub home: usize,
-}
-
-/// Orders that wait for a worker at most. It takes them all in each turn, so that more than a few
-/// wait only where it stands still.
-const ORDERS_ROOM: usize = 1024;
-
-/// The way to one worker's inbox. Clones lead to the same one.
-pub struct Lane<T = Parcel> {
+/// The sending end of a channel to one member. Clones send to the same channel.
+pub struct Lane<T = Batch> {
     sender: Sender<T>,
-    sleeper: Arc<CachePadded<SleepFlag>>,
+    sleep_flag: Arc<CachePadded<SleepFlag>>,
     waker: Arc<dyn Waker>,
 }
 
-// A derived one would ask that what is sent can be cloned.
+// A derived implementation would require that messages can be cloned.
 impl<T> Clone for Lane<T> {
     fn clone(&self) -> Self {
-        let Self { sender, sleeper, waker } = self;
-        Self { sender: sender.clone(), sleeper: sleeper.clone(), waker: waker.clone() }
+        let Self { sender, sleep_flag, waker } = self;
+        Self { sender: sender.clone(), sleep_flag: sleep_flag.clone(), waker: waker.clone() }
     }
 }
 
 impl<T> Lane<T> {
-    /// Sends a parcel and wakes the worker if it sleeps; hands the parcel back when the lane is
-    /// full, or its worker gone.
+    /// Sends a message and wakes the member if it sleeps. Returns the message when the lane is
+    /// full or its member has exited.
     #[inline]
-    pub fn try_send(&self, parcel: T) -> Result<(), T> {
-        self.sender.try_send(parcel).map_err(|error| match error {
-            TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
+    pub fn try_send(&self, message: T) -> Result<(), T> {
+        self.sender.try_send(message).map_err(|error| match error {
+            TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
         })?;
-        if self.sleeper.must_wake() {
+        if self.sleep_flag.must_wake() {
             self.waker.wake();
         }
         Ok(())
     }
 
-    /// How many wait in it, and how many may.
+    /// How many messages wait in the lane, and its capacity.
     pub fn depth(&self) -> (usize, usize) {
         (self.sender.len(), self.sender.capacity().unwrap_or(usize::MAX))
     }
 
-    /// Rings for a reason other than a parcel: the process is about to stop.
+    /// Wakes the member without a message, such as when the process is about to stop.
     pub fn wake(&self) {
         self.waker.wake();
     }
 }
 
-/// One worker's end of the lanes.
+/// The receiving ends of one member's lanes.
 pub struct Inbox {
-    requests: Receiver<Parcel>,
-    returns: Receiver<Parcel>,
+    requests: Receiver<Batch>,
+    returns: Receiver<Batch>,
     orders: Receiver<Order>,
-    sleeper: Arc<CachePadded<SleepFlag>>,
+    sleep_flag: Arc<CachePadded<SleepFlag>>,
 }
 
 impl Inbox {
-    /// The next thing that the control side wants done.
+    /// The next order of the control side.
     #[inline]
     pub fn order(&self) -> Option<Order> {
         self.orders.try_recv().ok()
     }
 
-    /// The next parcel to be served.
+    /// The next batch to serve.
     #[inline]
-    pub fn request(&self) -> Option<Parcel> {
+    pub fn request(&self) -> Option<Batch> {
         self.requests.try_recv().ok()
     }
 
-    /// The next own parcel that came back.
+    /// The next of this member's own batches that came back served.
     #[inline]
-    pub fn returned(&self) -> Option<Parcel> {
+    pub fn returned(&self) -> Option<Batch> {
         self.returns.try_recv().ok()
     }
 
-    /// Sleeps by `wait` unless a parcel or an order is here; from the first line on, whoever sends
-    /// one rings.
+    /// Sleeps by calling `wait`, unless a message is waiting. From the start of this call until its
+    /// end, senders wake the member.
     pub fn sleep(&self, wait: impl FnOnce()) {
         let has_mail =
             || !self.requests.is_empty() || !self.returns.is_empty() || !self.orders.is_empty();
-        self.sleeper.sleep(has_mail, wait);
+        self.sleep_flag.sleep(has_mail, wait);
     }
 }
 
-/// The mailboxes to one worker: with work, home with what it sent out, and with orders.
+/// The sending ends of one member's lanes.
 #[derive(Clone)]
 pub struct Mailbox {
-    /// Parcels that it is to serve.
+    /// Batches for the member's shard.
     pub requests: Lane,
-    /// Its own parcels, served.
+    /// The member's own batches, served.
     pub returns: Lane,
-    /// What the control side wants done.
+    /// Orders of the control side.
     pub orders: Lane<Order>,
 }
 
-/// The lanes to a worker that is woken by `waker`: at most `work_room` parcels wait to be served,
-/// and `own_parcels` is how many it can have under way.
-pub fn lanes_to(waker: Arc<dyn Waker>, work_room: usize, own_parcels: usize) -> (Mailbox, Inbox) {
-    let sleeper = Arc::new(CachePadded::new(SleepFlag::new()));
-    let (work_sender, requests) = bounded(work_room.max(1));
-    let (home_sender, returns) = bounded(own_parcels.max(1));
-    let (orders_sender, orders) = bounded(ORDERS_ROOM);
-    let lane = |sender| Lane { sender, sleeper: sleeper.clone(), waker: waker.clone() };
-    let orders_lane =
-        Lane { sender: orders_sender, sleeper: sleeper.clone(), waker: waker.clone() };
-    let mailboxes =
-        Mailbox { requests: lane(work_sender), returns: lane(home_sender), orders: orders_lane };
-    (mailboxes, Inbox { requests, returns, orders, sleeper })
+/// The lanes to a member that `waker` wakes: `requests_capacity` batches may wait to be served, and
+/// `own_batches` is how many batches of its own the member may have in flight.
+pub fn lanes_to(
+    waker: Arc<dyn Waker>,
+    requests_capacity: usize,
+    own_batches: usize,
+) -> (Mailbox, Inbox) {
+    let sleep_flag = Arc::new(CachePadded::new(SleepFlag::new()));
+    let (requests_sender, requests) = bounded(requests_capacity.max(1));
+    let (returns_sender, returns) = bounded(own_batches.max(1));
+    let (orders_sender, orders) = bounded(ORDERS_CAPACITY);
+    let lane = |sender| Lane { sender, sleep_flag: sleep_flag.clone(), waker: waker.clone() };
+    let (requests_lane, returns_lane) = (lane(requests_sender), lane(returns_sender));
+    let orders_lane = Lane { sender: orders_sender, sleep_flag: sleep_flag.clone(), waker };
+    let mailbox = Mailbox { requests: requests_lane, returns: returns_lane, orders: orders_lane };
+    (mailbox, Inbox { requests, returns, orders, sleep_flag })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_swarm::ShardBatch;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    struct Count(AtomicUsize);
+    struct CountingWaker(AtomicUsize);
 
-    impl Waker for Count {
+    impl Waker for CountingWaker {
         fn wake(&self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    fn parcel(shard: usize) -> Parcel {
-        Box::new(Contents { batch: ShardBatch::new(1, 1, 64), shard, home: 0 })
+    fn batch(shard: usize) -> Batch {
+        Batch::Udp(Box::new(Requests { batch: ShardBatch::new(1, 1, 64), shard, home: 0 }))
+    }
+
+    fn shard_of(batch: &Batch) -> usize {
+        match batch {
+            Batch::Udp(requests) => requests.shard,
+            Batch::Web(requests) => requests.shard,
+        }
     }
 
     #[test]
-    fn a_full_lane_hands_the_parcel_back() {
-        let (mailboxes, inbox) = lanes_to(Arc::new(Count(AtomicUsize::new(0))), 1, 4);
-        assert!(mailboxes.requests.try_send(parcel(1)).is_ok());
-        assert_eq!(mailboxes.requests.try_send(parcel(2)).unwrap_err().shard, 2);
-        assert_eq!(inbox.request().unwrap().shard, 1);
+    fn a_full_lane_returns_the_batch() {
+        let (mailbox, inbox) = lanes_to(Arc::new(CountingWaker(AtomicUsize::new(0))), 1, 4);
+        assert!(mailbox.requests.try_send(batch(1)).is_ok());
+        assert_eq!(shard_of(&mailbox.requests.try_send(batch(2)).unwrap_err()), 2);
+        assert_eq!(shard_of(&inbox.request().unwrap()), 1);
         assert!(inbox.request().is_none());
-        assert!(
-            (0..4).all(|n| mailboxes.returns.try_send(parcel(n)).is_ok()),
-            "room for every one of its own"
-        );
+        assert!((0..4).all(|n| mailbox.returns.try_send(batch(n)).is_ok()), "room for all its own");
     }
 
     #[test]
-    fn only_a_sleeper_is_rung_and_only_once() {
-        let waker = Arc::new(Count(AtomicUsize::new(0)));
-        let rings = || waker.0.load(Ordering::SeqCst);
-        let (mailboxes, inbox) = lanes_to(waker.clone(), 4, 4);
-        mailboxes.requests.try_send(parcel(0)).unwrap();
-        assert_eq!(rings(), 0, "awake");
-        inbox.sleep(|| panic!("a parcel is waiting: no sleep"));
+    fn only_a_sleeping_member_is_woken_and_only_once() {
+        let waker = Arc::new(CountingWaker(AtomicUsize::new(0)));
+        let wakes = || waker.0.load(Ordering::SeqCst);
+        let (mailbox, inbox) = lanes_to(waker.clone(), 4, 4);
+        mailbox.requests.try_send(batch(0)).unwrap();
+        assert_eq!(wakes(), 0, "awake");
+        inbox.sleep(|| panic!("a batch is waiting: no sleep"));
         inbox.request().unwrap();
         inbox.sleep(|| {
-            mailboxes.requests.try_send(parcel(0)).unwrap();
-            mailboxes.returns.try_send(parcel(0)).unwrap();
+            mailbox.requests.try_send(batch(0)).unwrap();
+            mailbox.returns.try_send(batch(0)).unwrap();
         });
-        assert_eq!(rings(), 1, "asleep, then told");
-        mailboxes.requests.try_send(parcel(0)).unwrap();
-        assert_eq!(rings(), 1, "awake again");
+        assert_eq!(wakes(), 1, "two messages to a sleeping member, one wake");
+        mailbox.requests.try_send(batch(0)).unwrap();
+        assert_eq!(wakes(), 1, "awake again");
     }
 }

@@ -1,4 +1,5 @@
-//! Orders from the control side to one worker: new rules, pausing, and background tasks over its shard.
+//! Orders from the control side to one worker: new rules, pausing, and background tasks over its
+//! shard.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

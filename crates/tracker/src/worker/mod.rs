@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! receive ─▶ intake ─▶ sorter ─┬─ own shard: serve ─────────────┬─▶ send
-//!    │                         └─ lane ─▶ another's shard ─ lane ┘    ▲
-//!    └─ connects and errors are answered from here ────────────────────┘
+//!    │                         └─ lane ─▶ other worker ─ lane ───┘    ▲
+//!    └─ connects and errors are answered at once ─────────────────────┘
 //! ```
 
 mod socket_side;
@@ -21,18 +21,17 @@ pub use socket_side::SocketSide;
 pub use swarm_side::SwarmSide;
 
 use crate::clock::Now;
-use crate::lanes::Order;
-use crate::lanes::{Inbox, Mailbox};
+use crate::lanes::{Batch, Inbox, Mailbox, Order};
 use crate::metrics::WorkerMetrics;
 
-/// Parcels that a worker serves for others in one turn at most, so that its own socket is looked
-/// at again soon.
-const PARCELS_PER_TURN: usize = 16;
-/// How long a worker that has nothing to do sleeps while a chore of its waits for somebody else.
-const CHORE_WAITS: Duration = Duration::from_millis(1);
+/// Batches of other members that a worker serves per turn at most, so that it soon reads its own
+/// socket again.
+const BATCHES_PER_TURN: usize = 16;
+/// Longest sleep of a worker whose background task waits for another thread.
+const TASK_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A worker. Everything in it belongs to one thread; it meets others only through lanes and
-/// counters.
+/// A worker. Everything in it belongs to one thread, which shares only lanes and counters with
+/// others.
 pub struct Worker<S: Socket> {
     /// Its number among all workers.
     pub index: usize,
@@ -40,20 +39,20 @@ pub struct Worker<S: Socket> {
     pub socket_side: Option<SocketSide<S>>,
     /// Its swarm side.
     pub swarm_side: Option<SwarmSide>,
-    /// Where its parcels arrive.
+    /// The receiving ends of its lanes.
     pub inbox: Inbox,
-    /// The mailboxes to all workers, itself included, by number.
+    /// The mailboxes of all members by number: workers, itself included, then fronts.
     pub mailboxes: Arc<[Mailbox]>,
     /// The worker that owns each shard.
     pub owners: Arc<[usize]>,
-    /// Sleeps here when it has no socket to sleep in.
+    /// Where it sleeps if it has no socket.
     pub parker: Parker,
     /// Its counters.
     pub metrics: Arc<WorkerMetrics>,
 }
 
 impl<S: Socket> Worker<S> {
-    /// Does what there is to do and never waits. Returns whether there may be more.
+    /// Does one turn of work without blocking. Returns whether more work may be waiting.
     ///
     /// # Errors
     /// When the socket has become unusable.
@@ -74,14 +73,17 @@ impl<S: Socket> Worker<S> {
             );
         }
         if let Some(swarm_side) = &mut self.swarm_side {
-            busy |= serve_lanes(swarm_side, &self.inbox, &self.mailboxes, now);
+            busy |= serve_lanes(swarm_side, &self.inbox, &self.mailboxes, &self.metrics, now);
             busy |= swarm_side.maintain(now, &self.metrics);
             busy |= swarm_side.run_tasks(now);
         }
         if let Some(socket_side) = &mut self.socket_side {
-            while let Some(parcel) = self.inbox.returned() {
+            while let Some(batch) = self.inbox.returned() {
                 busy = true;
-                socket_side.accept_reply(parcel);
+                // A worker's own batches are all of datagrams.
+                if let Batch::Udp(requests) = batch {
+                    socket_side.accept_reply(requests);
+                }
             }
             socket_side.send(&self.metrics);
             socket_side.maintain(now, &self.metrics);
@@ -90,7 +92,7 @@ impl<S: Socket> Worker<S> {
         Ok(busy)
     }
 
-    /// Does as it is told, or takes it on for later.
+    /// Applies an order, or starts what takes longer than a turn.
     #[cold]
     fn apply(&mut self, order: Order) {
         match order {
@@ -102,14 +104,14 @@ impl<S: Socket> Worker<S> {
                     swarm_side.update(&rules);
                 }
             }
-            Order::Pause(tell) => {
+            Order::Pause(done) => {
                 if let Some(socket_side) = &mut self.socket_side {
-                    socket_side.pause(tell);
+                    socket_side.pause(done);
                 }
             }
-            Order::Drain(left, tell) => {
+            Order::Drain(addresses, done) => {
                 if let Some(socket_side) = &mut self.socket_side {
-                    socket_side.drain(&left, tell);
+                    socket_side.drain(&addresses, done);
                 }
             }
             Order::Resume => {
@@ -117,21 +119,21 @@ impl<S: Socket> Worker<S> {
                     socket_side.resume();
                 }
             }
-            Order::Task(chore) => {
+            Order::Task(task) => {
                 if let Some(swarm_side) = &mut self.swarm_side {
-                    swarm_side.add_task(chore);
+                    swarm_side.add_task(task);
                 }
             }
         }
     }
 
-    /// Sleeps until there may be something to do, for `timeout` at most.
+    /// Sleeps until there may be work, for `timeout` at most.
     ///
     /// # Errors
     /// When the socket has become unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let waits = self.swarm_side.as_ref().is_some_and(SwarmSide::is_waiting);
-        let timeout = if waits { timeout.min(CHORE_WAITS) } else { timeout };
+        let polls = self.swarm_side.as_ref().is_some_and(SwarmSide::is_waiting);
+        let timeout = if polls { timeout.min(TASK_POLL_INTERVAL) } else { timeout };
         let mut result = Ok(());
         let (socket_side, parker) = (&mut self.socket_side, &self.parker);
         self.inbox.sleep(|| match socket_side {
@@ -142,7 +144,7 @@ impl<S: Socket> Worker<S> {
     }
 }
 
-/// Every open batch goes to its shard: straight into the own one, over a lane to any other.
+/// Serves the open batch of the worker's own shard in place, and sends the others over lanes.
 fn dispatch<S: Socket>(
     socket_side: &mut SocketSide<S>,
     mut swarm_side: Option<&mut SwarmSide>,
@@ -153,24 +155,25 @@ fn dispatch<S: Socket>(
 ) -> bool {
     let mut busy = false;
     let own = swarm_side.as_ref().map(|swarm_side| swarm_side.shard_index);
-    while let Some(mut parcel) = socket_side.take_sorted(own) {
+    while let Some(mut requests) = socket_side.take_sorted(own) {
         busy = true;
-        let requests = parcel.batch.len() as u64;
+        let count = requests.batch.len() as u64;
         match &mut swarm_side {
-            Some(swarm_side) if swarm_side.shard_index == parcel.shard => {
-                metrics.local.add(requests);
-                swarm_side.shard.serve(&mut parcel.batch, now.moment);
-                socket_side.accept_reply(parcel);
+            Some(swarm_side) if swarm_side.shard_index == requests.shard => {
+                metrics.local.add(count);
+                swarm_side.shard.serve(&mut requests.batch, now.moment);
+                socket_side.accept_reply(requests);
             }
             own => {
                 if own.is_some() {
-                    metrics.foreign.add(requests);
+                    metrics.foreign.add(count);
                 }
-                // A lane has room for every sender's share of batches, so this fails only when the
-                // shard's worker is gone.
-                if let Err(parcel) = mailboxes[owners[parcel.shard]].requests.try_send(parcel) {
+                // A lane has room for every member's share of batches, so that sending fails only
+                // when the shard's worker has exited.
+                let lane = &mailboxes[owners[requests.shard]].requests;
+                if let Err(Batch::Udp(requests)) = lane.try_send(Batch::Udp(requests)) {
                     metrics.lane_full.add(1);
-                    socket_side.abort(parcel, metrics);
+                    socket_side.abort(requests, metrics);
                 }
             }
         }
@@ -178,16 +181,24 @@ fn dispatch<S: Socket>(
     busy
 }
 
-/// What other workers have sent for this one's shard.
-fn serve_lanes(swarm_side: &mut SwarmSide, inbox: &Inbox, mailboxes: &[Mailbox], now: Now) -> bool {
+/// Serves batches of other members for this worker's shard.
+fn serve_lanes(
+    swarm_side: &mut SwarmSide,
+    inbox: &Inbox,
+    mailboxes: &[Mailbox],
+    metrics: &WorkerMetrics,
+    now: Now,
+) -> bool {
     let mut busy = false;
-    for _ in 0..PARCELS_PER_TURN {
-        let Some(mut parcel) = inbox.request() else { break };
+    for _ in 0..BATCHES_PER_TURN {
+        let Some(mut batch) = inbox.request() else { break };
         busy = true;
-        swarm_side.shard.serve(&mut parcel.batch, now.moment);
-        // The way home has room for every parcel its owner has, so this fails only when the
-        // owner is gone; then nobody is left to reply.
-        let _ = mailboxes[parcel.home].returns.try_send(parcel);
+        let home = batch.serve(&mut swarm_side.shard, now.moment);
+        // The lane of returns has room for every batch of its member, so that sending fails only
+        // when the member has exited.
+        if let Err(batch) = mailboxes[home].returns.try_send(batch) {
+            metrics.orphaned.add(batch.len() as u64);
+        }
     }
     busy
 }

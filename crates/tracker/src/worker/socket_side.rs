@@ -3,54 +3,48 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::slice;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
-use onrush_proto::{Family, InfoHash, Scrape, TransactionId, error};
+use onrush_proto::{Family, TransactionId, error};
 use onrush_swarm::{Moment, ShardMap};
 
 use crate::clock::Now;
 use crate::intake::{Intake, Verdict};
-use crate::lanes::Parcel;
+use crate::lanes::Requests;
 use crate::limits::WorkerSettings;
 use crate::metrics::{REPLIES, WorkerMetrics};
+use crate::producer::Producer;
 use crate::refusal::{MAX_ERROR_TEXT, Refusal};
 use crate::rules::Rules;
-use crate::scrape_join::ScrapeJoin;
-use crate::sorter::Sorter;
 
 /// The socket side of a worker.
 pub struct SocketSide<S> {
     socket: S,
     intake: Intake,
-    map: ShardMap,
-    sorter: Sorter,
-    join: ScrapeJoin,
+    producer: Producer<Return>,
     /// Connect responses and errors of this turn.
     answers: Answers,
-    /// Parcels whose replies go out this turn.
-    served: Vec<Parcel>,
     /// Datagrams per receive call at most.
-    batch: usize,
+    receive_batch: usize,
     max_hashes: usize,
-    /// When the kernel was last asked what it dropped.
-    asked_drops: Option<Moment>,
-    rest: Rest,
+    /// The last time the kernel was asked for its count of drops.
+    drops_read: Option<Moment>,
+    receiving: Receiving,
 }
 
-/// Whether anything is received.
-enum Rest {
-    /// It is.
-    Busy,
-    /// It is until nothing comes any more, and then this is told once everything is answered.
-    Last(Sender<()>),
-    /// It is not, and this is told once everything is answered.
-    Wanted(Sender<()>),
-    /// It is not, and nothing is left to be answered.
-    Told,
+/// Whether datagrams are received, and the signal to send once they no longer are.
+enum Receiving {
+    /// Datagrams are received.
+    Running,
+    /// Receive until the socket is empty, then pause and signal.
+    Draining(Sender<()>),
+    /// Nothing is received. Signal once every request is answered.
+    Pausing(Sender<()>),
+    /// Nothing is received, and every request is answered.
+    Paused,
 }
 
 impl<S: Socket> SocketSide<S> {
@@ -63,56 +57,53 @@ impl<S: Socket> SocketSide<S> {
         settings: &WorkerSettings,
         max_hashes: usize,
     ) -> Self {
-        let shards = usize::from(map.shards());
         Self {
             socket,
             intake,
-            map,
-            sorter: Sorter::new(index, shards, settings.batches_in_flight, settings.batch_requests),
-            join: ScrapeJoin::new(settings.scrapes_in_flight),
-            answers: Answers::with_room_for(settings.receive_batch),
-            served: Vec::with_capacity(settings.batches_in_flight),
-            batch: settings.receive_batch,
+            producer: Producer::new(index, map, settings),
+            answers: Answers::with_capacity(settings.receive_batch),
+            receive_batch: settings.receive_batch,
             max_hashes,
-            asked_drops: None,
-            rest: Rest::Busy,
+            drops_read: None,
+            receiving: Receiving::Running,
         }
     }
 
-    /// Goes by other rules from the next datagram on.
+    /// Uses `rules` from the next datagram on.
     pub fn update(&mut self, rules: &Rules) {
         self.intake.update(rules);
         self.max_hashes = rules.max_hashes;
     }
 
-    /// Receives nothing more, and tells once all that was received is answered.
-    pub fn pause(&mut self, tell: Sender<()>) {
-        self.rest = Rest::Wanted(tell);
+    /// Stops receiving, and sends on `done` once every request received so far is answered.
+    pub fn pause(&mut self, done: Sender<()>) {
+        self.receiving = Receiving::Pausing(done);
     }
 
-    /// Receives what is left at addresses that nobody serves any more, and tells once all of it is answered.
-    pub fn drain(&mut self, left: &[SocketAddr], tell: Sender<()>) {
-        self.socket.retain_addresses(&|address| left.contains(&address));
-        self.rest = Rest::Last(tell);
+    /// Receives only at `addresses` until nothing is left there, then pauses; sends on `done` once
+    /// every request is answered.
+    pub fn drain(&mut self, addresses: &[SocketAddr], done: Sender<()>) {
+        self.socket.retain_addresses(&|address| addresses.contains(&address));
+        self.receiving = Receiving::Draining(done);
     }
 
     /// Receives again.
     pub fn resume(&mut self) {
-        self.rest = Rest::Busy;
+        self.receiving = Receiving::Running;
     }
 
-    /// Receives one batch of datagrams and sorts what is in it.
+    /// Receives one batch of datagrams and sorts its requests.
     ///
     /// # Errors
     /// When the socket has become unusable.
     pub fn receive(&mut self, now: Now, metrics: &WorkerMetrics) -> io::Result<bool> {
-        if matches!(self.rest, Rest::Wanted(_) | Rest::Told) {
+        if matches!(self.receiving, Receiving::Pausing(_) | Receiving::Paused) {
             return Ok(false);
         }
-        let received = self.socket.receive(self.batch)?;
+        let received = self.socket.receive(self.receive_batch)?;
         if received.is_empty() {
-            if let Rest::Last(tell) = &self.rest {
-                self.rest = Rest::Wanted(tell.clone());
+            if let Receiving::Draining(done) = &self.receiving {
+                self.receiving = Receiving::Pausing(done.clone());
             }
             return Ok(false);
         }
@@ -122,22 +113,17 @@ impl<S: Socket> SocketSide<S> {
             self.intake.prefetch(received.iter().map(|(datagram, _)| datagram));
         }
         for (datagram, slot) in received.iter() {
-            match self.intake.judge(datagram, &slot.source, now.unix, metrics) {
+            match self.intake.check(datagram, &slot.source, now.unix, metrics) {
                 Verdict::Connect(response) => self.answers.connect(&response, &slot.reply_to),
                 Verdict::Announce(announce) => {
-                    let shard = shard_of(&self.map, &announce.info_hash);
-                    if self.sorter.announce(shard, &announce, &slot.reply_to).is_err() {
+                    if self.producer.announce(&announce, &slot.reply_to).is_err() {
                         count_busy(metrics, announce.endpoint.family());
                     }
                 }
                 Verdict::Scrape(scrape) => {
-                    let scraping = Scraping {
-                        join: &mut self.join,
-                        sorter: &mut self.sorter,
-                        intake: &self.intake,
-                        map: &self.map,
-                    };
-                    if !scraping.start(&scrape.cut(self.max_hashes), &slot.reply_to) {
+                    let (id, scrape) = (scrape.transaction_id, scrape.cut(self.max_hashes));
+                    let (hashes, access) = (scrape.wire_hashes(), self.intake.access());
+                    if self.producer.scrape(id, hashes, access, &slot.reply_to).is_err() {
                         count_busy(metrics, Family::of(slot.source.ip()));
                     }
                 }
@@ -150,45 +136,31 @@ impl<S: Socket> SocketSide<S> {
         Ok(true)
     }
 
-    /// The next batch that is to be sent to its shard. Those for the shard `own` never wait.
-    pub fn take_sorted(&mut self, own: Option<usize>) -> Option<Parcel> {
-        self.sorter.take(own)
+    /// The next batch for its shard. Batches for the shard `own` never stay open.
+    pub fn take_sorted(&mut self, own: Option<usize>) -> Option<Box<Requests<Return>>> {
+        self.producer.take_sorted(own)
     }
 
-    /// A parcel is served: its replies go out with the next [`send`](Self::send).
-    pub fn accept_reply(&mut self, parcel: Parcel) {
-        for part in parcel.batch.scrapes() {
-            self.join.answer(part.place, part.counts);
-        }
-        self.served.push(parcel);
+    /// Accepts a served batch: its replies go out with the next [`send`](Self::send).
+    pub fn accept_reply(&mut self, requests: Box<Requests<Return>>) {
+        self.producer.accept_reply(requests);
     }
 
-    /// A parcel could not be sent to its shard: its requests get no reply.
-    pub fn abort(&mut self, parcel: Parcel, metrics: &WorkerMetrics) {
-        for (announce, _) in parcel.batch.announces() {
-            count_busy(metrics, announce.endpoint.family());
-        }
-        for part in parcel.batch.scrapes() {
-            if let Some(to) = self.join.abort(part.place) {
-                count_busy(metrics, Family::of(to.peer().ip()));
-            }
-        }
-        self.sorter.recycle(parcel);
+    /// Drops the requests of a batch that could not be sent to its shard.
+    pub fn abort(&mut self, requests: Box<Requests<Return>>, metrics: &WorkerMetrics) {
+        self.producer.abort(requests, |to| count_busy(metrics, Family::of(to.peer().ip())));
     }
 
-    /// Sends all replies that are ready and takes their batches back into the pool.
+    /// Sends all replies that are due, and returns their batches to the pool.
     pub fn send(&mut self, metrics: &WorkerMetrics) {
-        if self.answers.is_empty() && self.served.is_empty() && !self.join.has_complete() {
+        if self.answers.is_empty() && !self.producer.has_replies() {
             return;
         }
-        let of_shards = self
-            .served
-            .iter()
-            .flat_map(|parcel| parcel.batch.replies().map(|(bytes, to)| Reply { bytes, to }));
-        let replies = self.answers.iter().chain(of_shards).chain(self.join.complete());
+        let of_shards = self.producer.replies().map(|(bytes, to)| Reply { bytes, to });
+        let replies = self.answers.iter().chain(of_shards);
         let mut kinds = [[0; REPLIES.len()]; 2];
         let sent = self.socket.send(replies.inspect(|reply| {
-            // The action is the first four bytes, of which the last one tells all there are.
+            // The action is the first four bytes; the last of them identifies all actions.
             kinds[usize::from(reply.to.is_ipv4())][usize::from(reply.bytes[3]) % REPLIES.len()] +=
                 1;
         }));
@@ -202,23 +174,20 @@ impl<S: Socket> SocketSide<S> {
         metrics.send_failed.add(sent.failed);
         metrics.send_calls.add(sent.calls);
         self.answers.clear();
-        self.join.clear_complete();
-        for parcel in self.served.drain(..) {
-            self.sorter.recycle(parcel);
-        }
+        self.producer.clear_replies();
     }
 
-    /// Once a second: asks the kernel what it dropped.
+    /// Signals a pause that is complete; once per second, reads the kernel's count of drops.
     pub fn maintain(&mut self, now: Now, metrics: &WorkerMetrics) {
-        if let Rest::Wanted(tell) = &self.rest
-            && self.sorter.is_idle()
+        if let Receiving::Pausing(done) = &self.receiving
+            && self.producer.is_idle()
         {
-            // Nobody may be waiting any more.
-            let _ = tell.try_send(());
-            self.rest = Rest::Told;
+            // The receiver may be gone after its own timeout.
+            let _ = done.try_send(());
+            self.receiving = Receiving::Paused;
         }
-        if self.asked_drops != Some(now.moment) {
-            self.asked_drops = Some(now.moment);
+        if self.drops_read != Some(now.moment) {
+            self.drops_read = Some(now.moment);
             metrics.kernel_drops.set(self.socket.dropped());
         }
     }
@@ -228,71 +197,26 @@ impl<S: Socket> SocketSide<S> {
     /// # Errors
     /// When the socket has become unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        match self.rest {
-            Rest::Busy | Rest::Last(_) => self.socket.wait(timeout),
-            // What arrives meanwhile is for somebody else.
-            Rest::Wanted(_) | Rest::Told => self.socket.wait_for_wake(timeout),
+        match self.receiving {
+            Receiving::Running | Receiving::Draining(_) => self.socket.wait(timeout),
+            // Another process serves what arrives meanwhile.
+            Receiving::Pausing(_) | Receiving::Paused => self.socket.wait_for_wake(timeout),
         }
     }
-}
-
-/// The shard of an info hash; a single one needs no multiplications.
-#[inline]
-fn shard_of(map: &ShardMap, info_hash: &InfoHash) -> usize {
-    if map.shards() == 1 { 0 } else { map.shard_of(info_hash) }
 }
 
 fn count_busy(metrics: &WorkerMetrics, family: Family) {
     metrics.incoming.of(family).refused[Refusal::Busy as usize].add(1);
 }
 
-/// What it takes to take a scrape apart.
-struct Scraping<'a> {
-    join: &'a mut ScrapeJoin,
-    sorter: &'a mut Sorter,
-    intake: &'a Intake,
-    map: &'a ShardMap,
-}
-
-impl Scraping<'_> {
-    /// Sends each permitted hash to its shard; the others answer zeros. `false` when there was no
-    /// room, and so will be no reply.
-    #[inline(never)] // loops that want all registers
-    fn start(self, scrape: &Scrape<'_>, to: &Return) -> bool {
-        let hashes = scrape.wire_hashes();
-        let Some(mut open) = self.join.open(scrape.transaction_id, hashes.len(), to) else {
-            return false;
-        };
-        let access = self.intake.access();
-        let map = *self.map;
-        let sent = if access.is_open() && map.shards() == 1 {
-            self.sorter.scrape(0, hashes, open.part(0))
-        } else {
-            hashes.iter().enumerate().try_for_each(|(position, hash)| {
-                let name = InfoHash(*hash);
-                if !access.permits(name) {
-                    self.join.unknown(&open, position);
-                    return Ok(());
-                }
-                let part = open.part(position);
-                self.sorter.scrape(map.shard_of(&name), slice::from_ref(hash), part)
-            })
-        };
-        if sent.is_err() {
-            self.join.abandon(&mut open);
-        }
-        self.join.close(open)
-    }
-}
-
-/// Replies that this worker gives without asking a shard, in memory that is used again each turn.
+/// Replies that need no shard, in memory that every turn reuses.
 struct Answers {
     bytes: Vec<u8>,
     entries: Vec<(u32, Return)>,
 }
 
 impl Answers {
-    fn with_room_for(replies: usize) -> Self {
+    fn with_capacity(replies: usize) -> Self {
         const LARGEST: usize = error::HEAD_LEN + MAX_ERROR_TEXT;
         const _: () = assert!(LARGEST >= connect::RESPONSE_LEN);
         Self { bytes: Vec::with_capacity(replies * LARGEST), entries: Vec::with_capacity(replies) }

@@ -1,9 +1,9 @@
-//! Expiry keeps up with 50 million peers in one shard, however they are spread: what is due in a second
-//! is done in the turns of a second, and everything is looked at within the period.
+//! Expiry keeps up with 50 million peers in one shard, however they are spread: what is due in a
+//! second is done in the turns of a second, and everything is looked at within the period.
 //!
-//! The schedule is the worker's own. A shard of 2 million stands for a 25th of one of 50 million that is
-//! swept in a 25th of the time: what is due in a second, and in a turn, is the same. What it costs with
-//! all 50 million is in docs/benchmarks/expiry.md, by examples/expiry.rs.
+//! The schedule is the worker's own. A shard of 2 million stands for a 25th of one of 50 million
+//! that is swept in a 25th of the time: what is due in a second, and in a turn, is the same. What
+//! it costs with all 50 million is in docs/benchmarks/expiry.md, by examples/expiry.rs.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ fn keeps_up(population: Population) {
     let totals = side.shard.totals();
     assert_eq!(totals.peers() + totals.idle_swarms, u64::from(SIZE), "nobody's time is over");
 
-    // A worker that was away until now owes a pass, and forgetting takes its time: steps stay short. At
-    // full load all by itself it may take three passes.
+    // A worker that was away until now owes a pass, and forgetting takes its time: steps stay
+    // short. At full load all by itself it may take three passes.
     let over = LIFETIME + 8;
     let gone = (over..=over + 3 * pass).find(|second| {
         pays(&mut side, *second, &metrics);

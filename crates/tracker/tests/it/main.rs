@@ -1,8 +1,10 @@
-//! Integration tests of the data path: whole trackers on the in-process network, on one thread and from one seed.
+//! Integration tests of the data path: whole trackers on the in-process network, on one thread and
+//! from one seed.
 
 #![forbid(unsafe_code)]
 
 mod expiry;
+mod fronts;
 mod overload;
 mod placements;
 mod simulation;

@@ -1,0 +1,239 @@
+//! Admission: the checks and counters that every front shares, after the wire checks of its own.
+
+use std::sync::Arc;
+
+use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId};
+use onrush_swarm::Announce;
+
+use super::source::{Source, SourceAddress};
+use crate::access::AccessList;
+use crate::access::blocks::BlockList;
+use crate::clients;
+use crate::limits::AnnounceSettings;
+use crate::metrics::{Incoming, event_index};
+use crate::refusal::Refusal;
+use crate::rules::Rules;
+use crate::shedding::Shedding;
+
+/// The port of clients that cannot accept connections. They count as peers and are never handed
+/// out.
+pub const UNCONNECTABLE_PORT: u16 = 1;
+
+/// The fields of an announce that admission needs, after a front has parsed them.
+#[derive(Clone, Copy, Debug)]
+pub struct AnnounceFields {
+    /// The swarm.
+    pub info_hash: InfoHash,
+    /// The client's peer id, of which only the software is counted.
+    pub peer_id: PeerId,
+    /// The announced port.
+    pub port: u16,
+    /// Whether nothing is left to download.
+    pub seeder: bool,
+    /// The event.
+    pub event: Event,
+    /// Peers that the client asks for; negative is the default (BEP 15, `num_want`).
+    pub num_want: i32,
+    /// Echoed in the reply.
+    pub transaction_id: TransactionId,
+}
+
+/// The admission rules, as one member uses them.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    access: Arc<AccessList>,
+    blocked: Arc<BlockList>,
+    announce: AnnounceSettings,
+    refuse_bogons: bool,
+    shedding: Option<Shedding>,
+    /// Whether log lines per request may contain the address of the client.
+    log_addresses: bool,
+}
+
+impl Admission {
+    /// Admission by `rules`.
+    pub fn new(rules: &Rules) -> Self {
+        Self {
+            access: rules.access.clone(),
+            blocked: rules.blocked.clone(),
+            announce: rules.announce.clone(),
+            refuse_bogons: rules.refuse_bogons,
+            shedding: rules.shedding.clone(),
+            log_addresses: rules.log_addresses,
+        }
+    }
+
+    /// The access rules; scrapes of refused hashes report zeros.
+    #[inline]
+    pub fn access(&self) -> &AccessList {
+        &self.access
+    }
+
+    /// The checks of one request from `source`, counted in `incoming`.
+    #[inline]
+    pub fn of<'a, A: SourceAddress>(
+        &'a self,
+        source: Source<A>,
+        incoming: &'a Incoming,
+    ) -> Admitting<'a, A> {
+        Admitting { admission: self, source, incoming }
+    }
+
+    /// Records that `ip` has proven its address, while load is shed.
+    #[inline]
+    pub fn record_proof<A: SourceAddress>(&self, ip: A) {
+        if let Some(shedding) = &self.shedding {
+            shedding.record_proof(ip.network());
+        }
+    }
+
+    /// How many peers a reply may carry (BEP 15, `num_want`: negative is the default).
+    #[inline]
+    fn want(&self, num_want: i32, event: Event, family: Family) -> u16 {
+        if event == Event::Stopped {
+            return 0;
+        }
+        let cap = match family {
+            Family::V4 => self.announce.max_peers_v4,
+            Family::V6 => self.announce.max_peers_v6,
+        };
+        match u16::try_from(num_want) {
+            Ok(wanted) => wanted.min(cap),
+            Err(_) if num_want < 0 => self.announce.default_peers.min(cap),
+            Err(_) => cap,
+        }
+    }
+}
+
+/// The admission checks of one request. Each check counts its refusal.
+#[derive(Clone, Copy)]
+pub struct Admitting<'a, A> {
+    admission: &'a Admission,
+    source: Source<A>,
+    incoming: &'a Incoming,
+}
+
+impl<A: SourceAddress> Admitting<'_, A> {
+    /// Checks the source address: bogons and the block list.
+    ///
+    /// # Errors
+    /// [`Refusal::Bogon`], [`Refusal::Blocked`].
+    #[inline]
+    pub fn source(self) -> Result<(), Refusal> {
+        if self.admission.refuse_bogons && self.source.ip.is_bogon() {
+            return Err(self.refused(Refusal::Bogon));
+        }
+        if self.source.ip.is_blocked(&self.admission.blocked) {
+            return Err(self.refused(Refusal::Blocked));
+        }
+        Ok(())
+    }
+
+    /// Admits a request from a source whose address is not proven yet, or sheds it under overload.
+    /// `unix` is wall-clock time in seconds.
+    ///
+    /// # Errors
+    /// [`Refusal::Shed`].
+    #[inline]
+    pub fn unproven(self, unix: u64) -> Result<(), Refusal> {
+        if let Some(shedding) = &self.admission.shedding
+            && !shedding.admits(self.source.ip.network(), unix)
+        {
+            return Err(self.refused(Refusal::Shed));
+        }
+        Ok(())
+    }
+
+    /// Admits and counts an announce.
+    ///
+    /// # Errors
+    /// [`Refusal::Port`], [`Refusal::Forbidden`].
+    #[inline]
+    pub fn announce(self, fields: AnnounceFields) -> Result<Announce, Refusal> {
+        if fields.port == 0 {
+            return Err(self.refused(Refusal::Port));
+        }
+        if !self.admission.access.permits(fields.info_hash) {
+            return Err(self.refused(Refusal::Forbidden));
+        }
+        let announces = self.incoming.announces.get() + 1;
+        self.incoming.announces.set(announces);
+        self.incoming.events[event_index(fields.event)].add(1);
+        if fields.port == UNCONNECTABLE_PORT {
+            self.incoming.unconnectable.add(1);
+        }
+        if announces % clients::SAMPLE == 1 {
+            self.sample(fields.peer_id);
+        }
+        let announce = Announce {
+            info_hash: fields.info_hash,
+            endpoint: self.source.ip.endpoint(fields.port),
+            event: fields.event,
+            seeder: fields.seeder,
+            want: self.admission.want(fields.num_want, fields.event, A::FAMILY),
+            transaction_id: fields.transaction_id,
+        };
+        if log::log_enabled!(log::Level::Trace) {
+            self.log_announce(announce);
+        }
+        Ok(announce)
+    }
+
+    /// Admits and counts a scrape of `hashes` info hashes.
+    ///
+    /// # Errors
+    /// [`Refusal::NoHash`].
+    #[inline]
+    pub fn scrape(self, hashes: usize) -> Result<(), Refusal> {
+        if hashes == 0 {
+            return Err(self.refused(Refusal::NoHash));
+        }
+        self.incoming.scrapes.add(1);
+        if log::log_enabled!(log::Level::Trace) {
+            log::trace!("scrape of {hashes} from {}", self.client());
+        }
+        Ok(())
+    }
+
+    /// Counts a refusal and returns it.
+    #[inline]
+    pub fn refused(self, refusal: Refusal) -> Refusal {
+        self.incoming.refused[refusal as usize].add(1);
+        if log::log_enabled!(log::Level::Debug) {
+            self.log_refusal(refusal);
+        }
+        refusal
+    }
+
+    /// The client's address, or a placeholder when the rules keep addresses out of logs.
+    #[cold]
+    pub fn client(self) -> String {
+        match self.admission.log_addresses {
+            true => self.source.socket_addr().to_string(),
+            false => "a client".to_owned(),
+        }
+    }
+
+    /// Counts the client software of one announce in [`clients::SAMPLE`].
+    #[cold]
+    fn sample(self, peer_id: PeerId) {
+        self.incoming.clients[clients::index_of(&peer_id)].add(1);
+    }
+
+    #[cold]
+    fn log_refusal(self, refusal: Refusal) {
+        log::debug!("refused ({}): a request from {}", refusal.name(), self.client());
+    }
+
+    #[cold]
+    fn log_announce(self, announce: Announce) {
+        log::trace!(
+            "announce of {} from {}: event {:?}, seeder {}, wants {}",
+            announce.info_hash,
+            self.client(),
+            announce.event,
+            announce.seeder,
+            announce.want,
+        );
+    }
+}

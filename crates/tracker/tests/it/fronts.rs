@@ -1,0 +1,272 @@
+//! Fronts beside UDP: an in-memory front shares swarms, access rules and limits with UDP peers, in
+//! both placements, and its exit affects no other member.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::{Reply, Return, Socket};
+use onrush_proto::{
+    Announce, ConnectionId, Event, Family, InfoHash, PeerId, Response, ScrapeCounts, TransactionId,
+};
+use onrush_testing::memory_tracker::{
+    COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect, rules, secrets, settings,
+};
+use onrush_tracker::front::Front;
+use onrush_tracker::intake::{Admission, AnnounceFields, Source};
+use onrush_tracker::lanes::{Order, Ticket, Waker};
+use onrush_tracker::orders::Orders;
+use onrush_tracker::refusal::Refusal;
+
+const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
+const BLOCKED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+const UDP_CLIENT: &str = "198.51.100.1:3000";
+
+/// A waker that counts its calls.
+#[derive(Default)]
+struct CountingWaker(AtomicUsize);
+
+impl Waker for CountingWaker {
+    fn wake(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A front without sockets: requests are calls, and replies are kept in a list.
+struct MemoryFront {
+    front: Front,
+    admission: Admission,
+    replies: Vec<(Ticket, Vec<u8>)>,
+    next: u64,
+}
+
+impl MemoryFront {
+    /// Announces a seeder with port 7000 from `ip`.
+    fn announce(&mut self, ip: Ipv4Addr, info_hash: InfoHash) -> Result<Ticket, Refusal> {
+        let fields = AnnounceFields {
+            info_hash,
+            peer_id: PeerId([2; 20]),
+            port: 7000,
+            seeder: true,
+            event: Event::Started,
+            num_want: -1,
+            transaction_id: TransactionId(0),
+        };
+        self.announce_fields(ip, fields)
+    }
+
+    fn announce_fields(&mut self, ip: Ipv4Addr, fields: AnnounceFields) -> Result<Ticket, Refusal> {
+        let metrics = self.front.metrics.clone();
+        let checks = self.admission.of(Source { ip, port: 50_000 }, &metrics.incoming.v4);
+        checks.source()?;
+        let announce = checks.announce(fields)?;
+        self.next += 1;
+        let ticket = Ticket { slot: 1, generation: 2, sequence: self.next };
+        match self.front.announce(&announce, ticket) {
+            Ok(()) => Ok(ticket),
+            Err(_) => Err(checks.refused(Refusal::Busy)),
+        }
+    }
+
+    /// Sends requests and reads replies.
+    fn turn(&mut self) {
+        self.front.dispatch(|ticket| panic!("the request of {ticket:?} was dropped"));
+        let replies = &mut self.replies;
+        self.front.receive(|bytes, ticket| replies.push((ticket, bytes.to_vec())));
+    }
+
+    /// The reply to one request.
+    fn reply(&mut self, ticket: Ticket) -> Vec<u8> {
+        let at = self.replies.iter().position(|(of, _)| *of == ticket).expect("a reply");
+        self.replies.remove(at).1
+    }
+}
+
+/// A tracker with `count` fronts, and one UDP client with its connection id.
+struct World {
+    tracker: TestTracker<Endpoint>,
+    fronts: Vec<MemoryFront>,
+    wakers: Vec<Arc<CountingWaker>>,
+    client: Endpoint,
+    id: ConnectionId,
+}
+
+impl World {
+    fn new(placement: &str, count: usize) -> Self {
+        let settings = settings(&format!(
+            "{placement}[access]\nmode = \"deny\"\ninfo_hashes = [\"{FORBIDDEN}\"]\n\
+             blocked = [\"{BLOCKED}\"]\n[limits]\nbatches_in_flight = 8\n"
+        ));
+        let network = Network::with_options(1, Conditions::default(), Options::default());
+        let wakers: Vec<Arc<CountingWaker>> = (0..count).map(|_| Arc::default()).collect();
+        let dyn_wakers = wakers.iter().map(|waker| waker.clone() as Arc<dyn Waker>).collect();
+        let secrets = secrets(1);
+        let (mut tracker, fronts) =
+            TestTracker::with_fronts(&settings, &secrets, &network, |socket| socket, dyn_wakers);
+        let admission = Admission::new(&rules(&settings));
+        let front = |front| MemoryFront {
+            front,
+            admission: admission.clone(),
+            replies: Vec::new(),
+            next: 0,
+        };
+        let mut client = network.bind(&[UDP_CLIENT.parse().unwrap()]).unwrap();
+        let id = connect(&mut tracker, &mut client, 0, at(1));
+        Self { tracker, fronts: fronts.into_iter().map(front).collect(), wakers, client, id }
+    }
+
+    /// Lets every member take turns until no request is in flight.
+    fn settle(&mut self) {
+        for _ in 0..3 {
+            self.fronts.iter_mut().for_each(MemoryFront::turn);
+            self.tracker.settle(at(2));
+        }
+        self.fronts.iter_mut().for_each(MemoryFront::turn);
+        assert!(self.fronts.iter().all(|front| front.front.is_idle()));
+    }
+
+    /// Announces a seeder with port 6881 over UDP, and returns the peers of the reply.
+    fn announce_over_udp(&mut self, info_hash: InfoHash) -> Vec<SocketAddr> {
+        let request = Announce { transaction_id: TransactionId(9), ..announce(self.id, info_hash) };
+        let mut bytes = [0; 256];
+        let len = request.write(&mut bytes);
+        let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
+        self.client.send(std::iter::once(Reply { bytes: &bytes[..len], to: &to }));
+        self.settle();
+        let received = self.client.receive(8).unwrap();
+        let (reply, _) = received.iter().next().expect("a reply over UDP");
+        peers_in(reply)
+    }
+}
+
+/// The peers of an announce reply in wire form.
+fn peers_in(reply: &[u8]) -> Vec<SocketAddr> {
+    assert!(matches!(Response::parse(reply, Family::V4), Ok(Response::Announce(..))));
+    let (peers, _) = reply[20..].as_chunks::<6>();
+    let address = |[a, b, c, d, high, low]: &[u8; 6]| {
+        SocketAddr::from(([*a, *b, *c, *d], u16::from_be_bytes([*high, *low])))
+    };
+    peers.iter().map(address).collect()
+}
+
+#[test]
+fn peers_of_a_front_and_of_udp_share_swarms() {
+    for placement in [SPLIT, COLOCATED] {
+        let mut world = World::new(placement, 1);
+        for swarm in 0..20 {
+            let info_hash = InfoHash([swarm; 20]);
+            assert_eq!(world.announce_over_udp(info_hash), []);
+            let leecher = AnnounceFields {
+                info_hash,
+                peer_id: PeerId([2; 20]),
+                port: 7000,
+                seeder: false,
+                event: Event::None,
+                num_want: 50,
+                transaction_id: TransactionId(0),
+            };
+            let ip = Ipv4Addr::new(198, 51, 100, 7);
+            let ticket = world.fronts[0].announce_fields(ip, leecher).unwrap();
+            world.settle();
+            let reply = world.fronts[0].reply(ticket);
+            assert_eq!(peers_in(&reply), ["198.51.100.1:6881".parse().unwrap()], "{placement}");
+            let to_udp = world.announce_over_udp(info_hash);
+            assert_eq!(to_udp, ["198.51.100.7:7000".parse().unwrap()], "{placement}");
+        }
+        assert_eq!(world.fronts[0].front.metrics.incoming.v4.announces.get(), 20);
+        assert_eq!(world.tracker.summary().announces, 40, "the front counts its own announces");
+    }
+}
+
+#[test]
+fn a_scrape_of_a_front_spans_shards() {
+    for placement in [SPLIT, COLOCATED] {
+        let mut world = World::new(placement, 1);
+        let mut hashes: Vec<[u8; 20]> = (0..40).map(|n| [n; 20]).collect();
+        for hash in &hashes[..30] {
+            world.announce_over_udp(InfoHash(*hash));
+        }
+        hashes.insert(5, FORBIDDEN.0);
+        let front = &mut world.fronts[0];
+        let metrics = front.front.metrics.clone();
+        let source = Source { ip: Ipv4Addr::new(198, 51, 100, 7), port: 50_000 };
+        let checks = front.admission.of(source, &metrics.incoming.v4);
+        assert_eq!(checks.scrape(0), Err(Refusal::NoHash));
+        assert_eq!(checks.scrape(hashes.len()), Ok(()));
+        let ticket = Ticket { slot: 7, generation: 0, sequence: 1 };
+        let access = front.admission.access();
+        front.front.scrape(TransactionId(0), &hashes, access, ticket).unwrap();
+        world.settle();
+        let reply = world.fronts[0].reply(ticket);
+        let (counts, rest) = reply[8..].as_chunks();
+        assert!(rest.is_empty());
+        let seeders: Vec<u32> = counts.iter().map(|c| ScrapeCounts::parse(c).seeders).collect();
+        let expected: Vec<u32> = (0..41).map(|n| u32::from(n != 5 && n < 31)).collect();
+        assert_eq!(seeders, expected, "{placement}");
+    }
+}
+
+#[test]
+fn a_front_that_exits_loses_only_its_own_replies() {
+    for placement in [SPLIT, COLOCATED] {
+        let mut world = World::new(placement, 2);
+        let ip = Ipv4Addr::new(198, 51, 100, 7);
+        let hashes: Vec<InfoHash> = (0..30).map(|n| InfoHash([n; 20])).collect();
+        let of_first: Vec<_> =
+            hashes.iter().map(|hash| world.fronts[0].announce(ip, *hash)).collect();
+        let of_second: Vec<_> =
+            hashes.iter().map(|hash| world.fronts[1].announce(ip, *hash)).collect();
+        assert!(of_first.iter().all(Result::is_ok));
+        world.fronts.iter_mut().for_each(MemoryFront::turn);
+        // The first front exits with all of its requests in flight.
+        world.fronts.remove(0);
+        world.settle();
+        for ticket in of_second {
+            world.fronts[0].reply(ticket.unwrap());
+        }
+        let orphaned: u64 = world.tracker.workers.iter().map(|w| w.metrics.orphaned.get()).sum();
+        assert_eq!(orphaned, 30, "{placement}: each lost reply is counted");
+        assert_eq!(world.tracker.summary().refused_for(Refusal::Busy), 0);
+        // Its announces were served; UDP and the other front are not affected.
+        assert_eq!(world.announce_over_udp(hashes[0]), [], "seeders get no seeders");
+        let again = world.fronts[0].announce(ip, hashes[1]).unwrap();
+        world.settle();
+        world.fronts[0].reply(again);
+    }
+}
+
+#[test]
+fn refusals_of_a_front_are_counted_by_the_front() {
+    let mut world = World::new(SPLIT, 1);
+    let ip = Ipv4Addr::new(198, 51, 100, 7);
+    let front = &mut world.fronts[0];
+    assert_eq!(front.announce(BLOCKED, InfoHash([1; 20])), Err(Refusal::Blocked));
+    assert_eq!(front.announce(ip, FORBIDDEN), Err(Refusal::Forbidden));
+    // A shard has its share of batches; beyond them a request is refused, not queued.
+    let busy = (0..4_000).find_map(|_| front.announce(ip, InfoHash([1; 20])).err());
+    assert_eq!(busy, Some(Refusal::Busy));
+    let counted: Vec<_> = front.front.metrics.incoming.v4.refusals().filter(|r| r.1 > 0).collect();
+    assert_eq!(counted, [("blocked", 1), ("forbidden", 1), ("busy", 1)]);
+    world.settle();
+    assert!(world.fronts[0].announce(ip, InfoHash([1; 20])).is_ok(), "batches are free again");
+    assert_eq!(world.tracker.summary().refused_in_all(), 0);
+}
+
+#[test]
+fn a_sleeping_front_is_woken_by_replies_and_orders() {
+    let mut world = World::new(COLOCATED, 1);
+    let wakes = |world: &World| world.wakers[0].0.load(Ordering::SeqCst);
+    world.fronts[0].announce(Ipv4Addr::new(198, 51, 100, 7), InfoHash([1; 20])).unwrap();
+    world.fronts[0].turn();
+    let (tracker, front) = (&mut world.tracker, &world.fronts[0].front);
+    front.sleep(|| tracker.settle(at(2)));
+    assert_eq!(wakes(&world), 1);
+    world.fronts[0].front.sleep(|| panic!("a reply is waiting: no sleep"));
+    world.settle();
+    let orders =
+        Orders::new(&world.tracker.workers[0].mailboxes, world.tracker.workers[0].owners.clone());
+    world.fronts[0].front.sleep(|| orders.resume().unwrap());
+    assert_eq!(wakes(&world), 2);
+    assert!(matches!(world.fronts[0].front.order(), Some(Order::Resume)));
+}
