@@ -1,5 +1,5 @@
-//! Arbitrary bytes as the options behind an announce: no panic, the iterator is fused, and the options
-//! encode to a list with the same options.
+//! Arbitrary bytes as the options behind an announce: no panic, the iterator is fused, and the
+//! options encode to a list with the same options.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Arbitrary datagrams as requests: parsing does not panic, and a parsed request encodes to the bytes
-//! that it was read from.
+//! Arbitrary datagrams as requests: parsing does not panic, and a parsed request encodes to the
+//! bytes that it was read from.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

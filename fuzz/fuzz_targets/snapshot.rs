@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a snapshot: no panic, and a valid one is loaded. Checksums are corrected first,
-//! so that the parser behind them is reached.
+//! Arbitrary bytes as a snapshot: no panic, and a valid one is loaded. Checksums are corrected
+//! first, so that the parser behind them is reached.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -98,7 +98,8 @@ pub enum BindError {
     /// The host does not have the address.
     #[error(
         "this host has no address {ip}: `ip addr` lists its addresses. If the address is \
-         added later (failover), allow binding it before: sysctl -w net.ipv{family}.ip_nonlocal_bind=1",
+         added later (failover), allow binding it before: \
+         sysctl -w net.ipv{family}.ip_nonlocal_bind=1",
         ip = address.ip(),
         family = if address.is_ipv4() { 4 } else { 6 }
     )]

@@ -87,9 +87,9 @@ impl fmt::Display for Notice {
             ),
             Self::LocalAddressUnknown { address, cause } => write!(
                 f,
-                "on {address} this system does not report the local address of a request ({cause}); \
-                 a host with several addresses may reply from the wrong one: list each address in \
-                 place of the wildcard"
+                "on {address} this system does not report the local address of a request \
+                 ({cause}); a host with several addresses may reply from the wrong one: list each \
+                 address in place of the wildcard"
             ),
         }
     }

@@ -6,9 +6,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`id`] | identifiers and their text forms: [`InfoHash`], [`PeerId`], [`ConnectionId`], [`TransactionId`] |
+//! | [`id`] | identifiers and their text forms, like [`InfoHash`] and [`ConnectionId`] |
 //! | [`endpoint`] | a peer's address and port in wire form |
-//! | [`connect`], [`announce`], [`scrape`], [`error`] | one action each: its request and its response |
+//! | [`connect`], [`announce`], [`scrape`], [`error`] | one action each: request and response |
 //! | [`options`] | options behind an announce (BEP 41) |
 //! | [`request`] | any datagram that a client may send: [`Request::parse`] |
 //! | [`response`] | any datagram that a tracker may send: [`Response::parse`] |

@@ -5,7 +5,7 @@
 //! 0               8        12       16        0        4        8
 //! +---------------+--------+--------+-----    +--------+--------+---------------------------
 //! | connection id | 2      | trans. | info    | 2      | trans. | per hash, in order: seeders,
-//! +---------------+--------+--------+ hashes  +--------+--------+ completed, leechers (4 bytes each)
+//! +---------------+--------+--------+ hashes  +--------+--------+ completed, leechers (4 bytes)
 //! ```
 
 use crate::id::{ConnectionId, InfoHash, TransactionId};

@@ -86,8 +86,8 @@ fn missing_variant(defaults: &str) -> Option<String> {
     (!kinds(defaults).contains(&URING)).then(|| {
         format!(
             "absent: aquatic_udp ({URING}): this build has mio only; where it builds (it needs a \
-             recent kernel's headers), scripts/bench-peers --only aquatic builds it with --features \
-             io-uring"
+             recent kernel's headers), scripts/bench-peers --only aquatic builds it with \
+             --features io-uring"
         )
     })
 }

@@ -37,7 +37,7 @@ pub(crate) async fn state(
     params(("info_hash" = String, Path,
             description = "40 hexadecimal digits or 32 base32 characters")),
     responses(
-        (status = 200, description = "Whether it is listed, and whether it is served", body = ListEntry),
+        (status = 200, description = "Whether it is listed and served", body = ListEntry),
         (status = 400, description = "Not an info hash", body = Problem),
         (status = 401, description = "Missing or wrong token", body = Problem),
         (status = 403, description = "The admin API is off", body = Problem),

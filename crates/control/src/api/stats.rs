@@ -1,5 +1,5 @@
-//! Response of `/stats.json`: all counters and gauges under stable names. To compute a rate, take two
-//! responses and divide by the difference of their `time`; counters never decrease.
+//! Response of `/stats.json`: all counters and gauges under stable names. To compute a rate, take
+//! two responses and divide by the difference of their `time`; counters never decrease.
 //!
 //! The counters of workers come from the table in [`onrush_tracker::metrics`]: [`IncomingStats`],
 //! [`WorkerCounts`] and [`ShardStats`] have a field for each.

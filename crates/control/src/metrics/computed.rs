@@ -1,11 +1,11 @@
-//! The table of the series that are not counters of workers: state of the process, computed values,
-//! histograms and limits. One row declares name, labels, help text and values of a series.
+//! The table of the series that are not counters of a worker: state of the process, computed values,
+//! histograms and limits.
 
 use std::fmt;
 
 use onrush_proto::Family;
 use onrush_tracker::clients;
-use onrush_tracker::metrics::Kind::{self, Counter, Gauge, Histogram};
+use onrush_tracker::metrics::Kind;
 
 use super::prometheus::Samples;
 use super::snapshot::{StatsSnapshot, Worker};
@@ -27,221 +27,115 @@ pub(super) struct ComputedSeries {
     pub(super) write: fn(&StatsSnapshot, &mut Samples<'_>) -> fmt::Result,
 }
 
-const fn row(
-    kind: Kind,
-    name: &'static str,
-    labels: &'static [&'static str],
-    help: &'static str,
-    write: fn(&StatsSnapshot, &mut Samples<'_>) -> fmt::Result,
-) -> ComputedSeries {
-    ComputedSeries { kind, name, labels, help, write }
+/// Declares [`COMPUTED`]. A row reads `kind "name" [labels] "help" => |snapshot, samples| samples;`.
+macro_rules! declare_computed {
+    ($(
+        $kind:ident $name:literal [$($label:ident),*] $help:literal
+        => |$all:ident, $to:ident| $write:expr;
+    )*) => {
+        /// The table.
+        pub(super) const COMPUTED: &[ComputedSeries] = &[$( ComputedSeries {
+            kind: Kind::$kind,
+            name: $name,
+            labels: &[$( stringify!($label) ),*],
+            help: $help,
+            write: |$all, $to| $write,
+        } ),*];
+    };
 }
 
-/// The table.
-pub(super) const COMPUTED: &[ComputedSeries] = &[
-    row(
-        Gauge,
-        "onrush_build_info",
-        &["version", "build", "placement"],
-        "Version and build; always 1",
-        |all, to| {
+declare_computed! {
+    Gauge "onrush_build_info" [version, build, placement] "Version and build; always 1"
+        => |all, to| {
             let placement = placement_name(all.settings.placement);
             to.put(&[env!("CARGO_PKG_VERSION"), crate::version::version(), placement], 1.0)
-        },
-    ),
-    row(Gauge, "onrush_uptime_seconds", &[], "Time since the start of the tracker", |all, to| {
-        to.put(&[], all.uptime.as_secs_f64())
-    }),
-    row(
-        Gauge,
-        "process_start_time_seconds",
-        &[],
-        "Start of the process, in seconds since 1970",
-        |all, to| to.put(&[], all.started),
-    ),
-    row(
-        Counter,
-        "process_cpu_seconds",
-        &[],
-        "CPU time of all threads, in user space and in the kernel",
-        |all, to| to.put(&[], all.process.cpu_seconds),
-    ),
-    row(Gauge, "process_resident_memory_bytes", &[], "Resident set size", |all, to| {
-        to.put(&[], all.process.resident as f64)
-    }),
-    row(
-        Gauge,
-        "onrush_memory_limit_bytes",
-        &[],
-        "Memory limit of the process, of the host or of its cgroup; absent where it cannot be read",
-        |all, to| all.process.memory_limit.map_or(Ok(()), |limit| to.put(&[], limit as f64)),
-    ),
-    row(Gauge, "process_virtual_memory_bytes", &[], "Size of the address space", |all, to| {
-        to.put(&[], all.process.virtual_size as f64)
-    }),
-    row(Gauge, "process_open_fds", &[], "Open file descriptors", |all, to| {
-        to.put(&[], all.process.open_files as f64)
-    }),
-    row(Gauge, "process_threads", &[], "Threads", |all, to| {
-        to.put(&[], all.process.threads as f64)
-    }),
-    row(Gauge, "onrush_stage", &["stage"], "1 for the current readiness, else 0", |all, to| {
-        let mut readiness = Readiness::ALL.into_iter();
-        readiness.try_for_each(|stage| to.put(&[stage.name()], flag(stage == all.readiness)))
-    }),
-    row(
-        Histogram,
-        "onrush_batch_datagrams",
-        &["worker"],
-        "Datagrams per receive call; empty calls are not counted",
-        |all, to| {
-            let mut workers = all.socket_workers();
-            workers.try_for_each(|w| to.put_histogram(w.name, &w.metrics.receives, 1.0))
-        },
-    ),
-    row(
-        Histogram,
-        "onrush_turn_duration_seconds",
-        &["worker"],
-        "Duration of turns that had work; the rate of its sum is the load of a worker, 0 to 1",
-        |all, to| {
-            let mut workers = all.workers();
-            workers.try_for_each(|w| to.put_histogram(w.name, &w.metrics.turn_times, 1e-9))
-        },
-    ),
-    row(
-        Gauge,
-        "onrush_worker_stuck",
-        &["worker"],
-        "1 for a worker that took no turn for 5 s, else 0",
-        |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_THRESHOLD)),
-    ),
-    row(
-        Gauge,
-        "onrush_announce_sample_ratio",
-        &[],
-        "One announce out of this many is sampled for its client software",
-        |_, to| to.put(&[], clients::SAMPLE as f64),
-    ),
-    row(Gauge, "onrush_peers", &["family", "role", "worker"], "Peers stored", |all, to| {
-        all.swarm_workers().try_for_each(|worker| {
-            [(Family::V4, "ipv4"), (Family::V6, "ipv6")].into_iter().try_for_each(
-                |(family, name)| {
-                    let (peers, seeders) = worker.metrics.shard.peers(family);
-                    to.put(&[name, "seeder", worker.name], seeders as f64)?;
-                    // The two gauges are updated one after the other.
-                    to.put(&[name, "leecher", worker.name], peers.saturating_sub(seeders) as f64)
-                },
-            )
-        })
-    }),
-    row(
-        Gauge,
-        "onrush_family_swarms",
-        &["family", "worker"],
-        "Swarms with peers of a family, as of the last expiry pass; absent until the first pass has \
-         ended. A swarm with peers of both families counts in both",
-        |all, to| {
-            all.swarm_workers().try_for_each(|worker| {
-                let Some(swarms) = worker.metrics.shard.by_family() else { return Ok(()) };
-                to.put(&["ipv4", worker.name], swarms.v4 as f64)?;
-                to.put(&["ipv6", worker.name], swarms.v6 as f64)
-            })
-        },
-    ),
-    row(
-        Gauge,
-        "onrush_lane_waiting_batches",
-        &["worker"],
-        "Batches that wait to be served by a worker",
-        |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_waiting as f64),
-    ),
-    row(
-        Gauge,
-        "onrush_lane_room_batches",
-        &["worker"],
-        "Batches that fit in the lane to a worker",
-        |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_capacity as f64),
-    ),
-    row(Gauge, "onrush_overload_step", &[], "Overload level, 0 (none) to 8", |all, to| {
-        to.put(&[], f64::from(all.pressure.step))
-    }),
-    row(
-        Gauge,
-        "onrush_announce_interval_seconds",
-        &[],
-        "Announce interval sent to clients, before jitter",
-        |all, to| to.put(&[], f64::from(all.pressure.interval)),
-    ),
-    row(Gauge, "onrush_peers_limit", &[], "limits.peers", |all, to| {
-        to.put(&[], all.settings.limits.peers as f64)
-    }),
-    row(Gauge, "onrush_idle_swarms_limit", &[], "limits.idle_swarms", |all, to| {
-        to.put(&[], all.settings.limits.idle_swarms as f64)
-    }),
-    row(Gauge, "onrush_list_entries_limit", &[], "limits.list_entries", |all, to| {
-        to.put(&[], all.settings.limits.list_entries as f64)
-    }),
-    row(
-        Gauge,
-        "onrush_list_entries",
-        &["mode"],
-        "Info hashes on the access list in force",
-        |all, to| to.put(&[mode_name(&all.lists.access)], all.lists.access.len() as f64),
-    ),
-    row(
-        Gauge,
-        "onrush_blocked_source_ranges",
-        &[],
-        "Blocked ranges of source addresses",
-        |all, to| to.put(&[], all.lists.blocked.len() as f64),
-    ),
-    row(
-        Counter,
-        "onrush_file_writes",
-        &["file", "outcome"],
-        "Writes of a file; after a failed write the previous file stays in place",
-        |all, to| {
-            files(all).into_iter().try_for_each(|(file, writes)| {
-                to.put(&[file, "written"], writes.written.get() as f64)?;
-                to.put(&[file, "failed"], writes.failed.get() as f64)
-            })
-        },
-    ),
-    row(
-        Gauge,
-        "onrush_file_last_written_timestamp_seconds",
-        &["file"],
-        "Time of the last successful write, in seconds since 1970",
-        |all, to| each_written(all, to, |writes| writes.last.get() as f64),
-    ),
-    row(Gauge, "onrush_file_bytes", &["file"], "Size of the last written file", |all, to| {
-        each_written(all, to, |writes| writes.bytes.get() as f64)
-    }),
-    row(
-        Gauge,
-        "onrush_file_write_duration_seconds",
-        &["file"],
-        "Duration of the last successful write",
-        |all, to| each_written(all, to, FileWrites::seconds),
-    ),
-    row(Counter, "onrush_http_requests", &[], "HTTP requests answered", |all, to| {
-        to.put(&[], all.http.requests as f64)
-    }),
-    row(Gauge, "onrush_http_connections", &[], "Open HTTP connections", |all, to| {
-        to.put(&[], all.http.connections as f64)
-    }),
-    row(Gauge, "onrush_http_connections_limit", &[], "admin.connections", |all, to| {
-        to.put(&[], all.settings.admin.connections as f64)
-    }),
-    row(
-        Counter,
-        "onrush_http_turned_away_connections",
-        &[],
-        "HTTP connections refused because too many were open",
-        |all, to| to.put(&[], all.http.turned_away as f64),
-    ),
-];
+        };
+    Gauge "onrush_uptime_seconds" [] "Time since the start of the tracker"
+        => |all, to| to.put(&[], all.uptime.as_secs_f64());
+    Gauge "onrush_stage" [stage] "1 for the current readiness, else 0"
+        => |all, to| Readiness::ALL.into_iter().try_for_each(|stage| {
+            to.put(&[stage.name()], flag(stage == all.readiness))
+        });
+    Gauge "process_start_time_seconds" [] "Start of the process, in seconds since 1970"
+        => |all, to| to.put(&[], all.started);
+    Counter "process_cpu_seconds" [] "CPU time of all threads, in user space and in the kernel"
+        => |all, to| to.put(&[], all.process.cpu_seconds);
+    Gauge "process_resident_memory_bytes" [] "Resident set size"
+        => |all, to| to.put(&[], all.process.resident as f64);
+    Gauge "onrush_memory_limit_bytes" []
+        "Memory limit of the process, of the host or of its cgroup; absent where it cannot be read"
+        => |all, to| all.process.memory_limit.map_or(Ok(()), |limit| to.put(&[], limit as f64));
+    Gauge "process_virtual_memory_bytes" [] "Size of the address space"
+        => |all, to| to.put(&[], all.process.virtual_size as f64);
+    Gauge "process_open_fds" [] "Open file descriptors"
+        => |all, to| to.put(&[], all.process.open_files as f64);
+    Gauge "process_threads" [] "Threads"
+        => |all, to| to.put(&[], all.process.threads as f64);
+    Histogram "onrush_batch_datagrams" [worker]
+        "Datagrams per receive call; empty calls are not counted"
+        => |all, to| all.socket_workers().try_for_each(|worker| {
+            to.put_histogram(worker.name, &worker.metrics.receives, 1.0)
+        });
+    Histogram "onrush_turn_duration_seconds" [worker]
+        "Duration of turns that had work; the rate of its sum is the load of a worker, 0 to 1"
+        => |all, to| all.workers().try_for_each(|worker| {
+            to.put_histogram(worker.name, &worker.metrics.turn_times, 1e-9)
+        });
+    Gauge "onrush_worker_stuck" [worker] "1 for a worker that took no turn for 5 s, else 0"
+        => |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_THRESHOLD));
+    Gauge "onrush_lane_waiting_batches" [worker] "Batches that wait to be served by a worker"
+        => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_waiting as f64);
+    Gauge "onrush_lane_room_batches" [worker] "Batches that fit in the lane to a worker"
+        => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_capacity as f64);
+    Gauge "onrush_announce_sample_ratio" []
+        "One announce out of this many is sampled for its client software"
+        => |_all, to| to.put(&[], clients::SAMPLE as f64);
+    Gauge "onrush_peers" [family, role, worker] "Peers stored" => |all, to| peers(all, to);
+    Gauge "onrush_family_swarms" [family, worker]
+        "Swarms with peers of a family, as of the last expiry pass; absent until the first pass \
+         has ended. A swarm with peers of both families counts in both"
+        => |all, to| all.swarm_workers().try_for_each(|worker| {
+            let Some(swarms) = worker.metrics.shard.by_family() else { return Ok(()) };
+            to.put(&["ipv4", worker.name], swarms.v4 as f64)?;
+            to.put(&["ipv6", worker.name], swarms.v6 as f64)
+        });
+    Gauge "onrush_overload_step" [] "Overload level, 0 (none) to 8"
+        => |all, to| to.put(&[], f64::from(all.pressure.step));
+    Gauge "onrush_announce_interval_seconds" [] "Announce interval sent to clients, before jitter"
+        => |all, to| to.put(&[], f64::from(all.pressure.interval));
+    Gauge "onrush_peers_limit" [] "limits.peers"
+        => |all, to| to.put(&[], all.settings.limits.peers as f64);
+    Gauge "onrush_idle_swarms_limit" [] "limits.idle_swarms"
+        => |all, to| to.put(&[], all.settings.limits.idle_swarms as f64);
+    Gauge "onrush_list_entries_limit" [] "limits.list_entries"
+        => |all, to| to.put(&[], all.settings.limits.list_entries as f64);
+    Gauge "onrush_list_entries" [mode] "Info hashes on the access list in force"
+        => |all, to| to.put(&[mode_name(&all.lists.access)], all.lists.access.len() as f64);
+    Gauge "onrush_blocked_source_ranges" [] "Blocked ranges of source addresses"
+        => |all, to| to.put(&[], all.lists.blocked.len() as f64);
+    Counter "onrush_file_writes" [file, outcome]
+        "Writes of a file; after a failed write the previous file stays in place"
+        => |all, to| files(all).into_iter().try_for_each(|(file, writes)| {
+            to.put(&[file, "written"], writes.written.get() as f64)?;
+            to.put(&[file, "failed"], writes.failed.get() as f64)
+        });
+    Gauge "onrush_file_last_written_timestamp_seconds" [file]
+        "Time of the last successful write, in seconds since 1970"
+        => |all, to| each_written(all, to, |writes| writes.last.get() as f64);
+    Gauge "onrush_file_bytes" [file] "Size of the last written file"
+        => |all, to| each_written(all, to, |writes| writes.bytes.get() as f64);
+    Gauge "onrush_file_write_duration_seconds" [file] "Duration of the last successful write"
+        => |all, to| each_written(all, to, FileWrites::seconds);
+    Counter "onrush_http_requests" [] "HTTP requests answered"
+        => |all, to| to.put(&[], all.http.requests as f64);
+    Gauge "onrush_http_connections" [] "Open HTTP connections"
+        => |all, to| to.put(&[], all.http.connections as f64);
+    Gauge "onrush_http_connections_limit" [] "admin.connections"
+        => |all, to| to.put(&[], all.settings.admin.connections as f64);
+    Counter "onrush_http_turned_away_connections" []
+        "HTTP connections refused because too many were open"
+        => |all, to| to.put(&[], all.http.turned_away as f64);
+}
 
 fn flag(is: bool) -> f64 {
     f64::from(u8::from(is))
@@ -254,6 +148,18 @@ fn each<'a>(
     value: fn(&Worker<'a>) -> f64,
 ) -> fmt::Result {
     workers.try_for_each(|worker| to.put(&[worker.name], value(&worker)))
+}
+
+fn peers(all: &StatsSnapshot, to: &mut Samples<'_>) -> fmt::Result {
+    for worker in all.swarm_workers() {
+        for (family, name) in [(Family::V4, "ipv4"), (Family::V6, "ipv6")] {
+            let (peers, seeders) = worker.metrics.shard.peers(family);
+            to.put(&[name, "seeder", worker.name], seeders as f64)?;
+            // A worker updates the two gauges one after the other, so seeders may exceed peers.
+            to.put(&[name, "leecher", worker.name], peers.saturating_sub(seeders) as f64)?;
+        }
+    }
+    Ok(())
 }
 
 fn files(all: &StatsSnapshot) -> [(&'static str, &FileWrites); 2] {

@@ -1,65 +1,51 @@
-//! What the kernel says of this process. But for the limit of its memory only of `/proc/self`, which is there under
-//! every sandbox that a unit can ask for.
+//! Memory, CPU time and descriptors of this process. Everything but the memory limit comes from
+//! `/proc/self`, which is readable in every sandbox of systemd.
 
 use std::fs;
 
 use nix::unistd::{SysconfVar, sysconf};
+use procfs_core::FromRead;
+use procfs_core::process::{Stat, StatM};
 
-use onrush_config::Host;
+use onrush_config::host::Host;
 
-/// Memory and CPU time.
+/// State of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
-    /// Bytes in use (RSS).
+    /// Resident set size in bytes.
     pub resident: u64,
-    /// Bytes of address space.
+    /// Size of the address space in bytes.
     pub virtual_size: u64,
-    /// Seconds of all threads, in user space and in the kernel.
+    /// CPU time of all threads in seconds, in user space and in the kernel.
     pub cpu_seconds: f64,
-    /// File descriptors that are open.
+    /// Open file descriptors.
     pub open_files: u64,
     /// Threads.
     pub threads: u64,
-    /// Bytes of memory that it may take: the host's, or less by its cgroup. `None` where the kernel's files are
-    /// hidden from it.
+    /// Memory limit in bytes, of the host or of the cgroup, whichever is smaller. `None` where it
+    /// cannot be read.
     pub memory_limit: Option<u64>,
 }
 
 impl Process {
-    /// This process, now; zeros where nothing can be read.
+    /// Reads the state of this process. A value that cannot be read is 0.
     pub fn read() -> Self {
-        let read = |name| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
-        let one = |var| sysconf(var).ok().flatten().unwrap_or(0);
-        let page = one(SysconfVar::PAGE_SIZE) as u64;
-        let ticks = (one(SysconfVar::CLK_TCK) as f64).max(1.0);
-        let (virtual_size, resident) = pages(&read("statm"));
-        let (cpu_ticks, threads) = ticks_and_threads(&read("stat"));
+        let sysconf = |var| sysconf(var).ok().flatten().unwrap_or(0).max(1);
+        let page = sysconf(SysconfVar::PAGE_SIZE) as u64;
+        let ticks_per_second = sysconf(SysconfVar::CLK_TCK) as f64;
+        let memory = StatM::from_file("/proc/self/statm").ok();
+        let stat = Stat::from_file("/proc/self/stat").ok();
+        let pages = |pages: fn(&StatM) -> u64| memory.as_ref().map_or(0, pages) * page;
+        let ticks = stat.as_ref().map_or(0, |stat| stat.utime + stat.stime);
         Self {
-            resident: resident * page,
-            virtual_size: virtual_size * page,
-            cpu_seconds: cpu_ticks as f64 / ticks,
+            resident: pages(|memory| memory.resident),
+            virtual_size: pages(|memory| memory.size),
+            cpu_seconds: ticks as f64 / ticks_per_second,
             open_files: fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
-            threads,
+            threads: stat.map_or(0, |stat| stat.num_threads.max(0) as u64),
             memory_limit: Host::here(Vec::new()).memory,
         }
     }
-}
-
-/// The first two numbers of statm.
-fn pages(statm: &str) -> (u64, u64) {
-    let mut numbers = statm.split_whitespace().map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
-/// utime and stime together, and the threads, of stat: fields 14, 15 and 20, where the second is a name that may
-/// hold anything.
-fn ticks_and_threads(stat: &str) -> (u64, u64) {
-    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = |number: usize| {
-        let text = behind_name.split_whitespace().nth(number - 3);
-        text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
-    };
-    (field(14) + field(15), field(20))
 }
 
 #[cfg(test)]
@@ -67,17 +53,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_files_are_understood() {
-        let stat = "42 (a ) b) S 1 42 42 0 -1 4194560 1 0 0 0 700 50 0 0 20 0 6 0 12345 999 8";
-        assert_eq!(ticks_and_threads(stat), (750, 6));
-        assert_eq!(pages("1000 250 30 1 0 100 0"), (1000, 250));
-        assert_eq!((pages(""), ticks_and_threads("")), ((0, 0), (0, 0)));
-    }
-
-    #[test]
-    fn this_process_has_memory_and_threads() {
-        let here = Process::read();
-        assert!(here.resident > 100_000 && here.virtual_size >= here.resident, "{here:?}");
-        assert!(here.threads >= 1 && here.open_files >= 3, "{here:?}");
+    fn this_process_has_memory_threads_and_files() {
+        let process = Process::read();
+        assert!(process.resident > 100_000, "{process:?}");
+        assert!(process.virtual_size >= process.resident, "{process:?}");
+        assert!(process.threads >= 1 && process.open_files >= 3, "{process:?}");
     }
 }

@@ -52,8 +52,8 @@ pub fn write(snapshot: StatsSnapshot, format: Format) -> String {
     }
 }
 
-/// Converts OpenMetrics to the text format. OpenMetrics names a family of counters without `_total`,
-/// the text format with it.
+/// Converts OpenMetrics to the text format. OpenMetrics names a family of counters without
+/// `_total`, the text format with it.
 pub(super) fn to_text(page: &str) -> String {
     let mut text = String::with_capacity(page.len() + 4096);
     let mut lines = page.lines().peekable();

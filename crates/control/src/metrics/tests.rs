@@ -82,8 +82,10 @@ const COMPUTED: [(&str, f64); 58] = [
     ("onrush_turn_duration_seconds_sum{worker=\"worker-0\"}", 0.008),
 ];
 
+type ReadCounter = fn(&WorkerMetrics) -> &Counter;
+
 /// Samples of the workers' counters that pin the table to its fields.
-const COUNTERS: [(&str, fn(&WorkerMetrics) -> &Counter); 14] = [
+const COUNTERS: [(&str, ReadCounter); 14] = [
     ("onrush_received_bytes_total{family=\"ipv4\",", |w| &w.incoming.v4.bytes),
     ("onrush_requests_total{kind=\"scrape\",family=\"ipv6\",", |w| &w.incoming.v6.scrapes),
     ("onrush_refused_requests_total{reason=\"short\",family=\"ipv4\",", |w| {
@@ -312,8 +314,8 @@ fn split_workers_show_their_own_series() {
 
 #[test]
 fn counters_have_their_suffix_in_the_text_format() {
-    let open_metrics = "# HELP a Of a.\n# TYPE a counter\na_total{x=\"# TYPE b\"} 1\n# HELP b Of b.\n\
-                        # TYPE b gauge\nb 2\n# EOF\n";
+    let open_metrics = "# HELP a Of a.\n# TYPE a counter\na_total{x=\"# TYPE b\"} 1\n\
+                        # HELP b Of b.\n# TYPE b gauge\nb 2\n# EOF\n";
     let text = "# HELP a_total Of a.\n# TYPE a_total counter\na_total{x=\"# TYPE b\"} 1\n\
                 # HELP b Of b.\n# TYPE b gauge\nb 2\n";
     assert_eq!(to_text(open_metrics), text);

@@ -1,4 +1,4 @@
-// A line chart of the last minutes, as SVG. Every line has a dash pattern of its own, for who sees no colours.
+// A line chart of the last minutes, as SVG. Each line has its own dash pattern, so colour is not required.
 const WINDOWS = [60, 120, 300], GAP = 7;
 const SVG = 'http://www.w3.org/2000/svg';
 function svg(name, attributes, text) {
@@ -7,19 +7,19 @@ function svg(name, attributes, text) {
   if (text !== undefined) element.textContent = text;
   return element;
 }
-// A piece of a line, for legends.
+// A sample of a line for a legend.
 function sample(style) {
   const element = svg('svg', { class: 'sample', viewBox: '0 0 28 8', 'aria-hidden': 'true' });
   element.append(svg('path', { class: style, d: 'M0 4H28' }));
   return element;
 }
-// The least of 1, 2, 5 times a power of ten such that four of it reach the value.
+// The smallest step of the form 1, 2 or 5 times a power of ten of which four reach the value.
 function step(most) {
   const power = 10 ** Math.floor(Math.log10(Math.max(most, 4) / 4));
   return [1, 2, 5, 10].map((n) => n * power).find((n) => n * 4 >= most * 0.999);
 }
 class Chart {
-  // `lines` are [key, label, class]; `key` is the list of the legend, or none.
+  // `lines` are [name, label, class]; `key` is the element of the legend, if any.
   constructor(element, lines, key) {
     Object.assign(this, { element, lines, points: [], values: {}, pointed: null });
     for (const [name, label, style] of key ? lines : []) {
@@ -34,7 +34,7 @@ class Chart {
     element.addEventListener('pointerleave', () => { this.pointed = null; this.draw(); });
     new ResizeObserver(() => this.draw()).observe(element);
   }
-  // `drawn` has a number for each line, and is null where they are to be interrupted.
+  // `drawn` has a number for each line; null interrupts the lines.
   add(time, drawn) {
     this.points.push({ time, drawn });
     while (this.points[0].time < time - WINDOWS.at(-1) - 10) this.points.shift();
@@ -61,9 +61,9 @@ class Chart {
     if (at) parts.push(svg('line', { class: 'at', x1: x(at.time), x2: x(at.time), y1: top, y2: bottom }));
     this.element.setAttribute('viewBox', `0 0 ${width} ${height}`);
     this.element.replaceChildren(...parts);
-    this.tell(at ?? this.points.at(-1), at && last - at.time);
+    this.showValues(at ?? this.points.at(-1), at && last - at.time);
   }
-  // Labels below, as many as fit.
+  // Labels of the time axis, as many as fit.
   times(length, width, x, y) {
     const apart = [10, 20, 30, 60, 120].find((apart) => (width * apart) / length > 80) ?? length;
     const labels = [];
@@ -88,7 +88,7 @@ class Chart {
     const far = (point) => Math.abs(x(point.time) - this.pointed);
     return this.points.filter((point) => point.drawn).sort((a, b) => far(a) - far(b))[0];
   }
-  tell(point, ago) {
+  showValues(point, ago) {
     const now = this.lines.map(([name, label]) => `${label} ${point?.drawn ? count(point.drawn[name]) : '–'}`);
     this.element.setAttribute('aria-label', `${this.title}: ${now.join(', ')}`);
     for (const [name, value] of Object.entries(this.values)) {

@@ -1,17 +1,17 @@
-//! `/`: the tracker's state for people, as one page that needs nothing else but `/stats.json`.
+//! `/`: the status page. It consists of one HTML document and loads only `/stats.json`.
 //!
-//! The page is put together here from its parts, which are texts of this program. A first reading goes with it,
-//! so that it is whole when it is first seen. Whatever is not one of these parts, or not of this answer, a
-//! browser does not run: each answer has a number of its own that its style and script are named by.
+//! The document is assembled from the files below, which are compiled into the program. It embeds a
+//! first set of statistics, so the page is complete at the first paint. Its content security policy
+//! permits only the style and the script that carry the nonce of the response.
 //!
-//! | part | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `frame.html` | the sections, without numbers |
-//! | `style.css` | light, dark, small windows, paper |
-//! | `numbers.js` | numbers as they are read; rates |
-//! | `chart.js` | lines over time |
-//! | `show.js` | from a reading to the sections |
-//! | `poll.js` | when is asked, and what is said while nobody answers |
+//! | `style.css` | light and dark scheme, small windows, print |
+//! | `numbers.js` | number formats; counters and gauges of the charts |
+//! | `chart.js` | line charts over time |
+//! | `show.js` | updates the sections from statistics |
+//! | `poll.js` | requests statistics, and reports failures |
 
 use std::sync::Arc;
 
@@ -31,25 +31,28 @@ const SCRIPT: &str = concat!(
     include_str!("poll.js"),
 );
 
-/// A square of three bars, so that no browser asks for a picture.
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
+/// Three bars in a square. Without an icon, browsers would request /favicon.ico.
+const ICON: &str = "data:image/svg+xml,\
+    %3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
     %3Crect width='16' height='16' rx='3' fill='%230067a8'/%3E\
     %3Cpath d='M4 12V8M8 12V4M12 12V6' stroke='white' stroke-width='2'/%3E%3C/svg%3E";
 
 /// The status page.
 #[utoipa::path(get, path = "/", tag = "observation", responses(
-    (status = 200, description = "The state of the tracker, for people", body = String, content_type = "text/html"),
+    (status = 200, description = "The status page", body = String,
+     content_type = "text/html"),
 ))]
 pub(crate) async fn page(State(state): State<Arc<ServerState>>) -> Response {
     let stats = state.snapshot().ok().map(|snapshot| Stats::of(&snapshot));
-    answer(stats.as_ref(), rand::random())
+    respond(stats.as_ref(), rand::random())
 }
 
-fn answer(stats: Option<&Stats>, nonce: u128) -> Response {
+fn respond(stats: Option<&Stats>, nonce: u128) -> Response {
     let nonce = format!("{nonce:032x}");
     let policy = format!(
-        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
-         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
+         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
     );
     let headers: [(HeaderName, String); 4] = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
@@ -63,7 +66,8 @@ fn answer(stats: Option<&Stats>, nonce: u128) -> Response {
 fn html(stats: Option<&Stats>, nonce: &str) -> String {
     let first = data(stats);
     format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>onrush</title>\n\
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>onrush</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"robots\" content=\"noindex\">\n<link rel=\"icon\" href=\"{ICON}\">\n\
          <style nonce=\"{nonce}\">\n{STYLE}</style>\n</head>\n<body>\n{FRAME}\
@@ -72,7 +76,8 @@ fn html(stats: Option<&Stats>, nonce: &str) -> String {
     )
 }
 
-/// A reading as JSON that cannot end the element it stands in; `null` while there is none.
+/// Statistics as JSON for a `<script>` element, whose text must not contain `<`; `null` without
+/// statistics.
 fn data(stats: Option<&Stats>) -> String {
     let json = serde_json::to_string(&stats).unwrap_or_else(|_| "null".to_owned());
     json.replace('<', "\\u003c")
@@ -83,12 +88,12 @@ mod tests {
     use super::*;
 
     fn header_of(response: &Response, name: HeaderName) -> &str {
-        response.headers()[name].to_str().expect("is text")
+        response.headers()[name].to_str().expect("a text")
     }
 
     #[test]
-    fn only_what_is_named_by_the_answers_own_number_is_run() {
-        let response = answer(None, 0xABC);
+    fn only_style_and_script_with_the_nonce_are_permitted() {
+        let response = respond(None, 0xABC);
         let nonce = "00000000000000000000000000000abc";
         let policy = header_of(&response, header::CONTENT_SECURITY_POLICY);
         assert!(policy.starts_with("default-src 'none';"), "{policy}");
@@ -101,18 +106,18 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_goes_with_the_page_and_cannot_leave_its_element() {
+    fn embedded_statistics_cannot_end_their_element() {
         let stats = Stats { version: "</script><b>".to_owned(), pid: 7, ..Stats::default() };
         let page = html(Some(&stats), "n");
         assert_eq!(page.matches("</script>").count(), 2);
-        let (_, rest) = page.split_once("id=\"first\">").expect("has data");
-        let (json, _) = rest.split_once("</script>").expect("ends");
-        assert_eq!(serde_json::from_str::<Stats>(json).expect("is a reading"), stats);
+        let (_, rest) = page.split_once("id=\"first\">").expect("embedded data");
+        let (json, _) = rest.split_once("</script>").expect("an end tag");
+        assert_eq!(serde_json::from_str::<Stats>(json).expect("statistics"), stats);
         assert!(html(None, "n").contains("id=\"first\">null</script>"));
     }
 
     #[test]
-    fn nothing_is_asked_of_others() {
+    fn the_page_refers_to_no_other_host() {
         let page = html(None, "n").replace("http://www.w3.org/2000/svg", "");
         for word in
             ["http:", "https:", "src=\"", "@import", "url(", "innerHTML", " style=\"", " onclick"]

@@ -1,9 +1,9 @@
-// Numbers as people read them, and rates from two readings.
+// Number formats.
 const NBSP = '\u00a0';
 const three = (n) => (n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(2));
 function scaled(n, step, units) {
   let at = 0;
-  // What would be rounded to a whole step belongs to the next unit.
+  // A value that would round up to a full step is shown in the next unit.
   while (n >= step - 0.5 && at < units.length - 1) { n /= step; at += 1; }
   return (at === 0 ? (n < 10 && n % 1 ? n.toFixed(1) : n.toFixed(0)) : three(n)) + (units[at] ? NBSP + units[at] : '');
 }
@@ -23,14 +23,14 @@ function span(seconds) {
 }
 const short = (seconds) => (seconds < 1e-3 ? three(seconds * 1e6) + NBSP + 'µs' : three(seconds * 1e3) + NBSP + 'ms');
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
-// Refusals that say nothing about the request: there was too much to do.
-const PUT_OFF = ['shed', 'busy'];
-const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !PUT_OFF.includes(name));
+// Refusals that are caused by overload and not by the request.
+const OVERLOAD_REASONS = ['shed', 'busy'];
+const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !OVERLOAD_REASONS.includes(name));
 
-// What is drawn over time of what is stored.
+// Gauges in the chart of stored peers and swarms.
 const levels = ({ families, totals }) => ({ ipv4: families.ipv4.peers, ipv6: families.ipv6.peers, swarms: totals.swarms });
 
-// What is drawn over time: counts whose differences are rates.
+// Counters whose rates are shown in charts.
 function counts(stats) {
   const all = stats.totals;
   return {
@@ -45,8 +45,8 @@ function counts(stats) {
     busy: all.refused.busy ?? 0,
   };
 }
-// Whether the second is of the same process, so that differences mean something. Counters that went backwards
-// are those of another process, whatever else it says.
+// Whether both statistics are of the same process, so that their differences are rates. A counter that
+// decreased belongs to another process, even where pid and uptime match.
 function continues(before, after) {
   const [a, b] = [counts(before), counts(after)];
   return before.pid === after.pid && after.uptime >= before.uptime && Object.keys(a).every((name) => b[name] >= a[name]);

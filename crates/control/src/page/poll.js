@@ -1,5 +1,6 @@
-// Asks every two seconds while somebody looks; less often, and saying so, while nobody answers.
-const EVERY = 2000, LATER = [2000, 4000, 8000, 10000], PATIENCE = 5000;
+// Requests statistics every two seconds while the page is visible. After a failure it retries less often
+// and shows a countdown.
+const INTERVAL = 2000, RETRY_AFTER = [2000, 4000, 8000, 10000], TIMEOUT = 5000;
 const rates = new Chart(by('rates'), [['replies', 'Replies', 'line0'], ['announces', 'Announces', 'line1'], ['connects', 'Connects', 'line2'], ['scrapes', 'Scrapes', 'line3'], ['refused', 'Refused', 'line4']], by('rates-key'));
 const stored = new Chart(by('stored'), [['ipv4', 'IPv4 peers', 'line1'], ['ipv6', 'IPv6 peers', 'line2'], ['swarms', 'Swarms with peers', 'line3']], by('stored-key'));
 const lost = new Chart(by('lost'), LOSSES.map(([name, label, style]) => [name, label, style]));
@@ -7,15 +8,15 @@ let before = null, failures = 0, since = 0, timer = 0, asking = false, retryAt =
 
 function state(level, mark, text) {
   const element = by('state');
-  // Said aloud by screen readers, so only when it changes.
+  // Screen readers announce this element, so it is set only when it changes.
   put(element, `${mark} ${text}`);
   element.dataset.level = level;
 }
-function judge(stats) {
+function showState(stats) {
   const stuck = stats.workers.filter((worker) => worker.still_for >= 5).map((worker) => worker.name);
-  if (stuck.length) return state('bad', '✕', `Stuck: ${stuck.join(', ')}`);
+  if (stuck.length) return state('bad', '✕', `Stalled: ${stuck.join(', ')}`);
   if (stats.stage !== 'serving') return state('warn', '◌', stats.stage === 'stopping' ? 'Stopping' : 'Starting');
-  if (stats.overload.step) return state('warn', '▲', 'Serving under pressure');
+  if (stats.overload.step) return state('warn', '▲', 'Serving, overloaded');
   return state('good', '●', 'Serving');
 }
 function take(stats) {
@@ -24,8 +25,8 @@ function take(stats) {
   const seconds = before ? stats.time - before.time : 0;
   const same = before && continues(before, stats);
   restarted = (restarted || (before && !same)) && stats.uptime < 120;
-  put(by('says'), restarted ? `The tracker was restarted ${span(stats.uptime)} ago: counts start anew.` : NBSP);
-  // Two readings at once make no rate; what was long ago makes one that is none of now.
+  put(by('says'), restarted ? `The tracker was restarted ${span(stats.uptime)} ago: counters start from 0.` : NBSP);
+  // Statistics too close together or too far apart give no meaningful current rate.
   const old = same && seconds > 0.2 && seconds < 12 ? before : null;
   const [a, b] = [counts(stats), old && counts(old)];
   const perSecond = b && Object.fromEntries(Object.keys(a).map((name) => [name, (a[name] - b[name]) / seconds]));
@@ -38,7 +39,7 @@ function take(stats) {
   showClients(stats);
   showLimits(stats);
   showFacts(stats);
-  judge(stats);
+  showState(stats);
   document.title = perSecond ? `${count((stats.totals.datagrams - old.totals.datagrams) / seconds)}/s · onrush` : 'onrush';
   before = stats;
 }
@@ -51,7 +52,7 @@ function fail(starting) {
   document.body.classList.add('stale');
   state(starting ? 'warn' : 'bad', starting ? '◌' : '✕', starting ? 'Starting' : 'Not reachable');
   document.title = 'not reachable · onrush';
-  return LATER[Math.min(failures, LATER.length) - 1];
+  return RETRY_AFTER[Math.min(failures, RETRY_AFTER.length) - 1];
 }
 function wait(milliseconds) {
   clearTimeout(timer);
@@ -61,9 +62,9 @@ function wait(milliseconds) {
 async function ask() {
   if (asking || document.hidden) return;
   asking = true;
-  let next = EVERY;
+  let next = INTERVAL;
   try {
-    const answer = await fetch('stats.json', { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE) });
+    const answer = await fetch('stats.json', { cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT) });
     if (answer.ok) take(await answer.json());
     else next = fail(answer.status === 503);
   } catch {
@@ -75,11 +76,11 @@ async function ask() {
 setInterval(() => {
   if (!failures || document.hidden) return;
   const soon = Math.max(0, Math.ceil((retryAt - Date.now()) / 1000));
-  put(by('says'), `No answer for ${span((Date.now() - since) / 1000)}; what is shown is from before. ${asking ? 'Asking now.' : `Asking again in ${soon} s.`}`);
+  put(by('says'), `No answer for ${span((Date.now() - since) / 1000)}; the numbers are older. ${asking ? 'Asking now.' : `Asking again in ${soon} s.`}`);
 }, 1000);
 document.addEventListener('visibilitychange', () => { if (document.hidden) clearTimeout(timer); else ask(); });
 
-// The first reading came with the page, so that nothing has to move when it arrives.
+// The page embeds its first statistics, so its layout does not shift later.
 const first = JSON.parse(by('first').textContent);
 if (first) take(first);
 wait(first ? 1000 : 0);

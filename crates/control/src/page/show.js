@@ -1,4 +1,5 @@
-// From a reading to what is on the page. Rows are made once and then only get other numbers, so that nothing moves.
+// Updates the sections from statistics. Rows are created once and later only change their text, so the
+// layout does not shift.
 const by = (id) => document.getElementById(id);
 function put(element, text, title) {
   if (element.textContent !== text) element.textContent = text;
@@ -10,7 +11,7 @@ function make(name, className, text) {
   if (text !== undefined) element.textContent = text;
   return element;
 }
-// The row of this name, with so many cells; made where there is none yet.
+// The table row with this name and one cell per class; created on first use.
 function row(body, name, label, classes) {
   let found = body.querySelector(`tr[data-name="${CSS.escape(name)}"]`);
   if (!found) {
@@ -34,22 +35,22 @@ function bar(place, part) {
   found.firstChild.style.width = `${Math.min(100, part * 100).toFixed(1)}%`;
 }
 const rate = (now, before, seconds) => (before === undefined ? null : (now - before) / seconds);
-const said = (n) => (n === null ? '–' : count(n));
+const rateText = (n) => (n === null ? '–' : count(n));
 
 const REASONS = {
   connection_id: 'connection id wrong or expired', forbidden: 'info hash forbidden', blocked: 'source blocked',
-  bogon: 'source not of the internet', short: 'too short', magic: 'connect without the magic number',
+  bogon: 'source not routable on the internet', short: 'too short', magic: 'connect without the magic number',
   action: 'unknown action', source_port: 'from port 0', port: 'announces port 0', no_hash: 'scrape without info hash',
 };
 const LOSSES = [
   ['kernel', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
   ['unsent', 'replies not sent', 'line3', 'Send buffers were full, or the kernel refused: raise socket.send_buffer'],
-  ['busy', 'no room at the moment', 'line2', 'No batch was free or a lane was full; clients ask again'],
-  ['shed', 'connects shed under pressure', 'line4', 'New sources, while there is more to do than the host can'],
+  ['busy', 'no free batch or full lane', 'line2', 'No batch was free or a lane was full; clients retry'],
+  ['shed', 'connects refused under overload', 'line4', 'Sources without a proven address, while the host is overloaded'],
 ];
 function counted(body, name, label, now, before, seconds) {
   const [line, a, b] = row(by(body), name, label, ['', '']);
-  put(a, said(rate(now, before, seconds)));
+  put(a, rateText(rate(now, before, seconds)));
   put(b, count(now), exact(now));
   line.classList.toggle('none', now === 0);
   return line;
@@ -77,18 +78,18 @@ function showFamilies(stats, before, seconds) {
     families.forEach(([family, data], n) => put(cells[n], ...of(data, old?.[family])));
   };
   const level = (key) => (data) => [count(data[key]), exact(data[key])];
-  const speed = (key) => (data, old) => [said(rate(data[key], old?.[key], seconds)), `${exact(data[key])} since start`];
+  const speed = (key) => (data, old) => [rateText(rate(data[key], old?.[key], seconds)), `${exact(data[key])} since start`];
   line('peers', 'Peers', level('peers'));
   line('seeders', 'Seeders', level('seeders'));
   line('leechers', 'Leechers', level('leechers'));
   line('share', 'Share of peers', (data) => [stats.totals.peers ? percent(data.peers / stats.totals.peers) : '–', '']);
-  // A swarm with peers of both is one, so the last cell is no sum.
+  // A swarm with peers of both families is one swarm, so the last cell is not a sum.
   const swarms = (data) => (data === stats.totals ? data.swarms : data.family_swarms);
-  line('swarms', 'Swarms with such peers', (data) => (swarms(data) === undefined ? ['–', 'counted for the first time within two minutes of the start'] : [count(swarms(data)), exact(swarms(data))]));
-  line('announces', 'Announces a second', speed('announces'));
-  line('partial', 'of them partial seeds', (data, old) => [said(rate(data.events.paused, old?.events.paused, seconds)), `${exact(data.events.paused)} since start`]);
-  line('scrapes', 'Scrapes a second', speed('scrapes'));
-  line('errors', 'Error replies a second', (data, old) => [said(rate(data.answered.error, old?.answered.error, seconds)), `${exact(data.answered.error)} since start`]);
+  line('swarms', 'Swarms with such peers', (data) => (swarms(data) === undefined ? ['–', 'first counted within two minutes of the start'] : [count(swarms(data)), exact(swarms(data))]));
+  line('announces', 'Announces per second', speed('announces'));
+  line('partial', 'of them partial seeds', (data, old) => [rateText(rate(data.events.paused, old?.events.paused, seconds)), `${exact(data.events.paused)} since start`]);
+  line('scrapes', 'Scrapes per second', speed('scrapes'));
+  line('errors', 'Error replies per second', (data, old) => [rateText(rate(data.answered.error, old?.answered.error, seconds)), `${exact(data.answered.error)} since start`]);
   line('completed', 'Downloads completed', (data) => [count(data.events.completed), `${exact(data.events.completed)} announced since start`]);
 }
 function showCounted(stats, before, seconds) {
@@ -102,7 +103,7 @@ function showCounted(stats, before, seconds) {
     if (!line.title) { line.title = title; line.firstChild.prepend(sample(style)); }
   }
   const { step, interval } = stats.overload;
-  put(by('pressure'), step ? `▲ pressure ${step} of 8: clients wait ${span(interval)}` : `no pressure: clients wait ${span(interval)}`);
+  put(by('pressure'), step ? `▲ overload level ${step} of 8: announce interval ${span(interval)}` : `no overload: announce interval ${span(interval)}`);
 }
 function showWorkers(stats, before, seconds) {
   const old = Object.fromEntries((before?.workers ?? []).map((worker) => [worker.name, worker]));
@@ -110,11 +111,11 @@ function showWorkers(stats, before, seconds) {
     const was = old[worker.name];
     const [line, load, requests, replies, turn, lost, peers, waiting] = row(by('workers'), worker.name, worker.name, ['load', '', 'more', 'more', 'more', 'more', 'more']);
     if (!load.firstChild) { load.append(make('span', 'both')); load.firstChild.append(make('span'), make('span')); }
-    const stuck = worker.still_for >= 5;
+    const stalled = worker.still_for >= 5;
     const busy = was ? Math.min(1, rate(worker.busy_seconds, was.busy_seconds, seconds)) : 0;
     bar(load.firstChild.firstChild, busy);
-    put(load.firstChild.lastChild, stuck ? '✕ stuck' : was ? percent(busy) : '–');
-    const per = (of) => said(was ? rate(of(worker), of(was), seconds) : null);
+    put(load.firstChild.lastChild, stalled ? '✕ stalled' : was ? percent(busy) : '–');
+    const per = (of) => rateText(was ? rate(of(worker), of(was), seconds) : null);
     put(requests, per((w) => w.datagrams), `${exact(worker.datagrams)} since start`);
     put(replies, per((w) => w.replies), `${exact(worker.replies)} since start`);
     const turns = was ? worker.busy_turns - was.busy_turns : 0;
@@ -145,11 +146,11 @@ function showClients({ clients }) {
     put(share, all ? percent(n / all) : '–', `${exact(n)} of ${exact(all)}`);
     bar(drawn, all ? n / all : 0);
   });
-  put(by('sample'), `one announce in ${clients.sample} looked at`);
+  put(by('sample'), `one announce in ${clients.sample} sampled`);
 }
 function showLimits(stats) {
   const { limits, totals, list, http, workers } = stats;
-  const room = (name, label, now, most) => {
+  const usage = (name, label, now, most) => {
     let value = by(`l-${name}`);
     if (!value) {
       value = make('dd');
@@ -162,11 +163,11 @@ function showLimits(stats) {
     put(value, `${part >= 0.9 ? '▲ ' : ''}${count(now)} of ${count(most)} (${percent(part)})`, `${exact(now)} of ${exact(most)}`);
     value.nextSibling.firstChild.style.width = `${Math.min(100, part * 100).toFixed(2)}%`;
   };
-  room('peers', 'Peers stored', totals.peers, limits.peers);
-  room('idle', 'Swarms without peers', totals.idle_swarms, limits.idle_swarms);
-  room('list', 'Listed info hashes', list.entries, limits.list_entries);
-  room('http', 'HTTP connections', http.connections, limits.http_connections);
-  room('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_room)));
+  usage('peers', 'Peers stored', totals.peers, limits.peers);
+  usage('idle', 'Swarms without peers', totals.idle_swarms, limits.idle_swarms);
+  usage('list', 'Listed info hashes', list.entries, limits.list_entries);
+  usage('http', 'HTTP connections', http.connections, limits.http_connections);
+  usage('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_room)));
 }
 const MODES = { open: 'every info hash is served', allow: 'only listed info hashes are served', deny: 'all but listed info hashes are served' };
 function showFacts(stats) {
@@ -187,7 +188,7 @@ function showFacts(stats) {
   fact('access', 'Info hashes', MODES[list.mode] ?? list.mode);
   fact('list', 'Listed', `${count(list.entries)} info hash${list.entries === 1 ? '' : 'es'}`, exact(list.entries));
   if (list.published && !by('lists')) {
-    const link = make('a', '', 'see the list');
+    const link = make('a', '', 'show the list');
     Object.assign(link, { id: 'lists', href: 'lists' });
     const place = make('dd');
     place.append(link);
@@ -195,7 +196,7 @@ function showFacts(stats) {
   }
   if (!list.published && by('lists')) { by('lists').parentNode.previousSibling.remove(); by('lists').parentNode.remove(); }
   fact('blocked', 'Blocked sources', `${count(list.blocked_sources)} range${list.blocked_sources === 1 ? '' : 's'}`, exact(list.blocked_sources));
-  fact('expired', 'Peers forgotten', `${count(stats.totals.expired)} as they did not come back`, exact(stats.totals.expired));
-  fact('full', 'Not stored', `${count(stats.totals.not_stored)} peers for want of room`, exact(stats.totals.not_stored));
+  fact('expired', 'Peers expired', `${count(stats.totals.expired)} without another announce`, exact(stats.totals.expired));
+  fact('full', 'Not stored', `${count(stats.totals.not_stored)} peers at limits.peers`, exact(stats.totals.not_stored));
   put(by('version'), `version ${stats.version} · up for ${span(stats.uptime)} · ${stats.addresses.map((address) => `udp://${address}`).join(' · ')}`);
 }

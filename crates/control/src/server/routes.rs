@@ -64,8 +64,8 @@ async fn method_not_allowed() -> Problem {
 /// Middleware for all routes: time limit, request counter, and headers that forbid caching.
 async fn common(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     state.count_request();
-    // Handlers that wait for another thread have a shorter limit with a more precise error. This one
-    // ends requests whose body does not arrive.
+    // Handlers that wait for another thread have a shorter limit with a more precise error. This
+    // one ends requests whose body does not arrive.
     let limit = match request.uri().path() {
         path if path.ends_with("/reload") || path.ends_with("/export") => admin::LONG_TIMEOUT * 2,
         path if path.ends_with("/upgrade") => admin::upgrade::UPGRADE_TIMEOUT * 2,

@@ -215,7 +215,8 @@ impl Supervisor {
                     }
                 },
                 recv(self.tracker.running.failures()) -> failure => {
-                    let unknown = || WorkerFailure { name: "worker".into(), cause: "unknown".into() };
+                    let (name, cause) = ("worker".into(), "unknown".into());
+                    let unknown = || WorkerFailure { name, cause };
                     return End::WorkerFailed(failure.unwrap_or_else(|_| unknown()));
                 }
                 recv(seconds) -> _ => self.tick(Instant::now()),

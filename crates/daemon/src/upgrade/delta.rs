@@ -164,8 +164,8 @@ pub fn receive(
                 counts.records
             ),
             Err(error) => log::warn!(
-                "upgrade: the peers since the dump have not all arrived, and return with their next \
-                 announces: {error}"
+                "upgrade: the peers since the dump have not all arrived, and return with their \
+                 next announces: {error}"
             ),
         }
     };

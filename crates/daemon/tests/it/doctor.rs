@@ -1,5 +1,5 @@
-//! `onrush doctor`: exit statuses and output formats. The checks have unit tests on hosts made of files;
-//! `scripts/unit-test` runs it under the filters of the unit.
+//! `onrush doctor`: exit statuses and output formats. The checks have unit tests on hosts made of
+//! files; `scripts/unit-test` runs it under the filters of the unit.
 
 use std::fs;
 use std::path::Path;

@@ -114,7 +114,8 @@ impl Asked {
 impl Tracker {
     fn new() -> Self {
         let text = format!(
-            "[workers]\nplacement = \"colocated\"\ntotal = {WORKERS}\n[socket]\nbatch = {CAPACITY}\n"
+            "[workers]\nplacement = \"colocated\"\ntotal = {WORKERS}\n\
+             [socket]\nbatch = {CAPACITY}\n"
         );
         let (settings, secrets) = (settings(&text), secrets(3));
         let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };

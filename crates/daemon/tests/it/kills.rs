@@ -126,8 +126,9 @@ fn request(http: SocketAddr, method: &str, path: &str, body: &str) -> Option<Str
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\
-         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\
+         Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
     )
     .ok()?;
     let mut text = String::new();

@@ -1,6 +1,6 @@
-//! Integration tests of the daemon: a process with flags, a configuration file, a log, signals and an exit code; the
-//! admin side; and the protocol over real sockets. Some tests need root or a user namespace with several user ids:
-//! `scripts/test` provides that.
+//! Integration tests of the daemon: the process, with its flags, configuration, log, signals and
+//! exit code; the admin side; and the protocol over real sockets. Some tests need root, or a user
+//! namespace with several user ids, which `scripts/test` provides.
 
 #![forbid(unsafe_code)]
 

@@ -108,7 +108,8 @@ impl Hops {
 /// A tracker of four colocated workers on both loopback addresses, with its state in memory.
 fn started(steering: bool) -> Tracker {
     let text = format!("[socket]\nsteering = {steering}\n");
-    let flags = "onrush --listen 127.0.0.1:0 --listen [::1]:0 --workers 4 --placement colocated --admin off";
+    let flags = "onrush --listen 127.0.0.1:0 --listen [::1]:0 --workers 4 --placement colocated \
+                 --admin off";
     let args = Cli::try_parse_from(flags.split(' ')).unwrap();
     let (settings, _) =
         Settings::parse("onrush.toml", &text, &args.flags, &Host::default()).unwrap();

@@ -48,7 +48,9 @@ proptest! {
     /// No two fields of an announce overlap: a changed byte changes the parsed request, except in
     /// an undefined event.
     #[test]
-    fn every_byte_of_an_announce_counts(fields in announce_fields(), at in 0usize..98, by in 1u8..) {
+    fn every_byte_of_an_announce_counts(
+        fields in announce_fields(), at in 0usize..98, by in 1u8..,
+    ) {
         let wire = written(&fields.announce(&[]));
         let mut changed = wire.clone();
         changed[at] ^= by;

@@ -141,8 +141,8 @@ impl Journal {
             }
             Err(error) => {
                 let what = format!(
-                    "{path} cannot be read: {error}; changes made to the list while the tracker ran \
-                     are not applied"
+                    "{path} cannot be read: {error}; changes made to the list while the tracker \
+                     ran are not applied"
                 );
                 (JournalContents::default(), Some(what), true)
             }

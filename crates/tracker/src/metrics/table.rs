@@ -2,15 +2,15 @@
 //! it, its name, its labels, its help text, and the fields whose values it shows.
 //!
 //! A new counter is one row or one field here. From the table follow the fields of
-//! [`WorkerMetrics`](super::WorkerMetrics), the sum over all workers in [`Summary`](super::Summary),
-//! `/metrics`, `/stats.json` and `docs/METRICS.md`.
+//! [`WorkerMetrics`](super::WorkerMetrics), the sum over all workers in
+//! [`Summary`](super::Summary), `/metrics`, `/stats.json` and `docs/METRICS.md`.
 
 /// Calls the macro `$then` with the table. `onrush-control` generates the JSON types from it.
 ///
 /// A row reads `Counter|Gauge WORKERS "name" [labels] "help" { fields }`. `Sockets`, `Shards` and
 /// `All` select the workers. A counter's name in OpenMetrics has no `_total`. A series without the
-/// label `worker` shows the sum over all workers. Labels other than `family` and `worker` take their
-/// values from the fields:
+/// label `worker` shows the sum over all workers. Labels other than `family` and `worker` take
+/// their values from the fields:
 ///
 /// - `counters` are single counters: `field as "JSON key" = "label value"`, where key and value are
 ///   optional;
@@ -62,11 +62,12 @@ WorkerMetrics (WorkerCounts) {
             { sent_bytes as "bytes_out" }
         Counter Sockets "onrush_send_calls" [worker] "System calls for sending" { send_calls }
         Counter Sockets "onrush_unsent_replies" [cause, worker]
-            "Replies that the kernel did not accept"
+            "Replies that the kernel did not accept: raise socket.send_buffer"
             { send_blocked as "replies_blocked" = "full_buffer",
               send_failed as "replies_failed" = "error" }
         Counter Sockets "onrush_kernel_dropped_datagrams" [worker]
-            "Datagrams that the kernel dropped because a receive buffer was full"
+            "Datagrams that the kernel dropped because a receive buffer was full: raise \
+             net.core.rmem_max and socket.receive_buffer, or add workers"
             { kernel_drops }
         Gauge Sockets "onrush_receive_buffer_bytes" [worker]
             "Size of the receive buffers of all sockets of a worker, as the kernel counts it"
@@ -103,7 +104,8 @@ WorkerMetrics (WorkerCounts) {
 /// State of one shard. Its worker updates it at most once a second.
 ShardGauges (ShardStats) {
     counters {
-        Gauge Shards "onrush_swarms" [state, worker] "Swarms with peers (active), and without (idle)"
+        Gauge Shards "onrush_swarms" [state, worker]
+            "Swarms with peers (active), and without (idle, kept for their completed count)"
             { swarms = "active", idle_swarms = "idle" }
         Counter Shards "onrush_completed_peers" [worker] "Peers that completed their download"
             { completed }
@@ -120,7 +122,8 @@ ShardGauges (ShardStats) {
         Counter Shards "onrush_sweep_passes" [worker] "Expiry passes over all entries"
             { sweep_passes }
         Gauge Shards "onrush_sweep_debt_entries" [worker]
-            "Entries whose examination for expiry is overdue"
+            "Entries whose examination for expiry is overdue; a growing number means that the \
+             worker is overloaded"
             { sweep_debt }
     }
     named {}

@@ -44,7 +44,7 @@ pub(crate) fn free_address() -> SocketAddr {
 /// Fails without root's rights over users and namespaces, which `scripts/test` provides to ordinary
 /// users too.
 pub(crate) fn need_root(why: &str) {
-    assert!(Uid::effective().is_root(), "run the tests as root: this one {why}");
+    assert!(Uid::effective().is_root(), "this test {why}: run it by scripts/test, or as root");
 }
 
 /// A daemon to be started. Its home, with the default state directory, is a temporary directory.

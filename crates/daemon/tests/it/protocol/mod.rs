@@ -1,7 +1,7 @@
 //! Every line of the protocol's rules (BEP 15, 41, 7, 21 and what real clients send) over real
-//! sockets, in both placements. Above each test stands the line that it proves.
+//! sockets, in both placements. Above each test is the line that it proves.
 //!
-//! | room | lines |
+//! | module | lines |
 //! |---|---|
 //! | [`connect`] | Connect: the exchange |
 //! | [`ids`] | Connect: what an id is good for, and how long |

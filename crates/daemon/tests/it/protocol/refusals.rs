@@ -117,8 +117,8 @@ fn private_sources_can_be_refused() {
     });
 }
 
-/// A source that is blocked, by an address or a block of either family, is met with silence; its neighbours
-/// are served, also over a socket of the other family.
+/// A blocked source gets no reply, over either family; its neighbours are served, also over a
+/// socket of the other family.
 #[test]
 fn blocked_sources_are_met_with_silence() {
     let blocked = ["9.9.9.1", "9.9.8.255", "2a01:4f8::5"];

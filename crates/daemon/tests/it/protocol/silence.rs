@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::LOOPBACK;
 use super::support::client::transaction;
+use super::support::network::alone_on_a_network;
 use super::support::packets::{Ask, MAGIC, connect, hash, head, scrape};
 use super::support::served::{Plan, both};
 
@@ -53,30 +54,33 @@ fn a_short_packet_is_ignored() {
 /// a raw socket, and so root.
 #[test]
 fn source_port_0_is_ignored() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let client = tracker.client(source);
-            let raw = RawUdp::open(source.parse().unwrap(), client.family());
-            let tracker_at = tracker.address_for(source.parse().unwrap());
-            // From a port that exists the same datagram is answered: the header is right.
-            raw.send(client.address().port(), tracker_at, &connect(7));
-            assert_eq!(client.receive()[..8], [0, 0, 0, 0, 0, 0, 0, 7]);
+    // Raw sockets need rights over the network: one of the test's own.
+    alone_on_a_network(&[""; 0], || {
+        both("", |tracker| {
+            for source in LOOPBACK {
+                let client = tracker.client(source);
+                let raw = RawUdp::open(source.parse().unwrap(), client.family());
+                let tracker_at = tracker.address_for(source.parse().unwrap());
+                // From a port that exists the same datagram is answered: the header is right.
+                raw.send(client.address().port(), tracker_at, &connect(7));
+                assert_eq!(client.receive()[..8], [0, 0, 0, 0, 0, 0, 0, 7]);
 
-            tracker.until_all_have_turned();
-            let before = (tracker.refused(client.family()), tracker.summary());
-            raw.send(0, tracker_at, &connect(transaction()));
-            raw.send(0, tracker_at, &Ask::leecher(hash(1), 5000).bytes(client.id, 1));
-            raw.send(0, tracker_at, &scrape(client.id, 1, &[hash(1)]));
-            raw.send(0, tracker_at, &[]);
-            let mut expected = before.0;
-            *expected.entry("source_port").or_default() += 4;
-            tracker.until("all are counted", || tracker.refused(client.family()) == expected);
-            tracker.until_all_have_turned();
-            let after = tracker.summary();
-            assert_eq!(after.sent, before.1.sent, "nothing was sent");
-            assert_eq!(after.unsent(), before.1.unsent(), "nor tried");
-            assert_eq!(client.counts(hash(1)), Default::default(), "nor stored");
-        }
+                tracker.until_all_have_turned();
+                let before = (tracker.refused(client.family()), tracker.summary());
+                raw.send(0, tracker_at, &connect(transaction()));
+                raw.send(0, tracker_at, &Ask::leecher(hash(1), 5000).bytes(client.id, 1));
+                raw.send(0, tracker_at, &scrape(client.id, 1, &[hash(1)]));
+                raw.send(0, tracker_at, &[]);
+                let mut expected = before.0;
+                *expected.entry("source_port").or_default() += 4;
+                tracker.until("all are counted", || tracker.refused(client.family()) == expected);
+                tracker.until_all_have_turned();
+                let after = tracker.summary();
+                assert_eq!(after.sent, before.1.sent, "nothing was sent");
+                assert_eq!(after.unsent(), before.1.unsent(), "nor tried");
+                assert_eq!(client.counts(hash(1)), Default::default(), "nor stored");
+            }
+        });
     });
 }
 
@@ -204,7 +208,7 @@ impl RawUdp {
             Family::V6 => Domain::IPV6,
         };
         let socket = Socket::new(domain, Type::RAW, Some(Protocol::UDP)).unwrap_or_else(|error| {
-            panic!("this test needs a raw socket (CAP_NET_RAW, run it as root): {error}")
+            panic!("raw socket (CAP_NET_RAW; scripts/test provides it): {error}")
         });
         socket.bind(&SocketAddr::new(source, 0).into()).expect("an address of this host");
         Self { socket, source }

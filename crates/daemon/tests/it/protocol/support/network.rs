@@ -1,5 +1,4 @@
-//! A network of one's own: a network namespace for one thread and those that it starts, with
-//! addresses that the host does not have.
+//! A network namespace for one thread and its threads and processes, with further addresses.
 
 use std::process::Command;
 use std::thread;
@@ -12,9 +11,7 @@ pub(crate) fn alone_on_a_network(addresses: &[impl AsRef<str> + Sync], test: imp
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| {
-                panic!(
-                    "this test needs a network namespace (CAP_SYS_ADMIN, run it as root): {error}"
-                )
+                panic!("network namespace (CAP_SYS_ADMIN; scripts/test provides it): {error}")
             });
             ip(&["link", "set", "lo", "up"]);
             for address in addresses.iter().map(AsRef::as_ref) {

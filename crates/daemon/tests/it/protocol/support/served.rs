@@ -94,7 +94,8 @@ impl Plan {
     pub(crate) fn settings(&self, state: &Path) -> Settings {
         let Self { workers, listen, tables, .. } = self;
         let text = format!(
-            "listen = [{listen}]\nstate_dir = {state:?}\n[admin]\nlisten = \"off\"\n[workers]\npin = \"off\"\n{workers}\n{tables}"
+            "listen = [{listen}]\nstate_dir = {state:?}\n[admin]\nlisten = \"off\"\n\
+             [workers]\npin = \"off\"\n{workers}\n{tables}"
         );
         let host = Host { vcpus: vec![0, 1], memory: Some(8 << 30), ..Host::default() };
         let (mut settings, _) = Settings::parse("test.toml", &text, &Flags::default(), &host)
