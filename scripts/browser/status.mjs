@@ -1,6 +1,6 @@
-// The tracker's status page in a browser: that it shows what the tracker counts, while load runs, while nobody
-// answers and after a restart. Then breaks it, and counts whether that was noticed. Called by
-// scripts/browser-test with its directory and that of the programs; ports 25121 (of ::1 too) and 25122 of 127.0.0.1 are used.
+// Tests the tracker's status page in a browser: it shows the tracker's numbers under load, while the tracker is down and
+// after a restart. Then the page is broken in several ways, and the checks must find each. Called by scripts/browser-test
+// with its directory and that of the programs; uses ports 25121 (of ::1 too) and 25122 of 127.0.0.1.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -23,10 +23,10 @@ const at = {
 };
 const base = `http://${at.http}`;
 const DENIED = '0123456789abcdef0123456789abcdef01234567';
-// What the browser says of its own accord where nobody answers.
+// Errors that the browser itself logs while the tracker is down.
 const REFUSED = /Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET)|EMPTY_RESPONSE)|status of 503/;
 
-// A text that is no number, or one below nothing; the minutes of a chart have another sign.
+// An invalid or a negative number; the minutes of a chart have a different minus sign.
 const NONE = /NaN|undefined|Infinity|null|(^|\s)-\d[^\s]*/m;
 
 let passed = 0;
@@ -42,7 +42,7 @@ const text = (page, id) => page.locator(`#${id}`).innerText();
 const stats = async () => (await fetch(`${base}/stats.json`)).json();
 const answers = () => fetch(`${base}/ready`).then((answer) => answer.ok, () => false);
 
-// Layout shifts from the first paint on, and nothing else, are told by the browser itself.
+// Records the layout shifts that the browser reports from the first paint on.
 function watchShifts() {
   window.shifts = { sum: 0, who: [] };
   new PerformanceObserver((list) => {
@@ -64,7 +64,7 @@ async function open(browser, change) {
       const answer = await route.fetch();
       const before = await answer.text();
       const body = change(before);
-      if (body === before) throw new Error('the page has nothing to break so');
+      if (body === before) throw new Error('the text to break is not in the page');
       await route.fulfill({ response: answer, body });
     });
   }
@@ -72,7 +72,7 @@ async function open(browser, change) {
   return { context, page, answer, ...heard };
 }
 
-// A picture of the whole page is made in a higher window: what moves by that is none of the page's doing.
+// A screenshot of the whole page resizes the window; layout shifts from that do not count.
 async function picture(page, name) {
   const before = await page.evaluate(() => window.shifts);
   await page.screenshot({ path: join(place, `status-${name}.png`), fullPage: true });
@@ -82,7 +82,7 @@ async function picture(page, name) {
   }, before);
 }
 
-// Peers by family and swarms over time: the three lines, each with the number that the tracker has at its end.
+// Checks that the lines of peers by family and of swarms end at the tracker's numbers.
 async function drawn(page) {
   let wrong = [];
   await until(async () => {
@@ -92,7 +92,7 @@ async function drawn(page) {
       const shown = [...document.querySelectorAll('#stored-key b')].map((value) => value.textContent);
       const lines = [...document.querySelectorAll('#stored path')].map((line) => line.getAttribute('d'));
       const heights = lines.map((line) => Number(line.split(' ').at(-1)));
-      // Where a value of the axis is, and so where every other is: labels stand four pixels below.
+      // Labels of the axis are four pixels below their value.
       const ticks = [...document.querySelectorAll('#stored text[text-anchor=end]')].filter((text) => text.previousSibling?.matches('.grid'));
       const [zero, top] = [ticks[0], ticks.at(-1)].map((text) => Number(text.getAttribute('y')) - 4);
       const most = Math.max(...wanted), of = (n) => zero - (n / most) * (zero - Math.min(...heights));
@@ -109,20 +109,20 @@ async function drawn(page) {
   return wrong;
 }
 
-// What holds at any time: a list of [check, what is wrong].
+// Checks that hold at any time: a list of [check, error].
 async function look({ page, errors, asked }, pictures) {
   const found = [];
   const shoot = (name) => pictures && picture(page, name);
-  // Two readings, of which the second came by itself.
+  // A rate needs two sets of statistics; the page requests the second by itself.
   const counted = await until(async () => /^[\d.]+.*\/s$/.test(await text(page, 't-requests')), 8);
   found.push(['rates are shown', counted ? '' : `requests are ${await text(page, 't-requests')}`]);
   const said = await page.locator('main').innerText();
-  found.push(['no number is none', said.match(NONE)?.[0]]);
+  found.push(['no invalid number', said.match(NONE)?.[0]]);
   const paths = await page.locator('#rates path').count();
   found.push(['the chart has its five lines', paths === 5 ? '' : `${paths} lines`]);
-  found.push(['what is stored is drawn', await drawn(page)]);
+  found.push(['peers and swarms are drawn', await drawn(page)]);
   const shifts = await page.evaluate(() => window.shifts);
-  found.push(['nothing moves', shifts.sum < 0.01 ? '' : `shifts of ${shifts.sum}: ${shifts.who}`]);
+  found.push(['no layout shifts', shifts.sum < 0.01 ? '' : `shifts of ${shifts.sum}: ${shifts.who}`]);
   for (const scheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme: scheme });
     found.push([`legible: ${scheme}`, legible(await page.evaluate(contrasts), scheme)]);
@@ -145,13 +145,13 @@ async function look({ page, errors, asked }, pictures) {
   await page.setViewportSize({ width: 1280, height: 900 });
   found.push(['no errors', errors]);
   const known = [`${base}/`, `${base}/stats.json`];
-  found.push(['asks nobody else', asked.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
+  found.push(['no other requests', asked.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
   return found.map(([name, wrong]) => [name, [wrong].flat().filter(Boolean).join('; ')]);
 }
 
 async function head({ page, answer }) {
   const policy = answer.headers()['content-security-policy'] ?? '';
-  check('a policy that lets nothing in', policy.startsWith("default-src 'none'") ? '' : `it is: ${policy}`);
+  check('a policy that permits no other content', policy.startsWith("default-src 'none'") ? '' : `it is: ${policy}`);
   check('kept out of caches', answer.headers()['cache-control'] === 'no-store' ? '' : 'no Cache-Control: no-store');
   const { version } = await stats();
   const told = await text(page, 'version');
@@ -159,7 +159,7 @@ async function head({ page, answer }) {
   check('it serves', (await text(page, 'state')).includes('Serving') ? '' : await text(page, 'state'));
 }
 
-// Numbers follow the tracker's own.
+// The page follows the tracker's numbers.
 async function underLoad({ page }) {
   const running = load(at, 12);
   const seen = new Set();
@@ -171,9 +171,9 @@ async function underLoad({ page }) {
   const busy = await page.locator('#workers .both > span:last-child').allInnerTexts();
   check('workers have work', busy.some((share) => /[1-9]/.test(share)) ? '' : `loads are ${busy}`);
   const status = await running.over;
-  check('the load was answered rightly', status === 0 ? '' : `onrush-load ended in ${status}`);
+  check('the replies under load are correct', status === 0 ? '' : `onrush-load ended in ${status}`);
   for (const name of ['peers', 'swarms']) {
-    // What a worker stores is told up to a second later: both sides are asked until they agree.
+    // A worker publishes its peers up to a second late: compare until both sides agree.
     const told = async () => [(await stats()).totals[name].toLocaleString('en-US'), await page.locator(`#t-${name}`).getAttribute('title')];
     const same = await until(async () => { const [want, shown] = await told(); return want === shown && want !== '0'; }, 10);
     check(`${name} are those of the tracker`, same ? '' : `not the same: ${await told()}`);
@@ -182,44 +182,44 @@ async function underLoad({ page }) {
   check('the chart has a line of announces', points >= 4 ? '' : `${points} points`);
   const grown = await page.locator('#stored path').first().getAttribute('d');
   const heights = grown.split('L').map((point) => Number(point.split(' ').at(-1)));
-  check('the chart of peers rises while they come', heights.at(-1) < heights[0] - 20 ? '' : grown);
+  check('the chart of peers rises under load', heights.at(-1) < heights[0] - 20 ? '' : grown);
   const clients = await page.locator('#clients tr').allInnerTexts();
   check('software of clients', clients.some((line) => line.includes('qBittorrent')) ? '' : `${clients}`);
 }
 
-// Nobody looks: nobody asks.
+// A hidden page sends no requests.
 async function hidden({ page, asked }) {
   const hide = (hidden) => page.evaluate((hidden) => {
     Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event('visibilitychange'));
   }, hidden);
   await hide(true);
-  await page.waitForTimeout(500); // What was under way.
+  await page.waitForTimeout(500); // Requests in progress.
   const before = asked.length;
   await page.waitForTimeout(5000);
-  check('a hidden page asks nothing', asked.length === before ? '' : `${asked.length - before} requests`);
+  check('a hidden page sends no requests', asked.length === before ? '' : `${asked.length - before} requests`);
   await hide(false);
-  check('it asks again once it is seen', (await until(() => asked.length > before, 2)) ? '' : 'no request in 2 s');
+  check('a visible page sends requests again', (await until(() => asked.length > before, 2)) ? '' : 'no request in 2 s');
 }
 
 async function restart({ page, errors }, running) {
   const before = errors.length;
   await stop(running);
   const lost = await until(async () => (await text(page, 'state')).includes('Not reachable'), 15);
-  check('it says that nobody answers', lost ? '' : await text(page, 'state'));
+  check('the page reports that the tracker is down', lost ? '' : await text(page, 'state'));
   const waits = await until(async () => /No answer for \d.*Asking (again in \d+ s|now)/.test((await text(page, 'says')).replace(/\u00a0/g, ' ')), 5);
-  check('it says when it asks again', waits ? '' : await text(page, 'says'));
+  check('the page reports when it retries', waits ? '' : await text(page, 'says'));
   await picture(page, 'lost');
-  check('legible while nobody answers', legible(await page.evaluate(contrasts), 'light'));
+  check('legible while the tracker is down', legible(await page.evaluate(contrasts), 'light'));
   writeFileSync(at.config, `[access]\nmode = "deny"\nfile = "${join(place, 'deny.txt')}"\n[admin]\npublish_lists = true\n`);
   const again = tracker({ ...at });
   check('the tracker starts again', (await until(answers)) ? '' : 'it does not answer');
   const back = await until(async () => (await text(page, 'state')).includes('Serving'), 25);
-  check('it goes on by itself', back ? '' : await text(page, 'state'));
-  check('it says that it was a restart', (await text(page, 'says')).includes('restarted') ? '' : await text(page, 'says'));
+  check('the page recovers by itself', back ? '' : await text(page, 'state'));
+  check('the page reports the restart', (await text(page, 'says')).includes('restarted') ? '' : await text(page, 'says'));
   const rate = await until(async () => /^\d/.test(await text(page, 't-requests')), 10);
   const said = await page.locator('main').innerText();
-  check('counts that went backwards make no rates', rate ? said.match(NONE)?.[0] : 'there are no rates');
+  check('decreased counters make no rates', rate ? said.match(NONE)?.[0] : 'there are no rates');
   const other = errors.slice(before).filter((error) => !REFUSED.test(error));
   check('no other errors in between', other);
   errors.length = 0;
@@ -236,14 +236,14 @@ const breakages = [
   ['faint text on a light page', 'legible: light', style(':root { --faint: #bbb; }')],
   ['something wider than a phone', '360 pixels: no scrolling', style('section { min-width: 40rem; }')],
   ['cells too narrow', '1280 pixels: no cell', style('td { font-size: 2.5rem; }')],
-  ['a page without its first reading', 'nothing moves', (page) => page.replace(/(id="first">)[^<]*/, '$1null').replace('wait(first ? 1000 : 0)', 'wait(700)')],
+  ['a page without its first reading', 'no layout shifts', (page) => page.replace(/(id="first">)[^<]*/, '$1null').replace('wait(first ? 1000 : 0)', 'wait(700)')],
   ['a script that is not of this answer', 'no errors', (page) => page.replace('</body>', '<script>1</script></body>')],
   ['a picture from elsewhere', 'no errors', (page) => page.replace('</main>', '<img src="http://127.0.0.1:9/x.png" alt=""></main>')],
   ['a page that asks once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
-  ['rates by nothing', 'no number is none', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
-  ['a family that is not drawn', 'what is stored is drawn', (page) => page.replace('ipv6: families.ipv6.peers', 'ipv6: 0')],
-  ['peers that are never drawn again', 'what is stored is drawn', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
-  ['asking somebody else', 'asks nobody else', script("fetch('lists')")],
+  ['rates by nothing', 'no invalid number', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
+  ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('ipv6: families.ipv6.peers', 'ipv6: 0')],
+  ['peers that are never drawn again', 'peers and swarms are drawn', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
+  ['a request to another path', 'no other requests', script("fetch('lists')")],
 ];
 
 rmSync(at.state, { recursive: true, force: true });
@@ -267,7 +267,7 @@ try {
   await restart(whole, running);
   await whole.context.close();
 
-  // A check that cannot fail says nothing, and neither does one that always fails.
+  // A check that cannot fail proves nothing, nor does one that always fails.
   const wrong = found.filter(([, why]) => why !== '').map(([name]) => name);
   for (const [name, noticed, change] of breakages) {
     const broken = await open(browser, change);

@@ -24,8 +24,8 @@ pub struct Token(String);
 pub enum TokenError {
     /// The file cannot be read.
     #[error(
-        "admin.token_file: {path} cannot be read: {cause}\n  the user that the tracker runs as must be \
-         able to read it"
+        "admin.token_file: {path} cannot be read: {cause}\n  the user that the tracker runs as \
+         must be able to read it"
     )]
     Read {
         /// The file.

@@ -20,6 +20,7 @@ pub struct Producer<R> {
     sorter: Sorter<R>,
     join: ScrapeJoin<R>,
     /// Served batches whose replies are due.
+    #[allow(clippy::vec_box, reason = "the same boxes travel over the lanes")]
     served: Vec<Box<Requests<R>>>,
 }
 

@@ -30,6 +30,7 @@ pub struct Sorter<R> {
     /// Batches that filled up before [`take`](Self::take), in that order, so that the requests of
     /// one client are served in the order of their arrival.
     full: VecDeque<Box<Requests<R>>>,
+    #[allow(clippy::vec_box, reason = "the same boxes travel over the lanes")]
     pool: Vec<Box<Requests<R>>>,
     /// Batches allocated so far; allocated when first needed.
     allocated: usize,

@@ -13,7 +13,7 @@ use onrush_testing::memory_tracker::{
 const CLIENTS: u8 = 100;
 const SWARMS: u8 = 40;
 
-/// What a client sends in each round: prepared, so that what is counted is the tracker's.
+/// The requests of a client in each round, prepared so that only the tracker's allocations count.
 fn packets(client: u8, connection_id: ConnectionId) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut bytes = [0; 2048];

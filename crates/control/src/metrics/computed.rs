@@ -1,5 +1,5 @@
-//! The table of the series that are not counters of a worker: state of the process, computed values,
-//! histograms and limits.
+//! The table of the series that are not counters of a worker: state of the process, computed
+//! values, histograms and limits.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub(super) struct ComputedSeries {
     pub(super) write: fn(&StatsSnapshot, &mut Samples<'_>) -> fmt::Result,
 }
 
-/// Declares [`COMPUTED`]. A row reads `kind "name" [labels] "help" => |snapshot, samples| samples;`.
+/// Declares [`COMPUTED`]. A row reads `kind "name" [labels] "help" => |snapshot, to| write;`.
 macro_rules! declare_computed {
     ($(
         $kind:ident $name:literal [$($label:ident),*] $help:literal

@@ -43,7 +43,7 @@ fn keeps_up(population: Population) {
         assert!(pays(&mut side, second, &metrics), "{population:?}: debts in second {second}");
     }
     let totals = side.shard.totals();
-    assert_eq!(totals.peers() + totals.idle_swarms, u64::from(SIZE), "nobody's time is over");
+    assert_eq!(totals.peers() + totals.idle_swarms, u64::from(SIZE), "nothing has expired yet");
 
     // A worker that was away until now owes a pass, and forgetting takes its time: steps stay
     // short. At full load all by itself it may take three passes.

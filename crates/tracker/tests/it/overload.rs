@@ -1,5 +1,5 @@
-//! What happens when a shard's worker does not keep up: requests are dropped, each is counted, no
-//! batch is lost, and once it runs again everything is as before.
+//! A shard's worker that does not keep up: requests are dropped and counted, no batch is lost, and
+//! the tracker recovers once the worker runs again.
 
 use std::net::SocketAddr;
 
@@ -51,7 +51,7 @@ fn packets(connection_id: ConnectionId) -> Vec<Vec<u8>> {
     (0..REQUESTS).map(packet).collect()
 }
 
-/// Sends everything while the swarm worker stands still, then lets it go on. Returns what was
+/// Sends all requests while the swarm worker is stalled, then lets it run. Returns what was
 /// answered and what was refused as busy.
 fn overrun(limits: &str) -> (usize, usize, TestTracker<Endpoint>) {
     let (mut world, mut client) = world(limits);
@@ -60,11 +60,11 @@ fn overrun(limits: &str) -> (usize, usize, TestTracker<Endpoint>) {
         send(&mut client, batch);
         world.workers[0].turn(at(1)).unwrap();
     }
-    assert_eq!(read(&mut client), 0, "nobody has served anything yet");
+    assert_eq!(read(&mut client), 0, "the swarm worker is stalled");
     world.settle(at(1));
     let answered = read(&mut client);
     let busy = world.summary().refused_for(Refusal::Busy) as usize;
-    // Everything is in stock again: the same requests one batch at a time are all answered.
+    // All batches are free again: the same requests, one batch at a time, are all answered.
     for batch in packets.chunks(BATCH) {
         send(&mut client, batch);
         world.settle(at(2));
@@ -81,7 +81,7 @@ fn a_paused_worker_loses_no_replies() {
 }
 
 #[test]
-fn a_used_up_share_of_batches_sheds_and_counts() {
+fn requests_beyond_the_share_of_batches_are_counted_as_busy() {
     let (answered, busy, world) = overrun("batches_in_flight = 2");
     assert_eq!(answered + busy, REQUESTS, "each request is answered or counted");
     assert_eq!(answered, 2 * BATCH);
@@ -89,7 +89,7 @@ fn a_used_up_share_of_batches_sheds_and_counts() {
 }
 
 #[test]
-fn a_full_table_of_scrapes_sheds_and_counts() {
+fn scrapes_beyond_the_table_are_counted_as_busy() {
     let (answered, busy, _) = overrun("batches_in_flight = 64\nscrapes_in_flight = 5");
     assert_eq!((answered, busy), (REQUESTS / 4 * 3 + 5, REQUESTS / 4 - 5));
 }

@@ -89,7 +89,7 @@ fn conversations_agree_with_the_model() {
 #[test]
 fn conversations_agree_with_the_model_from_a_fresh_seed() {
     let seed = rand::random::<u32>().into();
-    // Straight to the file, as the test harness keeps what is printed of a test that passes.
+    // Written directly: the test harness hides the output of a test that passes.
     let _ = writeln!(std::io::stderr(), "simulation: fresh seed {seed}");
     both(seed);
 }

@@ -19,7 +19,7 @@ use rand::{RngExt, SeedableRng};
 
 use onrush_testing::memory_tracker::{TRACKER_V4, TRACKER_V6};
 
-/// The info hash that the tracker is told to refuse.
+/// The info hash on the deny list.
 pub(crate) const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
 
 /// Swarms to choose from; a low number is chosen more often.
@@ -73,7 +73,7 @@ impl Peers {
         Self { rng, endpoint, peers, agenda, transactions: 0 }
     }
 
-    /// When somebody wants to act next.
+    /// When the next peer acts.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.agenda.peek().map(|Reverse((due, _))| *due)
     }
@@ -83,7 +83,7 @@ impl Peers {
         self.peers.iter().filter(|peer| peer.announced > 1 || peer.gone).count()
     }
 
-    /// Reads what has come and does what is due.
+    /// Reads all replies, then performs all actions that are due.
     pub(crate) fn act(&mut self, at: Duration, _: Now) {
         self.read(at);
         while let Some(Reverse((due, n))) = self.agenda.peek().copied()
@@ -130,7 +130,7 @@ impl Peers {
                 // Some leave with a word, some without: those have to expire.
                 peer.gone = peer.event == Event::Stopped || self.rng.random_bool(0.02);
                 peer.plan_next(&mut self.rng);
-                // Somebody presses "update now" more often than that.
+                // Some users press "update now" before the interval has passed.
                 Duration::from_millis(
                     self.rng.random_range(5_000..1_000 * u64::from(head.interval)),
                 )
