@@ -141,7 +141,7 @@ pub fn connect(
     world.settle(now);
     let received = clients.receive(1).unwrap();
     let (reply, _) = received.iter().next().expect("a reply to the connect");
-    match Response::parse(answer, Family::V4) {
+    match Response::parse(reply, Family::V4) {
         Ok(Response::Connect(response)) => response.connection_id,
         other => panic!("{other:?}"),
     }
