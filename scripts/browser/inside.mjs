@@ -1,7 +1,7 @@
-// What is evaluated inside the page. Each function stands by itself, as the browser gets its text.
+// Functions evaluated inside the page. Each is self-contained, as the browser receives its source text.
 
-// Every plot: its title, its frame (axes without their ticks), and of each colour of its legend how
-// many points are drawn and between where, all in the units of its viewBox.
+// Every plot: its title, its frame (axes without ticks), and for each colour of the legend the number of
+// points and their extent, in units of the viewBox.
 export function plots() {
   const number = (element, name) => Number(element.getAttribute(name));
   return [...document.querySelectorAll('figure svg')].map((svg) => {
@@ -37,9 +37,9 @@ export function plots() {
   });
 }
 
-// Texts of plots that are not wholly in their picture, meet each other, or cross an axis.
+// Texts in plots that are cut off, overlap each other, or cross an axis.
 export function clashes() {
-  const SLACK = 1.5; // A line's box is higher than its letters.
+  const SLACK = 1.5; // The box of a line of text is higher than its letters.
   const wrong = [];
   for (const svg of document.querySelectorAll('figure svg')) {
     const outer = svg.getBoundingClientRect();
@@ -47,7 +47,7 @@ export function clashes() {
       const { left, right, top, bottom } = text.getBoundingClientRect();
       return { left, right, top, bottom, says: text.textContent.trim() };
     });
-    const meet = (a, b) =>
+    const overlap = (a, b) =>
       Math.min(a.right, b.right) - Math.max(a.left, b.left) > SLACK &&
       Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > SLACK;
     const title = svg.getAttribute('aria-label');
@@ -57,10 +57,10 @@ export function clashes() {
         text.top >= outer.top && text.bottom <= outer.bottom;
       if (!inside) wrong.push(`${title}: "${text.says}" is cut off`);
       for (const other of texts.slice(n + 1)) {
-        if (meet(text, other)) wrong.push(`${title}: "${text.says}" meets "${other.says}"`);
+        if (overlap(text, other)) wrong.push(`${title}: "${text.says}" overlaps "${other.says}"`);
       }
     }
-    // The shaded stretch of the warm-up reaches to the frame's top: its name belongs inside.
+    // The shaded area of the warm-up reaches the top of the frame; its label belongs inside.
     const shade = svg.querySelector('rect[fill="#EEF0F4"]')?.getBoundingClientRect();
     for (const text of texts.filter((text) => text.says === 'warm-up')) {
       if (!shade || text.top < shade.top || text.left < shade.left) {
@@ -72,7 +72,7 @@ export function clashes() {
   return wrong.slice(0, 5);
 }
 
-// The contrast of every text with what is behind it, by WCAG 2, and the page's own luminance.
+// The contrast of every text with its background, by WCAG 2, and the luminance of the page.
 export function contrasts() {
   const parse = (color) => (color.match(/[\d.]+/g) ?? []).map(Number);
   const luminance = (color) => {
@@ -96,11 +96,11 @@ export function contrasts() {
     if (text === '') continue;
     const svg = element.closest('svg');
     const style = getComputedStyle(element);
-    // A plot of a report brings its own ground: its first rectangle, and what is shaded on it.
+    // A plot in a report has its own backgrounds: its first rectangle and the shaded area.
     const rects = ['rect', 'rect[fill="#EEF0F4"]'].map((name) => svg?.querySelector(name)).filter(Boolean);
-    const grounds = rects.length ? rects.map((rect) => getComputedStyle(rect).fill) : [behind(element)];
+    const backgrounds = rects.length ? rects.map((rect) => getComputedStyle(rect).fill) : [behind(element)];
     const color = luminance(svg ? style.fill : style.color);
-    const lowest = Math.min(...grounds.map((ground) => ratio(color, luminance(ground))));
+    const lowest = Math.min(...backgrounds.map((background) => ratio(color, luminance(background))));
     texts.push({ text: text.slice(0, 40), ratio: lowest });
   }
   return { back: luminance(behind(document.body)), texts };

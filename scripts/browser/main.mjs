@@ -1,6 +1,6 @@
-// Opens the report of a load run in a browser and counts what is right with it; then breaks it, and
-// counts whether that was noticed. Called by scripts/browser-test with the directory that has
-// report.html, report.json and node_modules/playwright-core.
+// Checks the report of a load run in a browser, then injects faults and checks that each is detected.
+// Called by scripts/browser-test with the directory of report.html, report.json and
+// node_modules/playwright-core.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -21,7 +21,7 @@ function check(name, why) {
   console.log(why === '' ? `ok     ${name}` : `FAILED ${name}: ${why}`);
 }
 
-// Root may not use the browser's sandbox; the page is ours and has no scripts.
+// The browser's sandbox does not work as root; the page is the project's and has no scripts.
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu'],
@@ -33,17 +33,17 @@ try {
   const found = await look(browser, file, report, place);
   for (const [name, why] of found) check(name, why);
 
-  // A check that cannot fail says nothing, and neither does one that always fails.
+  // A check that cannot fail proves nothing, nor does one that always fails.
   const wrong = found.filter(([, why]) => why !== '').map(([name]) => name);
-  for (const { name, noticed, change } of breakages) {
+  for (const { name, check: expected, change } of breakages) {
     const broken = change(page);
     const file = join(place, 'broken.html');
     writeFileSync(file, broken);
     const failing = (await look(browser, file, report)).filter(([, why]) => why !== '');
     const names = failing.map(([name]) => name).filter((name) => !wrong.includes(name));
-    const right = broken !== page && names.some((name) => name.startsWith(noticed));
-    const seen = broken === page ? 'the page has nothing to break so' : `only: ${names.join('; ')}`;
-    check(`noticed: ${name}`, right ? '' : `"${noticed}" should have failed, but ${seen}`);
+    const right = broken !== page && names.some((name) => name.startsWith(expected));
+    const seen = broken === page ? 'the page has no place for this fault' : `only: ${names.join('; ')}`;
+    check(`detected: ${name}`, right ? '' : `"${expected}" should have failed, but ${seen}`);
   }
 } finally {
   await browser.close();

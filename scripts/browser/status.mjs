@@ -110,14 +110,14 @@ async function drawn(page) {
 }
 
 // Checks that hold at any time: a list of [check, error].
-async function look({ page, errors, asked }, pictures) {
+async function look({ page, errors, requested }, pictures) {
   const found = [];
   const shoot = (name) => pictures && picture(page, name);
   // A rate needs two sets of statistics; the page requests the second by itself.
   const counted = await until(async () => /^[\d.]+.*\/s$/.test(await text(page, 't-requests')), 8);
   found.push(['rates are shown', counted ? '' : `requests are ${await text(page, 't-requests')}`]);
-  const said = await page.locator('main').innerText();
-  found.push(['no invalid number', said.match(NONE)?.[0]]);
+  const content = await page.locator('main').innerText();
+  found.push(['no invalid number', content.match(NONE)?.[0]]);
   const paths = await page.locator('#rates path').count();
   found.push(['the chart has its five lines', paths === 5 ? '' : `${paths} lines`]);
   found.push(['peers and swarms are drawn', await drawn(page)]);
@@ -145,7 +145,7 @@ async function look({ page, errors, asked }, pictures) {
   await page.setViewportSize({ width: 1280, height: 900 });
   found.push(['no errors', errors]);
   const known = [`${base}/`, `${base}/stats.json`];
-  found.push(['no other requests', asked.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
+  found.push(['no other requests', requested.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
   return found.map(([name, wrong]) => [name, [wrong].flat().filter(Boolean).join('; ')]);
 }
 
@@ -154,8 +154,8 @@ async function head({ page, answer }) {
   check('a policy that permits no other content', policy.startsWith("default-src 'none'") ? '' : `it is: ${policy}`);
   check('kept out of caches', answer.headers()['cache-control'] === 'no-store' ? '' : 'no Cache-Control: no-store');
   const { version } = await stats();
-  const told = await text(page, 'version');
-  check('version and address', told.includes(version) && told.includes(at.udp) ? '' : `it says: ${told}`);
+  const versionLine = await text(page, 'version');
+  check('version and address', versionLine.includes(version) && versionLine.includes(at.udp) ? '' : `it is: ${versionLine}`);
   check('it serves', (await text(page, 'state')).includes('Serving') ? '' : await text(page, 'state'));
 }
 
@@ -169,14 +169,14 @@ async function underLoad({ page }) {
   check('numbers change while load runs', seen.size >= 4 && busily ? '' : `only ${[...seen].join('; ')}`);
   await picture(page, 'load');
   const busy = await page.locator('#workers .both > span:last-child').allInnerTexts();
-  check('workers have work', busy.some((share) => /[1-9]/.test(share)) ? '' : `loads are ${busy}`);
+  check('workers are busy', busy.some((share) => /[1-9]/.test(share)) ? '' : `loads are ${busy}`);
   const status = await running.over;
   check('the replies under load are correct', status === 0 ? '' : `onrush-load ended in ${status}`);
   for (const name of ['peers', 'swarms']) {
     // A worker publishes its peers up to a second late: compare until both sides agree.
-    const told = async () => [(await stats()).totals[name].toLocaleString('en-US'), await page.locator(`#t-${name}`).getAttribute('title')];
-    const same = await until(async () => { const [want, shown] = await told(); return want === shown && want !== '0'; }, 10);
-    check(`${name} are those of the tracker`, same ? '' : `not the same: ${await told()}`);
+    const both = async () => [(await stats()).totals[name].toLocaleString('en-US'), await page.locator(`#t-${name}`).getAttribute('title')];
+    const same = await until(async () => { const [want, shown] = await both(); return want === shown && want !== '0'; }, 10);
+    check(`${name} are those of the tracker`, same ? '' : `not the same: ${await both()}`);
   }
   const points = await page.evaluate(() => document.querySelectorAll('#rates path')[1].getAttribute('d').split('L').length);
   check('the chart has a line of announces', points >= 4 ? '' : `${points} points`);
@@ -188,18 +188,18 @@ async function underLoad({ page }) {
 }
 
 // A hidden page sends no requests.
-async function hidden({ page, asked }) {
+async function hidden({ page, requested }) {
   const hide = (hidden) => page.evaluate((hidden) => {
     Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event('visibilitychange'));
   }, hidden);
   await hide(true);
   await page.waitForTimeout(500); // Requests in progress.
-  const before = asked.length;
+  const before = requested.length;
   await page.waitForTimeout(5000);
-  check('a hidden page sends no requests', asked.length === before ? '' : `${asked.length - before} requests`);
+  check('a hidden page sends no requests', requested.length === before ? '' : `${requested.length - before} requests`);
   await hide(false);
-  check('a visible page sends requests again', (await until(() => asked.length > before, 2)) ? '' : 'no request in 2 s');
+  check('a visible page sends requests again', (await until(() => requested.length > before, 2)) ? '' : 'no request in 2 s');
 }
 
 async function restart({ page, errors }, running) {
@@ -213,13 +213,13 @@ async function restart({ page, errors }, running) {
   check('legible while the tracker is down', legible(await page.evaluate(contrasts), 'light'));
   writeFileSync(at.config, `[access]\nmode = "deny"\nfile = "${join(place, 'deny.txt')}"\n[admin]\npublish_lists = true\n`);
   const again = tracker({ ...at });
-  check('the tracker starts again', (await until(answers)) ? '' : 'it does not answer');
+  check('the tracker starts again', (await until(answers)) ? '' : 'no reply');
   const back = await until(async () => (await text(page, 'state')).includes('Serving'), 25);
   check('the page recovers by itself', back ? '' : await text(page, 'state'));
   check('the page reports the restart', (await text(page, 'says')).includes('restarted') ? '' : await text(page, 'says'));
   const rate = await until(async () => /^\d/.test(await text(page, 't-requests')), 10);
-  const said = await page.locator('main').innerText();
-  check('decreased counters make no rates', rate ? said.match(NONE)?.[0] : 'there are no rates');
+  const content = await page.locator('main').innerText();
+  check('decreased counters make no rates', rate ? content.match(NONE)?.[0] : 'there are no rates');
   const other = errors.slice(before).filter((error) => !REFUSED.test(error));
   check('no other errors in between', other);
   errors.length = 0;
@@ -232,17 +232,17 @@ async function restart({ page, errors }, running) {
 const script = (text) => (page) => page.replace("'use strict';", `'use strict';${text};`);
 const style = (text) => (page) => page.replace('</style>', `${text}</style>`);
 const breakages = [
-  ['a page that stays light in the dark', 'legible: dark', (page) => page.replace('prefers-color-scheme: dark', 'prefers-color-scheme: none')],
+  ['a page without a dark scheme', 'legible: dark', (page) => page.replace('prefers-color-scheme: dark', 'prefers-color-scheme: none')],
   ['faint text on a light page', 'legible: light', style(':root { --faint: #bbb; }')],
-  ['something wider than a phone', '360 pixels: no scrolling', style('section { min-width: 40rem; }')],
+  ['content wider than a phone', '360 pixels: no scrolling', style('section { min-width: 40rem; }')],
   ['cells too narrow', '1280 pixels: no cell', style('td { font-size: 2.5rem; }')],
   ['a page without its first reading', 'no layout shifts', (page) => page.replace(/(id="first">)[^<]*/, '$1null').replace('wait(first ? 1000 : 0)', 'wait(700)')],
-  ['a script that is not of this answer', 'no errors', (page) => page.replace('</body>', '<script>1</script></body>')],
-  ['a picture from elsewhere', 'no errors', (page) => page.replace('</main>', '<img src="http://127.0.0.1:9/x.png" alt=""></main>')],
-  ['a page that asks once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
-  ['rates by nothing', 'no invalid number', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
+  ['a script without the nonce of the response', 'no errors', (page) => page.replace('</body>', '<script>1</script></body>')],
+  ['a picture from another host', 'no errors', (page) => page.replace('</main>', '<img src="http://127.0.0.1:9/x.png" alt=""></main>')],
+  ['a page that requests once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
+  ['rates divided by undefined', 'no invalid number', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
   ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('ipv6: families.ipv6.peers', 'ipv6: 0')],
-  ['peers that are never drawn again', 'peers and swarms are drawn', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
+  ['a chart of peers without updates', 'peers and swarms are drawn', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
   ['a request to another path', 'no other requests', script("fetch('lists')")],
 ];
 
@@ -250,7 +250,7 @@ rmSync(at.state, { recursive: true, force: true });
 mkdirSync(at.state);
 writeFileSync(join(place, 'deny.txt'), `${DENIED}\n`);
 writeFileSync(at.config, '');
-// Root may not use the browser's sandbox; the page is ours.
+// The browser's sandbox does not work as root; the page is the project's.
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu'],
@@ -258,23 +258,23 @@ const browser = await chromium.launch({
 try {
   const running = tracker(at);
   if (!(await until(answers))) throw new Error(`the tracker does not answer: see ${place}/onrush-status.log`);
-  const whole = await open(browser);
-  await head(whole);
-  await underLoad(whole);
-  const found = await look(whole, true);
+  const intact = await open(browser);
+  await head(intact);
+  await underLoad(intact);
+  const found = await look(intact, true);
   for (const [name, why] of found) check(name, why);
-  await hidden(whole);
-  await restart(whole, running);
-  await whole.context.close();
+  await hidden(intact);
+  await restart(intact, running);
+  await intact.context.close();
 
   // A check that cannot fail proves nothing, nor does one that always fails.
   const wrong = found.filter(([, why]) => why !== '').map(([name]) => name);
-  for (const [name, noticed, change] of breakages) {
+  for (const [name, expected, change] of breakages) {
     const broken = await open(browser, change);
     const failing = (await look(broken)).filter(([name, why]) => why !== '' && !wrong.includes(name)).map(([name]) => name);
     await broken.context.close();
-    const right = failing.some((name) => name.startsWith(noticed));
-    check(`noticed: ${name}`, right ? '' : `"${noticed}" should have failed, but only: ${failing.join('; ')}`);
+    const right = failing.some((name) => name.startsWith(expected));
+    check(`detected: ${name}`, right ? '' : `"${expected}" should have failed, but only: ${failing.join('; ')}`);
   }
 } finally {
   await browser.close();

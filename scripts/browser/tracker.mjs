@@ -1,4 +1,4 @@
-// A tracker and load for it, as processes of this test. All that were started are ended by `end`.
+// A tracker and a load generator as child processes; `end` stops all of them.
 
 import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
@@ -18,12 +18,12 @@ function run(program, args, log) {
   return child;
 }
 
-// Waits for what becomes true; the last answer where it does not.
-export async function until(ask, seconds = 20) {
+// Polls `condition` until its value is true; returns the last value.
+export async function until(condition, seconds = 20) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
-    const answer = await ask();
-    if (answer || Date.now() > end) return answer;
+    const value = await condition();
+    if (value || Date.now() > end) return value;
     await new Promise((next) => setTimeout(next, 100));
   }
 }

@@ -1,4 +1,4 @@
-"""Records the packets that real clients send to a UDP tracker, as test fixtures.
+"""Records the packets of real clients to a UDP tracker as test fixtures.
 
 Each client joins a swarm on a small recording tracker, downloads a file, announces again and leaves, with and without a
 path in the tracker's URL, over IPv4 and, where the client supports it, IPv6. One datagram of each kind is written to a
@@ -71,7 +71,7 @@ def capture(clients):
 
 
 class Scenario:
-    """A seeder and a leecher of one client: what the leecher says from its arrival to its end."""
+    """A seeder and a leecher of one client; the requests of the leecher from its start to its end."""
 
     failure = None
 
@@ -89,19 +89,19 @@ class Scenario:
     def run(self):
         running = []
         try:
-            self._converse(running)
+            self._exchange(running)
         except Exception as error:
             self.failure = "\n".join([repr(error), *(peer.process.tail() for peer in running)])
         finally:
             for peer in running:
                 peer.stop()
 
-    def _converse(self, running):
+    def _exchange(self, running):
         options = {}
         if self.client.name == "aria2":
             options["interval"] = 2
         if self.client.name == "transmission":
-            options["also"] = [self._another]  # so that it scrapes two at once
+            options["also"] = [self._another]  # so that it scrapes two hashes at once
         self._start(running, "seeder", {})
         self._catch("seeder", "announce", 2, as_name="started-as-seeder")
         leecher = self._start(running, "leecher", options)
@@ -113,7 +113,7 @@ class Scenario:
         self._catch("leecher", "announce", 0)
         if self.client.name == "libtorrent":
             leecher.scrape()
-        if self.client.name != "aria2":  # which never scrapes
+        if self.client.name != "aria2":  # aria2 never scrapes
             self._catch("leecher", "scrape")
         leecher.stop()
         self._catch("leecher", "announce", 3)
@@ -131,7 +131,7 @@ class Scenario:
         return peer
 
     def _catch(self, role, kind, event=None, as_name=""):
-        """Waits for a datagram of a kind, checks what is known of it and keeps it."""
+        """Waits for a datagram of this kind, checks its known fields and keeps it."""
         name = EVENTS[event] if kind == "announce" else kind
 
         def found():
@@ -152,7 +152,7 @@ class Scenario:
         for name, value in known.items():
             if fields[name] != value:
                 raise Failure(f"{name} is {fields[name]}, not {value}: {packet.data.hex()}")
-        # Of a URL without a path, libtorrent sends "/" as its path.
+        # For a URL without a path, libtorrent sends the path "/".
         expected = (self._path or "/") if self.client.name == "libtorrent" else ""
         if fields["url"] != expected:
             raise Failure(f"the URL data is {fields['url']}, not {expected}")
@@ -164,7 +164,7 @@ class Scenario:
 
 
 def matches(packet, kind, event, info_hash):
-    """Whether a datagram is what is waited for. In a scrape the order of hashes is the client's."""
+    """Whether a datagram has this kind, event and info hash. The order of hashes in a scrape is the client's."""
     if kind == "connect":
         return packet.action == 0
     if kind == "scrape":
@@ -173,7 +173,7 @@ def matches(packet, kind, event, info_hash):
 
 
 def read(data):
-    """The fields of a datagram, in the order in which they are written down."""
+    """The fields of a datagram, in the order of the fixture file."""
     action = struct.unpack(">I", data[8:12])[0]
     if action == 0:
         magic, _, transaction_id = struct.unpack(">QII", data[:16])
@@ -221,8 +221,8 @@ def url_data(options):
 
 def write(client, packets):
     lines = [
-        f"# What {client.name} {client.version()} sends to a UDP tracker: written by scripts/capture-clients.",
-        "# `hex` is the datagram; the other keys are its fields as that script reads them.",
+        f"# Packets of {client.name} {client.version()} to a UDP tracker, recorded by scripts/capture-clients.",
+        "# `hex` is the datagram; the other keys are its fields, parsed by that script.",
         "",
         f'client = "{client.name}"',
         f'version = "{client.version()}"',

@@ -48,22 +48,22 @@ def run_isolated(main):
         _write("/proc/self/gid_map", f"0 {gid} 1")
     child = os.fork()
     if child == 0:
-        # Process 1 of its namespace: the kernel kills the others with it.
+        # Process 1 of the namespace: the kernel kills all others when it exits.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(name, _leave)
-        os._exit(_guarded(main))
+            signal.signal(name, _exit_by_signal)
+        os._exit(_with_errors_printed(main))
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, lambda number, _: os.kill(child, number))
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) % 256
 
 
-def _leave(number, _):
+def _exit_by_signal(number, _):
     sys.exit(128 + number)
 
 
-def _guarded(main):
+def _with_errors_printed(main):
     try:
         code = _inside(main)
     except SystemExit as end:
@@ -128,7 +128,7 @@ class Network:
         )
 
     def host(self, family):
-        """A new namespace with one address, of family "ipv4" or "ipv6", and none of the other family."""
+        """A new namespace with one address of family "ipv4" or "ipv6" only."""
         with self._lock:
             self._hosts += 1
             number = self._hosts

@@ -1,4 +1,4 @@
-"""The clients as peers of a swarm, each in a namespace of its own.
+"""The clients as peers of a swarm, each in its own namespace.
 
 Other ways to find peers than the tracker are disabled where a client allows it. aria2 uses UDP trackers only with its DHT
 enabled; the torrent is private, aria2 has no DHT node to contact, and the namespace has no route to the internet.
@@ -83,7 +83,7 @@ class Transmission:
 
 
 class Aria2:
-    """aria2c. A leecher stays as a seeder, as aria2 announces `completed` only while it seeds."""
+    """aria2c. A leecher keeps running as a seeder, as aria2 announces `completed` only while it seeds."""
 
     name = "aria2"
 

@@ -53,7 +53,7 @@ class Process:
             return file.read().decode(errors="replace")
 
     def write(self, line):
-        """A line to its standard input."""
+        """Writes a line to the standard input."""
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
 

@@ -61,7 +61,7 @@ class Recorder:
             listening.close()
 
     def packets(self, source):
-        """The packets of an address, in order."""
+        """The packets from an address, in order."""
         with self._lock:
             return [packet for packet in self._packets if packet.source == source]
 

@@ -25,7 +25,7 @@ class Torrent:
         self.path = directory / f"{name}.torrent"
         self.path.write_bytes(_bencode({"announce": tracker, "info": info}))
 
-    def is_whole_in(self, directory):
+    def is_complete_in(self, directory):
         """Whether another directory has the file with the same content."""
         file = directory / self.name
         if not file.exists() or file.stat().st_size != self.size:

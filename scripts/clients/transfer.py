@@ -95,7 +95,7 @@ def attempts(path, clients, megabytes, network, directory):
         control.transfers_are_done.set()
     for thread in threads:
         thread.join()
-    results = plan + controls + [Ending(daemon)]
+    results = plan + controls + [CleanExit(daemon)]
     failed = sum(1 for result in results if result.failure)
     print(f"{len(results)} attempts took {time.monotonic() - started:.1f} s")
     print(f"{len(results) - failed} passed, {failed} failed", flush=True)
@@ -152,10 +152,10 @@ class Pair(Attempt):
     def start_leecher(self):
         return self._start(self._hosts[1], self._leechers, "leecher")
 
-    def is_whole(self, leecher):
+    def is_complete(self, leecher):
         """Whether the leecher's file has the SHA-256 of the seeder's."""
         leecher.process.must_run()
-        return self.torrent.is_whole_in(self._leechers)
+        return self.torrent.is_complete_in(self._leechers)
 
     def stop(self):
         for peer in self._running:
@@ -182,7 +182,7 @@ class Transfer(Pair):
         tracker = Client(self._tracker, PORT)
         deadline = time.monotonic() + DEADLINE
 
-        def left():
+        def seconds_left():
             return max(0.1, deadline - time.monotonic())
 
         def counts():
@@ -192,12 +192,12 @@ class Transfer(Pair):
             if counts() != (0, 0, 0):
                 raise Failure(f"a new swarm has {counts()}")
             seeder = self.start_seeder()
-            poll("the seeder in the tracker's scrape", lambda: counts()[0] == 1, left())
+            poll("the seeder in the tracker's scrape", lambda: counts()[0] == 1, seconds_left())
             leecher = self.start_leecher()
-            poll("the seeder's file at the leecher", lambda: self.is_whole(leecher), left(), every=0.1)
-            poll("`completed` in the tracker's scrape", lambda: counts()[1] == 1, left())
+            poll("the seeder's file at the leecher", lambda: self.is_complete(leecher), seconds_left(), every=0.1)
+            poll("`completed` in the tracker's scrape", lambda: counts()[1] == 1, seconds_left())
             self.stop()
-            poll("an empty swarm in the tracker's scrape", lambda: counts() == (0, 1, 0), left())
+            poll("an empty swarm in the tracker's scrape", lambda: counts() == (0, 1, 0), seconds_left())
             return f"{self.torrent.size / MEGABYTE:.1f} MB, sha256 {self.torrent.sha256[:12]}"
         except Failure as failure:
             raise Failure(f"{failure}\n{self._logs()}") from None
@@ -210,7 +210,7 @@ class Transfer(Pair):
 
 
 class Control(Pair):
-    """A pair whose tracker does not exist: it proves that the others transfer because of the tracker."""
+    """A pair without a tracker: the control that transfers depend on the tracker."""
 
     def __init__(self, network, directory, client):
         super().__init__(
@@ -225,16 +225,16 @@ class Control(Pair):
         leecher = self.start_leecher()
         try:
             while not self.transfers_are_done.wait(0.2) or time.monotonic() < least:
-                if self.is_whole(leecher):
+                if self.is_complete(leecher):
                     raise Failure("the file was transferred without a tracker")
             return "transferred nothing"
         finally:
-            # SIGTERM would make them wait for a reply of the tracker.
+            # On SIGTERM the clients would wait for a reply of the tracker.
             for peer in self._running:
                 peer.process.kill()
 
 
-class Ending(Attempt):
+class CleanExit(Attempt):
     """The daemon exits with 0 on SIGTERM after all transfers."""
 
     title = "the daemon exits on SIGTERM"

@@ -18,7 +18,7 @@ class Client:
 
     def connect(self):
         """A connection id, or None without a reply."""
-        reply = self._ask(struct.pack(">QI", MAGIC, 0), b"")
+        reply = self._exchange(struct.pack(">QI", MAGIC, 0), b"")
         return reply[8:16] if reply and len(reply) == 16 else None
 
     def scrape(self, info_hash):
@@ -26,13 +26,13 @@ class Client:
         connection_id = self.connect()
         if connection_id is None:
             return None
-        reply = self._ask(connection_id + struct.pack(">I", 2), info_hash)
+        reply = self._exchange(connection_id + struct.pack(">I", 2), info_hash)
         return struct.unpack(">III", reply[8:20]) if reply and len(reply) == 20 else None
 
     def close(self):
         self._socket.close()
 
-    def _ask(self, head, rest):
+    def _exchange(self, head, rest):
         transaction_id = os.urandom(4)
         try:
             self._socket.send(head + transaction_id + rest)

@@ -12,26 +12,26 @@ sys.path.insert(0, HERE)
 
 from checks import run
 from host import Host
-from tracker import Load, asks, demand, seeders
+from tracker import Load, assert_served, is_served, seeders
 
 
 class Package:
-    """One package on one host; the checks run in order."""
+    """A package on a test host; the checks run in order."""
 
     def __init__(self, host, deb):
         self.host, self.deb = host, deb
         host.put(deb, "/onrush.deb", 0o644)
-        # An installation on the machine itself, which the overlay shows.
+        # The overlay shows an installation on the machine; these files would disturb the test.
         for path in ["/usr/bin/onrush", "/usr/local/bin/onrush", "/etc/onrush", "/var/lib/onrush"]:
             host.remove(path)
-        # Machine images often forbid packages to start services; and indexing manual pages takes long.
+        # Machine images often forbid packages to start services; indexing manual pages takes long.
         for path in ["/usr/sbin/policy-rc.d", "/var/lib/man-db/auto-update"]:
             host.remove(path)
 
     def active(self):
         return self.host.show("onrush", "ActiveState") == "active"
 
-    def the_linter_finds_nothing(self):
+    def the_linter_has_no_findings(self):
         command = ["lintian", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]
         linted = subprocess.run([*command, self.deb], capture_output=True, text=True)
         assert linted.returncode == 0 and not linted.stdout, linted.stdout + linted.stderr
@@ -39,26 +39,26 @@ class Package:
         found = subprocess.run([*command, "--no-override", self.deb], capture_output=True, text=True)
         assert found.returncode != 0 and "initial-upload-closes-no-bugs" in found.stdout, found.stdout + found.stderr
 
-    def it_is_installed_and_serves(self):
+    def an_installation_starts_the_service(self):
         since = time.time()
         self.host.run("dpkg", "-i", "/onrush.deb")
         assert self.active(), self.host.journal("onrush", since)
         assert self.host.run("systemctl", "is-enabled", "onrush").stdout.strip() == "enabled"
         # The socket unit is optional.
         assert self.host.run("systemctl", "is-enabled", "onrush.socket", check=False).stdout.strip() == "disabled"
-        demand(self.host)
+        assert_served(self.host)
         # With the command line of the unit.
         pid = self.host.main_pid("onrush.service")
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read().split(b"\0")
         assert command[:3] == [b"/usr/bin/onrush", b"--config", b"/etc/onrush/onrush.toml"], command
 
-    def its_units_are_right_as_installed(self):
-        # With the manual page of Documentation=, which is in the package.
+    def systemd_verifies_the_installed_units(self):
+        # --man also checks Documentation=, whose manual page is in the package.
         verified = self.host.run("systemd-analyze", "verify", "--man=yes", "onrush.service", "onrush.socket")
         assert verified.stdout + verified.stderr == "", verified.stdout + verified.stderr
 
-    def its_files_are_where_they_belong(self):
+    def files_are_in_their_places(self):
         listed = self.host.run("dpkg", "-L", "onrush").stdout.splitlines()
         for path in [
             "/usr/share/man/man1/onrush.1.gz", "/usr/share/man/man1/onrush-doctor.1.gz",
@@ -76,7 +76,7 @@ class Package:
             "source /usr/share/bash-completion/completions/onrush; complete -p onrush").stdout
         assert self.host.run("dpkg-query", "-W", "-f", "${Conffiles}", "onrush").stdout.split()[0] == "/etc/onrush/onrush.toml"
 
-    def an_upgrade_keeps_what_the_operator_changed(self):
+    def an_upgrade_keeps_changed_configuration(self):
         config = "/etc/onrush/onrush.toml"
         with open(self.host.path(config)) as file:
             text = file.read().replace("interval = 1800", "interval = 1200")
@@ -87,16 +87,16 @@ class Package:
         assert seeders(self.host, name, peers=20) == 20
         with Load(self.host) as load:
             self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
-        # The new process has taken over, with the peers and without a lost reply.
+        # The new process has taken over, with all peers and without a lost reply.
         assert load.sent > 100 and load.sent == load.answered, (load.sent, load.answered)
         assert seeders(self.host, name) == 20
         with open(self.host.path(config)) as file:
             assert file.read() == text
         assert self.active() and self.host.main_pid("onrush.service") != before
         assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
-        demand(self.host)
+        assert_served(self.host)
 
-    def an_upgrade_that_cannot_take_over_leaves_the_old_one(self):
+    def a_failed_upgrade_keeps_the_old_process(self):
         config = "/etc/onrush/onrush.toml"
         with open(self.host.path(config)) as file:
             text = file.read()
@@ -106,33 +106,33 @@ class Package:
             done = self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
             assert "journalctl -u onrush" in done.stderr, done.stdout + done.stderr
             assert self.active() and self.host.main_pid("onrush.service") == before
-            demand(self.host)
+            assert_served(self.host)
         finally:
             self.host.write(config, text)
 
-    def a_service_that_was_disabled_stays_so(self):
+    def a_disabled_service_stays_disabled(self):
         self.host.run("systemctl", "disable", "onrush")
         self.host.run("dpkg", "-i", "--force-confold", "/onrush.deb")
         assert self.host.run("systemctl", "is-enabled", "onrush", check=False).stdout.strip() == "disabled"
 
-    def removal_stops_it_and_leaves_what_is_the_operators(self):
+    def a_removal_stops_the_service_and_keeps_configuration_and_state(self):
         self.host.run("dpkg", "-r", "onrush")
         assert not self.active()
-        assert not asks(self.host, "127.0.0.1", 6969, attempts=1)
+        assert not is_served(self.host, "127.0.0.1", 6969, attempts=1)
         for path in ["/etc/onrush/onrush.toml", "/var/lib/onrush/connection.key"]:
             assert os.path.exists(self.host.path(path)), path
         assert not os.path.exists(self.host.path("/usr/bin/onrush"))
 
-    def it_can_be_installed_again(self):
+    def a_reinstallation_succeeds(self):
         self.host.run("dpkg", "-i", "--force-confold", "/onrush.deb")
-        # It was disabled, and is not started.
+        # The service was disabled, so it is not started.
         assert not self.active()
         assert self.host.run("systemctl", "is-enabled", "onrush.socket", check=False).stdout.strip() == "disabled"
         self.host.run("systemctl", "enable", "--now", "onrush")
         assert self.active()
-        demand(self.host)
+        assert_served(self.host)
 
-    def a_purge_leaves_nothing(self):
+    def a_purge_removes_everything(self):
         self.host.run("dpkg", "-P", "onrush")
         for path in ["/etc/onrush", "/var/lib/onrush", "/usr/share/doc/onrush", "/usr/lib/systemd/system/onrush.service",
                      "/etc/systemd/system/multi-user.target.wants/onrush.service", "/etc/systemd/system/onrush.service",

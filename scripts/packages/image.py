@@ -45,21 +45,21 @@ class Image:
             for name in [".", *names, *files]:
                 os.chown(os.path.join(directory, name), int(owner.group(1)), int(owner.group(2)))
         os.chmod(place, 0o755)
-        # Devices that every engine adds; a static binary reads random numbers.
+        # Devices that every container engine adds; the binary reads random numbers.
         os.mkdir(place + "/dev")
         for name, minor in [("null", 3), ("random", 8), ("urandom", 9)]:
             os.mknod(f"{place}/dev/{name}", 0o666 | stat.S_IFCHR, os.makedev(1, minor))
             os.chmod(f"{place}/dev/{name}", 0o666)
 
-    def the_file_is_right_for_the_linter(self):
+    def the_linter_accepts_the_dockerfile(self):
         linted = subprocess.run([os.environ["HADOLINT"], "Dockerfile"], capture_output=True, text=True)
         assert linted.returncode == 0, linted.stdout + linted.stderr
-        # The linter reports a file with faults.
+        # The linter rejects a file with faults.
         wrong = subprocess.run([os.environ["HADOLINT"], "-"], input="FROM debian\nRUN cd / && sudo ls\n",
                                capture_output=True, text=True)
         assert wrong.returncode != 0 and "DL3004" in wrong.stdout, wrong.stdout
 
-    def the_binary_needs_nothing_beside_it(self):
+    def the_binary_is_static(self):
         with open(self.binary, "rb") as file:
             assert file.read(4) == b"\x7fELF"
         headers = subprocess.run(["readelf", "-lW", self.binary], capture_output=True, text=True, check=True).stdout
@@ -67,7 +67,7 @@ class Image:
         needed = subprocess.run(["readelf", "-dW", self.binary], capture_output=True, text=True, check=True).stdout
         assert "NEEDED" not in needed, needed
 
-    def it_serves_as_its_user_in_its_own_root(self):
+    def the_image_serves_as_its_user(self):
         user = re.search(r"^USER (\d+:\d+)$", self.last, re.M).group(1)
         environment = dict(re.findall(r"^ENV (\w+)=(\S+)$", self.last, re.M))
         entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", self.last, re.M).group(1))
@@ -84,12 +84,12 @@ class Image:
                 assert len(command) == 3, command
                 pid = self._until(lambda: self._child(process.pid))
                 for address in ["127.0.0.1", "::1"]:
-                    asked = subprocess.run(
+                    client = subprocess.run(
                         ["nsenter", "-t", str(pid), "--net", "python3", "-c", CLIENT, address, "6969", "20"],
                         capture_output=True, text=True,
                     )
                     log.seek(0)
-                    assert asked.stdout == "ok\n", asked.stdout + asked.stderr + log.read()
+                    assert client.stdout == "ok\n", client.stdout + client.stderr + log.read()
                 with open(f"/proc/{pid}/status") as status:
                     assert re.search(r"^Uid:\t65534\t65534\t65534\t65534$", status.read(), re.M)
                 assert os.readlink(f"/proc/{pid}/root") == self.root
@@ -100,7 +100,7 @@ class Image:
                 process.kill()
                 process.wait()
 
-    def it_shows_its_help_without_a_file(self):
+    def print_config_works_without_a_file(self):
         shown = subprocess.run(["chroot", "--userspec=65534:65534", self.root, "/onrush", "--print-config"],
                                capture_output=True, text=True, check=True)
         assert "listen = [\":6969\"]" in shown.stdout

@@ -1,4 +1,4 @@
-"""Horizontal bars in groups, as an SVG that needs nothing else."""
+"""A grouped horizontal bar chart as a self-contained SVG."""
 
 from html import escape
 
@@ -15,7 +15,7 @@ def bars(title, groups):
         parts.append(f'<text x="8" y="{y}" class="group">{escape(name)}</text>')
         y += 10
         for bar, value in group.items():
-            parts.append(one(bar, value, y, scale))
+            parts.append(row(bar, value, y, scale))
             y += BAR + GAP
         y += GROUP
     return (
@@ -28,8 +28,8 @@ def bars(title, groups):
         + "\n".join(parts) + "\n</svg>\n")
 
 
-def one(name, value, y, scale):
-    """A bar with its name before it and its value behind it."""
+def row(name, value, y, scale):
+    """A bar with its name on the left and its value on the right."""
     colour = next(colour for known, colour in COLOURS.items() if name.startswith(known))
     faded = ' fill-opacity="0.6"' if "split" in name else ""
     width = value * scale

@@ -1,4 +1,4 @@
-"""The processes that are measured: how each is started, pinned and ended."""
+"""The measured processes: command lines, start, pinning and end."""
 
 import contextlib
 import signal
@@ -15,7 +15,7 @@ LOAD_VCPU = 1
 
 
 def onrush(directory, *arguments, listen=f"127.0.0.1:{PORT}"):
-    """The command of our daemon."""
+    """The command line of the onrush daemon."""
     return [RELEASE / "onrush", "--listen", listen, "--state-dir", directory / "state",
             "--log-level", "warn", *arguments]
 
@@ -31,7 +31,7 @@ def split(directory, **where):
 
 
 def aquatic(directory):
-    """aquatic_udp with its default configuration (one socket worker), but for the address."""
+    """aquatic_udp with its default configuration (one socket worker) except for the address."""
     binary = rival("aquatic_udp")
     config = directory / "aquatic.toml"
     config.write_text(configured(binary, {'"0.0.0.0:3000"': f'"127.0.0.1:{PORT}"'}))
@@ -39,14 +39,14 @@ def aquatic(directory):
 
 
 def floor(directory, reply_bytes, wildcard=False):
-    """Receives, swaps the addresses, sends: nothing that is not the kernel's or the net crate's."""
+    """A server that only receives, swaps the addresses and sends: the cost of the kernel and the net crate."""
     where = ["0.0.0.0", "--pktinfo"] if wildcard else ["127.0.0.1"]
     return [RELEASE / "floor", "--listen", f"{where[0]}:{PORT}", *where[1:],
             "--reply-bytes", str(reply_bytes)]
 
 
 def configured(binary, changes):
-    """The default configuration that an aquatic program prints, changed."""
+    """The default configuration printed by an aquatic program, with changes."""
     text = subprocess.run([binary, "-p"], capture_output=True, text=True, check=True).stdout
     for old, new in changes.items():
         if old not in text:
@@ -57,10 +57,10 @@ def configured(binary, changes):
 
 @contextlib.contextmanager
 def running(command):
-    """A process on the tracker's vCPU, answering; ended afterwards."""
+    """Runs a process on the tracker's vCPU for the duration of a block, which starts when the process replies."""
     must_be_free()
-    words = ["taskset", "-c", str(TRACKER_VCPU), *map(str, command)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    arguments = ["taskset", "-c", str(TRACKER_VCPU), *map(str, command)]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until_answering(process)
         yield process
@@ -74,18 +74,18 @@ def running(command):
 
 
 def must_be_free():
-    """A second tracker on the port would silently take half of the datagrams (SO_REUSEPORT), and both
-    would look as if they lost them."""
+    """Fails if the port is in use: a second tracker would silently receive half of the datagrams
+    (SO_REUSEPORT), which would count as loss."""
     for address in ("127.0.0.1", "0.0.0.0"):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
                 probe.bind((address, PORT))
             except OSError as error:
-                raise Failure(f"port {PORT} is in use: end who has it (ss -ulnp), or wait") from error
+                raise Failure(f"port {PORT} is in use: end the process that uses it (ss -ulnp), or wait") from error
 
 
 def wait_until_answering(process, seconds=20):
-    """Until a connect is answered (BEP 15, "Connect")."""
+    """Waits for the reply to a connect (BEP 15, "Connect")."""
     request = struct.pack(">QII", 0x41727101980, 0, 1)
     deadline = time.monotonic() + seconds
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -99,4 +99,4 @@ def wait_until_answering(process, seconds=20):
                     return
             except (TimeoutError, ConnectionRefusedError):
                 pass
-    raise Failure(f"{process.args[3]} does not answer on port {PORT}")
+    raise Failure(f"{process.args[3]} does not reply on port {PORT}")

@@ -1,4 +1,4 @@
-"""Processor time per reply: contenders under the same load, taking turns within each round."""
+"""Processor time per reply: contenders under the same load, interleaved within each round."""
 
 import json
 import re
@@ -10,12 +10,12 @@ import contenders
 from contenders import LOAD_VCPU, PORT, running
 from place import RELEASE, Failure, rival, say
 
-# Ticks of /proc/PID/stat per second: the same on every architecture that matters.
+# Ticks of /proc/PID/stat per second, the same on all supported architectures.
 TICKS = 100
 
-# A thousand sources, one request at a time through each: no client repeats within a batch, as on the
-# internet. Where clients repeat (NATs, most load testers) replies to one client leave in one piece,
-# which flatters, so that is shown apart.
+# A thousand sources with one request at a time each: no client repeats within a batch, as on the internet.
+# Where clients repeat (NATs, most load testers) the replies to a client leave in one system call, which
+# lowers the CPU time, so this is measured separately.
 SPREAD = ["--sources", "1000", "--burst", "1", "--no-bursts", "--in-flight", "512"]
 
 
@@ -27,7 +27,7 @@ AQUATIC = "aquatic_udp"
 
 @dataclass
 class Scene:
-    """A load, and who is put under it."""
+    """A load, and the trackers under it."""
 
     name: str
     load: list
@@ -36,8 +36,8 @@ class Scene:
 
 
 @dataclass
-class Taken:
-    """What rounds of one tracker in one scene have shown."""
+class Measured:
+    """The results of one tracker in one scene, by round."""
 
     us: list = field(default_factory=list)
     percent: list = field(default_factory=list)
@@ -50,7 +50,7 @@ class Taken:
 
 
 def scenes(directory, reply_bytes):
-    """All of them; every command serves PORT."""
+    """All scenes; every command serves PORT."""
     ours = {COLOCATED: contenders.colocated(directory),
             SPLIT: contenders.split(directory)}
     rival_ = {AQUATIC: contenders.aquatic(directory)}
@@ -58,27 +58,27 @@ def scenes(directory, reply_bytes):
     wild = f"0.0.0.0:{PORT}"
     return [
         Scene("classic", ["--profile", "classic", *SPREAD], ours | rival_ | floor,
-              "connect, announce, scrape 50/50/1; 1,000 sources, none twice in a batch"),
+              "connect, announce, scrape 50/50/1; 1,000 sources, none repeats within a batch"),
         Scene("real", ["--profile", "real", *SPREAD], ours | rival_,
-              "what public trackers see, junk included; 1,000 sources"),
+              "the traffic of public trackers, including junk; 1,000 sources"),
         Scene("classic, clients repeat", ["--profile", "classic", "--sources", "16"], ours | rival_,
-              "16 sources in bursts: replies to one client leave together, which flatters"),
+              "16 sources in bursts: replies to one client leave in one system call, which lowers the CPU time"),
         Scene("classic, any address", ["--profile", "classic", *SPREAD],
               {COLOCATED: contenders.colocated(directory, listen=wild),
                FLOOR: contenders.floor(directory, reply_bytes, wildcard=True)},
-              "bound to 0.0.0.0: the kernel tells the local address (IP_PKTINFO) and is told it"),
+              "bound to 0.0.0.0: the local address of each datagram is received and sent with it (IP_PKTINFO)"),
         Scene("aquatic_udp_load_test", None,
               {COLOCATED: contenders.colocated(directory)} | rival_,
-              "aquatic's own load tester in its default configuration: 4 sources, nothing checked"),
+              "aquatic's own load tester in its default configuration: 4 sources, replies are not checked"),
     ]
 
 
 def one_round(scene, name, command, seconds, seed, directory):
-    """One tracker under one load; the raw report."""
+    """Runs one tracker under one load; the raw report."""
     with running(command) as tracker:
         if scene.load is None:
             return by_aquatic(tracker.pid, seconds, directory)
-        # The floor lists peers that nobody has announced.
+        # The floor lists peers that were never announced.
         strangers = ["--strangers"] if name == FLOOR else []
         report = directory / "report.json"
         load = subprocess.run(
@@ -93,7 +93,7 @@ def one_round(scene, name, command, seconds, seed, directory):
 
 
 def by_aquatic(pid, seconds, directory):
-    """The published tool: it tells a rate, and we what the tracker used."""
+    """Runs aquatic's load tester: the rate is from its output, the tracker's CPU time from /proc."""
     binary = rival("aquatic_udp_load_test")
     config = directory / "aquatic_load.toml"
     config.write_text(contenders.configured(binary, {
@@ -116,38 +116,38 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def add(taken, report, is_floor):
-    """Reads one report into what is known of its tracker."""
+def add(measured, report, is_floor):
+    """Adds one report to the results of its tracker."""
     if "tool" in report:
         replies = report["rate"] * report["seconds"]
-        taken.us.append(report["tracker_seconds"] / replies * 1e6)
-        taken.percent.append(report["tracker_seconds"] / report["seconds"] * 100)
-        taken.rate.append(report["rate"])
-        taken.wrong += round(report["errors"] * report["seconds"])
+        measured.us.append(report["tracker_seconds"] / replies * 1e6)
+        measured.percent.append(report["tracker_seconds"] / report["seconds"] * 100)
+        measured.rate.append(report["rate"])
+        measured.wrong += round(report["errors"] * report["seconds"])
         return
     cpu = report["tracker_cpu"]
     if cpu is None:
         raise Failure("the report has no processor time of the tracker")
-    # A tracker is paid for right replies only; what the floor says is not meant to be right.
+    # Only right replies count; the replies of the floor are not meant to be right.
     answered = sum(kind["right"] + (kind["wrong"] if is_floor else 0) for kind in report["kinds"])
-    taken.us.append((cpu["time"]["user"] + cpu["time"]["system"]) / answered * 1e6)
-    taken.percent.append(cpu["percent"])
-    taken.rate.append(report["rate"])
-    taken.wrong += sum(finding["count"] for finding in report["wrong"])
-    taken.loss.append(report["loss_percent"])
+    measured.us.append((cpu["time"]["user"] + cpu["time"]["system"]) / answered * 1e6)
+    measured.percent.append(cpu["percent"])
+    measured.rate.append(report["rate"])
+    measured.wrong += sum(finding["count"] for finding in report["wrong"])
+    measured.loss.append(report["loss_percent"])
 
 
 def usual_reply(directory):
-    """Bytes of the tracker's usual announce reply in the classic mix, which is what the floor sends."""
+    """Bytes of an average announce reply of the tracker in the classic mix; the floor sends replies of this size."""
     scene = Scene("", ["--profile", "classic", *SPREAD], {}, "")
     report = one_round(scene, COLOCATED, contenders.colocated(directory), 3, 1, directory)
     return 20 + 6 * round(report["peers_per_reply"])
 
 
 def measure(directory, rounds, seconds):
-    """All scenes; what was taken by scene and tracker, the raw reports, what the scenes are."""
+    """Runs all scenes; the results by scene and tracker, the raw reports, and the descriptions of the scenes."""
     plan = scenes(directory, usual_reply(directory))
-    taken = {scene.name: {name: Taken() for name in scene.trackers} for scene in plan}
+    measured = {scene.name: {name: Measured() for name in scene.trackers} for scene in plan}
     raw = []
     total = rounds * sum(len(scene.trackers) for scene in plan)
     for number in range(1, rounds + 1):
@@ -155,7 +155,7 @@ def measure(directory, rounds, seconds):
             for name, command in scene.trackers.items():
                 report = one_round(scene, name, command, seconds, number, directory)
                 raw.append({"round": number, "scene": scene.name, "tracker": name, "report": report})
-                of = taken[scene.name][name]
+                of = measured[scene.name][name]
                 add(of, report, name == FLOOR)
                 say(f"{len(raw)} of {total}: {scene.name}, {name}: {of.us[-1]:.2f} us per reply")
-    return taken, raw, {scene.name: scene.about for scene in plan}
+    return measured, raw, {scene.name: scene.about for scene in plan}

@@ -1,5 +1,5 @@
 """Processor time of load testers per reply: ours with and without bursts beside aquatic's, against the
-same servers, taking turns within each round."""
+same servers, interleaved within each round."""
 
 import json
 import os
@@ -14,27 +14,27 @@ import contenders
 from contenders import LOAD_VCPU, PORT, running
 from place import RELEASE, Failure, rival, say
 
-# The classic mix, and sockets on as few addresses as aquatic's tool has.
+# The classic mix, with sockets on as many addresses as aquatic's tool uses.
 LIKE_AQUATIC = ["--profile", "classic", "--sources", "4"]
 BURSTS = "onrush-load --burst 64 --in-flight 512"
 NO_BURSTS = "onrush-load --no-bursts"
 AQUATIC = "aquatic_udp_load_test"
-# As many segments as a message may have; aquatic's tool has a tenth of all it ever sent under way.
+# The maximum number of segments per message; aquatic's tool has a tenth of all its requests in flight.
 LARGE = ["--burst", "64", "--in-flight", "512"]
 TESTERS = {BURSTS: [*LIKE_AQUATIC, *LARGE], NO_BURSTS: [*LIKE_AQUATIC, "--no-bursts"], AQUATIC: None}
 RESPONDER = "responder"
 TRACKER = "onrush"
 ABOUT = {
-    RESPONDER: "It answers from no memory at all: what is left is the load tester and the kernel. Nobody is listed.",
-    TRACKER: "Our daemon, colocated, one worker. Announces are answered with up to 30 peers, which ours looks at.",
+    RESPONDER: "A server without state, so that the load tester and the kernel dominate. Replies have no peers.",
+    TRACKER: "The onrush daemon, colocated, one worker. Announce replies have up to 30 peers, which onrush-load checks.",
 }
-# aquatic's tool sums up every five seconds, and nothing in between.
+# aquatic's tool reports every five seconds only.
 AQUATIC_INTERVAL = 5
 
 
 @dataclass
 class Spent:
-    """What rounds of one load tester against one server have shown."""
+    """The results of one load tester against one server, by round."""
 
     us: list = field(default_factory=list)
     rate: list = field(default_factory=list)
@@ -44,12 +44,12 @@ class Spent:
 
 
 def ratios(by_tester, name):
-    """Of a load tester's time to aquatic's, round by round: both of a round met the same machine."""
+    """Ratios of a load tester's time to aquatic's in the same round, under the same conditions of the machine."""
     return [mine / theirs for mine, theirs in zip(by_tester[name].us, by_tester[AQUATIC].us)]
 
 
 def ours(arguments, tracker, seconds, seed, directory):
-    """Our load tester; time of its process within the measured window, per right reply."""
+    """Runs onrush-load; time of its process within the measured window, per right reply."""
     file = directory / "load.json"
     done = subprocess.run(
         [RELEASE / "onrush-load", "--target", f"127.0.0.1:{PORT}", *arguments, "--duration", str(seconds),
@@ -61,7 +61,7 @@ def ours(arguments, tracker, seconds, seed, directory):
     right = sum(kind["right"] for kind in report["kinds"])
     own = report["own_cpu"]
     if own is None or right == 0:
-        raise Failure("onrush-load tells no processor time of its own, or got no right reply")
+        raise Failure("onrush-load reports no processor time of its own, or got no right reply")
     return {
         "us": (own["time"]["user"] + own["time"]["system"]) / right * 1e6,
         "rate": right / seconds,
@@ -72,11 +72,11 @@ def ours(arguments, tracker, seconds, seed, directory):
 
 
 def aquatics(seconds, directory):
-    """aquatic's; its time from when it began to send, as it first makes two million peers."""
+    """Runs aquatic's load tester; its time from the first request, as it first creates two million peers."""
     seconds = max(AQUATIC_INTERVAL, seconds // AQUATIC_INTERVAL * AQUATIC_INTERVAL)
     binary = rival("aquatic_udp_load_test")
     config = directory / "aquatic_load.toml"
-    # Without the extra statistics it does less per reply: its cheapest way is the one to beat.
+    # Without the extra statistics it does less per reply: onrush-load is compared with its fastest mode.
     config.write_text(contenders.configured(binary, {
         "127.0.0.1:3000": f"127.0.0.1:{PORT}", "\nduration = 0": f"\nduration = {seconds}",
         "extra_statistics = true": "extra_statistics = false"}))
@@ -85,20 +85,20 @@ def aquatics(seconds, directory):
                           stdout=subprocess.PIPE, text=True) as process:
         try:
             prepared = wait_until_sending(process)
-            said, _ = process.communicate(timeout=seconds + 60)
+            output, _ = process.communicate(timeout=seconds + 60)
         finally:
             if process.poll() is None:
                 process.kill()
     used = children_seconds() - before - prepared
-    ran = int(re.search(r"Test ran for (\d+) seconds", said)[1])
-    rate = float(re.search(r"Average responses per second: ([\d.]+)", said)[1])
+    ran = int(re.search(r"Test ran for (\d+) seconds", output)[1])
+    rate = float(re.search(r"Average responses per second: ([\d.]+)", output)[1])
     if rate == 0:
-        raise Failure(f"{AQUATIC} got no replies:\n{said}")
+        raise Failure(f"{AQUATIC} got no replies:\n{output}")
     return {"us": used / (rate * ran) * 1e6, "rate": rate, "percent": used / ran * 100}
 
 
 def wait_until_sending(process, seconds=60):
-    """Until its worker's thread exists; the process's time so far."""
+    """Waits until the process's worker thread exists; the process's CPU time so far."""
     tasks, deadline = f"/proc/{process.pid}/task", time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         threads = os.listdir(tasks)
@@ -110,7 +110,7 @@ def wait_until_sending(process, seconds=60):
 
 
 def read(path):
-    """A small file as text."""
+    """The text of a small file."""
     with open(path, encoding="ascii") as file:
         return file.read()
 
@@ -122,7 +122,7 @@ def children_seconds():
 
 
 def measure(directory, rounds, seconds):
-    """Every load tester against every server in turn; what was spent, and the raw results."""
+    """Runs every load tester against every server in turn; the results by server and tester, and the raw results."""
     servers = {RESPONDER: [RELEASE / "responder", f"127.0.0.1:{PORT}"],
                TRACKER: contenders.colocated(directory)}
     spent = {server: {name: Spent() for name in TESTERS} for server in servers}
@@ -147,10 +147,10 @@ def tables(spent):
     """Markdown: one table for each server."""
     lines = [
         "## CPU of the load testers per reply\n",
-        "Server on vCPU 0, load tester on vCPU 1, classic mix from 4 addresses, closed loop, taking turns. User and "
-        f"system time of the load tester's process: per right reply, each of them checked, for ours; per reply for "
-        f"{AQUATIC}, which checks nothing (from when it began to send, without its extra statistics). Of peers "
-        "listed, *checked* is the share that ours looked at one by one.\n"]
+        "Server on vCPU 0, load tester on vCPU 1, classic mix from 4 addresses, closed loop, interleaved rounds. User and "
+        f"system time of the load tester's process: per right reply, each of them checked, for onrush-load; per reply for "
+        f"{AQUATIC}, which checks nothing (from its first request, without its extra statistics). Of the peers "
+        "listed, *checked* is the share that onrush-load checked one by one.\n"]
     for server, by_tester in spent.items():
         lines += [f"### Against {server}\n", f"{ABOUT[server]}\n",
                   "| load tester | us per reply: median (least to most) | of aquatic's: median of rounds | its vCPU, % "

@@ -1,8 +1,8 @@
-"""The table of targets with measured values, beside aquatic_udp and the floor.
+"""Measures onrush against its targets, aquatic_udp and the floor.
 
-Trackers run on vCPU 0 and the load on vCPU 1; rounds take turns, so that what the machine does
-meanwhile hits all alike. CPU is user and system time of the tracker's process; only replies that
-were checked and found right count. Memory is resident memory, counted from the idle process.
+Trackers run on vCPU 0 and the load on vCPU 1; the rounds of all trackers are interleaved, so that other
+activity of the machine affects them equally. CPU is user and system time of the tracker's process per
+reply that was checked and right. Memory is resident memory, counted from the idle process.
 """
 
 import argparse
@@ -35,22 +35,22 @@ def arguments():
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="parts:\n" + "\n".join(f"  {name:14} {about}" for name, about in PARTS.items())
         + "\n\nexamples:\n  scripts/bench-speed                            everything, some 25 minutes\n"
-        "  scripts/bench-speed --only cpu --rounds 3      a part of it, less exactly\n"
-        "  scripts/bench-speed --out docs/benchmarks/DIR  writes report.md, raw.json and a picture there")
+        "  scripts/bench-speed --only cpu --rounds 3      one part, with fewer rounds\n"
+        "  scripts/bench-speed --out docs/benchmarks/DIR  writes report.md, raw.json and a chart there")
     parser.add_argument("--only", action="append", choices=PARTS, metavar="PART",
                         help="measure this part (may be given several times)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of the parts cpu and load")
-    parser.add_argument("--seconds", type=int, default=5, help="of each measurement there")
-    parser.add_argument("--out", type=Path, help="a folder for the results")
+    parser.add_argument("--seconds", type=int, default=5, help="length of each measurement in these parts")
+    parser.add_argument("--out", type=Path, help="directory for the results")
     return parser.parse_args()
 
 
 def main():
-    asked = arguments()
-    parts = asked.only or list(PARTS)
+    options = arguments()
+    parts = options.only or list(PARTS)
     if (os.cpu_count() or 1) < 2:
         raise Failure("two vCPUs are needed, one for the tracker and one for the load")
-    where = machine()  # before anything is built: what is committed meanwhile is not measured
+    where = machine()  # before the build, as later commits are not measured
     say("building")
     build("-p", "onrush", "-p", "onrush-load", "--bins")
     results, raw = {}, {}
@@ -59,22 +59,22 @@ def main():
         if "cpu" in parts:
             build("-p", "onrush-lab", "--bin", "floor")
             results["cpu"], raw["cpu"], results["scenes"] = cpu.measure(
-                directory, asked.rounds, asked.seconds)
+                directory, options.rounds, options.seconds)
         if "load" in parts:
             build("-p", "onrush-lab", "--bin", "responder")
-            results["load"], raw["load"] = load.measure(directory, asked.rounds, asked.seconds)
+            results["load"], raw["load"] = load.measure(directory, options.rounds, options.seconds)
         if "instructions" in parts:
             results["instructions"] = raw["instructions"] = programs.instructions()
         if "memory" in parts:
             results["memory"] = raw["memory"] = programs.memory(directory)
         if "time" in parts:
             results["time"] = raw["time"] = programs.time()
-    text = report.text(where, asked, results)
+    text = report.text(where, options, results)
     print(text)
-    if asked.out:
-        asked.out.mkdir(parents=True, exist_ok=True)
-        report.write(asked.out, text, {"machine": where, **raw}, results)
-        say(f"written to {asked.out}")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        report.write(options.out, text, {"machine": where, **raw}, results)
+        say(f"written to {options.out}")
 
 
 if __name__ == "__main__":

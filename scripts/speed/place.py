@@ -1,4 +1,4 @@
-"""Where things are, what this machine is, and building what is measured."""
+"""Paths, the description of the machine, and builds of the measured programs."""
 
 import os
 import platform
@@ -15,11 +15,11 @@ AQUATIC_VERSION = "0.9.0"
 
 
 class Failure(Exception):
-    """Something that the person at the terminal has to know, and nothing to go on with."""
+    """Ends the script with this message."""
 
 
 def say(text):
-    """A line of progress."""
+    """Prints a line of progress."""
     print(f"bench-speed: {text}", file=sys.stderr, flush=True)
 
 
@@ -30,7 +30,7 @@ def build(*arguments):
 
 
 def rival(name):
-    """A program of aquatic's, installed by name (once) by scripts/bench-peers."""
+    """A program of aquatic, installed once by scripts/bench-peers."""
     root = Path(os.environ.get("ONRUSH_PEERS", TARGET / "peers")).resolve()
     binary = root / "bin" / name
     if not binary.exists():
@@ -41,7 +41,7 @@ def rival(name):
 
 
 def machine():
-    """What a reader must know of this machine and these sources."""
+    """The machine and the versions, for the report."""
     info = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")),
                  platform.processor())

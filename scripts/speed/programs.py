@@ -1,4 +1,4 @@
-"""What the project's own measuring programs print, as numbers."""
+"""Numbers from the output of the project's measuring programs."""
 
 import json
 import re
@@ -17,9 +17,9 @@ FILLINGS = [(1_000_000, 2), (1_000_000, 1), (20, 50_000)]
 
 
 def output(*command):
-    """What a program prints, pinned away from the tracker's vCPU; shown as it comes is not needed."""
-    words = ["taskset", "-c", str(LOAD_VCPU), *map(str, command)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    """The output of a program pinned to the load's vCPU."""
+    arguments = ["taskset", "-c", str(LOAD_VCPU), *map(str, command)]
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def found(pattern, text):
@@ -31,7 +31,7 @@ def found(pattern, text):
 
 
 def instructions():
-    """Instructions per request by kind, the network's own subtracted."""
+    """Instructions per request by kind, without those of the in-process network."""
     say("counting instructions")
     text = output("scripts/count-instructions")
     lines = re.findall(r"^(\S+) +(\d+) +(\d+) +(\d+) ", text, re.MULTILINE)
@@ -39,7 +39,7 @@ def instructions():
 
 
 def memory(directory):
-    """Bytes per peer and per swarm of a shard, and what trackers grow by as whole processes."""
+    """Bytes per peer and per swarm of a shard, and the growth of whole tracker processes."""
     say("filling shards (some minutes)")
     build("-p", "onrush-lab", "--bin", "memory", *ALLOCATOR)
     text = output(RELEASE / "memory")
@@ -68,7 +68,7 @@ def fillings(directory):
 
 
 def time():
-    """Nanoseconds per announce, microseconds per turn, and the steps that took long."""
+    """Nanoseconds per announce, microseconds per turn, and the longest steps."""
     say("timing announces, turns and steps (some minutes)")
     build("-p", "onrush-lab", "--bin", "cost", "--bin", "steps", "--bin", "turns", *ALLOCATOR)
     cost = output(RELEASE / "cost", "1 M swarms")
@@ -85,8 +85,8 @@ def time():
 
 
 def steps():
-    """By phase of a population, the longest step that was as long in every replay, and how many
-    of how many were over 0.2 ms."""
+    """By phase of a population: the longest step that is as long in every replay, and the number of steps
+    over 0.2 ms."""
     rows, population = [], ""
     for line in output(RELEASE / "steps").splitlines()[2:]:
         if "|" not in line:

@@ -1,4 +1,4 @@
-"""Results as Markdown, as JSON and as a picture."""
+"""Results as Markdown, as JSON and as a chart."""
 
 import json
 
@@ -7,23 +7,23 @@ import load
 import targets
 
 
-def text(machine, asked, results):
+def text(machine, options, results):
     """The report."""
     parts = [
         f"# Speed and size, {machine['date']}\n",
         f"{machine['cpu']}, {machine['vcpus']} vCPUs, Linux {machine['kernel']}, {machine['rustc']}; "
         f"onrush {machine['commit']}, aquatic_udp {machine['aquatic_udp']} (default configuration, one "
         "socket worker).\n",
-        f"Again with: `{' '.join(['scripts/bench-speed', *(f'--only {part}' for part in asked.only or [])])}`\n",
+        f"Repeat with: `{' '.join(['scripts/bench-speed', *(f'--only {part}' for part in options.only or [])])}`\n",
         "## Targets\n",
         target_table(targets.rows(results)),
     ]
     if "cpu" in results:
         parts += [
             "## CPU per reply\n",
-            f"Tracker on one vCPU, load on the other, {asked.rounds} interleaved rounds of {asked.seconds} s, a "
+            f"Tracker on one vCPU, load on the other, {options.rounds} interleaved rounds of {options.seconds} s, a "
             "fresh process each time. CPU is user and system time of the tracker's process. Only replies "
-            "that were checked and found right count, but for the floor (whose replies are not meant to be) and for "
+            "that were checked and found right count, except for the floor (whose replies are not meant to be right) and for "
             "aquatic's load tester (which checks nothing).\n",
             "![CPU per reply](cpu.svg)\n",
             *(scene_table(name, about, results["cpu"][name])
@@ -35,7 +35,7 @@ def text(machine, asked, results):
 
 
 def write(directory, markdown, raw, results):
-    """Everything into a folder."""
+    """Writes all results to a directory."""
     (directory / "report.md").write_text(markdown)
     (directory / "raw.json").write_text(lines(raw))
     if "cpu" in results:
@@ -46,7 +46,7 @@ def write(directory, markdown, raw, results):
 
 
 def lines(raw):
-    """JSON with a line for each measurement, so that differences can be read."""
+    """JSON with a line for each measurement, so that diffs are readable."""
     parts = []
     for name, value in raw.items():
         if isinstance(value, list):
@@ -58,8 +58,8 @@ def lines(raw):
 
 
 def target_table(rows):
-    """What was to be reached and what was."""
-    lines = ["| what | target | measured | | beside it |", "|---|---|---|---|---|"]
+    """Targets and measured values."""
+    lines = ["| what | target | measured | | for comparison |", "|---|---|---|---|---|"]
     for row in rows:
         verdict = {True: "met", False: "**not met**", None: ""}[row.met]
         lines.append(f"| {row.what} | {row.target} | {row.measured} | {verdict} | {row.beside} |")
@@ -67,7 +67,7 @@ def target_table(rows):
 
 
 def scene_table(name, about, by_name):
-    """One load, tracker by tracker."""
+    """The table of one load, by tracker."""
     base_name = "aquatic_udp" if "aquatic_udp" in by_name else "floor"
     base = by_name[base_name].median()
     lines = [f"### {name}\n", f"{about[0].upper()}{about[1:]}.\n",

@@ -1,4 +1,4 @@
-"""What was to be reached, and whether it was."""
+"""The targets, and whether they are met."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -19,7 +19,7 @@ class Row:
 
 
 def rows(results):
-    """The lines that these results have something to say on."""
+    """The rows for which there are results."""
     found = []
     if "cpu" in results:
         found += cpu_rows(results["cpu"])
@@ -56,8 +56,8 @@ def cpu_rows(cpu):
 
 
 def load_rows(spent):
-    """CPU time of our load tester beside that of aquatic's, which checks nothing: the median of the ratios
-    of each round."""
+    """CPU time of onrush-load relative to aquatic's load tester, which checks no replies: the median of the
+    ratios of each round."""
     found = []
     for server, by_tester in spent.items():
         for name, manner, limit in ((load.BURSTS, "bursts", 0.33), (load.NO_BURSTS, "without bursts", 0.80)):
@@ -98,9 +98,9 @@ def time_rows(time):
                 announces["1 M swarms, Pareto"], 150, "ns",
                 f"swarms of two {announces['1 M swarms of 2']:.0f} ns; aquatic's load tester's population, "
                 f"replies of many peers {announces['1 M swarms, classic']:.0f} ns"),
-        at_most("the longest step of store or sweep, 10 M peers come, live and go", longest["longest_us"],
-                200, "us", f"{longest['phase']} ({longest['population']}); {long} of {total:,} steps are longer. Plain "
-                f"counting for 50 us has {counting[0]['long']} such of {counting[0]['steps']:,} on this machine"),
+        at_most("the longest step of store or sweep, 10 M peers join, announce and expire", longest["longest_us"],
+                200, "us", f"{longest['phase']} ({longest['population']}); {long} of {total:,} steps are longer. A busy loop "
+                f"of 50 us has {counting[0]['long']} such of {counting[0]['steps']:,} on this machine"),
         at_most("a worker's turn, 10 M peers, sweeping, 128 datagrams: p99.9", turns["p99.9"], 1500, "us",
                 f"median {turns['p50']:.0f}, p99 {turns['p99']:.0f}, longest {turns['longest']:.0f} us"),
     ]
@@ -127,7 +127,7 @@ def memory_rows(memory):
         at_most("memory per swarm of one peer, 8 M to 12 M of them (the most)", max(ones), 64, "B",
                 f"the least {min(ones):.1f} B; {beside(1)}", 1),
     ]
-    rows.append(Row("memory given back after all have expired", "<= 1.25 of idle and tables",
+    rows.append(Row("memory returned after all peers have expired", "<= 1.25 of idle and tables",
                     f"{back:.2f} at most", back <= 1.25,
                     "`cargo run --release -p onrush-lab --bin memory`"))
     return rows

@@ -5,7 +5,7 @@ import traceback
 
 
 def run(case):
-    """Prints each check with its duration, and the count in the last line; returns whether any failed."""
+    """Prints each check with its duration, and the counts in the last line; returns whether any check failed."""
     passed = failed = 0
     for name, check in list(vars(type(case)).items()):
         if name.startswith("_") or "_" not in name:

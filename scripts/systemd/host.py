@@ -1,7 +1,7 @@
-"""A host for services: systemd as process 1 of namespaces of its own, on an overlay in memory over this machine's files,
-with a network that has only a loopback interface.
+"""A test host: systemd as process 1 of new namespaces, on an in-memory overlay over this machine's files, with a network
+that has only a loopback interface.
 
-Nothing on this machine is changed. Of its units only the journal is started.
+This machine is not changed. Of its units only the journal is started.
 """
 
 import os
@@ -11,10 +11,10 @@ import subprocess
 import tempfile
 import time
 
-TIMEOUT = 60  # of any wait, seconds
+TIMEOUT = 60  # deadline of every wait, seconds
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
-# Runs in the new namespaces, as their process 1, and becomes systemd.
+# Runs as process 1 of the new namespaces and executes systemd.
 INIT = r"""
 set -e
 mount --make-rprivate /
@@ -63,7 +63,7 @@ class Host:
                 command + ["bash", "-c", INIT, "init", mount], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         try:
-            self.until("systemd runs", self._running)
+            self.until("systemd has booted", self._running)
         except BaseException:
             with open(self.log) as log:
                 print(log.read())
@@ -106,7 +106,7 @@ class Host:
         return done
 
     def path(self, path):
-        """The path of a file of the host, outside of it."""
+        """The path of a file of the host, seen from outside."""
         return f"/proc/{self.pid}/root{path}"
 
     def write(self, path, text, mode=0o644):
@@ -145,10 +145,10 @@ class Host:
         return self.run("journalctl", "-u", unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
 
     def main_pid(self, unit):
-        """The pid of a unit's main process, outside of the host."""
+        """The pid of a unit's main process, seen from outside."""
         inside = self.show(unit, "MainPID")
         cgroup = "/sys/fs/cgroup" + self.show(unit, "ControlGroup") + "/cgroup.procs"
-        # Read outside of the host, the file has pids of this side.
+        # Read from outside, the file has the pids of the outer namespace.
         with open(self.path(cgroup)) as procs:
             for pid in procs.read().split():
                 with open(f"/proc/{pid}/status") as status:
@@ -169,5 +169,5 @@ class Host:
             time.sleep(0.05)
 
     def kill(self, pid, number=signal.SIGKILL):
-        """Sends a signal to a process of the host, by its pid outside of it."""
+        """Sends a signal to a process of the host, by its pid seen from outside."""
         os.kill(pid, number)

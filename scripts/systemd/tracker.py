@@ -1,8 +1,8 @@
-"""Clients of the tracker on a host: Python programs that run on the host."""
+"""Clients of the tracker: Python programs that run on a test host."""
 
 import time
 
-# Connects, announces a peer, announces another and expects the first in the reply. Prints `ok`.
+# Connects, announces a peer, then another, and expects the first in the reply. Prints `ok`.
 CLIENT = r"""
 import os, socket, struct, sys
 host, port = sys.argv[1], int(sys.argv[2])
@@ -10,8 +10,8 @@ family = socket.AF_INET6 if ":" in host else socket.AF_INET
 udp = socket.socket(family, socket.SOCK_DGRAM)
 udp.connect((host, port))
 
-def ask(request, action):
-    # Before the tracker listens the kernel refuses the datagram, or it is lost.
+def exchange(request, action):
+    # Before the tracker listens, datagrams are refused by the kernel or lost.
     for attempt in range(int(sys.argv[3])):
         number = os.urandom(4)
         try:
@@ -23,13 +23,13 @@ def ask(request, action):
         if reply[4:8] == number:
             assert struct.unpack("!I", reply[:4])[0] == action, reply
             return reply
-    sys.exit("no answer")
+    sys.exit("no reply")
 
-connect = ask(lambda number: struct.pack("!QI", 0x41727101980, 0) + number, 0)
+connect = exchange(lambda number: struct.pack("!QI", 0x41727101980, 0) + number, 0)
 connection = connect[8:16]
 info_hash = os.urandom(20)
 def announce(port, left):
-    return ask(lambda number: connection + struct.pack("!I", 1) + number + info_hash + os.urandom(20)
+    return exchange(lambda number: connection + struct.pack("!I", 1) + number + info_hash + os.urandom(20)
                + struct.pack("!QQQIIIiH", 0, left, 0, 2, 0, 7, 50, port), 1)
 announce(1001, 0)
 reply = announce(1002, 1)
@@ -69,7 +69,7 @@ while not os.path.exists(stop) and time.monotonic() < end:
 print(sent, answered)
 """
 
-# Announces a number of seeders of an info hash; prints the number of seeders in a scrape.
+# Announces seeders of an info hash; prints the number of seeders from a scrape.
 SEEDERS = r"""
 import os, socket, struct, sys
 port, name, peers = int(sys.argv[1]), bytes.fromhex(sys.argv[2]), int(sys.argv[3])
@@ -86,7 +86,7 @@ udp.send(connection + struct.pack("!II", 2, 9) + name)
 print(struct.unpack("!I", udp.recv(64)[8:12])[0])
 """
 
-# The status and the body of the admin side's response for a path.
+# Prints the status and the body of the admin side's response for a path.
 GET = r"""
 import sys, urllib.error, urllib.request
 try:
@@ -104,12 +104,12 @@ def get(host, path):
 
 
 def seeders(host, name, peers=0, port=6969):
-    """Announces seeders of an info hash; the number of seeders in a scrape."""
+    """Announces seeders of an info hash; the number of seeders from a scrape."""
     return int(host.run("python3", "-c", SEEDERS, str(port), name, str(peers)).stdout)
 
 
 class Load:
-    """Announces for the duration of a block; counts in `sent` and `answered` after it."""
+    """Announces for the duration of a block; the counts are then in `sent` and `answered`."""
 
     def __init__(self, host, address="127.0.0.1", port=6969):
         self.host, self.stop = host, f"/tmp/stop-{time.time()}"
@@ -125,13 +125,13 @@ class Load:
         self.sent, self.answered = map(int, said.split())
 
 
-def asks(host, address, port, attempts=5):
+def is_served(host, address, port, attempts=5):
     """Whether the tracker at an address of the host passes CLIENT."""
     done = host.run("python3", "-c", CLIENT, address, str(port), str(attempts), check=False)
     return done.returncode == 0 and done.stdout == "ok\n"
 
 
-def demand(host, port=6969, addresses=("127.0.0.1", "::1")):
+def assert_served(host, port=6969, addresses=("127.0.0.1", "::1")):
     """Fails unless the tracker passes CLIENT at each address."""
     for address in addresses:
         done = host.run("python3", "-c", CLIENT, address, str(port), "5", check=False)

@@ -1,4 +1,4 @@
-"""Tests of the units under systemd, in the sandbox of the units: see scripts/unit-test."""
+"""Tests of the systemd units, in their sandbox: see scripts/unit-test."""
 
 import ctypes
 import json
@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from checks import run
 from host import Host
-from tracker import CLIENT, Load, demand, get, seeders
+from tracker import CLIENT, Load, assert_served, get, seeders
 
 PTRACE_DETACH, PTRACE_INTERRUPT, PTRACE_SEIZE = 17, 0x4207, 0x4206
 WAIT_ALL = 0x40000000
@@ -43,7 +43,7 @@ def trace(task, *requests):
 
 
 class Case:
-    """A host with the units installed as by the package."""
+    """A test host with the units in the places of the package."""
 
     def __init__(self, host, binary, config):
         self.host = host
@@ -56,7 +56,7 @@ class Case:
         host.run("systemctl", "daemon-reload")
 
     def start(self):
-        """Starts it anew; the number of its process, and when it was started."""
+        """Restarts the service; the pid of its main process, and the time of the restart."""
         self.host.run("systemctl", "reset-failed", "onrush.service", check=False)
         since = time.time()
         started = self.host.run("systemctl", "restart", "onrush.service", check=False)
@@ -68,31 +68,31 @@ class Case:
 
     # ---- sandbox, start, reload, watchdog ------------------------------------------------------
 
-    def the_units_are_right_for_systemd(self):
+    def systemd_verifies_the_units(self):
         units = ["/usr/lib/systemd/system/onrush.service", "/usr/lib/systemd/system/onrush.socket"]
         verified = self.host.run("systemd-analyze", "verify", "--man=no", *units)
         assert verified.stdout + verified.stderr == "", verified.stdout + verified.stderr
 
-    def its_exposure_is_small(self):
+    def the_exposure_score_is_low(self):
         # Exits with an error above the threshold: 20 is 2.0.
         self.host.run("systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager",
                       "/usr/lib/systemd/system/onrush.service")
-        # The check fails for a unit without two of its restrictions.
+        # Without two of its restrictions the unit fails the check.
         lax = self.host.run("sh", "-c", "sed 's/^ProtectSystem=.*//; s/^SystemCallFilter=.*//' "
                             "/usr/lib/systemd/system/onrush.service >/run/onrush.service; "
                             "systemd-analyze security --offline=yes --threshold=20 --no-pager /run/onrush.service",
                             check=False)
         assert lax.returncode != 0, lax.stdout
 
-    def it_is_started_when_it_serves_and_says_how_it_is(self):
+    def the_start_completes_when_the_service_is_ready_with_a_status(self):
         self.start()
-        demand(self.host)
+        assert_served(self.host)
         assert self.host.show("onrush", "ActiveState") == "active"
         status = self.host.until("a live status", lambda: re.search(
             r"serves .*: .* peers in .* swarms", self.host.show("onrush", "StatusText")))
         assert status
 
-    def it_runs_without_privilege(self):
+    def the_service_runs_without_privileges(self):
         pid, _ = self.start()
         uid = self.host.run("id", "-u", "onrush").stdout.strip()
         for name, (_, uids) in threads(pid, "Uid").items():
@@ -114,19 +114,19 @@ class Case:
         assert len(pinned) == VCPUS, pinned
         assert all(re.fullmatch(r"\d+", cpus) for _, cpus in pinned.values()), pinned
 
-    def a_filter_that_denies_pinning_is_noticed(self):
-        """The test above can fail, and the log names the denied system call's consequence."""
+    def a_filter_that_denies_pinning_is_logged(self):
+        """The control of the test above; the log states the consequence of the denied system call."""
         self.host.drop_in("onrush.service", "[Service]\nSystemCallFilter=~sched_setaffinity\n")
         try:
             pid, since = self.start()
-            demand(self.host)
+            assert_served(self.host)
             assert not any(re.fullmatch(r"\d+", cpus) for _, cpus in workers(pid).values()) or VCPUS == 1
             journal = self.host.journal("onrush", since)
             assert re.search(r"WARN.*worker.*pinned", journal), journal
         finally:
             self.host.drop_in("onrush.service", "")
 
-    def buffers_are_as_asked_for(self):
+    def receive_buffers_have_the_configured_size(self):
         _, since = self.start()
         limit = int(self.host.run("cat", "/proc/sys/net/core/rmem_max").stdout)
         expected = 2 * min(4194304, limit)
@@ -135,7 +135,7 @@ class Case:
         warned = "net.core.rmem_max" in self.host.journal("onrush", since)
         assert warned == (limit < 4194304), self.host.journal("onrush", since)
 
-    def its_key_is_in_the_state_directory(self):
+    def the_key_file_is_in_the_state_directory(self):
         self.start()
         listed = self.host.run("stat", "-c", "%a %U %n", "/var/lib/onrush", "/var/lib/onrush/connection.key").stdout
         assert listed == "700 onrush /var/lib/onrush\n600 onrush /var/lib/onrush/connection.key\n", listed
@@ -144,8 +144,8 @@ class Case:
         assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
         assert not re.search("WARN.*--state-dir", self.host.journal("onrush", since))
 
-    def the_doctor_sees_the_host_under_the_filter(self):
-        """Run by a unit with the same sandbox."""
+    def the_doctor_inspects_the_host_in_the_sandbox(self):
+        """A unit with the same sandbox runs the doctor."""
         with open(self.host.path("/usr/lib/systemd/system/onrush.service")) as file:
             text = file.read()
         text = re.sub(r"(?m)^(Type|NotifyAccess|WatchdogSec|Restart\w*|ExecReload)=.*\n", "", text)
@@ -162,10 +162,10 @@ class Case:
             assert name in found, (name, found)
         limit = int(self.host.run("cat", "/proc/sys/net/core/rmem_max").stdout)
         assert (found["rmem_max"]["severity"] == "problem") == (limit < 4194304), found["rmem_max"]
-        # The process of the same user is visible in spite of ProtectProc=invisible.
+        # Processes of the same user are visible despite ProtectProc=invisible.
         assert "onrush" in found["port"]["what"], found["port"]
 
-    def a_reload_is_followed(self):
+    def a_reload_applies_and_ends(self):
         pid, since = self.start()
         config = "/etc/onrush/onrush.toml"
         with open(self.host.path(config)) as file:
@@ -176,79 +176,79 @@ class Case:
             self.host.until("the reload in the log", lambda: "changed: announce.interval" in self.host.journal("onrush", since))
             self.host.until("the end of the reload", lambda: self.host.show("onrush", "ActiveState") == "active")
             assert self.host.main_pid("onrush.service") == pid
-            # The manager would end what said RELOADING=1 and never READY=1.
-            demand(self.host)
+            # systemd ends a service that sends RELOADING=1 and never READY=1.
+            assert_served(self.host)
         finally:
             self.host.write(config, before)
 
-    def it_comes_back_when_it_is_killed(self):
+    def a_killed_service_is_restarted(self):
         pid, _ = self.start()
         self.host.kill(pid)
         self.host.until("another process", lambda: self.host.show("onrush", "NRestarts") == "1")
-        self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
-        demand(self.host)
+        self.host.until("the unit is active", lambda: self.host.show("onrush", "ActiveState") == "active")
+        assert_served(self.host)
 
-    def a_wrong_configuration_is_not_tried_again(self):
+    def an_invalid_configuration_is_not_retried(self):
         self.stop()
         self.host.drop_in("onrush.service", "[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config /nowhere\n")
         try:
             self.host.run("systemctl", "reset-failed", "onrush.service", check=False)
             started = self.host.run("systemctl", "start", "onrush.service", check=False)
             assert started.returncode != 0
-            self.host.until("it has failed", lambda: self.host.show("onrush", "ActiveState") == "failed")
+            self.host.until("the unit has failed", lambda: self.host.show("onrush", "ActiveState") == "failed")
             assert self.host.show("onrush", "NRestarts") == "0"
             assert self.host.show("onrush", "ExecMainStatus") == "2"
         finally:
             self.host.drop_in("onrush.service", "")
 
-    def a_worker_that_hangs_starves_the_watchdog(self):
-        """A debugger stops one thread; the main thread and all others go on."""
+    def a_stalled_worker_triggers_the_watchdog(self):
+        """A debugger stops one thread; the main thread and all others keep running."""
         self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=3s\n")
         try:
             pid, since = self.start()
-            # Longer than the watchdog waits: while all workers turn it is fed.
+            # Longer than the watchdog's time-out: it is notified while all workers take turns.
             deadline = time.monotonic() + 5
             while time.monotonic() < deadline:
-                demand(self.host, addresses=["127.0.0.1"])
+                assert_served(self.host, addresses=["127.0.0.1"])
             assert self.host.show("onrush", "NRestarts") == "0"
-            self._hang_a_worker(pid, since)
+            self._stall_a_worker(pid, since)
         finally:
             self.host.drop_in("onrush.service", "")
 
-    def a_worker_that_hangs_is_told_of_before_the_watchdog_bites(self):
-        """By /health and /metrics, for as long as it hangs."""
+    def a_stalled_worker_is_reported_before_the_watchdog_triggers(self):
+        """/health and /metrics report the worker for as long as it is stalled."""
         self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=120s\n")
         try:
             pid, _ = self.start()
-            self.host.until("all is well", lambda: self._health() == (200, {"status": "ok", "stuck": []}))
+            self.host.until("/health is ok", lambda: self._health() == (200, {"status": "ok", "stuck": []}))
             assert self._stuck() == dict.fromkeys(workers(pid), "0"), self._stuck()
             task = workers(pid)["worker-0"][0]
             trace(task, PTRACE_SEIZE, PTRACE_INTERRUPT)
             os.waitpid(task, WAIT_ALL)
-            told = (503, {"status": "stuck", "stuck": ["worker-0"]})
-            self.host.until("/health tells of it", lambda: self._health() == told)
+            stalled = (503, {"status": "stuck", "stuck": ["worker-0"]})
+            self.host.until("/health reports the worker", lambda: self._health() == stalled)
             expected = {name: "1" if name == "worker-0" else "0" for name in workers(pid)}
             assert self._stuck() == expected, self._stuck()
             trace(task, PTRACE_DETACH)
-            self.host.until("it is well again", lambda: self._health()[0] == 200)
+            self.host.until("/health is ok again", lambda: self._health()[0] == 200)
             assert self._stuck()["worker-0"] == "0"
             assert self.host.show("onrush", "NRestarts") == "0"
-            demand(self.host)
+            assert_served(self.host)
         finally:
             self.host.drop_in("onrush.service", "")
 
     def _health(self):
-        """The code and the answer of /health."""
+        """The status code and the body of /health."""
         code, text = get(self.host, "/health")
         return code, json.loads(text)
 
     def _stuck(self):
-        """What /metrics says of each worker."""
+        """The metric onrush_worker_stuck of each worker."""
         _, text = get(self.host, "/metrics")
         return dict(re.findall(r'(?m)^onrush_worker_stuck\{worker="([^"]+)"\} (\d)(?:\.0)?$', text))
 
-    def _hang_a_worker(self, pid, since):
-        """The watchdog ends the unit's processes, and systemd starts it anew."""
+    def _stall_a_worker(self, pid, since):
+        """Stalls a worker: the watchdog ends the unit's processes, and systemd restarts the unit."""
         task = workers(pid)["worker-0"][0]
         trace(task, PTRACE_SEIZE, PTRACE_INTERRUPT)
 
@@ -260,28 +260,28 @@ class Case:
                 pass
             return self.host.show("onrush", "NRestarts") == "1"
 
-        self.host.until("the manager starts it anew", restarted)
+        self.host.until("systemd restarts the unit", restarted)
         self.host.run("journalctl", "--sync")
         journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
         assert "Watchdog timeout" in journal, journal
-        self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
-        demand(self.host)
+        self.host.until("the unit is active", lambda: self.host.show("onrush", "ActiveState") == "active")
+        assert_served(self.host)
 
     # ---- upgrade ---------------------------------------------------------------------------------
 
-    def _followed(self, ask):
+    def _upgraded(self, request):
         """Starts an upgrade and waits for its end; the pid of the new process."""
         before = self.host.show("onrush", "MainPID")
-        ask()
+        request()
         since = time.time()
         self.host.until("another main process", lambda: self.host.show("onrush", "MainPID") not in [before, "0"])
         cgroup = "/sys/fs/cgroup" + self.host.show("onrush.service", "ControlGroup") + "/cgroup.procs"
 
-        def alone():
+        def has_one_process():
             with open(self.host.path(cgroup)) as procs:
                 return len(procs.read().split()) == 1
 
-        self.host.until("the old process ends", alone)
+        self.host.until("the old process exits", has_one_process)
         assert self.host.show("onrush", "ActiveState") == "active"
         assert self.host.show("onrush", "NRestarts") == "0"
         self.host.run("journalctl", "--sync")
@@ -293,7 +293,7 @@ class Case:
     def _signal(self):
         self.host.run("systemctl", "kill", "--kill-whom=main", "--signal=SIGUSR2", "onrush")
 
-    def an_upgrade_is_followed_by_systemd_and_loses_nothing(self):
+    def systemd_tracks_an_upgrade_without_a_loss(self):
         config, token = "/etc/onrush/onrush.toml", "/etc/onrush/admin.token"
         with open(self.host.path(config)) as file:
             before = file.read()
@@ -306,15 +306,15 @@ class Case:
             name = "07" * 20
             assert seeders(self.host, name, peers=40) == 40
             with Load(self.host) as load:
-                second = self._followed(self._signal)
-                # Longer than the watchdog waits.
+                second = self._upgraded(self._signal)
+                # Longer than the watchdog's time-out.
                 deadline = time.monotonic() + 7
                 while time.monotonic() < deadline:
-                    demand(self.host, addresses=["127.0.0.1"])
+                    assert_served(self.host, addresses=["127.0.0.1"])
                 assert self.host.show("onrush", "NRestarts") == "0"
                 assert self.host.show("onrush", "ActiveState") == "active"
                 ctl = ["onrush", "ctl", "--config", config, "upgrade"]
-                third = self._followed(lambda: self.host.run(*ctl))
+                third = self._upgraded(lambda: self.host.run(*ctl))
             assert len({pid, second, third}) == 3
             assert load.sent > 1000 and load.sent == load.answered, (load.sent, load.answered)
             assert seeders(self.host, name) == 40
@@ -322,17 +322,17 @@ class Case:
                 assert all(value == expected for _, value in threads(third, field).values()), field
             self.host.until("a live status", lambda: re.search(
                 r"serves .*: .* peers in .* swarms", self.host.show("onrush", "StatusText")))
-            # Who has taken over is watched over, too.
-            self._hang_a_worker(third, since)
+            # The watchdog also covers the new process.
+            self._stall_a_worker(third, since)
         finally:
             self.host.drop_in("onrush.service", "")
             self.host.write(config, before)
 
-    def a_stop_waits_for_the_process_that_has_taken_over(self):
+    def a_stop_waits_for_the_upgraded_process(self):
         self.start()
         name = "08" * 20
         assert seeders(self.host, name, peers=30) == 30
-        pid = self._followed(self._signal)
+        pid = self._upgraded(self._signal)
         since = time.time()
         self.host.run("systemctl", "stop", "onrush.service")
         assert not os.path.exists(f"/proc/{pid}")
@@ -342,15 +342,15 @@ class Case:
         self.start()
         assert seeders(self.host, name) == 30
 
-    def the_end_of_a_process_that_has_taken_over_is_noticed(self):
+    def an_upgraded_process_is_restarted_after_a_kill(self):
         self.start()
-        pid = self._followed(self._signal)
+        pid = self._upgraded(self._signal)
         self.host.kill(pid)
         self.host.until("another process", lambda: self.host.show("onrush", "NRestarts") == "1")
-        self.host.until("it is active", lambda: self.host.show("onrush", "ActiveState") == "active")
-        demand(self.host)
+        self.host.until("the unit is active", lambda: self.host.show("onrush", "ActiveState") == "active")
+        assert_served(self.host)
 
-    def a_successor_that_fails_leaves_the_unit_as_it_is(self):
+    def a_failed_upgrade_leaves_the_unit_unchanged(self):
         pid, since = self.start()
         config = "/etc/onrush/onrush.toml"
         with open(self.host.path(config)) as file:
@@ -361,14 +361,14 @@ class Case:
             self.host.until("the failure in the log", lambda: "exit code 2" in self.host.journal("onrush", since))
             assert self.host.main_pid("onrush.service") == pid
             assert self.host.show("onrush", "ActiveState") == "active"
-            demand(self.host)
+            assert_served(self.host)
         finally:
             self.host.write(config, before)
-        self._followed(self._signal)
-        demand(self.host)
+        self._upgraded(self._signal)
+        assert_served(self.host)
 
-    def sockets_of_systemd_are_served_from(self):
-        """Two sockets of each address, by repeated lines: a reuseport group."""
+    def sockets_of_systemd_are_used(self):
+        """Two sockets per address, by repeated lines: a reuseport group."""
         lines = "ListenDatagram=0.0.0.0:6969\nListenDatagram=[::]:6969\n" * 2
         self.host.drop_in("onrush.socket", f"[Socket]\nListenDatagram=\n{lines}")
         self.host.drop_in("onrush.service", "[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config /etc/onrush/onrush.toml --workers 2\n")
@@ -376,47 +376,47 @@ class Case:
         since = time.time()
         try:
             self.host.run("systemctl", "start", "onrush.socket")
-            # The first datagram starts the service, and waits in the socket until the start is complete.
+            # The first datagram starts the service, and stays queued in the socket until the start is complete.
             first = self.host.run("python3", "-c", CLIENT, "127.0.0.1", "6969", "20")
             assert first.stdout == "ok\n"
             journal = self.host.journal("onrush", since)
             assert re.search(r"udp://0\.0\.0\.0:6969.*udp://\[::\]:6969.*systemd", journal), journal
             assert "2 colocated" in journal and "steer" in journal, journal
             assert not re.search("WARN.*--listen", journal), journal
-            demand(self.host)
+            assert_served(self.host)
             sockets = self.host.run("ss", "-Hulnm", "sport = :6969").stdout
-            # systemd may exceed rmem_max with ReceiveBuffer=4M, and the daemon keeps the size.
+            # ReceiveBuffer=4M of systemd may exceed rmem_max, and the daemon keeps that size.
             assert re.findall(r"rb(\d+)", sockets) == [str(2 * 4194304)] * 4, sockets
-            # An upgrade hands them to the new process.
+            # An upgrade passes the sockets to the new process.
             since = time.time()
             with Load(self.host) as load:
-                self._followed(self._signal)
+                self._upgraded(self._signal)
             assert load.sent == load.answered, (load.sent, load.answered)
             journal = self.host.journal("onrush", since)
             assert re.search(r"udp://0\.0\.0\.0:6969.*udp://\[::\]:6969.*systemd", journal), journal
             assert "2 colocated" in journal, journal
-            demand(self.host)
-            # They outlive the service: a datagram that arrives during a restart is answered after it.
+            assert_served(self.host)
+            # The sockets persist over restarts: a datagram that arrives during a restart gets its reply after it.
             self.host.run("systemctl", "restart", "onrush.service")
-            demand(self.host)
+            assert_served(self.host)
         finally:
             self.stop()
             self.host.drop_in("onrush.service", "")
             self.host.drop_in("onrush.socket", "")
 
-    def one_socket_for_an_address_is_one_worker(self):
+    def one_socket_per_address_gives_one_worker(self):
         self.stop()
         try:
             self.host.run("systemctl", "start", "onrush.socket")
             _, since = self.start()
-            demand(self.host)
+            assert_served(self.host)
             journal = self.host.journal("onrush", since)
             assert "1 colocated" in journal, journal
             assert VCPUS == 1 or re.search(f"WARN.*1 of {VCPUS} workers", journal), journal
         finally:
             self.stop()
 
-    def sockets_that_are_no_group_are_refused(self):
+    def sockets_without_reuseport_are_refused(self):
         self.stop()
         lines = "ListenDatagram=127.0.0.1:6969\n" * 2
         self.host.drop_in("onrush.socket", f"[Socket]\nReusePort=no\nListenDatagram=\n{lines}")
@@ -432,17 +432,17 @@ class Case:
             self.host.drop_in("onrush.socket", "")
             self.host.run("systemctl", "reset-failed", "onrush.service", "onrush.socket", check=False)
 
-    def a_low_port_takes_the_two_lines_of_the_comment(self):
+    def a_low_port_needs_the_two_lines_of_the_comment(self):
         self.host.drop_in("onrush.service", "[Service]\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n"
                           "AmbientCapabilities=CAP_NET_BIND_SERVICE\nExecStart=\nExecStart=/usr/bin/onrush --listen :80\n")
         try:
             self.start()
-            demand(self.host, port=80)
+            assert_served(self.host, port=80)
         finally:
             self.stop()
             self.host.drop_in("onrush.service", "")
 
-    def it_stops_when_asked(self):
+    def a_stop_is_clean(self):
         _, since = self.start()
         self.stop()
         assert self.host.show("onrush", "ActiveState") == "inactive"
