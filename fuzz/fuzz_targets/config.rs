@@ -1,5 +1,5 @@
-//! Any text as a configuration file gives settings or problems, and neither reading nor showing
-//! the problems panics.
+//! Arbitrary text as a configuration file gives settings or problems; neither parsing nor
+//! formatting the problems panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

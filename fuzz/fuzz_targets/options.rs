@@ -1,4 +1,4 @@
-//! Arbitrary bytes as the options behind an announce: no panic, the iterator is fused, and the
+//! Arbitrary bytes as the options after an announce: no panic, the iterator is fused, and the
 //! options encode to a list with the same options.
 #![no_main]
 

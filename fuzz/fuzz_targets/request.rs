@@ -12,7 +12,7 @@ fuzz_target!(|datagram: &[u8]| {
     let mut wire = vec![0xAA; datagram.len().max(REQUEST_LEN)];
     match Request::parse(datagram) {
         Ok(Request::Connect(connect)) => {
-            connect.write(wire.first_chunk_mut().expect("98 bytes have 16"));
+            connect.write(wire.first_chunk_mut().expect("at least 98 bytes"));
             assert_eq!(datagram[..connect::REQUEST_LEN], wire[..connect::REQUEST_LEN]);
         }
         Ok(Request::Announce(announce)) => {

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a snapshot: no panic, and a valid one is loaded. Checksums are corrected
+//! Arbitrary bytes as a snapshot: no panic, and valid snapshots are loaded. Checksums are corrected
 //! first, so that the parser behind them is reached.
 #![no_main]
 
@@ -11,8 +11,8 @@ use onrush_tracker::clock::Now;
 
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 
-/// A complete snapshot with these records; and whether they are valid.
-fn around(records: &[u8]) -> (Vec<u8>, bool) {
+/// A complete snapshot with these records, and whether the records are valid.
+fn snapshot_with(records: &[u8]) -> (Vec<u8>, bool) {
     let mut file = format::head(NOW.unix).to_vec();
     let mut block = vec![0; BLOCK_HEAD_LEN];
     block.extend_from_slice(records);
@@ -28,8 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
     if bytes.len() > format::MAX_BLOCK {
         return;
     }
-    let (file, right) = around(bytes);
-    assert_eq!(verify(file.as_slice(), &mut || {}).is_ok(), right);
+    let (file, valid) = snapshot_with(bytes);
+    assert_eq!(verify(file.as_slice(), &mut || {}).is_ok(), valid);
     let settings = ShardSettings {
         peer_lifetime: 3600,
         max_peers: 1_000,

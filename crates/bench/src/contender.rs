@@ -1,5 +1,5 @@
-//! The trackers that are compared: where each is found, its variants, and its configuration with
-//! the best published settings.
+//! The compared trackers: search paths, variants, and configurations with the best published
+//! settings.
 
 pub mod aquatic;
 pub mod chihaya;
@@ -20,31 +20,31 @@ use siphasher::sip128::SipHasher13;
 pub trait Contender {
     /// Its name.
     fn name(&self) -> &'static str;
-    /// Its name on the command line.
+    /// The name on the command line.
     fn keyword(&self) -> &'static str;
-    /// Its program's file name.
+    /// The file name of the program.
     fn program(&self) -> &'static str;
-    /// The command that installs it.
+    /// The command that installs the tracker.
     fn remedy(&self) -> &'static str;
-    /// Its settings here and their source, in a sentence.
+    /// The settings and their source, in a sentence.
     fn settings(&self) -> &'static str;
-    /// The receive buffer in bytes that it requests with these settings; `None` when it
-    /// takes the system's default.
+    /// The receive buffer in bytes that the tracker requests with these settings; `None` for the
+    /// system's default.
     fn receive_buffer(&self) -> Option<u64>;
     /// The version of a program that was found.
     fn version(&self, program: &Path) -> Option<String>;
     /// The variants worth running on this capacity, the usual one first.
-    fn variants(&self, found: &Found, room: Capacity) -> Vec<Variant>;
-    /// The command line of a variant; its files are written to the directory of `setup`.
+    fn variants(&self, found: &Found, capacity: Capacity) -> Vec<Variant>;
+    /// The command line of a variant; writes the tracker's files to the directory of `setup`.
     ///
     /// # Errors
-    /// When a file cannot be written, or the program does not know a setting.
-    fn launch(&self, found: &Found, variant: &Variant, stage: &Setup) -> anyhow::Result<Launch>;
-    /// Whether it serves only info hashes of an allow list, which is then written before it starts.
+    /// When a file cannot be written, or the program lacks a setting.
+    fn launch(&self, found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch>;
+    /// Whether the tracker serves only the info hashes of an allow list, written before the start.
     fn needs_whitelist(&self, _: &Found) -> bool {
         false
     }
-    /// A variant that this program lacks, and how to build it.
+    /// A variant that the installed program lacks, and how to build it.
     fn missing_variant(&self, _: &Found) -> Option<String> {
         None
     }
@@ -61,7 +61,7 @@ pub fn all() -> Vec<Box<dyn Contender>> {
     ]
 }
 
-/// The cores of a tracker.
+/// The cores for a tracker.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     /// Cores, as the CPU mode counts them.
@@ -108,20 +108,20 @@ impl Variant {
         }
     }
 
-    /// Whether `name` is its tracker's or its own, for `--baseline`.
+    /// Whether `name` is the name of the tracker or of the variant, for `--baseline`.
     pub fn is_called(&self, name: &str) -> bool {
         self.tracker == name || self.name() == name
     }
 
-    /// `socket workers: 2, swarm workers: 1`; empty where it has no such setting.
+    /// The workers: `socket workers: 2, swarm workers: 1`; empty without such a setting.
     pub fn split(&self) -> String {
         let parts: Vec<_> =
             self.workers.iter().map(|(name, count)| format!("{name}: {count}")).collect();
         parts.join(", ")
     }
 
-    /// Workers of all kinds together; `None` where it has no such setting. A tracker that serves in
-    /// its event loop has one.
+    /// Workers of all kinds together; `None` without such a setting. A tracker that serves in its
+    /// event loop has one.
     pub fn total(&self) -> Option<usize> {
         let total = self.workers.iter().map(|(_, count)| count).sum::<usize>();
         (!self.workers.is_empty()).then_some(total.max(1))
@@ -136,7 +136,7 @@ impl Variant {
 /// The environment in which a tracker is started.
 #[derive(Debug)]
 pub struct Setup<'a> {
-    /// A directory of its own, which every user may read.
+    /// The tracker's directory, readable by every user.
     pub directory: &'a Path,
     /// The address to listen on.
     pub address: SocketAddr,
@@ -153,7 +153,7 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// Additional environment variables.
     pub environment: Vec<(String, String)>,
-    /// Whether it is started as the user nobody when the bench runs as root.
+    /// Whether the tracker runs as the user nobody when the bench runs as root.
     pub unprivileged: bool,
 }
 
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn cargos_notes_are_parsed() {
+    fn cargos_metadata_is_parsed() {
         let root = tempfile::tempdir().unwrap();
         let notes = "[v1]\n\"aquatic_udp 0.9.0 (registry+https://x)\" = [\"aquatic_udp\"]\n";
         fs::write(root.path().join(".crates.toml"), notes).unwrap();

@@ -1,5 +1,5 @@
-//! Starts, pins and ends processes, so that none is left behind: each is ended when its
-//! [`Child`] is dropped, and by the kernel when this process is killed.
+//! Starts, pins and ends processes so that none is left behind: each is ended when its [`Child`] is
+//! dropped, and by the kernel when this process is killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -35,11 +35,11 @@ const NOBODY: &str = "65534";
 /// Bytes of a process's output in an error.
 const QUOTE: usize = 600;
 
-/// A flag that a signal to end sets.
+/// A flag set by termination signals.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
-/// The bench was ended by a signal; no result.
+/// The bench was ended by a signal and has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -96,7 +96,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `launch` on `cpus`. What it prints goes to a file in `directory`.
+    /// Starts `launch` on `cpus`, with its output in a file in `directory`.
     ///
     /// # Errors
     /// When it cannot be started; `taskset` (util-linux) is needed.
@@ -126,12 +126,12 @@ impl Child {
         Ok(Self { inner, name, log })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.inner.id()
     }
 
-    /// Its exit status, if it has ended.
+    /// The exit status, if the process has ended.
     ///
     /// # Errors
     /// When the status cannot be read.
@@ -139,7 +139,7 @@ impl Child {
         self.inner.try_wait()
     }
 
-    /// The end of its output.
+    /// The last part of the process's output.
     pub fn output_tail(&self) -> String {
         let text = fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let text = text.unwrap_or_default();
@@ -147,15 +147,15 @@ impl Child {
         let start =
             (text.len().saturating_sub(QUOTE)..text.len()).find(|at| text.is_char_boundary(*at));
         match start.map(|at| &text[at..]) {
-            None | Some("") => "it printed nothing".into(),
+            None | Some("") => "no output".into(),
             Some(end) => end.to_owned(),
         }
     }
 
-    /// Waits until it answers a connect (BEP 15).
+    /// Waits until the process replies to a connect (BEP 15).
     ///
     /// # Errors
-    /// When it has ended, does not answer within `timeout`, or the bench is stopped.
+    /// When the process has ended, does not reply within `timeout`, or the bench is stopped.
     pub fn wait_until_answering(
         &mut self,
         address: SocketAddr,
@@ -178,10 +178,10 @@ impl Child {
         }
     }
 
-    /// Waits for its end within `limit`; `each` is called repeatedly meanwhile.
+    /// Waits for the end of the process within `limit`; calls `each` repeatedly meanwhile.
     ///
     /// # Errors
-    /// When it takes longer, or the bench is stopped.
+    /// When the process takes longer, or the bench is stopped.
     pub fn wait(
         &mut self,
         limit: Duration,
@@ -207,7 +207,7 @@ impl Child {
         }
     }
 
-    /// Ends it with SIGTERM, and with SIGKILL after a grace period.
+    /// Ends the process with SIGTERM, and with SIGKILL after a grace period.
     pub fn stop(&mut self) {
         let Ok(pid) = i32::try_from(self.inner.id()) else { return };
         if !matches!(self.inner.try_wait(), Ok(None)) {
@@ -232,17 +232,17 @@ impl Drop for Child {
     }
 }
 
-/// Peak resident memory of a process in bytes; `None` where it is unknown.
+/// Peak resident memory of a process in bytes; `None` if it cannot be read.
 pub fn peak_rss(pid: u32) -> Option<u64> {
     Memory::of(pid).ok().map(|memory| memory.peak).filter(|&peak| peak > 0)
 }
 
 /// Checks that `address` is free. A second tracker there would silently receive half of the
-/// datagrams (SO_REUSEPORT), which would count as loss. The last process may need a
-/// moment to release it.
+/// datagrams (SO_REUSEPORT), which would count as loss. Waits a moment for the release by the last
+/// process.
 ///
 /// # Errors
-/// When it stays in use.
+/// When the address stays in use.
 pub fn must_be_free(address: SocketAddr, stop: &Stop) -> anyhow::Result<()> {
     let end = Instant::now() + RELEASE;
     let port = address.port();
@@ -270,7 +270,7 @@ mod tests {
         Launch {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
-            environment: vec![("WORD".into(), "from here".into())],
+            environment: vec![("GREETING".into(), "from the environment".into())],
             unprivileged: false,
         }
     }
@@ -282,13 +282,13 @@ mod tests {
     #[test]
     fn a_process_is_pinned_and_its_output_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let launch = shell("grep Cpus_allowed_list /proc/self/status; echo $WORD; exit 3");
+        let launch = shell("grep Cpus_allowed_list /proc/self/status; echo $GREETING; exit 3");
         let mut child = Child::start(&launch, &first_cpu(), directory.path()).unwrap();
         let status = child.wait(Duration::from_secs(20), &Stop::default(), || Ok(())).unwrap();
         assert_eq!(status.code(), Some(3));
-        let said = child.output_tail();
-        assert!(said.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu())), "{said}");
-        assert!(said.ends_with("from here"), "{said}");
+        let text = child.output_tail();
+        assert!(text.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu())), "{text}");
+        assert!(text.ends_with("from the environment"), "{text}");
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_peak() {
+    fn the_peak_of_this_process_is_known() {
         assert!(peak_rss(process::id()).unwrap() > 1 << 20);
     }
 }

@@ -70,7 +70,7 @@ fn scrape(criterion: &mut Criterion) {
                 for swarm in turn.by_ref().take(10 * SCRAPES) {
                     // Strides, so that neighbours in a scrape are not neighbours in memory.
                     let info_hash = population::info_hash(swarm.wrapping_mul(65_537) % swarms);
-                    batch.push_scrape(&[info_hash.0], ()).expect("it has room");
+                    batch.push_scrape(&[info_hash.0], ()).expect("a batch with free space");
                 }
                 let start = processor_time();
                 shard.serve(black_box(&mut batch), Moment(30));
@@ -170,7 +170,9 @@ fn announce<'a>(
         for batch in &mut *batches {
             batch.clear();
             for &(swarm, peer) in turn.take(BATCH) {
-                batch.push_announce(population::announce(swarm, peer), ()).expect("it has room");
+                batch
+                    .push_announce(population::announce(swarm, peer), ())
+                    .expect("a batch with free space");
             }
         }
         let start = processor_time();

@@ -34,7 +34,7 @@ fn parse(criterion: &mut Criterion) {
 
 /// Parses a request and reads all fields that a tracker uses.
 fn read(datagram: &[u8]) -> u32 {
-    match Request::parse(datagram).expect("it is well-formed") {
+    match Request::parse(datagram).expect("a well-formed request") {
         Request::Connect(connect) => connect.transaction_id.0,
         Request::Announce(announce) => {
             let announce = black_box(announce);
@@ -68,7 +68,7 @@ fn write(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             let mut bytes = [0; scrape::MAX_RESPONSE_LEN];
             bencher.iter(|| {
-                let (head, rest) = bytes.split_first_chunk_mut().expect("it is long enough");
+                let (head, rest) = bytes.split_first_chunk_mut().expect("a buffer for a request");
                 scrape::write_head(transaction_id, head);
                 for place in &mut rest.as_chunks_mut().0[..hashes] {
                     black_box(counts).write(place);

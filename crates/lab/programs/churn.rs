@@ -57,8 +57,10 @@ fn main() {
         barrier.wait();
         let churned = resident();
         barrier.wait();
-        let lives: Vec<_> =
-            threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
+        let lives: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a thread without panics"))
+            .collect();
         (lives, own, churned)
     });
     print(&lives, idle + peak, churned);
@@ -132,7 +134,7 @@ impl Life {
                 let (swarm, peer, event) = self.next();
                 let announce =
                     onrush_swarm::Announce { event, ..population::announce(swarm, peer) };
-                batch.push_announce(announce, ()).expect("it has room");
+                batch.push_announce(announce, ()).expect("a batch with free space");
             }
             self.announces += BATCH as u64;
             self.step(|shard| shard.serve(&mut batch, now));

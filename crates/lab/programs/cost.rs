@@ -50,7 +50,9 @@ fn announces(shard: &mut Shard, peers: &[(u32, u32)], rounds: usize) -> Vec<f64>
         for batch in &mut batches {
             batch.clear();
             for &(swarm, peer) in turn.by_ref().take(BATCH) {
-                batch.push_announce(population::announce(swarm, peer), ()).expect("it has room");
+                batch
+                    .push_announce(population::announce(swarm, peer), ())
+                    .expect("a batch with free space");
             }
         }
         let start = processor_time();

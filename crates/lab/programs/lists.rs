@@ -37,12 +37,12 @@ fn main() {
         (0..(millions * 1e6) as usize).map(|_| InfoHash(rng.random())).collect();
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
-    file.write_all(text.as_bytes()).expect("it can be written");
+    file.write_all(text.as_bytes()).expect("write the file");
     drop(text);
     let listed = Listed { hashes: Vec::new(), file: Some(file.path().to_owned()) };
     let start = Instant::now();
     let list = onrush_store::lists::access_list(&Access::Deny(listed), hashes.len(), &mut || {})
-        .expect("it is a list");
+        .expect("a valid list");
     println!("{} hashes read and sorted in {:.2} s", list.len(), start.elapsed().as_secs_f64());
     let inside = list.set().expect("the configuration has a deny list");
     println!("{:.1} bytes per hash", inside.bytes() as f64 / inside.len() as f64);

@@ -79,7 +79,7 @@ fn start(number: usize) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("this program starts");
-    let mut pipe = child.stdin.take().expect("it has a pipe");
+    let mut pipe = child.stdin.take().expect("a pipe to the child");
     for group in peers.chunks(BATCH) {
         let mut bytes = [0; BATCH * 8];
         for (slot, (swarm, peer)) in bytes.chunks_exact_mut(8).zip(group) {
@@ -89,7 +89,7 @@ fn start(number: usize) {
         pipe.write_all(&bytes[..group.len() * 8]).expect("the pipe is open");
     }
     drop(pipe);
-    assert!(child.wait().expect("it ends").success());
+    assert!(child.wait().expect("wait for the child").success());
 }
 
 fn measure(number: usize) {
@@ -151,7 +151,7 @@ fn fill(shard: &mut Shard) -> u64 {
                 u32::from_le_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]])
             };
             let announce = population::announce(number(0), number(4));
-            batch.push_announce(announce, ()).expect("it has room");
+            batch.push_announce(announce, ()).expect("a batch with free space");
             peers += 1;
         }
         shard.serve(&mut batch, Moment(0));

@@ -58,7 +58,7 @@ fn main() {
     }
     println!("filled:  {peers} peers in {:.2} s", began.elapsed().as_secs_f64());
 
-    let written = write_all(&path, full, clock.now(), &mut || {}).expect("it can be written");
+    let written = write_all(&path, full, clock.now(), &mut || {}).expect("write the file");
     let seconds = written.took.as_secs_f64();
     let per_peer =
         (written.bytes as f64 - 32.0 * written.counts.records as f64) / written.counts.v4 as f64;
@@ -69,8 +69,12 @@ fn main() {
     let began = Instant::now();
     let loaded =
         load(&path, empty.iter_mut().collect(), map, &AccessList::Open, clock.now(), &mut || {});
-    println!("loaded:  {} in {:.2} s", loaded.expect("it is whole"), began.elapsed().as_secs_f64());
-    std::fs::remove_file(&path).expect("it is there");
+    println!(
+        "loaded:  {} in {:.2} s",
+        loaded.expect("a complete snapshot"),
+        began.elapsed().as_secs_f64()
+    );
+    std::fs::remove_file(&path).expect("remove the file");
     // Skips freeing the process's memory piece by piece.
     std::mem::forget(empty);
 }

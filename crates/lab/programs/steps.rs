@@ -65,7 +65,8 @@ fn main() {
 fn run(number: usize, peers: u32) -> Vec<Step> {
     let program = std::env::current_exe().expect("the name of this program");
     let mut command = Command::new(program);
-    let output = command.args([peers.to_string(), number.to_string()]).output().expect("it runs");
+    let output =
+        command.args([peers.to_string(), number.to_string()]).output().expect("run the child");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let step =
         |bytes: &[u8]| (bytes[0], u32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]));
@@ -149,7 +150,9 @@ fn serve(
     for (number, group) in peers.chunks(at_a_time).enumerate() {
         batch.clear();
         for &(swarm, peer) in group {
-            batch.push_announce(population::announce(swarm, peer), ()).expect("it has room");
+            batch
+                .push_announce(population::announce(swarm, peer), ())
+                .expect("a batch with free space");
         }
         steps.take(phase, || shard.serve(&mut batch, now));
         if at_a_time > 1 || number.is_multiple_of(BATCH) {

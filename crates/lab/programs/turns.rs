@@ -65,7 +65,7 @@ fn main() {
     let worker = &mut workers[0];
 
     let filled = Instant::now();
-    fill(&mut worker.swarm_side.as_mut().expect("it is colocated").shard, peers);
+    fill(&mut worker.swarm_side.as_mut().expect("a colocated worker").shard, peers);
     println!("filled with {peers} peers in {:.1} s", filled.elapsed().as_secs_f64());
     let mut load = Load::new(tracker, peers);
     load.connect(worker);
@@ -76,7 +76,7 @@ fn main() {
 }
 
 fn print(times: &Histogram<u64>, worker: &Worker<Backend>) {
-    let totals = worker.swarm_side.as_ref().expect("it is colocated").shard.totals();
+    let totals = worker.swarm_side.as_ref().expect("a colocated worker").shard.totals();
     println!("{} turns, {} peers left, {} expired", times.len(), totals.peers(), totals.expired);
     let us = |nanos: u64| nanos as f64 / 1_000.0;
     for (name, quantile) in
@@ -102,7 +102,7 @@ fn measure(
         let now = now(turn);
         let start = processor_time();
         worker.turn(now).expect("the socket works");
-        times.record((processor_time() - start).as_nanos() as u64).expect("it grows");
+        times.record((processor_time() - start).as_nanos() as u64).expect("a value in range");
         answered += load.drain();
     }
     assert!(answered >= turns * BATCH as u64 * 99 / 100, "only {answered} answers");
@@ -128,7 +128,7 @@ fn fill(shard: &mut Shard, peers: u32) {
             want: 0,
             transaction_id: TransactionId(0),
         };
-        batch.push_announce(announce, ()).expect("it has room");
+        batch.push_announce(announce, ()).expect("a batch with free space");
         if number % 64 == 63 || number + 1 == peers {
             let moment = u64::from(number) * u64::from(LIFETIME) / u64::from(peers);
             shard.serve(&mut batch, Moment(moment as u32));
@@ -155,7 +155,7 @@ impl Load {
     fn new(tracker: SocketAddr, peers: u32) -> Self {
         let socket = |_| {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is left");
-            socket.connect(tracker).expect("it is there");
+            socket.connect(tracker).expect("connect to the tracker");
             socket.set_nonblocking(true).expect("sockets can");
             socket
         };
@@ -166,8 +166,8 @@ impl Load {
     fn connect(&mut self, worker: &mut Worker<Backend>) {
         let mut bytes = [0; 64];
         Connect { transaction_id: TransactionId(1) }
-            .write(bytes.first_chunk_mut().expect("it is long enough"));
-        self.sockets[0].send(&bytes[..16]).expect("it is there");
+            .write(bytes.first_chunk_mut().expect("a buffer for a request"));
+        self.sockets[0].send(&bytes[..16]).expect("send a connect");
         let deadline = Instant::now() + Duration::from_secs(10);
         let len = loop {
             worker.turn(now(0)).expect("the socket works");
@@ -191,7 +191,7 @@ impl Load {
             let left = u64::from(port % 3);
             let announce = Announce { port, left, ..announce(self.id, info_hash) };
             let len = announce.write(&mut bytes);
-            socket.send(&bytes[..len]).expect("it is there");
+            socket.send(&bytes[..len]).expect("send a request");
         }
     }
 

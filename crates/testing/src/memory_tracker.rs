@@ -1,5 +1,5 @@
-//! A whole tracker on one thread, over the in-process network: every worker takes its turns when
-//! the test says so, at the time that the test says it is. What happens follows from seeds.
+//! A whole tracker on one thread, over the in-process network. The test schedules the turns of the
+//! workers and sets the time, so that a run is determined by its seeds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use onrush_tracker::metrics::Summary;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::worker::Worker;
 
-/// Where the tracker is reached over IPv4.
+/// The tracker's address over IPv4.
 pub const TRACKER_V4: &str = "192.0.2.1:6969";
-/// Where the tracker is reached over IPv6.
+/// The tracker's address over IPv6.
 pub const TRACKER_V6: &str = "[2001:db8::1]:6969";
 
-/// The wall clock when the test's clock says 0.
+/// The wall-clock time at second 0 of the test's clock.
 const EPOCH: u64 = 1_800_000_000;
 
-/// Both placements, as lines for a configuration: two shards at least, so that there are lanes.
+/// Both placements, as configuration text, with at least two shards, so that lanes are used.
 pub const SPLIT: &str = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 3\n";
 /// See [`SPLIT`].
 pub const COLOCATED: &str = "[workers]\nplacement = \"colocated\"\ntotal = 3\n";
 
-/// A tracker in one piece.
+/// All workers of a tracker.
 pub struct TestTracker<S: Socket> {
-    /// Its workers, in order.
+    /// The workers, in order.
     pub workers: Vec<Worker<S>>,
 }
 
@@ -49,12 +49,12 @@ pub fn settings(text: &str) -> Settings {
     }
 }
 
-/// The rules of `settings`, with the lists that they name.
+/// The access rules of `settings`, with the lists that they name.
 pub fn rules(settings: &Settings) -> Rules {
     settings.rules(&onrush_store::lists::load(settings, &mut || {}).unwrap())
 }
 
-/// Secrets that follow from a seed.
+/// Secrets derived from a seed.
 pub fn secrets(seed: u64) -> Secrets {
     let word = |n: u64| (seed.wrapping_add(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
     Secrets {
@@ -65,7 +65,7 @@ pub fn secrets(seed: u64) -> Secrets {
     }
 }
 
-/// The time at which the test's clock says so many seconds.
+/// The time at this second of the test's clock.
 pub fn at(seconds: u64) -> Now {
     Now { moment: Moment(seconds as u32), unix: EPOCH + seconds }
 }
@@ -82,7 +82,7 @@ impl<S: Socket> TestTracker<S> {
         Self::with_fronts(settings, secrets, network, wrap, Vec::new()).0
     }
 
-    /// As [`new`](Self::new), with one front for each of `fronts`, which holds the front's waker.
+    /// Like [`new`](Self::new), with one front for each entry of `fronts`, the front's waker.
     pub fn with_fronts(
         settings: &Settings,
         secrets: &Secrets,
@@ -107,7 +107,7 @@ impl<S: Socket> TestTracker<S> {
         (Self { workers }, fronts)
     }
 
-    /// Lets every worker take turns until none has anything left to do.
+    /// Lets every worker take turns until all are idle.
     pub fn settle(&mut self, now: Now) {
         for _ in 0..10_000 {
             let mut busy = false;
@@ -118,16 +118,16 @@ impl<S: Socket> TestTracker<S> {
                 return;
             }
         }
-        panic!("the workers never come to rest");
+        panic!("the workers are still busy after 10,000 turns");
     }
 
-    /// All counters together.
+    /// The totals of all workers.
     pub fn summary(&self) -> Summary {
         Summary::of(self.workers.iter().map(|worker| &*worker.metrics))
     }
 }
 
-/// Connects from a client's socket over IPv4, at `now`, and returns the id.
+/// Connects from a client's socket over IPv4 at `now`, and returns the connection id.
 pub fn connect(
     world: &mut TestTracker<Endpoint>,
     clients: &mut Endpoint,
@@ -140,14 +140,14 @@ pub fn connect(
     clients.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
     world.settle(now);
     let received = clients.receive(1).unwrap();
-    let (answer, _) = received.iter().next().expect("an answer to a connect");
-    match Response::parse(answer, Family::V4) {
+    let (reply, _) = received.iter().next().expect("a reply to the connect");
+    match Response::parse(reply, Family::V4) {
         Ok(Response::Connect(response)) => response.connection_id,
         other => panic!("{other:?}"),
     }
 }
 
-/// A seeder's announce without an event; what a test is about goes over it.
+/// A seeder's announce without an event; tests change the fields under test.
 pub fn announce(connection_id: ConnectionId, info_hash: InfoHash) -> Announce<'static> {
     Announce {
         connection_id,

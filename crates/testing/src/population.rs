@@ -1,34 +1,34 @@
-//! The worst populations for expiry, with a swarm side that looks after them.
+//! The worst-case populations for expiry, in a shard.
 
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// The lifetime of peers, seconds.
+/// Lifetime of peers in seconds.
 pub const LIFETIME: u32 = 240;
-/// Retention of `completed` after a swarm's last peer, seconds: the lifetime of peers, so that
-/// peers and swarms expire at the same time.
+/// Retention of `completed` after a swarm's last peer, in seconds. Equal to the lifetime of peers,
+/// so that peers and swarms expire at the same time.
 pub const RETENTION: u32 = LIFETIME;
 
 const BATCH: u32 = 64;
 
-/// How entries are spread.
+/// The distribution of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Population {
     /// All peers in one swarm.
     Together,
-    /// Every peer in a swarm of its own.
+    /// Each peer in a swarm of its own.
     Alone,
-    /// Swarms without peers whose `completed` is kept.
+    /// Swarms without peers but with a retained `completed` count.
     Idle,
 }
 
 impl Population {
-    /// All there are.
+    /// All distributions.
     pub const ALL: [Self; 3] = [Self::Together, Self::Alone, Self::Idle];
 
-    /// A shard with so many at [`Moment`] 0.
+    /// A shard with `size` entries of age 0 at [`Moment`] 0.
     pub fn shard(self, size: u32) -> Shard {
         let settings = ShardSettings {
             interval: 1_800,
@@ -48,7 +48,9 @@ impl Population {
             for event in events {
                 batch.clear();
                 for number in first..(first + BATCH).min(size) {
-                    batch.push_announce(self.announce(number, *event), ()).expect("it has room");
+                    batch
+                        .push_announce(self.announce(number, *event), ())
+                        .expect("a batch with free space");
                 }
                 shard.serve(&mut batch, Moment(0));
             }
@@ -73,7 +75,7 @@ impl Population {
     }
 }
 
-/// Whether nothing is left.
+/// Whether the shard has no peers and no swarms.
 pub fn is_empty(shard: &Shard) -> bool {
     let totals = shard.totals();
     (totals.peers(), totals.swarms, totals.idle_swarms) == (0, 0, 0)

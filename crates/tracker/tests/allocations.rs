@@ -1,4 +1,4 @@
-//! No allocation per request: once a tracker has met its peers, traffic costs no memory at all.
+//! No allocation per request: once a tracker has stored its peers, traffic allocates no memory.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,8 @@ use onrush_testing::memory_tracker::{
 const CLIENTS: u8 = 100;
 const SWARMS: u8 = 40;
 
-/// The requests of a client in each round, prepared so that only the tracker's allocations count.
+/// The requests of one client per round, encoded in advance so that only the tracker's allocations
+/// are counted.
 fn packets(client: u8, connection_id: ConnectionId) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut bytes = [0; 2048];
@@ -23,9 +24,9 @@ fn packets(client: u8, connection_id: ConnectionId) -> Vec<Vec<u8>> {
         let announce = Announce {
             transaction_id: TransactionId(u32::from(swarm)),
             peer_id: PeerId([client; 20]),
-            // Every other announce makes the peer change sides.
+            // With every other announce the peer changes between seeder and leecher.
             left: u64::from(swarm % 2),
-            // Port 0 is an error reply now and then.
+            // Some announces have port 0 and get an error reply.
             port: if swarm == 13 { 0 } else { 6881 },
             options: Bep41(&[2, 1, b'/']),
             ..announce(connection_id, InfoHash([swarm; 20]))
@@ -40,27 +41,27 @@ fn packets(client: u8, connection_id: ConnectionId) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Sends everything of every client, lets the tracker answer, and counts the answers.
+/// Sends all requests of every client, runs the tracker, and counts the replies.
 fn round(
     world: &mut TestTracker<Endpoint>,
     clients: &mut Endpoint,
     packets: &[Vec<Vec<u8>>],
 ) -> usize {
     let tracker: SocketAddr = TRACKER_V4.parse().unwrap();
-    let mut answers = 0;
+    let mut replies = 0;
     for (client, packets) in packets.iter().enumerate() {
         let to = Return::to(tracker, client as u16);
         clients.send(packets.iter().map(|packet| Reply { bytes: packet, to: &to }));
         world.settle(at(10));
         loop {
             let received = clients.receive(128).unwrap().len();
-            answers += received;
+            replies += received;
             if received == 0 {
                 break;
             }
         }
     }
-    answers
+    replies
 }
 
 fn steady_state_allocates_nothing(placement: &str) {
@@ -76,13 +77,13 @@ fn steady_state_allocates_nothing(placement: &str) {
     for _ in 0..3 {
         round(&mut world, &mut clients, &packets);
     }
-    let mut answers = 0;
+    let mut replies = 0;
     let counted = allocation_counter::measure(|| {
-        answers = round(&mut world, &mut clients, &packets);
+        replies = round(&mut world, &mut clients, &packets);
     });
     let expected = usize::from(CLIENTS) * (packets[0].len() - 1);
-    assert_eq!(answers, expected, "all but the junk is answered");
-    assert_eq!(counted.count_total, 0, "{expected} answers took {counted:?}");
+    assert_eq!(replies, expected, "all requests except junk get replies");
+    assert_eq!(counted.count_total, 0, "{expected} replies allocated {counted:?}");
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn colocated_allocates_nothing_per_request() {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_allocation_counter_works() {
     let counted = allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100])));
     assert_eq!(counted.count_total, 1);
 }

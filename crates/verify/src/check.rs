@@ -1,4 +1,4 @@
-//! What a check is, and what comes of it.
+//! Checks and their results.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::exchange::ExchangeError;
 use crate::fixture::Fixture;
 
-/// The parts of the list of checks.
+/// The groups of checks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
@@ -40,52 +40,52 @@ impl Group {
 pub enum Verdict {
     /// As expected.
     Pass,
-    /// Other than expected, within what the BEPs leave open.
+    /// Unexpected, within what the BEPs leave open.
     Differs {
-        /// What the tracker did.
+        /// The tracker's behaviour.
         seen: String,
-        /// What is left open, and by which BEP.
+        /// The freedom that a BEP leaves, and its section.
         open: &'static str,
     },
-    /// Against a BEP, or harmful to real clients.
+    /// Violates a BEP, or harms real clients.
     Fails {
-        /// What the tracker did.
+        /// The tracker's behaviour.
         seen: String,
     },
     /// Not checked.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What a check returns. An error is a failure: a usable reply was due and did not come.
+/// The result of a check. An error is a failure: a usable reply was expected and did not arrive.
 pub(crate) type CheckResult = Result<Verdict, ExchangeError>;
 
 /// One expectation of a tracker, and the code that checks it.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Its name, which never changes.
+    /// The name, which never changes.
     pub id: &'static str,
-    /// Its part of the list.
+    /// The group.
     pub group: Group,
     /// What a conforming tracker does.
     pub expected: &'static str,
-    /// BEP and section, or the clients that rely on it.
+    /// BEP and section, or the clients that depend on it.
     pub source: &'static str,
-    /// Number of info hashes of its own that the tracker must serve.
+    /// Number of info hashes that the check uses alone and the tracker must serve.
     pub(crate) hashes: usize,
     /// Whether it uses the shared large swarm.
     pub(crate) large_swarm: bool,
     pub(crate) run: fn(&Fixture<'_>) -> CheckResult,
 }
 
-/// Passes where `right`, else fails with `seen`.
+/// Passes if `right`, else fails with `seen`.
 pub(crate) fn demand(right: bool, seen: impl FnOnce() -> String) -> Verdict {
     if right { Verdict::Pass } else { Verdict::Fails { seen: seen() } }
 }
 
-/// Passes where `right`, else differs within what is left `open`.
+/// Passes if `right`, else differs within the freedom `open`.
 pub(crate) fn prefer(right: bool, open: &'static str, seen: impl FnOnce() -> String) -> Verdict {
     if right { Verdict::Pass } else { Verdict::Differs { seen: seen(), open } }
 }

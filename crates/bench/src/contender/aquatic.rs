@@ -48,14 +48,14 @@ impl Contender for Aquatic {
         version_by_cargo(program, "aquatic_udp")
     }
 
-    fn variants(&self, found: &Found, room: Capacity) -> Vec<Variant> {
+    fn variants(&self, found: &Found, capacity: Capacity) -> Vec<Variant> {
         // The printed configuration shows the features of the build.
         let defaults = output(&found.program, &["-p"]).unwrap_or_default();
         kinds(&defaults)
             .iter()
             .flat_map(|kind| {
                 let of = |n| Variant::new("aquatic_udp", Some(kind), &[(WORKERS, n)]);
-                room.workers().into_iter().map(of)
+                capacity.workers().into_iter().map(of)
             })
             .collect()
     }
@@ -64,10 +64,10 @@ impl Contender for Aquatic {
         missing_variant(&output(&found.program, &["-p"]).unwrap_or_default())
     }
 
-    fn launch(&self, found: &Found, variant: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
+    fn launch(&self, found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
         let defaults = output(&found.program, &["-p"]).context("aquatic_udp -p prints nothing")?;
-        let file = stage.directory.join("aquatic.toml");
-        fs::write(&file, config(&defaults, variant, stage)?)?;
+        let file = setup.directory.join("aquatic.toml");
+        fs::write(&file, config(&defaults, variant, setup)?)?;
         let arguments = vec!["-c".into(), file.display().to_string()];
         Ok(Launch {
             program: found.program.clone(),
@@ -93,11 +93,11 @@ fn missing_variant(defaults: &str) -> Option<String> {
 }
 
 /// The default configuration with the settings of this case.
-fn config(defaults: &str, variant: &Variant, stage: &Setup) -> anyhow::Result<String> {
+fn config(defaults: &str, variant: &Variant, setup: &Setup) -> anyhow::Result<String> {
     let mut text = defaults.to_owned();
     let workers = variant.count(WORKERS).unwrap_or(1);
     set(&mut text, "socket_workers", &workers.to_string())?;
-    set(&mut text, "address", &format!("\"{}\"", stage.address))?;
+    set(&mut text, "address", &format!("\"{}\"", setup.address))?;
     set(&mut text, "max_response_peers", "30")?;
     let uring = variant.kind.as_deref() == Some(URING);
     // A build without the feature lacks the key and would run mio.
@@ -135,23 +135,23 @@ mod tests {
 
     #[test]
     fn settings_are_changed_in_the_defaults() {
-        let stage = Setup {
+        let setup = Setup {
             directory: Path::new("/tmp"),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,
         };
         let variant = Variant::new("aquatic_udp", Some("mio"), &[(WORKERS, 4)]);
-        let text = config(DEFAULTS, &variant, &stage).unwrap();
+        let text = config(DEFAULTS, &variant, &setup).unwrap();
         assert!(text.starts_with("socket_workers = 4\n[network]\n# Bind\n"), "{text}");
         assert!(text.contains("\naddress = \"127.0.0.1:7000\"\nuse_io_uring = false\n"), "{text}");
         let uring = Variant::new("aquatic_udp", Some(URING), &[(WORKERS, 4)]);
-        let text = config(DEFAULTS, &uring, &stage).unwrap();
+        let text = config(DEFAULTS, &uring, &setup).unwrap();
         assert!(text.contains("use_io_uring = true\n"), "{text}");
         let without = DEFAULTS.replace("use_io_uring = true\n", "");
-        assert!(config(&without, &variant, &stage).is_ok());
-        let error = config(&without, &uring, &stage).unwrap_err();
+        assert!(config(&without, &variant, &setup).is_ok());
+        let error = config(&without, &uring, &setup).unwrap_err();
         assert!(error.to_string().contains("use_io_uring"), "{error}");
-        let error = config("nothing = 1\n", &variant, &stage).unwrap_err();
+        let error = config("nothing = 1\n", &variant, &setup).unwrap_err();
         assert!(error.to_string().contains("socket_workers"), "{error}");
     }
 

@@ -23,8 +23,8 @@ impl Contender for Chihaya {
     }
 
     fn remedy(&self) -> &'static str {
-        "scripts/bench-peers --only chihaya (go install by name; the Go proxy does not have it for \
-         everybody)"
+        "scripts/bench-peers --only chihaya (go install by name; fails where the Go proxy lacks \
+         the module)"
     }
 
     fn settings(&self) -> &'static str {
@@ -47,9 +47,9 @@ impl Contender for Chihaya {
         vec![Variant::new("chihaya", None, &[])]
     }
 
-    fn launch(&self, found: &Found, _: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
-        let file = stage.directory.join("chihaya.yaml");
-        fs::write(&file, config(stage))?;
+    fn launch(&self, found: &Found, _: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
+        let file = setup.directory.join("chihaya.yaml");
+        fs::write(&file, config(setup))?;
         let arguments = vec!["--config".into(), file.display().to_string()];
         Ok(Launch {
             program: found.program.clone(),
@@ -60,7 +60,7 @@ impl Contender for Chihaya {
     }
 }
 
-fn config(stage: &Setup) -> String {
+fn config(setup: &Setup) -> String {
     format!(
         "chihaya:\n  announce_interval: 30m\n  min_announce_interval: 15m\n  \
          metrics_addr: \"127.0.0.1:0\"\n  udp:\n    addr: \"{}\"\n    \
@@ -68,7 +68,7 @@ fn config(stage: &Setup) -> String {
          max_numwant: 30\n    default_numwant: 30\n    max_scrape_infohashes: 70\n  \
          storage:\n    name: memory\n    config:\n      gc_interval: 10m\n      peer_lifetime: \
          31m\n shard_count: 1024\n      prometheus_reporting_interval: 10m\n",
-        stage.address
+        setup.address
     )
 }
 
@@ -78,12 +78,12 @@ mod tests {
 
     #[test]
     fn the_configuration_has_the_address_and_no_hooks() {
-        let stage = Setup {
+        let setup = Setup {
             directory: Path::new("/tmp/x"),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,
         };
-        let text = config(&stage);
+        let text = config(&setup);
         assert!(text.contains("  udp:\n    addr: \"127.0.0.1:7000\"\n"), "{text}");
         assert!(!text.contains("hooks"), "{text}");
     }

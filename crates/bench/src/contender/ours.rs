@@ -51,11 +51,11 @@ impl Contender for Onrush {
         version_of_ours(program)
     }
 
-    fn variants(&self, _: &Found, room: Capacity) -> Vec<Variant> {
+    fn variants(&self, _: &Found, capacity: Capacity) -> Vec<Variant> {
         let colocated = |n| Variant::new(self.name(), Some(COLOCATED), &[("workers", n)]);
         let split = |s, w| Variant::new(self.name(), Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
-        let mut variants: Vec<_> = room.workers().into_iter().map(colocated).collect();
-        for total in room.workers() {
+        let mut variants: Vec<_> = capacity.workers().into_iter().map(colocated).collect();
+        for total in capacity.workers() {
             // One swarm worker in seven is the daemon's default; one in four suits
             // costlier swarms than those of the cost model.
             let mut swarm = vec![total.div_ceil(7), total.div_ceil(4)];
@@ -71,9 +71,9 @@ impl Contender for Onrush {
         variants
     }
 
-    fn launch(&self, found: &Found, variant: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
-        let file = stage.directory.join("onrush.toml");
-        fs::write(&file, config(variant, stage, BufferLimits::read()))?;
+    fn launch(&self, found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
+        let file = setup.directory.join("onrush.toml");
+        fs::write(&file, config(variant, setup, BufferLimits::read()))?;
         let arguments = vec!["--config".into(), file.display().to_string()];
         Ok(Launch {
             program: found.program.clone(),
@@ -84,11 +84,11 @@ impl Contender for Onrush {
     }
 }
 
-fn config(variant: &Variant, stage: &Setup, limits: BufferLimits) -> String {
+fn config(variant: &Variant, setup: &Setup, limits: BufferLimits) -> String {
     let mut text = format!(
         "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n",
-        stage.address,
-        stage.directory.join("state").display()
+        setup.address,
+        setup.directory.join("state").display()
     );
     let workers = match (variant.count(SOCKET), variant.count(SWARM)) {
         (Some(socket), Some(swarm)) => {
@@ -117,9 +117,9 @@ mod tests {
     fn every_capacity_has_both_placements() {
         let found = Found { program: "onrush".into(), version: "1".into() };
         let of = |cores, vcpus| -> Vec<_> {
-            let room = Capacity { cores, vcpus };
+            let capacity = Capacity { cores, vcpus };
             Onrush
-                .variants(&found, room)
+                .variants(&found, capacity)
                 .iter()
                 .map(|v| format!("{} {}", v.name(), v.split()))
                 .collect()
@@ -138,17 +138,17 @@ mod tests {
     #[test]
     fn the_configuration_has_the_split() {
         let variant = Variant::new("onrush", Some(SPLIT), &[(SOCKET, 3), (SWARM, 1)]);
-        let stage = Setup {
+        let setup = Setup {
             directory: Path::new("/tmp/x"),
             address: ([127, 0, 0, 1], 6969).into(),
             whitelist: None,
         };
-        let text = config(&variant, &stage, BufferLimits::default());
+        let text = config(&variant, &setup, BufferLimits::default());
         assert!(text.contains("socket = 3\nswarm = 1\n"), "{text}");
         assert!(text.contains("receive_buffer = 4194304\nsend_buffer = 1048576\n"), "{text}");
-        // As root it would get a larger buffer than the others, which cannot exceed the limit.
+        // As root onrush would exceed the limit of buffers, which the other trackers cannot.
         let limits = BufferLimits { receive: Some(212_992), send: Some(100_000) };
-        let text = config(&variant, &stage, limits);
+        let text = config(&variant, &setup, limits);
         assert!(text.contains("receive_buffer = 212992\nsend_buffer = 100000\n"), "{text}");
         assert!(text.contains("listen = [\"127.0.0.1:6969\"]"), "{text}");
     }

@@ -47,9 +47,9 @@ impl Contender for Torrust {
         vec![Variant::new("torrust-tracker", None, &[])]
     }
 
-    fn launch(&self, found: &Found, _: &Variant, stage: &Setup) -> anyhow::Result<Launch> {
-        let file = stage.directory.join("torrust.toml");
-        fs::write(&file, config(stage))?;
+    fn launch(&self, found: &Found, _: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
+        let file = setup.directory.join("torrust.toml");
+        fs::write(&file, config(setup))?;
         let environment = vec![(CONFIG.into(), file.display().to_string())];
         Ok(Launch {
             program: found.program.clone(),
@@ -60,15 +60,15 @@ impl Contender for Torrust {
     }
 }
 
-fn config(stage: &Setup) -> String {
+fn config(setup: &Setup) -> String {
     format!(
         "[metadata]\nschema_version = \"2.0.0\"\n\n[logging]\nthreshold = \"error\"\n\n\
          [core]\nlisted = false\nprivate = false\ntracker_usage_statistics = false\n\n\
          [core.database]\ndriver = \"sqlite3\"\npath = \"{}\"\n\n\
          [core.tracker_policy]\npersistent_torrent_completed_stat = false\n\
          remove_peerless_torrents = false\n\n[[udp_trackers]]\nbind_address = \"{}\"\n",
-        stage.directory.join("torrust.db").display(),
-        stage.address
+        setup.directory.join("torrust.db").display(),
+        setup.address
     )
 }
 
@@ -79,14 +79,14 @@ mod tests {
     #[test]
     fn the_configuration_is_named_by_a_variable() {
         let directory = tempfile::tempdir().unwrap();
-        let stage = Setup {
+        let setup = Setup {
             directory: directory.path(),
             address: ([127, 0, 0, 1], 7000).into(),
             whitelist: None,
         };
         let found = Found { program: "torrust-tracker".into(), version: "1".into() };
         let launch =
-            Torrust.launch(&found, &Variant::new("torrust-tracker", None, &[]), &stage).unwrap();
+            Torrust.launch(&found, &Variant::new("torrust-tracker", None, &[]), &setup).unwrap();
         assert_eq!(launch.environment[0].0, CONFIG);
         let text = fs::read_to_string(&launch.environment[0].1).unwrap();
         assert!(text.contains("bind_address = \"127.0.0.1:7000\"\n"), "{text}");

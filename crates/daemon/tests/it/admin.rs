@@ -10,33 +10,33 @@ use std::time::{Duration, Instant};
 use onrush_proto::Event;
 use serde_json::Value;
 
-use crate::harness::client::{Ask, Client, fresh_hash, leecher, seeder};
+use crate::harness::client::{AnnounceParams, Client, leecher, random_hash, seeder};
 use crate::harness::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
 use crate::harness::network::{Ipv6, in_own_network};
 use crate::harness::process::{Daemon, Launch, TIMEOUT};
 
 const TOKEN: &str = "of-the-tests-0123456789";
 
-/// A response.
+/// An HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
     fn error(&self) -> String {
-        self.json()["error"].as_str().expect("an error says so").to_owned()
+        self.json()["error"].as_str().expect("an error message").to_owned()
     }
 }
 
 /// Sends one request on a connection of its own.
-fn ask(http: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
+fn request(http: SocketAddr, method: &str, path: &str, headers: &str) -> HttpResponse {
     let mut stream = TcpStream::connect(http).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n")
@@ -44,16 +44,17 @@ fn ask(http: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     read(stream)
 }
 
-fn read(mut stream: TcpStream) -> Answer {
+fn read(mut stream: TcpStream) -> HttpResponse {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let (head, body) =
+        text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {text:?}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
         true => unchunked(body),
         false => body.to_owned(),
     };
-    Answer { status, head: head.to_owned(), body }
+    HttpResponse { status, head: head.to_owned(), body }
 }
 
 fn unchunked(mut body: &str) -> String {
@@ -66,12 +67,12 @@ fn unchunked(mut body: &str) -> String {
     whole
 }
 
-pub(crate) fn get(http: SocketAddr, path: &str) -> Answer {
-    ask(http, "GET", path, "")
+pub(crate) fn get(http: SocketAddr, path: &str) -> HttpResponse {
+    request(http, "GET", path, "")
 }
 
-fn admin(http: SocketAddr, method: &str, path: &str) -> Answer {
-    ask(http, method, path, &format!("Authorization: Bearer {TOKEN}\r\n"))
+fn admin(http: SocketAddr, method: &str, path: &str) -> HttpResponse {
+    request(http, method, path, &format!("Authorization: Bearer {TOKEN}\r\n"))
 }
 
 /// The samples of a page of metrics, by name with labels.
@@ -102,7 +103,7 @@ pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// A file with the token, and the configuration that names it.
+/// A file with the token, and a configuration that names it.
 fn with_token(tables: &str) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let file: PathBuf = directory.path().join("token");
@@ -124,22 +125,23 @@ fn metrics_and_statistics_agree_with_the_traffic() {
     both("", |mut daemon| {
         let addresses = daemon.serving();
         let http = daemon.http();
-        let hash = fresh_hash();
+        let hash = random_hash();
         let mut bytes_out = 0;
         for ((address, seeders), endpoint) in addresses.iter().zip([3, 2]).zip([6, 18]) {
             let mut client = Client::new(*address);
             client.connect();
-            let mut asks: Vec<Ask> = (0..seeders).map(|port| seeder(5_000 + port)).collect();
-            asks.push(leecher(6_000));
+            let mut announces: Vec<AnnounceParams> =
+                (0..seeders).map(|port| seeder(5_000 + port)).collect();
+            announces.push(leecher(6_000));
             // A partial seed (BEP 21).
-            asks.push(Ask { event: Event::Paused, ..leecher(6_001) });
-            let lists = asks.iter().map(|ask| client.announce(hash, *ask).peers.len());
+            announces.push(AnnounceParams { event: Event::Paused, ..leecher(6_001) });
+            let lists = announces.iter().map(|params| client.announce(hash, *params).peers.len());
             bytes_out += lists.map(|peers| 20 + endpoint * peers).sum::<usize>();
             client.scrape(&[hash]);
             bytes_out += 16 + (8 + 12);
         }
         let mut shown = BTreeMap::new();
-        eventually("nine peers are shown", || {
+        eventually("nine peers are reported", || {
             shown = samples(&get(http, "/metrics").body);
             sum(&shown, "onrush_peers", &[]) == 9.0
         });
@@ -211,8 +213,8 @@ fn written_and_failed_files_are_counted() {
     assert_eq!(stats["files"]["export"]["last"], serde_json::Value::Null);
     let failed = writes("failed");
     // A temporary file created meanwhile makes the removal fail once.
-    eventually("the directory goes", || std::fs::remove_dir_all(&place).is_ok());
-    eventually("a snapshot is not written", || writes("failed") > failed);
+    eventually("the directory is removed", || std::fs::remove_dir_all(&place).is_ok());
+    eventually("a snapshot fails", || writes("failed") > failed);
 }
 
 #[test]
@@ -224,9 +226,9 @@ fn refusals_and_software_are_shown_by_name() {
         socket.send_to(b"no request", address).unwrap();
         let mut client = Client::new(address);
         client.connect();
-        client.announce(fresh_hash(), leecher(6_000));
+        client.announce(random_hash(), leecher(6_000));
         // Another worker may have received the packet.
-        eventually("what was too short is counted", || {
+        eventually("a short packet is counted", || {
             let shown = samples(&get(http, "/metrics").body);
             sum(&shown, "onrush_refused_requests_total", &["reason=\"short\""]) == 1.0
         });
@@ -253,7 +255,7 @@ fn health_and_readiness_have_status_codes_and_states() {
         let nothing = get(http, "/helth");
         assert_eq!(nothing.status, 404);
         assert!(nothing.error().contains("/health"), "{}", nothing.error());
-        let wrong = ask(http, "POST", "/health", "Content-Length: 0\r\n");
+        let wrong = request(http, "POST", "/health", "Content-Length: 0\r\n");
         assert_eq!(wrong.status, 405);
         assert!(wrong.error().contains("/openapi.json"));
         daemon.stop();
@@ -264,7 +266,7 @@ fn health_and_readiness_have_status_codes_and_states() {
 fn openmetrics_is_served_on_request() {
     let mut daemon = Launch::on_loopback().http().start();
     daemon.serving();
-    let newer = ask(
+    let newer = request(
         daemon.http(),
         "GET",
         "/metrics",
@@ -295,7 +297,7 @@ fn without_a_token_file_the_admin_api_names_the_key() {
 }
 
 #[test]
-fn only_the_token_opens_the_admin_api() {
+fn the_admin_api_requires_the_token() {
     let (_token, config) = with_token("");
     let mut daemon = Launch::on_loopback().http().config(&config).start();
     daemon.serving();
@@ -304,7 +306,7 @@ fn only_the_token_opens_the_admin_api() {
     for headers in
         ["", "Authorization: Bearer of-the-tests-012345678X\r\n", "Authorization: Basic dTpw\r\n"]
     {
-        let answer = ask(http, "GET", path, headers);
+        let answer = request(http, "GET", path, headers);
         assert_eq!(answer.status, 401, "{headers:?}");
         assert!(answer.head.to_lowercase().contains("www-authenticate: bearer"), "{}", answer.head);
         assert!(answer.error().contains("admin.token_file"), "{}", answer.error());
@@ -320,7 +322,7 @@ fn swarms_are_looked_up_and_ranked() {
         let mut client = Client::new(daemon.serving()[0]);
         let http = daemon.http();
         client.connect();
-        let hashes: Vec<_> = (0..5).map(|_| fresh_hash()).collect();
+        let hashes: Vec<_> = (0..5).map(|_| random_hash()).collect();
         for (at, hash) in hashes.iter().enumerate() {
             (0..=at as u16).for_each(|port| drop(client.announce(*hash, leecher(7_000 + port))));
         }
@@ -341,7 +343,7 @@ fn swarms_are_looked_up_and_ranked() {
         assert_eq!(names, [hashes[4].to_string(), hashes[3].to_string()], "{top:#}");
         assert_eq!(top["looked_at"], 5);
 
-        let unknown = admin(http, "GET", &format!("/api/v1/swarm/{}", fresh_hash()));
+        let unknown = admin(http, "GET", &format!("/api/v1/swarm/{}", random_hash()));
         assert_eq!(unknown.status, 404);
         for (path, part) in [
             ("/api/v1/swarm/abc", "40 hexadecimal digits"),
@@ -358,7 +360,7 @@ fn swarms_are_looked_up_and_ranked() {
 
 #[test]
 fn the_list_is_public_only_when_configured() {
-    let hash = fresh_hash();
+    let hash = random_hash();
     let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
     for (publish, status) in [("", 404), ("[admin]\npublish_lists = true\n", 200)] {
         let mut daemon = Launch::on_loopback().http().config(&format!("{publish}{deny}")).start();
@@ -377,7 +379,7 @@ fn the_list_is_public_only_when_configured() {
 }
 
 /// One request with a body, and the token.
-fn send(http: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+fn send(http: SocketAddr, method: &str, path: &str, body: &str) -> HttpResponse {
     let mut stream = TcpStream::connect(http).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
@@ -397,15 +399,15 @@ fn a_list_change_applies_at_once_and_purges_its_swarm() {
         let mut client = Client::new(daemon.serving()[0]);
         let http = daemon.http();
         client.connect();
-        let hash = fresh_hash();
+        let hash = random_hash();
         client.announce(hash, seeder(4_001));
         let body = format!("{{\"info_hashes\": [\"{hash}\", \"{hash}\"]}}");
         let added = send(http, "POST", "/api/v1/list", &body);
         assert_eq!(added.status, 200, "{}", added.body);
         let added = added.json();
         assert_eq!((&added["mode"], &added["entries"]), (&"deny".into(), &1.into()), "{added:#}");
-        let told = client.announce_refused(hash, leecher(4_002));
-        assert_eq!(told, "info hash is not allowed on this tracker");
+        let error = client.announce_refused(hash, leecher(4_002));
+        assert_eq!(error, "info hash is not allowed on this tracker");
         let entry = admin(http, "GET", &format!("/api/v1/list/{hash}")).json();
         assert_eq!((&entry["listed"], &entry["served"]), (&true.into(), &false.into()));
         assert_eq!(admin(http, "GET", "/api/v1/list").json()["entries"], 1);
@@ -436,7 +438,7 @@ fn a_list_change_applies_at_once_and_purges_its_swarm() {
 fn without_a_list_a_change_is_a_conflict() {
     both("", |mut daemon| {
         daemon.serving();
-        let body = format!("{{\"info_hashes\": [\"{}\"]}}", fresh_hash());
+        let body = format!("{{\"info_hashes\": [\"{}\"]}}", random_hash());
         let answer = send(daemon.http(), "POST", "/api/v1/list", &body);
         assert_eq!(answer.status, 409, "{}", answer.body);
         assert!(answer.error().contains("access.mode"), "{}", answer.error());
@@ -452,7 +454,7 @@ fn an_export_needs_the_token_and_a_configured_file() {
     let mut daemon = Launch::on_loopback().http().config(&config).start();
     daemon.serving();
     let http = daemon.http();
-    assert_eq!(ask(http, "POST", path, "Content-Length: 0\r\n").status, 401);
+    assert_eq!(request(http, "POST", path, "Content-Length: 0\r\n").status, 401);
     assert_eq!(admin(http, "GET", path).status, 405);
     let answer = send(http, "POST", path, "");
     assert_eq!(answer.status, 409, "{}", answer.body);
@@ -518,10 +520,10 @@ fn slow_clients_do_not_block_others_and_are_disconnected() {
     for stream in &mut slow[..4] {
         stream.write_all(b"GET /metrics HT").unwrap();
     }
-    assert_eq!(get(http, "/health").status, 200, "there is room for one more");
+    assert_eq!(get(http, "/health").status, 200, "a further connection is accepted");
 
     let eighth = TcpStream::connect(http).unwrap();
-    eventually("one too many is told so", || {
+    eventually("a connection above the limit gets status 503", || {
         let mut stream = TcpStream::connect(http).unwrap();
         let mut text = String::new();
         // A reset may overtake the response.
@@ -536,7 +538,7 @@ fn slow_clients_do_not_block_others_and_are_disconnected() {
         // Closed, with or without a response.
         let _ = stream.read_to_end(&mut rest);
     }
-    eventually("there is room again", || {
+    eventually("connections are accepted again", || {
         let mut stream = TcpStream::connect(http).unwrap();
         write!(stream, "GET /health HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
@@ -551,7 +553,7 @@ fn a_body_that_is_too_long_is_refused() {
     let (_token, config) = with_token("max_body = 1024\n[access]\nmode = \"deny\"\n");
     let mut daemon = Launch::on_loopback().http().config(&config).start();
     daemon.serving();
-    let hashes: Vec<String> = (0..50).map(|_| format!("\"{}\"", fresh_hash())).collect();
+    let hashes: Vec<String> = (0..50).map(|_| format!("\"{}\"", random_hash())).collect();
     let body = format!("{{\"info_hashes\": [{}]}}", hashes.join(","));
     let answer = send(daemon.http(), "POST", "/api/v1/list", &body);
     assert_eq!(answer.status, 413, "{}", answer.body);
@@ -561,7 +563,7 @@ fn a_body_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn a_taken_address_that_is_configured_ends_the_start() {
+fn a_configured_admin_address_in_use_ends_the_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let refused = Launch::on_loopback().flag("--admin", &address).start().refusal();
@@ -570,13 +572,13 @@ fn a_taken_address_that_is_configured_ends_the_start() {
 }
 
 #[test]
-fn a_taken_default_admin_address_is_a_warning() {
+fn a_default_admin_address_in_use_is_a_warning() {
     in_own_network(Ipv6::On, || {
         let _taken = TcpListener::bind("127.0.0.1:6970").unwrap();
-        let mut daemon = Launch::on_loopback().own_http().start();
+        let mut daemon = Launch::on_loopback().configured_admin().start();
         let address = daemon.serving()[0];
         daemon.wait_for_line(NO_ADMIN);
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
         let ended = daemon.stop().text();
         let warning = ended.lines().find(|line| line.contains(NO_ADMIN)).unwrap();
         assert!(warning.contains("admin.listen: 127.0.0.1:6970"), "{warning}");
@@ -600,7 +602,7 @@ fn metrics_are_monotonic_under_load() {
     both("", |mut daemon| {
         let address = daemon.serving()[0];
         let http = daemon.http();
-        let hash = fresh_hash();
+        let hash = random_hash();
         let load = std::thread::spawn(move || {
             let mut client = Client::new(address);
             client.connect();
@@ -612,7 +614,7 @@ fn metrics_are_monotonic_under_load() {
             assert_eq!(page.status, 200);
             let announces =
                 sum(&samples(&page.body), "onrush_requests_total", &["kind=\"announce\""]);
-            assert!(announces >= last, "counts only rise");
+            assert!(announces >= last, "counters never decrease");
             (last, scrapes) = (announces, scrapes + 1);
         }
         load.join().unwrap();

@@ -1,6 +1,6 @@
-//! Tasks over whole shards run in steps so short that no reply is delayed, and are correct while
-//! swarms come and go. The work of a step is counted, not timed: over many swarms, and over a swarm
-//! of very many peers.
+//! Tasks over whole shards run in steps short enough not to delay replies, and are correct while
+//! swarms are created and removed. The work of a step is counted, not timed: over many swarms, and
+//! over a swarm with many peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -30,20 +30,20 @@ use onrush_tracker::worker::{SwarmSide, Worker};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Small swarms.
+/// Number of small swarms.
 const SWARMS: u32 = 100_000;
-/// Peers of the large one.
-const CROWD: u32 = 200_000;
-/// The large swarm, between the small ones.
+/// Peers of the large swarm.
+const LARGE_PEERS: u32 = 200_000;
+/// Number of the large swarm; its info hash sorts between the small ones.
 const LARGE: u32 = u32::MAX;
 
-/// Swarms that a step visits at most: some 20 us without cache hits.
-const MOST_MET: usize = 256;
-/// Swarms and peers that a step emits at most: 192 and the rest of a chunk of each kind.
-const MOST_SHOWN: u64 = 192 + 3 * 165;
-/// Peers that a step removes at most: 2,048 of a large swarm and the rest of a chunk; fewer of
-/// small ones.
-const MOST_FORGOTTEN: u64 = 2_048 + 165;
+/// Upper bound on the swarms that a step visits: some 20 us without cache hits.
+const MAX_VISITED: usize = 256;
+/// Upper bound on the swarms and peers that a step emits: 192 and the rest of a chunk of each kind.
+const MAX_EMITTED: u64 = 192 + 3 * 165;
+/// Upper bound on the peers that a step removes: 2,048 of a large swarm and the rest of a chunk;
+/// fewer of small swarms.
+const MAX_REMOVED: u64 = 2_048 + 165;
 
 fn name(number: u32) -> InfoHash {
     let mut name = [7; 20];
@@ -64,9 +64,9 @@ fn endpoint(number: u32) -> Endpoint {
     }
 }
 
-/// The peers of a swarm, by number: one or two of a small one.
+/// The peers of a swarm, by number: one or two in a small swarm.
 fn peers(swarm: u32) -> std::ops::Range<u32> {
-    if swarm == LARGE { 0..CROWD } else { swarm..swarm + 1 + swarm % 2 }
+    if swarm == LARGE { 0..LARGE_PEERS } else { swarm..swarm + 1 + swarm % 2 }
 }
 
 /// Without retention a swarm is removed with its last peer.
@@ -93,8 +93,8 @@ fn fill(shard: &mut Shard) {
     }
 }
 
-/// A worker's shard with a task that runs step by step, while swarms come and go.
-struct Busy {
+/// A worker's shard with a task that runs step by step while swarms are created and removed.
+struct ShardWithTask {
     side: SwarmSide,
     rng: SmallRng,
     begun: bool,
@@ -105,7 +105,7 @@ struct Busy {
     next: u32,
 }
 
-impl Busy {
+impl ShardWithTask {
     fn new() -> Self {
         let settings = ShardSettings {
             interval: 1_800,
@@ -137,14 +137,14 @@ impl Busy {
         let goes_on = self.side.run_tasks(at(1_000));
         (self.begun, self.steps) = (true, self.steps + 1);
         let met = due - self.side.shard.walk_remaining();
-        assert!(met <= MOST_MET, "{met} swarms in step {}", self.steps);
+        assert!(met <= MAX_VISITED, "{met} swarms in step {}", self.steps);
         let forgotten = totals.peers() - self.side.shard.totals().peers();
-        assert!(forgotten <= MOST_FORGOTTEN, "{forgotten} peers in step {}", self.steps);
+        assert!(forgotten <= MAX_REMOVED, "{forgotten} peers in step {}", self.steps);
         goes_on
     }
 
-    /// Some swarms lose their peers, some are created.
-    fn come_and_go(&mut self) {
+    /// Removes all peers of some swarms and creates others.
+    fn change_swarms(&mut self) {
         let mut batch = ShardBatch::<(), ()>::new(8, 1, 8 << 10);
         let leaves = self.rng.random_range(0..SWARMS);
         self.left.insert(leaves);
@@ -165,7 +165,7 @@ impl Busy {
         self.next += 1;
     }
 
-    /// Whether a small swarm existed all the time.
+    /// Whether a small swarm existed during all steps.
     fn stayed(&self, swarm: u32) -> bool {
         !self.left.contains(&swarm) || completed(swarm) > 0
     }
@@ -173,19 +173,19 @@ impl Busy {
 
 #[test]
 fn an_export_visits_each_swarm_once_in_short_steps() {
-    let mut busy = Busy::new();
+    let mut busy = ShardWithTask::new();
     let (to, parts) = unbounded();
     busy.side.add_task(Box::new(CountTask::new(to)));
     while busy.step() {
-        busy.come_and_go();
+        busy.change_swarms();
     }
     let mut met: BTreeMap<u32, SwarmCounts> = BTreeMap::new();
     for counted in parts.try_iter().flatten() {
-        assert_eq!(met.insert(number(&counted.info_hash), counted), None, "met twice");
+        assert_eq!(met.insert(number(&counted.info_hash), counted), None, "visited twice");
     }
-    assert!(busy.left.len() > 500, "only {} went in between", busy.left.len());
+    assert!(busy.left.len() > 500, "only {} swarms were emptied meanwhile", busy.left.len());
     for swarm in (0..SWARMS).chain([LARGE]).filter(|swarm| busy.stayed(*swarm)) {
-        let counted = met.remove(&swarm).unwrap_or_else(|| panic!("{swarm} was not met"));
+        let counted = met.remove(&swarm).unwrap_or_else(|| panic!("{swarm} was not visited"));
         let seeders = peers(swarm).filter(|peer| peer.is_multiple_of(2)).count() as u32;
         let leechers = peers(swarm).len() as u32 - seeders;
         assert_eq!(counted.completed, completed(swarm));
@@ -193,12 +193,12 @@ fn an_export_visits_each_swarm_once_in_short_steps() {
             assert_eq!((counted.seeders, counted.leechers), (seeders, leechers));
         }
     }
-    assert!(met.keys().all(|swarm| busy.left.contains(swarm)), "who comes late is not met");
+    assert!(met.keys().all(|swarm| busy.left.contains(swarm)), "a swarm created later was visited");
 }
 
 #[test]
-fn a_snapshot_shows_each_peer_once_in_short_steps() {
-    let mut busy = Busy::new();
+fn a_snapshot_emits_each_peer_once_in_short_steps() {
+    let mut busy = ShardWithTask::new();
     let (to, parts) = unbounded();
     busy.side.add_task(Box::new(DumpTask::new(to)));
     let mut blocks = Vec::new();
@@ -209,14 +209,14 @@ fn a_snapshot_shows_each_peer_once_in_short_steps() {
         for part in parts.try_iter() {
             let DumpMessage::Block(block) = part else { continue };
             let shown = block.counts.records + block.counts.v4 + block.counts.v6;
-            assert!(shown <= steps * MOST_SHOWN, "{shown} swarms and peers in {steps} steps");
+            assert!(shown <= steps * MAX_EMITTED, "{shown} swarms and peers in {steps} steps");
             steps = 0;
             blocks.push(block.bytes);
         }
         if !goes_on {
             break;
         }
-        busy.come_and_go();
+        busy.change_swarms();
     }
     let mut shown: BTreeSet<(u32, Vec<u8>)> = BTreeSet::new();
     for record in blocks.iter().flat_map(|block| Records::new(&block[BLOCK_HEAD_LEN..])) {
@@ -224,61 +224,64 @@ fn a_snapshot_shows_each_peer_once_in_short_steps() {
         let Peers::Rows(v4, v6) = record.peers else { continue };
         let v4 = v4.iter().map(|row| row[..6].to_vec());
         for peer in v4.chain(v6.iter().map(|row| row[..18].to_vec())) {
-            assert!(shown.insert((number(&record.info_hash), peer)), "shown twice");
+            assert!(shown.insert((number(&record.info_hash), peer)), "emitted twice");
         }
     }
-    assert!(busy.left.len() > 500, "only {} went in between", busy.left.len());
+    assert!(busy.left.len() > 500, "only {} swarms were emptied meanwhile", busy.left.len());
     for swarm in (0..SWARMS).chain([LARGE]).filter(|swarm| !busy.left.contains(swarm)) {
         for peer in peers(swarm) {
             let peer = endpoint(peer).as_bytes().to_vec();
-            assert!(shown.remove(&(swarm, peer)), "one of {swarm} was not shown");
+            assert!(shown.remove(&(swarm, peer)), "a peer of {swarm} was not emitted");
         }
     }
     assert!(
         shown.iter().all(|(swarm, _)| busy.left.contains(swarm)),
-        "who comes late is not shown"
+        "a peer added later was emitted"
     );
 }
 
 #[test]
 fn a_purge_removes_forbidden_swarms_in_short_steps() {
-    let mut busy = Busy::new();
-    let (tell, told) = unbounded();
+    let mut busy = ShardWithTask::new();
+    let (sender, receiver) = unbounded();
     let list = forbidding_list();
-    busy.side.add_task(Box::new(RemoveForbidden::new(list, Arc::default(), tell)));
+    busy.side.add_task(Box::new(RemoveForbidden::new(list, Arc::default(), sender)));
     while busy.step() {
-        busy.come_and_go();
+        busy.change_swarms();
     }
-    let forgotten = told.try_recv().expect("it tells at its end");
+    let removed = receiver.try_recv().expect("the count of a finished purge");
     let forbidden = (0..SWARMS).chain([LARGE]).filter(|swarm| is_forbidden(*swarm));
     let (stayed, left): (Vec<_>, Vec<_>) = forbidden.partition(|swarm| busy.stayed(*swarm));
     assert!(left.len() > 20 && busy.steps > 500, "{} of {}", left.len(), busy.steps);
-    assert!((stayed.len()..=stayed.len() + left.len()).contains(&(forgotten as usize)));
+    assert!((stayed.len()..=stayed.len() + left.len()).contains(&(removed as usize)));
     let shard = &busy.side.shard;
     shard.check();
     for swarm in 0..SWARMS {
-        let there = shard.summary(&name(swarm), at(1_000).moment).is_some();
-        assert_eq!(there, busy.stayed(swarm) && !is_forbidden(swarm), "{swarm}");
+        let present = shard.summary(&name(swarm), at(1_000).moment).is_some();
+        assert_eq!(present, busy.stayed(swarm) && !is_forbidden(swarm), "{swarm}");
     }
     assert_eq!(shard.summary(&name(LARGE), at(1_000).moment), None);
-    assert!(shard.totals().peers() < 2 * u64::from(SWARMS), "the crowd is gone");
+    assert!(
+        shard.totals().peers() < 2 * u64::from(SWARMS),
+        "the peers of the large swarm are removed"
+    );
 }
 
 #[test]
 fn single_swarms_of_any_size_are_removed_in_short_steps() {
-    let mut busy = Busy::new();
-    let (tell, told) = unbounded();
+    let mut busy = ShardWithTask::new();
+    let (sender, receiver) = unbounded();
     let names: Arc<[InfoHash]> = (0..1_000).chain([LARGE]).chain(1_000..2_000).map(name).collect();
     busy.side.shard.begin_walk();
-    busy.side.add_task(Box::new(RemoveNamed::new(names, tell)));
+    busy.side.add_task(Box::new(RemoveNamed::new(names, sender)));
     busy.begun = true;
     while busy.step() {}
-    assert_eq!(told.try_recv(), Ok(2_001));
-    assert!(busy.steps as u64 > u64::from(CROWD) / MOST_FORGOTTEN, "{} steps", busy.steps);
+    assert_eq!(receiver.try_recv(), Ok(2_001));
+    assert!(busy.steps as u64 > u64::from(LARGE_PEERS) / MAX_REMOVED, "{} steps", busy.steps);
     busy.side.shard.check();
 }
 
-/// The tasks run for thousands of turns, and in each the worker replies to requests.
+/// The tasks run for thousands of turns, and the worker replies to requests in each of them.
 #[test]
 fn the_worker_replies_between_two_steps() {
     let text = "[workers]\nplacement = \"colocated\"\ntotal = 1\n";
@@ -288,40 +291,43 @@ fn the_worker_replies_between_two_steps() {
     let id = connect(&mut world, &mut client, 0, at(1_000));
     let worker = &mut world.workers[0];
     fill(&mut worker.swarm_side.as_mut().unwrap().shard);
-    let (tell, told) = unbounded();
+    let (sender, receiver) = unbounded();
     let (to, parts) = unbounded();
     let (dump_to, dumped) = unbounded();
     let (top_to, top) = unbounded();
-    let chores: [Box<dyn ShardTask>; 4] = [
+    let tasks: [Box<dyn ShardTask>; 4] = [
         Box::new(CountTask::new(to)),
         Box::new(DumpTask::new(dump_to)),
         Box::new(Top::new(Measure::Peers, 10, Arc::default(), top_to)),
-        Box::new(RemoveForbidden::new(forbidding_list(), Arc::default(), tell)),
+        Box::new(RemoveForbidden::new(forbidding_list(), Arc::default(), sender)),
     ];
     let orders = Orders::new(&worker.mailboxes, worker.owners.clone());
-    chores.into_iter().for_each(|chore| orders.run_on_shard(0, chore).unwrap());
+    tasks.into_iter().for_each(|task| orders.run_on_shard(0, task).unwrap());
     let mut request = [0; 98];
     announce(id, name(0)).write(&mut request);
     let mut turns = 0;
-    while told.is_empty() {
+    while receiver.is_empty() {
         turns += 1;
-        answers_in_one_turn(worker, &mut client, &request);
+        replies_in_one_turn(worker, &mut client, &request);
     }
-    let steps = 4 * u64::from(SWARMS) / MOST_MET as u64;
+    let steps = 4 * u64::from(SWARMS) / MAX_VISITED as u64;
     assert!(turns > steps, "{turns} turns");
-    assert!(parts.iter().any(|part| part.is_empty()), "the export is whole");
-    assert!(dumped.iter().any(|part| matches!(part, DumpMessage::Done)), "the snapshot is whole");
+    assert!(parts.iter().any(|part| part.is_empty()), "the export is complete");
+    assert!(
+        dumped.iter().any(|part| matches!(part, DumpMessage::Done)),
+        "the snapshot is complete"
+    );
     assert_eq!(top.recv().unwrap().swarms.len(), 10);
 }
 
 /// Sends a request; the next turn serves it and runs a short step of a task.
-fn answers_in_one_turn(worker: &mut Worker<Client>, client: &mut Client, request: &[u8]) {
+fn replies_in_one_turn(worker: &mut Worker<Client>, client: &mut Client, request: &[u8]) {
     let unmet = |worker: &Worker<_>| worker.swarm_side.as_ref().unwrap().shard.walk_remaining();
     let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
     client.send(std::iter::once(Reply { bytes: request, to: &to }));
     let before = unmet(worker);
     worker.turn(at(1_000)).unwrap();
-    assert_eq!(client.receive(8).unwrap().iter().count(), 1, "it is answered");
+    assert_eq!(client.receive(8).unwrap().iter().count(), 1, "one reply");
     let met = before.saturating_sub(unmet(worker));
-    assert!(met <= MOST_MET, "{met} swarms in a turn");
+    assert!(met <= MAX_VISITED, "{met} swarms in a turn");
 }

@@ -1,5 +1,5 @@
-//! The configuration as the process takes it: exit codes and output. Keys and values have tests of
-//! their own.
+//! The effect of the configuration on the process: exit codes and output. Keys and values have
+//! tests in onrush-config.
 
 use crate::harness::process::Launch;
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 
-use crate::harness::client::{Client, fresh_hash, leecher};
+use crate::harness::client::{Client, leecher, random_hash};
 use crate::harness::messages::{SERVES, STOPPED};
 use crate::harness::process::{Daemon, Launch};
 
@@ -38,14 +38,14 @@ impl AdminDaemon {
         Self { daemon, url, token: token.display().to_string() }
     }
 
-    /// The address of its listener, which is in the log already.
+    /// The address of the listener, from the log so far.
     pub(crate) fn address(&self) -> SocketAddr {
         let serves = |line: &&String| line.contains(SERVES);
         let line = self.daemon.log().iter().find(serves).unwrap();
         line.split("udp://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
     }
 
-    pub(crate) fn ask(&self, flags: &[&str]) -> (Option<i32>, String, String) {
+    pub(crate) fn ctl(&self, flags: &[&str]) -> (Option<i32>, String, String) {
         ctl(&[&["--url", &self.url, "--token-file", &self.token], flags].concat())
     }
 }
@@ -73,27 +73,27 @@ fn swarms_and_statistics_are_shown() {
     let mut admin = AdminDaemon::start();
     let mut client = Client::new(admin.address());
     client.connect();
-    let hash = fresh_hash();
+    let hash = random_hash();
     (0..3).for_each(|port| drop(client.announce(hash, leecher(7_000 + port))));
     let name = hash.to_string();
 
-    let (code, text, _) = admin.ask(&["swarm", &name]);
+    let (code, text, _) = admin.ctl(&["swarm", &name]);
     assert_eq!(code, Some(0));
     let value = |row: &str| text.lines().find_map(|line| line.strip_prefix(row)).unwrap().trim();
     assert_eq!((value("info hash"), value("leechers")), (name.as_str(), "3"), "{text}");
-    let (code, text, _) = admin.ask(&["top-swarms", "--by", "leechers", "--limit", "3"]);
+    let (code, text, _) = admin.ctl(&["top-swarms", "--by", "leechers", "--limit", "3"]);
     assert_eq!(code, Some(0));
     assert!(text.contains(&name) && text.contains("1 of 1 swarms"), "{text}");
-    let (code, text, _) = admin.ask(&["stats"]);
+    let (code, text, _) = admin.ctl(&["stats"]);
     assert!(code == Some(0) && text.contains("1 connects, 3 announces, 0 scrapes"), "{text}");
-    let (code, json, _) = admin.ask(&["--json", "stats"]);
+    let (code, json, _) = admin.ctl(&["--json", "stats"]);
     let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(code == Some(0) && stats["totals"]["announces"] == 3, "{stats:#}");
 
-    let unknown = fresh_hash().to_string();
-    let (code, _, error) = admin.ask(&["swarm", &unknown]);
+    let unknown = random_hash().to_string();
+    let (code, _, error) = admin.ctl(&["swarm", &unknown]);
     assert!(code == Some(1) && error.contains(&unknown), "{error}");
-    let (code, _, error) = admin.ask(&["swarm", "nonsense"]);
+    let (code, _, error) = admin.ctl(&["swarm", "nonsense"]);
     assert!(code == Some(1) && error.contains("40 hexadecimal digits"), "{error}");
     admin.daemon.signal("TERM");
     admin.daemon.line(STOPPED);
@@ -110,36 +110,36 @@ fn assert_changed(code: Option<i32>, text: &str, changed: usize, entries: usize)
 #[test]
 fn list_and_reload_commands_work() {
     let admin = AdminDaemon::start_with("[access]\nmode = \"deny\"\n");
-    let name = fresh_hash().to_string();
-    let (code, text, _) = admin.ask(&["list", "add", &name]);
+    let name = random_hash().to_string();
+    let (code, text, _) = admin.ctl(&["list", "add", &name]);
     assert_changed(code, &text, 1, 1);
-    let (_, text, _) = admin.ask(&["list", "show"]);
+    let (_, text, _) = admin.ctl(&["list", "show"]);
     assert!(text.starts_with("deny: ") && text.contains(" 1 "), "{text}");
-    let (_, text, _) = admin.ask(&["list", "show", &name]);
+    let (_, text, _) = admin.ctl(&["list", "show", &name]);
     assert!(text.starts_with(&format!("{name} is listed")), "{text}");
-    let (code, text, _) = admin.ask(&["list", "remove", &name]);
+    let (code, text, _) = admin.ctl(&["list", "remove", &name]);
     assert_changed(code, &text, 1, 0);
     // A file longer than one request; an error names the line.
     let file = admin.daemon.home().join("more");
-    let names: String = (0..12_345).map(|_| format!("{} # why\n", fresh_hash())).collect();
+    let names: String = (0..12_345).map(|_| format!("{} # why\n", random_hash())).collect();
     std::fs::write(&file, format!("{names}\n{names}")).unwrap();
     let path = file.to_str().unwrap();
-    let (code, text, error) = admin.ask(&["list", "add", "--file", path]);
+    let (code, text, error) = admin.ctl(&["list", "add", "--file", path]);
     assert_eq!(error, "");
     assert_changed(code, &text, 12_345, 12_345);
-    let (code, json, _) = admin.ask(&["--json", "list", "remove", "--file", path]);
+    let (code, json, _) = admin.ctl(&["--json", "list", "remove", "--file", path]);
     let changed: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(code == Some(0) && changed["changed"] == 12_345 && changed["entries"] == 0, "{json}");
     std::fs::write(&file, format!("{name}\nno hash\n")).unwrap();
-    let (code, _, error) = admin.ask(&["list", "add", "--file", path]);
+    let (code, _, error) = admin.ctl(&["list", "add", "--file", path]);
     assert!(code == Some(2) && error.contains(":2: "), "{error}");
-    let (code, _, error) = admin.ask(&["list", "add", "nonsense"]);
+    let (code, _, error) = admin.ctl(&["list", "add", "nonsense"]);
     assert!(code == Some(1) && error.contains("\"nonsense\""), "{error}");
 
-    let (code, text, _) = admin.ask(&["reload"]);
+    let (code, text, _) = admin.ctl(&["reload"]);
     assert_eq!(code, Some(0), "{text}");
     std::fs::write(admin.daemon.home().join("onrush.toml"), "[log]\nlevel = \"loud\"\n").unwrap();
-    let (code, _, error) = admin.ask(&["reload"]);
+    let (code, _, error) = admin.ctl(&["reload"]);
     assert!(code == Some(1) && error.contains("log.level"), "{error}");
 }
 

@@ -1,5 +1,5 @@
-//! `onrush doctor`: exit statuses and output formats. The checks have unit tests on hosts made of
-//! files; `scripts/unit-test` runs it under the filters of the unit.
+//! `onrush doctor`: exit codes and output formats. The checks have unit tests on fixture hosts;
+//! `scripts/unit-test` runs the command under the system call filters of the systemd unit.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::harness::process::{Ended, Launch};
 
-/// A host with this net.core.rmem_max.
+/// A fixture host with this net.core.rmem_max.
 fn host(rmem_max: u64) -> TempDir {
     let host = tempfile::tempdir().unwrap();
     let core = host.path().join("proc/sys/net/core");
@@ -18,27 +18,27 @@ fn host(rmem_max: u64) -> TempDir {
     host
 }
 
-/// A tracker with one worker and few peers, so that the findings depend on the host's files only.
+/// A tracker with one worker and few peers, so that the findings depend only on the host's files.
 const CONFIG: &str = "[workers]\ntotal = 1\n[limits]\npeers = 1000\n";
 
 fn doctor(root: &Path, flags: &[&str]) -> Ended {
     let launch = Launch::new(&["doctor"]).flag("--root", root).config(CONFIG);
-    flags.iter().fold(launch, |launch, flag| launch.one(flag)).start().end()
+    flags.iter().fold(launch, |launch, flag| launch.switch(flag)).start().end()
 }
 
 #[test]
-fn a_problem_is_printed_with_its_fix_and_ends_in_1() {
+fn a_problem_is_printed_with_its_fix_and_exits_with_1() {
     let ended = doctor(host(212_992).path(), &[]);
     assert_eq!(ended.code, Some(1), "{}", ended.text());
     let first = ended.output.lines().next().unwrap();
     assert!(first.starts_with("problem  rmem_max "), "{}", ended.output);
     assert!(ended.output.contains("sysctl -w net.core.rmem_max=4194304"), "{}", ended.output);
     assert!(ended.output.contains("1 problem,"), "{}", ended.output);
-    assert!(!ended.output.contains('\x1b'), "colours are for terminals");
+    assert!(!ended.output.contains('\x1b'), "no colours outside a terminal");
 }
 
 #[test]
-fn without_problems_it_ends_in_0() {
+fn without_problems_it_exits_with_0() {
     let ended = doctor(host(4_194_304).path(), &[]);
     assert_eq!(ended.code, Some(0), "{}", ended.output);
     assert!(ended.output.contains("0 problems"), "{}", ended.output);
@@ -55,7 +55,7 @@ fn json_output() {
 }
 
 #[test]
-fn an_unreadable_host_and_a_wrong_configuration_end_in_2() {
+fn an_unreadable_host_and_a_wrong_configuration_exit_with_2() {
     let nothing = tempfile::tempdir().unwrap();
     let ended = doctor(nothing.path(), &[]);
     assert_eq!(ended.code, Some(2));

@@ -11,17 +11,17 @@ use crate::ctl::AdminDaemon;
 use crate::harness::client::Client;
 use crate::harness::messages::{EXPORTED, NO_EXPORT};
 use crate::harness::process::{Daemon, Launch, TIMEOUT, mode};
-use crate::snapshot::{PLACEMENTS, ask, populate};
+use crate::snapshot::{PLACEMENTS, populate, swarm_state};
 
-/// A daemon that exports to this file.
+/// Starts a daemon that exports to this file.
 fn exporting(flags: &[&str], file: &Path, every: u32) -> Daemon {
     let config = format!("[export]\nfile = {file:?}\nevery = {every}\n");
-    // The umask of the unit.
+    // The umask of the systemd unit.
     let strict = ["sh", "-c", "umask 077; exec \"$0\" \"$@\""];
     Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).under(&strict).start()
 }
 
-/// The output of a decompressor of Debian's base system.
+/// Decompresses a file with a program of Debian's base system.
 fn unpacked(program: &str, file: &Path) -> Vec<u8> {
     let output = Command::new(program).arg("-dc").arg(file).output().unwrap();
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
@@ -52,12 +52,12 @@ fn every_format_agrees_with_scrapes() {
         let mut daemon = exporting(PLACEMENTS[number % 3], &file, 0);
         let address = daemon.serving()[0];
         let hashes = populate(address);
-        let counts = ask(&mut Client::new(address), &hashes).counts;
-        assert!(!file.exists(), "it was not asked for");
+        let counts = swarm_state(&mut Client::new(address), &hashes).counts;
+        assert!(!file.exists(), "an export that was not requested");
         daemon.signal("USR1");
         let line = daemon.line(EXPORTED);
         assert!(line.contains("24 swarms") && line.contains(name), "{line}");
-        // Readable by others, whatever the umask of the service.
+        // Readable by others, whatever the umask of the service is.
         assert_eq!(mode(&file), 0o644);
         let bytes = match name.rsplit_once('.').unwrap().1 {
             "gz" => unpacked("gzip", &file),
@@ -76,14 +76,14 @@ fn every_format_agrees_with_scrapes() {
     }
 }
 
-/// Parses a full scrape strictly, by code of the test's own: keys in order, numbers in one form.
+/// Parses a full scrape strictly and independently of the product: sorted keys, canonical numbers.
 fn of_bencode(mut bytes: &[u8]) -> Vec<String> {
-    fn eat(bytes: &mut &[u8], expected: &[u8]) {
+    fn consume(bytes: &mut &[u8], expected: &[u8]) {
         let rest = bytes.strip_prefix(expected);
         *bytes = rest.unwrap_or_else(|| panic!("no {}", String::from_utf8_lossy(expected)));
     }
     fn number(bytes: &mut &[u8]) -> u32 {
-        eat(bytes, b"i");
+        consume(bytes, b"i");
         let end = bytes.iter().position(|byte| *byte == b'e').unwrap();
         let text = String::from_utf8(bytes[..end].to_vec()).unwrap();
         *bytes = &bytes[end + 1..];
@@ -92,20 +92,20 @@ fn of_bencode(mut bytes: &[u8]) -> Vec<String> {
         number
     }
     let (mut lines, mut before) = (Vec::new(), None);
-    eat(&mut bytes, b"d5:filesd");
+    consume(&mut bytes, b"d5:filesd");
     while bytes[0] != b'e' {
-        eat(&mut bytes, b"20:");
+        consume(&mut bytes, b"20:");
         let hash = InfoHash(bytes[..20].try_into().unwrap());
         bytes = &bytes[20..];
-        assert!(before < Some(hash), "keys are in order");
+        assert!(before < Some(hash), "keys are sorted");
         before = Some(hash);
-        eat(&mut bytes, b"d8:complete");
+        consume(&mut bytes, b"d8:complete");
         let seeders = number(&mut bytes);
-        eat(&mut bytes, b"10:downloaded");
+        consume(&mut bytes, b"10:downloaded");
         let completed = number(&mut bytes);
-        eat(&mut bytes, b"10:incomplete");
+        consume(&mut bytes, b"10:incomplete");
         let leechers = number(&mut bytes);
-        eat(&mut bytes, b"e");
+        consume(&mut bytes, b"e");
         lines.push(format!("{} {seeders} {leechers} {completed}", hex(&hash)));
     }
     assert_eq!(bytes, b"ee");
@@ -123,7 +123,7 @@ fn the_export_is_repeated() {
     let hashes = populate(address);
     let deadline = Instant::now() + TIMEOUT;
     while fs::read_to_string(&file).unwrap().lines().count() < hashes.len() {
-        assert!(Instant::now() < deadline, "it is never written again");
+        assert!(Instant::now() < deadline, "the export is not repeated");
         std::thread::yield_now();
     }
     daemon.stop();
@@ -138,7 +138,7 @@ fn a_failed_export_is_logged_and_the_tracker_serves() {
     daemon.signal("USR1");
     let line = daemon.line(NO_EXPORT);
     assert!(line.contains("gone/scrape.txt"), "{line}");
-    Client::new(address).converse();
+    Client::new(address).connect_and_check();
     daemon.stop();
     let mut daemon = Launch::on_loopback().start();
     daemon.serving();
@@ -161,8 +161,8 @@ fn an_export_on_request_reports_path_and_size() {
     let file = directory.path().join("scrape.txt");
     let admin = AdminDaemon::start_with(&format!("[export]\nfile = {file:?}\nevery = 0\n"));
     populate(admin.address());
-    assert!(!file.exists(), "it was not asked for");
-    let (code, json, error) = admin.ask(&["--json", "export"]);
+    assert!(!file.exists(), "an export that was not requested");
+    let (code, json, error) = admin.ctl(&["--json", "export"]);
     assert_eq!(code, Some(0), "{error}");
     let written: serde_json::Value = serde_json::from_str(&json).unwrap();
     let text = fs::read_to_string(&file).unwrap();
@@ -170,11 +170,11 @@ fn an_export_on_request_reports_path_and_size() {
     assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()), "{json}");
     assert_eq!(written["path"], file.display().to_string());
     assert!(written["seconds"].as_f64().unwrap() > 0.0, "{json}");
-    let (code, said, _) = admin.ask(&["export"]);
+    let (code, output, _) = admin.ctl(&["export"]);
     let values = ["24 swarms".into(), file.display().to_string(), format!("{} bytes", text.len())];
-    assert!(code == Some(0) && values.iter().all(|value| said.contains(value)), "{said}");
-    // A removed directory is named in the error.
+    assert!(code == Some(0) && values.iter().all(|value| output.contains(value)), "{output}");
+    // The error names the removed directory.
     drop(directory);
-    let (code, _, error) = admin.ask(&["export"]);
+    let (code, _, error) = admin.ctl(&["export"]);
     assert!(code == Some(1) && error.contains("scrape.txt"), "{error}");
 }

@@ -8,7 +8,7 @@ use onrush_proto::{ConnectionId, InfoHash, Scrape, TransactionId};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::client::{Ask, Client};
+use crate::harness::client::{AnnounceParams, Client};
 use crate::harness::process::{Daemon, Launch};
 
 /// Seed of the random numbers.
@@ -18,7 +18,8 @@ const WARM_UP: usize = 40_000;
 const FLOOD: usize = 200_000;
 /// Least share of the flood that must be received.
 const RECEIVED: u64 = 150_000;
-/// Datagrams between two awaited replies, so that the receive buffer does not overflow.
+/// Datagrams between two requests whose replies are awaited, so that the receive buffer does not
+/// overflow.
 const BURST: usize = 64;
 /// Deadline of a flood.
 const LONGEST: Duration = Duration::from_secs(180);
@@ -36,11 +37,11 @@ fn a_flood_of_invalid_packets_is_counted_and_survived() {
     flood.send(FLOOD);
     let after = memory(&daemon);
     for address in addresses {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     assert!(after < before + GROWTH, "from {before} kB to {after} kB");
 
-    // The totals of an idle second follow those of the last packets.
+    // The totals of an idle second follow the totals of the last packets.
     daemon.skip();
     daemon.line("/s: connect ");
     daemon.line("in 0/s, out 0/s: connect 0, announce 0, scrape 0 ");
@@ -49,23 +50,23 @@ fn a_flood_of_invalid_packets_is_counted_and_survived() {
     println!("{counted:?}, memory from {before} kB to {after} kB");
     assert!(counted.datagrams >= RECEIVED + WARM_UP as u64, "{counted:?}");
     let answered = counted.connects + counted.announces + counted.scrapes;
-    // A request without a free batch is first accepted, then refused.
+    // A request without a free batch is first accepted, then refused as busy.
     assert_eq!(counted.datagrams, answered + counted.refused - counted.busy, "{counted:?}");
-    assert_eq!(counted.datagrams + counted.lost, flood.sent + flood.asked + 8, "{counted:?}");
+    assert_eq!(counted.datagrams + counted.lost, flood.sent + flood.awaited + 8, "{counted:?}");
     for name in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
         assert!(sum(&ended.log, &format!("{name} ")) > 0, "nothing refused for {name}");
     }
 }
 
-/// Sends invalid packets at a rate at which they arrive.
+/// Sends invalid packets, slowly enough for the receive buffer.
 struct Flood {
     rng: SmallRng,
-    /// Several per address, as sockets belong to different workers.
+    /// Several clients per address, as the sockets of the tracker belong to different workers.
     clients: Vec<Client>,
     hashes: Vec<InfoHash>,
     sent: u64,
-    /// Valid requests among them, each with a reply.
-    asked: u64,
+    /// Number of valid requests in between, each of which has got a reply.
+    awaited: u64,
 }
 
 impl Flood {
@@ -78,8 +79,8 @@ impl Flood {
             clients.push(client);
         }
         let hashes = (0..100).map(|_| InfoHash(rng.random())).collect();
-        let asked = clients.len() as u64;
-        Self { rng, clients, hashes, sent: 0, asked }
+        let awaited = clients.len() as u64;
+        Self { rng, clients, hashes, sent: 0, awaited }
     }
 
     fn send(&mut self, datagrams: usize) {
@@ -93,7 +94,7 @@ impl Flood {
             if number % BURST == 0 {
                 let asking = (number / BURST) % self.clients.len();
                 self.clients[asking].connect();
-                self.asked += 1;
+                self.awaited += 1;
                 assert!(Instant::now() < deadline, "{number} of {datagrams} in {LONGEST:?}");
             }
         }
@@ -129,19 +130,19 @@ impl Flood {
             Scrape::write(id, TransactionId(rng.random()), &hashes, &mut bytes);
             return bytes;
         }
-        let ask = Ask {
+        let params = AnnounceParams {
             port: rng.random_range(0..20),
             left: rng.random_range(0..2),
             event: onrush_proto::Event::from_wire(rng.random_range(0..6)),
             want: rng.random_range(-2..300),
         };
-        let mut bytes = client.announcement(hash, ask).0;
+        let mut bytes = client.announce_datagram(hash, params).0;
         bytes[..8].copy_from_slice(&id.0.to_be_bytes());
         bytes
     }
 
-    /// Truncates, extends or changes bytes; rarely those of the info hash, as stored swarms are not
-    /// the subject.
+    /// Truncates, extends or changes bytes; rarely those of the info hash, because stored swarms
+    /// are not the subject.
     fn mutate(&mut self, bytes: &mut Vec<u8>) {
         let rng = &mut self.rng;
         match rng.random_range(0..4) {
@@ -162,7 +163,7 @@ impl Flood {
     }
 }
 
-/// The totals of all datagrams in the log.
+/// The counters in the log, summed.
 #[derive(Debug)]
 struct Counted {
     datagrams: u64,
@@ -170,7 +171,7 @@ struct Counted {
     connects: u64,
     announces: u64,
     scrapes: u64,
-    /// Refused after they were accepted.
+    /// Accepted requests that were then refused.
     busy: u64,
     /// Dropped by the kernel.
     lost: u64,

@@ -1,9 +1,8 @@
-//! One info hash that gets half of all announces, on four colocated workers: its worker is
-//! overloaded, steering to it backs off, and announces of all other info hashes get replies.
-//!
-//! Real sockets, the kernel's steering and its drops; the test schedules the turns of the workers,
-//! one of [`CAPACITY`] datagrams in each round, so that the capacity of a worker does not depend on
-//! the machine. A second is [`ROUNDS`] rounds. No request is repeated.
+//! An info hash that gets half of all announces, on four colocated workers: its worker is
+//! overloaded, steering to that worker backs off, and announces of all other info hashes get
+//! replies. Real sockets, the kernel's steering and its drops; the test schedules the turns of the
+//! workers, one of [`CAPACITY`] datagrams in each round, so that the capacity of a worker does not
+//! depend on the machine. A second is [`ROUNDS`] rounds. No request is repeated.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -23,9 +22,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const WORKERS: usize = 4;
-/// Datagrams that a worker receives in a round. All four could serve 320.
+/// Datagrams that a worker receives in a round; 320 for all four.
 const CAPACITY: usize = 80;
-/// Each client sends one announce in a round, every other one for the hot hash: 125 of them are
+/// Each client sends one announce per round, every other one for the hot hash: 125 of them are
 /// steered to one worker.
 const CLIENTS: usize = 200;
 /// Rounds in a second.
@@ -36,7 +35,7 @@ const SWARMS: usize = 1_000;
 const HOT: u32 = 1 << 31;
 
 #[test]
-fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
+fn a_hot_info_hash_costs_others_less_than_one_percent() {
     let mut tracker = Tracker::new();
     let mut backoff = SteeringBackoff::new(WORKERS);
     let mut withdrawals = 0;
@@ -45,7 +44,7 @@ fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
         for change in backoff.observe(tracker.drops(), at(second).moment) {
             match change {
                 Change::Withdraw(worker) => {
-                    assert_eq!(worker, tracker.hot_worker, "the one that drowns is relieved");
+                    assert_eq!(worker, tracker.hot_worker, "the overloaded worker is withdrawn");
                     withdrawals += 1;
                     tracker.steering.withdraw(worker as u16).unwrap();
                 }
@@ -54,7 +53,7 @@ fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
         }
     }
     tracker.drain(121);
-    assert!(withdrawals > 1, "steering was tried again: {withdrawals}");
+    assert!(withdrawals > 1, "steering was restored and withdrawn: {withdrawals}");
     assert_eq!(tracker.steering.withdrawn(), [tracker.hot_worker as u16]);
     assert_only_the_hot_worker_dropped(&tracker);
     let (hot, others) = (tracker.hot.lost(), tracker.others.lost());
@@ -62,8 +61,8 @@ fn a_hot_info_hash_costs_the_others_less_than_one_percent() {
     assert!(others < 0.01, "{others} of {:?}", tracker.others);
 }
 
-/// The control of the test above: without the back-off the hot worker keeps dropping, together with
-/// everything steered to it.
+/// The control of the test above: without the back-off the hot worker keeps dropping requests for
+/// the hot hash and for every other hash that is steered to it.
 #[test]
 fn without_steering_backoff_other_hashes_lose_replies() {
     let mut tracker = Tracker::new();
@@ -73,8 +72,12 @@ fn without_steering_backoff_other_hashes_lose_replies() {
     tracker.drain(11);
     assert_only_the_hot_worker_dropped(&tracker);
     let (hot, others) = (tracker.hot.lost(), tracker.others.lost());
-    assert!(hot > 0.25, "the hot worker is asked for half more than it can: {:?}", tracker.hot);
-    assert!(others > 0.05, "a quarter of them is steered to that worker: {:?}", tracker.others);
+    assert!(hot > 0.25, "the hot worker gets 1.5 times its capacity: {:?}", tracker.hot);
+    assert!(
+        others > 0.05,
+        "a quarter of the others is steered to the hot worker: {:?}",
+        tracker.others
+    );
 }
 
 fn assert_only_the_hot_worker_dropped(tracker: &Tracker) {
@@ -93,18 +96,18 @@ struct Tracker {
     clients: Vec<UdpSocket>,
     hashes: Vec<InfoHash>,
     rng: SmallRng,
-    hot: Asked,
-    others: Asked,
+    hot: Exchanges,
+    others: Exchanges,
 }
 
-/// Requests and replies.
+/// Numbers of requests and replies.
 #[derive(Debug, Default)]
-struct Asked {
+struct Exchanges {
     sent: u64,
     answered: u64,
 }
 
-impl Asked {
+impl Exchanges {
     fn lost(&self) -> f64 {
         assert!(self.sent > 0 && self.answered <= self.sent, "{self:?}");
         (self.sent - self.answered) as f64 / self.sent as f64
@@ -119,7 +122,7 @@ impl Tracker {
         );
         let (settings, secrets) = (settings(&text), secrets(3));
         let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-        // Room for some hundred small datagrams.
+        // Holds a few hundred small datagrams.
         let buffers = Buffers { receive: 128 * 1024, send: 0 };
         let options = Options { workers: WORKERS, buffers, probe: true };
         let group = bind_group(&[address], &options).unwrap();
@@ -141,8 +144,8 @@ impl Tracker {
             clients: (0..CLIENTS).map(|_| client()).collect(),
             hashes,
             rng,
-            hot: Asked::default(),
-            others: Asked::default(),
+            hot: Exchanges::default(),
+            others: Exchanges::default(),
         }
     }
 
@@ -165,29 +168,30 @@ impl Tracker {
         self.read_line();
     }
 
-    /// Every worker takes one turn. Returns whether any was busy.
+    /// Every worker takes one turn. Returns whether any worker was busy.
     fn turn(&mut self, second: u64) -> bool {
-        let turn = |worker: &mut Worker<_>| worker.turn(at(second)).expect("its socket works");
+        let turn =
+            |worker: &mut Worker<_>| worker.turn(at(second)).expect("a turn without socket errors");
         self.workers.iter_mut().fold(false, |busy, worker| turn(worker) | busy)
     }
 
-    /// A connection id, valid for all clients: they share an address.
+    /// A connection id, valid for all clients, as they share an address.
     fn connect(&mut self, second: u64) -> ConnectionId {
         let mut bytes = [0; connect::REQUEST_LEN];
         Connect { transaction_id: TransactionId(0) }.write(&mut bytes);
         let client = client();
         client.send_to(&bytes, self.address).unwrap();
-        // Other requests may be queued before it.
+        // Replies to other requests may be queued before the reply to the connect.
         for _ in 0..100 {
             self.turn(second);
             if let Some(answer) = receive(&client, &mut bytes) {
                 let Ok(Response::Connect(response)) = Response::parse(answer, Family::V4) else {
-                    panic!("no answer to a connect: {answer:?}")
+                    panic!("not a connect reply: {answer:?}")
                 };
                 return response.connection_id;
             }
         }
-        panic!("a connect gets no answer");
+        panic!("no reply to a connect");
     }
 
     fn announce(&mut self, client: usize, connection_id: ConnectionId, hot: bool) {
@@ -212,7 +216,7 @@ impl Tracker {
         for client in &self.clients {
             while let Some(answer) = receive(client, &mut buffer) {
                 let Ok(Response::Announce(head, _)) = Response::parse(answer, Family::V4) else {
-                    panic!("no answer to an announce: {answer:?}")
+                    panic!("not an announce reply: {answer:?}")
                 };
                 match head.transaction_id.0 & HOT != 0 {
                     true => self.hot.answered += 1,

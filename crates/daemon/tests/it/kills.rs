@@ -1,5 +1,5 @@
 //! SIGKILL at any moment: the next start succeeds, with the peers of a snapshot, every confirmed
-//! change of the list, and a complete export.
+//! list change, and a complete export.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,24 +12,24 @@ use std::time::{Duration, Instant};
 use onrush_proto::InfoHash;
 use tempfile::TempDir;
 
-use crate::harness::client::{Client, fresh_hash, seeder};
+use crate::harness::client::{Client, random_hash, seeder};
 use crate::harness::messages::{EXPORTED, PEERS_RESTORED, READY};
 use crate::harness::process::{Daemon, Launch, TIMEOUT};
 use crate::snapshot::{PLACEMENTS, set_aside};
 
 const TOKEN: &str = "of-the-tests-0123456789";
-/// Initial swarms, so that writing and reading files takes time.
+/// Initial swarms, enough for files that take time to write and read.
 const SWARMS: usize = 20_000;
-/// Duration of the kills and starts; longer where starts are slow.
+/// Duration of the test; longer where starts are slow.
 const TIME: Duration = Duration::from_secs(10);
 
-/// What persists over the processes.
+/// State that outlives the processes.
 struct Persistent {
     directory: TempDir,
     config: String,
-    /// The list according to confirmed changes.
+    /// The listed hashes after all confirmed changes.
     listed: BTreeSet<String>,
-    /// The change in progress at the kill, which may or may not apply.
+    /// The change in progress at the kill, which may or may not be applied.
     unsure: Option<String>,
     /// Number of starts.
     starts: usize,
@@ -62,7 +62,7 @@ impl Persistent {
             .start()
     }
 
-    /// Starts the daemon and kills it after this time; whether it was ready by then.
+    /// Starts the daemon and kills it after `time`; whether it was ready by then.
     fn start_for(&mut self, time: Duration) -> bool {
         let mut daemon = self.start();
         daemon.read_until(Instant::now() + time);
@@ -71,21 +71,21 @@ impl Persistent {
         served
     }
 
-    /// Asserts that the export is complete and that no file was renamed as damaged.
+    /// Asserts that the export is complete and that no file was set aside as damaged.
     fn check_files(&self) {
         if self.state().exists() {
-            assert_eq!(set_aside(&self.state()), 0, "what is there is whole");
+            assert_eq!(set_aside(&self.state()), 0, "a file was set aside as damaged");
         }
         if let Ok(text) = fs::read_to_string(self.directory.path().join("scrape.txt")) {
-            assert!(text.is_empty() || text.ends_with('\n'), "the export ends in a line");
+            assert!(text.is_empty() || text.ends_with('\n'), "the export ends with a line");
             let whole = |line: &str| line.len() > 45 && line.split(' ').count() == 4;
-            assert!(text.lines().all(whole), "the export is whole");
+            assert!(text.lines().all(whole), "the export has complete lines");
         }
     }
 
-    /// Asserts that the published list is the confirmed one.
+    /// Asserts that the published list has all confirmed changes.
     fn check_list(&mut self, http: SocketAddr) {
-        let published = request(http, "GET", "/lists", "").expect("it answers");
+        let published = request(http, "GET", "/lists", "").expect("a response");
         let (_, body) = published.split_once("\r\n\r\n").unwrap();
         // The body is chunked: lengths are between the lines.
         let lines = body.lines().filter(|line| line.len() == 40);
@@ -104,7 +104,7 @@ impl Persistent {
         for number in 1.. {
             let old = self.listed.first().filter(|_| number % 3 == 0).cloned();
             let method = if old.is_some() { "DELETE" } else { "POST" };
-            let hash = old.unwrap_or_else(|| fresh_hash().to_string());
+            let hash = old.unwrap_or_else(|| random_hash().to_string());
             self.unsure = Some(hash.clone());
             let body = format!("{{\"info_hashes\": [\"{hash}\"]}}");
             if request(http, method, "/api/v1/list", &body).is_none() {
@@ -136,15 +136,15 @@ fn request(http: SocketAddr, method: &str, path: &str, body: &str) -> Option<Str
     text.starts_with("HTTP/1.1 200 ").then_some(text)
 }
 
-/// A random duration up to this.
+/// A random duration below `time`.
 fn within(time: Duration) -> Duration {
     time.mul_f64(rand::random::<f64>())
 }
 
 #[test]
-fn the_next_start_succeeds_whenever_it_was_killed() {
+fn a_start_succeeds_after_a_kill_at_any_moment() {
     let mut persistent = Persistent::new();
-    // The first starts create directory, lock and key.
+    // The first starts create the directory, the lock and the key.
     for milliseconds in [0, 10, 30, 60] {
         persistent.start_for(Duration::from_millis(milliseconds));
     }
@@ -156,36 +156,36 @@ fn the_next_start_succeeds_whenever_it_was_killed() {
     let (mut takes, mut early, mut round) = (Duration::from_millis(300), 0, 0);
     while round < 3 || Instant::now() < until {
         for number in 0..3 {
-            // Every third start creates a key; the others load files.
+            // Every third start creates a key; the other starts load their files.
             if number == 2 {
                 fs::remove_file(persistent.state().join("connection.key")).unwrap();
             }
             let time = if number == 0 { Duration::ZERO } else { within(takes) };
             early += usize::from(!persistent.start_for(time));
         }
-        takes = serve_and_be_killed(&mut persistent, &first, round);
+        takes = serve_until_killed(&mut persistent, &first, round);
         round += 1;
     }
     assert!(early > round, "{early} of {} were killed before they served", 3 * round);
 
     let mut daemon = persistent.start();
     let line = daemon.line(PEERS_RESTORED);
-    Client::new(daemon.serving()[0]).converse();
+    Client::new(daemon.serving()[0]).connect_and_check();
     persistent.check_list(daemon.http());
     daemon.line(EXPORTED);
     daemon.stop();
     persistent.check_files();
-    assert!(!persistent.listed.is_empty(), "the list was never changed");
+    assert!(!persistent.listed.is_empty(), "no list change was confirmed");
     let names = [persistent.directory.path().to_owned(), persistent.state()]
         .map(|path| fs::read_dir(path).unwrap());
     let names = names.into_iter().flatten().map(|entry| entry.unwrap().file_name());
-    let drafts: Vec<_> = names.filter(|name| name.to_string_lossy().ends_with(".new")).collect();
-    assert!(drafts.is_empty(), "{drafts:?} are left; {line}");
+    let temporary: Vec<_> = names.filter(|name| name.to_string_lossy().ends_with(".new")).collect();
+    assert!(temporary.is_empty(), "{temporary:?} are left; {line}");
 }
 
-/// Swarms of one seeder each.
+/// Announces one seeder in each of the initial swarms.
 fn populate(address: SocketAddr) -> Vec<InfoHash> {
-    let hashes: Vec<InfoHash> = (0..SWARMS).map(|_| fresh_hash()).collect();
+    let hashes: Vec<InfoHash> = (0..SWARMS).map(|_| random_hash()).collect();
     let mut client = Client::new(address);
     client.connect();
     for some in hashes.chunks(64) {
@@ -194,9 +194,9 @@ fn populate(address: SocketAddr) -> Vec<InfoHash> {
     hashes
 }
 
-/// A start after kills, which must succeed; killed while peers announce, the list changes, and
-/// snapshots and exports are written. Returns the duration of the start.
-fn serve_and_be_killed(persistent: &mut Persistent, first: &[InfoHash], round: usize) -> Duration {
+/// Starts after kills, which must succeed, and kills the daemon while peers announce, the list
+/// changes, and snapshots and exports are written. Returns the duration of the start.
+fn serve_until_killed(persistent: &mut Persistent, first: &[InfoHash], round: usize) -> Duration {
     let began = Instant::now();
     let mut daemon = persistent.start();
     let address = daemon.serving()[0];
@@ -212,11 +212,11 @@ fn serve_and_be_killed(persistent: &mut Persistent, first: &[InfoHash], round: u
     thread::scope(|scope| {
         scope.spawn(|| persistent.change_list(http));
         while Instant::now() < moment {
-            let some: Vec<InfoHash> = (0..32).map(|_| fresh_hash()).collect();
+            let some: Vec<InfoHash> = (0..32).map(|_| random_hash()).collect();
             client.burst(&some, seeder(4_001), TIMEOUT);
         }
         if round % 3 == 2 {
-            // Possibly during the last snapshot.
+            // This may interrupt the last snapshot.
             daemon.signal("TERM");
             daemon.read_until(Instant::now() + within(Duration::from_millis(60)));
         }

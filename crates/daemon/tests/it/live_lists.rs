@@ -1,5 +1,5 @@
-//! Changes of lists in a running tracker: they apply at once to announces, scrapes and stored
-//! swarms, and persist over reloads and restarts.
+//! List changes in a running tracker: they apply at once to announces, scrapes and stored swarms,
+//! and persist over reloads and restarts.
 
 use std::fs;
 use std::path::Path;
@@ -21,14 +21,14 @@ use onrush_proto::{InfoHash, ScrapeCounts};
 use onrush_tracker::access::overlay::ListChange;
 use tempfile::TempDir;
 
-use crate::harness::client::{Client, fresh_hash, leecher, seeder};
+use crate::harness::client::{Client, leecher, random_hash, seeder};
 use crate::harness::process::TIMEOUT;
 
 const REFUSED: &str = "info hash is not allowed on this tracker";
 const ONE: ScrapeCounts = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
 const NONE: ScrapeCounts = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
 
-/// A tracker with its main thread in this process.
+/// A tracker and its supervisor in this process.
 struct InProcess {
     view: View,
     sender: Sender<Signal>,
@@ -36,7 +36,7 @@ struct InProcess {
 }
 
 impl InProcess {
-    /// Starts in this directory, which holds state, configuration and list.
+    /// Starts in this directory, which holds the state, the configuration and the list.
     fn start(directory: &Path, placement: &str) -> Self {
         let config = directory.join("onrush.toml");
         let state = directory.join("state");
@@ -77,17 +77,17 @@ impl InProcess {
         let changes = changes
             .iter()
             .map(|(info_hash, listed)| ListChange { info_hash: *info_hash, listed: *listed });
-        let (tell, told) = channel();
-        let answer = Responder::new(move |result| tell.send(result).unwrap());
-        self.view.request(Request::ChangeList(changes.collect(), answer)).unwrap();
-        told.recv_timeout(TIMEOUT).unwrap()
+        let (sender, receiver) = channel();
+        let responder = Responder::new(move |result| sender.send(result).unwrap());
+        self.view.request(Request::ChangeList(changes.collect(), responder)).unwrap();
+        receiver.recv_timeout(TIMEOUT).unwrap()
     }
 
     fn reload(&self) -> Result<Reloaded, String> {
-        let (tell, told) = channel();
-        let answer = Responder::new(move |result| tell.send(result).unwrap());
-        self.view.request(Request::Reload(answer)).unwrap();
-        told.recv_timeout(TIMEOUT).unwrap()
+        let (sender, receiver) = channel();
+        let responder = Responder::new(move |result| sender.send(result).unwrap());
+        self.view.request(Request::Reload(responder)).unwrap();
+        receiver.recv_timeout(TIMEOUT).unwrap()
     }
 
     /// Waits until the tracker has this many swarms.
@@ -127,29 +127,29 @@ fn a_denied_hash_is_refused_and_purged_at_once() {
     in_both("mode = \"deny\"", |directory, placement| {
         let tracker = InProcess::start(directory, placement);
         let client = tracker.client();
-        let (kept, denied) = (fresh_hash(), fresh_hash());
+        let (kept, denied) = (random_hash(), random_hash());
         for hash in [kept, denied] {
             client.announce(hash, seeder(4_001));
         }
         // Gauges are up to a second old.
         tracker.until_swarms(2);
-        let changed = tracker.change(&[(denied, true), (fresh_hash(), false)]).unwrap();
+        let changed = tracker.change(&[(denied, true), (random_hash(), false)]).unwrap();
         assert_eq!((changed.listed, changed.changed, changed.lasting), (1, 1, true));
         assert_eq!(client.announce_refused(denied, leecher(4_002)), REFUSED);
         assert_eq!(client.scrape(&[kept, denied]), [ONE, NONE]);
         tracker.until_swarms(1);
         let changed = tracker.change(&[(denied, false)]).unwrap();
         assert_eq!((changed.listed, changed.changed), (0, 1));
-        assert_eq!(client.announce(denied, leecher(4_002)).peers, [], "it is a new swarm");
+        assert_eq!(client.announce(denied, leecher(4_002)).peers, [], "the swarm starts empty");
         assert_eq!(client.scrape(&[kept])[0], ONE);
         tracker.stop();
     });
 }
 
 #[test]
-fn changes_outlive_a_reload_and_a_restart() {
+fn changes_survive_a_reload_and_a_restart() {
     in_both("mode = \"deny\"\nfile = \"HERE/list\"", |directory, placement| {
-        let (in_file, added) = (fresh_hash(), fresh_hash());
+        let (in_file, added) = (random_hash(), random_hash());
         fs::write(directory.join("list"), format!("{in_file}\n")).unwrap();
         let tracker = InProcess::start(directory, placement);
         tracker.change(&[(added, true), (in_file, false)]).unwrap();
@@ -160,7 +160,7 @@ fn changes_outlive_a_reload_and_a_restart() {
         };
         holds(&tracker);
         let reloaded = tracker.reload().unwrap();
-        assert_eq!(reloaded.changed, [""; 0], "the list is the same as before");
+        assert_eq!(reloaded.changed, [""; 0], "the list is unchanged");
         holds(&tracker);
         tracker.stop();
         let tracker = InProcess::start(directory, placement);
@@ -175,11 +175,11 @@ fn changes_outlive_a_reload_and_a_restart() {
     });
 }
 
-/// A change applies until the list's file contains it; from then on the file decides.
+/// A change applies until the list's file contains it; from then on only the file counts.
 #[test]
 fn a_change_expires_once_the_file_contains_it() {
     in_both("mode = \"deny\"\nfile = \"HERE/list\"", |directory, placement| {
-        let (always, added) = (fresh_hash(), fresh_hash());
+        let (always, added) = (random_hash(), random_hash());
         let write = |hashes: &[InfoHash]| {
             let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
             fs::write(directory.join("list"), text).unwrap();
@@ -190,7 +190,11 @@ fn a_change_expires_once_the_file_contains_it() {
         for _ in 0..3 {
             tracker.change(&[(added, true), (always, true)]).unwrap();
         }
-        assert_eq!(journal(), format!("deny + {added}\n"), "what changed nothing is not kept");
+        assert_eq!(
+            journal(),
+            format!("deny + {added}\n"),
+            "changes without effect are not journaled"
+        );
         tracker.reload().unwrap();
         let client = tracker.client();
         assert_eq!(client.announce_refused(added, leecher(4_002)), REFUSED);
@@ -211,18 +215,18 @@ fn a_change_expires_once_the_file_contains_it() {
 fn a_rejected_change_is_reported_and_has_no_effect() {
     let open = directory("mode = \"open\"");
     let tracker = InProcess::start(open.path(), "colocated");
-    assert_eq!(tracker.change(&[(fresh_hash(), true)]), Err(ListChangeError::NoList));
+    assert_eq!(tracker.change(&[(random_hash(), true)]), Err(ListChangeError::NoList));
     tracker.stop();
 
-    let only = fresh_hash();
+    let only = random_hash();
     let allow = directory(&format!("mode = \"allow\"\ninfo_hashes = [\"{only}\"]"));
     let tracker = InProcess::start(allow.path(), "split");
     assert_eq!(tracker.change(&[(only, false)]), Err(ListChangeError::NothingLeft));
     tracker.client().announce(only, leecher(4_002));
-    // The journal cannot be written: nothing changes.
+    // The journal cannot be written, so the change is rejected.
     let journal = allow.path().join("state/access.changes");
     fs::create_dir(&journal).unwrap();
-    let other = fresh_hash();
+    let other = random_hash();
     let error = tracker.change(&[(other, true)]).unwrap_err().to_string();
     assert!(error.contains("access.changes"), "{error}");
     assert_eq!(tracker.client().announce_refused(other, leecher(4_002)), REFUSED);
@@ -230,18 +234,18 @@ fn a_rejected_change_is_reported_and_has_no_effect() {
 
     let full = directory("mode = \"deny\"\n[limits]\nlist_entries = 2");
     let tracker = InProcess::start(full.path(), "colocated");
-    let three = [(fresh_hash(), true), (fresh_hash(), true), (fresh_hash(), true)];
+    let three = [(random_hash(), true), (random_hash(), true), (random_hash(), true)];
     assert_eq!(tracker.change(&three), Err(ListChangeError::Full(2)));
     assert_eq!(tracker.change(&three[1..]).unwrap().listed, 2);
     tracker.stop();
 }
 
-/// More changes than the overlay holds are merged into the list, while others are made.
+/// More changes than the overlay holds are merged into the list while further changes are made.
 #[test]
 fn many_changes_are_merged() {
     let many = directory("mode = \"deny\"");
     let tracker = InProcess::start(many.path(), "colocated");
-    let hashes: Vec<InfoHash> = (0..9_000).map(|_| fresh_hash()).collect();
+    let hashes: Vec<InfoHash> = (0..9_000).map(|_| random_hash()).collect();
     for some in hashes.chunks(1_500) {
         let changes: Vec<_> = some.iter().map(|hash| (*hash, true)).collect();
         tracker.change(&changes).unwrap();
@@ -253,7 +257,7 @@ fn many_changes_are_merged() {
         access.set().unwrap().should_merge()
     };
     while ragged() {
-        assert!(Instant::now() < deadline, "they are not merged");
+        assert!(Instant::now() < deadline, "the changes are not merged");
         thread::yield_now();
     }
     let access = tracker.view.in_force().lists.access;

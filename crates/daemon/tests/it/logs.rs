@@ -1,23 +1,23 @@
-//! Log levels, what is logged at each, and that addresses of clients are not.
+//! Log levels, the lines of each level, and the absence of client addresses.
 
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use onrush_proto::{ConnectionId, InfoHash};
 
-use crate::harness::client::{Ask, Client, fresh_hash, leecher, seeder};
+use crate::harness::client::{AnnounceParams, Client, leecher, random_hash, seeder};
 use crate::harness::messages::{KERNEL_DROPPED, READY, TOTALS};
 use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address};
 
-/// An address that only a client of a test uses.
+/// A client address that occurs nowhere else in the log.
 const SOURCE: &str = "127.83.21.9";
 
-/// The levels as lines show them, the most severe first.
+/// The levels as printed in log lines, the most severe first.
 const LEVELS: [&str; 5] = [" ERROR ", " WARN ", " INFO ", " DEBUG ", " TRACE "];
 
 #[test]
 fn a_level_logs_its_lines_and_more_severe_ones() {
-    // A missing state directory gives a warning at start, an invalid packet a line at debug.
+    // A missing state directory is logged as a warning, an invalid packet at debug.
     for (word, shown) in [("error", 1), ("warn", 2), ("info", 3), ("debug", 4), ("trace", 5)] {
         let address = free_address();
         let daemon = Launch::new(&["--listen", &address.to_string(), "--state-dir", "/proc/nope"])
@@ -25,9 +25,9 @@ fn a_level_logs_its_lines_and_more_severe_ones() {
             .start();
         let mut client = Client::new(address);
         client.await_tracker();
-        client.converse();
+        client.connect_and_check();
         client.send(b"junk");
-        client.converse();
+        client.connect_and_check();
         let ended = daemon.stop();
         let levels: Vec<_> = LEVELS.iter().map(|level| ended.text().contains(level)).collect();
         let expected: Vec<_> = (0..5).map(|at| at > 0 && at < shown).collect();
@@ -36,8 +36,8 @@ fn a_level_logs_its_lines_and_more_severe_ones() {
 }
 
 #[test]
-fn no_clients_address_is_logged_at_any_level() {
-    let (log, addresses) = talked_to("");
+fn no_client_address_is_logged_at_any_level() {
+    let (log, addresses) = log_of_requests("");
     for address in addresses {
         let port = format!(":{}", address.port());
         for line in &log {
@@ -47,13 +47,13 @@ fn no_clients_address_is_logged_at_any_level() {
 }
 
 #[test]
-fn clients_addresses_are_logged_when_asked_for() {
-    let (log, addresses) = talked_to("addresses = true\n");
+fn client_addresses_are_logged_on_request() {
+    let (log, addresses) = log_of_requests("addresses = true\n");
     for address in addresses {
         let address = address.to_string();
         for what in ["connect from", "announce of", "scrape of", "refused (short)"] {
-            let told = log.iter().any(|line| line.contains(what) && line.contains(&address));
-            assert!(told, "{what} {address}: {log:?}");
+            let logged = log.iter().any(|line| line.contains(what) && line.contains(&address));
+            assert!(logged, "{what} {address}: {log:?}");
         }
     }
 }
@@ -62,15 +62,15 @@ fn clients_addresses_are_logged_when_asked_for() {
 fn totals_count_requests_and_peers() {
     let mut daemon = Launch::on_loopback().config("[log]\ntotals_every = 1\n").start();
     for address in daemon.serving() {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     let (mut connects, mut announces, mut scrapes) = (0, 0, 0);
     while (connects, announces, scrapes) != (2, 4, 2) {
         let line = daemon.line(TOTALS);
         assert!(line.contains(" INFO "), "{line}");
-        connects += number_behind(&line, "connect ");
-        announces += number_behind(&line, "announce ");
-        scrapes += number_behind(&line, "scrape ");
+        connects += number_after(&line, "connect ");
+        announces += number_after(&line, "announce ");
+        scrapes += number_after(&line, "scrape ");
     }
     let line = daemon.line("swarms 2 ");
     for part in ["peers 4 ", "2 IPv4", "2 IPv6", "2 seeders"] {
@@ -80,7 +80,7 @@ fn totals_count_requests_and_peers() {
 }
 
 #[test]
-fn no_totals_when_none_are_wanted() {
+fn totals_can_be_disabled() {
     let config = "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 0\n";
     let mut daemon = Launch::on_loopback().config(config).start();
     let client = Client::new(daemon.serving()[0]);
@@ -92,8 +92,8 @@ fn no_totals_when_none_are_wanted() {
     assert!(!daemon.stop().text().contains(TOTALS));
 }
 
-/// Each second with drops gives a warning, of which one a minute is logged; the totals count every
-/// drop.
+/// Each second with drops causes a warning, and the log is limited to one of them per minute; the
+/// totals count every drop.
 #[test]
 fn a_repeated_warning_is_rate_limited() {
     // Workers read their drops at different times, so one overrun may give two warnings.
@@ -126,10 +126,10 @@ fn an_unwritable_log_does_not_stop_the_daemon() {
     let daemon = Launch::new(&flags).start_with_a_full_disk();
     let mut client = Client::new(address);
     client.await_tracker();
-    client.converse();
+    client.connect_and_check();
     daemon.signal("HUP");
-    client.converse();
-    // A second instance cannot log why it fails, but its exit code is right.
+    client.connect_and_check();
+    // A second instance cannot log the cause of its failure, but exits with the right code.
     assert_eq!(Launch::new(&flags).start_with_a_full_disk().end().code, Some(1));
     let wrong = Launch::new(&["--config", "/nowhere"]).start_with_a_full_disk();
     assert_eq!(wrong.end().code, Some(2));
@@ -150,8 +150,8 @@ fn overrun(daemon: &Daemon, client: &Client) {
 }
 
 /// The log at level trace of every kind of request, and the addresses of the clients.
-fn talked_to(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
-    let forbidden = fresh_hash();
+fn log_of_requests(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
+    let forbidden = random_hash();
     let config = format!(
         "[access]\nmode = \"deny\"\ninfo_hashes = [\"{forbidden}\"]\n[log]\nlevel = \"trace\"\n\
          {in_log_table}"
@@ -161,7 +161,7 @@ fn talked_to(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
     for address in daemon.serving() {
         let source = if address.is_ipv4() { SOURCE } else { "::1" };
         let mut client = Client::at(source.parse().unwrap(), address);
-        say_everything(&mut client, forbidden);
+        send_every_kind_of_request(&mut client, forbidden);
         addresses.push(client.address());
     }
     let log = daemon.stop().log;
@@ -170,25 +170,25 @@ fn talked_to(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
     (log[start + 1..].to_vec(), addresses)
 }
 
-fn say_everything(client: &mut Client, forbidden: InfoHash) {
+fn send_every_kind_of_request(client: &mut Client, forbidden: InfoHash) {
     client.send(b"short");
     client.send(&[7; 100]);
     client.connect();
     let good = std::mem::replace(&mut client.id, ConnectionId(1));
-    client.send(&client.announcement(fresh_hash(), leecher(1000)).0);
+    client.send(&client.announce_datagram(random_hash(), leecher(1000)).0);
     client.id = good;
-    client.meet();
+    client.check_swarm();
     client.announce_refused(forbidden, seeder(1000));
-    client.announce_refused(fresh_hash(), Ask { port: 0, ..seeder(1) });
+    client.announce_refused(random_hash(), AnnounceParams { port: 0, ..seeder(1) });
     // A socket is read in order, so earlier packets are processed before these replies; announces
     // of many swarms reach every worker.
     for _ in 0..64 {
-        client.announce(fresh_hash(), seeder(1000));
+        client.announce(random_hash(), seeder(1000));
     }
     client.connect();
 }
 
-fn number_behind(line: &str, word: &str) -> u64 {
+fn number_after(line: &str, word: &str) -> u64 {
     let rest = line.split(word).nth(1).unwrap_or_else(|| panic!("no {word}in {line}"));
     rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }

@@ -1,5 +1,5 @@
-//! Memory of peers is returned: a daemon whose peers have all left is as small as after its start,
-//! except for the least size of its tables.
+//! Memory of peers is returned to the system: when all peers have left, a daemon is as small as
+//! after its start, except for the minimum size of its tables.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,20 @@ use onrush_proto::{Announce, Event, InfoHash, PeerId, TransactionId};
 use crate::harness::client::Client;
 use crate::harness::process::{Daemon, Launch};
 
-/// Two per swarm: well over ten times the memory that the daemon may keep.
+/// Two per swarm. Their memory is more than ten times what the daemon may keep.
 const PEERS: u32 = 300_000;
-/// These make the daemon allocate everything that it allocates once.
+/// Peers announced first, so that the daemon makes its one-time allocations.
 const WARM_UP: u32 = 5_000;
-/// Datagrams between two awaited replies, so that the receive buffer does not overflow.
+/// Datagrams between two requests whose replies are awaited, so that the receive buffer does not
+/// overflow.
 const BURST: u32 = 64;
-/// The allocator returns memory that is unused for ten seconds, in steps.
+/// Deadline. The allocator returns memory that is unused for ten seconds, in steps.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
 fn memory_is_returned_when_all_peers_have_left() {
-    // jemalloc keeps some megabytes in caches of idle threads (docs/benchmarks/allocators.md); they
-    // are disabled to see what the daemon keeps.
+    // jemalloc keeps some megabytes in caches of idle threads (docs/benchmarks/allocators.md);
+    // these are disabled to measure the memory of the daemon's own data.
     let mut daemon = Launch::new(&["--listen", "127.0.0.1:0", "--workers", "1"])
         .environment("_RJEM_MALLOC_CONF", "tcache:false")
         .start();
@@ -37,12 +38,12 @@ fn memory_is_returned_when_all_peers_have_left() {
     announce(&mut client, PEERS, Event::Stopped);
 
     let enough = idle + idle / 4;
-    assert!(full > enough + 5 * 1024, "from {idle} kB to {full} kB: there is nothing to give back");
+    assert!(full > enough + 5 * 1024, "from {idle} kB to {full} kB: no memory to return");
     let deadline = Instant::now() + LONGEST;
     while resident(&daemon) > enough {
         let left = resident(&daemon);
-        assert!(Instant::now() < deadline, "{left} kB of {full} kB, {idle} kB in the beginning");
-        // Some peers stay.
+        assert!(Instant::now() < deadline, "{left} kB of {full} kB, {idle} kB at the start");
+        // The client stays active meanwhile.
         client.connect();
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -50,7 +51,7 @@ fn memory_is_returned_when_all_peers_have_left() {
     daemon.stop();
 }
 
-/// Announces the first `peers`.
+/// Announces the first `peers` peers with this event.
 fn announce(client: &mut Client, peers: u32, event: Event) {
     let mut bytes = [0; 128];
     for number in 0..peers {
@@ -84,7 +85,7 @@ fn info_hash(number: u32) -> InfoHash {
     InfoHash(hash)
 }
 
-/// Resident memory, kB.
+/// Resident memory in kB.
 fn resident(daemon: &Daemon) -> u64 {
     daemon.status("VmRSS").trim_end_matches(" kB").trim().parse().expect("a number of kB")
 }

@@ -1,4 +1,4 @@
-//! Overload: drops lead to longer intervals, and to connects of new sources without a reply, while
+//! Overload: packet loss lengthens the announce interval and sheds connects of new sources, while
 //! proven sources are served.
 
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use std::time::Instant;
 use onrush_proto::{Connect, TransactionId, connect};
 
 use crate::admin::{eventually, get, samples, sum};
-use crate::harness::client::{Client, fresh_hash, leecher};
+use crate::harness::client::{Client, leecher, random_hash};
 use crate::harness::messages::{OVERLOAD, SHED};
 use crate::harness::process::{Launch, TIMEOUT};
 
-/// Sources of the flood.
+/// Sources that flood the tracker.
 const SOURCES: u8 = 64;
-/// Sources of each kind, which send one connect. From the second step on at most three of four new
-/// ones get a reply: the probability that all do, or more than nine in ten, is below one in a
-/// million.
+/// Sources of each kind, which send one connect each. From the second overload step on at most
+/// three of four new sources get a reply: the probability that all of them do, or more than nine in
+/// ten, is below one in a million.
 const ONCE: u8 = 200;
 
 #[test]
@@ -32,9 +32,9 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
     let tracker = daemon.serving()[0];
     let mut client = Client::new(tracker);
     client.connect();
-    let hash = fresh_hash();
+    let hash = random_hash();
     assert_eq!(client.interval(hash, leecher(4_001)), 1800);
-    // Both kinds have an id from before; only the proven ones use it during the overload.
+    // Both kinds got a connection id before; only proven sources use it during the overload.
     let (new, proven) = (sources(3, tracker), sources(4, tracker));
 
     let over = AtomicBool::new(false);
@@ -51,36 +51,36 @@ fn a_flood_lengthens_the_interval_and_sheds_new_sources() {
     // The steps last for half a minute after the last drop.
     let interval = client.interval(hash, leecher(4_001));
     assert!(interval > 1800);
-    is_shown(daemon.http(), tracker, interval);
+    assert_reported(daemon.http(), tracker, interval);
     for source in &proven {
         source.announce(hash, leecher(4_001));
     }
-    // One datagram each, without repetition. The announce after each is always served, so its reply
-    // proves that the connect was read.
+    // One datagram each, without repetition. The announce after each connect is always served, so
+    // its reply proves that the connect was received.
     let connect = request();
     for source in new.iter().zip(&proven).flat_map(|(new, proven)| [new, proven]) {
         source.send(&connect);
         client.interval(hash, leecher(4_001));
     }
-    let answered = |sources: &[Client]| sources.iter().filter(|source| source.has_answer()).count();
+    let answered = |sources: &[Client]| sources.iter().filter(|source| source.has_reply()).count();
     let (new, proven) = (answered(&new), answered(&proven));
-    let said = format!("of {ONCE} each: {new} new sources and {proven} proven ones were answered");
+    let said = format!("of {ONCE} each: {new} new and {proven} proven sources got a reply");
     assert_eq!(proven, usize::from(ONCE), "{said}");
     assert!((1..=usize::from(ONCE) * 9 / 10).contains(&new), "{said}");
     daemon.stop();
 }
 
-/// The metrics show the steps.
-fn is_shown(http: SocketAddr, tracker: SocketAddr, interval: u32) {
+/// Asserts that the metrics show the interval, the overload step and the losses.
+fn assert_reported(http: SocketAddr, tracker: SocketAddr, interval: u32) {
     let mut shown = BTreeMap::new();
-    // A step reaches workers at slightly different times.
-    eventually("what clients are told is shown", || {
+    // A step reaches the workers at slightly different times.
+    eventually("the advertised interval is reported", || {
         shown = samples(&get(http, "/metrics").body);
-        let of_clients = sum(&shown, "onrush_announce_interval_seconds", &[]);
-        (f64::from(interval)..=3600.0).contains(&of_clients)
+        let advertised = sum(&shown, "onrush_announce_interval_seconds", &[]);
+        (f64::from(interval)..=3600.0).contains(&advertised)
     });
     let step = sum(&shown, "onrush_overload_step", &[]);
-    assert!((2.0..=8.0).contains(&step), "two steps were told: {step}");
+    assert!((2.0..=8.0).contains(&step), "overload step {step}");
     let shed = sum(&shown, "onrush_refused_requests_total", &["reason=\"shed\"", "ipv4"]);
     assert!(tracker.is_ipv4() && shed > 0.0, "{shed}");
     assert!(sum(&shown, "onrush_kernel_dropped_datagrams_total", &[]) > 0.0);
@@ -102,12 +102,12 @@ fn request() -> [u8; connect::REQUEST_LEN] {
     bytes
 }
 
-/// Sends connects of many sources, faster than the worker can reply.
+/// Sends connects from many sources, faster than the worker can reply.
 fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
     let source = |number: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 1 + part, 1 + number));
     let clients: Vec<Client> = (0..SOURCES).map(|n| Client::at(source(n), tracker)).collect();
     let bytes = request();
-    // It also ends when the test has failed.
+    // The flood ends when the test has failed, too.
     let deadline = Instant::now() + 2 * TIMEOUT;
     while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
         clients.iter().for_each(|client| client.send(&bytes));

@@ -7,13 +7,13 @@ use onrush_proto::connect::{self, Connect};
 use onrush_proto::{ScrapeCounts, TransactionId};
 
 use crate::admin::{eventually, get, samples, sum};
-use crate::harness::client::{Client, fresh_hash, leecher, seeder};
+use crate::harness::client::{Client, leecher, random_hash, seeder};
 use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
 use crate::harness::process::{Daemon, Launch, free_address};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
 
-/// A daemon with this configuration, after `LISTEN`, in either placement.
+/// Starts a daemon with `LISTEN` and this configuration, in each placement.
 fn daemons(config: &str) -> impl Iterator<Item = Daemon> {
     ["colocated", "split"].into_iter().map(move |placement| {
         let flags = ["--workers", "3", "--placement", placement];
@@ -21,13 +21,13 @@ fn daemons(config: &str) -> impl Iterator<Item = Daemon> {
     })
 }
 
-/// Writes this into the daemon's configuration, after `LISTEN`, and sends HUP.
+/// Writes `LISTEN` and this configuration to the daemon's file, and sends HUP.
 fn reload(daemon: &Daemon, config: &str) {
     fs::write(daemon.home().join("onrush.toml"), format!("{LISTEN}{config}")).unwrap();
     daemon.signal("HUP");
 }
 
-/// Waits until a reload is applied that has changed these keys.
+/// Waits for a reload that has changed these keys.
 fn applied(daemon: &mut Daemon, keys: &str) {
     let line = daemon.line(RELOADED);
     assert!(line.contains(keys), "{line}");
@@ -38,7 +38,7 @@ fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
-        let (kept, denied) = (fresh_hash(), fresh_hash());
+        let (kept, denied) = (random_hash(), random_hash());
         for hash in [kept, denied] {
             client.announce(hash, seeder(4_001));
         }
@@ -46,8 +46,8 @@ fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
         let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hex}\"]\n");
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
-        let told = client.announce_refused(denied, leecher(4_002));
-        assert_eq!(told, "info hash is not allowed on this tracker");
+        let error = client.announce_refused(denied, leecher(4_002));
+        assert_eq!(error, "info hash is not allowed on this tracker");
         let one = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
         let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
         assert_eq!(client.scrape(&[kept, denied]), [one, none]);
@@ -62,13 +62,13 @@ fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
     }
 }
 
-/// The list file may change while the configuration does not.
+/// The list file may change while the configuration file does not.
 #[test]
 fn a_list_file_is_reloaded_or_kept_when_invalid() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
-        let (first, second) = (fresh_hash(), fresh_hash());
+        let (first, second) = (random_hash(), random_hash());
         for hash in [first, second] {
             client.announce(hash, seeder(4_001));
         }
@@ -104,7 +104,7 @@ fn announce_settings_apply_at_once_and_peers_stay() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
-        let hash = fresh_hash();
+        let hash = random_hash();
         (4_001..4_005).for_each(|port| drop(client.announce(hash, seeder(port))));
         assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 4);
         reload(&daemon, "[announce]\nmax_peers_v4 = 2\ndefault_peers = 2\n");
@@ -122,7 +122,7 @@ fn keys_that_need_an_upgrade_are_named_and_unchanged() {
         applied(&mut daemon, "log.totals_every");
         let line = daemon.line("onrush ctl upgrade");
         assert!(line.contains("socket.batch") && line.contains("limits.peers"), "{line}");
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
         reload(&daemon, "");
         applied(&mut daemon, "log.totals_every");
         daemon.stop();
@@ -134,7 +134,7 @@ fn a_wrong_file_is_rejected_and_reported_with_its_place() {
     for mut daemon in daemons("[announce]\nmax_peers_v4 = 1\ndefault_peers = 1\n") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
-        let hash = fresh_hash();
+        let hash = random_hash();
         (4_001..4_004).for_each(|port| drop(client.announce(hash, seeder(port))));
         reload(&daemon, "[announce]\nmax_peers_v4 = 9\nintervall = 900\n");
         daemon.line(RELOAD_REJECTED);
@@ -169,7 +169,7 @@ fn after_many_reloads_the_last_file_applies() {
     for mut daemon in daemons("") {
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
-        let hash = fresh_hash();
+        let hash = random_hash();
         (4_001..4_008).for_each(|port| drop(client.announce(hash, seeder(port))));
         for most in 1..=6 {
             let config = format!("[announce]\nmax_peers_v4 = {most}\ndefault_peers = {most}\n");
@@ -183,16 +183,16 @@ fn after_many_reloads_the_last_file_applies() {
     }
 }
 
-/// A daemon with its admin side enabled, in either placement.
-fn watched() -> impl Iterator<Item = Daemon> {
+/// Starts a daemon with its admin side, in each placement.
+fn with_admin() -> impl Iterator<Item = Daemon> {
     ["colocated", "split"].into_iter().map(|placement| {
         let flags = ["--workers", "3", "--placement", placement];
         Launch::new(&flags).http().config(LISTEN).start()
     })
 }
 
-/// Sends a connect, which is counted as refused for this reason and gets no reply.
-fn silent(daemon: &Daemon, client: &Client, reason: &str) {
+/// Asserts that a connect gets no reply and is counted as refused for this reason.
+fn assert_unanswered(daemon: &Daemon, client: &Client, reason: &str) {
     let labels = format!("reason=\"{reason}\"");
     let refused = || {
         let page = samples(&get(daemon.http(), "/metrics").body);
@@ -203,12 +203,12 @@ fn silent(daemon: &Daemon, client: &Client, reason: &str) {
     Connect { transaction_id: TransactionId(rand::random()) }.write(&mut bytes);
     client.send(&bytes);
     eventually(&format!("{reason} is not counted"), || refused() > before);
-    assert!(!client.has_answer(), "{reason}");
+    assert!(!client.has_reply(), "{reason}");
 }
 
 #[test]
 fn blocked_and_bogon_sources_follow_a_reload() {
-    for mut daemon in watched() {
+    for mut daemon in with_admin() {
         let address = daemon.serving()[0];
         let mut other = Client::new(address);
         let mut client = Client::at(Ipv4Addr::new(127, 0, 0, 9).into(), address);
@@ -218,13 +218,13 @@ fn blocked_and_bogon_sources_follow_a_reload() {
         let blocked = format!("[access]\nblocked_file = {file:?}\n");
         reload(&daemon, &blocked);
         applied(&mut daemon, "access.blocked");
-        silent(&daemon, &client, "blocked");
+        assert_unanswered(&daemon, &client, "blocked");
         other.connect();
 
         fs::write(&file, "127.0.0.9\nnonsense\n").unwrap();
         daemon.signal("HUP");
         daemon.line("blocked.txt:2: \"nonsense\"");
-        silent(&daemon, &client, "blocked");
+        assert_unanswered(&daemon, &client, "blocked");
 
         fs::write(&file, "").unwrap();
         daemon.signal("HUP");
@@ -233,25 +233,25 @@ fn blocked_and_bogon_sources_follow_a_reload() {
 
         reload(&daemon, "[access]\nblocked = [\"127.0.0.8/31\"]\n");
         applied(&mut daemon, "access.blocked");
-        silent(&daemon, &client, "blocked");
+        assert_unanswered(&daemon, &client, "blocked");
         other.connect();
 
         reload(&daemon, "[access]\nrefuse_bogons = true\n");
         applied(&mut daemon, "access.blocked, access.refuse_bogons");
-        silent(&daemon, &client, "bogon");
-        silent(&daemon, &other, "bogon");
+        assert_unanswered(&daemon, &client, "bogon");
+        assert_unanswered(&daemon, &other, "bogon");
         reload(&daemon, "");
         applied(&mut daemon, "access.refuse_bogons");
-        client.converse();
+        client.connect_and_check();
         daemon.stop();
     }
 }
 
 #[test]
 fn publishing_the_list_follows_a_reload() {
-    for mut daemon in watched() {
+    for mut daemon in with_admin() {
         daemon.serving();
-        let hash = fresh_hash();
+        let hash = random_hash();
         let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
         reload(&daemon, &deny);
         applied(&mut daemon, "access");

@@ -19,11 +19,11 @@ use onrush_tracker::orders::Orders;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Length of a piece of a secret that is not found by chance.
+/// Length of a piece of a secret; shorter pieces would be found by chance.
 const PIECE: usize = 4;
 
-/// The files of a tracker, and its secrets.
-struct Told {
+/// The files that a tracker writes, and its secrets.
+struct Written {
     dump: Vec<u8>,
     snapshot: Vec<u8>,
     mode: u32,
@@ -31,7 +31,7 @@ struct Told {
 }
 
 /// Serves swarms of one to 200 peers, then writes a snapshot and a dump.
-fn told(workers: usize, seed: u64) -> Told {
+fn written(workers: usize, seed: u64) -> Written {
     let mut rng = SmallRng::seed_from_u64(seed);
     let keys = Keys { current: Key(rng.random()), previous: Some(Key(rng.random())) };
     let (shard_key, table_key, seed) = (rng.random(), rng.random(), rng.random());
@@ -44,7 +44,7 @@ fn told(workers: usize, seed: u64) -> Told {
     for swarm in 0..40u8 {
         for peer in 0..if swarm == 7 { 200 } else { u16::from(swarm % 9) + 1 } {
             let port = 6_000 + peer;
-            ask(&mut world, &mut client, &Announce { port, ..announce(id, name(swarm)) });
+            announce_once(&mut world, &mut client, &Announce { port, ..announce(id, name(swarm)) });
         }
     }
     let dump = dumped(&mut world);
@@ -63,20 +63,20 @@ fn told(workers: usize, seed: u64) -> Told {
         seed.to_be_bytes().to_vec(),
         id.0.to_be_bytes().to_vec(),
     ];
-    Told { dump, snapshot: fs::read(&path).unwrap(), mode, secrets }
+    Written { dump, snapshot: fs::read(&path).unwrap(), mode, secrets }
 }
 
 fn name(swarm: u8) -> InfoHash {
     InfoHash([swarm.wrapping_mul(37) ^ 0x5A; 20])
 }
 
-fn ask(world: &mut TestTracker<Client>, client: &mut Client, announce: &Announce<'_>) {
+fn announce_once(world: &mut TestTracker<Client>, client: &mut Client, announce: &Announce<'_>) {
     let mut bytes = [0; 98];
     announce.write(&mut bytes);
     let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
     client.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
     world.settle(at(1_001));
-    assert_eq!(client.receive(8).unwrap().iter().count(), 1, "it is answered");
+    assert_eq!(client.receive(8).unwrap().iter().count(), 1, "one reply");
 }
 
 /// The dump that a successor receives from running workers.
@@ -96,8 +96,8 @@ fn dumped(world: &mut TestTracker<Client>) -> Vec<u8> {
     writer.end(at(1_010).unix).unwrap().0
 }
 
-/// Whether the bytes contain a piece of a secret: as it is, reversed, or in hexadecimal.
-fn betrays(bytes: &[u8], secret: &[u8]) -> bool {
+/// Whether the bytes contain a piece of a secret: plain, reversed, or in hexadecimal.
+fn contains_piece_of(bytes: &[u8], secret: &[u8]) -> bool {
     let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let backwards: Vec<u8> = secret.iter().rev().copied().collect();
     let digits = [hex.to_ascii_uppercase(), hex].map(String::into_bytes);
@@ -135,24 +135,24 @@ fn swarms(mut bytes: &[u8]) -> Swarms {
 }
 
 #[test]
-fn no_secret_is_in_a_snapshot_or_in_an_upgrades_dump() {
-    let told = told(3, 1);
-    assert_eq!(told.mode, 0o600);
-    for (number, secret) in told.secrets.iter().enumerate() {
-        for (what, bytes) in [("snapshot", &told.snapshot), ("dump", &told.dump)] {
+fn snapshots_and_upgrade_dumps_contain_no_secret() {
+    let written = written(3, 1);
+    assert_eq!(written.mode, 0o600);
+    for (number, secret) in written.secrets.iter().enumerate() {
+        for (what, bytes) in [("snapshot", &written.snapshot), ("dump", &written.dump)] {
             assert!(bytes.len() > 4_000, "{} bytes of {what}", bytes.len());
-            assert!(!betrays(bytes, secret), "secret {number} in the {what}");
-            // A piece that is present is found.
+            assert!(!contains_piece_of(bytes, secret), "secret {number} in the {what}");
+            // The search finds a piece that is present.
             let middle = secret.len() / 2;
             let leaky = [bytes, &secret[middle - 2..middle + 2], bytes].concat();
-            assert!(betrays(&leaky, secret));
+            assert!(contains_piece_of(&leaky, secret));
         }
     }
 }
 
 #[test]
 fn snapshots_do_not_depend_on_secrets_or_shards() {
-    let (one, three) = (told(1, 2), told(3, 3));
+    let (one, three) = (written(1, 2), written(3, 3));
     assert_ne!(one.secrets, three.secrets);
     let expected = swarms(&one.snapshot);
     assert_eq!((expected.len(), expected[&name(7)].1.len()), (40, 200));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::harness::client::{Client, fresh_hash, seeder};
+use crate::harness::client::{Client, random_hash, seeder};
 use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address};
 
 /// The receiving end of NOTIFY_SOCKET.
@@ -76,7 +76,7 @@ fn ready_and_status_are_notified() {
     let serves = format!("STATUS=serves udp://{} and udp://{}", addresses[0], addresses[1]);
     assert!(ready.contains(&serves), "{ready}");
     for address in &addresses {
-        Client::new(*address).converse();
+        Client::new(*address).connect_and_check();
     }
     let live = notify.next(&format!("{serves}: "));
     assert!(live.contains("requests/s") && live.contains("swarms"), "{live}");
@@ -113,8 +113,8 @@ fn a_reload_notifies_its_begin_and_end() {
     daemon.stop();
 }
 
-/// Loading and writing peers may take longer than the unit's time-outs, so the daemon extends them
-/// before it starts, and is ready only with its peers.
+/// Loading and writing peers may take longer than the time-outs of the unit, so the daemon extends
+/// them first, and is ready only after its peers are loaded.
 #[test]
 fn loading_and_writing_a_snapshot_extend_the_timeout() {
     let state = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ fn loading_and_writing_a_snapshot_extend_the_timeout() {
         hear(start);
         let mut client = Client::new(daemon.serving()[0]);
         client.connect();
-        client.announce(fresh_hash(), seeder(4_001));
+        client.announce(random_hash(), seeder(4_001));
         daemon.signal("TERM");
         hear(&[stopping, extend]);
         assert_eq!(daemon.end().code, Some(0));
@@ -164,7 +164,7 @@ fn loading_a_list_extends_the_timeout() {
         daemon.serving();
         daemon.signal("HUP");
         hear(&[reloading, extend, ready]);
-        // A short list is loaded before the time-out needs extending.
+        // A short list is loaded before the time-out has to be extended.
         std::fs::write(list.path(), "").unwrap();
         daemon.signal("HUP");
         hear(&[reloading, ready]);
@@ -172,7 +172,8 @@ fn loading_a_list_extends_the_timeout() {
     }
 }
 
-/// A reload requested while the file is read joins the current one, whose end is notified once.
+/// A reload requested while the file is being read joins the current one, whose end is notified
+/// once.
 #[test]
 fn reloads_that_overlap_end_once() {
     let notify = NotifySocket::new();
@@ -183,23 +184,23 @@ fn reloads_that_overlap_end_once() {
     let mut daemon = notify.launch(Launch::on_loopback().config(&config)).start();
     daemon.serving();
     notify.next("READY=1");
-    let mut said = Vec::new();
-    let mut hear_until = |what| loop {
+    let mut received = Vec::new();
+    let mut wait_until = |what| loop {
         let word = notify.next_of(&["RELOADING=1", "READY=1", "STOPPING=1"]);
-        said.push(word);
+        received.push(word);
         if word == what {
             return;
         }
     };
     for _ in 0..3 {
         daemon.signal("HUP");
-        hear_until("RELOADING=1");
+        wait_until("RELOADING=1");
     }
-    hear_until("READY=1");
+    wait_until("READY=1");
     daemon.signal("TERM");
-    hear_until("STOPPING=1");
-    assert!(said.windows(2).all(|two| two != ["READY=1"; 2]), "{said:?}");
-    assert!(said.ends_with(&["READY=1", "STOPPING=1"]), "{said:?}");
+    wait_until("STOPPING=1");
+    assert!(received.windows(2).all(|two| two != ["READY=1"; 2]), "{received:?}");
+    assert!(received.ends_with(&["READY=1", "STOPPING=1"]), "{received:?}");
     daemon.end();
 }
 
@@ -210,16 +211,16 @@ fn the_watchdog_is_notified_in_time() {
     let mut daemon = notify.launch(launch).start();
     daemon.serving();
     notify.next("WATCHDOG=1");
-    let fed = Instant::now();
+    let notified = Instant::now();
     notify.next("WATCHDOG=1");
-    assert!(fed.elapsed() < Duration::from_secs(6), "{:?}", fed.elapsed());
+    assert!(notified.elapsed() < Duration::from_secs(6), "{:?}", notified.elapsed());
     daemon.stop();
 }
 
 #[test]
 fn without_a_watchdog_there_is_no_notification() {
     let notify = NotifySocket::new();
-    // WATCHDOG_PID of another process.
+    // A watchdog for another process.
     let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "1000000");
     let mut daemon = notify.launch(launch.environment("WATCHDOG_PID", "1")).start();
     daemon.serving();
@@ -233,7 +234,7 @@ fn without_a_watchdog_there_is_no_notification() {
     daemon.stop();
 }
 
-/// Under systemd-socket-activate, on sockets for these addresses.
+/// Starts a daemon under systemd-socket-activate, on sockets for these addresses.
 fn activated(kind: &[&str], addresses: &[SocketAddr]) -> Daemon {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let mut program = vec!["systemd-socket-activate"];
@@ -246,7 +247,7 @@ fn activated(kind: &[&str], addresses: &[SocketAddr]) -> Daemon {
     daemon
 }
 
-/// A free port of both loopback addresses.
+/// Both loopback addresses with a free port.
 fn both() -> [SocketAddr; 2] {
     let v4 = free_address();
     [v4, SocketAddr::new("::1".parse().unwrap(), v4.port())]
@@ -256,12 +257,12 @@ fn both() -> [SocketAddr; 2] {
 fn sockets_of_systemd_are_used() {
     let addresses = both();
     let mut daemon = activated(&["--datagram"], &addresses);
-    // The first datagram starts the daemon and waits in the socket.
+    // The first datagram starts the daemon and stays queued in the socket.
     let mut client = Client::new(addresses[0]);
     client.await_tracker();
     assert_eq!(daemon.serving(), addresses);
     for address in addresses {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     let text = daemon.stop().text();
     assert!(text.contains("sockets by systemd"), "{text}");
@@ -269,7 +270,7 @@ fn sockets_of_systemd_are_used() {
 }
 
 #[test]
-fn flags_that_passed_sockets_override_are_warned_of() {
+fn flags_overridden_by_passed_sockets_cause_a_warning() {
     let [address, other] = both();
     let program = ["systemd-socket-activate", "--datagram", "-l", &address.to_string()];
     let flags = ["--listen", &other.to_string(), "--workers", "3"];
@@ -298,16 +299,16 @@ fn sockets_of_another_kind_are_refused() {
 }
 
 #[test]
-fn sockets_that_do_not_fit_together_are_refused() {
+fn inconsistent_sockets_are_refused() {
     // systemd-socket-activate binds an address twice without SO_REUSEPORT.
     let [v4, v6] = both();
-    for (addresses, said) in [
+    for (addresses, part) in [
         ([v4, v4, v6].as_slice(), "each address needs as many"),
         ([v4, v4].as_slice(), "ReusePort=yes"),
     ] {
         let daemon = activated(&["--datagram"], addresses);
         Client::new(v4).send(b"wake up");
         let text = daemon.refusal();
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(part), "{text}");
     }
 }

@@ -18,7 +18,7 @@ fn term_and_int_stop_cleanly_in_both_placements() {
     {
         let flags = ["--listen", "127.0.0.1:0", "--workers", "3", "--placement", placement];
         let mut daemon = Launch::new(&flags).start();
-        Client::new(daemon.serving()[0]).converse();
+        Client::new(daemon.serving()[0]).connect_and_check();
         daemon.signal(signal);
         let ended = daemon.end();
         assert_eq!((ended.code, ended.signal), (Some(0), None), "{signal}: {}", ended.text());
@@ -39,7 +39,7 @@ fn hup_and_usr1_do_not_stop_the_daemon() {
     daemon.line(NO_EXPORT);
     daemon.signals(&["HUP", "USR1"], 200);
     for address in addresses {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     let ended = daemon.stop();
     assert!(ended.log.last().unwrap().contains(STOPPED), "{}", ended.text());
@@ -78,7 +78,7 @@ fn a_second_signal_exits_without_waiting_for_workers() {
         match sent && client.recv(&mut [0; 64]).is_ok() {
             true => answers += 1,
             false if answers > 0 => break,
-            false => {} // it has not begun yet
+            false => {} // not full yet
         }
     }
     let pid = daemon.id().to_string();
@@ -91,6 +91,6 @@ fn a_second_signal_exits_without_waiting_for_workers() {
         daemon.kill().unwrap();
     }
     let status = daemon.wait().unwrap();
-    assert!(answers > 0, "it has served");
+    assert!(answers > 0, "replies before the pipe was full");
     assert_eq!(status.code(), Some(1));
 }

@@ -1,4 +1,4 @@
-//! Peers over restarts: with other workers, after kills, and with damaged files.
+//! Peers over restarts: with other numbers of workers, after kills, and with damaged files.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use onrush_proto::{InfoHash, ScrapeCounts};
 
-use crate::harness::client::{Client, fresh_hash, leecher, seeder};
+use crate::harness::client::{Client, leecher, random_hash, seeder};
 use crate::harness::messages::{NO_PEERS, PEERS_RESTORED, SNAPSHOT, TOO_OLD};
 use crate::harness::process::{Daemon, Launch, mode};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
 
-/// A daemon with this state directory and these flags, on a port of its own choice.
+/// Starts a daemon with this state directory, these flags and a free port.
 pub(crate) fn started(state: &Path, flags: &[&str], config: &str) -> Daemon {
     Launch::new(flags)
         .flag("--listen", "127.0.0.1:0")
@@ -27,18 +27,19 @@ pub(crate) const PLACEMENTS: [&[&str]; 3] = [
     &["--workers", "1", "--placement", "colocated"],
 ];
 
-/// Counts by scrape, and all peers by announces.
+/// The state of swarms: counts from scrapes, and all peers from announces.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct SwarmState {
     pub(crate) counts: Vec<ScrapeCounts>,
     pub(crate) peers: Vec<Vec<SocketAddr>>,
 }
 
-pub(crate) fn ask(client: &mut Client, hashes: &[InfoHash]) -> Said {
+pub(crate) fn swarm_state(client: &mut Client, hashes: &[InfoHash]) -> SwarmState {
     client.connect();
     let counts = client.scrape(hashes);
     let peers = hashes.iter().map(|hash| {
-        // The asking peer joins and leaves; swarms are small enough for replies with all peers.
+        // The announcing client joins and leaves; the swarms are small enough for complete peer
+        // lists.
         let mut peers = client.announce(*hash, leecher(9)).peers;
         let mut stop = leecher(9);
         stop.event = onrush_proto::Event::Stopped;
@@ -47,16 +48,16 @@ pub(crate) fn ask(client: &mut Client, hashes: &[InfoHash]) -> Said {
         peers
     });
     let peers = peers.collect();
-    Said { counts, peers }
+    SwarmState { counts, peers }
 }
 
-/// Swarms of one to thirty peers, some with completed downloads, one without peers.
+/// Creates swarms of one to thirty peers, some with completed downloads, one without peers.
 pub(crate) fn populate(address: SocketAddr) -> Vec<InfoHash> {
     let mut hashes: Vec<InfoHash> = Vec::new();
     for number in 0..24u16 {
         let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
         client.connect();
-        let hash = fresh_hash();
+        let hash = random_hash();
         for port in 0..=number {
             client.announce(
                 hash,
@@ -86,7 +87,7 @@ pub(crate) fn set_aside(state: &Path) -> usize {
 }
 
 /// Asserts that the snapshot does not contain the key of connection ids.
-fn assert_tells_no_key(state: &Path) {
+fn assert_contains_no_key(state: &Path) {
     let key = fs::read_to_string(state.join("connection.key")).unwrap();
     let digits = key.lines().find_map(|line| line.strip_prefix("current ")).unwrap().trim();
     let key = u128::from_str_radix(digits, 16).unwrap().to_be_bytes();
@@ -102,19 +103,19 @@ fn peers_survive_a_restart_with_other_workers() {
     let mut address = daemon.serving()[0];
     let hashes = populate(address);
     let mut client = Client::new(address);
-    let before = ask(&mut client, &hashes);
+    let before = swarm_state(&mut client, &hashes);
     assert_eq!((before.counts[23].seeders, before.peers[23].len()), (12, 24));
     assert_eq!((before.counts[7].completed, before.peers[7].len()), (2, 0));
     for flags in [PLACEMENTS[1], PLACEMENTS[2], PLACEMENTS[0]] {
-        let said = daemon.stop().text();
-        assert!(said.contains(SNAPSHOT), "{said}");
+        let text = daemon.stop().text();
+        assert!(text.contains(SNAPSHOT), "{text}");
         assert_eq!(mode(&state.path().join(FILE)), 0o600);
-        assert_tells_no_key(state.path());
+        assert_contains_no_key(state.path());
         daemon = started(state.path(), flags, "");
         daemon.line(PEERS_RESTORED);
         address = daemon.serving()[0];
         client = Client::new(address);
-        assert_eq!(ask(&mut client, &hashes), before);
+        assert_eq!(swarm_state(&mut client, &hashes), before);
     }
     daemon.stop();
     assert_eq!(set_aside(state.path()), 0);
@@ -127,8 +128,8 @@ fn the_last_periodic_snapshot_survives_a_kill() {
         let mut daemon = started(state.path(), flags, "[snapshot]\nevery = 1\n");
         let address = daemon.serving()[0];
         let hashes = populate(address);
-        let before = ask(&mut Client::new(address), &hashes);
-        // A snapshot that begins after this point is complete when a later one has begun.
+        let before = swarm_state(&mut Client::new(address), &hashes);
+        // A snapshot that begins after this point is complete once a later one has begun.
         daemon.skip();
         for _ in 0..3 {
             daemon.line(SNAPSHOT);
@@ -137,7 +138,7 @@ fn the_last_periodic_snapshot_survives_a_kill() {
         daemon.end();
         let mut daemon = started(state.path(), flags, "");
         let address = daemon.serving()[0];
-        assert_eq!(ask(&mut Client::new(address), &hashes), before);
+        assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
         daemon.stop();
     }
 }
@@ -170,13 +171,13 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
     ];
     for (number, (bytes, why)) in bad.into_iter().enumerate() {
         fs::write(&path, bytes).unwrap();
-        // The new name of a damaged file contains the time in seconds.
+        // The new name of a damaged file contains the time in seconds, so names differ.
         let aside = set_aside(state.path());
         let mut daemon = started(state.path(), PLACEMENTS[number % 3], "");
         let line = daemon.line(NO_PEERS);
         assert!(line.contains("WARN") && line.contains(why), "{line}");
         let address = daemon.serving()[0];
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
         assert!(set_aside(state.path()) >= aside.max(1));
         daemon.stop();
     }
@@ -186,7 +187,7 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
     daemon.stop();
 }
 
-/// Moves the times of all blocks into the past, with valid checksums.
+/// Moves the times of all blocks into the past and updates the checksums.
 pub(crate) fn age(path: &Path, seconds: u64) {
     let mut bytes = fs::read(path).unwrap();
     let mut at = 32;
@@ -218,9 +219,9 @@ fn expired_peers_are_not_restored() {
     let line = daemon.line(TOO_OLD);
     assert!(line.contains("0 peers of "), "{line}");
     let mut client = Client::new(daemon.serving()[0]);
-    let said = ask(&mut client, &hashes);
-    assert!(said.peers.iter().all(Vec::is_empty));
+    let state_after = swarm_state(&mut client, &hashes);
+    assert!(state_after.peers.iter().all(Vec::is_empty));
     // Completed downloads are restored.
-    assert_eq!((said.counts[7].completed, said.counts[23].completed), (2, 4));
+    assert_eq!((state_after.counts[7].completed, state_after.counts[23].completed), (2, 4));
     daemon.stop();
 }

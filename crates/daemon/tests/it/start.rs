@@ -1,4 +1,4 @@
-//! The start: what the log says, and errors with their remedies.
+//! The start: log lines, and errors with their remedies.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::harness::network::{Ipv6, in_own_network};
 use crate::harness::process::{Launch, TIMEOUT, free_address};
 
 #[test]
-fn without_a_flag_or_a_file_it_serves_port_6969_of_both_families() {
+fn by_default_port_6969_of_both_families_is_served() {
     in_own_network(Ipv6::On, || {
         let mut daemon = Launch::new(&[]).start();
         let addresses = daemon.serving();
@@ -19,7 +19,7 @@ fn without_a_flag_or_a_file_it_serves_port_6969_of_both_families() {
             ["0.0.0.0:6969".parse().unwrap(), "[::]:6969".parse().unwrap()];
         assert_eq!(addresses, expected);
         for address in ["127.0.0.1:6969", "127.1.2.3:6969", "[::1]:6969"] {
-            Client::new(address.parse().unwrap()).converse();
+            Client::new(address.parse().unwrap()).connect_and_check();
         }
         let state = daemon.home().join(".local/state/onrush");
         let text = daemon.stop().text();
@@ -35,8 +35,8 @@ fn workers_are_pinned_as_logged() {
     let vcpu = *affinity::allowed().unwrap().last().unwrap();
     let config = format!("[workers]\nplacement = \"colocated\"\ntotal = 1\npin = [{vcpu}]\n");
     let mut daemon = Launch::on_loopback().config(&config).start();
-    // A worker that replies has set its name and its vCPU.
-    Client::new(daemon.serving()[0]).converse();
+    // A worker that replies has already set its name and its vCPU.
+    Client::new(daemon.serving()[0]).connect_and_check();
     let allowed = daemon.threads("Cpus_allowed_list");
     assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
     let text = daemon.stop().text();
@@ -54,7 +54,7 @@ fn threads_are_named_by_their_kind() {
     let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2"];
     let mut names = Vec::new();
     while names != expected && Instant::now() < deadline {
-        addresses.iter().for_each(|address| Client::new(*address).converse());
+        addresses.iter().for_each(|address| Client::new(*address).connect_and_check());
         names = daemon.threads("Pid").into_iter().map(|(name, _)| name).collect();
         names.retain(|name| name.starts_with("socket-") || name.starts_with("swarm-"));
         names.sort();
@@ -65,7 +65,7 @@ fn threads_are_named_by_their_kind() {
 }
 
 #[test]
-fn a_taken_address_is_named_with_the_remedy() {
+fn an_address_in_use_is_named_with_the_remedy() {
     let mut first = Launch::on_loopback().start();
     let taken = first.serving();
     for address in &taken {
@@ -74,7 +74,7 @@ fn a_taken_address_is_named_with_the_remedy() {
         assert!(only.contains(&format!("{address} is taken")), "{only}");
         let port = address.rsplit(':').next().unwrap();
         assert!(only.contains(&format!("ss -ulpn 'sport = :{port}'")), "{only}");
-        // Free addresses beside the taken one are released.
+        // The other addresses are free again after the failure.
         let free = free_address().to_string();
         let flags = ["--listen", &free, "--listen", &address, "--listen", "[::1]:0"];
         let one_of_three = Launch::new(&flags).start().refusal();
@@ -82,14 +82,14 @@ fn a_taken_address_is_named_with_the_remedy() {
         UdpSocket::bind(&free).unwrap();
     }
     for address in taken {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     first.stop();
 }
 
 #[test]
 fn an_address_of_another_host_names_the_remedy() {
-    // 192.0.2.0/24 and 2001:db8::/32 are for documentation (RFC 5737, RFC 3849).
+    // 192.0.2.0/24 and 2001:db8::/32 are reserved for documentation (RFC 5737, RFC 3849).
     for (address, family) in [("192.0.2.7:6969", 4), ("[2001:db8::7]:6969", 6)] {
         let text = Launch::new(&["--listen", address]).start().refusal();
         assert!(
@@ -105,7 +105,7 @@ fn an_address_of_another_host_names_the_remedy() {
 fn a_low_port_without_the_capability_names_the_remedy() {
     in_own_network(Ipv6::On, || {
         for address in ["127.0.0.1:81", "[::1]:81"] {
-            let text = Launch::new(&["--listen", address]).by_nobody().start().refusal();
+            let text = Launch::new(&["--listen", address]).as_nobody().start().refusal();
             assert!(text.contains(address), "{text}");
             assert!(text.contains("setcap cap_net_bind_service=+ep"), "{text}");
             assert!(text.contains("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{text}");
@@ -121,9 +121,9 @@ fn without_ipv6_the_tracker_warns_and_serves_ipv4() {
         assert!(warning.contains(" WARN "), "{warning}");
         assert!(warning.contains("sysctl -w net.ipv6.conf.all.disable_ipv6=0"), "{warning}");
         assert_eq!(daemon.serving(), ["0.0.0.0:6969".parse().unwrap()]);
-        Client::new("127.0.0.1:6969".parse().unwrap()).converse();
+        Client::new("127.0.0.1:6969".parse().unwrap()).connect_and_check();
         daemon.stop();
-        // An IPv6 address that is configured is required.
+        // A configured IPv6 address is required.
         let text = Launch::new(&["--listen", "[::1]:6969"]).start().refusal();
         assert!(text.contains("::1"), "{text}");
         let text = Launch::new(&["--listen", "[::]:6969"]).start().refusal();
@@ -132,12 +132,12 @@ fn without_ipv6_the_tracker_warns_and_serves_ipv4() {
 }
 
 #[test]
-fn a_clamped_buffer_is_warned_of_with_the_sysctl() {
-    // The largest value of the keys, above the limit of any host; without CAP_NET_ADMIN the limit
-    // applies.
-    let asked = (1 << 30) - 1;
-    let config = format!("[socket]\nreceive_buffer = {asked}\nsend_buffer = {asked}\n");
-    let mut daemon = Launch::on_loopback().by_nobody().config(&config).start();
+fn a_clamped_buffer_causes_a_warning_with_the_sysctl() {
+    // The largest value of the keys, above the limit of any host, which applies without
+    // CAP_NET_ADMIN.
+    let requested = (1 << 30) - 1;
+    let config = format!("[socket]\nreceive_buffer = {requested}\nsend_buffer = {requested}\n");
+    let mut daemon = Launch::on_loopback().as_nobody().config(&config).start();
     let addresses = daemon.serving();
     let text = daemon.log().join("\n");
     for address in &addresses {
@@ -146,11 +146,11 @@ fn a_clamped_buffer_is_warned_of_with_the_sysctl() {
             let warns = |line: &&str| named.iter().all(|part| line.contains(part));
             let line = text.lines().find(warns).expect(&text);
             assert!(line.contains(" WARN "), "{line}");
-            assert!(line.contains(&format!("sysctl -w net.core.{sysctl}={asked}")), "{line}");
+            assert!(line.contains(&format!("sysctl -w net.core.{sysctl}={requested}")), "{line}");
         }
     }
     for address in addresses {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     daemon.stop();
 }

@@ -1,11 +1,11 @@
-//! The state directory: ownership, locking, what survives a restart, and serving without it.
+//! The state directory: ownership, locking, persistence over restarts, and serving without it.
 
 use std::fs;
 use std::path::Path;
 
-use crate::harness::client::{Client, fresh_hash, seeder};
+use crate::harness::client::{Client, random_hash, seeder};
 use crate::harness::messages::{NO_STATE, STOPPED};
-use crate::harness::process::{Daemon, Launch, mode, need_root};
+use crate::harness::process::{Daemon, Launch, mode, require_root};
 
 #[test]
 fn connection_ids_survive_a_kill_and_a_restart() {
@@ -17,7 +17,7 @@ fn connection_ids_survive_a_kill_and_a_restart() {
         .into_iter()
         .map(|address| {
             let mut client = Client::new(address);
-            client.converse();
+            client.connect_and_check();
             client
         })
         .collect();
@@ -29,21 +29,21 @@ fn connection_ids_survive_a_kill_and_a_restart() {
     for (address, before) in daemon.serving().into_iter().zip(&clients) {
         let mut client = Client::new(address);
         client.id = before.id;
-        client.meet();
+        client.check_swarm();
     }
     daemon.stop();
 }
 
 /// A connection id is valid only with the key that made it.
 #[test]
-fn connection_ids_of_another_key_are_met_with_silence() {
+fn connection_ids_of_another_key_get_no_reply() {
     let mut daemon = Launch::on_loopback().start();
     let id = Client::new(daemon.serving()[0]).connect();
     daemon.stop();
     let mut daemon = Launch::on_loopback().config("[log]\ntotals_every = 1\n").start();
     let mut client = Client::new(daemon.serving()[0]);
     client.id = id;
-    client.send(&client.announcement(fresh_hash(), seeder(1000)).0);
+    client.send(&client.announce_datagram(random_hash(), seeder(1000)).0);
     let totals = daemon.line("connection_id 1");
     assert!(totals.contains("announce 0"), "{totals}");
     let last = daemon.stop().log.pop().unwrap();
@@ -62,10 +62,10 @@ fn a_state_directory_in_use_is_named_with_the_process() {
         assert!(text.contains(part), "{text}");
     }
     for address in addresses {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     first.stop();
-    // The lock is released.
+    // The lock is released on exit.
     let mut next = started_with(state.path());
     next.serving();
     next.stop();
@@ -73,7 +73,7 @@ fn a_state_directory_in_use_is_named_with_the_process() {
 
 #[test]
 fn without_a_writable_state_directory_the_daemon_warns_and_serves() {
-    need_root("changes user");
+    require_root("changes user");
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("file");
     fs::write(&file, "").unwrap();
@@ -93,7 +93,7 @@ fn an_unwritable_state_directory_of_another_user_is_a_warning() {
     let state = tempfile::tempdir().unwrap();
     fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
-    warns_and_serves(launch.by_nobody(), state.path());
+    warns_and_serves(launch.as_nobody(), state.path());
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
     warns_and_serves(launch.config("user = \"nobody\"\n"), state.path());
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
@@ -112,7 +112,7 @@ fn an_invalid_key_file_is_kept_and_named_with_its_line() {
 }
 
 #[test]
-fn a_key_that_others_can_read_is_warned_of() {
+fn a_key_readable_by_others_causes_a_warning() {
     let state = tempfile::tempdir().unwrap();
     let key = state.path().join("connection.key");
     fs::write(&key, format!("current {}\n", "5".repeat(32))).unwrap();
@@ -133,7 +133,7 @@ fn warns_and_serves(launch: Launch, directory: &Path) {
     assert!(warning.contains(" WARN ") && warning.contains("--state-dir"), "{warning}");
     assert!(warning.contains(&directory.display().to_string()), "{warning}");
     for address in daemon.serving() {
-        Client::new(address).converse();
+        Client::new(address).connect_and_check();
     }
     daemon.stop();
 }

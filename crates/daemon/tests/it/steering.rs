@@ -1,5 +1,5 @@
-//! Steering by info hash: announces and scrapes reach their shard on the receiving worker;
-//! otherwise lanes carry them, and the replies are the same.
+//! Steering by info hash: announces and scrapes arrive at the worker that owns their shard.
+//! Requests that arrive elsewhere travel over lanes, with the same replies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ use onrush_config::{Host, Settings};
 use onrush_proto::{InfoHash, ScrapeCounts};
 use onrush_tracker::metrics::Summary;
 
-use crate::harness::client::{Announced, Client, fresh_hash, leecher, seeder};
+use crate::harness::client::{AnnounceReply, Client, leecher, random_hash, seeder};
 
 /// Clients of each family.
 const CLIENTS: u8 = 100;
@@ -29,7 +29,7 @@ fn over_95_percent_reach_their_shard_without_a_lane() {
     assert_eq!(tracker.stop().refused_in_all(), 0);
 }
 
-/// The control of the test above: by chance one in four is local.
+/// The control of the test above: without steering one in four is local by chance.
 #[test]
 fn without_steering_three_in_four_use_a_lane() {
     let tracker = started(false);
@@ -52,7 +52,7 @@ fn a_long_scrape_is_joined_from_all_shards() {
         for address in tracker.running.addresses().to_vec() {
             let mut client = Client::new(address);
             client.connect();
-            let hashes: Vec<_> = (0..74).map(|_| fresh_hash()).collect();
+            let hashes: Vec<_> = (0..74).map(|_| random_hash()).collect();
             let mut expected = Vec::new();
             for (number, hash) in hashes.iter().enumerate() {
                 let leechers = number as u32 % 3;
@@ -76,8 +76,8 @@ fn with_steering_backed_off_requests_travel_over_lanes() {
         let clients = clients(address);
         tracker.steering.as_mut().unwrap().withdraw(1).unwrap();
         let (announces, scrapes) = traffic(&tracker, &clients);
-        // The kernel's hash leaves the worker a quarter of its own quarter: 0.1875, with a
-        // deviation of 0.019.
+        // Of the worker's own quarter of the requests the kernel's hash gives it a quarter, so
+        // 0.1875 of all requests are foreign, with a deviation of 0.019.
         assert!((0.09..0.30).contains(&announces.foreign), "{address}: {announces:?}");
         assert!((0.08..0.32).contains(&scrapes.foreign), "{address}: {scrapes:?}");
 
@@ -89,7 +89,7 @@ fn with_steering_backed_off_requests_travel_over_lanes() {
     assert_eq!(tracker.stop().refused_in_all(), 0);
 }
 
-/// Requests by the way to their shard.
+/// Numbers of requests, by whether they used a lane.
 #[derive(Debug)]
 struct Hops {
     requests: u64,
@@ -118,7 +118,7 @@ fn started(steering: bool) -> Tracker {
     tracker
 }
 
-/// Clients of this family, each at an address of its own where the family has several.
+/// Clients of the tracker's family, each at its own address where the family has several.
 fn clients(tracker: SocketAddr) -> Vec<Client> {
     let source = |number: u8| -> IpAddr {
         match tracker {
@@ -134,18 +134,18 @@ fn clients(tracker: SocketAddr) -> Vec<Client> {
     (0..CLIENTS).map(connected).collect()
 }
 
-/// Pairs of clients announce to swarms of their own, then scrape them. Every reply must be right.
+/// Pairs of clients announce to swarms of their own, then scrape them; all replies are checked.
 fn traffic(tracker: &Tracker, clients: &[Client]) -> (Hops, Hops) {
     let before = tracker.running.summary();
     let mut swarms: Vec<(usize, InfoHash)> = Vec::new();
     for (number, [first, second]) in clients.as_chunks().0.iter().enumerate() {
         for _ in 0..SWARMS {
-            let hash = fresh_hash();
-            let alone = first.announce(hash, seeder(3_001));
-            assert_eq!(alone, Announced { seeders: 1, leechers: 0, peers: vec![] });
+            let hash = random_hash();
+            let first_reply = first.announce(hash, seeder(3_001));
+            assert_eq!(first_reply, AnnounceReply { seeders: 1, leechers: 0, peers: vec![] });
             let both = second.announce(hash, leecher(3_002));
             let peers = vec![SocketAddr::new(first.address().ip(), 3_001)];
-            assert_eq!(both, Announced { seeders: 1, leechers: 1, peers });
+            assert_eq!(both, AnnounceReply { seeders: 1, leechers: 1, peers });
             swarms.push((number, hash));
         }
     }

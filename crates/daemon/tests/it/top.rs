@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
-use crate::harness::client::{Client, fresh_hash, leecher};
+use crate::harness::client::{Client, leecher, random_hash};
 use crate::harness::process::{Launch, TIMEOUT};
 
 #[test]
@@ -15,7 +15,7 @@ fn without_a_terminal_top_prints_once() {
     let address = daemon.serving()[0];
     let mut client = Client::new(address);
     client.connect();
-    (0..3).for_each(|port| drop(client.announce(fresh_hash(), leecher(7_000 + port))));
+    (0..3).for_each(|port| drop(client.announce(random_hash(), leecher(7_000 + port))));
     let url = format!("http://{}", daemon.http());
     let mut top = Command::new(env!("CARGO_BIN_EXE_onrush"));
     top.args(["top", "--every", "2", "--url", &url]);
@@ -28,7 +28,7 @@ fn without_a_terminal_top_prints_once() {
     };
     assert!(row("onrush ").contains(&url) && row("onrush ").contains(&address.to_string()));
     row("serving");
-    // Gauges of shards are updated once a second, and two seconds are between the readings.
+    // Shards update their gauges once a second; two seconds pass between the samples.
     let both: Vec<String> = row("both").split_whitespace().map(str::to_owned).collect();
     assert_eq!(both[5..], ["3", "0", "3"], "{text}");
     let swarms: Vec<String> = row("swarms").split_whitespace().map(str::to_owned).collect();
@@ -40,19 +40,19 @@ fn without_a_terminal_top_prints_once() {
 
 #[test]
 fn an_unreachable_tracker_is_an_error_with_a_remedy() {
-    // A port that was just free.
+    // The port is free again.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let top = Command::new(env!("CARGO_BIN_EXE_onrush"))
         .args(["top", "--once", "--url", &format!("http://{free}")])
         .output()
         .unwrap();
-    let said = String::from_utf8(top.stderr).unwrap();
+    let error = String::from_utf8(top.stderr).unwrap();
     assert_eq!(top.status.code(), Some(1));
-    assert!(said.contains(&free.to_string()) && said.contains("admin.listen"), "{said}");
+    assert!(error.contains(&free.to_string()) && error.contains("admin.listen"), "{error}");
     assert!(top.stdout.is_empty());
 }
 
-/// A child process, killed when a test fails.
+/// A child process, killed on drop.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -62,7 +62,7 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// A terminal made by `script` (Debian: bsdutils).
+/// The terminal is provided by `script` (Debian: bsdutils).
 #[test]
 fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
     let mut daemon = Launch::on_loopback().flag("--workers", "2").http().start();
@@ -100,8 +100,8 @@ fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
         }
     };
     wait_for(&mut shown, "worker-1");
-    assert!(shown.contains("\u{1b}[?1049h"), "a screen of its own: {shown:?}");
-    // `top` continues without the tracker.
+    assert!(shown.contains("\u{1b}[?1049h"), "no alternate screen: {shown:?}");
+    // `top` keeps running when the tracker has exited.
     daemon.stop();
     wait_for(&mut shown, "Connection refused");
     keys.write_all(b"q").unwrap();

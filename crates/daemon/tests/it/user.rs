@@ -1,4 +1,4 @@
-//! A daemon started as root that changes its user: privileges after the change, and what was done
+//! A daemon that starts as root and changes its user: privileges after the change, and actions
 //! before it.
 
 use std::fs;
@@ -9,11 +9,11 @@ use nix::unistd::{Gid, Group};
 use crate::harness::client::Client;
 use crate::harness::messages::{AS_ROOT, NO_STATE};
 use crate::harness::network::{Ipv6, in_own_network};
-use crate::harness::process::{Daemon, Launch, mode, need_root, nobody};
+use crate::harness::process::{Daemon, Launch, mode, nobody, require_root};
 
 #[test]
-fn all_threads_take_the_user_and_no_capability_is_left() {
-    need_root("changes user");
+fn all_threads_change_user_and_drop_all_capabilities() {
+    require_root("changes user");
     let account = nobody();
     for placement in ["colocated", "split"] {
         let config =
@@ -21,30 +21,30 @@ fn all_threads_take_the_user_and_no_capability_is_left() {
         let mut daemon = Launch::on_loopback().config(&config).start();
         let addresses = daemon.serving();
         assert!(daemon.threads("Uid").len() >= 4, "three workers and the main thread");
-        every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
-        every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
-        every_thread(&daemon, "Groups", &account.gid.to_string());
+        assert_every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
+        assert_every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
+        assert_every_thread(&daemon, "Groups", &account.gid.to_string());
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-            every_thread(&daemon, set, "0000000000000000");
+            assert_every_thread(&daemon, set, "0000000000000000");
         }
         for address in addresses {
             assert_eq!(socket_owners(address.port()), [account.uid.to_string()].into());
-            Client::new(address).converse();
+            Client::new(address).connect_and_check();
         }
         daemon.stop();
     }
 }
 
 #[test]
-fn the_configured_group_is_taken() {
-    need_root("changes group");
-    // Root's group exists on every host, and the account `nobody` is not in it.
+fn the_configured_group_is_used() {
+    require_root("changes group");
+    // Root's group exists on every host, and the account `nobody` is not a member.
     let root = Group::from_gid(Gid::from_raw(0)).unwrap().unwrap();
     let config = format!("user = \"nobody\"\ngroup = \"{}\"\n", root.name);
     let mut daemon = Launch::on_loopback().config(&config).start();
     daemon.serving();
-    every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
-    every_thread(&daemon, "Gid", &four(0));
+    assert_every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
+    assert_every_thread(&daemon, "Gid", &four(0));
     daemon.stop();
 }
 
@@ -54,11 +54,11 @@ fn low_ports_are_bound_before_the_change_of_user() {
         let flags = ["--listen", ":80"];
         let mut daemon = Launch::new(&flags).config("user = \"nobody\"\n").start();
         assert_eq!(daemon.serving().len(), 2);
-        every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
-        every_thread(&daemon, "CapEff", "0000000000000000");
+        assert_every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
+        assert_every_thread(&daemon, "CapEff", "0000000000000000");
         assert_eq!(socket_owners(80), [nobody().uid.to_string()].into());
         for address in ["127.0.0.1:80", "[::1]:80"] {
-            Client::new(address.parse().unwrap()).converse();
+            Client::new(address.parse().unwrap()).connect_and_check();
         }
         daemon.stop();
     });
@@ -66,7 +66,7 @@ fn low_ports_are_bound_before_the_change_of_user() {
 
 #[test]
 fn the_state_directory_belongs_to_the_configured_user() {
-    need_root("changes user");
+    require_root("changes user");
     let account = nobody();
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -85,7 +85,11 @@ fn the_state_directory_belongs_to_the_configured_user() {
         let expected = (account.uid.as_raw(), account.gid.as_raw());
         assert_eq!((owner.uid(), owner.gid()), expected, "{}", path.display());
     }
-    assert_eq!(mode(directory.parent().unwrap()) & 0o111, 0o111, "others pass through");
+    assert_eq!(
+        mode(directory.parent().unwrap()) & 0o111,
+        0o111,
+        "other users can traverse the directory"
+    );
     // The second start uses the existing directory.
     let key = fs::read(directory.join("connection.key")).unwrap();
     let mut daemon = started();
@@ -95,8 +99,8 @@ fn the_state_directory_belongs_to_the_configured_user() {
 }
 
 #[test]
-fn as_root_without_a_user_it_warns() {
-    need_root("runs the daemon as root");
+fn running_as_root_without_a_user_causes_a_warning() {
+    require_root("runs the daemon as root");
     let mut daemon = Launch::on_loopback().start();
     let warning = daemon.line(AS_ROOT);
     assert!(warning.contains(" WARN ") && warning.contains("user"), "{warning}");
@@ -106,18 +110,18 @@ fn as_root_without_a_user_it_warns() {
 
 #[test]
 fn a_change_of_user_needs_root() {
-    let launch = Launch::on_loopback().by_nobody().config("user = \"root\"\n");
+    let launch = Launch::on_loopback().as_nobody().config("user = \"root\"\n");
     let text = launch.start().refusal();
     assert!(text.contains("`root`") && text.contains("start as root"), "{text}");
-    // A daemon that runs as the configured user needs no change.
-    let mut daemon = Launch::on_loopback().by_nobody().config("user = \"nobody\"\n").start();
+    // A daemon already running as the configured user needs no change.
+    let mut daemon = Launch::on_loopback().as_nobody().config("user = \"nobody\"\n").start();
     daemon.serving();
     daemon.stop();
 }
 
 #[test]
 fn an_unknown_user_or_group_is_named_with_the_remedy() {
-    need_root("changes user");
+    require_root("changes user");
     let config = "user = \"no-such-user\"\n";
     let text = Launch::on_loopback().config(config).start().refusal();
     assert!(text.contains("useradd --system no-such-user"), "{text}");
@@ -126,18 +130,19 @@ fn an_unknown_user_or_group_is_named_with_the_remedy() {
     assert!(text.contains("groupadd --system no-such-group"), "{text}");
 }
 
-fn every_thread(daemon: &Daemon, field: &str, expected: &str) {
+fn assert_every_thread(daemon: &Daemon, field: &str, expected: &str) {
     for (name, value) in daemon.threads(field) {
         assert_eq!(value, expected, "{field} of {name}");
     }
 }
 
-/// Real, effective, saved and file system id, as /proc has them.
+/// Real, effective, saved and file system id, in the format of /proc.
 fn four(id: u32) -> String {
     [id; 4].map(|id| id.to_string()).join("\t")
 }
 
-/// Owners of the UDP sockets at a port of this thread's network: field 7 of /proc/net/udp.
+/// Owners of the UDP sockets at a port in this thread's network namespace: field 7 of
+/// /proc/net/udp.
 fn socket_owners(port: u16) -> std::collections::BTreeSet<String> {
     let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
     let port = format!(":{port:04X}");

@@ -1,5 +1,5 @@
-//! A worker that fails ends the process with its name and cause. Real sockets do not fail on
-//! demand, so the workers have sockets that do.
+//! A worker that fails ends the process, with the worker's name and the cause. Real sockets do not
+//! fail on demand, so these tests use sockets that do.
 
 use std::io;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::harness::process::TIMEOUT;
 #[test]
 fn a_socket_that_fails_ends_its_worker_by_name() {
     let (settings, running, alive) =
-        launched("colocated", &[Failure::Fine, Failure::Error, Failure::Fine]);
-    let expected = death("worker-1", "its socket failed: the cable is cut");
+        launched("colocated", &[Failure::Never, Failure::Error, Failure::Never]);
+    let expected = failure("worker-1", "its socket failed: injected receive failure");
     assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
@@ -37,28 +37,28 @@ fn a_socket_that_fails_ends_its_worker_by_name() {
 #[test]
 fn a_worker_that_panics_is_caught_by_name() {
     let (settings, running, alive) =
-        launched("split", &[Failure::Fine, Failure::Fine, Failure::Panic]);
-    let expected = death("socket-2", "it panicked: a bug on receive 3");
+        launched("split", &[Failure::Never, Failure::Never, Failure::Panic]);
+    let expected = failure("socket-2", "it panicked: injected panic on receive 3");
     assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
 #[test]
 fn a_wait_that_fails_ends_its_worker_by_name() {
-    let (settings, running, alive) = launched("colocated", &[Failure::Wait, Failure::Fine]);
-    let expected = death("worker-0", "its socket failed: no more waiting");
+    let (settings, running, alive) = launched("colocated", &[Failure::Wait, Failure::Never]);
+    let expected = failure("worker-0", "its socket failed: injected wait failure");
     assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
     assert_all_stop(&settings, running, &alive);
 }
 
 #[test]
 fn a_worker_failure_ends_the_supervisor() {
-    let (settings, running, alive) = launched("colocated", &[Failure::Fine, Failure::Panic]);
-    let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
+    let (settings, running, alive) = launched("colocated", &[Failure::Never, Failure::Panic]);
+    let mut supervisor = Supervisor::new(tracker(running), settings, no_configuration_file());
     let (sender, signals) = unbounded();
     let (over, watched) = channel::<()>();
-    // Ends the test when no failure is reported.
-    let patience = thread::spawn(move || {
+    // Ends the test when no failure is reported in time.
+    let watchdog = thread::spawn(move || {
         if watched.recv_timeout(TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             sender.send(Signal::Stop).unwrap();
         }
@@ -66,8 +66,8 @@ fn a_worker_failure_ends_the_supervisor() {
     });
     let end = supervisor.run(&signals);
     drop(over);
-    patience.join().unwrap();
-    let expected = death("worker-1", "it panicked: a bug on receive 3");
+    watchdog.join().unwrap();
+    let expected = failure("worker-1", "it panicked: injected panic on receive 3");
     assert!(matches!(&end, End::WorkerFailed(failure) if *failure == expected), "{end:?}");
     // Dropping the tracker stops the other workers.
     drop(supervisor.into_tracker());
@@ -76,8 +76,8 @@ fn a_worker_failure_ends_the_supervisor() {
 
 #[test]
 fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
-    let (settings, running, alive) = launched("colocated", &[Failure::Fine, Failure::Fine]);
-    let mut supervisor = Supervisor::new(tracker(running), settings, nothing_to_read());
+    let (settings, running, alive) = launched("colocated", &[Failure::Never, Failure::Never]);
+    let mut supervisor = Supervisor::new(tracker(running), settings, no_configuration_file());
     let (sender, signals) = unbounded();
     for signal in [Signal::Reload, Signal::Export, Signal::Stop, Signal::Reload] {
         sender.send(signal).unwrap();
@@ -89,7 +89,7 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-/// A tracker with these workers and without anything else.
+/// A tracker with these workers and no other part.
 fn tracker(running: Running) -> Tracker {
     let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::disabled());
     Tracker {
@@ -112,11 +112,11 @@ fn tracker(running: Running) -> Tracker {
 }
 
 /// A configuration without a file.
-fn nothing_to_read() -> Reload {
+fn no_configuration_file() -> Reload {
     Reload::new(Cli::default().flags, Host::default())
 }
 
-fn death(name: &str, cause: &str) -> WorkerFailure {
+fn failure(name: &str, cause: &str) -> WorkerFailure {
     WorkerFailure { name: name.to_owned(), cause: cause.to_owned() }
 }
 
@@ -149,8 +149,8 @@ fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Arc<At
 /// How a socket fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failure {
-    /// Nothing ever arrives.
-    Fine,
+    /// No failure; nothing is received.
+    Never,
     /// The third receive fails.
     Error,
     /// The third receive panics.
@@ -159,7 +159,7 @@ enum Failure {
     Wait,
 }
 
-/// A socket that fails on demand.
+/// A socket that fails as configured.
 struct FailingSocket {
     failure: Failure,
     receives: u32,
@@ -200,18 +200,18 @@ impl Socket for FailingSocket {
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.waits += 1;
         if self.failure == Failure::Wait && self.waits == 2 {
-            return Err(io::Error::other("no more waiting"));
+            return Err(io::Error::other("injected wait failure"));
         }
-        let rung = self.wakes.recv_timeout(timeout);
-        assert_ne!(rung, Err(RecvTimeoutError::Disconnected));
+        let woken = self.wakes.recv_timeout(timeout);
+        assert_ne!(woken, Err(RecvTimeoutError::Disconnected));
         Ok(())
     }
 
     fn receive(&mut self, _: usize) -> io::Result<Received<'_>> {
         self.receives += 1;
         match (self.failure, self.receives) {
-            (Failure::Error, 3) => Err(io::Error::other("the cable is cut")),
-            (Failure::Panic, count @ 3) => panic!("a bug on receive {count}"),
+            (Failure::Error, 3) => Err(io::Error::other("injected receive failure")),
+            (Failure::Panic, count @ 3) => panic!("injected panic on receive {count}"),
             _ => Ok(Received::new(&[], &[])),
         }
     }
@@ -225,13 +225,13 @@ impl Socket for FailingSocket {
     }
 }
 
-/// Wakes a [`FailingSocket`] socket.
+/// Wakes a [`FailingSocket`].
 #[derive(Clone)]
 struct TestWaker(Sender<()>);
 
 impl Waker for TestWaker {
     fn wake(&self) {
-        // The socket may be gone.
+        // The socket may have been dropped.
         let _ = self.0.send(());
     }
 }

@@ -89,7 +89,10 @@ impl<S: Shared> Place for Direct<S> {
                 })
                 .collect();
             let stopwatch = Stopwatch::start(&barrier);
-            let bytes = threads.into_iter().map(|thread| thread.join().expect("it ends")).sum();
+            let bytes = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a thread without panics"))
+                .sum();
             stopwatch.stop(bytes)
         })
     }

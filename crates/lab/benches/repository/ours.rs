@@ -76,7 +76,10 @@ impl Place for Own {
                 })
                 .collect();
             let stopwatch = Stopwatch::start(&barrier);
-            let bytes = threads.into_iter().map(|thread| thread.join().expect("it ends")).sum();
+            let bytes = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a thread without panics"))
+                .sum();
             stopwatch.stop(bytes)
         })
     }
@@ -149,7 +152,10 @@ impl Place for Lanes {
                 })
                 .collect();
             let stopwatch = Stopwatch::start(&barrier);
-            let bytes = asking.into_iter().map(|thread| thread.join().expect("it ends")).sum();
+            let bytes = asking
+                .into_iter()
+                .map(|thread| thread.join().expect("a thread without panics"))
+                .sum();
             let outcome = stopwatch.stop(bytes);
             stop.store(true, Ordering::Release);
             mailboxes.iter().for_each(|way| way.requests.wake());

@@ -1,9 +1,10 @@
-//! Expiry keeps up with 50 million peers in one shard, however they are spread: what is due in a
-//! second is done in the turns of a second, and everything is looked at within the period.
+//! Expiry keeps up with 50 million peers in one shard, however they are distributed: the work due
+//! in a second is done within the turns of that second, and every entry is visited within the
+//! period.
 //!
-//! The schedule is the worker's own. A shard of 2 million stands for a 25th of one of 50 million
-//! that is swept in a 25th of the time: what is due in a second, and in a turn, is the same. What
-//! it costs with all 50 million is in docs/benchmarks/expiry.md, by examples/expiry.rs.
+//! The schedule is the worker's. A shard of 2 million entries, swept in a 25th of the period,
+//! represents one of 50 million: the same work is due per second and per turn. The cost with all 50
+//! million is in docs/benchmarks/expiry.md.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use onrush_tracker::clock::Now;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::worker::SwarmSide;
 
-/// Peers, or idle swarms.
+/// Number of peers, or of idle swarms.
 const SIZE: u32 = 2_000_000;
-/// A 25th of the two minutes that placement asks for.
+/// A 25th of the two-minute period of the configuration.
 const PERIOD: Duration = Duration::from_millis(4_800);
-/// Turns in a second under full load: a full one takes 1.5 ms at most.
+/// Turns per second under full load: a full turn takes at most 1.5 ms.
 const TURNS: usize = 666;
 
 #[test]
@@ -40,16 +41,19 @@ fn keeps_up(population: Population) {
     let metrics = WorkerMetrics::default();
     let pass = PERIOD.as_secs() as u32 + 1;
     for second in 0..2 * pass {
-        assert!(pays(&mut side, second, &metrics), "{population:?}: debts in second {second}");
+        assert!(
+            run_second(&mut side, second, &metrics),
+            "{population:?}: backlog in second {second}"
+        );
     }
     let totals = side.shard.totals();
-    assert_eq!(totals.peers() + totals.idle_swarms, u64::from(SIZE), "nothing has expired yet");
+    assert_eq!(totals.peers() + totals.idle_swarms, u64::from(SIZE), "no entry has expired yet");
 
-    // A worker that was away until now owes a pass, and forgetting takes its time: steps stay
-    // short. At full load all by itself it may take three passes.
+    // A worker that has not run until now has a pass in backlog, and removal takes time as steps
+    // stay short. Under full load it may take three passes.
     let over = LIFETIME + 8;
     let gone = (over..=over + 3 * pass).find(|second| {
-        pays(&mut side, *second, &metrics);
+        run_second(&mut side, *second, &metrics);
         is_empty(&side.shard)
     });
     let totals = side.shard.totals();
@@ -57,8 +61,8 @@ fn keeps_up(population: Population) {
     side.shard.check();
 }
 
-/// Lets a second of turns go by; whether what was due is done.
-fn pays(side: &mut SwarmSide, second: u32, metrics: &WorkerMetrics) -> bool {
+/// Runs the turns of one second; whether the work that was due is done.
+fn run_second(side: &mut SwarmSide, second: u32, metrics: &WorkerMetrics) -> bool {
     let now = Now { moment: Moment(second), unix: 1_800_000_000 + u64::from(second) };
     (0..TURNS).any(|_| !side.maintain(now, metrics))
 }

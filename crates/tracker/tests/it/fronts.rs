@@ -84,7 +84,7 @@ impl MemoryFront {
 }
 
 /// A tracker with `count` fronts, and one UDP client with its connection id.
-struct World {
+struct TestSetup {
     tracker: TestTracker<Endpoint>,
     fronts: Vec<MemoryFront>,
     wakers: Vec<Arc<CountingWaker>>,
@@ -92,7 +92,7 @@ struct World {
     id: ConnectionId,
 }
 
-impl World {
+impl TestSetup {
     fn new(placement: &str, count: usize) -> Self {
         let settings = settings(&format!(
             "{placement}[access]\nmode = \"deny\"\ninfo_hashes = [\"{FORBIDDEN}\"]\n\
@@ -116,7 +116,7 @@ impl World {
         Self { tracker, fronts: fronts.into_iter().map(front).collect(), wakers, client, id }
     }
 
-    /// Lets every member take turns until no request is in flight.
+    /// Runs all members until no request is in flight.
     fn settle(&mut self) {
         for _ in 0..3 {
             self.fronts.iter_mut().for_each(MemoryFront::turn);
@@ -153,7 +153,7 @@ fn peers_in(reply: &[u8]) -> Vec<SocketAddr> {
 #[test]
 fn peers_of_a_front_and_of_udp_share_swarms() {
     for placement in [SPLIT, COLOCATED] {
-        let mut world = World::new(placement, 1);
+        let mut world = TestSetup::new(placement, 1);
         for swarm in 0..20 {
             let info_hash = InfoHash([swarm; 20]);
             assert_eq!(world.announce_over_udp(info_hash), []);
@@ -182,7 +182,7 @@ fn peers_of_a_front_and_of_udp_share_swarms() {
 #[test]
 fn a_scrape_of_a_front_spans_shards() {
     for placement in [SPLIT, COLOCATED] {
-        let mut world = World::new(placement, 1);
+        let mut world = TestSetup::new(placement, 1);
         let mut hashes: Vec<[u8; 20]> = (0..40).map(|n| [n; 20]).collect();
         for hash in &hashes[..30] {
             world.announce_over_udp(InfoHash(*hash));
@@ -210,7 +210,7 @@ fn a_scrape_of_a_front_spans_shards() {
 #[test]
 fn a_front_that_exits_loses_only_its_own_replies() {
     for placement in [SPLIT, COLOCATED] {
-        let mut world = World::new(placement, 2);
+        let mut world = TestSetup::new(placement, 2);
         let ip = Ipv4Addr::new(198, 51, 100, 7);
         let hashes: Vec<InfoHash> = (0..30).map(|n| InfoHash([n; 20])).collect();
         let of_first: Vec<_> =
@@ -238,7 +238,7 @@ fn a_front_that_exits_loses_only_its_own_replies() {
 
 #[test]
 fn refusals_of_a_front_are_counted_by_the_front() {
-    let mut world = World::new(SPLIT, 1);
+    let mut world = TestSetup::new(SPLIT, 1);
     let ip = Ipv4Addr::new(198, 51, 100, 7);
     let front = &mut world.fronts[0];
     assert_eq!(front.announce(BLOCKED, InfoHash([1; 20])), Err(Refusal::Blocked));
@@ -255,14 +255,14 @@ fn refusals_of_a_front_are_counted_by_the_front() {
 
 #[test]
 fn a_sleeping_front_is_woken_by_replies_and_orders() {
-    let mut world = World::new(COLOCATED, 1);
-    let wakes = |world: &World| world.wakers[0].0.load(Ordering::SeqCst);
+    let mut world = TestSetup::new(COLOCATED, 1);
+    let wakes = |world: &TestSetup| world.wakers[0].0.load(Ordering::SeqCst);
     world.fronts[0].announce(Ipv4Addr::new(198, 51, 100, 7), InfoHash([1; 20])).unwrap();
     world.fronts[0].turn();
     let (tracker, front) = (&mut world.tracker, &world.fronts[0].front);
     front.sleep(|| tracker.settle(at(2)));
     assert_eq!(wakes(&world), 1);
-    world.fronts[0].front.sleep(|| panic!("a reply is waiting: no sleep"));
+    world.fronts[0].front.sleep(|| panic!("sleep with a waiting reply"));
     world.settle();
     let orders =
         Orders::new(&world.tracker.workers[0].mailboxes, world.tracker.workers[0].owners.clone());

@@ -35,7 +35,7 @@ fn read(client: &mut Endpoint) -> usize {
     std::iter::from_fn(|| Some(client.receive(64).unwrap().len()).filter(|n| *n > 0)).sum()
 }
 
-/// Three announces, then a scrape, and so on.
+/// Repeats of three announces and a scrape.
 fn packets(connection_id: ConnectionId) -> Vec<Vec<u8>> {
     let packet = |n: usize| {
         let mut bytes = [0; 2048];
@@ -51,8 +51,8 @@ fn packets(connection_id: ConnectionId) -> Vec<Vec<u8>> {
     (0..REQUESTS).map(packet).collect()
 }
 
-/// Sends all requests while the swarm worker is stalled, then lets it run. Returns what was
-/// answered and what was refused as busy.
+/// Sends all requests while the swarm worker is stalled, then lets it run. Returns the number of
+/// replies and of requests refused as busy.
 fn overrun(limits: &str) -> (usize, usize, TestTracker<Endpoint>) {
     let (mut world, mut client) = world(limits);
     let packets = packets(connect(&mut world, &mut client, 0, at(1)));
@@ -64,7 +64,7 @@ fn overrun(limits: &str) -> (usize, usize, TestTracker<Endpoint>) {
     world.settle(at(1));
     let answered = read(&mut client);
     let busy = world.summary().refused_for(Refusal::Busy) as usize;
-    // All batches are free again: the same requests, one batch at a time, are all answered.
+    // All batches are free again: the same requests, sent one batch at a time, all get replies.
     for batch in packets.chunks(BATCH) {
         send(&mut client, batch);
         world.settle(at(2));
@@ -83,9 +83,9 @@ fn a_paused_worker_loses_no_replies() {
 #[test]
 fn requests_beyond_the_share_of_batches_are_counted_as_busy() {
     let (answered, busy, world) = overrun("batches_in_flight = 2");
-    assert_eq!(answered + busy, REQUESTS, "each request is answered or counted");
+    assert_eq!(answered + busy, REQUESTS, "each request gets a reply or is counted");
     assert_eq!(answered, 2 * BATCH);
-    assert_eq!(world.summary().lane_full, 0, "a lane has room for every share");
+    assert_eq!(world.summary().lane_full, 0, "a lane holds the shares of all workers");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn scrapes_beyond_the_table_are_counted_as_busy() {
     assert_eq!((answered, busy), (REQUESTS / 4 * 3 + 5, REQUESTS / 4 - 5));
 }
 
-/// Requests that come one by one are the case in which small messages would use up a lane.
+/// Requests that arrive one by one are the case in which small messages would fill a lane.
 #[test]
 fn a_thousand_single_requests_wait_for_a_paused_worker() {
     let (mut world, mut client) = world("batches_in_flight = 32");
@@ -108,9 +108,9 @@ fn a_thousand_single_requests_wait_for_a_paused_worker() {
     assert_eq!(world.summary().refused_for(Refusal::Busy), 0);
 }
 
-/// Scrapes of many hashes need room of their own: a receive batch of nothing else is answered.
+/// Scrapes with many hashes have their own limit: a receive batch full of them gets all replies.
 #[test]
-fn a_batch_of_the_longest_scrapes_is_answered() {
+fn a_batch_of_the_longest_scrapes_gets_all_replies() {
     let network = Network::with_options(1, Conditions::default(), Options::default());
     let text = "[workers]\nplacement = \"colocated\"\ntotal = 1\n";
     let mut world = TestTracker::new(&settings(text), &secrets(1), &network, |endpoint| endpoint);

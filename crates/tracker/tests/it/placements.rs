@@ -1,4 +1,4 @@
-//! Split and colocated are two shapes of one tracker: the same traffic gets the same answers.
+//! Split and colocated placement give the same replies to the same traffic.
 
 use std::net::SocketAddr;
 
@@ -19,8 +19,8 @@ const REQUESTS: u64 = 6_000;
 const HASHES: u8 = 20;
 const FORBIDDEN: u8 = 7;
 
-/// No jitter, so that intervals can be compared; lists longer than any swarm here, so that they
-/// hold the same peers whatever the sampling does.
+/// Without jitter, so that intervals can be compared, and with lists longer than any swarm here, so
+/// that they contain the same peers whatever the sampling is.
 fn text(placement: &str) -> String {
     format!(
         "{placement}\n[announce]\ninterval = 600\ninterval_jitter_percent = 0\n\
@@ -30,8 +30,8 @@ fn text(placement: &str) -> String {
     )
 }
 
-/// One request at a time, each with what came back.
-fn answers(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
+/// Sends one request at a time; the reply to each.
+fn replies(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
     let settings = settings(&text(placement));
     let network = Network::with_options(1, Conditions::default(), Options::default());
     let mut world = TestTracker::new(&settings, &secrets(3), &network, |endpoint| endpoint);
@@ -42,8 +42,9 @@ fn answers(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
     for n in 0..REQUESTS {
         let client = rng.random_range(0..CLIENTS);
         let request = request(&mut rng, &ids, client, TransactionId(n as u32));
-        ask(&mut clients, client, &request);
-        // Five requests a second: peers that are not drawn for long enough expire on the way.
+        send(&mut clients, client, &request);
+        // Five requests a second, so that peers without an announce for long enough expire
+        // meanwhile.
         world.settle(at(n / 5));
         let answer = clients.receive(8).unwrap().iter().next().map(|(bytes, _)| bytes.to_vec());
         if let Some(answer) = &answer
@@ -51,7 +52,7 @@ fn answers(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
         {
             ids[client] = response.connection_id;
         }
-        answers.push(answer.map(|answer| in_order(answer, family(client))));
+        answers.push(answer.map(|answer| sorted(answer, family(client))));
     }
     answers
 }
@@ -70,7 +71,7 @@ fn family(client: usize) -> Family {
     if client.is_multiple_of(3) { Family::V6 } else { Family::V4 }
 }
 
-fn ask(clients: &mut Endpoint, client: usize, request: &[u8]) {
+fn send(clients: &mut Endpoint, client: usize, request: &[u8]) {
     let tracker = match family(client) {
         Family::V4 => TRACKER_V4,
         Family::V6 => TRACKER_V6,
@@ -113,8 +114,8 @@ fn request(rng: &mut SmallRng, ids: &[ConnectionId], client: usize, id: Transact
     bytes[..len].to_vec()
 }
 
-/// The same answer with its peers sorted: their order is the sampling's affair.
-fn in_order(mut answer: Vec<u8>, family: Family) -> Vec<u8> {
+/// The reply with its peers sorted, as their order depends on the sampling.
+fn sorted(mut answer: Vec<u8>, family: Family) -> Vec<u8> {
     if answer.starts_with(&[0, 0, 0, 1]) {
         let mut peers: Vec<_> =
             answer[20..].chunks_exact(family.peer_len()).map(<[u8]>::to_vec).collect();
@@ -126,17 +127,17 @@ fn in_order(mut answer: Vec<u8>, family: Family) -> Vec<u8> {
 }
 
 #[test]
-fn both_placements_give_the_same_answers_to_the_same_traffic() {
+fn both_placements_give_the_same_replies() {
     for seed in 1..=3 {
-        let split = answers(SPLIT, seed);
-        let colocated = answers(COLOCATED, seed);
-        let unsteered = answers(&format!("{COLOCATED}[socket]\nsteering = false\n"), seed);
+        let split = replies(SPLIT, seed);
+        let colocated = replies(COLOCATED, seed);
+        let unsteered = replies(&format!("{COLOCATED}[socket]\nsteering = false\n"), seed);
         let kinds = |action: u8| {
             split.iter().flatten().filter(|answer| answer[..4] == [0, 0, 0, action]).count()
         };
-        // The traffic is worth comparing: every kind of answer, and silence, in numbers.
+        // The traffic must contain enough replies of every kind, and requests without a reply.
         for (action, least) in [(0, 500), (1, 1_000), (2, 200), (3, 300)] {
-            assert!(kinds(action) > least, "{} answers of action {action}", kinds(action));
+            assert!(kinds(action) > least, "{} replies of action {action}", kinds(action));
         }
         assert!(split.iter().filter(|answer| answer.is_none()).count() > 100);
         for (n, ((a, b), c)) in split.iter().zip(&colocated).zip(&unsteered).enumerate() {

@@ -40,7 +40,10 @@ fn governor(facts: &Facts) -> Option<Finding> {
                     "cpupower set -b 0, or echo performance > energy_performance_preference of \
                       each vCPU",
                 )
-                .keep("the same at boot, or GOVERNOR=performance in /etc/default/cpufrequtils")
+                .keep(
+                    "run this command at boot, or set GOVERNOR=performance in \
+                       /etc/default/cpufrequtils",
+                )
         }
         (severity, _) => {
             let what = format!(
@@ -131,7 +134,7 @@ mod tests {
                 names.iter().map(|name| (*name, "acpi-cpufreq", None)).collect();
             governed(&governors).map(|finding| finding.severity)
         };
-        assert_eq!(of(&[]), None, "a virtual machine has none");
+        assert_eq!(of(&[]), None, "a virtual machine has no governor");
         assert_eq!(of(&["performance", "performance"]), Some(Severity::Ok));
         assert_eq!(of(&["performance", "powersave"]), Some(Severity::Problem));
         assert_eq!(of(&["powersave", "performance", "schedutil"]), Some(Severity::Problem));

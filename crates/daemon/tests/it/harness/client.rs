@@ -10,53 +10,53 @@ use onrush_proto::{
     ScrapeCounts, TransactionId, announce, connect,
 };
 
-/// How long a client repeats a request.
+/// Deadline for the reply to a request, over all attempts.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Time between two attempts.
+/// Interval between two attempts.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// One client at one address.
+/// A UDP client with one socket.
 pub(crate) struct Client {
     socket: UdpSocket,
     tracker: SocketAddr,
-    /// From its last connect; 0 before.
+    /// The connection id of the last connect; 0 before the first.
     pub(crate) id: ConnectionId,
 }
 
 /// The fields of an announce that tests choose, except the info hash.
 #[derive(Clone, Copy)]
-pub(crate) struct Ask {
+pub(crate) struct AnnounceParams {
     pub(crate) port: u16,
     pub(crate) left: u64,
     pub(crate) event: Event,
     pub(crate) want: i32,
 }
 
-/// A seeder at this port.
-pub(crate) fn seeder(port: u16) -> Ask {
-    Ask { port, left: 0, event: Event::Started, want: 50 }
+/// A seeder at `port`.
+pub(crate) fn seeder(port: u16) -> AnnounceParams {
+    AnnounceParams { port, left: 0, event: Event::Started, want: 50 }
 }
 
-/// A leecher at this port.
-pub(crate) fn leecher(port: u16) -> Ask {
-    Ask { port, left: 1, event: Event::Started, want: 50 }
+/// A leecher at `port`.
+pub(crate) fn leecher(port: u16) -> AnnounceParams {
+    AnnounceParams { port, left: 1, event: Event::Started, want: 50 }
 }
 
 /// The reply to an announce.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Announced {
+pub(crate) struct AnnounceReply {
     pub(crate) seeders: u32,
     pub(crate) leechers: u32,
     pub(crate) peers: Vec<SocketAddr>,
 }
 
 /// A random info hash.
-pub(crate) fn fresh_hash() -> InfoHash {
+pub(crate) fn random_hash() -> InfoHash {
     InfoHash(rand::random())
 }
 
 impl Client {
-    /// From the loopback address of the tracker's family.
+    /// A client at the loopback address of the tracker's family.
     pub(crate) fn new(tracker: SocketAddr) -> Self {
         match tracker {
             SocketAddr::V4(_) => Self::at(Ipv4Addr::LOCALHOST.into(), tracker),
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    /// From this address, at a free port.
+    /// A client at `source` and a free port.
     pub(crate) fn at(source: IpAddr, tracker: SocketAddr) -> Self {
         let socket = UdpSocket::bind((source, 0)).unwrap();
         socket.set_read_timeout(Some(AGAIN)).unwrap();
@@ -87,21 +87,21 @@ impl Client {
     }
 
     /// Whether an unread datagram has arrived.
-    pub(crate) fn has_answer(&self) -> bool {
+    pub(crate) fn has_reply(&self) -> bool {
         self.socket.set_nonblocking(true).unwrap();
         let came = self.socket.recv_from(&mut [0; 2048]).is_ok();
         self.socket.set_nonblocking(false).unwrap();
         came
     }
 
-    /// Sends a connect; the connection id.
+    /// Sends a connect and returns the connection id.
     pub(crate) fn connect(&mut self) -> ConnectionId {
         let transaction_id = TransactionId(rand::random());
         let mut bytes = [0; connect::REQUEST_LEN];
         Connect { transaction_id }.write(&mut bytes);
         self.id = self.exchange(&bytes, transaction_id, |response| match response {
             Response::Connect(response) => response.connection_id,
-            other => panic!("to a connect: {other:?}"),
+            other => panic!("reply to a connect: {other:?}"),
         });
         self.id
     }
@@ -114,38 +114,42 @@ impl Client {
     }
 
     /// Announces with the last connection id.
-    pub(crate) fn announce(&self, info_hash: InfoHash, ask: Ask) -> Announced {
-        let (bytes, transaction_id) = self.announcement(info_hash, ask);
+    pub(crate) fn announce(&self, info_hash: InfoHash, params: AnnounceParams) -> AnnounceReply {
+        let (bytes, transaction_id) = self.announce_datagram(info_hash, params);
         self.exchange(&bytes, transaction_id, |response| match response {
-            Response::Announce(head, peers) => Announced {
+            Response::Announce(head, peers) => AnnounceReply {
                 seeders: head.seeders,
                 leechers: head.leechers,
                 peers: peers.iter().map(|peer| (peer.ip(), peer.port()).into()).collect(),
             },
-            other => panic!("to an announce: {other:?}"),
+            other => panic!("reply to an announce: {other:?}"),
         })
     }
 
-    /// Announces; the interval of the reply, seconds.
-    pub(crate) fn interval(&self, info_hash: InfoHash, ask: Ask) -> u32 {
-        let (bytes, transaction_id) = self.announcement(info_hash, ask);
+    /// Announces and returns the interval of the reply in seconds.
+    pub(crate) fn interval(&self, info_hash: InfoHash, params: AnnounceParams) -> u32 {
+        let (bytes, transaction_id) = self.announce_datagram(info_hash, params);
         self.exchange(&bytes, transaction_id, |response| match response {
             Response::Announce(head, _) => head.interval,
-            other => panic!("to an announce: {other:?}"),
+            other => panic!("reply to an announce: {other:?}"),
         })
     }
 
-    /// Announces; the text of the error reply.
-    pub(crate) fn announce_refused(&self, info_hash: InfoHash, ask: Ask) -> String {
-        let (bytes, transaction_id) = self.announcement(info_hash, ask);
+    /// Announces and returns the text of the error reply.
+    pub(crate) fn announce_refused(&self, info_hash: InfoHash, params: AnnounceParams) -> String {
+        let (bytes, transaction_id) = self.announce_datagram(info_hash, params);
         self.exchange(&bytes, transaction_id, |response| match response {
             Response::Error(_, text) => String::from_utf8_lossy(text).into_owned(),
-            other => panic!("no error: {other:?}"),
+            other => panic!("not an error reply: {other:?}"),
         })
     }
 
-    /// The bytes of an announce.
-    pub(crate) fn announcement(&self, info_hash: InfoHash, ask: Ask) -> (Vec<u8>, TransactionId) {
+    /// An announce as a datagram, and its transaction id.
+    pub(crate) fn announce_datagram(
+        &self,
+        info_hash: InfoHash,
+        params: AnnounceParams,
+    ) -> (Vec<u8>, TransactionId) {
         let transaction_id = TransactionId(rand::random());
         let announce = Announce {
             connection_id: self.id,
@@ -153,13 +157,13 @@ impl Client {
             info_hash,
             peer_id: PeerId([b'-'; 20]),
             downloaded: 0,
-            left: ask.left,
+            left: params.left,
             uploaded: 0,
-            event: ask.event,
+            event: params.event,
             ip: 0,
             key: 0,
-            num_want: ask.want,
-            port: ask.port,
+            num_want: params.want,
+            port: params.port,
             options: Options(&[]),
         };
         let mut bytes = vec![0; announce::REQUEST_LEN];
@@ -167,16 +171,21 @@ impl Client {
         (bytes, transaction_id)
     }
 
-    /// Announces to each of these swarms once, all at the same time; the number of replies within
-    /// `patience`.
-    pub(crate) fn burst(&self, hashes: &[InfoHash], ask: Ask, patience: Duration) -> usize {
+    /// Sends one announce to each of these swarms without waiting in between, and returns the
+    /// number of replies within `timeout`.
+    pub(crate) fn burst(
+        &self,
+        hashes: &[InfoHash],
+        params: AnnounceParams,
+        timeout: Duration,
+    ) -> usize {
         let mut waiting: Vec<TransactionId> = Vec::new();
         for hash in hashes {
-            let (bytes, transaction_id) = self.announcement(*hash, ask);
+            let (bytes, transaction_id) = self.announce_datagram(*hash, params);
             self.send(&bytes);
             waiting.push(transaction_id);
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let mut buffer = [0; 2048];
         while !waiting.is_empty() && Instant::now() < deadline {
             let Ok((len, _)) = self.socket.recv_from(&mut buffer) else { continue };
@@ -185,7 +194,7 @@ impl Client {
                 response @ Response::Announce(..) => {
                     waiting.retain(|it| *it != response.transaction_id());
                 }
-                other => panic!("to an announce: {other:?}"),
+                other => panic!("reply to an announce: {other:?}"),
             }
         }
         hashes.len() - waiting.len()
@@ -198,25 +207,25 @@ impl Client {
         Scrape::write(self.id, transaction_id, hashes, &mut bytes);
         self.exchange(&bytes, transaction_id, |response| match response {
             Response::Scrape(_, counts) => counts.iter().collect(),
-            other => panic!("to a scrape: {other:?}"),
+            other => panic!("reply to a scrape: {other:?}"),
         })
     }
 
-    /// Connects, then [`meet`](Self::meet)s.
-    pub(crate) fn converse(&mut self) {
+    /// Connects, then calls [`check_swarm`](Self::check_swarm).
+    pub(crate) fn connect_and_check(&mut self) {
         self.connect();
-        self.meet();
+        self.check_swarm();
     }
 
-    /// Announces a seeder and a leecher of a new swarm, and scrapes it, with the current connection
-    /// id.
-    pub(crate) fn meet(&self) {
-        let hash = fresh_hash();
-        let alone = self.announce(hash, seeder(4_001));
-        assert_eq!(alone, Announced { seeders: 1, leechers: 0, peers: vec![] });
+    /// Announces a seeder and a leecher of a new swarm and scrapes it, with the current connection
+    /// id, and checks the replies.
+    pub(crate) fn check_swarm(&self) {
+        let hash = random_hash();
+        let first_reply = self.announce(hash, seeder(4_001));
+        assert_eq!(first_reply, AnnounceReply { seeders: 1, leechers: 0, peers: vec![] });
         let both = self.announce(hash, leecher(4_002));
         let first = SocketAddr::new(self.address().ip(), 4_001);
-        assert_eq!(both, Announced { seeders: 1, leechers: 1, peers: vec![first] });
+        assert_eq!(both, AnnounceReply { seeders: 1, leechers: 1, peers: vec![first] });
         let counts = ScrapeCounts { seeders: 1, completed: 0, leechers: 1 };
         assert_eq!(self.scrape(&[hash]), [counts]);
     }
@@ -240,13 +249,13 @@ impl Client {
                 };
                 let family = Family::of(self.tracker.ip());
                 let response = Response::parse(&buffer[..len], family).unwrap();
-                // A reply to an earlier attempt is skipped.
+                // Replies to earlier attempts are skipped.
                 if response.transaction_id() == transaction_id {
-                    assert_eq!(from, self.tracker, "the answer comes from elsewhere");
+                    assert_eq!(from, self.tracker, "the reply comes from another address");
                     return read(response);
                 }
             }
         }
-        panic!("{} does not answer {}", self.tracker, self.address());
+        panic!("{} does not reply to {}", self.tracker, self.address());
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const ADMIN_LISTENS: &str = " shows metrics";
 pub(crate) const NO_ADMIN: &str = "no metrics, health and admin API over HTTP";
 /// A reload was applied; the changed keys follow.
 pub(crate) const RELOADED: &str = "configuration reloaded";
-/// A reload was rejected, and the former configuration stays.
+/// A reload was rejected; the former configuration stays in force.
 pub(crate) const RELOAD_REJECTED: &str = "the configuration in force stays";
 /// The purge after a list change has removed one swarm.
 pub(crate) const PURGED_ONE: &str = "removed 1 swarm";
@@ -45,17 +45,17 @@ pub(crate) const AS_ROOT: &str = "running as root";
 pub(crate) const UPGRADE_BEGINS: &str = " takes over: ";
 /// The successor has received the changes made during the transfer.
 pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: the rest has arrived";
-/// The process before has handed over everything and stops.
+/// The old process has handed over everything and stops.
 pub(crate) const UPGRADE_DONE: &str = " has taken over; ";
-/// The successor failed; the process goes on serving.
+/// The successor failed; the old process keeps serving.
 pub(crate) const UPGRADE_FAILED: &str = "upgrade failed";
-/// The successor that this process has started ended without a takeover.
+/// The successor started by this process has exited without a takeover.
 pub(crate) const SUCCESSOR_FAILED: &str = "has not taken over";
-/// A successor has disconnected before it asked for the peers.
+/// A successor has disconnected before it requested the peers.
 pub(crate) const UPGRADE_LEFT: &str = "left before it accepted the handoff";
-/// A request that an upgrade in progress does not allow.
+/// A request was refused because an upgrade is in progress.
 pub(crate) const UPGRADE_RUNNING: &str = "under way";
-/// Errors of `onrush ctl list` during a handover: the sockets are in transfer, neither process
-/// listens, the tracker starts or stops.
+/// Errors of `onrush ctl list` during an upgrade: the sockets are in transfer, neither process
+/// listens, or the tracker starts or stops.
 pub(crate) const UNAVAILABLE: [&str; 4] =
     ["is about to take over", "cannot be reached", "the tracker is ", "try again in a moment"];

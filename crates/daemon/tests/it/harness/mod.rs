@@ -1,4 +1,4 @@
-//! Scaffolding of the tests of the daemon: process, client, log messages, network namespace.
+//! Shared by the tests of the daemon: process, client, log messages, network namespaces.
 
 pub(crate) mod client;
 pub(crate) mod messages;

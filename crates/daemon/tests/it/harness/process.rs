@@ -17,16 +17,16 @@ use tempfile::TempDir;
 
 use crate::harness::messages::{READY, SERVES, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
 
-/// Time-out of every wait.
+/// Deadline of every wait.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The account `nobody`: it has no rights, and exists on every host.
+/// The account `nobody`, which has no privileges and exists on every host.
 pub(crate) fn nobody() -> User {
-    User::from_name("nobody").unwrap().expect("this host has a user `nobody`")
+    User::from_name("nobody").unwrap().expect("a user `nobody`")
 }
 
-/// A free address for a daemon that does not log its own, or that starts more than once: a port
-/// outside the ephemeral range, free for UDP and TCP over both families.
+/// A free address for a daemon that does not log its own, or that starts repeatedly: a port outside
+/// the ephemeral range, free for UDP and TCP over both families.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..10_000 {
@@ -38,16 +38,17 @@ pub(crate) fn free_address() -> SocketAddr {
             return ([127, 0, 0, 1], port).into();
         }
     }
-    panic!("no port is free at 127.0.0.1 and ::1");
+    panic!("no port is free on both 127.0.0.1 and ::1");
 }
 
-/// Fails without root's rights over users and namespaces, which `scripts/test` provides to ordinary
-/// users too.
-pub(crate) fn need_root(why: &str) {
-    assert!(Uid::effective().is_root(), "this test {why}: run it by scripts/test, or as root");
+/// Fails unless the test has root's privileges over users and namespaces, which `scripts/test`
+/// provides to ordinary users too.
+pub(crate) fn require_root(why: &str) {
+    assert!(Uid::effective().is_root(), "this test {why}: run it with scripts/test, or as root");
 }
 
-/// A daemon to be started. Its home, with the default state directory, is a temporary directory.
+/// A command line of the daemon. The home directory, with the default state directory, is
+/// temporary.
 pub(crate) struct Launch {
     command: Command,
     home: TempDir,
@@ -55,7 +56,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// With these flags.
+    /// A command line with these flags.
     pub(crate) fn new(flags: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
@@ -65,20 +66,21 @@ impl Launch {
         Self { command, home, http: "off" }
     }
 
-    /// With the admin side at a free port, see [`Daemon::http`]; off by default, as daemons of
-    /// other tests would take the same port.
+    /// Enables the admin side on a free port, see [`Daemon::http`]. It is off by default because
+    /// daemons of parallel tests would use the same port.
     pub(crate) fn http(mut self) -> Self {
         self.http = "127.0.0.1:0";
         self
     }
 
-    /// With the admin side as configured.
-    pub(crate) fn own_http(mut self) -> Self {
+    /// Leaves the admin side to the configuration file.
+    pub(crate) fn configured_admin(mut self) -> Self {
         self.http = "";
         self
     }
 
-    /// Started by another program, with the daemon's command line as its last arguments.
+    /// Runs the daemon under another program, which gets the daemon's command line as its last
+    /// arguments.
     pub(crate) fn under(mut self, program: &[&str]) -> Self {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).arg(self.command.get_program()).args(self.command.get_args());
@@ -93,44 +95,44 @@ impl Launch {
         self
     }
 
-    /// With this in its environment.
+    /// Sets an environment variable.
     pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// On free ports of 127.0.0.1 and ::1.
+    /// A command line with free ports of 127.0.0.1 and ::1.
     pub(crate) fn on_loopback() -> Self {
         Self::new(&["--listen", "127.0.0.1:0", "--listen", "[::1]:0"])
     }
 
-    /// With one more flag and its value.
+    /// Adds a flag and its value.
     pub(crate) fn flag(mut self, flag: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.arg(flag).arg(value);
         self
     }
 
-    /// With one more flag that takes no value.
-    pub(crate) fn one(mut self, flag: &str) -> Self {
+    /// Adds a flag without a value.
+    pub(crate) fn switch(mut self, flag: &str) -> Self {
         self.command.arg(flag);
         self
     }
 
-    /// With a configuration file of this text.
+    /// Adds a configuration file with this text.
     pub(crate) fn config(self, text: &str) -> Self {
         let path = self.config_path();
         fs::write(&path, text).unwrap();
         self.flag("--config", path)
     }
 
-    /// Where [`config`](Self::config) writes.
+    /// The path of the file that [`config`](Self::config) writes.
     pub(crate) fn config_path(&self) -> PathBuf {
         self.home.path().join("onrush.toml")
     }
 
-    /// Started as the user `nobody`, who owns the home directory.
-    pub(crate) fn by_nobody(mut self) -> Self {
-        need_root("starts the daemon as another user");
+    /// Runs the daemon as the user `nobody`, who owns the home directory.
+    pub(crate) fn as_nobody(mut self) -> Self {
+        require_root("starts the daemon as another user");
         let account = nobody();
         chown(self.home.path(), Some(account.uid.as_raw()), Some(account.gid.as_raw())).unwrap();
         let mut command = Command::new("/proc/self/fd/0");
@@ -143,27 +145,30 @@ impl Launch {
         self
     }
 
-    /// Starts it.
+    /// Starts the daemon.
     pub(crate) fn start(self) -> Daemon {
         self.start_with_log_to(Stdio::piped())
     }
 
-    /// Starts it with these flags as well.
+    /// Starts the daemon with further flags.
     pub(crate) fn start_with(mut self, flags: &[&str]) -> Daemon {
         self.command.args(flags);
         self.start()
     }
 
-    /// Starts it with a log on a full disk.
+    /// Starts the daemon with its log on a full disk.
     pub(crate) fn start_with_a_full_disk(self) -> Daemon {
         let full = File::options().write(true).open("/dev/full").unwrap();
         self.start_with_log_to(full.into())
     }
 
     fn start_with_log_to(mut self, log: Stdio) -> Daemon {
-        let alone = ["--print-config", "--admin", "ctl", "doctor"];
+        let without_admin = ["--print-config", "--admin", "ctl", "doctor"];
         if !self.http.is_empty()
-            && !self.command.get_args().any(|flag| alone.iter().any(|alone| flag == *alone))
+            && !self
+                .command
+                .get_args()
+                .any(|flag| without_admin.iter().any(|without_admin| flag == *without_admin))
         {
             self.command.args(["--admin", self.http]);
         }
@@ -178,10 +183,10 @@ impl Launch {
     }
 }
 
-/// A daemon, killed when dropped.
+/// A running daemon, killed when dropped.
 pub(crate) struct Daemon {
     child: Child,
-    /// The process that has taken over; its log is in the same pipe.
+    /// The successor after an upgrade; its log is in the same pipe.
     successor: Option<u32>,
     lines: Receiver<Line>,
     log: Vec<String>,
@@ -191,16 +196,16 @@ pub(crate) struct Daemon {
     home: TempDir,
 }
 
-/// The exit of a daemon.
+/// The result of a daemon that has exited.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Its exit code; `None` when a signal ended it.
+    /// The exit code; `None` when a signal ended the process.
     pub(crate) code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     pub(crate) signal: Option<i32>,
-    /// What it wrote to standard error.
+    /// Lines of standard error.
     pub(crate) log: Vec<String>,
-    /// What it wrote to standard output.
+    /// Lines of standard output.
     pub(crate) output: String,
 }
 
@@ -222,7 +227,7 @@ impl Daemon {
         self.successor.unwrap_or_else(|| self.child.id())
     }
 
-    /// Waits until a successor that this process has started has taken over; its addresses.
+    /// Waits until a successor started by this process has taken over; the successor's addresses.
     pub(crate) fn upgraded(&mut self) -> Vec<SocketAddr> {
         let line = self.line(UPGRADE_BEGINS);
         let number = line.split("process ").nth(1).unwrap().split(' ').next().unwrap();
@@ -235,8 +240,7 @@ impl Daemon {
         addresses
     }
 
-    /// Waits for a line of the log with `part` in it, in any order with others: several threads
-    /// write.
+    /// Waits for a log line with `part`, in any order with other lines: several threads write.
     pub(crate) fn wait_for_line(&mut self, part: &str) {
         self.wait_for_since(0, part);
     }
@@ -250,12 +254,12 @@ impl Daemon {
         }
     }
 
-    /// Its home directory.
+    /// The daemon's home directory.
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// Waits until the daemon serves; its addresses.
+    /// Waits until the daemon serves; the addresses of its listeners.
     pub(crate) fn serving(&mut self) -> Vec<SocketAddr> {
         let line = self.line(SERVES);
         self.line(READY);
@@ -266,17 +270,17 @@ impl Daemon {
     /// The address of the admin side, after [`serving`](Self::serving).
     pub(crate) fn http(&self) -> SocketAddr {
         let of = |line: &String| Some(line.split_once("http://")?.1.split(' ').next()?.to_owned());
-        self.log.iter().find_map(of).expect("the log tells it").parse().unwrap()
+        self.log.iter().find_map(of).expect("an admin address in the log").parse().unwrap()
     }
 
-    /// Waits for a line of the log with `part` in it, after the last one waited for.
+    /// Waits for a log line with `part` after the last line waited for.
     pub(crate) fn line(&mut self, part: &str) -> String {
         let found = self.find(part);
         found.unwrap_or_else(|why| self.no_line(part, why))
     }
 
-    /// Like [`line`](Self::line); `None` when the daemon exits without one.
-    pub(crate) fn line_or_end(&mut self, part: &str) -> Option<String> {
+    /// Like [`line`](Self::line); `None` when the daemon exits without such a line.
+    pub(crate) fn line_or_exit(&mut self, part: &str) -> Option<String> {
         match self.find(part) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
@@ -301,28 +305,28 @@ impl Daemon {
         panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"))
     }
 
-    /// Skips the lines so far.
+    /// Skips all lines so far.
     pub(crate) fn skip(&mut self) {
         self.read_until(Instant::now());
         self.read = self.log.len();
     }
 
     /// Whether the process has exited.
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_exited(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Reads its output until then, or until its exit.
+    /// Reads the daemon's output until `moment`, or until it exits.
     pub(crate) fn read_until(&mut self, moment: Instant) {
         while self.read_line(moment).is_ok() {}
     }
 
-    /// The lines of the log so far.
+    /// The log lines so far.
     pub(crate) fn log(&self) -> &[String] {
         &self.log
     }
 
-    /// Sends a signal, by its name without SIG.
+    /// Sends a signal, named without SIG.
     pub(crate) fn signal(&self, name: &str) {
         self.signals(&[name], 1);
     }
@@ -336,16 +340,16 @@ impl Daemon {
         assert!(status.success(), "{script}");
     }
 
-    /// Runs `what` while every thread of the daemon is stopped.
-    pub(crate) fn while_stopped(&self, what: impl FnOnce()) {
+    /// Runs `action` while every thread of the daemon is stopped.
+    pub(crate) fn while_stopped(&self, action: impl FnOnce()) {
         self.signal("STOP");
         // A thread stops when it is next scheduled, and a CONT before that cancels the STOP.
         let deadline = Instant::now() + TIMEOUT;
         while self.threads("State").iter().any(|(_, state)| state != "T (stopped)") {
-            assert!(Instant::now() < deadline, "it does not stop: {:?}", self.threads("State"));
+            assert!(Instant::now() < deadline, "threads still run: {:?}", self.threads("State"));
             thread::yield_now();
         }
-        what();
+        action();
         self.signal("CONT");
     }
 
@@ -361,7 +365,7 @@ impl Daemon {
         table.lines().filter_map(of).sum()
     }
 
-    /// Waits for its exit.
+    /// Waits for the exit.
     pub(crate) fn end(mut self) -> Ended {
         let deadline = Instant::now() + TIMEOUT;
         let why = loop {
@@ -369,7 +373,12 @@ impl Daemon {
                 break why;
             }
         };
-        assert_eq!(why, RecvTimeoutError::Disconnected, "still runs:\n{}", self.log.join("\n"));
+        assert_eq!(
+            why,
+            RecvTimeoutError::Disconnected,
+            "the daemon still runs:\n{}",
+            self.log.join("\n")
+        );
         // A process that has closed both outputs has exited, or is about to.
         let status = self.child.wait().unwrap();
         Ended {
@@ -386,7 +395,7 @@ impl Daemon {
         self.end()
     }
 
-    /// Sends SIGTERM and waits for the exit, which must be with 0.
+    /// Sends SIGTERM and waits for the exit, which must have code 0.
     pub(crate) fn stop(self) -> Ended {
         self.signal("TERM");
         let ended = self.end();
@@ -394,7 +403,7 @@ impl Daemon {
         ended
     }
 
-    /// Waits for a failed start, which must exit with 1; its log.
+    /// Waits for a failed start, which must have exit code 1; the log.
     pub(crate) fn refusal(self) -> String {
         let ended = self.end();
         assert_eq!(ended.code, Some(1), "{}", ended.text());
@@ -407,7 +416,7 @@ impl Daemon {
         status(&format!("/proc/{}/status", self.pid()), field)
     }
 
-    /// A field of the status of each of its threads, with the thread's name.
+    /// A field of the status of each thread, with the thread's name.
     pub(crate) fn threads(&self, field: &str) -> Vec<(String, String)> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let of = |task: fs::DirEntry| {

@@ -5,16 +5,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use super::LOOPBACK;
 use super::support::client::{Client, transaction};
 use super::support::packets::{MAGIC, connect, head};
-use super::support::served::both;
+use super::support::tracker::both;
 use crate::harness::process::{Daemon, Launch};
 
 /// Packets: request 0: magic, 8: action 0, 12: transaction id; response, exactly 16 bytes, 0: 0,
 /// 4: transaction id, 8: connection id, never 0 (BEP 15, "Connect"; rtorrent, aria2).
 #[test]
-fn a_connect_is_answered_with_sixteen_bytes() {
+fn a_connect_response_has_sixteen_bytes() {
     both("", |tracker| {
         for source in LOOPBACK {
-            let client = tracker.stranger(source);
+            let client = tracker.unconnected_client(source);
             client.send(&[
                 0, 0, 4, 0x17, 0x27, 0x10, 0x19, 0x80, // magic
                 0, 0, 0, 0, // action
@@ -29,11 +29,11 @@ fn a_connect_is_answered_with_sixteen_bytes() {
     });
 }
 
-/// Connect: the id is never 0 (rtorrent rejects it), and another for each address. What the one
-/// hash in 2^64 that is 0 becomes cannot be shown over a socket: `zero_is_never_an_id`, a test of
-/// crates/tracker/src/connection/mod.rs, holds it.
+/// Connect: ids are never 0 (rtorrent rejects 0) and differ between addresses. The one hash in 2^64
+/// that is 0 cannot be provoked over a socket: `zero_is_never_an_id` in
+/// crates/tracker/src/connection/mod.rs tests its replacement.
 #[test]
-fn ids_differ_from_address_to_address_and_are_not_zero() {
+fn ids_differ_between_addresses_and_are_not_zero() {
     both("", |tracker| {
         let mut ids: Vec<u64> =
             (1..=250).map(|n| tracker.client(&format!("127.9.8.{n}")).id).collect();
@@ -44,20 +44,21 @@ fn ids_differ_from_address_to_address_and_are_not_zero() {
     });
 }
 
-/// Connect: extra bytes after 16 are fine (BEP 15, "UDP tracker protocol": no exact sizes); the
-/// response stays 16 bytes.
+/// Connect: bytes after the first 16 are ignored (BEP 15, "UDP tracker protocol": no exact sizes);
+/// the response has 16 bytes.
 #[test]
-fn bytes_behind_a_connect_change_nothing() {
+fn bytes_after_a_connect_are_ignored() {
     both("", |tracker| {
         for source in LOOPBACK {
-            let mut client = tracker.stranger(source);
+            let mut client = tracker.unconnected_client(source);
             let id = client.connect();
             for extra in [1, 2, 19, 20, 82, 200, 1_400, 4_000] {
                 let mut request = connect(transaction());
                 request.resize(16 + extra, 0xFF);
-                let reply = client.ask(&request);
+                let reply = client.exchange(&request);
                 assert_eq!((reply.len(), &reply[..4]), (16, &[0; 4][..]), "{extra} more");
-                // The same address at the same time (or at the turn of a bucket, once).
+                // The same address gets the same id, except across a change of bucket, at most
+                // once.
                 let again = u64::from_be_bytes(reply[8..].try_into().unwrap());
                 assert!(again == id || again == client.connect(), "{extra} more");
             }
@@ -65,52 +66,53 @@ fn bytes_behind_a_connect_change_nothing() {
     });
 }
 
-/// Connect: wrong magic is met with silence, and counted (BEP 15, "Connect").
+/// Connect: a wrong magic number gets no reply and is counted (BEP 15, "Connect").
 #[test]
 fn a_connect_without_the_magic_number_is_ignored() {
     both("", |tracker| {
         for source in LOOPBACK {
             let client = tracker.client(source);
             for wrong in [0, MAGIC + 1, MAGIC.swap_bytes(), MAGIC << 16, client.id] {
-                client.is_ignored(tracker, &head(wrong, 0, transaction()), "magic");
+                client.assert_ignored(tracker, &head(wrong, 0, transaction()), "magic");
             }
             let mut long = head(MAGIC ^ 1, 0, transaction());
             long.resize(98, 0);
-            client.is_ignored(tracker, &long, "magic");
+            client.assert_ignored(tracker, &long, "magic");
         }
     });
 }
 
-/// Connect: fewer bytes than 16 are met with silence, and counted (BEP 15, "Connect").
+/// Connect: fewer than 16 bytes get no reply and are counted (BEP 15, "Connect").
 #[test]
-fn a_connect_that_breaks_off_is_ignored() {
+fn a_truncated_connect_is_ignored() {
     both("", |tracker| {
         for source in LOOPBACK {
             let client = tracker.client(source);
             for len in 0..16 {
-                client.is_ignored(tracker, &connect(transaction())[..len], "short");
+                client.assert_ignored(tracker, &connect(transaction())[..len], "short");
             }
         }
     });
 }
 
-/// Connect: nothing is stored per client before its address is proven: a flood of connects costs
-/// no memory. A process of its own, so that the memory is the tracker's alone.
+/// Connect: nothing is stored for a client before its address is proven, so a flood of connects
+/// allocates no memory. Runs in a process of its own, so that only the tracker's memory is
+/// measured.
 #[test]
-fn a_flood_of_connects_costs_no_memory() {
+fn a_flood_of_connects_allocates_no_memory() {
     const CLIENTS: u32 = 60_000;
-    // Four bytes for each client, the least that could be kept, would be 240 kB.
+    // A table with four bytes per client, the smallest possible, would take 240 kB.
     const GROWTH_KB: u64 = 128;
     for placement in ["split", "colocated"] {
         let mut daemon =
             Launch::on_loopback().flag("--placement", placement).flag("--workers", "2").start();
         let address = daemon.serving()[0];
-        // The first ones fill the workers' own buffers.
+        // The first connects allocate the workers' buffers.
         connect_each(address, 0..10_000);
         let before = memory_kb(&daemon);
         connect_each(address, 10_000..10_000 + CLIENTS);
         let grown = memory_kb(&daemon).saturating_sub(before);
-        assert!(grown < GROWTH_KB, "{placement}: {CLIENTS} connects cost {grown} kB");
+        assert!(grown < GROWTH_KB, "{placement}: {CLIENTS} connects allocated {grown} kB");
         daemon.stop();
     }
 }
@@ -123,7 +125,7 @@ fn connect_each(tracker: SocketAddr, clients: std::ops::Range<u32>) {
     }
 }
 
-/// Memory of its own that a process has touched.
+/// Anonymous resident memory of a process in kB.
 fn memory_kb(daemon: &Daemon) -> u64 {
     daemon.status("RssAnon").strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }

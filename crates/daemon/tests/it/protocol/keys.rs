@@ -1,5 +1,5 @@
-//! Connect: the key of ids lives in a file, so that they outlast the process and are good on
-//! every host that has the same file.
+//! Connect: the key of connection ids is stored in a file, so that ids survive a restart and are
+//! valid on every host with the same file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,29 +7,29 @@ use std::path::Path;
 
 use super::support::client::transaction;
 use super::support::packets::{Counts, hash, scrape};
-use super::support::served::{Plan, Served};
+use super::support::tracker::{RunningTracker, TrackerConfig};
 
-/// Connect: the key lives in the state directory, created 0600 on first start.
+/// Connect: the key file is in the state directory, created with mode 0600 on the first start.
 #[test]
 fn the_key_file_is_private() {
-    for plan in Plan::both() {
-        let tracker = plan.start();
+    for config in TrackerConfig::both() {
+        let tracker = config.start();
         let file = tracker.state_dir().join("connection.key");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
         let text = fs::read_to_string(&file).unwrap();
         let current = text.lines().find_map(|line| line.strip_prefix("current ")).unwrap();
         assert_eq!(current.len(), 32, "16 bytes in hexadecimal digits");
-        let other = plan.start();
+        let other = config.start();
         let other = fs::read_to_string(other.state_dir().join("connection.key")).unwrap();
-        assert_ne!(text, other, "every tracker makes its own");
+        assert_ne!(text, other, "every tracker creates its own key");
     }
 }
 
-/// Connect: a restart accepts the ids already handed out.
+/// Connect: ids stay valid over a restart.
 #[test]
 fn ids_survive_a_restart() {
-    for plan in Plan::both() {
-        let tracker = plan.start();
+    for config in TrackerConfig::both() {
+        let tracker = config.start();
         let before = ["127.0.0.1", "127.8.8.8", "::1"].map(|ip| (ip, tracker.client(ip).id));
         let tracker = tracker.restart();
         for (ip, id) in before {
@@ -38,24 +38,23 @@ fn ids_survive_a_restart() {
     }
 }
 
-/// Connect: without the key, ids are worth nothing: the same start on another directory refuses
-/// them.
+/// Connect: a start with another state directory, and so with another key, refuses the ids.
 #[test]
 fn ids_of_another_key_are_ignored() {
-    for plan in Plan::both() {
-        let id = plan.start().client("127.0.0.1").id;
-        assert_refuses(&plan.start(), "127.0.0.1", id);
+    for config in TrackerConfig::both() {
+        let id = config.start().client("127.0.0.1").id;
+        assert_refuses(&config.start(), "127.0.0.1", id);
     }
 }
 
-/// Connect: a second host given the same key accepts the ids of the first, and the other way.
+/// Connect: hosts with the same key accept each other's ids.
 #[test]
 fn hosts_with_one_key_file_accept_each_others_ids() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("shared.key");
-    for plan in Plan::both() {
-        let plan = plan.tables(&key_table(&file));
-        let (first, second) = (plan.start(), plan.start());
+    for config in TrackerConfig::both() {
+        let config = config.tables(&key_table(&file));
+        let (first, second) = (config.start(), config.start());
         for ip in ["127.0.0.1", "::1"] {
             assert_accepts(&second, ip, first.client(ip).id);
             assert_accepts(&first, ip, second.client(ip).id);
@@ -63,8 +62,8 @@ fn hosts_with_one_key_file_accept_each_others_ids() {
     }
 }
 
-/// Connect: the key file holds the current and the previous key, so that keys can be rotated
-/// across hosts: ids of either are accepted, new ones are of the current.
+/// Connect: the key file holds the current and the previous key, so that keys can be rotated across
+/// hosts: ids of either key are accepted, new ids use the current key.
 #[test]
 fn keys_can_be_rotated() {
     let directory = tempfile::tempdir().unwrap();
@@ -78,9 +77,9 @@ fn keys_can_be_rotated() {
     let before = write("before.key", &format!("current {old}\n"));
     let during = write("during.key", &format!("current {new}\nprevious {old}\n"));
     let after = write("after.key", &format!("current {new}\n"));
-    for plan in Plan::both() {
+    for config in TrackerConfig::both() {
         let [before, during, after] =
-            [&before, &during, &after].map(|table| plan.clone().tables(table).start());
+            [&before, &during, &after].map(|table| config.clone().tables(table).start());
         for ip in ["127.0.0.1", "::1"] {
             let (old_id, new_id) = (before.client(ip).id, during.client(ip).id);
             assert_accepts(&during, ip, old_id);
@@ -96,12 +95,12 @@ fn key_table(file: &Path) -> String {
     format!("[connection]\nkey_file = {file:?}")
 }
 
-fn assert_accepts(tracker: &Served, ip: &str, id: u64) {
-    let client = tracker.stranger(ip).with_id(id);
+fn assert_accepts(tracker: &RunningTracker, ip: &str, id: u64) {
+    let client = tracker.unconnected_client(ip).with_id(id);
     assert_eq!(client.counts(hash(1)), Counts::default());
 }
 
-fn assert_refuses(tracker: &Served, ip: &str, id: u64) {
+fn assert_refuses(tracker: &RunningTracker, ip: &str, id: u64) {
     let request = scrape(id, transaction(), &[hash(1)]);
-    tracker.client(ip).is_ignored(tracker, &request, "connection_id");
+    tracker.client(ip).assert_ignored(tracker, &request, "connection_id");
 }

@@ -1,18 +1,18 @@
-//! Every line of the protocol's rules (BEP 15, 41, 7, 21 and what real clients send) over real
-//! sockets, in both placements. Above each test is the line that it proves.
+//! The rules of the protocol (BEP 15, 41, 7, 21 and the behaviour of common clients) over real
+//! sockets, in both placements. The comment above each test states the rule that it checks.
 //!
-//! | module | lines |
+//! | module | rules |
 //! |---|---|
 //! | [`connect`] | Connect: the exchange |
-//! | [`ids`] | Connect: what an id is good for, and how long |
-//! | [`keys`] | Connect: ids over restarts, hosts and rotations |
-//! | [`announce`] | Announce: who the peer is, options, events, interval |
+//! | [`ids`] | Connect: scope and validity of connection ids |
+//! | [`keys`] | Connect: ids over restarts, hosts and key rotations |
+//! | [`announce`] | Announce: peer identity, options, events, interval |
 //! | [`counts`] | Announce: seeders, leechers, completed |
-//! | [`lists`] | Announce: how many peers are handed out, and which |
-//! | [`refusals`] | Announce: forbidden, full, bogon |
+//! | [`lists`] | Announce: length and selection of peer lists |
+//! | [`refusals`] | Announce: forbidden hashes, full tracker, bogons |
 //! | [`scrape`] | Scrape |
-//! | [`silence`] | Anything else, and no reply that is larger than an unproven request |
-//! | [`addresses`] | Anything else: replies leave from where they were asked for |
+//! | [`silence`] | Anything else: requests without a reply, and no amplification |
+//! | [`addresses`] | Anything else: replies leave from the address of the request |
 
 mod addresses;
 mod announce;
@@ -27,5 +27,5 @@ mod silence;
 
 mod support;
 
-/// Both families of the loopback interface.
+/// The loopback address of each family.
 const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];

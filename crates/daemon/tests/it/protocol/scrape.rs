@@ -1,38 +1,38 @@
-//! Scrape.
+//! Scrape: replies, order, limits, and refusals.
 
 use onrush_proto::Family;
 
 use super::LOOPBACK;
 use super::counts::assert_swarms_have_peers;
 use super::support::client::{Client, transaction};
-use super::support::packets::{self, Ask, COMPLETED, Counts, hash, scrape};
-use super::support::served::{Served, both};
+use super::support::packets::{self, Announce, COMPLETED, Counts, hash, scrape};
+use super::support::tracker::{RunningTracker, both};
 
-/// BEP 15, "Scrape": as many fit one datagram.
+/// Info hashes in one datagram (BEP 15, "Scrape").
 const MOST: usize = 74;
 
 /// Packets: scrape response 0: 2, 4: transaction id, 8: per hash seeders, completed, leechers
-/// (BEP 15, "Scrape"; BEP 48 for the words).
+/// (BEP 15, "Scrape"; BEP 48 for the terms).
 #[test]
 fn a_scrape_byte_by_byte() {
     both("", |tracker| {
         for (number, source) in (0..).zip(LOOPBACK) {
             let client = tracker.client(source);
             for port in 5000..5003 {
-                client.announce(&Ask::leecher(hash(number), port));
+                client.announce(&Announce::leecher(hash(number), port));
             }
             for port in 6000..6002 {
-                client.announce(&Ask::seeder(hash(number), port));
+                client.announce(&Announce::seeder(hash(number), port));
             }
-            client.announce(&Ask::seeder(hash(number), 7000).event(COMPLETED));
-            client.announce(&Ask::seeder(hash(number), 7000).event(packets::STOPPED));
+            client.announce(&Announce::seeder(hash(number), 7000).event(COMPLETED));
+            client.announce(&Announce::seeder(hash(number), 7000).event(packets::STOPPED));
             let mut request = client.id.to_be_bytes().to_vec(); // 0: connection id
             request.extend([0, 0, 0, 2]); // 8: action
             request.extend([0xCA, 0xFE, 0xBA, 0xBE]); // 12: transaction id
             request.extend(hash(number)); // 16: info hash
             assert_eq!(request.len(), 36);
             assert_eq!(
-                client.ask(&request),
+                client.exchange(&request),
                 [
                     0, 0, 0, 2, 0xCA, 0xFE, 0xBA, 0xBE, // head
                     0, 0, 0, 2, // seeders
@@ -44,25 +44,25 @@ fn a_scrape_byte_by_byte() {
     });
 }
 
-/// Scrape: same id check.
+/// Scrape: the connection id is checked as for announces.
 #[test]
-fn a_scrape_needs_a_good_id() {
+fn a_scrape_needs_a_valid_id() {
     both("", |tracker| {
         for source in LOOPBACK {
             let client = tracker.client(source);
             for id in [0, client.id ^ 1, client.id.swap_bytes(), tracker.client("127.0.0.5").id] {
                 for hashes in [1, 2, MOST] {
                     let request = scrape(id, transaction(), &vec![hash(1); hashes]);
-                    client.is_ignored(tracker, &request, "connection_id");
+                    client.assert_ignored(tracker, &request, "connection_id");
                 }
             }
         }
     });
 }
 
-/// Scrape: up to 74 hashes are answered in order, over all shards.
+/// Scrape: up to 74 hashes get entries in order, over all shards.
 #[test]
-fn up_to_74_hashes_are_answered_in_order() {
+fn up_to_74_hashes_get_entries_in_order() {
     both("", |tracker| {
         let expected = fill(tracker, MOST);
         let hashes: Vec<_> = (0..MOST as u32).map(hash).collect();
@@ -77,9 +77,9 @@ fn up_to_74_hashes_are_answered_in_order() {
     });
 }
 
-/// Scrape: of more than 74 hashes, the first 74 are answered.
+/// Scrape: of more than 74 hashes, the first 74 get entries.
 #[test]
-fn of_more_than_74_hashes_the_first_are_answered() {
+fn of_more_than_74_hashes_the_first_get_entries() {
     both("", |tracker| {
         let expected = fill(tracker, 100);
         let hashes: Vec<_> = (0..100).map(hash).collect();
@@ -98,9 +98,9 @@ fn of_more_than_74_hashes_the_first_are_answered() {
     });
 }
 
-/// Scrape: trailing bytes that are no whole hash are ignored.
+/// Scrape: trailing bytes shorter than a hash are ignored.
 #[test]
-fn a_hash_that_breaks_off_is_ignored() {
+fn a_truncated_hash_is_ignored() {
     both("", |tracker| {
         let expected = fill(tracker, 3);
         let hashes = [hash(0), hash(1), hash(2)];
@@ -109,15 +109,15 @@ fn a_hash_that_breaks_off_is_ignored() {
                 for more in 1..20 {
                     let mut request = scrape(client.id, transaction(), &hashes);
                     request.truncate(16 + 20 * whole + more);
-                    let answer = packets::counts(&client.ask(&request));
-                    assert_eq!(answer, expected[..whole], "{more} bytes more");
+                    let answer = packets::counts(&client.exchange(&request));
+                    assert_eq!(answer, expected[..whole], "{more} more bytes");
                 }
             }
         }
     });
 }
 
-/// Scrape: no hash at all: an error reply, counted.
+/// Scrape: a request without a hash gets an error reply and is counted.
 #[test]
 fn a_scrape_without_a_hash_is_an_error() {
     both("", |tracker| {
@@ -126,7 +126,7 @@ fn a_scrape_without_a_hash_is_an_error() {
             for more in 0..20 {
                 let mut request = scrape(client.id, transaction(), &[hash(1)]);
                 request.truncate(16 + more);
-                let text = packets::error_text(&client.ask(&request));
+                let text = packets::error_text(&client.exchange(&request));
                 assert_eq!(text, "scrape without an info hash");
             }
             assert_eq!(tracker.refused(family)["no_hash"], 20);
@@ -134,12 +134,12 @@ fn a_scrape_without_a_hash_is_an_error() {
     });
 }
 
-/// Scrape: the same hash twice gives two entries.
+/// Scrape: a repeated hash gets two entries.
 #[test]
-fn a_repeated_hash_is_answered_twice() {
+fn a_repeated_hash_gets_two_entries() {
     both("", |tracker| {
         let expected = fill(tracker, 4);
-        let [.., two, three] = expected[..] else { panic!("four are expected") };
+        let [.., two, three] = expected[..] else { panic!("four counts expected") };
         for client in LOOPBACK.map(|source| tracker.client(source)) {
             let answer = client.scrape(&[hash(3), hash(2), hash(3), hash(3), hash(2)]);
             assert_eq!(answer, [three, two, three, three, two]);
@@ -147,9 +147,9 @@ fn a_repeated_hash_is_answered_twice() {
     });
 }
 
-/// Scrape: unknown hashes answer zeros, among known ones too.
+/// Scrape: unknown hashes get zeros, among known ones too.
 #[test]
-fn unknown_hashes_answer_zeros() {
+fn unknown_hashes_get_zeros() {
     both("", |tracker| {
         let expected = fill(tracker, 2);
         let none = Counts::default();
@@ -160,15 +160,15 @@ fn unknown_hashes_answer_zeros() {
     });
 }
 
-/// Scrape: forbidden hashes answer zeros, among permitted ones too, and the reply is whole.
+/// Scrape: forbidden hashes get zeros, among permitted ones too, and the reply is complete.
 #[test]
-fn forbidden_hashes_answer_zeros() {
+fn forbidden_hashes_get_zeros() {
     let listed = hash(1).map(|byte| format!("{byte:02x}")).concat();
     for (mode, permitted) in [("deny", 0), ("allow", 1)] {
         let table = format!("[access]\nmode = \"{mode}\"\ninfo_hashes = [\"{listed}\"]");
         both(&table, |tracker| {
             let (known, other) = (hash(permitted), hash(1 - permitted));
-            tracker.client("127.0.0.1").announce(&Ask::seeder(known, 5000));
+            tracker.client("127.0.0.1").announce(&Announce::seeder(known, 5000));
             let one = Counts { seeders: 1, ..Counts::default() };
             let none = Counts::default();
             for client in LOOPBACK.map(|source| tracker.client(source)) {
@@ -181,7 +181,7 @@ fn forbidden_hashes_answer_zeros() {
     }
 }
 
-/// Scrape: scraping never creates a swarm.
+/// Scrape: a scrape never creates a swarm.
 #[test]
 fn a_scrape_creates_no_swarm() {
     both("", |tracker| {
@@ -193,8 +193,8 @@ fn a_scrape_creates_no_swarm() {
     });
 }
 
-/// Fills the first swarms, each with counts of its own, and returns these.
-fn fill(tracker: &Served, swarms: usize) -> Vec<Counts> {
+/// Fills the first swarms with different counts, and returns these.
+fn fill(tracker: &RunningTracker, swarms: usize) -> Vec<Counts> {
     let client = tracker.client("127.0.0.1");
     (0..swarms as u32).map(|number| fill_one(&client, number)).collect()
 }
@@ -204,10 +204,10 @@ fn fill_one(client: &Client, number: u32) -> Counts {
         Counts { seeders: 1 + number % 3, completed: number % 2, leechers: number / 3 % 5 };
     for n in 0..counts.seeders {
         let event = if n < counts.completed { COMPLETED } else { 0 };
-        client.announce(&Ask::seeder(hash(number), 5000 + n as u16).event(event));
+        client.announce(&Announce::seeder(hash(number), 5000 + n as u16).event(event));
     }
     for n in 0..counts.leechers {
-        client.announce(&Ask::leecher(hash(number), 6000 + n as u16));
+        client.announce(&Announce::leecher(hash(number), 6000 + n as u16));
     }
     counts
 }

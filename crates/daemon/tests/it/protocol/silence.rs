@@ -1,4 +1,4 @@
-//! Anything else: what is met with silence, and that nothing is lost unseen.
+//! Anything else: requests that get no reply, and the counters of all datagrams.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::LOOPBACK;
 use super::support::client::transaction;
-use super::support::network::alone_on_a_network;
-use super::support::packets::{Ask, MAGIC, connect, hash, head, scrape};
-use super::support::served::{Plan, both};
+use super::support::network::in_network_with;
+use super::support::packets::{Announce, MAGIC, connect, hash, head, scrape};
+use super::support::tracker::{TrackerConfig, both};
 
-/// Anything else: an unknown action is met with silence, and counted: whatever its length, and
-/// with a good id too. Responses sent to the tracker are among these.
+/// Anything else: an unknown action gets no reply and is counted, at any length and with a valid id
+/// too. Responses sent to the tracker are unknown actions.
 #[test]
 fn an_unknown_action_is_ignored() {
     both("", |tracker| {
@@ -25,7 +25,7 @@ fn an_unknown_action_is_ignored() {
                     for len in [16, 36, 98, 1_400] {
                         let mut request = head(id, action, transaction());
                         request.resize(len, 0x5A);
-                        client.is_ignored(tracker, &request, "action");
+                        client.assert_ignored(tracker, &request, "action");
                     }
                 }
             }
@@ -33,8 +33,8 @@ fn an_unknown_action_is_ignored() {
     });
 }
 
-/// Anything else: a short packet is met with silence, and counted: of any action, and with a good
-/// id. (Announces up to 97 bytes are shown beside the others.)
+/// Anything else: a short packet gets no reply and is counted, for any action and with a valid id
+/// too. (Announces up to 97 bytes: module `announce`.)
 #[test]
 fn a_short_packet_is_ignored() {
     both("", |tracker| {
@@ -43,51 +43,53 @@ fn a_short_packet_is_ignored() {
             for action in [0, 1, 2, 3, u32::MAX] {
                 for len in 0..16 {
                     let request = head(client.id, action, transaction());
-                    client.is_ignored(tracker, &request[..len], "short");
+                    client.assert_ignored(tracker, &request[..len], "short");
                 }
             }
         }
     });
 }
 
-/// Anything else: source port 0 is met with silence, and counted: nothing can be sent there. Takes
-/// a raw socket, and so root.
+/// Anything else: source port 0 gets no reply and is counted, as no reply can be sent there. Needs
+/// root for a raw socket.
 #[test]
 fn source_port_0_is_ignored() {
-    // Raw sockets need rights over the network: one of the test's own.
-    alone_on_a_network(&[""; 0], || {
+    // Raw sockets need CAP_NET_RAW in the network namespace: the test creates one.
+    in_network_with(&[""; 0], || {
         both("", |tracker| {
             for source in LOOPBACK {
                 let client = tracker.client(source);
                 let raw = RawUdp::open(source.parse().unwrap(), client.family());
                 let tracker_at = tracker.address_for(source.parse().unwrap());
-                // From a port that exists the same datagram is answered: the header is right.
+                // The same datagram from a valid port gets a reply, so the header is correct.
                 raw.send(client.address().port(), tracker_at, &connect(7));
                 assert_eq!(client.receive()[..8], [0, 0, 0, 0, 0, 0, 0, 7]);
 
                 tracker.until_all_have_turned();
                 let before = (tracker.refused(client.family()), tracker.summary());
                 raw.send(0, tracker_at, &connect(transaction()));
-                raw.send(0, tracker_at, &Ask::leecher(hash(1), 5000).bytes(client.id, 1));
+                raw.send(0, tracker_at, &Announce::leecher(hash(1), 5000).bytes(client.id, 1));
                 raw.send(0, tracker_at, &scrape(client.id, 1, &[hash(1)]));
                 raw.send(0, tracker_at, &[]);
                 let mut expected = before.0;
                 *expected.entry("source_port").or_default() += 4;
-                tracker.until("all are counted", || tracker.refused(client.family()) == expected);
+                tracker.until("all datagrams are counted", || {
+                    tracker.refused(client.family()) == expected
+                });
                 tracker.until_all_have_turned();
                 let after = tracker.summary();
-                assert_eq!(after.sent, before.1.sent, "nothing was sent");
-                assert_eq!(after.unsent(), before.1.unsent(), "nor tried");
-                assert_eq!(client.counts(hash(1)), Default::default(), "nor stored");
+                assert_eq!(after.sent, before.1.sent, "no datagram was sent");
+                assert_eq!(after.unsent(), before.1.unsent(), "no send has failed");
+                assert_eq!(client.counts(hash(1)), Default::default(), "no peer is stored");
             }
         });
     });
 }
 
-/// Announce: no reply to an unproven address is ever larger than the request. Every action, every
-/// length, without a good id; only connects are answered at all.
+/// Announce: no reply to an unproven address is larger than its request. Every action and length
+/// without a valid id; only connects get a reply.
 #[test]
-fn no_unproven_address_gets_more_than_it_sent() {
+fn no_reply_to_an_unproven_address_exceeds_its_request() {
     both("", |tracker| {
         for source in LOOPBACK {
             let client = tracker.client(source);
@@ -97,11 +99,11 @@ fn no_unproven_address_gets_more_than_it_sent() {
                     for id in [0, MAGIC, client.id ^ 1, client.id.rotate_left(1)] {
                         let mut request = head(id, action, transaction());
                         request.resize(len, 0);
-                        let heard = client.heard_of(&request);
-                        let bytes: usize = heard.iter().map(Vec::len).sum();
-                        assert!(bytes <= len, "{bytes} bytes for {len}: {request:02x?}");
+                        let replies = client.replies_to(&request);
+                        let bytes: usize = replies.iter().map(Vec::len).sum();
+                        assert!(bytes <= len, "{bytes} bytes in reply to {len}: {request:02x?}");
                         let answered = len >= 16 && action == 0 && id == MAGIC;
-                        assert_eq!(heard.len(), usize::from(answered), "{request:02x?}");
+                        assert_eq!(replies.len(), usize::from(answered), "{request:02x?}");
                     }
                 }
             }
@@ -109,8 +111,8 @@ fn no_unproven_address_gets_more_than_it_sent() {
     });
 }
 
-/// Anything else: every reason for silence has a name and a counter, so that nothing is lost
-/// unseen: datagrams received are requests served and refusals by reason.
+/// Anything else: every refusal has a reason and a counter: the number of received datagrams is the
+/// sum of requests served and refusals.
 #[test]
 fn every_datagram_is_in_a_counter() {
     both("", |tracker| {
@@ -123,9 +125,9 @@ fn every_datagram_is_in_a_counter() {
                 vec![],
                 vec![0; 15],
                 head(good, 9, transaction()),
-                Ask::leecher(hash(1), 5000).bytes(good, transaction()),
-                Ask::leecher(hash(1), 5000).bytes(bad, transaction()),
-                Ask::leecher(hash(1), 0).bytes(good, transaction()),
+                Announce::leecher(hash(1), 5000).bytes(good, transaction()),
+                Announce::leecher(hash(1), 5000).bytes(bad, transaction()),
+                Announce::leecher(hash(1), 0).bytes(good, transaction()),
                 scrape(good, transaction(), &[hash(1)]),
                 scrape(good, transaction(), &[]),
                 scrape(bad, transaction(), &[]),
@@ -143,7 +145,7 @@ fn every_datagram_is_in_a_counter() {
             };
             // The client's own connect was first.
             let sent = 1 + requests.len() as u64;
-            tracker.until("all are received", || counted(|c| c.datagrams.get()) == sent);
+            tracker.until("all datagrams are received", || counted(|c| c.datagrams.get()) == sent);
             tracker.until_all_have_turned();
             let served = counted(|c| c.connects.get())
                 + counted(|c| c.announces.get())
@@ -162,19 +164,19 @@ fn every_datagram_is_in_a_counter() {
             assert_eq!(BTreeMap::from_iter(counted_reasons), BTreeMap::from(expected));
             let bytes: usize = 16 + requests.iter().map(Vec::len).sum::<usize>();
             assert_eq!(counted(|c| c.bytes.get()), bytes as u64);
-            assert!(client.has_heard_nothing());
+            assert!(client.has_no_datagram());
         }
-        // Two connects, and five replies to each.
+        // Two connects, with five replies each.
         tracker.until("all replies are counted", || tracker.summary().sent == 2 * (1 + 5));
     });
 }
 
-/// The same for a request that there is no room for: silence, counted as busy, and the client may
-/// ask again. Scrapes, of which only one may be under way here.
+/// Anything else: a request without a free table entry gets no reply and is counted as busy, and
+/// later requests are served. One scrape may be in flight here.
 #[test]
-fn a_request_without_room_is_counted() {
-    for plan in Plan::both() {
-        let tracker = plan.change(|settings| settings.limits.scrapes_in_flight = 1).start();
+fn a_request_beyond_the_scrape_table_is_counted_as_busy() {
+    for config in TrackerConfig::both() {
+        let tracker = config.change(|settings| settings.limits.scrapes_in_flight = 1).start();
         let client = tracker.client("127.0.0.1");
         let hashes: Vec<_> = (0..74).map(hash).collect();
         let busy = || tracker.refused(Family::V4)["busy"];
@@ -191,11 +193,11 @@ fn a_request_without_room_is_counted() {
             scrapes() == sent.get() && tracker.summary().sent == replies
         });
         let next = tracker.client("127.0.0.1").scrape(&hashes);
-        assert_eq!(next.len(), 74, "the next one is served");
+        assert_eq!(next.len(), 74, "the next scrape is served");
     }
 }
 
-/// Sends UDP datagrams with headers of its own.
+/// Sends UDP datagrams with chosen headers.
 struct RawUdp {
     socket: Socket,
     source: IpAddr,
@@ -210,7 +212,7 @@ impl RawUdp {
         let socket = Socket::new(domain, Type::RAW, Some(Protocol::UDP)).unwrap_or_else(|error| {
             panic!("raw socket (CAP_NET_RAW; scripts/test provides it): {error}")
         });
-        socket.bind(&SocketAddr::new(source, 0).into()).expect("an address of this host");
+        socket.bind(&SocketAddr::new(source, 0).into()).expect("bind to an address of this host");
         Self { socket, source }
     }
 
@@ -223,14 +225,14 @@ impl RawUdp {
         datagram.extend(payload);
         let checksum = self.checksum(to.ip(), &datagram);
         datagram[6..8].copy_from_slice(&checksum.to_be_bytes());
-        // The port of a raw socket's address is the protocol's number, or 0.
+        // The port of a raw socket's address is the protocol number, or 0.
         let to = SocketAddr::new(to.ip(), 0);
-        let sent = self.socket.send_to(&datagram, &to.into()).expect("a raw datagram goes out");
+        let sent = self.socket.send_to(&datagram, &to.into()).expect("send a raw datagram");
         assert_eq!(sent, datagram.len());
     }
 
-    /// RFC 768; RFC 8200, section 8.1: over addresses, length, protocol and the datagram. IPv6
-    /// takes no datagram without it.
+    /// The UDP checksum over addresses, length, protocol and datagram (RFC 768; RFC 8200, section
+    /// 8.1), mandatory over IPv6.
     fn checksum(&self, to: IpAddr, datagram: &[u8]) -> u16 {
         let mut bytes = Vec::new();
         for ip in [self.source, to] {
@@ -249,7 +251,7 @@ impl RawUdp {
             sum = (sum & 0xFFFF) + (sum >> 16);
         }
         match !(sum as u16) {
-            0 => 0xFFFF, // 0 would say that there is none
+            0 => 0xFFFF, // 0 means no checksum
             checksum => checksum,
         }
     }

@@ -1,6 +1,6 @@
-//! The whole tracker under simulation: whole conversations of thousands of peers over a network
-//! that loses, delays, reorders and duplicates, on one thread and from one seed, checked reply by
-//! reply against a naive model. A failure names its seed; `ONRUSH_SEED=N` runs that one alone.
+//! The whole tracker under simulation: exchanges of thousands of peers over a network that loses,
+//! delays, reorders and duplicates datagrams, on one thread and from one seed, each reply checked
+//! against a naive model. A failure prints its seed; `ONRUSH_SEED=N` runs only that seed.
 
 mod model;
 mod peers;
@@ -17,7 +17,7 @@ use onrush_net::memory::{Conditions, Network, Options};
 use onrush_testing::memory_tracker::{COLOCATED, SPLIT, TestTracker, at, secrets, settings};
 
 const PEERS: usize = 2_000;
-/// Virtual seconds of one run: some announce intervals, and several lifetimes.
+/// Virtual seconds of one run: several announce intervals, and several lifetimes.
 const LENGTH: u64 = 900;
 
 fn text(placement: &str) -> String {
@@ -28,7 +28,7 @@ fn text(placement: &str) -> String {
     )
 }
 
-/// Runs one seed and returns how many replies were checked.
+/// Runs one seed and returns the number of checked replies.
 fn run(placement: &str, seed: u64) -> usize {
     let settings = settings(&text(placement));
     let conditions = Conditions {
@@ -54,8 +54,8 @@ fn run(placement: &str, seed: u64) -> usize {
         next_second += u64::from(due >= second);
         let now = at(due.as_secs());
         world.settle(now);
-        // At most a few datagrams arrive at once, so what was received and what was sent for it
-        // can be told apart by transaction.
+        // At most a few datagrams arrive at once, so that received requests and their replies can
+        // be matched by transaction id.
         if let Err(problem) = model.check(&log.take(), now) {
             panic!("seed {seed}, at {due:?}: {problem}\n  again with: ONRUSH_SEED={seed}");
         }
@@ -63,7 +63,7 @@ fn run(placement: &str, seed: u64) -> usize {
     }
     let summary = world.summary();
     assert_eq!(summary.refused_for(onrush_tracker::refusal::Refusal::Busy), 0, "nothing was shed");
-    assert!(peers.content() * 100 > PEERS * 95, "seed {seed}: {} were served", peers.content());
+    assert!(peers.satisfied() * 100 > PEERS * 95, "seed {seed}: {} were served", peers.satisfied());
     assert!(network.counts().lost > 1_000 && network.counts().duplicated > 300);
     assert!(summary.expired > 50, "seed {seed}: {} peers expired", summary.expired);
     model.checked()
@@ -94,7 +94,7 @@ fn conversations_agree_with_the_model_from_a_fresh_seed() {
     both(seed);
 }
 
-/// The spy must not change what it watches.
+/// The spy does not change the traffic.
 #[test]
 fn the_spy_is_transparent() {
     let network = Network::new(1, Conditions::default());

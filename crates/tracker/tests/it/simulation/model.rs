@@ -1,8 +1,8 @@
-//! What a tracker has to answer, said as plainly as possible: maps, and no thought of speed.
+//! The expected replies of a tracker, computed naively: maps, without regard to speed.
 //!
-//! Two things are the tracker's own affair, so the model allows a range: which peers of many are
-//! handed out, and when exactly after its lifetime a silent peer is forgotten. Everything else must
-//! be equal.
+//! Two results depend on the implementation, so the model allows a range: the selection of peers in
+//! a list, and the time after its lifetime at which an expired peer is removed. All others must be
+//! equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -18,13 +18,13 @@ use onrush_tracker::connection::{ConnectionIds, Keys};
 
 use super::spy::Passed;
 
-/// Seconds after its lifetime within which a silent peer must be gone: a sweep of the whole shard
-/// (an eighth of the lifetime), and the grain of stored ages.
+/// Seconds after its lifetime within which a peer must be removed: a sweep of the whole shard (an
+/// eighth of the lifetime), and the resolution of stored ages.
 fn slack(settings: &Settings) -> u64 {
     u64::from(settings.announce.peer_lifetime / 8) + 12
 }
 
-/// The naive tracker.
+/// A naive tracker.
 pub(crate) struct Model {
     settings: Settings,
     ids: ConnectionIds,
@@ -44,12 +44,12 @@ struct Peer {
     last: u64,
 }
 
-/// What the reply to a request must be like.
+/// The expected reply to a request.
 enum Expected {
     Silence,
     Connect,
     Error(&'static str),
-    Announce { asker: Endpoint, seeder: bool, want: usize, hash: InfoHash },
+    Announce { announcer: Endpoint, seeder: bool, want: usize, hash: InfoHash },
     Scrape(Vec<InfoHash>),
 }
 
@@ -59,12 +59,12 @@ impl Model {
         Self { settings: settings.clone(), ids, swarms: BTreeMap::new(), checked: 0 }
     }
 
-    /// Replies that were checked.
+    /// Number of checked replies.
     pub(crate) fn checked(&self) -> usize {
         self.checked
     }
 
-    /// Takes in what passed the tracker's sockets at one moment.
+    /// Processes the datagrams that passed the tracker's sockets at one time.
     pub(crate) fn check(&mut self, passed: &[Passed], now: Now) -> Result<(), String> {
         let mut replies: Vec<(SocketAddr, &[u8])> = Vec::new();
         for datagram in passed {
@@ -86,13 +86,11 @@ impl Model {
         }
         match replies.first() {
             None => Ok(()),
-            Some((to, bytes)) => {
-                Err(format!("{to} was sent what it did not ask for: {bytes:02x?}"))
-            }
+            Some((to, bytes)) => Err(format!("{to} got a reply without a request: {bytes:02x?}")),
         }
     }
 
-    /// Takes in one request.
+    /// Processes one request and returns the expected reply.
     fn take(&mut self, from: SocketAddr, bytes: &[u8], now: Now) -> Expected {
         let request = match Request::parse(bytes) {
             Ok(Request::Connect(_)) => return Expected::Connect,
@@ -100,17 +98,17 @@ impl Model {
             Err(_) => return Expected::Silence,
         };
         match request {
-            Request::Announce(announce) if self.knows(announce.connection_id, from.ip(), now) => {
+            Request::Announce(announce) if self.accepts(announce.connection_id, from.ip(), now) => {
                 self.announce(&announce, from.ip(), now)
             }
-            Request::Scrape(scrape) if self.knows(scrape.connection_id, from.ip(), now) => {
+            Request::Scrape(scrape) if self.accepts(scrape.connection_id, from.ip(), now) => {
                 Self::scrape(&scrape)
             }
             _ => Expected::Silence,
         }
     }
 
-    fn knows(&self, id: onrush_proto::ConnectionId, ip: IpAddr, now: Now) -> bool {
+    fn accepts(&self, id: onrush_proto::ConnectionId, ip: IpAddr, now: Now) -> bool {
         self.ids.accepts(id, ip, now.unix)
     }
 
@@ -129,9 +127,9 @@ impl Model {
         if self.forbids(&hash) {
             return Expected::Error("info hash is not allowed on this tracker");
         }
-        let asker = Endpoint::new(ip, announce.port);
+        let announcer = Endpoint::new(ip, announce.port);
         let seeder = announce.left == 0;
-        let cap = match asker.family() {
+        let cap = match announcer.family() {
             Family::V4 => self.settings.announce.max_peers_v4,
             Family::V6 => self.settings.announce.max_peers_v6,
         };
@@ -141,18 +139,18 @@ impl Model {
         };
         if announce.event == Event::Stopped {
             if let Some(swarm) = self.swarms.get_mut(&hash) {
-                swarm.peers.remove(&asker);
+                swarm.peers.remove(&announcer);
             }
-            return Expected::Announce { asker, seeder, want: 0, hash };
+            return Expected::Announce { announcer, seeder, want: 0, hash };
         }
         let swarm = self.swarms.entry(hash).or_default();
         let last = u64::from(now.moment.0);
-        let before = swarm.peers.insert(asker, Peer { seeder, last });
+        let before = swarm.peers.insert(announcer, Peer { seeder, last });
         let was_seeder = before.is_some_and(|before| before.seeder);
         if announce.event == Event::Completed && seeder && !was_seeder {
             swarm.completed += 1;
         }
-        Expected::Announce { asker, seeder, want: usize::from(want), hash }
+        Expected::Announce { announcer, seeder, want: usize::from(want), hash }
     }
 
     fn forbids(&self, hash: &InfoHash) -> bool {
@@ -175,8 +173,8 @@ impl Model {
         match (expected, reply) {
             (Expected::Silence, None) => Ok(()),
             (Expected::Connect, Some(Response::Connect(response))) => {
-                let good = self.knows(response.connection_id, from.ip(), now);
-                good.then_some(()).ok_or_else(|| "a connection id that is not good".into())
+                let good = self.accepts(response.connection_id, from.ip(), now);
+                good.then_some(()).ok_or_else(|| "an invalid connection id".into())
             }
             (Expected::Error(text), Some(Response::Error(_, told))) if text.as_bytes() == told => {
                 Ok(())
@@ -191,17 +189,17 @@ impl Model {
                     .try_for_each(|(hash, counts)| self.compare_counts(*hash, &counts, now))
             }
             (
-                Expected::Announce { asker, seeder, want, hash },
+                Expected::Announce { announcer, seeder, want, hash },
                 Some(Response::Announce(head, peers)),
             ) => {
                 self.compare_head(*hash, &head, now)?;
-                self.compare_peers(*hash, *asker, *seeder, *want, &peers, now)
+                self.compare_peers(*hash, *announcer, *seeder, *want, &peers, now)
             }
-            (_, reply) => Err(format!("not what was expected: {reply:?}")),
+            (_, reply) => Err(format!("unexpected reply: {reply:?}")),
         }
     }
 
-    /// How many of each kind must be there, and how many may.
+    /// The least and the greatest number of peers of each kind.
     fn counts(&mut self, hash: InfoHash, now: Now) -> ([u32; 2], [u32; 2], u32) {
         let lifetime = u64::from(self.settings.announce.peer_lifetime);
         let (gone, moment) = (lifetime + slack(&self.settings), u64::from(now.moment.0));
@@ -242,7 +240,7 @@ impl Model {
     fn compare_peers(
         &self,
         hash: InfoHash,
-        asker: Endpoint,
+        announcer: Endpoint,
         seeder: bool,
         want: usize,
         peers: &Peers<'_>,
@@ -256,8 +254,8 @@ impl Model {
         let mut must = 0;
         let mut may = BTreeSet::new();
         for (endpoint, peer) in self.swarms.get(&hash).into_iter().flat_map(|swarm| &swarm.peers) {
-            let useful = *endpoint != asker
-                && endpoint.family() == asker.family()
+            let useful = *endpoint != announcer
+                && endpoint.family() == announcer.family()
                 && endpoint.port() != 1
                 && !(seeder && peer.seeder);
             if useful {
@@ -265,8 +263,8 @@ impl Model {
                 must += usize::from(u64::from(now.moment.0) - peer.last <= lifetime);
             }
         }
-        if let Some(stranger) = listed.difference(&may).next() {
-            return Err(format!("{stranger:?} does not belong into the list"));
+        if let Some(unexpected) = listed.difference(&may).next() {
+            return Err(format!("{unexpected:?} does not belong in the list"));
         }
         within(
             "peers listed",

@@ -1,5 +1,5 @@
-//! Peers as clients play them: connect, announce, again after the interval, again when nothing
-//! comes back (BEP 15, "Time outs"), and leave with or without a word.
+//! Peers that behave like real clients: they connect, announce, announce again after the interval,
+//! retransmit without a reply (BEP 15, "Time outs"), and leave with or without `stopped`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,20 +22,20 @@ use onrush_testing::memory_tracker::{TRACKER_V4, TRACKER_V6};
 /// The info hash on the deny list.
 pub(crate) const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
 
-/// Swarms to choose from; a low number is chosen more often.
+/// Number of swarms; low numbers have more peers.
 const SWARMS: u32 = 400;
-/// How long a client uses a connection id (BEP 15: one minute).
+/// Time for which a client uses a connection id (BEP 15: one minute).
 const ID_LIFETIME: Duration = Duration::from_secs(60);
-/// How long a client waits for the first reply. BEP 15 says 15 s; shorter, so that a run sees
-/// more of it.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time-out of the first attempt. BEP 15 specifies 15 s; shorter, so that a run covers more
+/// retransmissions.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// All peers, behind one endpoint with an address for each.
 pub(crate) struct Peers {
     rng: SmallRng,
     endpoint: Endpoint,
     peers: Vec<Peer>,
-    /// When each peer wants to act next, the earliest first.
+    /// The time of the next action of each peer, the earliest first.
     agenda: BinaryHeap<Reverse<(Duration, usize)>>,
     transactions: u32,
 }
@@ -47,16 +47,16 @@ struct Peer {
     left: u64,
     event: Event,
     id: Option<(ConnectionId, Duration)>,
-    /// The request that is not answered yet, and how often it was sent.
+    /// The request without a reply, and how often it was sent.
     waiting_for: Option<(TransactionId, u32)>,
-    /// Acts only at this time: an agenda entry of another time is outdated.
+    /// The time of the peer's next action; agenda entries with another time are outdated.
     due: Duration,
     announced: u32,
     gone: bool,
 }
 
 impl Peers {
-    /// So many peers, who come within the first minutes.
+    /// `count` peers, which start within the first minutes.
     pub(crate) fn new(seed: u64, count: usize, network: &Network) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let peers: Vec<_> = (0..count).map(|_| Peer::new(&mut rng)).collect();
@@ -73,13 +73,13 @@ impl Peers {
         Self { rng, endpoint, peers, agenda, transactions: 0 }
     }
 
-    /// When the next peer acts.
+    /// The time of the next action of any peer.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.agenda.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// Peers that were served at least twice, or have left.
-    pub(crate) fn content(&self) -> usize {
+    /// Number of peers that were served at least twice, or have left.
+    pub(crate) fn satisfied(&self) -> usize {
         self.peers.iter().filter(|peer| peer.announced > 1 || peer.gone).count()
     }
 
@@ -91,32 +91,33 @@ impl Peers {
         {
             self.agenda.pop();
             if self.peers[n].due == due && !self.peers[n].gone {
-                self.speak(n, at);
+                self.send_next(n, at);
             }
         }
     }
 
     fn read(&mut self, at: Duration) {
         loop {
-            let mut heard: Vec<(usize, Vec<u8>)> = Vec::new();
+            let mut replies: Vec<(usize, Vec<u8>)> = Vec::new();
             for (bytes, slot) in self.endpoint.receive(64).unwrap().iter() {
-                heard.push((usize::from(slot.reply_to.socket()), bytes.to_vec()));
+                replies.push((usize::from(slot.reply_to.socket()), bytes.to_vec()));
             }
-            if heard.is_empty() {
+            if replies.is_empty() {
                 return;
             }
-            for (n, bytes) in heard {
-                self.hear(n, &bytes, at);
+            for (n, bytes) in replies {
+                self.process_reply(n, &bytes, at);
             }
         }
     }
 
-    fn hear(&mut self, n: usize, bytes: &[u8], at: Duration) {
+    fn process_reply(&mut self, n: usize, bytes: &[u8], at: Duration) {
         let peer = &mut self.peers[n];
-        let response = Response::parse(bytes, peer.family).expect("a strict client can read it");
+        let response =
+            Response::parse(bytes, peer.family).expect("a reply valid for a strict client");
         let Some((expected, _)) = peer.waiting_for else { return };
         if response.transaction_id() != expected {
-            return; // a duplicate, or an answer to what was asked again
+            return; // a duplicate, or a reply to an earlier attempt
         }
         peer.waiting_for = None;
         let pause = match response {
@@ -127,7 +128,7 @@ impl Peers {
             Response::Announce(head, _) => {
                 assert!((90..=110).contains(&head.interval), "interval {}", head.interval);
                 peer.announced += 1;
-                // Some leave with a word, some without: those have to expire.
+                // Some peers leave with `stopped`, others without it and have to expire.
                 peer.gone = peer.event == Event::Stopped || self.rng.random_bool(0.02);
                 peer.plan_next(&mut self.rng);
                 // Some users press "update now" before the interval has passed.
@@ -144,8 +145,8 @@ impl Peers {
         self.schedule(n, at + pause);
     }
 
-    /// Asks for what comes next, or again for what has not been answered.
-    fn speak(&mut self, n: usize, at: Duration) {
+    /// Sends the next request, or retransmits the one without a reply.
+    fn send_next(&mut self, n: usize, at: Duration) {
         let tries = self.peers[n].waiting_for.map_or(0, |(_, tries)| tries) + 1;
         self.transactions += 1;
         let id = TransactionId(self.transactions);
@@ -158,13 +159,13 @@ impl Peers {
         let to = Return::to(tracker.parse().unwrap(), n as u16);
         self.endpoint.send(std::iter::once(Reply { bytes: &bytes[..len], to: &to }));
         self.peers[n].waiting_for = Some((id, tries));
-        self.schedule(n, at + PATIENCE * (1 << tries.min(5)));
+        self.schedule(n, at + REPLY_TIMEOUT * (1 << tries.min(5)));
     }
 
     fn request(&mut self, n: usize, id: TransactionId, at: Duration, bytes: &mut [u8]) -> usize {
         let peer = &self.peers[n];
         let fresh = peer.id.filter(|(_, since)| at - *since < ID_LIFETIME);
-        // Some clients go on with an old id for much too long and learn by silence.
+        // Some clients use an old id for much too long, until they get no reply.
         let stubborn = self.rng.random_bool(0.02);
         let Some((connection_id, _)) = fresh.or(peer.id.filter(|_| stubborn)) else {
             Connect { transaction_id: id }.write(bytes.first_chunk_mut().unwrap());
@@ -224,7 +225,7 @@ impl Peer {
         }
     }
 
-    /// What the next announce will say.
+    /// Chooses the fields of the next announce.
     fn plan_next(&mut self, rng: &mut SmallRng) {
         self.event = match rng.random_range(0..100) {
             0..4 => Event::Stopped,
@@ -233,9 +234,9 @@ impl Peer {
                 self.left = 0;
                 Event::Completed
             }
-            20..22 => Event::Completed, // again, or with something left: must not count
+            20..22 => Event::Completed, // repeated, or with something left: must not count
             22 => {
-                self.left = 5; // wants more files of the torrent
+                self.left = 5; // selects more files of the torrent
                 Event::None
             }
             _ => Event::None,

@@ -1,4 +1,4 @@
-//! A socket that writes down everything that passes it, in order.
+//! A socket that records every datagram in order.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use onrush_net::{Received, Reply, Sent, Socket};
 
-/// A datagram that passed.
+/// A recorded datagram.
 #[derive(Clone, Debug)]
 pub(crate) enum Passed {
-    /// Towards the tracker, from this client.
+    /// A request of this client.
     In(SocketAddr, Vec<u8>),
-    /// Towards this client.
+    /// A reply to this client.
     Out(SocketAddr, Vec<u8>),
 }
 
-/// What several spies have seen, in one order.
+/// The datagrams of several spies, in one order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Rc<RefCell<Vec<Passed>>>);
 
 impl Log {
-    /// What was seen since the last call.
+    /// The datagrams since the last call.
     pub(crate) fn take(&self) -> Vec<Passed> {
         self.0.take()
     }
 }
 
-/// A socket with a log.
+/// A socket that records its traffic.
 pub(crate) struct Spy<S> {
     socket: S,
     log: Log,

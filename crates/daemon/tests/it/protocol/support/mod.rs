@@ -1,14 +1,14 @@
-//! For tests of the daemon from outside: a tracker in this process on ports of its own, clients
-//! that speak to it over real UDP sockets, and the packets that they send, byte by byte.
+//! A tracker in this process on free ports, clients over real UDP sockets, and their packets, byte
+//! by byte.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`served`] | `Plan`, `Served`, `both`: a tracker in either placement, and its counters |
-//! | [`client`] | `Client`: one socket that asks, and demands silence |
-//! | [`packets`] | `Ask`, `Announced`: requests and responses, written without the product's code |
-//! | [`network`] | a network of one's own: addresses that the host does not have |
+//! | [`tracker`] | `TrackerConfig`, `RunningTracker`, `both`: a tracker and its counters |
+//! | [`client`] | `Client`: a socket that sends requests and checks replies |
+//! | [`packets`] | `Announce`, `AnnounceReply`: packets, independent of the product |
+//! | [`network`] | a network namespace with addresses that the host lacks |
 
 pub(crate) mod client;
 pub(crate) mod network;
 pub(crate) mod packets;
-pub(crate) mod served;
+pub(crate) mod tracker;

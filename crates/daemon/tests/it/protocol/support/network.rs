@@ -1,13 +1,13 @@
-//! A network namespace for one thread and its threads and processes, with further addresses.
+//! A network namespace with further addresses, for one thread and its threads and processes.
 
 use std::process::Command;
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Runs `test` on a thread whose only network is a loopback interface with `addresses` on it
-/// besides 127.0.0.1 and ::1. Needs root; the host's own network is not touched.
-pub(crate) fn alone_on_a_network(addresses: &[impl AsRef<str> + Sync], test: impl FnOnce() + Send) {
+/// Runs `test` on a thread in a network namespace whose loopback interface has `addresses` besides
+/// 127.0.0.1 and ::1. Needs root; the host's own network is not changed.
+pub(crate) fn in_network_with(addresses: &[impl AsRef<str> + Sync], test: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| {
@@ -28,7 +28,7 @@ pub(crate) fn alone_on_a_network(addresses: &[impl AsRef<str> + Sync], test: imp
     });
 }
 
-/// Runs `ip` in the thread's network.
+/// Runs `ip` in the thread's network namespace.
 fn ip(arguments: &[&str]) {
     let output = Command::new("ip")
         .args(arguments)

@@ -1,11 +1,11 @@
-//! Requests and responses byte by byte, as PROTOCOL and BEP 15 lay them out. Written without the
-//! product's own readers and writers: a mistake there must not cancel out here.
+//! Requests and responses byte by byte, as specified in PROTOCOL and BEP 15. Independent of the
+//! product's parsers and encoders, so that a mistake there cannot cancel out here.
 
 use std::net::{IpAddr, SocketAddr};
 
 use onrush_proto::Family;
 
-/// What a connect carries in the place of a connection id (BEP 15, "Connect").
+/// The magic number of a connect, at the place of the connection id (BEP 15, "Connect").
 pub(crate) const MAGIC: u64 = 0x0417_2710_1980;
 
 /// The events of BEP 15, "Announce", and libtorrent's fourth.
@@ -17,7 +17,7 @@ pub(crate) const STOPPED: u32 = 3;
 /// See [`COMPLETED`].
 pub(crate) const PAUSED: u32 = 4;
 
-/// What a scrape says of one swarm.
+/// The entry of one swarm in a scrape response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) seeders: u32,
@@ -25,10 +25,10 @@ pub(crate) struct Counts {
     pub(crate) leechers: u32,
 }
 
-/// An info hash that is nobody else's in the same test.
+/// An info hash, unique for each number.
 pub(crate) fn hash(number: u32) -> [u8; 20] {
     let mut hash = [0xA5; 20];
-    // Spread over the bytes, as real hashes are.
+    // Spread over the bytes like real hashes.
     let mixed = u64::from(number).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     hash[..8].copy_from_slice(&mixed.to_be_bytes());
     hash[16..].copy_from_slice(&number.to_be_bytes());
@@ -47,7 +47,7 @@ pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[[u8; 20]]) -> Vec<u8> 
     bytes
 }
 
-/// The 16 bytes with which every request begins.
+/// The 16 bytes at the start of every request.
 pub(crate) fn head(id: u64, action: u32, transaction: u32) -> Vec<u8> {
     let mut bytes = id.to_be_bytes().to_vec();
     bytes.extend(action.to_be_bytes());
@@ -55,9 +55,9 @@ pub(crate) fn head(id: u64, action: u32, transaction: u32) -> Vec<u8> {
     bytes
 }
 
-/// An announce to be sent.
+/// An announce request.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Announce {
     pub(crate) info_hash: [u8; 20],
     pub(crate) peer_id: [u8; 20],
     pub(crate) downloaded: u64,
@@ -68,12 +68,12 @@ pub(crate) struct Ask {
     pub(crate) key: u32,
     pub(crate) num_want: i32,
     pub(crate) port: u16,
-    /// Bytes after the 98.
+    /// Bytes after the first 98.
     pub(crate) tail: Vec<u8>,
 }
 
-impl Ask {
-    /// A peer at `port` that misses something and leaves the number of peers to the tracker.
+impl Announce {
+    /// A leecher at `port` that leaves the number of peers to the tracker.
     pub(crate) fn leecher(info_hash: [u8; 20], port: u16) -> Self {
         Self {
             info_hash,
@@ -90,22 +90,22 @@ impl Ask {
         }
     }
 
-    /// A peer at `port` that misses nothing.
+    /// A seeder at `port`.
     pub(crate) fn seeder(info_hash: [u8; 20], port: u16) -> Self {
         Self { left: 0, ..Self::leecher(info_hash, port) }
     }
 
-    /// With this event.
+    /// Sets the event.
     pub(crate) fn event(self, event: u32) -> Self {
         Self { event, ..self }
     }
 
-    /// Asking for this many peers.
+    /// Sets the number of requested peers.
     pub(crate) fn want(self, num_want: i32) -> Self {
         Self { num_want, ..self }
     }
 
-    /// With these bytes after the 98.
+    /// Sets the bytes after the first 98.
     pub(crate) fn tail(self, tail: &[u8]) -> Self {
         Self { tail: tail.to_vec(), ..self }
     }
@@ -129,21 +129,21 @@ impl Ask {
     }
 }
 
-/// An announce response.
+/// An announce reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Announced {
+pub(crate) struct AnnounceReply {
     pub(crate) interval: u32,
     pub(crate) leechers: u32,
     pub(crate) seeders: u32,
     pub(crate) peers: Vec<SocketAddr>,
-    /// Bytes of the datagram.
+    /// Length of the datagram in bytes.
     pub(crate) len: usize,
 }
 
-impl Announced {
-    /// Reads a datagram that came over `family`; whatever is no announce response is a failure.
+impl AnnounceReply {
+    /// Parses an announce reply of this family. Panics on any other datagram.
     pub(crate) fn read(reply: &[u8], family: Family) -> Self {
-        assert_eq!(u32_at(reply, 0), 1, "an announce response: {}", shown(reply));
+        assert_eq!(u32_at(reply, 0), 1, "an announce response: {}", display(reply));
         let width = match family {
             Family::V4 => 6,
             Family::V6 => 18,
@@ -159,22 +159,22 @@ impl Announced {
         }
     }
 
-    /// The ports of its peers in ascending order.
+    /// The ports of the peers in ascending order.
     pub(crate) fn ports(&self) -> Vec<u16> {
         let mut ports: Vec<u16> = self.peers.iter().map(SocketAddr::port).collect();
         ports.sort_unstable();
         ports
     }
 
-    /// Seeders and leechers.
+    /// Numbers of seeders and leechers.
     pub(crate) fn counts(&self) -> (u32, u32) {
         (self.seeders, self.leechers)
     }
 }
 
-/// The counts of a scrape response; whatever is none is a failure.
+/// The entries of a scrape reply. Panics on any other datagram.
 pub(crate) fn counts(reply: &[u8]) -> Vec<Counts> {
-    assert_eq!(u32_at(reply, 0), 2, "a scrape response: {}", shown(reply));
+    assert_eq!(u32_at(reply, 0), 2, "a scrape response: {}", display(reply));
     assert_eq!((reply.len() - 8) % 12, 0, "{} bytes of whole entries", reply.len() - 8);
     let entry = |at: &[u8]| Counts {
         seeders: u32_at(at, 0),
@@ -184,18 +184,18 @@ pub(crate) fn counts(reply: &[u8]) -> Vec<Counts> {
     reply[8..].chunks(12).map(entry).collect()
 }
 
-/// The text of an error response; whatever is none is a failure.
+/// The text of an error reply. Panics on any other datagram.
 pub(crate) fn error_text(reply: &[u8]) -> String {
-    assert_eq!(u32_at(reply, 0), 3, "an error response: {}", shown(reply));
-    String::from_utf8(reply[8..].to_vec()).expect("text")
+    assert_eq!(u32_at(reply, 0), 3, "an error response: {}", display(reply));
+    String::from_utf8(reply[8..].to_vec()).expect("an error text in UTF-8")
 }
 
-/// The big-endian number at an offset.
+/// The big-endian `u32` at an offset.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// The big-endian number at an offset.
+/// The big-endian `u64` at an offset.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
@@ -209,7 +209,7 @@ fn peer(bytes: &[u8]) -> SocketAddr {
     SocketAddr::new(ip, u16::from_be_bytes(port.try_into().expect("two bytes")))
 }
 
-/// A reply for people.
-fn shown(reply: &[u8]) -> String {
+/// A reply for assertion messages.
+fn display(reply: &[u8]) -> String {
     format!("{reply:02x?} ({})", String::from_utf8_lossy(reply))
 }

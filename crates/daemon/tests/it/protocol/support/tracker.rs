@@ -1,4 +1,4 @@
-//! A tracker in this process.
+//! A tracker in this process, in either placement.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,14 +15,14 @@ use tempfile::TempDir;
 
 use super::client::Client;
 
-/// How long a test waits for what must come. Long, as a busy machine may stand still for seconds;
-/// nothing waits this long when all is well.
+/// Deadline of every wait. Long, because a loaded machine may stall for seconds; successful tests
+/// never wait this long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Between two looks at something that changes by itself.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Polling interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How the work is laid out: the tests run in both.
+/// The placements in which the tests run.
 const PLACEMENTS: [(&str, &str); 2] = [
     ("split", "placement = \"split\"\nsocket = 2\nswarm = 2"),
     ("colocated", "placement = \"colocated\"\ntotal = 2"),
@@ -30,15 +30,15 @@ const PLACEMENTS: [(&str, &str); 2] = [
 
 /// Runs a test against a tracker in each placement, on 127.0.0.1 and ::1. `tables` are further
 /// tables of its configuration file.
-pub(crate) fn both(tables: &str, test: impl Fn(&Served)) {
-    for plan in Plan::both() {
-        test(&plan.tables(tables).start());
+pub(crate) fn both(tables: &str, test: impl Fn(&RunningTracker)) {
+    for config in TrackerConfig::both() {
+        test(&config.tables(tables).start());
     }
 }
 
-/// A tracker to be started.
+/// The configuration of a tracker.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct TrackerConfig {
     placement: &'static str,
     workers: &'static str,
     listen: String,
@@ -46,8 +46,8 @@ pub(crate) struct Plan {
     change: fn(&mut Settings),
 }
 
-impl Plan {
-    /// One for each placement.
+impl TrackerConfig {
+    /// One configuration per placement.
     pub(crate) fn both() -> [Self; 2] {
         PLACEMENTS.map(|(placement, workers)| Self {
             placement,
@@ -58,39 +58,39 @@ impl Plan {
         })
     }
 
-    /// Further tables of the configuration file.
+    /// Sets further tables of the configuration file.
     pub(crate) fn tables(mut self, tables: &str) -> Self {
         self.tables = tables.to_owned();
         self
     }
 
-    /// Where to listen instead: a list in TOML without its brackets.
+    /// Sets the addresses to listen on: a list in TOML without its brackets.
     pub(crate) fn listen(mut self, listen: &str) -> Self {
         self.listen = listen.to_owned();
         self
     }
 
-    /// A change of the settings that no configuration file may ask for, so that a test need not
-    /// wait for minutes or send thousands of packets.
+    /// Sets a change of the settings beyond the ranges of the configuration file, so that a test
+    /// does not wait for minutes or send thousands of packets.
     pub(crate) fn change(mut self, change: fn(&mut Settings)) -> Self {
         self.change = change;
         self
     }
 
-    /// Starts it with a state directory of its own.
-    pub(crate) fn start(&self) -> Served {
-        let state = tempfile::tempdir().expect("a directory for the state");
+    /// Starts the tracker with a new state directory.
+    pub(crate) fn start(&self) -> RunningTracker {
+        let state = tempfile::tempdir().expect("a state directory");
         self.start_in(state)
     }
 
-    /// Starts it on a state directory that is there already.
-    pub(crate) fn start_in(&self, state: TempDir) -> Served {
+    /// Starts the tracker with an existing state directory.
+    pub(crate) fn start_in(&self, state: TempDir) -> RunningTracker {
         let settings = self.settings(state.path());
         let tracker = Tracker::start(&settings).unwrap_or_else(|error| panic!("{error}"));
-        Served { plan: self.clone(), tracker: Some(tracker), state: Some(state) }
+        RunningTracker { config: self.clone(), tracker: Some(tracker), state: Some(state) }
     }
 
-    /// What it means.
+    /// The settings with this state directory.
     pub(crate) fn settings(&self, state: &Path) -> Settings {
         let Self { workers, listen, tables, .. } = self;
         let text = format!(
@@ -105,26 +105,26 @@ impl Plan {
     }
 }
 
-/// A tracker that serves.
-pub(crate) struct Served {
-    plan: Plan,
-    /// `None` only while it is being stopped.
+/// A running tracker.
+pub(crate) struct RunningTracker {
+    config: TrackerConfig,
+    /// `None` only during a restart.
     tracker: Option<Tracker>,
     state: Option<TempDir>,
 }
 
-impl Served {
-    /// The running tracker.
+impl RunningTracker {
+    /// The tracker itself.
     pub(crate) fn tracker(&self) -> &Tracker {
-        self.tracker.as_ref().expect("it runs until it is stopped")
+        self.tracker.as_ref().expect("a running tracker")
     }
 
-    /// What all workers have counted.
+    /// The totals of all workers.
     pub(crate) fn summary(&self) -> Summary {
         self.tracker().running.summary()
     }
 
-    /// What a counter of one family has, over all workers.
+    /// A counter of one family, summed over all workers.
     pub(crate) fn incoming(&self, family: Family, counter: impl Fn(&Incoming) -> u64) -> u64 {
         let workers = self.tracker().running.workers();
         workers.map(|(_, metrics)| counter(metrics.incoming.of(family))).sum()
@@ -141,70 +141,70 @@ impl Served {
         counts
     }
 
-    /// Where its state is kept.
+    /// The state directory.
     pub(crate) fn state_dir(&self) -> &Path {
-        self.state.as_ref().expect("kept until it is stopped").path()
+        self.state.as_ref().expect("a state directory").path()
     }
 
-    /// The address that serves the family of `ip`.
+    /// The address of the listener in the family of `ip`.
     pub(crate) fn address_for(&self, ip: IpAddr) -> SocketAddr {
         let addresses = self.tracker().running.addresses();
         let address = addresses.iter().find(|address| address.is_ipv4() == ip.is_ipv4());
-        *address.unwrap_or_else(|| panic!("nothing serves the family of {ip}: {addresses:?}"))
+        *address.unwrap_or_else(|| panic!("no listener in the family of {ip}: {addresses:?}"))
     }
 
-    /// A client at `ip` (any of 127/8, or ::1) that is connected.
+    /// A connected client at `ip` (any of 127/8, or ::1).
     pub(crate) fn client(&self, ip: &str) -> Client {
-        let mut client = self.stranger(ip);
+        let mut client = self.unconnected_client(ip);
         client.connect();
         client
     }
 
-    /// A client at `ip` that has no connection id yet.
-    pub(crate) fn stranger(&self, ip: &str) -> Client {
-        let ip = ip.parse().expect("an address");
+    /// A client at `ip` without a connection id.
+    pub(crate) fn unconnected_client(&self, ip: &str) -> Client {
+        let ip = ip.parse().expect("an IP address");
         Client::new(ip, self.address_for(ip))
     }
 
     /// Waits until the condition holds.
     ///
     /// # Panics
-    /// When a worker dies meanwhile, or patience ends.
+    /// When a worker fails meanwhile, or after [`TIMEOUT`].
     pub(crate) fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let start = Instant::now();
         while !condition() {
             assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
-            if let Ok(death) = self.tracker().running.failures().recv_timeout(LOOK_AGAIN) {
-                panic!("{} died: {}", death.name, death.cause);
+            if let Ok(failure) = self.tracker().running.failures().recv_timeout(POLL_INTERVAL) {
+                panic!("{} failed: {}", failure.name, failure.cause);
             }
         }
     }
 
-    /// Waits until every worker has finished a turn that began after this call: whatever was
-    /// received before is dealt with, and its reply is sent.
+    /// Waits until every worker has finished a turn that began after this call: all requests
+    /// received before have been processed, and their replies sent.
     pub(crate) fn until_all_have_turned(&self) {
         let turns = || -> Vec<u64> {
             self.tracker().running.workers().map(|(_, metrics)| metrics.turns.get()).collect()
         };
-        // The turn under way does not count, the one after it does.
+        // The current turn does not count, the next one does.
         let before = turns();
-        self.until("every worker takes two turns", || {
+        self.until("every worker has taken two turns", || {
             turns().iter().zip(&before).all(|(now, before)| *now >= before + 2)
         });
     }
 
-    /// Stops it and starts another on the same state directory.
+    /// Stops the tracker and starts another with the same state directory.
     pub(crate) fn restart(mut self) -> Self {
-        self.tracker.take().expect("it runs until it is stopped").stop();
-        let state = self.state.take().expect("kept until it is stopped");
-        self.plan.start_in(state)
+        self.tracker.take().expect("a running tracker").stop();
+        let state = self.state.take().expect("a state directory");
+        self.config.start_in(state)
     }
 }
 
-impl Drop for Served {
+impl Drop for RunningTracker {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("the placement was {}", self.plan.placement);
+            eprintln!("the placement was {}", self.config.placement);
         }
     }
 }
