@@ -207,7 +207,7 @@ impl Child {
         }
     }
 
-    /// Ends the process with SIGTERM, and with SIGKILL after [`GRACE`].
+    /// Ends the process with SIGTERM, and with SIGKILL after a grace period.
     pub fn stop(&mut self) {
         let Ok(pid) = i32::try_from(self.inner.id()) else { return };
         if !matches!(self.inner.try_wait(), Ok(None)) {

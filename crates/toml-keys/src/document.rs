@@ -12,8 +12,7 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeArray, DeTable, DeValue, Error};
 use toml::{Spanned, Table, Value};
 
-use crate::key::{Key, Schema, get, join, put, table_in};
-use crate::kind::{Kind, Mismatch};
+use crate::key::{Key, Kind, Mismatch, Schema, get, join, put, table_in};
 use crate::problem::{At, Problem, Problems};
 use crate::source::Source;
 

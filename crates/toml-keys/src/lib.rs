@@ -48,17 +48,16 @@
 
 mod document;
 mod key;
-mod kind;
 mod print;
 mod problem;
 mod source;
+mod spelling;
 mod suggest;
 
 pub use document::{Document, MAX_FILE_LEN};
 pub use key::{
-    Absent, Applied, Key, Schema, integer, list, number, switch, table, tables, text, word,
-    word_or_list,
+    Absent, Applied, Key, Kind, Schema, integer, list, number, parses, switch, table, tables, text,
+    texts, word, word_or_list,
 };
-pub use kind::{Kind, parses, texts};
 pub use problem::{Problem, Problems};
 pub use toml::{Table, Value};

@@ -1,10 +1,7 @@
 //! The key that an unknown name may have meant.
 
-use crate::key::{Key, Schema};
-use crate::kind::Kind;
-
-/// Longer names are near to no key, and the time for a distance grows with their square.
-const LONGEST: usize = 64;
+use crate::key::{Key, Kind, Schema};
+use crate::spelling::{nearest, plain};
 
 impl Schema {
     /// The remedy for the unknown `name` in the table with these keys, which is called `table`.
@@ -54,24 +51,6 @@ impl Schema {
         let found = tables.filter(|(table, key)| is_meant(table, key));
         found.map(|(table, _)| place(table)).collect::<Vec<_>>().join(" or ")
     }
-}
-
-/// The word that is nearest to `text`, if any is within one edit per three characters.
-pub(crate) fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    if text.len() > LONGEST {
-        return None;
-    }
-    let text = plain(text);
-    words
-        .map(|word| (strsim::damerau_levenshtein(&text, &plain(word)), word))
-        .filter(|(distance, word)| *distance <= (word.len() / 3).max(1))
-        .min()
-        .map(|(_, word)| word)
-}
-
-/// A name without the differences that users overlook: case, and dashes for underscores.
-fn plain(name: &str) -> String {
-    name.to_lowercase().replace('-', "_")
 }
 
 fn place(table: &str) -> String {

@@ -5,16 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onrush_tidy::{Source, crate_of, demand, sources};
 
-/// Imports that are part of a cycle and not mended yet: crate, module, imported module. This list
-/// shrinks; a new entry needs a reason in review.
-const KNOWN: &[(&str, &str, &str)] = &[
-    ("toml-keys", "key", "kind"),
-    ("toml-keys", "kind", "key"),
-    ("toml-keys", "kind", "suggest"),
-    ("toml-keys", "suggest", "key"),
-    ("toml-keys", "suggest", "kind"),
-];
-
 /// The imports of a crate: module, imported module, and a place of each.
 type Imports = BTreeMap<(String, String), String>;
 
@@ -29,18 +19,12 @@ fn top_level_modules_have_no_import_cycle() {
         }
     }
     assert!(crates.len() > 5, "only {} crates found", crates.len());
-    let (mut broken, mut used) = (Vec::new(), BTreeSet::new());
+    let mut broken = Vec::new();
     for (name, sources) in &crates {
-        for ((from, to), place) in in_cycles(&imports(sources)) {
-            match KNOWN.iter().position(|known| *known == (name, &from, &to)) {
-                Some(entry) => _ = used.insert(entry),
-                None => broken.push(format!("{place}: {name}: {from} imports {to}")),
-            }
-        }
+        let cycles = in_cycles(&imports(sources)).into_iter();
+        broken.extend(cycles.map(|((from, to), at)| format!("{at}: {name}: {from} imports {to}")));
     }
     demand("imports between the top-level modules of a crate have no cycle", broken);
-    let stale = (0..KNOWN.len()).filter(|entry| !used.contains(entry));
-    demand("an entry of KNOWN is in use", stale.map(|n| format!("{:?}", KNOWN[n])).collect());
 }
 
 /// The imports between top-level modules of a crate, outside of tests.

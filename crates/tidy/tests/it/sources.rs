@@ -101,16 +101,10 @@ fn files_are_at_most_700_lines() {
     });
 }
 
-/// Crates with longer lines, until they are rewritten.
-const LONG_LINES: [&str; 2] = ["control", "tracker"];
-
 /// Comments and strings too, which rustfmt leaves as they are.
 #[test]
 fn lines_are_at_most_100_columns() {
     broken("a line has at most 100 columns", |source| {
-        if crate_of(&source.path).is_some_and(|name| LONG_LINES.contains(&name)) {
-            return vec![];
-        }
         let long = |line: &str| line.chars().count() > COLUMNS;
         let lines = source.text.lines().enumerate();
         lines.filter(|(_, line)| long(line)).map(|(at, _)| at + 1).collect()

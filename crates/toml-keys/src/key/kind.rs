@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, de};
 use toml::de::DeValue;
 use toml::{Spanned, Value};
 
-use crate::key::Key;
-use crate::suggest;
+use super::Key;
+use crate::spelling;
 
 /// Characters of a string that an error shows.
 const SHOWN: usize = 60;
@@ -192,7 +192,7 @@ fn word(words: &'static [&'static str], value: &Spanned<DeValue<'_>>) -> Result<
         DeValue::String(text) if words.contains(&&**text) => {
             return Ok(Value::String(text.to_string()));
         }
-        DeValue::String(text) => suggest::nearest(text, words.iter().copied()),
+        DeValue::String(text) => spelling::nearest(text, words.iter().copied()),
         DeValue::Boolean(on) => {
             let meant = if *on { "on" } else { "off" };
             words.contains(&meant).then_some(meant)

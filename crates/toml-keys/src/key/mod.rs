@@ -1,10 +1,13 @@
 //! The declaration of keys.
 
+mod kind;
+
 use std::ops::RangeInclusive;
 
 use toml::{Table, Value};
 
-use crate::kind::Kind;
+pub(crate) use kind::Mismatch;
+pub use kind::{Kind, parses, texts};
 
 /// Declares structs whose fields are keys of a TOML file. Each field has its documentation and,
 /// behind `=`, a [`Key`]; the struct gets a constant `KEYS` with all of them. The documentation
