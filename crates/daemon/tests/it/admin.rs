@@ -290,9 +290,9 @@ fn openmetrics_is_served_on_request() {
 fn without_a_token_file_the_admin_api_names_the_key() {
     let mut daemon = Launch::on_loopback().http().start();
     daemon.serving();
-    let answer = admin(daemon.http(), "GET", "/api/v1/swarms/top");
-    assert_eq!(answer.status, 403);
-    assert!(answer.error().contains("admin.token_file"), "{}", answer.error());
+    let response = admin(daemon.http(), "GET", "/api/v1/swarms/top");
+    assert_eq!(response.status, 403);
+    assert!(response.error().contains("admin.token_file"), "{}", response.error());
     daemon.stop();
 }
 
@@ -306,11 +306,15 @@ fn the_admin_api_requires_the_token() {
     for headers in
         ["", "Authorization: Bearer of-the-tests-012345678X\r\n", "Authorization: Basic dTpw\r\n"]
     {
-        let answer = request(http, "GET", path, headers);
-        assert_eq!(answer.status, 401, "{headers:?}");
-        assert!(answer.head.to_lowercase().contains("www-authenticate: bearer"), "{}", answer.head);
-        assert!(answer.error().contains("admin.token_file"), "{}", answer.error());
-        assert!(!answer.body.contains(TOKEN));
+        let response = request(http, "GET", path, headers);
+        assert_eq!(response.status, 401, "{headers:?}");
+        assert!(
+            response.head.to_lowercase().contains("www-authenticate: bearer"),
+            "{}",
+            response.head
+        );
+        assert!(response.error().contains("admin.token_file"), "{}", response.error());
+        assert!(!response.body.contains(TOKEN));
     }
     assert_eq!(admin(http, "GET", path).status, 200);
     daemon.stop();
@@ -350,9 +354,9 @@ fn swarms_are_looked_up_and_ranked() {
             ("/api/v1/swarms/top?by=size", "peers|seeders|leechers|completed"),
             ("/api/v1/swarms/top?limit=0", "from 1 to 1000"),
         ] {
-            let answer = admin(http, "GET", path);
-            assert_eq!(answer.status, 400, "{}", answer.body);
-            assert!(answer.error().contains(part), "{}", answer.error());
+            let response = admin(http, "GET", path);
+            assert_eq!(response.status, 400, "{}", response.body);
+            assert!(response.error().contains(part), "{}", response.error());
         }
         daemon.stop();
     });
@@ -365,14 +369,14 @@ fn the_list_is_public_only_when_configured() {
     for (publish, status) in [("", 404), ("[admin]\npublish_lists = true\n", 200)] {
         let mut daemon = Launch::on_loopback().http().config(&format!("{publish}{deny}")).start();
         daemon.serving();
-        let answer = get(daemon.http(), "/lists");
-        assert_eq!(answer.status, status, "{}", answer.body);
+        let response = get(daemon.http(), "/lists");
+        assert_eq!(response.status, status, "{}", response.body);
         if status == 200 {
-            let (head, list) = answer.body.split_once('\n').unwrap();
+            let (head, list) = response.body.split_once('\n').unwrap();
             assert!(head.starts_with("# deny: ") && head.contains('1'), "{head}");
             assert_eq!(list, format!("{hash}\n"));
         } else {
-            assert!(answer.error().contains("admin.publish_lists"), "{}", answer.error());
+            assert!(response.error().contains("admin.publish_lists"), "{}", response.error());
         }
         daemon.stop();
     }
@@ -426,9 +430,9 @@ fn a_list_change_applies_at_once_and_purges_its_swarm() {
             ("{\"hashes\": []}", "{\"info_hashes\""),
             ("nonsense", "{\"info_hashes\""),
         ] {
-            let answer = send(http, "POST", "/api/v1/list", body);
-            assert_eq!(answer.status, 400, "{}", answer.body);
-            assert!(answer.error().contains(part), "{}", answer.error());
+            let response = send(http, "POST", "/api/v1/list", body);
+            assert_eq!(response.status, 400, "{}", response.body);
+            assert!(response.error().contains(part), "{}", response.error());
         }
         daemon.stop();
     });
@@ -439,9 +443,9 @@ fn without_a_list_a_change_is_a_conflict() {
     both("", |mut daemon| {
         daemon.serving();
         let body = format!("{{\"info_hashes\": [\"{}\"]}}", random_hash());
-        let answer = send(daemon.http(), "POST", "/api/v1/list", &body);
-        assert_eq!(answer.status, 409, "{}", answer.body);
-        assert!(answer.error().contains("access.mode"), "{}", answer.error());
+        let response = send(daemon.http(), "POST", "/api/v1/list", &body);
+        assert_eq!(response.status, 409, "{}", response.body);
+        assert!(response.error().contains("access.mode"), "{}", response.error());
         daemon.stop();
     });
 }
@@ -456,24 +460,24 @@ fn an_export_needs_the_token_and_a_configured_file() {
     let http = daemon.http();
     assert_eq!(request(http, "POST", path, "Content-Length: 0\r\n").status, 401);
     assert_eq!(admin(http, "GET", path).status, 405);
-    let answer = send(http, "POST", path, "");
-    assert_eq!(answer.status, 409, "{}", answer.body);
-    assert!(answer.error().contains("export.file"), "{}", answer.error());
+    let response = send(http, "POST", path, "");
+    assert_eq!(response.status, 409, "{}", response.body);
+    assert!(response.error().contains("export.file"), "{}", response.error());
     // The remedy of the error works.
     let named = format!("{config}[export]\nfile = {file:?}\n");
     std::fs::write(daemon.home().join("onrush.toml"), named).unwrap();
     assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 200);
-    let answer = send(http, "POST", path, "");
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let response = send(http, "POST", path, "");
+    assert_eq!(response.status, 200, "{}", response.body);
     assert_eq!(std::fs::read(&file).unwrap(), b"d5:filesdee");
-    let written = answer.json();
+    let written = response.json();
     assert_eq!((&written["swarms"], &written["bytes"]), (&0.into(), &11.into()), "{written:#}");
     // A rename onto a directory fails.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
-    let answer = send(http, "POST", path, "");
-    assert_eq!(answer.status, 500, "{}", answer.body);
-    assert!(answer.error().contains("scrape.bencode"), "{}", answer.error());
+    let response = send(http, "POST", path, "");
+    assert_eq!(response.status, 500, "{}", response.body);
+    assert!(response.error().contains("scrape.bencode"), "{}", response.error());
     daemon.stop();
 }
 
@@ -486,22 +490,22 @@ fn a_reload_reports_changed_keys_and_errors() {
     let file = daemon.home().join("onrush.toml");
     let rest = "[announce]\ninterval = 900\n[socket]\nbatch = 64\n";
     std::fs::write(&file, format!("{config}{rest}")).unwrap();
-    let answer = send(http, "POST", "/api/v1/reload", "");
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let report = answer.json();
+    let response = send(http, "POST", "/api/v1/reload", "");
+    assert_eq!(response.status, 200, "{}", response.body);
+    let report = response.json();
     assert_eq!(report["changed"][0], "announce.interval", "{report:#}");
     assert_eq!(report["restart"][0], "socket.batch", "{report:#}");
 
     std::fs::write(&file, format!("{config}[announce]\nintervall = 900\n")).unwrap();
-    let answer = send(http, "POST", "/api/v1/reload", "");
-    assert_eq!(answer.status, 422, "{}", answer.body);
-    assert!(answer.error().contains("`announce.intervall`"), "{}", answer.error());
+    let response = send(http, "POST", "/api/v1/reload", "");
+    assert_eq!(response.status, 422, "{}", response.body);
+    assert!(response.error().contains("`announce.intervall`"), "{}", response.error());
 
     // A reload reads the token too; an invalid token leaves the former one in force.
     std::fs::write(&file, &config).unwrap();
     std::fs::write(token.path().join("token"), "short").unwrap();
-    let answer = send(http, "POST", "/api/v1/reload", "");
-    assert_eq!(answer.status, 422, "{}", answer.body);
+    let response = send(http, "POST", "/api/v1/reload", "");
+    assert_eq!(response.status, 422, "{}", response.body);
     std::fs::write(token.path().join("token"), "another-token-of-the-tests").unwrap();
     assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 200);
     assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 401);
@@ -555,9 +559,9 @@ fn a_body_that_is_too_long_is_refused() {
     daemon.serving();
     let hashes: Vec<String> = (0..50).map(|_| format!("\"{}\"", random_hash())).collect();
     let body = format!("{{\"info_hashes\": [{}]}}", hashes.join(","));
-    let answer = send(daemon.http(), "POST", "/api/v1/list", &body);
-    assert_eq!(answer.status, 413, "{}", answer.body);
-    assert!(answer.error().contains("admin.max_body"), "{}", answer.error());
+    let response = send(daemon.http(), "POST", "/api/v1/list", &body);
+    assert_eq!(response.status, 413, "{}", response.body);
+    assert!(response.error().contains("admin.max_body"), "{}", response.error());
     assert_eq!(admin(daemon.http(), "GET", "/api/v1/list").json()["entries"], 0);
     daemon.stop();
 }

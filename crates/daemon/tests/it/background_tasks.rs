@@ -134,13 +134,13 @@ impl ShardWithTask {
             true => self.side.shard.walk_remaining(),
             false => (totals.swarms + totals.idle_swarms) as usize,
         };
-        let goes_on = self.side.run_tasks(at(1_000));
+        let unfinished = self.side.run_tasks(at(1_000));
         (self.begun, self.steps) = (true, self.steps + 1);
         let met = due - self.side.shard.walk_remaining();
         assert!(met <= MAX_VISITED, "{met} swarms in step {}", self.steps);
         let forgotten = totals.peers() - self.side.shard.totals().peers();
         assert!(forgotten <= MAX_REMOVED, "{forgotten} peers in step {}", self.steps);
-        goes_on
+        unfinished
     }
 
     /// Removes all peers of some swarms and creates others.
@@ -204,7 +204,7 @@ fn a_snapshot_emits_each_peer_once_in_short_steps() {
     let mut blocks = Vec::new();
     let mut steps = 0;
     loop {
-        let goes_on = busy.step();
+        let unfinished = busy.step();
         steps += 1;
         for part in parts.try_iter() {
             let DumpMessage::Block(block) = part else { continue };
@@ -213,7 +213,7 @@ fn a_snapshot_emits_each_peer_once_in_short_steps() {
             steps = 0;
             blocks.push(block.bytes);
         }
-        if !goes_on {
+        if !unfinished {
             break;
         }
         busy.change_swarms();

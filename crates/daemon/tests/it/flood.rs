@@ -92,8 +92,8 @@ impl Flood {
             self.clients[client].send(&datagram);
             self.sent += 1;
             if number % BURST == 0 {
-                let asking = (number / BURST) % self.clients.len();
-                self.clients[asking].connect();
+                let client = (number / BURST) % self.clients.len();
+                self.clients[client].connect();
                 self.awaited += 1;
                 assert!(Instant::now() < deadline, "{number} of {datagrams} in {LONGEST:?}");
             }

@@ -184,9 +184,9 @@ impl Tracker {
         // Replies to other requests may be queued before the reply to the connect.
         for _ in 0..100 {
             self.turn(second);
-            if let Some(answer) = receive(&client, &mut bytes) {
-                let Ok(Response::Connect(response)) = Response::parse(answer, Family::V4) else {
-                    panic!("not a connect reply: {answer:?}")
+            if let Some(datagram) = receive(&client, &mut bytes) {
+                let Ok(Response::Connect(response)) = Response::parse(datagram, Family::V4) else {
+                    panic!("not a connect reply: {datagram:?}")
                 };
                 return response.connection_id;
             }
@@ -214,9 +214,9 @@ impl Tracker {
     fn read_line(&mut self) {
         let mut buffer = [0; 2048];
         for client in &self.clients {
-            while let Some(answer) = receive(client, &mut buffer) {
-                let Ok(Response::Announce(head, _)) = Response::parse(answer, Family::V4) else {
-                    panic!("not an announce reply: {answer:?}")
+            while let Some(datagram) = receive(client, &mut buffer) {
+                let Ok(Response::Announce(head, _)) = Response::parse(datagram, Family::V4) else {
+                    panic!("not an announce reply: {datagram:?}")
                 };
                 match head.transaction_id.0 & HOT != 0 {
                     true => self.hot.answered += 1,

@@ -258,9 +258,9 @@ fn publishing_the_list_follows_a_reload() {
         assert_eq!(get(daemon.http(), "/lists").status, 404);
         reload(&daemon, &format!("{deny}[admin]\npublish_lists = true\n"));
         applied(&mut daemon, "admin.publish_lists");
-        let answer = get(daemon.http(), "/lists");
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        assert!(answer.body.contains(&format!("\n{hash}\n")), "{}", answer.body);
+        let response = get(daemon.http(), "/lists");
+        assert_eq!(response.status, 200, "{}", response.body);
+        assert!(response.body.contains(&format!("\n{hash}\n")), "{}", response.body);
         reload(&daemon, &deny);
         applied(&mut daemon, "admin.publish_lists");
         assert_eq!(get(daemon.http(), "/lists").status, 404);

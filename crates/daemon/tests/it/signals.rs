@@ -71,13 +71,13 @@ fn a_second_signal_exits_without_waiting_for_workers() {
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let connect = *b"\0\0\x04\x17\x27\x10\x19\x80\0\0\0\0\0\0\0\x01";
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut answers = 0;
+    let mut replies = 0;
     // The tracker replies until the pipe is full of its log lines.
     while Instant::now() < deadline {
         let sent = client.send(&connect).is_ok();
         match sent && client.recv(&mut [0; 64]).is_ok() {
-            true => answers += 1,
-            false if answers > 0 => break,
+            true => replies += 1,
+            false if replies > 0 => break,
             false => {} // not full yet
         }
     }
@@ -91,6 +91,6 @@ fn a_second_signal_exits_without_waiting_for_workers() {
         daemon.kill().unwrap();
     }
     let status = daemon.wait().unwrap();
-    assert!(answers > 0, "replies before the pipe was full");
+    assert!(replies > 0, "replies before the pipe was full");
     assert_eq!(status.code(), Some(1));
 }

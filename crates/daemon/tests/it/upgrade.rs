@@ -54,9 +54,9 @@ impl Load {
     }
 
     /// Waits for this many further replies.
-    fn await_replies(&self, answers: usize) {
+    fn await_replies(&self, count: usize) {
         let (before, deadline) = (self.answered.load(Ordering::Relaxed), Instant::now() + 2 * LOST);
-        while self.answered.load(Ordering::Relaxed) < before + answers {
+        while self.answered.load(Ordering::Relaxed) < before + count {
             assert!(Instant::now() < deadline, "the load has stalled");
             thread::yield_now();
         }

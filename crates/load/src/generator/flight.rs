@@ -3,7 +3,7 @@
 //! ```text
 //! transaction id, before it is masked with a key
 //! +---------------------+---+------------------+
-//! | generation          | x | index            |     x: 1 for requests that deserve silence
+//! | generation          | x | index            |     x: 1 for requests without an expected reply
 //! +---------------------+---+------------------+
 //! ```
 //!
@@ -74,7 +74,7 @@ pub struct Flight {
     room: u32,
     index_bits: u32,
     mask: u32,
-    /// Number of requests that deserve silence, each with a transaction id of its own.
+    /// Number of requests without an expected reply, each with a transaction id of its own.
     silent: u64,
     /// Next entry of the search for overdue requests.
     cursor: usize,

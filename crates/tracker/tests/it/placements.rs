@@ -38,7 +38,7 @@ fn replies(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
     let mut clients = bind_clients(&network);
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut ids = vec![ConnectionId(0); CLIENTS];
-    let mut answers = Vec::new();
+    let mut all = Vec::new();
     for n in 0..REQUESTS {
         let client = rng.random_range(0..CLIENTS);
         let request = request(&mut rng, &ids, client, TransactionId(n as u32));
@@ -46,15 +46,15 @@ fn replies(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
         // Five requests a second, so that peers without an announce for long enough expire
         // meanwhile.
         world.settle(at(n / 5));
-        let answer = clients.receive(8).unwrap().iter().next().map(|(bytes, _)| bytes.to_vec());
-        if let Some(answer) = &answer
-            && let Ok(Response::Connect(response)) = Response::parse(answer, family(client))
+        let reply = clients.receive(8).unwrap().iter().next().map(|(bytes, _)| bytes.to_vec());
+        if let Some(reply) = &reply
+            && let Ok(Response::Connect(response)) = Response::parse(reply, family(client))
         {
             ids[client] = response.connection_id;
         }
-        answers.push(answer.map(|answer| sorted(answer, family(client))));
+        all.push(reply.map(|reply| sorted(reply, family(client))));
     }
-    answers
+    all
 }
 
 fn bind_clients(network: &Network) -> Endpoint {
@@ -115,15 +115,15 @@ fn request(rng: &mut SmallRng, ids: &[ConnectionId], client: usize, id: Transact
 }
 
 /// The reply with its peers sorted, as their order depends on the sampling.
-fn sorted(mut answer: Vec<u8>, family: Family) -> Vec<u8> {
-    if answer.starts_with(&[0, 0, 0, 1]) {
+fn sorted(mut reply: Vec<u8>, family: Family) -> Vec<u8> {
+    if reply.starts_with(&[0, 0, 0, 1]) {
         let mut peers: Vec<_> =
-            answer[20..].chunks_exact(family.peer_len()).map(<[u8]>::to_vec).collect();
+            reply[20..].chunks_exact(family.peer_len()).map(<[u8]>::to_vec).collect();
         peers.sort_unstable();
-        answer.truncate(20);
-        answer.extend(peers.concat());
+        reply.truncate(20);
+        reply.extend(peers.concat());
     }
-    answer
+    reply
 }
 
 #[test]
@@ -133,13 +133,13 @@ fn both_placements_give_the_same_replies() {
         let colocated = replies(COLOCATED, seed);
         let unsteered = replies(&format!("{COLOCATED}[socket]\nsteering = false\n"), seed);
         let kinds = |action: u8| {
-            split.iter().flatten().filter(|answer| answer[..4] == [0, 0, 0, action]).count()
+            split.iter().flatten().filter(|reply| reply[..4] == [0, 0, 0, action]).count()
         };
         // The traffic must contain enough replies of every kind, and requests without a reply.
         for (action, least) in [(0, 500), (1, 1_000), (2, 200), (3, 300)] {
             assert!(kinds(action) > least, "{} replies of action {action}", kinds(action));
         }
-        assert!(split.iter().filter(|answer| answer.is_none()).count() > 100);
+        assert!(split.iter().filter(|reply| reply.is_none()).count() > 100);
         for (n, ((a, b), c)) in split.iter().zip(&colocated).zip(&unsteered).enumerate() {
             assert_eq!(a, b, "seed {seed}, request {n}: split and colocated differ");
             assert_eq!(a, c, "seed {seed}, request {n}: split and unsteered differ");

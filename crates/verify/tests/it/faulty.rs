@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     AnyMagic,
     IdServesOnce,
     NewIdEndsOld,
-    // Requests that deserve silence
+    // Requests without an expected reply
     AnswersBadIds,
     ServesBadIds,
     AnswersJunk,

@@ -55,11 +55,11 @@ fn a_peer_counts_once_in_any_role() {
     both("", |tracker| {
         for (number, source) in (0..).zip(LOOPBACK) {
             let client = tracker.client(source);
-            let asks =
+            let announces =
                 [Announce::leecher(hash(number), 5000), Announce::seeder(hash(number), 5000)];
             for turn in [0, 0, 1, 1, 0, 1, 0, 0] {
                 for event in [0, STARTED] {
-                    let reply = client.announce(&asks[turn].clone().event(event));
+                    let reply = client.announce(&announces[turn].clone().event(event));
                     let seeders = u32::try_from(turn).unwrap();
                     assert_eq!(reply.counts(), (seeders, 1 - seeders));
                     assert_eq!(reply.peers, [], "no other peer");

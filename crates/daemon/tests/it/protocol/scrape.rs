@@ -71,8 +71,8 @@ fn up_to_74_hashes_get_entries_in_order() {
                 assert_eq!(client.scrape(&hashes[..len]), expected[..len]);
             }
             let backwards: Vec<_> = hashes.iter().rev().copied().collect();
-            let answers: Vec<_> = client.scrape(&backwards).into_iter().rev().collect();
-            assert_eq!(answers, expected);
+            let replies: Vec<_> = client.scrape(&backwards).into_iter().rev().collect();
+            assert_eq!(replies, expected);
         }
     });
 }
@@ -109,8 +109,8 @@ fn a_truncated_hash_is_ignored() {
                 for more in 1..20 {
                     let mut request = scrape(client.id, transaction(), &hashes);
                     request.truncate(16 + 20 * whole + more);
-                    let answer = packets::counts(&client.exchange(&request));
-                    assert_eq!(answer, expected[..whole], "{more} more bytes");
+                    let reply = packets::counts(&client.exchange(&request));
+                    assert_eq!(reply, expected[..whole], "{more} more bytes");
                 }
             }
         }
@@ -141,8 +141,8 @@ fn a_repeated_hash_gets_two_entries() {
         let expected = fill(tracker, 4);
         let [.., two, three] = expected[..] else { panic!("four counts expected") };
         for client in LOOPBACK.map(|source| tracker.client(source)) {
-            let answer = client.scrape(&[hash(3), hash(2), hash(3), hash(3), hash(2)]);
-            assert_eq!(answer, [three, two, three, three, two]);
+            let reply = client.scrape(&[hash(3), hash(2), hash(3), hash(3), hash(2)]);
+            assert_eq!(reply, [three, two, three, three, two]);
         }
     });
 }
@@ -154,8 +154,8 @@ fn unknown_hashes_get_zeros() {
         let expected = fill(tracker, 2);
         let none = Counts::default();
         for client in LOOPBACK.map(|source| tracker.client(source)) {
-            let answer = client.scrape(&[hash(99), hash(1), hash(98), hash(0), [0; 20], [255; 20]]);
-            assert_eq!(answer, [none, expected[1], none, expected[0], none, none]);
+            let reply = client.scrape(&[hash(99), hash(1), hash(98), hash(0), [0; 20], [255; 20]]);
+            assert_eq!(reply, [none, expected[1], none, expected[0], none, none]);
         }
     });
 }

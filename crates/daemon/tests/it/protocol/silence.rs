@@ -187,7 +187,7 @@ fn a_request_beyond_the_scrape_table_is_counted_as_busy() {
             sent.set(sent.get() + 32);
             busy() > 0
         });
-        tracker.until("every scrape is answered or counted", || {
+        tracker.until("every scrape has a reply or is counted", || {
             // The first reply was to the connect.
             let replies = 1 + sent.get() - busy();
             scrapes() == sent.get() && tracker.summary().sent == replies

@@ -176,7 +176,9 @@ impl Model {
                 let good = self.accepts(response.connection_id, from.ip(), now);
                 good.then_some(()).ok_or_else(|| "an invalid connection id".into())
             }
-            (Expected::Error(text), Some(Response::Error(_, told))) if text.as_bytes() == told => {
+            (Expected::Error(text), Some(Response::Error(_, received)))
+                if text.as_bytes() == received =>
+            {
                 Ok(())
             }
             (Expected::Scrape(hashes), Some(Response::Scrape(_, counts))) => {
