@@ -98,6 +98,8 @@ def run_all():
             text = log.read_text(errors="replace")
             counts = COUNTS.search(text)
             numbers = [int(number) for number in counts.groups()] if counts else [0, 0, 0]
+            if counts is None and status == 0:
+                status = 1  # no result: the tests did not run to their end
             if status != 0 and numbers[1] == 0:
                 numbers[1] = 1  # aborted or hung: at least one test has failed
             total = [sum(pair) for pair in zip(total, numbers)]

@@ -5,6 +5,8 @@ target="${CARGO_TARGET_DIR:-target}"
 mkdir -p "$target/test-logs"
 logs="$(cd "$target/test-logs" && pwd)"
 target="$(cd "$target" && pwd)"
+# Results of a run that was interrupted.
+rm -f "$logs"/*.result
 passed=0
 failed=0
 failures=()

@@ -197,7 +197,7 @@ mod tests {
         let state = ServerState::new(None, &settings.admin);
         let parts = Parts {
             workers: named.map(|(name, metrics)| (name.to_owned(), metrics.clone())).collect(),
-            orders: Orders::new(&[], Arc::from([])),
+            orders: Orders::new(&[], 0, Arc::from([])),
             mailboxes: Arc::from([]),
             map: ShardMap::new([1; 5], 1),
             addresses: Vec::new(),

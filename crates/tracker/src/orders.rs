@@ -18,18 +18,22 @@ pub struct WorkerUnresponsive(
     pub usize,
 );
 
-/// Sends orders to the workers. Cheap to clone, for any thread.
+/// Sends orders to the workers, and new rules to fronts too. Cheap to clone, for any thread.
 #[derive(Clone)]
 pub struct Orders {
+    /// By member: workers first, fronts behind them.
     lanes: Arc<[Lane<Order>]>,
+    workers: usize,
     /// The worker that owns each shard.
     owners: Arc<[usize]>,
 }
 
 impl Orders {
-    /// Orders for the workers behind `mailboxes`; `owners` lists the worker of each shard.
-    pub fn new(mailboxes: &[Mailbox], owners: Arc<[usize]>) -> Self {
-        Self { lanes: mailboxes.iter().map(|mailbox| mailbox.orders.clone()).collect(), owners }
+    /// Orders for the members behind `mailboxes`, of which the first `workers` are workers; `owners`
+    /// lists the worker of each shard.
+    pub fn new(mailboxes: &[Mailbox], workers: usize, owners: Arc<[usize]>) -> Self {
+        let lanes = mailboxes.iter().map(|mailbox| mailbox.orders.clone()).collect();
+        Self { lanes, workers, owners }
     }
 
     /// How many shards there are.
@@ -37,12 +41,17 @@ impl Orders {
         self.owners.len()
     }
 
-    /// Gives `rules` to every worker. An unresponsive worker does not keep the others from it.
+    /// Gives `rules` to every worker and to every front. An unresponsive worker does not keep the
+    /// others from it; a front that has exited needs no rules.
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
     pub fn update_rules(&self, rules: &Arc<Rules>) -> Result<(), WorkerUnresponsive> {
-        self.send_to_all(|| Order::Rules(rules.clone()))
+        let result = self.send_to_workers(|| Order::Rules(rules.clone()));
+        for front in &self.lanes[self.workers..] {
+            let _ = front.try_send(Order::Rules(rules.clone()));
+        }
+        result
     }
 
     /// Stops every socket worker from receiving. Each sends on `done` once every request it has
@@ -51,7 +60,7 @@ impl Orders {
     /// # Errors
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
     pub fn pause(&self, done: &Sender<()>) -> Result<(), WorkerUnresponsive> {
-        self.send_to_all(|| Order::Pause(done.clone()))
+        self.send_to_workers(|| Order::Pause(done.clone()))
     }
 
     /// Makes every socket worker answer what is queued at `addresses`, then stop receiving. Each
@@ -64,7 +73,7 @@ impl Orders {
         addresses: &Arc<[SocketAddr]>,
         done: &Sender<()>,
     ) -> Result<(), WorkerUnresponsive> {
-        self.send_to_all(|| Order::Drain(addresses.clone(), done.clone()))
+        self.send_to_workers(|| Order::Drain(addresses.clone(), done.clone()))
     }
 
     /// Lets every socket worker receive again.
@@ -72,12 +81,12 @@ impl Orders {
     /// # Errors
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order; the others did.
     pub fn resume(&self) -> Result<(), WorkerUnresponsive> {
-        self.send_to_all(|| Order::Resume)
+        self.send_to_workers(|| Order::Resume)
     }
 
-    fn send_to_all(&self, order: impl Fn() -> Order) -> Result<(), WorkerUnresponsive> {
+    fn send_to_workers(&self, order: impl Fn() -> Order) -> Result<(), WorkerUnresponsive> {
         let mut result = Ok(());
-        for (worker, lane) in self.lanes.iter().enumerate() {
+        for (worker, lane) in self.lanes[..self.workers].iter().enumerate() {
             if lane.try_send(order()).is_err() {
                 result = result.and(Err(WorkerUnresponsive(worker)));
             }

@@ -79,7 +79,7 @@ impl Running {
             workers.first().map_or_else(|| Arc::from([]), |worker| worker.mailboxes.clone());
         let owners = workers.first().map_or_else(|| Arc::from([]), |w| w.owners.clone());
         let mut running = Self {
-            orders: Orders::new(&mailboxes, owners),
+            orders: Orders::new(&mailboxes, workers.len(), owners),
             addresses,
             workers: workers
                 .iter()

@@ -62,7 +62,7 @@ pub(crate) async fn swarm(
 
 /// Parses an info hash in hexadecimal or base32.
 pub(super) fn parse_info_hash(text: &str) -> Result<InfoHash, Problem> {
-    text.parse().map_err(|error: InvalidInfoHash| {
+    text.trim().parse().map_err(|error: InvalidInfoHash| {
         Problem::bad_request(format!("{text:?} is no info hash: {error}"))
     })
 }

@@ -16,8 +16,8 @@ macro_rules! declare_stats {
         $(#[$doc:meta])*
         $Struct:ident ($Json:ident) {
             counters { $(
-                $kind:ident $shown:ident $series:literal [$($label:ident),*] $help:literal
-                { $( $field:ident $(as $key:literal)? $(= $value:literal)? ),* }
+                $kind:ident $shown:ident $series:literal [$($label:ident),*] $help:tt
+                { $( $field:ident $(as $key:tt)? $(= $value:tt)? ),* }
             )* }
             named { $($named:tt)* }
             hidden { $($hidden:tt)* }
@@ -28,7 +28,8 @@ macro_rules! declare_stats {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
         pub struct $Json {
             $($(
-                #[doc = concat!(stringify!($kind), ": ", $help, $(": ", $value,)? ".")]
+                #[doc = $help]
+                $(#[doc = $value])?
                 $(#[serde(rename = $key)])?
                 pub $field: u64,
             )*)*
@@ -301,4 +302,32 @@ pub struct HttpStats {
     pub connections: u64,
     /// Counter: connections refused because too many were open.
     pub turned_away: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use utoipa::PartialSchema;
+
+    use super::*;
+
+    /// The keys of a value, and the properties of its schema.
+    fn keys<T: Default + Serialize + PartialSchema>() -> [BTreeSet<String>; 2] {
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect();
+        let value = serde_json::to_value(T::default()).unwrap();
+        let schema = serde_json::to_value(T::schema()).unwrap();
+        [keys(&value), keys(&schema["properties"])]
+    }
+
+    /// The macro that declares the structs has to show utoipa the names that serde writes.
+    #[test]
+    fn schemas_have_the_keys_of_the_json() {
+        for [json, schema] in
+            [keys::<IncomingStats>(), keys::<WorkerCounts>(), keys::<ShardStats>()]
+        {
+            assert_eq!(json, schema);
+        }
+        assert!(keys::<IncomingStats>()[1].contains("bytes_in"));
+    }
 }

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use procfs_core::FromRead;
 use procfs_core::process::Stat;
+use procfs_core::{FromRead, ProcError};
 
 use super::Tracker;
 use crate::upgrade::delta;
@@ -70,8 +70,10 @@ fn exits_soon(process: i32) -> bool {
 
 /// Whether the process does not exist, or is a zombie.
 fn has_exited(process: i32) -> bool {
-    Stat::from_file(format!("/proc/{process}/stat"))
-        .map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
+    match Stat::from_file(format!("/proc/{process}/stat")) {
+        Ok(stat) => matches!(stat.state, 'Z' | 'X'),
+        Err(error) => matches!(error, ProcError::NotFound(_)),
+    }
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl Merge {
         let result = self.merge_stream(stream);
         // A peer that stopped here meanwhile may have been stored again by the merge.
         let mut stops = stops.into_iter();
-        self.every_shard(|_| Part::OwnStops(stops.next()))?;
+        self.every_shard(|_| Part::OwnStops(stops.next(), None))?;
         result
     }
 
@@ -237,8 +237,9 @@ enum Part {
     Stops(Vec<Stop>, Now),
     /// Records of all shards, and the time at which their ages were right, seconds since 1970.
     Block(Arc<Vec<u8>>, u64),
-    /// The stops in the shard's own change log.
-    OwnStops(Option<ChangeReader>),
+    /// The stops in the shard's own change log, up to the position that the log has at the first
+    /// step: later stops meet peers that are merged already.
+    OwnStops(Option<ChangeReader>, Option<u64>),
 }
 
 /// Merges a part into a shard.
@@ -255,12 +256,13 @@ struct MergeTask {
 impl ShardTask for MergeTask {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
         let more = match &mut self.part {
-            Part::OwnStops(None) => false,
-            Part::OwnStops(Some(reader)) => {
+            Part::OwnStops(None, _) => false,
+            Part::OwnStops(Some(reader), end) => {
+                let end = *end.get_or_insert_with(|| shard.change_position());
                 let mut stops = Vec::new();
                 let more = read_stops(shard, reader, STEP, now.moment, &mut stops);
                 stops.iter().for_each(|stop| apply(shard, stop, 0, now.moment));
-                more
+                more && reader.position() < end
             }
             Part::Stops(stops, received) => {
                 let since = now.moment.since(received.moment);

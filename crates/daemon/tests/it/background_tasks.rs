@@ -301,7 +301,7 @@ fn the_worker_replies_between_two_steps() {
         Box::new(Top::new(Measure::Peers, 10, Arc::default(), top_to)),
         Box::new(RemoveForbidden::new(forbidding_list(), Arc::default(), sender)),
     ];
-    let orders = Orders::new(&worker.mailboxes, worker.owners.clone());
+    let orders = Orders::new(&worker.mailboxes, 1, worker.owners.clone());
     tasks.into_iter().for_each(|task| orders.run_on_shard(0, task).unwrap());
     let mut request = [0; 98];
     announce(id, name(0)).write(&mut request);

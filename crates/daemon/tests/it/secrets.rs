@@ -81,7 +81,11 @@ fn announce_once(world: &mut TestTracker<Client>, client: &mut Client, announce:
 
 /// The dump that a successor receives from running workers.
 fn dumped(world: &mut TestTracker<Client>) -> Vec<u8> {
-    let orders = Orders::new(&world.workers[0].mailboxes, world.workers[0].owners.clone());
+    let orders = Orders::new(
+        &world.workers[0].mailboxes,
+        world.workers.len(),
+        world.workers[0].owners.clone(),
+    );
     let parts = DumpTask::of_all(&orders).unwrap();
     world.settle(at(1_010));
     let mut writer = SnapshotWriter::begin(Vec::new(), at(1_010).unix).unwrap();

@@ -98,6 +98,13 @@ pub struct ChangeReader {
     subscription: Arc<()>,
 }
 
+impl ChangeReader {
+    /// The number of the next change to read.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+}
+
 /// A reader was overtaken: these changes are lost to it, and it has to read the whole shard again.
 /// It continues with the oldest change that the log still has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +205,11 @@ impl Shard {
     ) -> Result<bool, Lost> {
         let changes = self.changes.as_ref().expect("a log lives as long as its readers");
         changes.read(reader, limit, &mut visit)
+    }
+
+    /// The number that the next change of the shard gets: a reader at this position has read all.
+    pub fn change_position(&self) -> u64 {
+        self.changes.as_ref().map_or(0, |log| log.next)
     }
 
     /// Whether a reader belongs to this shard.

@@ -188,9 +188,9 @@ impl Shard {
         }
         let removed = swarm.peers.remove(endpoint, keys);
         let (emptied, completed) = (swarm.peers.is_empty(), swarm.completed);
+        let Some(seeder) = removed else { return };
         let kind = ChangeKind::Stopped { endpoint: *endpoint };
         self.log_change(|| Change { info_hash: *info_hash, at: now, completed, kind });
-        let Some(seeder) = removed else { return };
         self.totals.peer_removed(endpoint.family(), seeder);
         if emptied {
             self.emptied(place, now);

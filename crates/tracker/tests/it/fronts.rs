@@ -18,6 +18,7 @@ use onrush_tracker::intake::{Admission, AnnounceFields, Source};
 use onrush_tracker::lanes::{Order, Ticket, Waker};
 use onrush_tracker::orders::Orders;
 use onrush_tracker::refusal::Refusal;
+use onrush_tracker::rules::Rules;
 
 const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
 const BLOCKED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
@@ -90,6 +91,7 @@ struct TestSetup {
     wakers: Vec<Arc<CountingWaker>>,
     client: Endpoint,
     id: ConnectionId,
+    rules: Arc<Rules>,
 }
 
 impl TestSetup {
@@ -104,7 +106,8 @@ impl TestSetup {
         let secrets = secrets(1);
         let (mut tracker, fronts) =
             TestTracker::with_fronts(&settings, &secrets, &network, |socket| socket, dyn_wakers);
-        let admission = Admission::new(&rules(&settings));
+        let rules = Arc::new(rules(&settings));
+        let admission = Admission::new(&rules);
         let front = |front| MemoryFront {
             front,
             admission: admission.clone(),
@@ -113,7 +116,14 @@ impl TestSetup {
         };
         let mut client = network.bind(&[UDP_CLIENT.parse().unwrap()]).unwrap();
         let id = connect(&mut tracker, &mut client, 0, at(1));
-        Self { tracker, fronts: fronts.into_iter().map(front).collect(), wakers, client, id }
+        let fronts = fronts.into_iter().map(front).collect();
+        Self { tracker, fronts, wakers, client, id, rules }
+    }
+
+    /// The control side of all members.
+    fn orders(&self) -> Orders {
+        let workers = &self.tracker.workers;
+        Orders::new(&workers[0].mailboxes, workers.len(), workers[0].owners.clone())
     }
 
     /// Runs all members until no request is in flight.
@@ -233,6 +243,12 @@ fn a_front_that_exits_loses_only_its_own_replies() {
         let again = world.fronts[0].announce(ip, hashes[1]).unwrap();
         world.settle();
         world.fronts[0].reply(again);
+        // The control side reaches all others.
+        let orders = world.orders();
+        orders.update_rules(&world.rules).unwrap();
+        assert!(matches!(world.fronts[0].front.order(), Some(Order::Rules(_))), "{placement}");
+        orders.resume().unwrap();
+        assert!(world.fronts[0].front.order().is_none(), "only workers pause and resume");
     }
 }
 
@@ -264,9 +280,8 @@ fn a_sleeping_front_is_woken_by_replies_and_orders() {
     assert_eq!(wakes(&world), 1);
     world.fronts[0].front.sleep(|| panic!("sleep with a waiting reply"));
     world.settle();
-    let orders =
-        Orders::new(&world.tracker.workers[0].mailboxes, world.tracker.workers[0].owners.clone());
-    world.fronts[0].front.sleep(|| orders.resume().unwrap());
+    let orders = world.orders();
+    world.fronts[0].front.sleep(|| orders.update_rules(&world.rules).unwrap());
     assert_eq!(wakes(&world), 2);
-    assert!(matches!(world.fronts[0].front.order(), Some(Order::Resume)));
+    assert!(matches!(world.fronts[0].front.order(), Some(Order::Rules(_))));
 }

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_replaced_list_is_freed_even_after_reloads_of_itself() {
-        let orders = Orders::new(&[], Arc::from([]));
+        let orders = Orders::new(&[], 0, Arc::from([]));
         let mut purge = Purge::new();
         let now = Instant::now();
         let (first, second) = (list(), list());
@@ -158,7 +158,7 @@ mod tests {
     /// A merge retires its source and the list in force, which are often the same.
     #[test]
     fn a_list_retired_twice_is_freed() {
-        let orders = Orders::new(&[], Arc::from([]));
+        let orders = Orders::new(&[], 0, Arc::from([]));
         let mut purge = Purge::new();
         let (first, second) = (list(), list());
         let weak = Arc::downgrade(&first);
