@@ -179,6 +179,7 @@ impl Shard {
     ) {
         let Some(place) = self.store.find(info_hash) else { return };
         let swarm = self.store.get_mut(place);
+        let rose = completed > swarm.completed;
         swarm.completed = swarm.completed.max(completed);
         let (swarm, keys) = self.store.with_keys(place);
         let tick = Tick::of(now);
@@ -188,9 +189,13 @@ impl Shard {
         }
         let removed = swarm.peers.remove(endpoint, keys);
         let (emptied, completed) = (swarm.peers.is_empty(), swarm.completed);
+        // A stop that changes nothing is not logged: a reader that applies the stops of its own log
+        // would read them again without end.
+        if rose || removed.is_some() {
+            let kind = ChangeKind::Stopped { endpoint: *endpoint };
+            self.log_change(|| Change { info_hash: *info_hash, at: now, completed, kind });
+        }
         let Some(seeder) = removed else { return };
-        let kind = ChangeKind::Stopped { endpoint: *endpoint };
-        self.log_change(|| Change { info_hash: *info_hash, at: now, completed, kind });
         self.totals.peer_removed(endpoint.family(), seeder);
         if emptied {
             self.emptied(place, now);
