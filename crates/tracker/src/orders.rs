@@ -29,8 +29,8 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Orders for the members behind `mailboxes`, of which the first `workers` are workers; `owners`
-    /// lists the worker of each shard.
+    /// Orders for the members behind `mailboxes`, of which the first `workers` are workers;
+    /// `owners` lists the worker of each shard.
     pub fn new(mailboxes: &[Mailbox], workers: usize, owners: Arc<[usize]>) -> Self {
         let lanes = mailboxes.iter().map(|mailbox| mailbox.orders.clone()).collect();
         Self { lanes, workers, owners }

@@ -171,7 +171,7 @@ impl<'t> Client<'t> {
         Ok(replies.pop().expect("one reply per request"))
     }
 
-    /// Announces several peers, [`WINDOW`] at a time, and parses the replies strictly.
+    /// Announces several peers, `WINDOW` at a time, and parses the replies strictly.
     pub fn announce_all(
         &self,
         requests: &[AnnounceRequest],
@@ -222,7 +222,7 @@ impl<'t> Client<'t> {
         Ok(replies.pop().expect("one reply per request"))
     }
 
-    /// [`Self::exchange`] of several requests, [`WINDOW`] at a time; returns the replies in the
+    /// [`Self::exchange`] of several requests, `WINDOW` at a time; returns the replies in the
     /// order of the requests.
     pub fn exchange_all(&self, requests: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, ExchangeError> {
         let mut all = Vec::with_capacity(requests.len());

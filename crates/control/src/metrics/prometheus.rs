@@ -1,6 +1,6 @@
 //! `/metrics` in the text formats of Prometheus: OpenMetrics 1.0 where the client asks for it, else
 //! the text format 0.0.4. The series come from two tables: the counters of the workers
-//! ([`onrush_tracker::metrics`]) and the computed series ([`COMPUTED`]).
+//! ([`onrush_tracker::metrics`]) and the computed series (`COMPUTED`).
 
 use std::fmt;
 

@@ -105,7 +105,7 @@ fn an_address_of_another_host_names_the_remedy() {
 fn a_low_port_without_the_capability_names_the_remedy() {
     in_own_network(Ipv6::On, || {
         for address in ["127.0.0.1:81", "[::1]:81"] {
-            let text = Launch::new(&["--listen", address]).as_nobody().start().refusal();
+            let text = Launch::new(&["--listen", address]).run_as_nobody().start().refusal();
             assert!(text.contains(address), "{text}");
             assert!(text.contains("setcap cap_net_bind_service=+ep"), "{text}");
             assert!(text.contains("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{text}");
@@ -137,7 +137,7 @@ fn a_clamped_buffer_causes_a_warning_with_the_sysctl() {
     // CAP_NET_ADMIN.
     let requested = (1 << 30) - 1;
     let config = format!("[socket]\nreceive_buffer = {requested}\nsend_buffer = {requested}\n");
-    let mut daemon = Launch::on_loopback().as_nobody().config(&config).start();
+    let mut daemon = Launch::on_loopback().run_as_nobody().config(&config).start();
     let addresses = daemon.serving();
     let text = daemon.log().join("\n");
     for address in &addresses {

@@ -93,7 +93,7 @@ fn an_unwritable_state_directory_of_another_user_is_a_warning() {
     let state = tempfile::tempdir().unwrap();
     fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
-    warns_and_serves(launch.as_nobody(), state.path());
+    warns_and_serves(launch.run_as_nobody(), state.path());
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
     warns_and_serves(launch.config("user = \"nobody\"\n"), state.path());
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);

@@ -110,11 +110,11 @@ fn running_as_root_without_a_user_causes_a_warning() {
 
 #[test]
 fn a_change_of_user_needs_root() {
-    let launch = Launch::on_loopback().as_nobody().config("user = \"root\"\n");
+    let launch = Launch::on_loopback().run_as_nobody().config("user = \"root\"\n");
     let text = launch.start().refusal();
     assert!(text.contains("`root`") && text.contains("start as root"), "{text}");
     // A daemon already running as the configured user needs no change.
-    let mut daemon = Launch::on_loopback().as_nobody().config("user = \"nobody\"\n").start();
+    let mut daemon = Launch::on_loopback().run_as_nobody().config("user = \"nobody\"\n").start();
     daemon.serving();
     daemon.stop();
 }

@@ -1,4 +1,4 @@
-//! The laws of swarm sizes that a profile can name. [`super::sizes`] evaluates them.
+//! The laws of swarm sizes that a profile can name. `super::sizes` evaluates them.
 //!
 //! | tail | the swarm of rank k (1 is the largest) of n has | `exponent` is |
 //! |---|---|---|

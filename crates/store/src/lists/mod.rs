@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`file`] | files of entries, line by line |
+//! | [`mod@file`] | files of entries, line by line |
 //! | [`journal`] | what was added and removed, over restarts |
 
 pub mod file;

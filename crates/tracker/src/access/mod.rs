@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`set`] | an immutable set of millions of info hashes |
-//! | [`listing`] | such a set, with the changes since it was loaded |
+//! | [`overlay`] | such a set, with the changes since it was loaded |
 //! | [`blocks`] | sources that are not served, as ranges of addresses |
 //! | [`bogon`] | addresses that cannot be peers on the internet |
 

@@ -1,6 +1,6 @@
 //! Counters of the data path. Each worker has its own, which it alone writes and any thread reads.
 //!
-//! [`counter_table`](crate::counter_table) declares them.
+//! The macro [`counter_table`] declares them.
 
 mod series;
 mod table;

@@ -23,13 +23,15 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         Some(0) if facts.tracker.is_some() => Finding::ok(
             NAME,
             format!(
-                "no client of the tracker is tracked, if any sent a request in the last 30 s ({table})"
+                "no client of the tracker is tracked, if any sent a request in the last 30 s \
+                 ({table})"
             ),
         ),
         Some(0) => Finding::note(
             NAME,
             format!(
-                "connection tracking is active ({table}): run this again while the tracker has clients"
+                "connection tracking is active ({table}): run this again while the tracker has \
+                 clients"
             ),
         ),
         Some(tracked) => {

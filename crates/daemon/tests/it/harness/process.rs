@@ -131,7 +131,7 @@ impl Launch {
     }
 
     /// Runs the daemon as the user `nobody`, who owns the home directory.
-    pub(crate) fn as_nobody(mut self) -> Self {
+    pub(crate) fn run_as_nobody(mut self) -> Self {
         require_root("starts the daemon as another user");
         let account = nobody();
         chown(self.home.path(), Some(account.uid.as_raw()), Some(account.gid.as_raw())).unwrap();
