@@ -17,8 +17,8 @@ use onrush_bench::record::{Outcome, Raw, Record, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 
-/// The tracker and the load tester, beside the bench: packages of their own, as for whoever
-/// measures.
+/// Builds the tracker and the load tester beside the bench, as the bench expects them: they are
+/// separate packages, so cargo does not build them for this test.
 fn built() {
     // scripts/test has built them, and lints hold cargo's lock beside the tests.
     if std::env::var_os("ONRUSH_BIN").is_some() {

@@ -1,8 +1,7 @@
 //! Concurrent maps, shared by all threads.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Barrier};
-use std::thread;
+use std::sync::Arc;
 
 use dashmap::DashMap;
 use indexmap::IndexMap;
@@ -10,7 +9,7 @@ use onrush_swarm::Announce;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::ours::Stopwatch;
+use super::ours::in_parallel;
 use super::swarm::Swarm;
 use super::{BATCH, Outcome, Pace, Place};
 
@@ -75,26 +74,7 @@ pub(crate) struct Direct<S>(S);
 
 impl<S: Shared> Place for Direct<S> {
     fn serve(&mut self, parts: &[Vec<Announce>], _: Pace) -> Outcome {
-        let shared = &self.0;
-        let barrier = Barrier::new(parts.len() + 1);
-        thread::scope(|scope| {
-            let threads: Vec<_> = parts
-                .iter()
-                .map(|part| {
-                    let barrier = &barrier;
-                    scope.spawn(move || {
-                        barrier.wait();
-                        ask(shared, part)
-                    })
-                })
-                .collect();
-            let stopwatch = Stopwatch::start(&barrier);
-            let bytes = threads
-                .into_iter()
-                .map(|thread| thread.join().expect("a thread without panics"))
-                .sum();
-            stopwatch.stop(bytes)
-        })
+        in_parallel(parts.iter().collect(), |part| ask(&self.0, part))
     }
 }
 

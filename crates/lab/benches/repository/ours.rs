@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::sync::Parker;
@@ -20,14 +20,14 @@ const PARCELS: usize = 64;
 const NOW: Moment = Moment(60);
 
 /// Measures from the moment when all threads are ready.
-pub(crate) struct Stopwatch {
+struct Stopwatch {
     wall: Instant,
     processor: Duration,
 }
 
 impl Stopwatch {
     /// Waits at the barrier, then starts.
-    pub(crate) fn start(barrier: &Barrier) -> Self {
+    fn start(barrier: &Barrier) -> Self {
         let processor = processor_time();
         let wall = Instant::now();
         barrier.wait();
@@ -35,10 +35,32 @@ impl Stopwatch {
     }
 
     /// Records the end of the work.
-    pub(crate) fn stop(&self, reply_bytes: u64) -> Outcome {
+    fn stop(&self, reply_bytes: u64) -> Outcome {
         let processor = processor_time() - self.processor;
         Outcome { wall: self.wall.elapsed(), processor, reply_bytes }
     }
+}
+
+/// Measures `serve` with a thread for each piece of work. `serve` returns the bytes of its replies.
+pub(crate) fn in_parallel<W: Send>(work: Vec<W>, serve: impl Fn(W) -> u64 + Sync) -> Outcome {
+    let barrier = &Barrier::new(work.len() + 1);
+    let serve = &serve;
+    thread::scope(|scope| {
+        let start = |piece| {
+            scope.spawn(move || {
+                barrier.wait();
+                serve(piece)
+            })
+        };
+        let threads: Vec<_> = work.into_iter().map(start).collect();
+        let stopwatch = Stopwatch::start(barrier);
+        stopwatch.stop(join(threads))
+    })
+}
+
+/// Waits for the threads. Returns the sum of their results.
+fn join(threads: Vec<ScopedJoinHandle<'_, u64>>) -> u64 {
+    threads.into_iter().map(|thread| thread.join().expect("a thread without panics")).sum()
 }
 
 /// Every thread owns a shard and gets the requests for it, as with perfect steering.
@@ -61,27 +83,8 @@ impl Place for Own {
             steered[self.map.shard_of(&announce.info_hash)].push(*announce);
         }
         let batch = if pace == Pace::OneByOne { 1 } else { BATCH };
-        let barrier = Barrier::new(steered.len() + 1);
-        thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .shards
-                .iter_mut()
-                .zip(&steered)
-                .map(|(shard, part)| {
-                    let barrier = &barrier;
-                    scope.spawn(move || {
-                        barrier.wait();
-                        serve_own(shard, part, batch)
-                    })
-                })
-                .collect();
-            let stopwatch = Stopwatch::start(&barrier);
-            let bytes = threads
-                .into_iter()
-                .map(|thread| thread.join().expect("a thread without panics"))
-                .sum();
-            stopwatch.stop(bytes)
-        })
+        let work = self.shards.iter_mut().zip(&steered).collect();
+        in_parallel(work, |(shard, part)| serve_own(shard, part, batch))
     }
 }
 
@@ -152,11 +155,7 @@ impl Place for Lanes {
                 })
                 .collect();
             let stopwatch = Stopwatch::start(&barrier);
-            let bytes = asking
-                .into_iter()
-                .map(|thread| thread.join().expect("a thread without panics"))
-                .sum();
-            let outcome = stopwatch.stop(bytes);
+            let outcome = stopwatch.stop(join(asking));
             stop.store(true, Ordering::Release);
             mailboxes.iter().for_each(|way| way.requests.wake());
             outcome
