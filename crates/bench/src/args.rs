@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as Group, Parser, Subcommand};
 
 use crate::cpus::CpuMode;
+use crate::load::LoadSettings;
 use crate::mix::Mix;
 
 const ABOUT: &str =
@@ -110,9 +111,12 @@ pub struct Selection {
     #[arg(long, value_name = "MODE")]
     pub cpu_mode: Option<CpuMode>,
 
-    /// Number of rounds of each case [default: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: Option<u32>,
+    /// Number of rounds of each case
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    pub rounds: u32,
 
     /// As many rounds as fit into this many minutes, at least one
     #[arg(
@@ -121,13 +125,9 @@ pub struct Selection {
     )]
     pub within: Option<u32>,
 
-    /// Seconds of a measurement
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
-    pub seconds: f64,
-
-    /// Seconds of load before a measurement
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    pub warmup: f64,
+    /// Durations and population.
+    #[command(flatten)]
+    pub dose: LoadSettings,
 
     /// Shares of its own maximum at which a tracker's latency is measured
     #[arg(
@@ -139,10 +139,6 @@ pub struct Selection {
     /// Measure no latency, in a third of the time
     #[arg(long)]
     pub no_latency: bool,
-
-    /// Swarms of the population [default: 1,000,000 under real, 560,000 under spread and bursts]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    pub swarms: Option<u32>,
 
     /// The baseline of ratios: a tracker, or one of its variants ("onrush (split)")
     #[arg(long, value_name = "NAME", default_value = "onrush")]
@@ -162,13 +158,6 @@ pub struct Selection {
     /// Seed of populations and mixes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected between 0.1 and 3600 seconds".into()),
-    }
 }
 
 #[cfg(test)]

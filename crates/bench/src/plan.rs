@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Capacity, Contender, Found, Listed};
+use crate::contender::{Capacity, Found, Listed, unique};
 use crate::cpus::{Assignment, CpuMode};
 use crate::load::{LoadSettings, Published};
 use crate::mix::Mix;
@@ -115,11 +115,6 @@ impl Plan {
         let done: HashSet<_> = done.iter().map(|record| (record.round, &record.case)).collect();
         self.steps().into_iter().filter(|step| !done.contains(step)).collect()
     }
-
-    /// Seconds that a round of this case takes, as far as one can tell before.
-    pub fn seconds(&self, case: &Case) -> f64 {
-        self.settings.seconds(case)
-    }
 }
 
 impl Settings {
@@ -134,37 +129,31 @@ impl Settings {
 }
 
 /// Every case: each mix on each assignment by each variant, those of one assignment adjacent.
-pub fn cases(
-    contenders: &[(Box<dyn Contender>, Found)],
-    seats: &[Assignment],
-    mixes: &[Mix],
-) -> Vec<Case> {
+pub fn cases(contenders: &[Found], seats: &[Assignment], mixes: &[Mix]) -> Vec<Case> {
     let mut cases = Vec::new();
     for &mix in mixes {
         for seats in seats {
-            let room = Capacity { cores: seats.tracker_cores, vcpus: seats.tracker.len() };
-            for (contender, found) in contenders {
-                if contender.needs_whitelist(found) && mix == Mix::Published {
+            let vcpus = seats.tracker.numbers().len();
+            let capacity = Capacity { cores: seats.tracker_cores, vcpus };
+            for found in contenders {
+                if found.needs_whitelist() && mix == Mix::Published {
                     continue;
                 }
-                for variant in contender.variants(found, room) {
-                    let case = Case { variant, seats: seats.clone(), mix };
-                    // A duplicate (`--cores 1,1`) is measured once per round.
-                    if !cases.contains(&case) {
-                        cases.push(case);
-                    }
-                }
+                let case = |variant| Case { variant, seats: seats.clone(), mix };
+                cases.extend(found.variants(capacity).into_iter().map(case));
             }
         }
     }
-    cases
+    // A duplicate (`--cores 1,1`) is measured once per round.
+    unique(cases)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::contender::Variant;
     use crate::contender::opentracker::OWN_BUILD;
-    use crate::contender::{Variant, all};
+    use crate::contender::tests::found;
     use crate::cpus::sweep;
     use crate::record::tests::measured;
 
@@ -236,10 +225,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_named_twice_is_measured_once() {
         let units = CpuMode::SplitPairs.units(&[vec![0, 2], vec![1, 3]]);
-        let contenders: Vec<_> = all()
-            .into_iter()
-            .map(|contender| (contender, Found { program: "none".into(), version: "1".into() }))
-            .collect();
+        let contenders = found();
         let of = |cores: &[usize], mixes: &[Mix]| {
             let (seats, _) = sweep(&units, cores, &[]);
             cases(&contenders, &seats, mixes)
@@ -254,15 +240,13 @@ pub(crate) mod tests {
     fn a_whitelist_and_the_published_tool_do_not_go_together() {
         let units = CpuMode::Subsequent.units(&[vec![0], vec![1]]);
         let (seats, _) = sweep(&units, &[], &[]);
-        let found = |version: &str| Found { program: "none".into(), version: version.into() };
-        let contenders = |version| -> Vec<_> {
-            all().into_iter().map(|contender| (contender, found(version))).collect()
-        };
+        let mut contenders = found();
         let mixes = [Mix::Spread, Mix::Published];
-        let own = cases(&contenders(OWN_BUILD), &seats, &mixes);
-        let cases = cases(&contenders("1"), &seats, &mixes);
+        let debians = cases(&contenders, &seats, &mixes);
+        contenders.iter_mut().for_each(|found| found.version = OWN_BUILD.into());
+        let own = cases(&contenders, &seats, &mixes);
         let of = |mix: Mix, tracker: &str| {
-            cases.iter().filter(|c| c.mix == mix && c.variant.tracker == tracker).count()
+            debians.iter().filter(|c| c.mix == mix && c.variant.tracker == tracker).count()
         };
         assert_eq!(of(Mix::Spread, "opentracker"), 2);
         assert_eq!(of(Mix::Published, "opentracker"), 0);
@@ -275,11 +259,11 @@ pub(crate) mod tests {
     fn time_is_foreseen() {
         let plan = example(1);
         let mut case = plan.cases[0].clone();
-        assert!((plan.seconds(&case) - (1.5 + 3.0 * 3.7)).abs() < 1e-9);
+        assert!((plan.settings.seconds(&case) - (1.5 + 3.0 * 3.7)).abs() < 1e-9);
         case.mix = Mix::Bursts;
-        assert!((plan.seconds(&case) - (1.5 + 3.7)).abs() < 1e-9);
+        assert!((plan.settings.seconds(&case) - (1.5 + 3.7)).abs() < 1e-9);
         // Its tool measures in steps of 5 s.
         case.mix = Mix::Published;
-        assert!((plan.seconds(&case) - (1.5 + 5.7)).abs() < 1e-9);
+        assert!((plan.settings.seconds(&case) - (1.5 + 5.7)).abs() < 1e-9);
     }
 }

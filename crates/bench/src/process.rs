@@ -16,7 +16,6 @@ use anyhow::{Context as _, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nix::unistd::geteuid;
-use onrush_load::process::Memory;
 use procfs_core::FromRead as _;
 use procfs_core::process::Status;
 use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
@@ -186,12 +185,12 @@ impl Child {
         &mut self,
         limit: Duration,
         stop: &Stop,
-        mut each: impl FnMut() -> anyhow::Result<()>,
+        mut each: impl FnMut(),
     ) -> anyhow::Result<ExitStatus> {
         let end = Instant::now() + limit;
         loop {
             stop.check()?;
-            each()?;
+            each();
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
@@ -232,11 +231,6 @@ impl Drop for Child {
     }
 }
 
-/// Peak resident memory of a process in bytes; `None` if it cannot be read.
-pub fn peak_rss(pid: u32) -> Option<u64> {
-    Memory::of(pid).ok().map(|memory| memory.peak).filter(|&peak| peak > 0)
-}
-
 /// Checks that `address` is free. A second tracker there would silently receive half of the
 /// datagrams (SO_REUSEPORT), which would count as loss. Waits a moment for the release by the last
 /// process.
@@ -271,7 +265,7 @@ mod tests {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
             environment: vec![("GREETING".into(), "from the environment".into())],
-            unprivileged: false,
+            ..Launch::default()
         }
     }
 
@@ -284,7 +278,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let launch = shell("grep Cpus_allowed_list /proc/self/status; echo $GREETING; exit 3");
         let mut child = Child::start(&launch, &first_cpu(), directory.path()).unwrap();
-        let status = child.wait(Duration::from_secs(20), &Stop::default(), || Ok(())).unwrap();
+        let status = child.wait(Duration::from_secs(20), &Stop::default(), || ()).unwrap();
         assert_eq!(status.code(), Some(3));
         let text = child.output_tail();
         assert!(text.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu())), "{text}");
@@ -298,7 +292,7 @@ mod tests {
             Child::start(&shell("exec sleep 600"), &first_cpu(), directory.path()).unwrap();
         let stop = Stop::default();
         stop.set();
-        let error = child.wait(Duration::from_secs(600), &stop, || Ok(())).unwrap_err();
+        let error = child.wait(Duration::from_secs(600), &stop, || ()).unwrap_err();
         assert!(error.is::<Stopped>(), "{error}");
         let proc = format!("/proc/{}", child.pid());
         assert!(Path::new(&proc).exists());
@@ -326,10 +320,5 @@ mod tests {
         assert!(error.contains("in use") && error.contains("--port"), "{error}");
         drop(taken);
         must_be_free(address, &Stop::default()).unwrap();
-    }
-
-    #[test]
-    fn the_peak_of_this_process_is_known() {
-        assert!(peak_rss(process::id()).unwrap() > 1 << 20);
     }
 }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use onrush_load::process::Memory;
 use tempfile::TempDir;
 
-use crate::contender::{Contender, Found, Setup};
+use crate::contender::{Found, Setup};
 use crate::load::{Load, Tools};
 use crate::plan::Settings;
-use crate::process::{Child, Stop, Stopped, must_be_free, peak_rss};
+use crate::process::{Child, Stop, Stopped, must_be_free};
 use crate::record::{Case, Measured, Outcome, Share};
 
 /// How long a tracker may take to answer.
@@ -23,7 +24,7 @@ pub struct Ring<'a> {
     /// The settings.
     pub settings: &'a Settings,
     /// The trackers.
-    pub contenders: &'a [(Box<dyn Contender>, Found)],
+    pub contenders: &'a [Found],
     /// The load testers.
     pub tools: &'a Tools,
     /// The stop flag.
@@ -49,8 +50,8 @@ impl Ring<'_> {
 
     fn measure(&self, round: u32, case: &Case, address: SocketAddr) -> anyhow::Result<Measured> {
         let name = &case.variant.tracker;
-        let there = self.contenders.iter().find(|(contender, _)| contender.name() == name);
-        let (contender, found) = there.with_context(|| format!("{name} is absent"))?;
+        let found = self.contenders.iter().find(|found| found.contender.name == name);
+        let found = found.with_context(|| format!("{name} is absent"))?;
         let directory = readable_directory()?;
         let load = Load {
             mix: case.mix,
@@ -60,9 +61,9 @@ impl Ring<'_> {
             port: self.settings.port,
             directory: directory.path(),
         };
-        let whitelist = contender.needs_whitelist(found).then(|| self.hashes(&load)).transpose()?;
+        let whitelist = found.needs_whitelist().then(|| self.hashes(&load)).transpose()?;
         let stage = Setup { directory: directory.path(), address, whitelist: whitelist.as_deref() };
-        let launch = contender.launch(found, &case.variant, &stage)?;
+        let launch = found.launch(&case.variant, &stage)?;
         let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;
         tracker.wait_until_answering(address, ANSWER_TIMEOUT, self.stop)?;
         if let Some(whitelist) = &whitelist {
@@ -88,7 +89,8 @@ impl Ring<'_> {
             let point = load.run(self.tools, pid, Some(asked), self.stop)?;
             measured.shares.push(Share { percent, asked, point });
         }
-        measured.peak_rss = peak_rss(pid);
+        let peak = Memory::of(pid).ok().map(|memory| memory.peak);
+        measured.peak_rss = peak.filter(|&peak| peak > 0);
         Ok(measured)
     }
 

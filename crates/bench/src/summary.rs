@@ -1,7 +1,7 @@
 //! The results of all rounds together: medians with spread, ratios to the baseline, and warnings
 //! about doubtful figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -120,7 +120,7 @@ impl Summary {
     }
 
     /// The rows of one mix.
-    pub fn of_mix(&self, mix: crate::mix::Mix) -> impl Iterator<Item = &Row> {
+    pub fn of_mix(&self, mix: Mix) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.case.mix == mix)
     }
 }
@@ -174,10 +174,8 @@ fn any(point: &Point) -> f64 {
 }
 
 fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
-    let mut percents: Vec<_> =
-        rounds.values().flat_map(|m| m.shares.iter().map(|share| share.percent)).collect();
-    percents.sort_unstable();
-    percents.dedup();
+    let percents = rounds.values().flat_map(|m| m.shares.iter().map(|share| share.percent));
+    let percents: BTreeSet<_> = percents.collect();
     let lag = |percent: u32| {
         let shares = || {
             let all = rounds.values().flat_map(|measured| &measured.shares);
@@ -249,7 +247,7 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
     let mut doubts = Vec::new();
     let rounds = figures(&row.case, records);
     let load = Spread::of(rounds.values().filter_map(|measured| measured.most.load_percent));
-    let room = row.case.seats.tracker.len() as f64 * 100.0;
+    let room = row.case.seats.tracker.numbers().len() as f64 * 100.0;
     let idle = row.cpu_percent.median < room * BUSY / 100.0;
     if let Some(load) = load
         && load.median > BUSY
@@ -273,18 +271,14 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
             ));
         }
     }
-    if let Some(loss) = &row.loss_percent
-        && loss.median > LOSS
-    {
-        doubts.push(format!("loss: {name}: {:.2} % of the requests had no reply", loss.median));
-    }
-    for lag in &row.latency {
-        if let Some(loss) = &lag.loss_percent
+    let shares = row.latency.iter().map(|lag| (at_share(Some(lag.percent)), &lag.loss_percent));
+    for (at, loss) in [(String::new(), &row.loss_percent)].into_iter().chain(shares) {
+        if let Some(loss) = loss
             && loss.median > LOSS
         {
-            let (percent, lost) = (lag.percent, loss.median);
             doubts.push(format!(
-                "loss: {name}: at {percent} %: {lost:.2} % of the requests had no reply"
+                "loss: {name}: {at}{:.2} % of the requests had no reply",
+                loss.median
             ));
         }
     }
@@ -314,9 +308,13 @@ fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + 
     }
     let all = rounds.len();
     known.into_iter().map(move |((percent, _), (text, count))| {
-        let at = percent.map_or(String::new(), |percent| format!("at {percent} %: "));
-        format!("{at}{text} ({count} of {all} rounds)")
+        format!("{}{text} ({count} of {all} rounds)", at_share(percent))
     })
+}
+
+/// The start of a warning about an open loop at a share of the maximum; empty for the closed loop.
+fn at_share(percent: Option<u32>) -> String {
+    percent.map_or(String::new(), |percent| format!("at {percent} %: "))
 }
 
 /// Whether the bench covers a warning itself: the bench causes the load of this host, and
