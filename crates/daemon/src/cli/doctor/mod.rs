@@ -173,3 +173,6 @@ pub fn host_warnings(settings: &Settings, host: &Host) -> Option<String> {
     let facts = Facts::gather(Path::new("/"), settings, host, true);
     report::line(&checks(&facts))
 }
+
+#[cfg(test)]
+mod tests;

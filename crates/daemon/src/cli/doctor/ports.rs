@@ -30,23 +30,3 @@ fn of(port: u16, holders: &[Holder]) -> Finding {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::Severity;
-    use super::*;
-
-    #[test]
-    fn a_port_held_by_another_process_is_a_problem() {
-        let held = |process: Option<(u32, &str)>| {
-            let process = process.map(|(pid, name)| (pid, name.to_owned()));
-            of(6969, &[Holder { port: 80, process: None }, Holder { port: 6969, process }])
-        };
-        assert_eq!(of(6969, &[]).severity, Severity::Ok);
-        assert_eq!(held(Some((7, "onrush"))).severity, Severity::Ok);
-        let finding = held(Some((7, "opentracker")));
-        assert_eq!(finding.severity, Severity::Problem);
-        assert!(finding.what.contains("opentracker (process 7)"), "{}", finding.what);
-        assert_eq!(held(None).severity, Severity::Note);
-    }
-}

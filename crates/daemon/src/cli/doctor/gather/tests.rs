@@ -31,6 +31,12 @@ impl Made {
         self.0.path()
     }
 
+    /// Process 77 has the socket of [`UDP_SOCKET`].
+    fn open_socket(&self) {
+        fs::create_dir_all(self.path().join("proc/77/fd")).unwrap();
+        symlink("socket:[4711]", self.path().join("proc/77/fd/5")).unwrap();
+    }
+
     fn facts(&self) -> Facts {
         self.look(false)
     }
@@ -179,22 +185,14 @@ fn drops_of_both_families_are_added_up() {
         _ => "0",
     });
     let values = values.collect::<Vec<_>>().join(" ");
-    let is_values = |line: &str| line.starts_with("Udp: ") && line != names;
-    let snmp: String = snmp
-        .lines()
-        .map(|line| if is_values(line) { format!("{values}\n") } else { format!("{line}\n") })
-        .collect();
+    let before = snmp.lines().find(|line| line.starts_with("Udp: ") && *line != names).unwrap();
+    let snmp = snmp.replace(before, &values);
     let v4 = Made::new(&[("proc/net/snmp", &snmp)]).facts();
     assert_eq!(v4.udp, Some(Udp { received: 1000, receive_drops: 5, send_drops: 7 }));
     assert_eq!(found(&v4, "drops"), Some(Severity::Note));
-    let Ok(snmp6) = fs::read_to_string("/proc/net/snmp6") else { panic!("this host has no IPv6") };
-    let value = |line: &str| match line.split_whitespace().next() {
-        Some("Udp6InDatagrams") => "Udp6InDatagrams 500\n".to_owned(),
-        Some("Udp6RcvbufErrors") => "Udp6RcvbufErrors 50\n".to_owned(),
-        Some(name) => format!("{name} 0\n"),
-        None => String::new(),
-    };
-    let snmp6: String = snmp6.lines().map(value).collect();
+    let counters =
+        [("Udp6InDatagrams", " 500"), ("Udp6RcvbufErrors", " 50"), ("Udp6SndbufErrors", " 0")];
+    let snmp6 = changed("/proc/net/snmp6", &counters);
     let both = Made::new(&[("proc/net/snmp", &snmp), ("proc/net/snmp6", &snmp6)]).facts();
     assert_eq!(both.udp, Some(Udp { received: 1500, receive_drops: 55, send_drops: 7 }));
 }
@@ -238,13 +236,12 @@ fn limits_are_those_of_the_running_tracker() {
     ]);
     let before = made.facts();
     assert_eq!((before.tracker, before.files, before.root), (None, Some(1024), Some(true)));
-    assert_eq!((before.needs.vcpus, before.needs.quota), (2, None));
-    fs::create_dir_all(made.path().join("proc/77/fd")).unwrap();
-    symlink("socket:[4711]", made.path().join("proc/77/fd/5")).unwrap();
+    assert_eq!((before.vcpus, before.quota), (2, None));
+    made.open_socket();
     let facts = made.facts();
     assert_eq!((facts.tracker, facts.files), (Some(77), Some(65_536)));
     assert_eq!(facts.root, Some(false));
-    let Needs { vcpus, quota, memory, .. } = facts.needs;
+    let Facts { vcpus, quota, memory, .. } = facts;
     assert_eq!((vcpus, quota, memory), (4, Some(1_500), Some(1_000_000)));
     let files = checks(&facts).into_iter().find(|finding| finding.name == "files").unwrap();
     assert!(files.what.contains("65536") && files.what.contains("process 77"), "{}", files.what);
@@ -257,8 +254,7 @@ fn the_holder_of_the_port_is_named() {
     let made = Made::new(&[("proc/net/udp", UDP_SOCKET), ("proc/77/comm", "opentracker\n")]);
     let hidden = made.facts();
     assert_eq!(hidden.holders, [Holder { port: 6969, process: None }]);
-    fs::create_dir_all(made.path().join("proc/77/fd")).unwrap();
-    symlink("socket:[4711]", made.path().join("proc/77/fd/5")).unwrap();
+    made.open_socket();
     let facts = made.facts();
     assert_eq!(facts.holders, [Holder { port: 6969, process: Some((77, "opentracker".into())) }]);
     assert_eq!(found(&facts, "port"), Some(Severity::Problem));
