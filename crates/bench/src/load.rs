@@ -227,21 +227,12 @@ fn point(report: &Report) -> anyhow::Result<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpus::CpuList;
-
-    fn seats(load_workers: usize, load: &str) -> Assignment {
-        Assignment {
-            tracker_cores: 1,
-            tracker: CpuList::new([0]),
-            load_workers,
-            load: load.to_owned().try_into().unwrap(),
-        }
-    }
 
     #[test]
     fn workers_are_pinned_where_each_has_a_vcpu() {
         let dose = LoadSettings { seconds: 1.0, warmup: 0.5, swarms: Some(1000) };
-        let of = |seats: &Assignment| {
+        let of = |units: &[Vec<usize>]| {
+            let seats = &Assignment::new(units, 1, 2).unwrap();
             let load = Load {
                 mix: Mix::Spread,
                 seats,
@@ -252,14 +243,14 @@ mod tests {
             };
             (load.pins(), load.arguments("--profile classic"))
         };
-        let (pins, arguments) = of(&seats(2, "4-5"));
+        let (pins, arguments) = of(&[vec![0], vec![4], vec![5]]);
         assert_eq!(pins, ["--pin", "4,5"]);
         let text = arguments.join(" ");
         assert_eq!(
             text,
             "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --swarms 1000"
         );
-        assert!(of(&seats(2, "4-5,20-21")).0.is_empty());
+        assert!(of(&[vec![0, 16], vec![4, 20], vec![5, 21]]).0.is_empty());
     }
 
     #[test]

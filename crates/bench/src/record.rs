@@ -157,7 +157,6 @@ fn stored(path: &Path) -> anyhow::Result<(Vec<Record>, u64)> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::cpus::CpuList;
 
     /// Figures with rates around `rate`.
     pub(crate) fn figures(rate: f64) -> Measured {
@@ -182,12 +181,7 @@ pub(crate) mod tests {
 
     /// A result in round `round`, with rates around `rate`.
     pub(crate) fn measured(variant: Variant, round: u32, rate: f64) -> Record {
-        let seats = Assignment {
-            tracker_cores: 1,
-            tracker: CpuList::new([0]),
-            load_workers: 1,
-            load: CpuList::new([1]),
-        };
+        let seats = Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
         let case = Case { variant, seats, mix: Mix::Spread };
         let outcome = Outcome::Measured(Box::new(figures(rate)));
         Record { round, started: 1_790_000_000, case, outcome }

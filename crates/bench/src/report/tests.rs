@@ -3,22 +3,18 @@
 
 use super::*;
 use crate::contender::{Listed, Variant};
-use crate::cpus::{Assignment, CpuList, CpuMode};
+use crate::cpus::{Assignment, CpuMode};
 use crate::mix::Mix;
 use crate::plan::tests::example;
 use crate::record::tests::figures;
 use crate::record::{Case, Measured, Outcome, Point, Raw, Record};
 
 fn cases() -> Vec<Case> {
+    let units: Vec<_> = (0..16).map(|core| vec![core, core + 16]).collect();
     let mut cases = Vec::new();
     for mix in [Mix::Spread, Mix::Published] {
         for cores in [1, 2] {
-            let seats = Assignment {
-                tracker_cores: cores,
-                tracker: CpuList::new((0..cores).chain(16..16 + cores)),
-                load_workers: 8,
-                load: CpuList::new((8..16).chain(24..32)),
-            };
+            let seats = Assignment::new(&units, cores, 8).unwrap();
             let variants = [
                 Variant::new("onrush", Some("colocated"), &[("workers", cores)]),
                 Variant::new("aquatic_udp", Some("io_uring"), &[("socket workers", cores)]),
