@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as Group, Parser, Subcommand};
 
 use crate::cpus::CpuMode;
-use crate::load::LoadSettings;
 use crate::mix::Mix;
+use crate::plan::Settings;
 
 const ABOUT: &str =
     "Compares UDP BitTorrent trackers under the same load, one at a time and in turns.";
@@ -111,12 +111,9 @@ pub struct Selection {
     #[arg(long, value_name = "MODE")]
     pub cpu_mode: Option<CpuMode>,
 
-    /// Number of rounds of each case
-    #[arg(
-        long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=1000)
-    )]
-    pub rounds: u32,
+    /// The settings of the measurements.
+    #[command(flatten)]
+    pub settings: Settings,
 
     /// As many rounds as fit into this many minutes, at least one
     #[arg(
@@ -125,39 +122,9 @@ pub struct Selection {
     )]
     pub within: Option<u32>,
 
-    /// Durations and population.
-    #[command(flatten)]
-    pub dose: LoadSettings,
-
-    /// Shares of its own maximum at which a tracker's latency is measured
-    #[arg(
-        long, value_name = "%,%", value_delimiter = ',', default_value = "50,80",
-        value_parser = clap::value_parser!(u32).range(1..=100)
-    )]
-    pub latency_at: Vec<u32>,
-
     /// Measure no latency, in a third of the time
     #[arg(long)]
     pub no_latency: bool,
-
-    /// The baseline of ratios: a tracker, or one of its variants ("onrush (split)")
-    #[arg(long, value_name = "NAME", default_value = "onrush")]
-    pub baseline: String,
-
-    /// Spread of the rounds, in percent of the median, above which a figure is marked as noisy
-    #[arg(long, value_name = "%", default_value_t = 10.0)]
-    pub noise: f64,
-
-    /// UDP port of the trackers, on 127.0.0.1
-    #[arg(
-        long, value_name = "PORT", default_value_t = 16_969,
-        value_parser = clap::value_parser!(u16).range(1..)
-    )]
-    pub port: u16,
-
-    /// Seed of populations and mixes
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
 }
 
 #[cfg(test)]
@@ -180,7 +147,7 @@ mod tests {
         else {
             panic!("not plan")
         };
-        assert_eq!((what.cores, what.latency_at), (vec![1, 2], vec![70]));
+        assert_eq!((what.cores, what.settings.shares), (vec![1, 2], vec![70]));
         assert_eq!(what.mix, [Mix::Spread, Mix::Bursts]);
         for wrong in ["--seconds 0", "--rounds 0", "--port 0", "--mix nonsense", "--latency-at 101"]
         {

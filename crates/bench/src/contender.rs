@@ -17,6 +17,8 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::SipHasher13;
 
+use crate::cpus::Assignment;
+
 /// A tracker that can be compared.
 #[derive(Debug)]
 pub struct Contender {
@@ -34,7 +36,7 @@ pub struct Contender {
     /// The version of a program that was found.
     version: fn(&Path) -> Option<String>,
     // The methods of an installed tracker, see `Found`.
-    variants: fn(&Found, Capacity) -> Vec<Variant>,
+    variants: fn(&Found, &Assignment) -> Vec<Variant>,
     launch: fn(&Found, &Variant, &Setup) -> anyhow::Result<Launch>,
     needs_whitelist: fn(&Found) -> bool,
     missing_variant: fn(&Found) -> Option<String>,
@@ -48,24 +50,6 @@ impl Contender {
     /// Whether this is its name, in results or on the command line.
     pub fn is_called(&self, name: &str) -> bool {
         [self.keyword, self.name].contains(&name)
-    }
-}
-
-/// The cores for a tracker.
-#[derive(Clone, Copy, Debug)]
-pub struct Capacity {
-    /// Cores, as the CPU mode counts them.
-    pub cores: usize,
-    /// Their vCPUs: more than cores where siblings are assigned together.
-    pub vcpus: usize,
-}
-
-impl Capacity {
-    /// Numbers of workers to try: one per core, and one per vCPU where that is more.
-    pub fn workers(self) -> Vec<usize> {
-        let mut workers = vec![self.cores, self.vcpus];
-        workers.dedup();
-        workers
     }
 }
 
@@ -173,9 +157,9 @@ pub struct Found {
 }
 
 impl Found {
-    /// The variants worth running on this capacity, the usual one first.
-    pub fn variants(&self, capacity: Capacity) -> Vec<Variant> {
-        (self.contender.variants)(self, capacity)
+    /// The variants worth running on these vCPUs, the usual one first.
+    pub fn variants(&self, seats: &Assignment) -> Vec<Variant> {
+        (self.contender.variants)(self, seats)
     }
 
     /// The command line of a variant; writes the tracker's files to the directory of `setup`.

@@ -175,10 +175,10 @@ impl Load<'_> {
 
     /// Pins each worker where there is a vCPU per worker; otherwise workers share the set.
     fn pins(&self) -> Vec<String> {
-        if self.seats.load.numbers().len() != self.seats.load_workers {
+        if self.seats.load.len() != self.seats.load_workers {
             return Vec::new();
         }
-        let cpus: Vec<_> = self.seats.load.numbers().iter().map(ToString::to_string).collect();
+        let cpus: Vec<_> = self.seats.load.iter().map(ToString::to_string).collect();
         vec!["--pin".into(), cpus.join(",")]
     }
 

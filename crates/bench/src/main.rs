@@ -20,6 +20,7 @@ use onrush_bench::record::{Outcome, Raw};
 use onrush_bench::run::{run, written};
 use onrush_bench::summary::{Row, Summary};
 use onrush_bench::{machine, record, report, resume};
+use onrush_load::affinity::format_list;
 
 /// Exit status: no round has a figure, or results cannot be written.
 const FAILED: u8 = 1;
@@ -110,10 +111,10 @@ fn show(plan: &Plan) {
         println!(
             "{:9} tracker on vCPU {} ({} cores), {} load workers on {}: {} [{}]",
             case.mix.to_string(),
-            seats.tracker,
+            format_list(&seats.tracker),
             seats.tracker_cores,
             seats.load_workers,
-            seats.load,
+            format_list(&seats.load),
             case.variant.name(),
             case.variant.split()
         );

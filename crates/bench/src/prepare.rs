@@ -76,8 +76,14 @@ pub fn plan(
     if cases.is_empty() {
         bail!("none of the trackers is installed (onrush-bench list)");
     }
-    let mut settings = settings(what, mode);
-    settings.baseline = baseline(&what.baseline, &cases, &mut notices)?;
+    let mut settings = what.settings.clone();
+    settings.mode = mode;
+    settings.shares.sort_unstable();
+    settings.shares.dedup();
+    if what.no_latency {
+        settings.shares.clear();
+    }
+    settings.baseline = baseline(&settings.baseline, &cases, &mut notices)?;
     if let Some(minutes) = what.within {
         settings.rounds = fitting(&settings, &cases, f64::from(minutes) * 60.0, &mut notices);
     }
@@ -94,22 +100,6 @@ pub fn plan(
         cases,
         notices,
     })
-}
-
-fn settings(what: &Selection, mode: CpuMode) -> Settings {
-    let mut shares = if what.no_latency { Vec::new() } else { what.latency_at.clone() };
-    shares.sort_unstable();
-    shares.dedup();
-    Settings {
-        rounds: what.rounds,
-        dose: what.dose.clone(),
-        shares,
-        port: what.port,
-        mode,
-        baseline: what.baseline.clone(),
-        noise: what.noise,
-        seed: what.seed,
-    }
 }
 
 /// The name of the baseline in results. A tracker that is not measured gives no ratios, which
@@ -264,17 +254,13 @@ mod tests {
     #[test]
     fn a_baseline_is_somebody_who_is_measured() {
         let two = [vec![0], vec![1]];
-        for (asked, name) in [
-            ("aquatic", "aquatic_udp"),
-            ("onrush", "onrush"),
-            ("'onrush (split)'", "onrush (split)"),
-        ] {
-            let mut what = what("");
-            what.baseline = asked.trim_matches('\'').into();
+        for (asked, name) in
+            [("aquatic", "aquatic_udp"), ("onrush", "onrush"), ("onrush (split)", "onrush (split)")]
+        {
             let mut notices = Vec::new();
             let (seats, _) = sweep(&CpuMode::Subsequent.units(&two), &[], &[]);
             let cases = cases(&present(), &seats, &[Mix::Spread]);
-            assert_eq!(baseline(&what.baseline, &cases, &mut notices).unwrap(), name);
+            assert_eq!(baseline(asked, &cases, &mut notices).unwrap(), name);
             assert!(notices.is_empty(), "{notices:?}");
         }
         let error = planned("--baseline onrsh", &two).unwrap_err().to_string();

@@ -16,12 +16,12 @@ use anyhow::{Context as _, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nix::unistd::geteuid;
+use onrush_load::affinity::format_list;
 use procfs_core::FromRead as _;
 use procfs_core::process::Status;
 use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
 
 use crate::contender::Launch;
-use crate::cpus::CpuList;
 
 /// Polling interval.
 const POLL: Duration = Duration::from_millis(10);
@@ -99,7 +99,7 @@ impl Child {
     ///
     /// # Errors
     /// When it cannot be started; `taskset` (util-linux) is needed.
-    pub fn start(launch: &Launch, cpus: &CpuList, directory: &Path) -> anyhow::Result<Self> {
+    pub fn start(launch: &Launch, cpus: &[usize], directory: &Path) -> anyhow::Result<Self> {
         let name = launch.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let log = directory.join(format!("{name}.log"));
         let output =
@@ -111,7 +111,7 @@ impl Child {
         if launch.unprivileged && geteuid().is_root() {
             command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
         }
-        command.args(["--pdeathsig", "KILL", "taskset", "-c"]).arg(cpus.to_string());
+        command.args(["--pdeathsig", "KILL", "taskset", "-c"]).arg(format_list(cpus));
         command.arg(&launch.program).args(&launch.arguments);
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
         command.current_dir(directory).stdin(Stdio::null());
@@ -269,8 +269,8 @@ mod tests {
         }
     }
 
-    fn first_cpu() -> CpuList {
-        CpuList::new([crate::machine::cores().unwrap()[0][0]])
+    fn first_cpu() -> [usize; 1] {
+        [crate::machine::cores().unwrap()[0][0]]
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
         let status = child.wait(Duration::from_secs(20), &Stop::default(), || ()).unwrap();
         assert_eq!(status.code(), Some(3));
         let text = child.output_tail();
-        assert!(text.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu())), "{text}");
+        assert!(text.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu()[0])), "{text}");
         assert!(text.ends_with("from the environment"), "{text}");
     }
 
@@ -298,27 +298,5 @@ mod tests {
         assert!(Path::new(&proc).exists());
         drop(child);
         assert!(!Path::new(&proc).exists());
-    }
-
-    #[test]
-    fn a_process_that_ends_before_it_answers_is_an_error() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut child =
-            Child::start(&shell("echo no such key; exit 2"), &first_cpu(), directory.path())
-                .unwrap();
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = child.wait_until_answering(port, Duration::from_secs(20), &Stop::default());
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("no such key") && error.contains("exit status: 2"), "{error}");
-    }
-
-    #[test]
-    fn a_port_in_use_is_refused() {
-        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap();
-        let error = must_be_free(address, &Stop::default()).unwrap_err().to_string();
-        assert!(error.contains("in use") && error.contains("--port"), "{error}");
-        drop(taken);
-        must_be_free(address, &Stop::default()).unwrap();
     }
 }

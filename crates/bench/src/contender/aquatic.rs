@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::{Capacity, Contender, Found, Launch, Setup, Variant, output, version_by_cargo};
+use super::{Contender, Found, Launch, Setup, Variant, output, version_by_cargo};
+use crate::cpus::Assignment;
 
 const URING: &str = "io_uring";
 const WORKERS: &str = "socket workers";
@@ -38,11 +39,11 @@ fn defaults(program: &Path) -> Option<String> {
     output(program, &["-p"])
 }
 
-fn variants(found: &Found, capacity: Capacity) -> Vec<Variant> {
+fn variants(found: &Found, seats: &Assignment) -> Vec<Variant> {
     let mut variants = Vec::new();
     for kind in kinds(&defaults(&found.program).unwrap_or_default()) {
         let of = |n| Variant::new("aquatic_udp", Some(kind), &[(WORKERS, n)]);
-        variants.extend(capacity.workers().into_iter().map(of));
+        variants.extend(seats.tracker_workers().into_iter().map(of));
     }
     variants
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Capacity, Contender, Found, Launch, Setup, Variant, output};
+use super::{Contender, Found, Launch, Setup, Variant, output};
+use crate::cpus::Assignment;
 
 const WORKERS: &str = "workers";
 /// The version of a program that belongs to no Debian package.
@@ -40,9 +41,9 @@ fn version(program: &Path) -> Option<String> {
     output(Path::new("dpkg-query"), &["-W", "-f", "${Version}", "opentracker"])
 }
 
-fn variants(_: &Found, capacity: Capacity) -> Vec<Variant> {
-    let mut workers = capacity.workers();
-    if capacity.cores == 1 {
+fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
+    let mut workers = seats.tracker_workers();
+    if seats.tracker_cores == 1 {
         workers.insert(0, 0);
     }
     workers.into_iter().map(|n| Variant::new("opentracker", None, &[(WORKERS, n)])).collect()
@@ -123,8 +124,9 @@ mod tests {
     #[test]
     fn one_core_has_the_event_loop_too() {
         let of = |cores| -> Vec<_> {
-            let variants =
-                found(Path::new("opentracker"), "1").variants(Capacity { cores, vcpus: cores });
+            let units: Vec<_> = (0..=cores).map(|cpu| vec![cpu]).collect();
+            let seats = Assignment::new(&units, cores, 1).unwrap();
+            let variants = found(Path::new("opentracker"), "1").variants(&seats);
             variants.iter().map(|variant| variant.count(WORKERS).unwrap()).collect()
         };
         assert_eq!((of(1), of(4)), (vec![0, 1], vec![4]));

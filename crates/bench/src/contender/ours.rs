@@ -1,6 +1,7 @@
 //! onrush, colocated and split.
 
-use super::{Capacity, Contender, Found, Launch, Setup, Variant, unique, version_of_ours};
+use super::{Contender, Found, Launch, Setup, Variant, unique, version_of_ours};
+use crate::cpus::Assignment;
 use crate::machine::buffer_limit;
 
 const COLOCATED: &str = "colocated";
@@ -36,11 +37,11 @@ pub const ONRUSH: Contender = Contender {
     missing_variant: |_| None,
 };
 
-fn variants(_: &Found, capacity: Capacity) -> Vec<Variant> {
+fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
     let colocated = |n| Variant::new("onrush", Some(COLOCATED), &[("workers", n)]);
     let split = |s, w| Variant::new("onrush", Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
-    let mut variants: Vec<_> = capacity.workers().into_iter().map(colocated).collect();
-    for total in capacity.workers() {
+    let mut variants: Vec<_> = seats.tracker_workers().into_iter().map(colocated).collect();
+    for total in seats.tracker_workers() {
         // One swarm worker in seven is the daemon's default; one in four suits
         // costlier swarms than those of the cost model.
         for swarm in [total.div_ceil(7), total.div_ceil(4)] {
@@ -80,8 +81,10 @@ mod tests {
 
     #[test]
     fn every_capacity_has_both_placements() {
-        let of = |cores, vcpus| -> Vec<_> {
-            let variants = found()[0].variants(Capacity { cores, vcpus });
+        let of = |cores, threads| -> Vec<_> {
+            let unit = |core| (0..threads).map(|thread| core + 100 * thread).collect();
+            let units: Vec<_> = (0..=cores).map(unit).collect();
+            let variants = found()[0].variants(&Assignment::new(&units, cores, 1).unwrap());
             variants.iter().map(|v| format!("{} {}", v.name(), v.split())).collect()
         };
         assert_eq!(
@@ -89,7 +92,7 @@ mod tests {
             ["onrush (colocated) workers: 1", "onrush (split) socket workers: 1, swarm workers: 1"]
         );
         assert_eq!(
-            of(8, 8),
+            of(8, 1),
             ["onrush (colocated) workers: 8", "onrush (split) socket workers: 6, swarm workers: 2",]
         );
         assert_eq!(of(1, 2).len(), 3, "{:?}", of(1, 2));

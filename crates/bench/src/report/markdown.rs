@@ -11,6 +11,7 @@ use crate::record::Case;
 use crate::run::written;
 use crate::stats::Spread;
 use crate::summary::{Ratio, Row, Summary, called};
+use onrush_load::affinity::format_list;
 use onrush_load::number::Unit;
 
 /// The whole report; `pictures` are names of files beside it.
@@ -99,7 +100,7 @@ fn of_mix(text: &mut String, summary: &Summary, mix: Mix, pictures: &[String]) {
     throughput(text, "Tracker cores", summary, mix, |case| case.seats.tracker_cores);
     text.push('\n');
     throughput(text, "Number of workers", summary, mix, |case| {
-        case.variant.total().unwrap_or(case.seats.tracker.numbers().len())
+        case.variant.total().unwrap_or(case.seats.tracker.len())
     });
     benchmark_report(text, summary, &rows);
 }
@@ -261,7 +262,7 @@ fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
     seats.sort();
     seats.dedup();
     for (cores, cpus) in seats {
-        let _ = write!(text, "\n#### Tracker cores: {cores} (cpus: {cpus})\n");
+        let _ = write!(text, "\n#### Tracker cores: {cores} (cpus: {})\n", format_list(cpus));
         for row in rows.iter().filter(|row| row.case.seats.tracker == *cpus) {
             let load = &row.case.seats;
             let _ = write!(
@@ -273,7 +274,7 @@ fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
                 row.name,
                 row.case.variant.split(),
                 load.load_workers,
-                load.load,
+                format_list(&load.load),
                 grouped(row.rate.median),
                 percent(row.cpu_percent.median),
                 row.peak_rss.map_or("unknown".into(), |rss| Unit::Bytes.label(rss.median)),
