@@ -44,21 +44,24 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 fn backlog(facts: &Facts) -> Option<Finding> {
     let (backlog, name) = (facts.backlog?, "backlog");
     let drops = facts.backlog_drops.unwrap_or(0);
-    Some(if drops > 0 && backlog < BACKLOG {
+    if backlog >= BACKLOG {
+        let what = format!("{backlog} packets per vCPU fit between card and network stack");
+        return Some(Finding::ok(name, what));
+    }
+    let finding = if drops > 0 {
         let what = format!(
             "{drops} packets were dropped since boot because the queue of {backlog} packets \
              between card and network stack was full"
         );
-        Finding::problem(name, what).sysctl("net.core.netdev_max_backlog", 2 * BACKLOG)
-    } else if backlog < BACKLOG {
+        Finding::problem(name, what)
+    } else {
         let what = format!(
             "{backlog} packets per vCPU fit between card and network stack; bursts on a fast link \
              need more"
         );
-        Finding::note(name, what).sysctl("net.core.netdev_max_backlog", 2 * BACKLOG)
-    } else {
-        Finding::ok(name, format!("{backlog} packets per vCPU fit between card and network stack"))
-    })
+        Finding::note(name, what)
+    };
+    Some(finding.sysctl("net.core.netdev_max_backlog", 2 * BACKLOG))
 }
 
 fn drops(facts: &Facts) -> Option<Finding> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::Conntrack;
+use super::facts::{Conntrack, ports};
 use super::{Facts, Finding};
 
 const NAME: &str = "conntrack";
@@ -19,7 +19,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let table = format!("{entries} of {max} entries in use");
     let nearly_full = entries.saturating_mul(100) >= max.saturating_mul(NEARLY_FULL);
-    let ports = facts.ports();
+    let ports = ports(&facts.settings);
     vec![match of_tracker {
         // An entry lasts 30 s, so the table says nothing of a port without traffic.
         Some(0) if facts.tracker.is_some() => Finding::ok(

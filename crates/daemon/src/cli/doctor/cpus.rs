@@ -16,40 +16,33 @@ fn governor(facts: &Facts) -> Option<Finding> {
     let name = "governor";
     let worst = facts.governors.iter().max_by_key(|governor| severity_of(governor))?;
     let Governor { name: word, driver, preference } = worst;
-    let with_fix = |finding: Finding| {
-        finding
-            .fix("cpupower frequency-set -g performance")
-            .keep("GOVERNOR=performance in /etc/default/cpufrequtils, or cpupower.service")
-    };
-    Some(match (severity_of(worst), preference) {
-        (Severity::Ok, Some(preference)) if word != "performance" => Finding::ok(
-            name,
-            format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
-                 \"{preference}\""
-            ),
-        ),
+    let chosen = preference.as_ref().map(|preference| {
+        format!(
+            "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
+             \"{preference}\""
+        )
+    });
+    Some(match (severity_of(worst), chosen) {
+        (Severity::Ok, Some(chosen)) if word != "performance" => Finding::ok(name, chosen),
         (Severity::Ok, _) => Finding::ok(name, "the governor keeps the vCPUs at full frequency"),
-        (Severity::Note, Some(preference)) => {
-            let what = format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
-                 \"{preference}\": at low load vCPUs wake slowly"
-            );
-            Finding::note(name, what)
+        (Severity::Note, Some(chosen)) => {
+            Finding::note(name, format!("{chosen}: at low load vCPUs wake slowly"))
                 .fix(
                     "cpupower set -b 0, or echo performance > energy_performance_preference of \
-                      each vCPU",
+                     each vCPU",
                 )
                 .keep(
                     "run this command at boot, or set GOVERNOR=performance in \
-                       /etc/default/cpufrequtils",
+                     /etc/default/cpufrequtils",
                 )
         }
         (severity, _) => {
             let what = format!(
                 "the governor is \"{word}\": at low load vCPUs run slowly, and bursts are dropped"
             );
-            with_fix(Finding::new(name, severity, what))
+            Finding::new(name, severity, what)
+                .fix("cpupower frequency-set -g performance")
+                .keep("GOVERNOR=performance in /etc/default/cpufrequtils, or cpupower.service")
         }
     })
 }

@@ -116,14 +116,9 @@ impl Facts {
     pub fn is_empty(&self) -> bool {
         self.rmem_max.is_none() && self.files.is_none() && self.swap.is_none() && self.udp.is_none()
     }
-
-    /// The tracker's ports, each once, without port 0.
-    pub fn ports(&self) -> BTreeSet<u16> {
-        ports(&self.settings)
-    }
 }
 
-/// The ports in the settings, each once, without port 0.
+/// The ports of the tracker, each once, without port 0.
 pub(super) fn ports(settings: &Settings) -> BTreeSet<u16> {
     settings.listen.iter().map(|listen| listen.address.port()).filter(|port| *port != 0).collect()
 }

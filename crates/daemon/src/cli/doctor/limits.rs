@@ -16,22 +16,21 @@ fn files(facts: &Facts) -> Option<Finding> {
     let (addresses, workers) = (listen.len(), placement.workers());
     let needed = (placement.socket_sides() * addresses + 4 * workers) as u64 + OTHER_FILES;
     let name = "files";
-    let limit = match facts.tracker {
-        Some(pid) if limit < needed => format!("process {pid}, the tracker, may open {limit}"),
+    let has = match facts.tracker {
         Some(pid) => format!("process {pid}, the tracker, may open {limit} files"),
-        None if limit < needed => format!("this shell may open {limit} (a unit has its own limit)"),
         None => format!("this shell may open {limit} files (a unit has its own limit)"),
     };
-    Some(if facts.files? < needed {
+    Some(if limit < needed {
         let what = format!(
             "{workers} workers with {addresses} addresses need about {needed} open files, and \
-             {limit}: the tracker will not start"
+             {has}: the tracker will not start"
         );
+        let enough = needed.next_power_of_two();
         Finding::problem(name, what)
-            .fix(format!("ulimit -n {}", needed.next_power_of_two()))
-            .keep(format!("LimitNOFILE={} in the unit", needed.next_power_of_two()))
+            .fix(format!("ulimit -n {enough}"))
+            .keep(format!("LimitNOFILE={enough} in the unit"))
     } else {
-        Finding::ok(name, format!("{limit}, and the tracker needs about {needed}"))
+        Finding::ok(name, format!("{has}, and the tracker needs about {needed}"))
     })
 }
 

@@ -1,12 +1,12 @@
 //! The tracker's ports: free, or held by which process.
 
-use super::facts::Holder;
+use super::facts::{Holder, ports};
 use super::{Facts, Finding};
 
 const NAME: &str = "port";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    facts.ports().into_iter().map(|port| of(port, &facts.holders)).collect()
+    ports(&facts.settings).into_iter().map(|port| of(port, &facts.holders)).collect()
 }
 
 fn of(port: u16, holders: &[Holder]) -> Finding {

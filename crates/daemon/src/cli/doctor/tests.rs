@@ -207,6 +207,9 @@ fn too_few_open_files_are_a_problem_with_a_number() {
     finds("files", Severity::Ok, "340", limited(1024));
     finds("files", Problem, "340 open files, and this shell may open 256", limited(256));
     finds("files", Problem, "ulimit -n 512", limited(256));
+    finds("files", Severity::Ok, "process 77, the tracker, may open 65536", |facts| {
+        (facts.tracker, facts.files) = (Some(77), Some(65_536));
+    });
     finds("files", Problem, "LimitNOFILE=512 in the unit", limited(256));
 }
 

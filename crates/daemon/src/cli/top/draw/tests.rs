@@ -104,13 +104,6 @@ fn the_first_reading_has_no_rates() {
 }
 
 #[test]
-fn a_restarted_tracker_has_no_rates() {
-    let mut again = reading(1);
-    (again.pid, again.uptime) = (8, 1.0);
-    shows(&lines(&after([reading(5), again]), 100, 30), "requests", &["-/s"]);
-}
-
-#[test]
 fn stalls_drops_and_overload_are_highlighted() {
     let mut ill = reading(2);
     ill.workers[1].still_for = 7.0;
