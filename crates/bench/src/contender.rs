@@ -10,6 +10,7 @@ pub mod torrust;
 use std::env;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -264,7 +265,6 @@ impl Search {
 }
 
 fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
     fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
@@ -309,6 +309,14 @@ pub(crate) mod tests {
     pub(crate) fn found() -> Vec<Found> {
         let found = |contender| Found { contender, program: "nowhere".into(), version: "1".into() };
         ALL.iter().map(found).collect()
+    }
+
+    /// An executable shell script.
+    pub(crate) fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
+        let program = directory.join(name);
+        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
     }
 
     /// A setup on port 7000 without an allow list.

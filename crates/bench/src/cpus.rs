@@ -64,7 +64,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Numbers of workers for the tracker to try: one per core, and one per vCPU where that is more.
+    /// Numbers of workers to try for the tracker: one per core, and one per vCPU if that is more.
     pub fn tracker_workers(&self) -> Vec<usize> {
         let mut workers = vec![self.tracker_cores, self.tracker.len()];
         workers.dedup();

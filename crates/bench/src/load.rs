@@ -227,6 +227,7 @@ fn point(report: &Report) -> anyhow::Result<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::tests::script;
 
     #[test]
     fn workers_are_pinned_where_each_has_a_vcpu() {
@@ -256,9 +257,7 @@ mod tests {
     #[test]
     fn load_testers_are_listed_where_they_are_needed() {
         let root = tempfile::tempdir().unwrap();
-        let program = root.path().join("onrush-load");
-        fs::write(&program, "#!/bin/sh\necho 'onrush-load 0.1.0 (30029cd)'\n").unwrap();
-        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let program = script(root.path(), "onrush-load", "echo 'onrush-load 0.1.0 (30029cd)'");
         let tools = Tools { ours: program, published: None };
         let listed = tools.listed(&[Mix::Published, Mix::Spread]);
         assert_eq!(listed.len(), 1, "{listed:?}");

@@ -185,7 +185,7 @@ fn clamped(present: &[Found], limit: Option<u64>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::args::{Args, Task};
-    use crate::contender::tests::found as present;
+    use crate::contender::tests::{found as present, script};
     use clap::Parser as _;
 
     fn what(line: &str) -> Selection {
@@ -276,10 +276,7 @@ mod tests {
     #[test]
     fn who_is_left_out_of_the_published_load_is_somebody() {
         let program = tempfile::tempdir().unwrap();
-        let tester = program.path().join(Published::PROGRAM);
-        std::fs::write(&tester, "#!/bin/sh\n").unwrap();
-        std::fs::set_permissions(&tester, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .unwrap();
+        let tester = script(program.path(), Published::PROGRAM, "");
         let published = Some(Published::new(tester).unwrap());
         let tools = Tools { ours: "nowhere".into(), published };
         let two = [vec![0], vec![1]];

@@ -66,11 +66,6 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Sets the flag.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
     /// Checks the flag.
     ///
     /// # Errors
@@ -290,8 +285,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut child =
             Child::start(&shell("exec sleep 600"), &first_cpu(), directory.path()).unwrap();
-        let stop = Stop::default();
-        stop.set();
+        let stop = Stop(Arc::new(AtomicBool::new(true)));
         let error = child.wait(Duration::from_secs(600), &stop, || ()).unwrap_err();
         assert!(error.is::<Stopped>(), "{error}");
         let proc = format!("/proc/{}", child.pid());

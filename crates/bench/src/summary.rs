@@ -109,7 +109,13 @@ impl Summary {
         let mut rows: Vec<_> =
             plan.cases.iter().filter_map(|case| Row::new(case, &figures(case, records))).collect();
         compare(&mut rows, records, &plan.settings.baseline);
-        let failures: Vec<_> = records.iter().filter_map(Failure::of).collect();
+        let failure = |Record { case, round, outcome, .. }: &Record| match outcome {
+            Outcome::Measured(_) => None,
+            Outcome::Failed(reason) => {
+                Some(Failure { case: case.clone(), round: *round, reason: reason.clone() })
+            }
+        };
+        let failures = records.iter().filter_map(failure).collect();
         let mut warnings: Vec<_> =
             rows.iter().flat_map(|row| doubts(row, records, plan.settings.noise)).collect();
         let missing = plan.left(records).len();
@@ -224,13 +230,6 @@ fn ratio(row: &Row, base: &Row, records: &[Record]) -> Option<Ratio> {
             pairs().map(|(own, base)| own.cpu_per_reply / base.cpu_per_reply),
         )?,
     })
-}
-
-impl Failure {
-    fn of(record: &Record) -> Option<Self> {
-        let Outcome::Failed(reason) = &record.outcome else { return None };
-        Some(Self { case: record.case.clone(), round: record.round, reason: reason.clone() })
-    }
 }
 
 /// The name of a case in a sentence.

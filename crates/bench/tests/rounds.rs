@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use onrush_bench::record::{Outcome, Raw, Record, read};
+use onrush_bench::record::{Outcome, Raw, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 
@@ -69,13 +69,6 @@ fn ended(command: &mut Command, status: i32) -> String {
     text
 }
 
-fn figures(record: &Record) -> &onrush_bench::record::Measured {
-    match &record.outcome {
-        Outcome::Measured(measured) => measured,
-        Outcome::Failed(reason) => panic!("{reason}"),
-    }
-}
-
 /// A program that ends at once, in an install root.
 fn exiting_program(root: &Path, name: &str) {
     let program: PathBuf = root.join("bin").join(name);
@@ -95,7 +88,7 @@ fn both_placements_are_measured_and_right() {
     let turns = [(1, "colocated"), (1, "split"), (2, "colocated"), (2, "split")];
     assert_eq!(order, turns.map(|(round, kind)| (round, kind.to_owned())));
     for record in &records {
-        let measured = figures(record);
+        let Outcome::Measured(measured) = &record.outcome else { panic!("{record:?}") };
         assert!(measured.most.rate > 100.0 && measured.most.wrong == 0, "{measured:?}");
         assert!(measured.most.cpu_per_reply > 0.0 && measured.peak_rss.unwrap() > 1 << 20);
         let share = &measured.shares[0];

@@ -30,7 +30,8 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     );
     machine(&mut text, summary);
     contenders(&mut text, &plan.listed);
-    for mix in mixes(summary) {
+    // Mixes without a figure are shown, too.
+    for mix in plan.cases.iter().map(|case| case.mix).collect::<BTreeSet<_>>() {
         of_mix(&mut text, summary, mix, pictures);
     }
     list(&mut text, "Warnings", summary.warnings.iter().chain(&plan.notices).cloned());
@@ -41,11 +42,6 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     list(&mut text, "Failed rounds", failures);
     let _ = write!(text, "\n## Command\n\n```sh\n{}\n```\n", plan.command);
     text
-}
-
-/// The mixes of the plan, including those without a figure.
-fn mixes(summary: &Summary) -> BTreeSet<Mix> {
-    summary.plan.cases.iter().map(|case| case.mix).collect()
 }
 
 fn machine(text: &mut String, summary: &Summary) {
