@@ -20,10 +20,9 @@ use onrush_control::client::{self, Client, ClientError};
 
 use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, GOOD};
-use onrush_control::api::Successor;
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::api::stats::Stats;
-use onrush_control::api::{Health, Ready};
+use onrush_control::api::{Health, Ready, Successor};
 
 /// Info hashes per request: well under the default of admin.max_body.
 const CHUNK: usize = 10_000;

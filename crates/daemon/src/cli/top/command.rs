@@ -1,14 +1,8 @@
 //! Flags of `onrush top`.
 
-use std::time::Duration;
-
 use clap::Args;
 
 use crate::cli::ctl::command::Admin;
-use onrush_control::client::{Client, ClientError};
-
-/// How long to wait for a reply.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -52,19 +46,4 @@ pub struct Top {
     /// It takes two readings, --every seconds apart.
     #[arg(long)]
     pub once: bool,
-}
-
-impl Top {
-    /// A client of the tracker that the flags name.
-    ///
-    /// # Errors
-    /// When the URL or the configuration is invalid.
-    pub fn client(&self) -> Result<Client, ClientError> {
-        self.admin.client(None, TIMEOUT)
-    }
-
-    /// Time between two readings.
-    pub fn every(&self) -> Duration {
-        Duration::from_secs(self.every)
-    }
 }

@@ -17,6 +17,7 @@ mod screen;
 
 use std::io::{IsTerminal, stdout};
 use std::thread;
+use std::time::Duration;
 
 pub use command::Top;
 use view::View;
@@ -26,12 +27,14 @@ use crate::process::exit::{Exit, GOOD};
 use onrush_control::api::stats::Stats;
 use onrush_control::client::{Client, ClientError};
 
+/// How long to wait for a reply.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Columns of a view that is printed to a file or a pipe.
 const COLUMNS: u16 = 120;
 
 /// Shows the view until a key or a signal ends it, or prints it once.
 pub fn run(top: &Top) -> Exit {
-    let client = match top.client() {
+    let client = match top.admin.client(None, TIMEOUT) {
         Ok(client) => client,
         Err(error) => return error.into(),
     };
@@ -51,7 +54,7 @@ fn once(top: &Top, client: &Client) -> Exit {
     let mut view = View::new(client.url());
     for reading in 0..2 {
         if reading > 0 {
-            thread::sleep(top.every());
+            thread::sleep(Duration::from_secs(top.every));
         }
         match read(client) {
             Ok(stats) => view.take(Ok(stats)),

@@ -24,8 +24,10 @@ pub(super) fn cards(files: &mut Files<'_>) -> Vec<Card> {
         let rps_queues = queues.iter().filter(moves_packets).count() as u64;
         // The device of a virtio card is a child of the PCI device, which has the interrupts; `..`
         // follows the link, as in the kernel.
-        let irqs = ["device/msi_irqs", "device/../msi_irqs"].map(|irqs| path.join(irqs));
-        let irqs = irqs.map(|irqs| files.entries(irqs)).concat();
+        let mut irqs = files.entries(path.join("device/msi_irqs"));
+        if irqs.is_empty() {
+            irqs = files.entries(path.join("device/../msi_irqs"));
+        }
         let interrupts = irqs
             .iter()
             .filter_map(|irq| files.text(format!("proc/irq/{}/effective_affinity_list", name(irq))))

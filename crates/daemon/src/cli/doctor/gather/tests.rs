@@ -86,6 +86,8 @@ fn cards_are_up_and_have_a_device() {
         ("sys/class/net/eth0/queues/tx-0/xps_cpus", "1\n"),
         ("sys/class/net/eth0/device/msi_irqs/40", "msix"),
         ("sys/class/net/eth0/device/msi_irqs/41", "msix"),
+        ("sys/class/net/eth0/msi_irqs/39", "of the bridge before the card"),
+        ("proc/irq/39/effective_affinity_list", "3\n"),
         ("proc/irq/40/effective_affinity_list", "1\n"),
         ("proc/irq/41/effective_affinity_list", "0-2,5\n"),
     ]);
