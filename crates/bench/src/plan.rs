@@ -179,27 +179,22 @@ pub(crate) mod tests {
     use crate::contender::tests::found;
     use crate::cpus::sweep;
     use crate::record::tests::measured;
+    use clap::{Command, FromArgMatches as _};
 
     /// A plan for two variants on one core.
     pub(crate) fn example(rounds: u32) -> Plan {
         let variant = |kind: &str| Variant::new("onrush", Some(kind), &[("workers", 1)]);
         let cases = ["colocated", "split"].map(|kind| measured(variant(kind), 1, 1.0).case);
+        let defaults = Settings::augment_args(Command::new("bench")).get_matches_from(["bench"]);
+        let settings = Settings::from_arg_matches(&defaults).unwrap();
+        let settings = Settings { rounds, ..settings };
         Plan {
             format: FORMAT,
             version: "0.1.0".into(),
             created: 1_790_000_000,
             command: "onrush-bench run".into(),
             machine: vec![("CPU".into(), "Made up, 2 vCPUs".into())],
-            settings: Settings {
-                rounds,
-                dose: LoadSettings { seconds: 2.0, warmup: 1.0, swarms: None },
-                shares: vec![50, 80],
-                port: 6969,
-                mode: CpuMode::Subsequent,
-                baseline: "onrush".into(),
-                noise: 10.0,
-                seed: 1,
-            },
+            settings,
             listed: vec![],
             testers: vec![],
             cases: cases.into(),
