@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use onrush_bench::args::{Args, Run, Selection, Task};
-use onrush_bench::contender::{Found, Listed, Search};
-use onrush_bench::load::{Published, Tools};
+use onrush_bench::contender::{Listed, Search};
+use onrush_bench::load::Published;
 use onrush_bench::plan::Plan;
-use onrush_bench::prepare;
+use onrush_bench::prepare::{self, Prepared};
 use onrush_bench::process::{Stop, Stopped, must_be_free};
 use onrush_bench::record::{Outcome, Raw};
 use onrush_bench::run::{run, written};
@@ -74,19 +74,12 @@ fn list() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A plan, and the programs that it needs.
-struct Planned {
-    plan: Plan,
-    present: Vec<Found>,
-    tools: Tools,
-}
-
-fn planned(what: &Selection) -> anyhow::Result<Planned> {
+fn planned(what: &Selection) -> anyhow::Result<Prepared> {
     let search = Search::here();
     let (present, listed) = prepare::contenders(&what.contenders, &search)?;
     let tools = prepare::tools(&search)?;
     let plan = prepare::plan(what, &present, listed, &tools, &machine::cores()?, command())?;
-    Ok(Planned { plan, present, tools })
+    Ok(Prepared { plan, present, tools })
 }
 
 /// The command line, for repeating the bench.
@@ -138,14 +131,10 @@ fn measure(task: &Run) -> Result<(), Failure> {
 }
 
 /// Runs the rounds that are left and writes the report.
-fn measured(
-    Planned { plan, present, tools }: &Planned,
-    directory: &Path,
-    strict: bool,
-) -> anyhow::Result<()> {
+fn measured(prepared: &Prepared, directory: &Path, strict: bool) -> anyhow::Result<()> {
     let stop = Stop::on_signals().context("cannot catch signals")?;
     let say = |line: &str| eprintln!("onrush-bench: {line}");
-    let done = run(plan, present, tools, directory, &stop, say);
+    let done = run(prepared, directory, &stop, say);
     if done.as_ref().is_err_and(|error| error.is::<Stopped>()) {
         say(&format!("go on with: onrush-bench run --resume {}", directory.display()));
     }
@@ -155,7 +144,7 @@ fn measured(
     if !records.iter().any(|record| matches!(record.outcome, Outcome::Measured(_))) {
         bail!("no round has a figure; the reasons are in the report");
     }
-    if strict { sound(&Summary::new(plan, &records)) } else { Ok(()) }
+    if strict { sound(&Summary::new(&prepared.plan, &records)) } else { Ok(()) }
 }
 
 /// Checks that no round failed and that all replies of the baseline were right.
@@ -177,17 +166,17 @@ fn sound(summary: &Summary) -> anyhow::Result<()> {
 }
 
 /// The plan of an interrupted bench, with the same programs on the same machine.
-fn resumed(directory: &Path) -> anyhow::Result<Planned> {
+fn resumed(directory: &Path) -> anyhow::Result<Prepared> {
     let plan = Plan::read(directory)?;
     let (present, listed) = prepare::contenders(&[], &Search::here())?;
     let tools = prepare::tools(&Search::here())?;
     let mixes: Vec<_> = plan.cases.iter().map(|case| case.mix).collect();
     resume::same(&plan, &listed, &tools.listed(&mixes), &machine::facts())?;
-    Ok(Planned { plan, present, tools })
+    Ok(Prepared { plan, present, tools })
 }
 
 /// A new plan, written to its directory.
-fn begun(what: &Selection, directory: &Path) -> anyhow::Result<Planned> {
+fn begun(what: &Selection, directory: &Path) -> anyhow::Result<Prepared> {
     let planned = planned(what)?;
     show(&planned.plan);
     // A plan without a result belongs to a bench that could not start.

@@ -13,6 +13,17 @@ use crate::mix::Mix;
 use crate::plan::{FORMAT, Plan, Settings, cases};
 use crate::record::Case;
 
+/// A plan, and the programs that it needs.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The plan.
+    pub plan: Plan,
+    /// The installed trackers.
+    pub present: Vec<Found>,
+    /// The load testers.
+    pub tools: Tools,
+}
+
 /// The installed ones of the named trackers (of all, if none is named), and a row for each.
 ///
 /// # Errors

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 
-use crate::contender::Found;
-use crate::load::Tools;
-use crate::plan::Plan;
+use crate::prepare::Prepared;
 use crate::process::Stop;
 use crate::record::{Case, Outcome, Raw, Record};
 use crate::round::Ring;
@@ -19,13 +17,12 @@ use crate::summary::called;
 /// When the bench is stopped ([`crate::process::Stopped`]), the port is in use, or results
 /// cannot be written. A failed round is a result.
 pub fn run(
-    plan: &Plan,
-    contenders: &[Found],
-    tools: &Tools,
+    prepared: &Prepared,
     directory: &Path,
     stop: &Stop,
     mut say: impl FnMut(&str),
 ) -> anyhow::Result<()> {
+    let plan = &prepared.plan;
     let (mut raw, done) = Raw::open(directory)?;
     let left = plan.left(&done);
     let total = plan.steps().len();
@@ -33,7 +30,7 @@ pub fn run(
         say(&format!("{} of {total} rounds are done already", total - left.len()));
     }
     let scratch = tempfile::tempdir().context("cannot make a directory")?;
-    let ring = Ring { settings: &plan.settings, contenders, tools, stop, scratch: scratch.path() };
+    let ring = Ring { prepared, stop, scratch: scratch.path() };
     let ahead = left.iter().map(|(_, case)| plan.settings.seconds(case)).sum();
     let mut clock = Clock { ahead, ..Clock::default() };
     for (number, (round, case)) in left.iter().enumerate() {
