@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use onrush_proto::{ConnectionId, InfoHash, Scrape, TransactionId};
+use onrush_proto::InfoHash;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::client::{AnnounceParams, Client};
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::client::Client;
+use crate::harness::packets::{Announce, leecher, scrape};
+use crate::harness::process::Launch;
 
 /// Seed of the random numbers.
 const SEED: u64 = 0x6969;
@@ -29,16 +30,13 @@ const GROWTH: u64 = 3 * 1024;
 #[test]
 fn a_flood_of_invalid_packets_is_counted_and_survived() {
     let flags = ["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--workers", "2"];
-    let mut daemon = Launch::new(&flags).config("[log]\ntotals_every = 1\n").start();
-    let addresses = daemon.serving();
-    let mut flood = Flood::new(&addresses);
+    let mut daemon = Launch::new(&flags).config("[log]\ntotals_every = 1\n").serve();
+    let mut flood = Flood::new(daemon.addresses());
     flood.send(WARM_UP);
-    let before = memory(&daemon);
+    let before = daemon.memory_kb("VmRSS");
     flood.send(FLOOD);
-    let after = memory(&daemon);
-    for address in addresses {
-        Client::new(address).connect_and_check();
-    }
+    let after = daemon.memory_kb("VmRSS");
+    daemon.check();
     assert!(after < before + GROWTH, "from {before} kB to {after} kB");
 
     // The totals of an idle second follow the totals of the last packets.
@@ -113,32 +111,28 @@ impl Flood {
         }
         let id = match self.rng.random_ratio(2, 3) {
             true => self.clients[client].id,
-            false => ConnectionId(self.rng.random()),
+            false => self.rng.random(),
         };
-        let mut bytes = self.request(&self.clients[client], id);
+        let mut bytes = self.request(id);
         self.mutate(&mut bytes);
         bytes
     }
 
-    /// A request that is valid, possibly except for its connection id.
-    fn request(&self, client: &Client, id: ConnectionId) -> Vec<u8> {
-        let mut rng = SmallRng::seed_from_u64(self.sent);
+    /// A request that is valid, possibly except for its connection id. Its transaction id is
+    /// random, so that changed bytes do not make it that of a connect in between.
+    fn request(&mut self, id: u64) -> Vec<u8> {
+        let rng = &mut self.rng;
         let hash = self.hashes[rng.random_range(0..self.hashes.len())];
         if rng.random_ratio(1, 5) {
-            let mut bytes = vec![0; 16 + 20 * rng.random_range(0..80)];
-            let hashes = vec![hash; (bytes.len() - 16) / 20];
-            Scrape::write(id, TransactionId(rng.random()), &hashes, &mut bytes);
-            return bytes;
+            return scrape(id, rng.random(), &vec![hash; rng.random_range(0..80)]);
         }
-        let params = AnnounceParams {
-            port: rng.random_range(0..20),
+        let announce = Announce {
             left: rng.random_range(0..2),
-            event: onrush_proto::Event::from_wire(rng.random_range(0..6)),
-            want: rng.random_range(-2..300),
+            event: rng.random_range(0..6),
+            num_want: rng.random_range(-2..300),
+            ..leecher(hash, rng.random_range(0..20))
         };
-        let mut bytes = client.announce_datagram(hash, params).0;
-        bytes[..8].copy_from_slice(&id.0.to_be_bytes());
-        bytes
+        announce.bytes(id, rng.random())
     }
 
     /// Truncates, extends or changes bytes; rarely those of the info hash, because stored swarms
@@ -199,9 +193,4 @@ fn sum(log: &[String], word: &str) -> u64 {
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
     };
     log.iter().filter_map(number).sum()
-}
-
-/// Resident memory in kB.
-fn memory(daemon: &Daemon) -> u64 {
-    daemon.status("VmRSS").strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
