@@ -230,6 +230,7 @@ fn a_list_change_applies_at_once_and_purges_its_swarm() {
         assert_eq!(added.status, 200, "{}", added.body);
         let added = added.json();
         assert_eq!((&added["mode"], &added["entries"]), (&"deny".into(), &1.into()), "{added:#}");
+        assert_eq!((&added["changed"], &added["lasting"]), (&1.into(), &true.into()), "{added:#}");
         let error = client.announce_refused(&leecher(hash, 4_002));
         assert_eq!(error, "info hash is not allowed on this tracker");
         assert_eq!([hash, kept].map(|hash| client.counts(hash).seeders), [0, 1]);

@@ -15,7 +15,7 @@ use onrush_proto::{
     Announce, Connect, ConnectionId, Family, InfoHash, Response, TransactionId, announce, connect,
 };
 use onrush_swarm::ShardMap;
-use onrush_testing::memory_tracker::{at, secrets, settings};
+use onrush_testing::memory_tracker::{at, rules, secrets, settings};
 use onrush_tracker::assemble::{assemble, shard_map};
 use onrush_tracker::worker::Worker;
 use rand::rngs::SmallRng;
@@ -133,11 +133,10 @@ impl Tracker {
         let options = mio::Options { batch: CAPACITY, ..mio::Options::default() };
         let backend = |sockets| mio::Backend::new(sockets, options).unwrap();
         let sockets = group.workers.into_iter().map(backend).collect();
-        let lists = onrush_store::lists::load(&settings, &mut || {}).unwrap();
         let mut rng = SmallRng::seed_from_u64(5);
         let hashes: Vec<_> = (0..=SWARMS).map(|_| InfoHash(rng.random())).collect();
         Self {
-            workers: assemble(&settings.workers(), &secrets, sockets, &settings.rules(&lists)),
+            workers: assemble(&settings.workers(), &secrets, sockets, &rules(&settings)),
             steering,
             hot_worker: map.shard_of(&hashes[0]),
             address,

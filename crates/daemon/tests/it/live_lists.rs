@@ -116,7 +116,7 @@ fn a_rejected_change_is_reported_and_has_no_effect() {
     let state = tempfile::tempdir().unwrap();
     let launch = Launch::on_loopback().flag("--state-dir", state.path());
     let daemon = launch.admin_api(&config).serve();
-    daemon.change_list("DELETE", &[only]).error(409);
+    assert!(daemon.change_list("DELETE", &[only]).error(409).contains("allow list"));
     daemon.client().announce(&leecher(only, 4_002));
     // The journal cannot be written, so the change is rejected.
     let journal = state.path().join("access.changes");

@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use onrush_net::Socket;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
-use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Announce, InfoHash};
 use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_store::snapshot::write::write_all;
-use onrush_testing::memory_tracker::{TRACKER_V4, TestTracker, announce, at, connect, settings};
+use onrush_testing::memory_tracker::{TestTracker, announce, at, connect, send, settings};
 use onrush_tracker::assemble::Secrets;
 use onrush_tracker::connection::{Key, Keys};
 use onrush_tracker::orders::Orders;
@@ -70,8 +70,7 @@ fn name(swarm: u8) -> InfoHash {
 fn announce_once(world: &mut TestTracker<Client>, client: &mut Client, announce: &Announce<'_>) {
     let mut bytes = [0; 98];
     announce.write(&mut bytes);
-    let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
-    client.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
+    send(client, 0, &bytes);
     world.settle(at(1_001));
     assert_eq!(client.receive(8).unwrap().iter().count(), 1, "one reply");
 }

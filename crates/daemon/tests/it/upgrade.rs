@@ -60,25 +60,23 @@ impl Load {
             self.answered.load(Ordering::Relaxed) >= before + count
         });
     }
-
-    fn lost(&self) -> usize {
-        self.sent.load(Ordering::Relaxed) - self.answered.load(Ordering::Relaxed)
-    }
 }
 
-/// Runs `change` under load; the numbers of requests sent and lost.
-fn under_load(address: SocketAddr, change: impl FnOnce(&Load)) -> (usize, usize) {
+/// Runs `change` under load; its result, and the numbers of requests sent and lost.
+fn under_load<T>(address: SocketAddr, change: impl FnOnce(&Load) -> T) -> (T, usize, usize) {
     let load = Load::default();
-    thread::scope(|scope| {
+    let result = thread::scope(|scope| {
         for number in 1..=4 {
             let load = &load;
             scope.spawn(move || load.run(number, address));
         }
         load.await_replies(500);
-        change(&load);
+        let result = change(&load);
         load.over.store(true, Ordering::Relaxed);
+        result
     });
-    (load.sent.load(Ordering::Relaxed), load.lost())
+    let sent = load.sent.into_inner();
+    (result, sent, sent - load.answered.into_inner())
 }
 
 #[test]
@@ -92,19 +90,17 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
         let address = first.address();
         let hashes = populate(address);
         let before = swarm_state(address, &hashes);
-        let mut second = None;
-        let (sent, lost) = under_load(address, |load| {
+        let (second, sent, lost) = under_load(address, |load| {
             let mut follower = follower(state.path(), new);
             assert_eq!(follower.serving(), [address]);
             follower.wait_for_line(UPGRADE_RECEIVED);
             load.await_replies(500);
-            second = Some(follower);
+            follower
         });
         assert_eq!(lost, 0, "of {sent}");
         let ended = first.end();
         assert_eq!(ended.code, Some(0), "{}", ended.text());
         assert!(ended.text().contains(UPGRADE_DONE), "{}", ended.text());
-        let second = second.unwrap();
         assert_eq!(swarm_state(address, &hashes), before);
         // The new process holds the lock and can itself be upgraded.
         let refused = launch_in(state.path(), old, "").start().refusal();
@@ -130,16 +126,16 @@ fn a_restart_loses_only_requests_during_the_gap() {
     let first = serve();
     let hashes = populate(address);
     let before = swarm_state(address, &hashes);
-    let mut second = None;
-    let (sent, lost) = under_load(address, |load| {
+    let (second, sent, lost) = under_load(address, |load| {
         first.stop();
-        second = Some(serve());
+        let second = serve();
         load.await_replies(500);
+        second
     });
     // Each client has one burst in flight.
     assert!(lost <= 4 * BURST && sent > 1_000, "{lost} of {sent}");
     assert_eq!(swarm_state(address, &hashes), before);
-    second.unwrap().stop();
+    second.stop();
 }
 
 /// Peers that join, become seeders or leave during the transfer are in that state after it.
@@ -151,8 +147,7 @@ fn announces_during_an_upgrade_are_kept() {
     let client = first.client();
     hashes.iter().for_each(|hash| drop(client.announce(&leecher(*hash, 1_000))));
     let over = AtomicBool::new(false);
-    let (mut states, mut second) = (vec![1u32; 200], None);
-    thread::scope(|scope| {
+    let (states, second) = thread::scope(|scope| {
         // Announces are sent one at a time, each with a reply.
         let changing = scope.spawn(|| {
             let mut states = vec![1u32; 200];
@@ -174,11 +169,9 @@ fn announces_during_an_upgrade_are_kept() {
         next.serving();
         next.wait_for_line(UPGRADE_RECEIVED);
         over.store(true, Ordering::Relaxed);
-        second = Some(next);
-        states = changing.join().unwrap();
+        (changing.join().unwrap(), next)
     });
     assert_eq!(first.end().code, Some(0));
-    let second = second.unwrap();
     let client = second.client();
     for (part, states) in hashes.chunks(50).zip(states.chunks(50)) {
         for (counts, round) in client.scrape(part).iter().zip(states) {
@@ -326,7 +319,7 @@ fn a_running_process_starts_its_successor() {
     let first = daemon.pid();
     let hashes = populate(address);
     let before = swarm_state(address, &hashes);
-    let (sent, lost) = under_load(address, |load| {
+    let ((), sent, lost) = under_load(address, |load| {
         let ended = daemon.ctl(&["upgrade"]);
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(daemon.upgraded(), [address]);
@@ -437,8 +430,7 @@ fn list_changes_during_an_upgrade_apply_after_it() {
     hashes.iter().for_each(|hash| drop(client.announce(&seeder(*hash, 1_000))));
     let ctl = daemon.ctl_program();
     let over = AtomicBool::new(false);
-    let mut listed = Vec::new();
-    thread::scope(|scope| {
+    let listed = thread::scope(|scope| {
         let (ctl, over, hashes) = (&ctl, &over, &hashes);
         let changing = scope.spawn(move || {
             let mut listed = Vec::new();
@@ -461,7 +453,7 @@ fn list_changes_during_an_upgrade_apply_after_it() {
             daemon.upgraded();
         }
         over.store(true, Ordering::Relaxed);
-        listed = changing.join().unwrap();
+        changing.join().unwrap()
     });
     assert!(!listed.is_empty());
     for hash in &listed {
@@ -552,7 +544,7 @@ fn workers_and_addresses_change_without_a_loss() {
         (vec![kept], colocated(5)),
     ] {
         write(&daemon, &listen, &workers);
-        let (sent, lost) = under_load(kept, |load| {
+        let ((), sent, lost) = under_load(kept, |load| {
             let mut serving = upgrade(&mut daemon);
             let mut listen = listen.clone();
             serving.sort();

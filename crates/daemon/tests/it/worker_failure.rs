@@ -17,10 +17,10 @@ use onrush::{Tracker, process::signals::Signal};
 use onrush_config::{Host, Settings};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_swarm::ShardMap;
+use onrush_testing::memory_tracker::{rules, secrets};
 use onrush_tracker::access::Lists;
-use onrush_tracker::assemble::{Secrets, assemble};
+use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
-use onrush_tracker::connection::Keys;
 use onrush_tracker::running::{Running, WorkerFailure};
 
 use crate::harness::process::TIMEOUT;
@@ -127,9 +127,7 @@ fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Arc<At
     let settings = Settings::for_test(&config);
     let alive = Arc::new(AtomicUsize::new(0));
     let sockets = failures.iter().map(|failure| FailingSocket::new(*failure, &alive)).collect();
-    let secrets = Secrets::random(Keys::random());
-    let lists = onrush_store::lists::load(&settings, &mut || {}).unwrap();
-    let workers = assemble(&settings.workers(), &secrets, sockets, &settings.rules(&lists));
+    let workers = assemble(&settings.workers(), &secrets(1), sockets, &rules(&settings));
     let running =
         Running::launch(&settings.workers(), Vec::new(), workers, Clock::start()).unwrap();
     (settings, running, alive)

@@ -281,7 +281,7 @@ impl Daemon {
         let deadline = Instant::now() + TIMEOUT;
         while !self.log[from..].iter().any(|line| line.contains(part)) {
             if let Err(why) = self.read_line(deadline) {
-                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
+                self.no_line(part, why);
             }
         }
     }

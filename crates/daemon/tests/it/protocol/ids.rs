@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use onrush_proto::{Family, ScrapeCounts};
-use onrush_tracker::connection::ConnectionIds;
+use onrush_tracker::connection::{ConnectionIds, SKEW};
 
 use crate::harness::client::{Client, transaction};
 use crate::harness::network::in_own_network;
@@ -83,6 +83,7 @@ fn an_invalid_id_is_refused_before_any_other_fault() {
 /// time. (Clock skew and single bits: unit tests of crates/tracker/src/connection.)
 #[test]
 fn ids_of_the_current_and_the_previous_bucket_are_valid() {
+    assert_eq!(SKEW, 10, "seconds between the clocks of two hosts");
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     // Far from the ends of a bucket, so that none ends meanwhile.
     let in_the_middle = |width: &u64| (200..400).contains(&(now % width));
