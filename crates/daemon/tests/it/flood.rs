@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::client::Client;
 use crate::harness::packets::{Announce, leecher, scrape};
-use crate::harness::process::Launch;
+use crate::harness::process::{Launch, eventually};
 
 /// Seed of the random numbers.
 const SEED: u64 = 0x6969;
@@ -18,7 +18,7 @@ const SEED: u64 = 0x6969;
 const WARM_UP: usize = 40_000;
 const FLOOD: usize = 200_000;
 /// Least share of the flood that must be received.
-const RECEIVED: u64 = 150_000;
+const RECEIVED: usize = 150_000;
 /// Datagrams between two requests whose replies are awaited, so that the receive buffer does not
 /// overflow.
 const BURST: usize = 64;
@@ -30,7 +30,7 @@ const GROWTH: u64 = 3 * 1024;
 #[test]
 fn a_flood_of_invalid_packets_is_counted_and_survived() {
     let flags = ["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--workers", "2"];
-    let mut daemon = Launch::new(&flags).config("[log]\ntotals_every = 1\n").serve();
+    let daemon = Launch::new(&flags).admin().serve();
     let mut flood = Flood::new(daemon.addresses());
     flood.send(WARM_UP);
     let before = daemon.memory_kb("VmRSS");
@@ -39,21 +39,27 @@ fn a_flood_of_invalid_packets_is_counted_and_survived() {
     daemon.check();
     assert!(after < before + GROWTH, "from {before} kB to {after} kB");
 
-    // The totals of an idle second follow the totals of the last packets.
-    daemon.skip();
-    daemon.line("/s: connect ");
-    daemon.line("in 0/s, out 0/s: connect 0, announce 0, scrape 0 ");
-    let ended = daemon.stop();
-    let counted = Counted::of(&ended.log);
-    println!("{counted:?}, memory from {before} kB to {after} kB");
-    assert!(counted.datagrams >= RECEIVED + WARM_UP as u64, "{counted:?}");
-    let answered = counted.connects + counted.announces + counted.scrapes;
+    // The check has sent eight. Drops are counted once a second.
+    let sent = flood.sent + flood.awaited + 8;
+    eventually("every datagram is received or counted as dropped", || {
+        let shown = daemon.metrics();
+        let dropped = shown.sum("onrush_kernel_dropped_datagrams_total", &[]);
+        shown.sum("onrush_received_datagrams_total", &[]) + dropped == sent as f64
+    });
+    let shown = daemon.metrics();
+    let received = shown.sum("onrush_received_datagrams_total", &[]);
+    println!("{received} of {sent} received, memory from {before} kB to {after} kB");
+    assert!(received >= (RECEIVED + WARM_UP) as f64, "{received}");
+    let served = shown.sum("onrush_requests_total", &[]);
+    let refused = |labels: &[&str]| shown.sum("onrush_refused_requests_total", labels);
     // A request without a free batch is first accepted, then refused as busy.
-    assert_eq!(counted.datagrams, answered + counted.refused - counted.busy, "{counted:?}");
-    assert_eq!(counted.datagrams + counted.lost, flood.sent + flood.awaited + 8, "{counted:?}");
-    for name in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
-        assert!(sum(&ended.log, &format!("{name} ")) > 0, "nothing refused for {name}");
+    let busy = refused(&["reason=\"busy\""]);
+    assert_eq!(received, served + refused(&[]) - busy, "{shown:#?}");
+    for reason in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
+        let label = format!("reason=\"{reason}\"");
+        assert!(refused(&[&label]) > 0.0, "nothing refused for {reason}");
     }
+    daemon.stop();
 }
 
 /// Sends invalid packets, slowly enough for the receive buffer.
@@ -155,42 +161,4 @@ impl Flood {
             }
         }
     }
-}
-
-/// The counters in the log, summed.
-#[derive(Debug)]
-struct Counted {
-    datagrams: u64,
-    refused: u64,
-    connects: u64,
-    announces: u64,
-    scrapes: u64,
-    /// Accepted requests that were then refused.
-    busy: u64,
-    /// Dropped by the kernel.
-    lost: u64,
-}
-
-impl Counted {
-    fn of(log: &[String]) -> Self {
-        let last = &log[log.len() - 1..];
-        Self {
-            datagrams: sum(last, "stopped: "),
-            refused: sum(last, "out, "),
-            connects: sum(log, "connect "),
-            announces: sum(log, "announce "),
-            scrapes: sum(log, "scrape "),
-            busy: sum(log, "busy "),
-            lost: sum(log, "kernel drops "),
-        }
-    }
-}
-
-/// The sum of the numbers after a word, over all lines that contain both.
-fn sum(log: &[String], word: &str) -> u64 {
-    let number = |line: &String| {
-        let (_, rest) = line.split_once(word)?;
-        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
-    };
-    log.iter().filter_map(number).sum()
 }
