@@ -4,10 +4,10 @@
 mod passed;
 mod workers;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
-use onrush_toml_keys::{Document, Problems, Table};
+use onrush_toml_keys::{Document, Problems, Values};
 use onrush_tracker::limits::{AnnounceSettings, Placement};
 
 use crate::export_format::{NAMES, of_name};
@@ -16,16 +16,17 @@ use crate::format::bytes;
 use crate::host::Host;
 use crate::keys::{File, MAX_INTERVAL, SCHEMA};
 use crate::settings::{
-    Access, AdminSettings, BYTES_PER_PEER, Blocked, ExportSettings, Limits, Listed, Listen, Notice,
+    Access, AdminSettings, BYTES_PER_PEER, Blocked, ExportSettings, Limits, Listed, Listen,
     OverloadSettings, Settings,
 };
-use crate::values::{AccessMode, AdminAt};
+use crate::values::{AccessMode, ListenAt};
 
 /// The default of `limits.peers`, if memory permits.
 const PEERS: u64 = 20_000_000;
 
-/// The default of `admin.listen`.
-const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6970);
+/// The remedy for a time that has to be as long as the interval.
+const NOT_BELOW: &str =
+    "write at least that many, or remove the key: the default is twice the interval";
 
 impl Settings {
     /// Reads the file that `flags` name, or the defaults if they name none, and resolves it
@@ -33,7 +34,7 @@ impl Settings {
     ///
     /// # Errors
     /// Everything that is wrong with file and flags.
-    pub fn load(flags: &Flags, host: &Host) -> Result<(Self, Vec<Notice>), Problems> {
+    pub fn load(flags: &Flags, host: &Host) -> Result<(Self, Vec<String>), Problems> {
         let document = match &flags.config {
             Some(path) => Document::load(&SCHEMA, SCHEMA.defaults(), path)?,
             None => Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", ""),
@@ -50,7 +51,7 @@ impl Settings {
         text: &str,
         flags: &Flags,
         host: &Host,
-    ) -> Result<(Self, Vec<Notice>), Problems> {
+    ) -> Result<(Self, Vec<String>), Problems> {
         resolve(Document::parse(&SCHEMA, SCHEMA.defaults(), name, text), flags, host)
     }
 
@@ -64,7 +65,7 @@ impl Settings {
     }
 
     /// Resolves values that come from settings.
-    pub(crate) fn of_values(values: Table, host: &Host) -> Result<Self, Problems> {
+    pub(crate) fn of_values(values: Values, host: &Host) -> Result<Self, Problems> {
         let document = Document::parse(&SCHEMA, values, "the configuration", "");
         Ok(resolve(document, &Flags::default(), host)?.0)
     }
@@ -74,8 +75,8 @@ fn resolve(
     mut document: Document,
     flags: &Flags,
     host: &Host,
-) -> Result<(Settings, Vec<Notice>), Problems> {
-    let notices = flags.apply(&mut document);
+) -> Result<(Settings, Vec<String>), Problems> {
+    let notices = flags.apply(&mut document).into_iter().collect();
     let mut resolution = Resolution { file: document.read(), document, host, notices };
     let settings = resolution.settings();
     resolution.document.finish()?;
@@ -86,7 +87,7 @@ struct Resolution<'h> {
     file: File,
     document: Document,
     host: &'h Host,
-    notices: Vec<Notice>,
+    notices: Vec<String>,
 }
 
 impl Resolution<'_> {
@@ -126,14 +127,14 @@ impl Resolution<'_> {
 
     fn listen(&mut self) -> Vec<Listen> {
         let mut listen: Vec<Listen> = Vec::new();
-        for (nth, at) in self.file.listen.clone().into_iter().enumerate() {
-            for (address, optional) in at.addresses() {
+        for (nth, ListenAt(at)) in self.file.listen.iter().enumerate() {
+            for at @ Listen { address, .. } in at {
                 // Port 0 is a new port each time.
-                if address.port() != 0 && listen.iter().any(|l| same(l.address, address)) {
+                if address.port() != 0 && listen.iter().any(|l| same(l.address, *address)) {
                     let what = format!("{address} is listed twice");
-                    self.document.problem_in_list("listen", nth, what);
+                    self.document.problem(&format!("listen.{nth}"), what, None);
                 }
-                listen.push(Listen { address, optional });
+                listen.push(*at);
             }
         }
         self.passed_instead(listen)
@@ -151,13 +152,11 @@ impl Resolution<'_> {
                 "found {peer_lifetime} seconds, but clients may announce up to {longest} seconds \
                  apart (interval {interval}, jitter {jitter} %)"
             );
-            let remedy = "write at least that many, or remove the key: the default is twice the \
-                          interval";
             let path = match announce.peer_lifetime {
                 Some(_) => "announce.peer_lifetime",
                 None => "announce.interval",
             };
-            self.document.problem(path, what, Some(remedy));
+            self.document.problem(path, what, Some(NOT_BELOW));
         }
         let (default, most) = (announce.default_peers, announce.max_peers_v4);
         let both_given = ["announce.default_peers", "announce.max_peers_v4"]
@@ -181,57 +180,36 @@ impl Resolution<'_> {
 
     fn overload(&mut self) -> OverloadSettings {
         let interval = self.file.announce.interval;
-        let longest = self.file.overload.longest_interval;
-        if let Some(longest) = longest.filter(|longest| *longest < interval)
-            && self.accepted("announce", &["interval"])
-        {
+        let mut overload = self.file.overload.clone();
+        let longest = overload.longest_interval;
+        if longest == 0 {
+            overload.longest_interval = interval.saturating_mul(2).min(MAX_INTERVAL);
+        } else if longest < interval && self.accepted("announce", &["interval"]) {
             let what = format!("found {longest} seconds, but the interval is {interval}");
-            let remedy = "write at least that many, or remove the key: the default is twice the \
-                          interval";
-            self.document.problem("overload.longest_interval", what, Some(remedy));
+            self.document.problem("overload.longest_interval", what, Some(NOT_BELOW));
         }
-        OverloadSettings {
-            drop_share: self.file.overload.drop_share,
-            longest_interval: longest
-                .unwrap_or_else(|| interval.saturating_mul(2).min(MAX_INTERVAL)),
-        }
+        overload
     }
 
     fn limits(&mut self, placement: Placement) -> Limits {
-        let limits = &self.file.limits;
-        Limits {
-            idle_swarms: limits.idle_swarms,
-            batch_requests: limits.batch_requests,
-            scrapes_in_flight: limits.scrapes_in_flight,
-            warnings_per_minute: limits.warnings_per_minute,
-            list_entries: limits.list_entries,
-            peers: self.peers(),
-            batches_in_flight: self.batches_in_flight(placement),
-        }
-    }
-
-    fn peers(&mut self) -> u64 {
-        let Some(peers) = self.file.limits.peers else {
-            let fit = self.host.memory.map_or(PEERS, |memory| memory / 2 / BYTES_PER_PEER);
-            return PEERS.min(fit).max(1_000);
-        };
-        let most = peers.saturating_mul(BYTES_PER_PEER);
-        if let Some(memory) = self.host.memory.filter(|memory| *memory < most) {
-            self.notices.push(Notice::new(format!(
-                "limits.peers = {peers} may take {}, but this host has {}",
+        let mut limits = self.file.limits.clone();
+        let memory = self.host.memory;
+        let most = limits.peers.saturating_mul(BYTES_PER_PEER);
+        if limits.peers == 0 {
+            let fit = memory.map_or(PEERS, |memory| memory / 2 / BYTES_PER_PEER);
+            limits.peers = PEERS.min(fit).max(1_000);
+        } else if let Some(memory) = memory.filter(|memory| *memory < most) {
+            self.notices.push(format!(
+                "limits.peers = {} may take {}, but this host has {}",
+                limits.peers,
                 bytes(most),
                 bytes(memory)
-            )));
+            ));
         }
-        peers
-    }
-
-    fn batches_in_flight(&mut self, placement: Placement) -> usize {
-        let shards = placement.shards();
-        let Some(batches) = self.file.limits.batches_in_flight else {
-            return (8 * shards).max(32);
-        };
-        if batches < 2 * shards {
+        let (batches, shards) = (limits.batches_in_flight, placement.shards());
+        if batches == 0 {
+            limits.batches_in_flight = (8 * shards).max(32);
+        } else if batches < 2 * shards {
             let what = format!(
                 "found {batches}, but each of {shards} workers with swarms needs one batch that is \
                  filled and one in flight"
@@ -239,7 +217,7 @@ impl Resolution<'_> {
             let remedy = format!("write at least {}, or {} for bursts", 2 * shards, 8 * shards);
             self.document.problem("limits.batches_in_flight", what, Some(&remedy));
         }
-        batches
+        limits
     }
 
     fn access(&mut self) -> Access {
@@ -251,7 +229,7 @@ impl Resolution<'_> {
         let repeated = access.info_hashes.len() - hashes.len();
         if repeated > 0 {
             let what = format!("access.info_hashes has {repeated} repeated entries");
-            self.notices.push(Notice::new(what));
+            self.notices.push(what);
         }
         let is_empty = hashes.is_empty() && file.is_none();
         let accepted = self.accepted("access", &["mode", "info_hashes", "file"]);
@@ -268,9 +246,9 @@ impl Resolution<'_> {
                 self.document.problem("access.mode", what, Some(remedy));
             }
             AccessMode::Deny if is_empty && accepted => {
-                self.notices.push(Notice::new(
+                self.notices.push(
                     "access.mode is \"deny\" with an empty list: everything is served".to_owned(),
-                ));
+                );
             }
             _ => {}
         }
@@ -295,28 +273,16 @@ impl Resolution<'_> {
 
     fn admin(&mut self) -> AdminSettings {
         let admin = self.file.admin.clone();
-        let listen = match admin.listen {
-            Some(AdminAt::Off) => None,
-            Some(AdminAt::Address(address)) => Some(Listen { address, optional: false }),
-            None => Some(Listen { address: ADMIN, optional: true }),
-        };
-        if let (Some(Listen { address, .. }), Some(_)) = (listen, &admin.token_file)
+        if let (Some(Listen { address, .. }), Some(_)) = (admin.listen, &admin.token_file)
             && !address.ip().to_canonical().is_loopback()
         {
-            self.notices.push(Notice::new(format!(
+            self.notices.push(format!(
                 "the admin API listens at {address}, and its token is sent unencrypted: write \
                  admin.listen = \"127.0.0.1:{}\" and put a proxy with TLS in front",
                 address.port()
-            )));
+            ));
         }
-        AdminSettings {
-            listen,
-            token_file: admin.token_file,
-            publish_lists: admin.publish_lists,
-            connections: admin.connections,
-            max_body: admin.max_body,
-            timeout: admin.timeout,
-        }
+        admin
     }
 
     fn identity(&mut self) {

@@ -6,7 +6,7 @@ use onrush_tracker::limits::Placement;
 use super::Resolution;
 use crate::format::count;
 use crate::host::Passed;
-use crate::settings::{Listen, Notice};
+use crate::settings::Listen;
 
 impl Resolution<'_> {
     /// The placement with as many workers with sockets as there are sockets per address.
@@ -32,11 +32,11 @@ impl Resolution<'_> {
                 self.document.problem(key, what, Some(&remedy));
                 return placement;
             }
-            _ if each < asked => self.notices.push(Notice::new(format!(
+            _ if each < asked => self.notices.push(format!(
                 "there are sockets for {each} of {asked} workers, and fewer workers are started: \
                  repeat each ListenDatagram= line {asked} times in the socket unit, with \
                  ReusePort=yes"
-            ))),
+            )),
             _ => {}
         }
         match placement {
@@ -58,11 +58,11 @@ impl Resolution<'_> {
                 None => format!("`listen` of {}", self.document.name()),
             };
             let opened: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-            self.notices.push(Notice::new(format!(
+            self.notices.push(format!(
                 "{by} is ignored, as the service manager has opened {}: change the socket unit \
                  instead, or disable it",
                 opened.join(" and ")
-            )));
+            ));
         }
         addresses.iter().map(|&address| Listen { address, optional: false }).collect()
     }
@@ -83,8 +83,7 @@ mod tests {
         let addresses = ["0.0.0.0:6969", "[::]:6969"].map(|text| text.parse().unwrap()).to_vec();
         let passed = Some(Passed { addresses, each });
         let host = Host { vcpus: (0..vcpus).collect(), passed, ..Host::default() };
-        let (settings, notices) = Settings::parse("test.toml", text, &Flags::default(), &host)?;
-        Ok((settings, notices.iter().map(ToString::to_string).collect()))
+        Settings::parse("test.toml", text, &Flags::default(), &host)
     }
 
     #[test]

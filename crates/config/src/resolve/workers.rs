@@ -9,7 +9,6 @@ use super::Resolution;
 use crate::format::count;
 use crate::keys::MAX_WORKERS;
 use crate::placement;
-use crate::settings::Notice;
 use crate::values::{Pin, PinMode, PlacementMode};
 
 impl Resolution<'_> {
@@ -95,10 +94,9 @@ impl Resolution<'_> {
         let workers = placement.workers();
         let usable = &self.host.vcpus;
         if workers > self.host.vcpu_count() {
-            self.notices.push(Notice::new(format!(
-                "{workers} workers share {}: one worker per vCPU is best",
-                count(self.host.vcpu_count(), "vCPU")
-            )));
+            let vcpus = count(self.host.vcpu_count(), "vCPU");
+            self.notices
+                .push(format!("{workers} workers share {vcpus}: one worker per vCPU is best"));
         }
         match self.file.workers.pin.clone() {
             Pin::Mode(PinMode::Off) => None,
@@ -154,13 +152,13 @@ impl Resolution<'_> {
         distinct.dedup();
         if distinct.len() < vcpus.len() {
             let what = "workers.pin has a vCPU twice: its workers will wait for each other";
-            self.notices.push(Notice::new(what.to_owned()));
+            self.notices.push(what.to_owned());
         }
         if vcpus.len() > workers {
             let unused = format_list(&vcpus[workers..]);
-            self.notices.push(Notice::new(format!(
+            self.notices.push(format!(
                 "workers.pin has more vCPUs than there are workers: {unused} is not used"
-            )));
+            ));
         }
         Some(vcpus.iter().copied().take(workers).collect())
     }

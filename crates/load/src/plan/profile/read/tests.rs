@@ -81,7 +81,7 @@ fn problems_of_set_have_key_and_remedy() {
     for (set, part) in [
         ("mix.scrape", "expected KEY=VALUE, like mix.scrape=5"),
         ("mix.scarpe=5", "did you mean `scrape`?"),
-        ("mix.scrape.x=5", "`mix.scrape.x`: this key has no keys below"),
+        ("mix.scrape.x=5", "`mix.scrape`: found a table, expected a number from 0 to 1000000"),
         ("mix.scrape=lots", "`mix.scrape`: found \"lots\", expected a number from 0 to 1000000"),
         ("clients.9.weight=1", "expected the number of an entry, from 0 to 5"),
         ("seeders=1.5", "expected a number from 0 to 1"),
