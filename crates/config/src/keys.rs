@@ -14,6 +14,7 @@ use onrush_toml_keys::{
     word_or_list,
 };
 use onrush_tracker::access::blocks::AddressBlock;
+use onrush_tracker::limits::AnnounceSettings;
 use serde::Deserialize;
 
 use crate::settings::Listen;
@@ -40,16 +41,11 @@ const _: () = assert!(MAX_PEERS + MAX_IDLE_SWARMS <= MAX_SWARMS as i64);
 /// The greatest SO_RCVBUF and SO_SNDBUF: the kernel doubles them in an `int` (socket(7)).
 const MAX_BUFFER: i64 = (1 << 30) - 1;
 /// The maximum number of a vCPU, by the largest NR_CPUS of Linux (arch/x86/Kconfig).
-const VCPU: Kind = Kind::Integer { least: 0, most: 8191, unit: "vCPU" };
-const VCPUS: Kind = Kind::List { of: &VCPU, least: 1, most: MAX_WORKERS };
-const LISTEN: Kind =
-    Kind::Text { expects: "an address with a port, in quotes", check: parses::<ListenAt> };
-const INFO_HASH: Kind =
-    Kind::Text { expects: "40 hexadecimal digits, in quotes", check: parses::<InfoHash> };
-const BLOCK: Kind = Kind::Text {
-    expects: "an address, a block or a range, in quotes",
-    check: parses::<AddressBlock>,
-};
+const VCPU: Kind = Kind::Integer(0..=8191, "vCPU");
+const VCPUS: Kind = Kind::List(&VCPU, 1..=MAX_WORKERS);
+const LISTEN: Kind = Kind::Text("an address with a port, in quotes", parses::<ListenAt>);
+const INFO_HASH: Kind = Kind::Text("40 hexadecimal digits, in quotes", parses::<InfoHash>);
+const BLOCK: Kind = Kind::Text("an address, a block or a range, in quotes", parses::<AddressBlock>);
 const PATH: Key = text("an absolute path, in quotes", is_path);
 const NAME: Key = text("a name, in quotes", is_name);
 
@@ -131,7 +127,8 @@ keys! {
         pub(crate) socket: SocketSettings = table(SocketSettings::KEYS),
 
         /// Replies to announces, and how long peers are stored.
-        pub(crate) announce: AnnounceKeys = table(AnnounceKeys::KEYS),
+        #[serde(with = "AnnounceKeys")]
+        pub(crate) announce: AnnounceSettings = table(AnnounceKeys::KEYS),
 
         /// Replies to scrapes.
         pub(crate) scrape: ScrapeSettings = table(ScrapeSettings::KEYS),
@@ -226,7 +223,8 @@ keys! {
     }
 
     /// Replies to announces, as configured.
-    #[derive(Clone, Debug, Deserialize)]
+    #[derive(Deserialize)]
+    #[serde(remote = "AnnounceSettings")]
     pub(crate) struct AnnounceKeys {
         /// The time between announces that replies request from clients. A longer interval lowers
         /// the load; peer lists then contain more peers that have left.
@@ -252,7 +250,8 @@ keys! {
 
         /// How long a peer is stored after its last announce. It has to be longer than the interval
         /// with its jitter, otherwise peers expire between two announces.
-        pub(crate) peer_lifetime: Option<u32> = integer(60..=MAX_PEER_LIFETIME as i64, "seconds")
+        #[serde(default)]
+        pub(crate) peer_lifetime: u32 = integer(60..=MAX_PEER_LIFETIME as i64, "seconds")
             .derived("twice the interval, at most 65536", "3600")
             .on_reload(),
 

@@ -141,41 +141,31 @@ impl Resolution<'_> {
     }
 
     fn announce(&mut self) -> AnnounceSettings {
-        let announce = self.file.announce.clone();
+        let mut announce = self.file.announce.clone();
         let (interval, jitter) = (announce.interval, announce.interval_jitter_percent);
-        let longest = interval + (interval * jitter).div_ceil(100);
-        let default = interval.saturating_mul(2).min(MAX_PEER_LIFETIME);
-        let peer_lifetime = announce.peer_lifetime.unwrap_or(default);
+        let is_given = announce.peer_lifetime != 0;
+        if !is_given {
+            announce.peer_lifetime = interval.saturating_mul(2).min(MAX_PEER_LIFETIME);
+        }
+        let (lifetime, longest) =
+            (announce.peer_lifetime, interval + (interval * jitter).div_ceil(100));
         let keys = ["peer_lifetime", "interval", "interval_jitter_percent"];
-        if peer_lifetime < longest && self.accepted("announce", &keys) {
+        if lifetime < longest && self.accepted("announce", &keys) {
             let what = format!(
-                "found {peer_lifetime} seconds, but clients may announce up to {longest} seconds \
-                 apart (interval {interval}, jitter {jitter} %)"
+                "found {lifetime} seconds, but clients may announce up to {longest} seconds apart \
+                 (interval {interval}, jitter {jitter} %)"
             );
-            let path = match announce.peer_lifetime {
-                Some(_) => "announce.peer_lifetime",
-                None => "announce.interval",
-            };
+            let path = if is_given { "announce.peer_lifetime" } else { "announce.interval" };
             self.document.problem(path, what, Some(NOT_BELOW));
         }
         let (default, most) = (announce.default_peers, announce.max_peers_v4);
-        let both_given = ["announce.default_peers", "announce.max_peers_v4"]
-            .iter()
-            .all(|key| self.document.is_given(key));
-        if default > most && both_given {
+        let keys = ["announce.default_peers", "announce.max_peers_v4"];
+        if default > most && keys.iter().all(|key| self.document.is_given(key)) {
             let what = format!("found {default}, but a reply over IPv4 has at most {most} peers");
             let remedy = "raise `max_peers_v4`, or lower this";
             self.document.problem("announce.default_peers", what, Some(remedy));
         }
-        AnnounceSettings {
-            interval,
-            interval_jitter_percent: jitter,
-            default_peers: default,
-            max_peers_v4: most,
-            max_peers_v6: announce.max_peers_v6,
-            peer_lifetime,
-            completed_retention: announce.completed_retention,
-        }
+        announce
     }
 
     fn overload(&mut self) -> OverloadSettings {

@@ -218,10 +218,10 @@ impl Document {
     fn entry(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>, path: &str) {
         match (&key.kind, value.get_ref()) {
             (Kind::Table(keys), DeValue::Table(entries)) => self.table(keys, entries, path),
-            (Kind::Tables { keys, .. }, DeValue::Table(entries)) if self.flag.is_some() => {
+            (Kind::Tables(keys, _), DeValue::Table(entries)) if self.flag.is_some() => {
                 self.numbered(keys, entries, path);
             }
-            (Kind::Tables { keys, most }, DeValue::Array(list))
+            (Kind::Tables(keys, most), DeValue::Array(list))
                 if (1..=*most).contains(&list.len()) =>
             {
                 self.tables(keys, list, path);

@@ -7,7 +7,7 @@ use onrush_tracker::limits::Placement;
 
 use super::Resolution;
 use crate::format::count;
-use crate::keys::MAX_WORKERS;
+use crate::keys::{MAX_WORKERS, WorkerKeys};
 use crate::placement;
 use crate::values::{Pin, PinMode, PlacementMode};
 
@@ -38,55 +38,39 @@ impl Resolution<'_> {
     }
 
     fn split(&mut self, workers: usize) -> Option<Placement> {
-        let keys = &self.file.workers;
-        let (socket_workers, swarm_workers) = match (keys.socket, keys.swarm, keys.total) {
-            (None, None, Some(1)) => {
-                let what = "found 1, but a split placement needs at least 2 workers".to_owned();
-                let remedy = "write 2 or more, or `placement = \"colocated\"`";
-                self.document.problem("workers.total", what, Some(remedy));
-                return None;
-            }
+        let WorkerKeys { socket, swarm, total, .. } = self.file.workers;
+        let split = |socket_workers, swarm_workers| {
+            Some(Placement::Split { socket_workers, swarm_workers })
+        };
+        let (key, what, remedy) = match (socket, swarm, total) {
+            (None, None, Some(1)) => (
+                "workers.total",
+                "found 1, but a split placement needs at least 2 workers".to_owned(),
+                "write 2 or more, or `placement = \"colocated\"`",
+            ),
             (None, None, _) => return Some(placement::split(workers)),
-            (Some(socket), Some(swarm), total) => {
+            (Some(socket), Some(swarm), Some(total)) if total != socket + swarm => {
                 let sum = socket + swarm;
-                if let Some(total) = total.filter(|total| *total != sum) {
-                    let what =
-                        format!("found {total}, but the sum of `socket` and `swarm` is {sum}");
-                    let remedy = "remove one of the three keys";
-                    self.document.problem("workers.total", what, Some(remedy));
-                }
-                (socket, swarm)
+                let what = format!("found {total}, but the sum of `socket` and `swarm` is {sum}");
+                ("workers.total", what, "remove one of the three keys")
             }
-            (Some(socket), None, total) => {
-                (socket, self.other_kind(socket, "socket", "swarm", total)?)
+            (Some(socket), Some(swarm), _) => return split(socket, swarm),
+            (Some(socket), None, Some(total)) if total > socket => {
+                return split(socket, total - socket);
             }
-            (None, Some(swarm), total) => {
-                (self.other_kind(swarm, "swarm", "socket", total)?, swarm)
+            (None, Some(swarm), Some(total)) if total > swarm => {
+                return split(total - swarm, swarm);
             }
-        };
-        Some(Placement::Split { socket_workers, swarm_workers })
-    }
-
-    /// The number of workers of one kind, by that of the other.
-    fn other_kind(
-        &mut self,
-        given: usize,
-        kind: &str,
-        other: &str,
-        total: Option<usize>,
-    ) -> Option<usize> {
-        let what = match total {
-            Some(total) if total > given => return Some(total - given),
-            Some(total) => {
-                format!("found {given} of {total} workers, which leaves no {other} workers")
+            (Some(socket), None, _) => {
+                let remedy = "write `swarm` too, or a greater `total`";
+                ("workers.socket", no_others(socket, total, "socket", "swarm"), remedy)
             }
-            None => {
-                let given = count(given, &format!("{kind} worker"));
-                format!("found {given}, but no {other} workers")
+            (None, Some(swarm), _) => {
+                let remedy = "write `socket` too, or a greater `total`";
+                ("workers.swarm", no_others(swarm, total, "swarm", "socket"), remedy)
             }
         };
-        let remedy = format!("write `{other}` too, or a greater `total`");
-        self.document.problem(&format!("workers.{kind}"), what, Some(&remedy));
+        self.document.problem(key, what, Some(remedy));
         None
     }
 
@@ -161,5 +145,16 @@ impl Resolution<'_> {
             ));
         }
         Some(vcpus.iter().copied().take(workers).collect())
+    }
+}
+
+/// The problem with a number of workers of one kind that leaves none of the other.
+fn no_others(given: usize, total: Option<usize>, kind: &str, other: &str) -> String {
+    match total {
+        Some(total) => format!("found {given} of {total} workers, which leaves no {other} workers"),
+        None => {
+            let given = count(given, &format!("{kind} worker"));
+            format!("found {given}, but no {other} workers")
+        }
     }
 }

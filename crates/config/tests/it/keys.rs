@@ -37,7 +37,8 @@ fn every_default_and_example_is_a_value_of_its_key() {
 fn both_ends_of_every_range_are_accepted_and_no_more() {
     let mut tried = 0;
     for (path, key) in SCHEMA.leaves() {
-        let Kind::Integer { least, most, .. } = key.kind else { continue };
+        let Kind::Integer(range, _) = &key.kind else { continue };
+        let (least, most) = (range.start(), range.end());
         tried += 1;
         for value in [least, most] {
             let text = setting(&path, &value.to_string()) + needed_by(&path);
@@ -136,8 +137,9 @@ fn changed(path: &str, key: &Key) -> String {
             (Absent::Derived { example, .. }, _) => setting(path, example),
             (Absent::Default("true"), _) => setting(path, "false"),
             (Absent::Default("false"), _) => setting(path, "true"),
-            (Absent::Default(default), Kind::Integer { least, most, .. }) => {
-                let value = if least.to_string() == default { most } else { least };
+            (Absent::Default(default), Kind::Integer(range, _)) => {
+                let least = range.start();
+                let value = if least.to_string() == default { range.end() } else { least };
                 setting(path, &value.to_string()) + needed_by(path)
             }
             other => panic!("{path}: no other value is known for {other:?}"),

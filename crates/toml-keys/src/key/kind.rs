@@ -1,7 +1,7 @@
 //! The values that a key accepts: how to check one, and how to describe them in an error.
 
 use std::fmt::Display;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
@@ -19,51 +19,23 @@ const SHOWN: usize = 60;
 pub enum Kind {
     /// `true` or `false`.
     Switch,
-    /// An integer.
-    Integer {
-        /// The least value.
-        least: i64,
-        /// The greatest value.
-        most: i64,
-        /// What it counts; empty where that is plain.
-        unit: &'static str,
-    },
+    /// An integer in a range, and what it counts; empty where that is plain.
+    Integer(RangeInclusive<i64>, &'static str),
     /// A number with or without a fraction.
-    Number {
-        /// The least value.
-        least: f64,
-        /// The greatest value.
-        most: f64,
-    },
+    Number(RangeInclusive<f64>),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A string.
-    Text {
-        /// What it is, as in "an absolute path, in quotes".
-        expects: &'static str,
-        /// The error is a remedy; if it is empty, the remedy of the key is shown.
-        check: fn(&str) -> Result<(), String>,
-    },
-    /// A list.
-    List {
-        /// What its entries are.
-        of: &'static Kind,
-        /// The least number of entries.
-        least: usize,
-        /// The greatest number of entries.
-        most: usize,
-    },
+    /// A string: what it is, as in "an absolute path, in quotes", and a check. The error of the
+    /// check is a remedy; if it is empty, the remedy of the key is shown.
+    Text(&'static str, fn(&str) -> Result<(), String>),
+    /// A list: what its entries are, and how many there may be.
+    List(&'static Kind, RangeInclusive<usize>),
     /// One of these words, or a list.
     WordOrList(&'static [&'static str], &'static Kind),
     /// A table with these keys.
     Table(&'static [Key]),
-    /// A list of tables, each with all of these keys.
-    Tables {
-        /// The keys of each.
-        keys: &'static [Key],
-        /// The greatest number of tables.
-        most: usize,
-    },
+    /// A list of 1 to this many tables, each with all of these keys.
+    Tables(&'static [Key], usize),
 }
 
 /// A value that is not accepted.
@@ -82,19 +54,20 @@ impl Kind {
     pub fn expects(&self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
-            Self::Integer { least, most, unit: "" } => format!("an integer from {least} to {most}"),
-            Self::Integer { least, most, unit } => {
-                format!("an integer from {least} to {most} ({unit})")
+            Self::Integer(range, unit) => {
+                let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+                format!("an integer from {} to {}{unit}", range.start(), range.end())
             }
-            Self::Number { least, most } => format!("a number from {least} to {most}"),
+            Self::Number(range) => format!("a number from {} to {}", range.start(), range.end()),
             Self::Word(words) => format!("one of {}", quoted(words)),
-            Self::Text { expects, .. } => (*expects).to_owned(),
-            Self::List { of, least, most } => {
+            Self::Text(expects, _) => (*expects).to_owned(),
+            Self::List(of, range) => {
+                let (least, most) = (range.start(), range.end());
                 format!("a list of {least} to {most} entries, each {}", of.expects())
             }
             Self::WordOrList(words, list) => format!("{} or {}", quoted(words), list.expects()),
             Self::Table(_) => "a table".to_owned(),
-            Self::Tables { most, .. } => format!("a list of 1 to {most} tables"),
+            Self::Tables(_, most) => format!("a list of 1 to {most} tables"),
         }
     }
 
@@ -106,8 +79,8 @@ impl Kind {
         };
         match (self, value.get_ref()) {
             (Self::WordOrList(_, list), DeValue::Array(_)) => list.accept(value),
-            (Self::List { of, least, most }, DeValue::Array(entries)) => {
-                if !(*least..=*most).contains(&entries.len()) {
+            (Self::List(of, range), DeValue::Array(entries)) => {
+                if !range.contains(&entries.len()) {
                     return Err(mismatch(format!("a list of {}", entries.len())));
                 }
                 let (mut values, mut mismatches) = (Vec::new(), Vec::new());
@@ -129,19 +102,13 @@ impl Kind {
     fn includes(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Switch, Value::Boolean(_)) => true,
-            (Self::Integer { least, most, .. }, Value::Integer(number)) => {
-                (least..=most).contains(&number)
-            }
-            (Self::Number { least, most }, Value::Integer(number)) => {
-                (*least..=*most).contains(&(*number as f64))
-            }
-            (Self::Number { least, most }, Value::Float(number)) => {
-                (least..=most).contains(&number)
-            }
+            (Self::Integer(range, _), Value::Integer(number)) => range.contains(number),
+            (Self::Number(range), Value::Integer(number)) => range.contains(&(*number as f64)),
+            (Self::Number(range), Value::Float(number)) => range.contains(number),
             (Self::Word(words) | Self::WordOrList(words, _), Value::String(text)) => {
                 words.contains(&text.as_str())
             }
-            (Self::Text { check, .. }, Value::String(text)) => check(text).is_ok(),
+            (Self::Text(_, check), Value::String(text)) => check(text).is_ok(),
             _ => false,
         }
     }
@@ -152,7 +119,7 @@ impl Kind {
             (Self::Switch, DeValue::String(text)) if matches!(&**text, "true" | "false") => {
                 "write it without quotes".to_owned()
             }
-            (Self::Integer { .. } | Self::Number { .. }, DeValue::String(text)) => {
+            (Self::Integer(..) | Self::Number(_), DeValue::String(text)) => {
                 match text.trim().parse::<f64>() {
                     Ok(_) => "write the number without quotes".to_owned(),
                     Err(_) => "write a number, without a unit".to_owned(),
@@ -167,15 +134,15 @@ impl Kind {
                 };
                 format!("did you mean \"{word}\"?")
             }
-            (Self::Text { check, .. }, DeValue::String(text)) => check(text).err()?,
-            (Self::Text { check, .. }, DeValue::Integer(number)) => match check(number.as_str()) {
+            (Self::Text(_, check), DeValue::String(text)) => check(text).err()?,
+            (Self::Text(_, check), DeValue::Integer(number)) => match check(number.as_str()) {
                 Ok(()) => format!("write it in quotes: \"{}\"", number.as_str()),
                 Err(remedy) => remedy,
             },
-            (Self::Text { check, .. }, DeValue::Boolean(false)) if check("off").is_ok() => {
+            (Self::Text(_, check), DeValue::Boolean(false)) if check("off").is_ok() => {
                 "write \"off\"".to_owned()
             }
-            (Self::List { .. }, DeValue::String(text)) => {
+            (Self::List(..), DeValue::String(text)) => {
                 format!("write it as a list: [{text:?}]")
             }
             _ => return None,

@@ -14,13 +14,14 @@ pub use kind::{Kind, parses, texts};
 /// Declares structs whose fields are keys of a TOML file. Each field has its documentation and,
 /// behind `=`, a [`Key`]; the struct gets a constant `KEYS` with all of them. The documentation
 /// of a field is at once its rustdoc, the comment in the default file and the text of the
-/// reference page. `#[derive(..)]` of a struct has to include `serde::Deserialize`; a field may
-/// have one `#[serde(..)]`.
+/// reference page. `#[derive(..)]` of a struct has to include `serde::Deserialize`; structs and
+/// fields may have one `#[serde(..)]` each.
 #[macro_export]
 macro_rules! keys {
     ($(
         $(#[doc = $about:literal])+
         $(#[derive($($derive:path),+ $(,)?)])?
+        $(#[serde($($of_table:tt)+)])?
         $visibility:vis struct $name:ident {$(
             $(#[doc = $doc:literal])+
             $(#[serde($($serde:tt)+)])?
@@ -29,6 +30,7 @@ macro_rules! keys {
     )+) => {$(
         $(#[doc = $about])+
         $(#[derive($($derive),+)])?
+        $(#[serde($($of_table)+)])?
         $visibility struct $name {$(
             $(#[doc = $doc])+
             $(#[serde($($serde)+)])?
@@ -116,7 +118,7 @@ pub(crate) fn nested(keys: &[Key], path: &str, values: &Values) -> Table {
         let path = join(path, key.name);
         let value = match key.kind {
             Kind::Table(keys) => Some(Value::Table(nested(keys, &path, values))),
-            Kind::Tables { keys, .. } => {
+            Kind::Tables(keys, _) => {
                 let entry = |nth| Value::Table(nested(keys, &format!("{path}.{nth}"), values));
                 Some(Value::Array((0..entries(keys, &path, values)).map(entry).collect()))
             }
@@ -214,7 +216,7 @@ impl Key {
             (Kind::Table(_), _) => {
                 Some(format!("write `[{path}]` on a line of its own and its keys below"))
             }
-            (Kind::Tables { .. }, _) => {
+            (Kind::Tables(..), _) => {
                 Some(format!("write `[[{path}]]` on a line of its own for each entry"))
             }
             (_, Absent::Default(value)) => Some(format!("the default is {value}")),
@@ -233,12 +235,12 @@ pub const fn switch() -> Key {
 
 /// A key for an integer in a range; `unit` is what it counts, or empty.
 pub const fn integer(range: RangeInclusive<i64>, unit: &'static str) -> Key {
-    Key::new(Kind::Integer { least: *range.start(), most: *range.end(), unit })
+    Key::new(Kind::Integer(range, unit))
 }
 
 /// A key for a number in a range, with or without a fraction.
 pub const fn number(range: RangeInclusive<f64>) -> Key {
-    Key::new(Kind::Number { least: *range.start(), most: *range.end() })
+    Key::new(Kind::Number(range))
 }
 
 /// A key for one of a few words.
@@ -249,12 +251,12 @@ pub const fn word(words: &'static [&'static str]) -> Key {
 /// A key for a string that `check` accepts ([`parses`](crate::parses) for any `FromStr`);
 /// `expects` describes it, as in "an absolute path, in quotes".
 pub const fn text(expects: &'static str, check: fn(&str) -> Result<(), String>) -> Key {
-    Key::new(Kind::Text { expects, check })
+    Key::new(Kind::Text(expects, check))
 }
 
 /// A key for a list, with the number of entries that it may have.
 pub const fn list(of: &'static Kind, entries: RangeInclusive<usize>) -> Key {
-    Key::new(Kind::List { of, least: *entries.start(), most: *entries.end() })
+    Key::new(Kind::List(of, entries))
 }
 
 /// A key for one of a few words, or a list in place of a word.
@@ -269,7 +271,7 @@ pub const fn table(keys: &'static [Key]) -> Key {
 
 /// A key that is a list of 1 to `most` tables, each with all of these keys.
 pub const fn tables(keys: &'static [Key], most: usize) -> Key {
-    Key::new(Kind::Tables { keys, most })
+    Key::new(Kind::Tables(keys, most))
 }
 
 /// The path of a key below a table.

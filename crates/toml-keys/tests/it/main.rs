@@ -11,8 +11,8 @@ use onrush_toml_keys::{
 use proptest::prelude::*;
 
 const WORDS: &[&str] = &["auto", "on", "off"];
-const ADDRESS: Kind = Kind::Text { expects: "an address", check: parses::<SocketAddr> };
-const CPU: Kind = Kind::Integer { least: 0, most: 99, unit: "" };
+const ADDRESS: Kind = Kind::Text("an address", parses::<SocketAddr>);
+const CPU: Kind = Kind::Integer(0..=99, "");
 
 keys! {
     /// A file.
@@ -52,7 +52,7 @@ keys! {
         level: String = word(&["info", "debug"]).default("\"info\"").on_restart(),
 
         /// The vCPUs.
-        pin: Value = word_or_list(WORDS, &Kind::List { of: &CPU, least: 1, most: 9 })
+        pin: Value = word_or_list(WORDS, &Kind::List(&CPU, 1..=9))
             .default("\"auto\""),
 
         /// An address.
