@@ -40,19 +40,6 @@ impl Problem {
     pub fn in_file(file: &str, key: &str, what: String) -> Self {
         Self::new(At::File(file.to_owned()), key, what, None)
     }
-
-    /// The path of the key; empty when the problem is not that of a key.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Line and column in the file, from 1; `None` for a flag or a file as a whole.
-    pub fn position(&self) -> Option<(usize, usize)> {
-        match &self.at {
-            At::Place(place) => Some((place.line, place.column)),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Display for Problem {

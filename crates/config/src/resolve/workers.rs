@@ -39,38 +39,45 @@ impl Resolution<'_> {
 
     fn split(&mut self, workers: usize) -> Option<Placement> {
         let WorkerKeys { socket, swarm, total, .. } = self.file.workers;
-        let split = |socket_workers, swarm_workers| {
-            Some(Placement::Split { socket_workers, swarm_workers })
+        let (given, kind, other) = match (socket, swarm) {
+            (None, None) if total == Some(1) => {
+                let what = "found 1, but a split placement needs at least 2 workers".to_owned();
+                let remedy = "write 2 or more, or `placement = \"colocated\"`";
+                self.document.problem("workers.total", what, Some(remedy));
+                return None;
+            }
+            (None, None) => return Some(placement::split(workers)),
+            (Some(socket_workers), Some(swarm_workers)) => {
+                let sum = socket_workers + swarm_workers;
+                if let Some(total) = total.filter(|total| *total != sum) {
+                    let what =
+                        format!("found {total}, but the sum of `socket` and `swarm` is {sum}");
+                    let remedy = "remove one of the three keys";
+                    self.document.problem("workers.total", what, Some(remedy));
+                }
+                return Some(Placement::Split { socket_workers, swarm_workers });
+            }
+            (Some(socket), None) => (socket, "socket", "swarm"),
+            (None, Some(swarm)) => (swarm, "swarm", "socket"),
         };
-        let (key, what, remedy) = match (socket, swarm, total) {
-            (None, None, Some(1)) => (
-                "workers.total",
-                "found 1, but a split placement needs at least 2 workers".to_owned(),
-                "write 2 or more, or `placement = \"colocated\"`",
-            ),
-            (None, None, _) => return Some(placement::split(workers)),
-            (Some(socket), Some(swarm), Some(total)) if total != socket + swarm => {
-                let sum = socket + swarm;
-                let what = format!("found {total}, but the sum of `socket` and `swarm` is {sum}");
-                ("workers.total", what, "remove one of the three keys")
+        let what = match total {
+            Some(total) if total > given => {
+                let rest = total - given;
+                return Some(Placement::Split {
+                    socket_workers: socket.unwrap_or(rest),
+                    swarm_workers: swarm.unwrap_or(rest),
+                });
             }
-            (Some(socket), Some(swarm), _) => return split(socket, swarm),
-            (Some(socket), None, Some(total)) if total > socket => {
-                return split(socket, total - socket);
+            Some(total) => {
+                format!("found {given} of {total} workers, which leaves no {other} workers")
             }
-            (None, Some(swarm), Some(total)) if total > swarm => {
-                return split(total - swarm, swarm);
-            }
-            (Some(socket), None, _) => {
-                let remedy = "write `swarm` too, or a greater `total`";
-                ("workers.socket", no_others(socket, total, "socket", "swarm"), remedy)
-            }
-            (None, Some(swarm), _) => {
-                let remedy = "write `socket` too, or a greater `total`";
-                ("workers.swarm", no_others(swarm, total, "swarm", "socket"), remedy)
+            None => {
+                let given = count(given, &format!("{kind} worker"));
+                format!("found {given}, but no {other} workers")
             }
         };
-        self.document.problem(key, what, Some(remedy));
+        let remedy = format!("write `{other}` too, or a greater `total`");
+        self.document.problem(&format!("workers.{kind}"), what, Some(&remedy));
         None
     }
 
@@ -145,16 +152,5 @@ impl Resolution<'_> {
             ));
         }
         Some(vcpus.iter().copied().take(workers).collect())
-    }
-}
-
-/// The problem with a number of workers of one kind that leaves none of the other.
-fn no_others(given: usize, total: Option<usize>, kind: &str, other: &str) -> String {
-    match total {
-        Some(total) => format!("found {given} of {total} workers, which leaves no {other} workers"),
-        None => {
-            let given = count(given, &format!("{kind} worker"));
-            format!("found {given}, but no {other} workers")
-        }
     }
 }

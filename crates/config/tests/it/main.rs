@@ -8,10 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
-use onrush_config::settings::{
-    Access, AdminSettings, Blocked, ConnectionSettings, ExportSettings, Limits, Listen,
-    LogSettings, OverloadSettings, ScrapeSettings, SnapshotSettings, SocketSettings,
-};
+use onrush_config::settings::{Access, Blocked, Listen};
 use onrush_config::{Flags, Host, Problems, Settings, print_config, reference};
 use onrush_tracker::limits::{AnnounceSettings, Placement};
 
@@ -23,11 +20,30 @@ struct Cli {
 
 #[test]
 fn an_empty_file_gives_the_documented_defaults() {
-    let effect = |settings: Settings| Settings { values: Default::default(), ..settings };
-    assert_eq!(effect(settings("")), defaults());
-    assert_eq!(effect(settings("\u{feff}# nothing\r\n[announce]\r\n")), defaults());
-    assert_eq!(effect(Settings::load(&flags(&[]), &host(4)).unwrap().0), defaults());
-    assert_eq!(settings(&print_config()), settings(""));
+    let defaults = settings("");
+    let port = |address: &str, optional| Listen { address: address.parse().unwrap(), optional };
+    assert_eq!(defaults.listen, [port("0.0.0.0:6969", false), port("[::]:6969", true)]);
+    assert_eq!(defaults.placement, Placement::Colocated { workers: 4 });
+    assert_eq!((&defaults.pin, defaults.spin), (&Some(vec![0, 1, 2, 3]), Duration::ZERO));
+    let announce = AnnounceSettings {
+        interval: 1800,
+        interval_jitter_percent: 5,
+        default_peers: 50,
+        max_peers_v4: 200,
+        max_peers_v6: 67,
+        peer_lifetime: 3600,
+        completed_retention: 24 * 3600,
+    };
+    assert_eq!((&defaults.announce, defaults.overload.longest_interval), (&announce, 3600));
+    let limits = &defaults.limits;
+    assert_eq!((limits.peers, limits.batches_in_flight), (20_000_000, 32));
+    assert_eq!(defaults.admin.listen, Some(port("127.0.0.1:6970", true)));
+    assert_eq!(defaults.state_dir.as_deref(), Some(Path::new("/home/op/.local/state/onrush")));
+    let empty = [&defaults.user, &defaults.group].iter().all(|name| name.is_none());
+    assert!(empty && defaults.access == Access::Open && defaults.blocked == Blocked::default());
+    assert_eq!(settings("\u{feff}# nothing\r\n[announce]\r\n"), defaults);
+    assert_eq!(Settings::load(&flags(&[]), &host(4)).unwrap().0, defaults);
+    assert_eq!(settings(&print_config()), defaults);
 }
 
 #[test]
@@ -53,7 +69,7 @@ fn the_file_for_48_vcpus_is_valid_on_such_a_host() {
     assert_eq!(settings.placement, Placement::Split { socket_workers: 42, swarm_workers: 6 });
     assert_eq!(settings.pin, Some((0..48).collect()));
     assert!(settings.refuse_bogons);
-    assert!(settings.socket.receive_buffer > defaults().socket.receive_buffer);
+    assert!(settings.socket.receive_buffer > self::settings("").socket.receive_buffer);
     assert_eq!(settings.user.as_deref(), Some("onrush"));
 
     let small = with(&text, &[], &host(4)).unwrap_err().to_string();
@@ -70,33 +86,21 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "64800",
     ),
     ("[announce]\ndefault_peers = 80\nmax_peers_v4 = 40", "2:17: `announce.default_peers`", "40"),
-    ("[workers]\nplacement = \"split\"\nsocket = 3", "3:10: `workers.socket`", "3 socket workers"),
-    ("[workers]\nplacement = \"split\"\nswarm = 3", "3:9: `workers.swarm`", "3 swarm workers"),
+    ("[workers]\nplacement = 'split'\nsocket = 3", "3:10: `workers.socket`", "3 socket workers"),
+    ("[workers]\nplacement = 'split'\nswarm = 3", "3:9: `workers.swarm`", "3 swarm workers"),
+    ("[workers]\nplacement = 'split'\nsocket = 4\ntotal = 4", "3:10: `workers.socket`", "4 of 4"),
     (
-        "[workers]\nplacement = \"split\"\nsocket = 4\ntotal = 4",
-        "3:10: `workers.socket`",
-        "4 of 4 workers",
-    ),
-    (
-        "[workers]\nplacement = \"split\"\nsocket = 3\nswarm = 1\ntotal = 5",
+        "[workers]\nplacement = 'split'\nsocket = 3\nswarm = 1\ntotal = 5",
         "5:9: `workers.total`",
         "found 5",
     ),
-    ("[workers]\nplacement = \"split\"\ntotal = 1", "3:9: `workers.total`", "found 1"),
-    (
-        "[workers]\nplacement = \"colocated\"\nswarm = 3",
-        "3:9: `workers.swarm`",
-        "`placement = \"split\"`",
-    ),
-    ("[workers]\nsocket = 3", "2:10: `workers.socket`", "`placement = \"split\"`"),
+    ("[workers]\nplacement = 'split'\ntotal = 1", "3:9: `workers.total`", "found 1"),
+    ("[workers]\nplacement = 'colocated'\nswarm = 3", "3:9: `workers.swarm`", "needs `placement"),
+    ("[workers]\nsocket = 3", "2:10: `workers.socket`", "needs `placement"),
     ("[workers]\npin = [0, 1]", "2:7: `workers.pin`", "found 2 vCPUs for 4 workers"),
     ("[workers]\npin = [0, 1, 2, 9]", "2:7: `workers.pin`", "vCPU 9"),
     ("[workers]\ntotal = 5\npin = \"on\"", "3:7: `workers.pin`", "4 vCPUs"),
-    (
-        "listen = [\"127.0.0.1:80\", \"127.0.0.1:81\", \"127.0.0.1:80\"]",
-        "1:43: `listen.2`",
-        "127.0.0.1:80 ",
-    ),
+    ("listen = ['[::1]:80', '[::1]:81', '[::1]:80']", "1:35: `listen.2`", "[::1]:80 "),
     ("listen = [\":80\",\n\"[::]:80\"]", "2:1: `listen.1`", "[::]:80 "),
     ("listen = []", "1:10: `listen`", "a list of 0"),
     ("[limits]\nbatches_in_flight = 7", "2:21: `limits.batches_in_flight`", "4 workers"),
@@ -326,65 +330,4 @@ fn notices(text: &str, flags: &[&str], host: &Host) -> Vec<String> {
 /// A file of the repository.
 fn top(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
-/// The documented defaults, written out a second time on purpose.
-fn defaults() -> Settings {
-    let port = |address: &str, optional| Listen { address: address.parse().unwrap(), optional };
-    Settings {
-        listen: vec![port("0.0.0.0:6969", false), port("[::]:6969", true)],
-        sockets_passed: false,
-        placement: Placement::Colocated { workers: 4 },
-        pin: Some(vec![0, 1, 2, 3]),
-        spin: Duration::ZERO,
-        socket: SocketSettings {
-            receive_buffer: 4 << 20,
-            send_buffer: 1 << 20,
-            batch: 128,
-            steering: true,
-        },
-        announce: AnnounceSettings {
-            interval: 1800,
-            interval_jitter_percent: 5,
-            default_peers: 50,
-            max_peers_v4: 200,
-            max_peers_v6: 67,
-            peer_lifetime: 3600,
-            completed_retention: 24 * 3600,
-        },
-        scrape: ScrapeSettings { max_hashes: 74 },
-        connection: ConnectionSettings { validity: 120, key_file: None },
-        overload: OverloadSettings { drop_share: 5, longest_interval: 3600 },
-        limits: Limits {
-            peers: 20_000_000,
-            idle_swarms: 1_000_000,
-            batches_in_flight: 32,
-            batch_requests: 128,
-            scrapes_in_flight: 1024,
-            warnings_per_minute: 10,
-            list_entries: 20_000_000,
-        },
-        access: Access::Open,
-        blocked: Blocked::default(),
-        refuse_bogons: false,
-        user: None,
-        group: None,
-        state_dir: Some("/home/op/.local/state/onrush".into()),
-        export: ExportSettings { file: None, every: Duration::from_secs(3600) },
-        snapshot: SnapshotSettings { enabled: true, every: Duration::from_secs(600) },
-        admin: AdminSettings {
-            listen: Some(port("127.0.0.1:6970", true)),
-            token_file: None,
-            publish_lists: false,
-            connections: 64,
-            max_body: 1 << 20,
-            timeout: Duration::from_secs(10),
-        },
-        log: LogSettings {
-            level: log::LevelFilter::Info,
-            totals_every: Duration::from_secs(60),
-            addresses: false,
-        },
-        values: Default::default(),
-    }
 }
