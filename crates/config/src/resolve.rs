@@ -5,20 +5,19 @@ mod passed;
 mod workers;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
 use onrush_toml_keys::{Document, Problems, Values};
-use onrush_tracker::limits::{AnnounceSettings, Placement};
+use onrush_tracker::limits::Placement;
 
 use crate::export_format::{NAMES, of_name};
 use crate::flags::Flags;
 use crate::format::bytes;
 use crate::host::Host;
 use crate::keys::{File, MAX_INTERVAL, SCHEMA};
-use crate::settings::{
-    Access, AdminSettings, BYTES_PER_PEER, Blocked, ExportSettings, Limits, Listed, Listen,
-    OverloadSettings, Settings,
-};
+use crate::placement::auto_spin;
+use crate::settings::{Access, BYTES_PER_PEER, Blocked, Listed, Listen, Settings};
 use crate::values::{AccessMode, ListenAt};
 
 /// The default of `limits.peers`, if memory permits.
@@ -77,10 +76,7 @@ fn resolve(
     host: &Host,
 ) -> Result<(Settings, Vec<String>), Problems> {
     let notices = flags.apply(&mut document).into_iter().collect();
-    let mut resolution = Resolution { file: document.read(), document, host, notices };
-    let settings = resolution.settings();
-    resolution.document.finish()?;
-    Ok((settings, resolution.notices))
+    Resolution { file: document.read(), document, host, notices }.settings()
 }
 
 struct Resolution<'h> {
@@ -91,38 +87,49 @@ struct Resolution<'h> {
 }
 
 impl Resolution<'_> {
-    fn settings(&mut self) -> Settings {
+    fn settings(mut self) -> Result<(Settings, Vec<String>), Problems> {
         let placement = self.placement();
         let placement = self.by_sockets(placement);
         let pin = self.pin(placement);
-        self.identity();
-        Settings {
-            listen: self.listen(),
-            sockets_passed: self.host.passed.is_some(),
+        let listen = self.listen();
+        let access = self.access();
+        self.resolve_announce();
+        self.resolve_overload();
+        self.resolve_limits(placement);
+        self.check_identity();
+        self.check_export();
+        self.check_admin();
+        let Self { file, document, host, notices } = self;
+        let values = document.values().clone();
+        document.finish()?;
+        let settings = Settings {
+            listen,
+            sockets_passed: host.passed.is_some(),
             placement,
-            spin: self.spin(placement, pin.is_some()),
+            spin: file.workers.spin.map_or_else(
+                || auto_spin(placement, pin.is_some()),
+                |micros| Duration::from_micros(u64::from(micros)),
+            ),
             pin,
-            socket: self.file.socket.clone(),
-            announce: self.announce(),
-            scrape: self.file.scrape.clone(),
-            connection: self.file.connection.clone(),
-            overload: self.overload(),
-            limits: self.limits(placement),
-            access: self.access(),
-            blocked: Blocked {
-                blocks: self.file.access.blocked.clone(),
-                file: self.file.access.blocked_file.clone(),
-            },
-            refuse_bogons: self.file.access.refuse_bogons,
-            user: self.file.user.clone(),
-            group: self.file.group.clone(),
-            state_dir: self.file.state_dir.clone().or_else(|| self.host.state_dir()),
-            snapshot: self.file.snapshot.clone(),
-            export: self.export(),
-            admin: self.admin(),
-            log: self.file.log.clone(),
-            values: self.document.values().clone(),
-        }
+            socket: file.socket,
+            announce: file.announce,
+            scrape: file.scrape,
+            connection: file.connection,
+            overload: file.overload,
+            limits: file.limits,
+            access,
+            blocked: Blocked { blocks: file.access.blocked, file: file.access.blocked_file },
+            refuse_bogons: file.access.refuse_bogons,
+            user: file.user,
+            group: file.group,
+            state_dir: file.state_dir.or_else(|| host.state_dir()),
+            snapshot: file.snapshot,
+            export: file.export,
+            admin: file.admin,
+            log: file.log,
+            values,
+        };
+        Ok((settings, notices))
     }
 
     fn listen(&mut self) -> Vec<Listen> {
@@ -140,8 +147,8 @@ impl Resolution<'_> {
         self.passed_instead(listen)
     }
 
-    fn announce(&mut self) -> AnnounceSettings {
-        let mut announce = self.file.announce.clone();
+    fn resolve_announce(&mut self) {
+        let announce = &mut self.file.announce;
         let (interval, jitter) = (announce.interval, announce.interval_jitter_percent);
         let is_given = announce.peer_lifetime != 0;
         if !is_given {
@@ -149,6 +156,7 @@ impl Resolution<'_> {
         }
         let (lifetime, longest) =
             (announce.peer_lifetime, interval + (interval * jitter).div_ceil(100));
+        let (default, most) = (announce.default_peers, announce.max_peers_v4);
         let keys = ["peer_lifetime", "interval", "interval_jitter_percent"];
         if lifetime < longest && self.accepted("announce", &keys) {
             let what = format!(
@@ -158,31 +166,27 @@ impl Resolution<'_> {
             let path = if is_given { "announce.peer_lifetime" } else { "announce.interval" };
             self.document.problem(path, what, Some(NOT_BELOW));
         }
-        let (default, most) = (announce.default_peers, announce.max_peers_v4);
         let keys = ["announce.default_peers", "announce.max_peers_v4"];
         if default > most && keys.iter().all(|key| self.document.is_given(key)) {
             let what = format!("found {default}, but a reply over IPv4 has at most {most} peers");
             let remedy = "raise `max_peers_v4`, or lower this";
             self.document.problem("announce.default_peers", what, Some(remedy));
         }
-        announce
     }
 
-    fn overload(&mut self) -> OverloadSettings {
+    fn resolve_overload(&mut self) {
         let interval = self.file.announce.interval;
-        let mut overload = self.file.overload.clone();
-        let longest = overload.longest_interval;
+        let longest = self.file.overload.longest_interval;
         if longest == 0 {
-            overload.longest_interval = interval.saturating_mul(2).min(MAX_INTERVAL);
+            self.file.overload.longest_interval = interval.saturating_mul(2).min(MAX_INTERVAL);
         } else if longest < interval && self.accepted("announce", &["interval"]) {
             let what = format!("found {longest} seconds, but the interval is {interval}");
             self.document.problem("overload.longest_interval", what, Some(NOT_BELOW));
         }
-        overload
     }
 
-    fn limits(&mut self, placement: Placement) -> Limits {
-        let mut limits = self.file.limits.clone();
+    fn resolve_limits(&mut self, placement: Placement) {
+        let limits = &mut self.file.limits;
         let memory = self.host.memory;
         let most = limits.peers.saturating_mul(BYTES_PER_PEER);
         if limits.peers == 0 {
@@ -207,7 +211,6 @@ impl Resolution<'_> {
             let remedy = format!("write at least {}, or {} for bursts", 2 * shards, 8 * shards);
             self.document.problem("limits.batches_in_flight", what, Some(&remedy));
         }
-        limits
     }
 
     fn access(&mut self) -> Access {
@@ -249,20 +252,18 @@ impl Resolution<'_> {
         }
     }
 
-    fn export(&mut self) -> ExportSettings {
-        let export = self.file.export.clone();
-        if let Some(path) = export.file.as_deref()
+    fn check_export(&mut self) {
+        if let Some(path) = &self.file.export.file
             && of_name(path).is_none()
         {
             let what = format!("the name {} does not select a format", path.display());
             let remedy = format!("write a name that ends in {NAMES}");
             self.document.problem("export.file", what, Some(&remedy));
         }
-        export
     }
 
-    fn admin(&mut self) -> AdminSettings {
-        let admin = self.file.admin.clone();
+    fn check_admin(&mut self) {
+        let admin = &self.file.admin;
         if let (Some(Listen { address, .. }), Some(_)) = (admin.listen, &admin.token_file)
             && !address.ip().to_canonical().is_loopback()
         {
@@ -272,10 +273,9 @@ impl Resolution<'_> {
                 address.port()
             ));
         }
-        admin
     }
 
-    fn identity(&mut self) {
+    fn check_identity(&mut self) {
         if self.file.group.is_some()
             && self.file.user.is_none()
             && !self.document.is_rejected("user")

@@ -117,24 +117,17 @@ pub(crate) enum AccessMode {
 
 /// `workers.pin`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Pin {
-    /// One of the words.
-    Mode(PinMode),
-    /// The vCPUs in the order of the workers.
-    Vcpus(Vec<usize>),
-}
-
-/// The words of `workers.pin`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum PinMode {
+pub(crate) enum Pin {
     /// If there are enough vCPUs.
     Auto,
     /// Required.
     On,
     /// The scheduler places the workers.
     Off,
+    /// The vCPUs in the order of the workers.
+    #[serde(untagged)]
+    Vcpus(Vec<usize>),
 }
 
 /// Checks an absolute path.

@@ -1,7 +1,5 @@
 //! The number of workers of each kind, and their vCPUs.
 
-use std::time::Duration;
-
 use onrush_net::affinity::format_list;
 use onrush_tracker::limits::Placement;
 
@@ -9,7 +7,7 @@ use super::Resolution;
 use crate::format::count;
 use crate::keys::{MAX_WORKERS, WorkerKeys};
 use crate::placement;
-use crate::values::{Pin, PinMode, PlacementMode};
+use crate::values::{Pin, PlacementMode};
 
 impl Resolution<'_> {
     /// Workers by kind. Where the keys contradict each other, a substitute.
@@ -90,9 +88,9 @@ impl Resolution<'_> {
                 .push(format!("{workers} workers share {vcpus}: one worker per vCPU is best"));
         }
         match self.file.workers.pin.clone() {
-            Pin::Mode(PinMode::Off) => None,
+            Pin::Off => None,
             Pin::Vcpus(vcpus) => self.pin_to(&vcpus, workers),
-            Pin::Mode(PinMode::On) if workers > usable.len() => {
+            Pin::On if workers > usable.len() => {
                 let what = format!(
                     "{} cannot be pinned to {}",
                     count(workers, "worker"),
@@ -104,18 +102,9 @@ impl Resolution<'_> {
             }
             // Under a quota, other processes are pinned to the same first vCPUs: all of them would
             // wait for these while the others are idle.
-            Pin::Mode(PinMode::Auto) if workers > usable.len() || self.host.is_short_of_time() => {
-                None
-            }
-            Pin::Mode(PinMode::Auto | PinMode::On) => Some(usable[..workers].to_vec()),
+            Pin::Auto if workers > usable.len() || self.host.is_short_of_time() => None,
+            Pin::Auto | Pin::On => Some(usable[..workers].to_vec()),
         }
-    }
-
-    pub(super) fn spin(&self, placement: Placement, pinned: bool) -> Duration {
-        self.file.workers.spin.map_or_else(
-            || placement::auto_spin(placement, pinned),
-            |micros| Duration::from_micros(u64::from(micros)),
-        )
     }
 
     /// Checks an explicit list of vCPUs.

@@ -76,14 +76,6 @@ fn every_mistyped_key_is_recognized() {
     }
 }
 
-#[test]
-fn names_are_unique_in_their_table() {
-    let leaves = SCHEMA.leaves();
-    for (at, (path, _)) in leaves.iter().enumerate() {
-        assert!(leaves[..at].iter().all(|(other, _)| other != path), "{path} is declared twice");
-    }
-}
-
 proptest! {
     #[test]
     fn no_change_of_the_default_file_is_a_panic(
