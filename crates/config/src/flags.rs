@@ -63,7 +63,9 @@ impl Flags {
             ("--admin", "admin.listen", self.admin.as_ref().map(text)),
             ("--log-level", "log.level", self.log_level.as_ref().map(text)),
         ] {
-            value.iter().for_each(|value| document.set(flag, key, value));
+            if let Some(value) = value {
+                document.set(flag, key, &value);
+            }
         }
         self.apply_workers(document)
     }
@@ -71,25 +73,25 @@ impl Flags {
     /// Flags about all workers replace the file's numbers for each kind.
     fn apply_workers(&self, document: &mut Document) -> Option<String> {
         let kinds = ["workers.socket", "workers.swarm"];
-        let workers: Vec<_> =
-            kinds.iter().filter_map(|kind| document.values().get(*kind)?.as_integer()).collect();
-        let mut replaced_by = None;
-        if let Some(placement) = &self.placement {
+        let values = document.values();
+        let given: Vec<_> =
+            kinds.iter().filter_map(|kind| values.get(*kind)?.as_integer()).collect();
+        let is_sum_total = given.len() == kinds.len() && !values.contains_key("workers.total");
+        let placement = self.placement.as_deref();
+        if let Some(placement) = placement {
             document.set("--placement", "workers.placement", placement);
-            if !workers.is_empty() && placement != "split" {
-                replaced_by = Some("--placement");
-                if workers.len() == kinds.len() && !document.values().contains_key("workers.total")
-                {
-                    let total: i64 = workers.iter().sum();
-                    document.set("--placement", "workers.total", &total.to_string());
-                }
-            }
         }
-        if let Some(total) = self.workers {
-            document.set("--workers", "workers.total", &total.to_string());
-            replaced_by = if workers.is_empty() { None } else { Some("--workers") };
+        let (flag, total) = match (self.workers, placement) {
+            (Some(total), _) => ("--workers", Some(total as i64)),
+            (None, None | Some("split")) => return None,
+            (None, Some(_)) => ("--placement", is_sum_total.then(|| given.iter().sum())),
+        };
+        if let Some(total) = total {
+            document.set(flag, "workers.total", &total.to_string());
         }
-        let flag = replaced_by?;
+        if given.is_empty() {
+            return None;
+        }
         kinds.iter().for_each(|kind| document.unset(kind));
         Some(format!("{flag} replaces workers.socket and workers.swarm of {}", document.name()))
     }

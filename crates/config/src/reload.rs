@@ -35,8 +35,9 @@ impl Changes {
             }
             let mut alone = running.values.clone();
             copy(&path, &read.values, &mut alone);
-            let alone = Settings::of_values(alone, host);
-            if alone.is_err() || alone.is_ok_and(|settings| !running.has_effect_of(&settings)) {
+            let alone = Settings::of_values(alone, host)
+                .map(|settings| Settings { values: running.values.clone(), ..settings });
+            if alone.as_ref() != Ok(running) {
                 if applies { changed.push(path) } else { restart.push(path) }
             }
         }
@@ -50,12 +51,4 @@ fn copy(path: &str, from: &Values, into: &mut Values) {
         Some(value) => into.insert(path.to_owned(), value.clone()),
         None => into.remove(path),
     };
-}
-
-impl Settings {
-    /// Whether both settings have the same effect, however they were written.
-    fn has_effect_of(&self, other: &Self) -> bool {
-        let other = Self { values: self.values.clone(), ..other.clone() };
-        *self == other
-    }
 }

@@ -4,7 +4,6 @@
 mod passed;
 mod workers;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
@@ -137,7 +136,7 @@ impl Resolution<'_> {
         for (nth, ListenAt(at)) in self.file.listen.iter().enumerate() {
             for at @ Listen { address, .. } in at {
                 // Port 0 is a new port each time.
-                if address.port() != 0 && listen.iter().any(|l| same(l.address, *address)) {
+                if address.port() != 0 && listen.iter().any(|l| l.address == *address) {
                     let what = format!("{address} is listed twice");
                     self.document.problem(&format!("listen.{nth}"), what, None);
                 }
@@ -290,13 +289,4 @@ impl Resolution<'_> {
     fn accepted(&self, table: &str, keys: &[&str]) -> bool {
         !keys.iter().any(|key| self.document.is_rejected(&format!("{table}.{key}")))
     }
-}
-
-/// Whether two addresses are the same to the kernel: flow information does not count.
-fn same(one: SocketAddr, other: SocketAddr) -> bool {
-    let scope = |address: &SocketAddr| match address {
-        SocketAddr::V6(address) => address.scope_id(),
-        SocketAddr::V4(_) => 0,
-    };
-    (one.ip(), one.port(), scope(&one)) == (other.ip(), other.port(), scope(&other))
 }

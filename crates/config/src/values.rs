@@ -196,7 +196,7 @@ mod tests {
         for (text, end) in [
             (
                 ":6970",
-                "write `127.0.0.1:6970` for this host alone, or `0.0.0.0:6970` for all IPv4 addresses",
+                "`127.0.0.1:6970` for this host alone, or `0.0.0.0:6970` for all IPv4 addresses",
             ),
             ("6970", "`0.0.0.0:6970` for all IPv4 addresses"),
             ("::1", "write `[::1]:6970`"),

@@ -155,6 +155,8 @@ fn placement_follows_keys_and_flags() {
     let kinds = "[workers]\nplacement = \"split\"\nsocket = 5\nswarm = 3\n";
     assert_eq!(placement("", &[], 1), colocated(1));
     assert_eq!(placement("", &[], 13), colocated(13));
+    assert_eq!(placement("", &[], 14), split(12, 2));
+    assert_eq!(placement("", &[], 16), split(14, 2));
     assert_eq!(placement("", &[], 48), split(42, 6));
     assert_eq!(placement("", &["--workers", "3"], 48), colocated(3));
     assert_eq!(placement("", &["--placement", "colocated"], 48), colocated(48));

@@ -37,15 +37,8 @@ pub const MAX_OPTIONS: usize = 1398;
 /// Entries of a list of tables.
 const MAX_ENTRIES: usize = 64;
 
-const NAMES: [&str; BUILT_IN.len()] = {
-    let mut names = [""; BUILT_IN.len()];
-    let mut nth = 0;
-    while nth < BUILT_IN.len() {
-        names[nth] = BUILT_IN[nth].0;
-        nth += 1;
-    }
-    names
-};
+const NAMES: [&str; BUILT_IN.len()] =
+    [BUILT_IN[0].0, BUILT_IN[1].0, BUILT_IN[2].0, BUILT_IN[3].0, BUILT_IN[4].0, BUILT_IN[5].0];
 const SHARE: Key = number(0.0..=1.0);
 const WEIGHT: Key = number(0.0..=1_000_000.0);
 
