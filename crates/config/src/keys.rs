@@ -17,10 +17,9 @@ use onrush_tracker::access::blocks::AddressBlock;
 use onrush_tracker::limits::AnnounceSettings;
 use serde::Deserialize;
 
-use crate::settings::Listen;
 use crate::values::{
-    AccessMode, ListenAt, Pin, PlacementMode, admin, default_admin, is_admin_at, is_name, is_path,
-    seconds,
+    AccessMode, Listen, ListenAt, Pin, PlacementMode, admin, default_admin, is_admin_at, is_name,
+    is_path, seconds,
 };
 
 /// Workers of all kinds together.

@@ -1,7 +1,6 @@
 //! The settings of the daemon: checked, resolved against the host, and independent of how they
 //! were written.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ pub use crate::keys::{
     AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
     ScrapeSettings, SnapshotSettings, SocketSettings,
 };
+pub use crate::values::Listen;
 
 /// Memory per peer at most, on average: one alone in its swarm, with its share of the tables,
 /// takes 58 to 61 bytes (crates/lab/programs/memory.rs). The text of `limits.peers` has it, too.
@@ -98,16 +98,6 @@ impl Settings {
             ..rules
         }
     }
-}
-
-/// An address to listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// Address and port.
-    pub address: SocketAddr,
-    /// Whether the tracker starts without it if the host lacks the address family or, for the
-    /// admin side, if it is in use. False for an explicit address.
-    pub optional: bool,
 }
 
 /// The allowed or denied info hashes.

@@ -6,7 +6,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::settings::Listen;
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Whether the tracker starts without it if the host lacks the address family or, for the
+    /// admin side, if it is in use. False for an explicit address.
+    pub optional: bool,
+}
 
 /// An entry of `listen`: `:6969` or `6969` is this port on all addresses, IPv4 and, where the host
 /// has it, IPv6; `192.0.2.1:6969` or `[::]:6969` is this address, which is required.
