@@ -1,7 +1,7 @@
 //! Every key of the configuration file, in the order of the printed file. To add a key, add its
 //! field here and use it; reading, errors, `--print-config`, the reference
-//! (docs/CONFIGURATION.md) and reloads follow from the declaration. A derived number that the
-//! file does not have is 0 until `resolve` sets it; no range of such a key includes 0.
+//! (docs/CONFIGURATION.md) and reloads follow from the declaration. Derived numbers with
+//! `#[serde(default)]` are 0 until `resolve` sets them: their ranges do not include 0.
 
 use std::path::PathBuf;
 use std::time::Duration;

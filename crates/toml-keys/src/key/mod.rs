@@ -81,6 +81,9 @@ impl Schema {
 pub type Values = BTreeMap<String, Value>;
 
 /// The values of a struct whose fields are keys.
+///
+/// # Panics
+/// When TOML has no form for one of them.
 pub fn values_of(keys: &impl Serialize) -> Values {
     let mut values = Values::new();
     let root = Value::try_from(keys).expect("keys are plain data");
