@@ -251,11 +251,8 @@ impl Document {
         for (nth, entry) in list.iter().enumerate() {
             let path = format!("{below}{nth}");
             self.list_entry(keys, entry, &path);
-            let is_missing = |key: &&Key| match entry.get_ref() {
-                DeValue::Table(given) => !given.contains_key(key.name),
-                _ => false,
-            };
-            for key in keys.iter().filter(is_missing) {
+            let DeValue::Table(given) = entry.get_ref() else { continue };
+            for key in keys.iter().filter(|key| !given.contains_key(key.name)) {
                 let what = format!("`{}` is missing: each entry needs all keys", key.name);
                 self.at(entry.span(), &path, what, None);
             }
