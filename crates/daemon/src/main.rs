@@ -19,7 +19,7 @@ use onrush::supervise::{End, Supervisor};
 use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
-use onrush_config::{Host, Notice, Passed, Settings};
+use onrush_config::{Host, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 
 fn main() -> ExitCode {
@@ -74,7 +74,7 @@ struct Launch {
 fn serve(
     settings: Settings,
     launch: Launch,
-    notices: &[Notice],
+    notices: &[String],
     host_warnings: Option<String>,
 ) -> Result<End, StartError> {
     let Launch { passed, cli, host, program } = launch;
