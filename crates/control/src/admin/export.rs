@@ -22,16 +22,13 @@ impl From<Exported> for ExportReport {
 
 /// Writes the full scrape to its file, as SIGUSR1 does, and responds when the file is complete. If
 /// an export is in progress, the response reports that one.
-#[utoipa::path(post, path = "/api/v1/export", tag = "admin", security(("token" = [])), responses(
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/export", responses(
     (status = 200, description = "The export is written", body = ExportReport),
-    (status = 401, description = "Missing or wrong token", body = Problem),
-    (status = 403, description = "The admin API is off", body = Problem),
-    (status = 409, description = "export.file is not set", body = Problem),
-    (status = 500, description = "The export failed: the previous file stays", body = Problem),
-    (status = 503, description = "The tracker does not serve, or is busy", body = Problem),
-    (status = 504, description = "Not written within two minutes; it may still complete",
-     body = Problem),
-))]
+    (status = 409, description = "export.file is not set"),
+    (status = 500, description = "The export failed: the previous file stays"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "Not written within two minutes; it may still complete"),
+)))]
 pub(crate) async fn export(
     State(state): State<Arc<ServerState>>,
 ) -> Result<Json<ExportReport>, Problem> {

@@ -18,16 +18,13 @@ pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(280);
 /// Starts the program again with the same command line and hands sockets and peers over to the new
 /// process. The response is sent when the new process has all peers, just before it receives the
 /// sockets. A moment later the new process answers at this address and the old one exits.
-#[utoipa::path(post, path = "/api/v1/upgrade", tag = "admin", security(("token" = [])), responses(
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", responses(
     (status = 202, description = "The new process takes over", body = Successor),
-    (status = 401, description = "Missing or wrong token", body = Problem),
-    (status = 403, description = "The admin API is off", body = Problem),
     (status = 409, description = "The upgrade failed, or another one is in progress: this process \
-                                  continues to serve", body = Problem),
-    (status = 503, description = "The tracker does not serve, or is busy", body = Problem),
-    (status = 504, description = "Not loaded within five minutes; it may still take over",
-     body = Problem),
-))]
+                                  continues to serve"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "Not loaded within five minutes; it may still take over"),
+)))]
 pub(crate) async fn upgrade(
     State(state): State<Arc<ServerState>>,
 ) -> Result<(StatusCode, Json<Successor>), Problem> {

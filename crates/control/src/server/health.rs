@@ -13,10 +13,10 @@ use crate::readiness::Readiness;
 use crate::state::ServerState;
 
 /// Liveness: every worker took a turn within the last five seconds.
-#[utoipa::path(get, path = "/health", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/health", responses(
     (status = 200, description = "Every worker takes turns", body = Health),
     (status = 503, description = "The named workers take no turns", body = Health),
-))]
+)))]
 pub(super) async fn health(State(state): State<Arc<ServerState>>) -> Response {
     respond(state.stalled(Instant::now()))
 }
@@ -30,10 +30,10 @@ fn respond(stuck: Vec<String>) -> Response {
 }
 
 /// Readiness: all sockets are bound and saved state is loaded.
-#[utoipa::path(get, path = "/ready", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/ready", responses(
     (status = 200, description = "The tracker serves", body = Ready),
     (status = 503, description = "The tracker is starting or stopping", body = Ready),
-))]
+)))]
 pub(super) async fn ready(State(state): State<Arc<ServerState>>) -> Response {
     let readiness = state.readiness.get();
     let ready = readiness == Readiness::Serving;

@@ -5,12 +5,12 @@
 //! clients cannot exhaust the server.
 
 pub mod listener;
-pub mod openapi;
 
 mod auth;
 mod health;
 mod lists;
 mod observation;
+mod openapi;
 mod routes;
 
 use std::convert::Infallible;

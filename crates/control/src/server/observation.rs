@@ -14,10 +14,10 @@ use crate::state::ServerState;
 
 /// All counters and gauges for Prometheus: in OpenMetrics where `Accept` names it, else in the text
 /// format 0.0.4.
-#[utoipa::path(get, path = "/metrics", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/metrics", responses(
     (status = 200, description = "Metrics", body = String, content_type = "text/plain"),
-    (status = 503, description = "The tracker is starting", body = Problem),
-))]
+    (status = 503, description = "The tracker is starting"),
+)))]
 pub(super) async fn metrics(
     State(state): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -31,10 +31,10 @@ pub(super) async fn metrics(
 
 /// All counters and gauges as JSON. Counters never decrease, and `time` is the time of the
 /// response: clients compute rates from two responses.
-#[utoipa::path(get, path = "/stats.json", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/stats.json", responses(
     (status = 200, description = "All counters and gauges", body = Stats),
-    (status = 503, description = "The tracker is starting", body = Problem),
-))]
+    (status = 503, description = "The tracker is starting"),
+)))]
 pub(super) async fn stats(State(state): State<Arc<ServerState>>) -> Result<Json<Stats>, Problem> {
     Ok(Json(Stats::of(&state.snapshot()?)))
 }

@@ -1,74 +1,15 @@
-//! The OpenAPI description of all routes, generated from their handlers.
+//! `/openapi.json`: the OpenAPI description of all routes. The tests below generate it from the
+//! handlers, so that the program needs no generator.
 
-use axum::Json;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::{Modify, OpenApi};
-
-use super::{health, lists, observation};
-use crate::{admin, page};
-
-/// The OpenAPI document.
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "onrush",
-        description = "Control and observation of an onrush tracker. Every error response is JSON \
-                       with an `error` that names the remedy."
-    ),
-    paths(
-        page::page,
-        health::health,
-        health::ready,
-        observation::metrics,
-        observation::stats,
-        openapi,
-        lists::lists,
-        admin::reload::reload,
-        admin::export::export,
-        admin::upgrade::upgrade,
-        admin::list::state,
-        admin::list::entry,
-        admin::list::add,
-        admin::list::remove,
-        admin::swarm::swarm,
-        admin::top::top,
-    ),
-    tags(
-        (name = "observation", description = "Public: no token required"),
-        (name = "admin", description = "Requires the token of admin.token_file, as \
-                                        `Authorization: Bearer TOKEN`"),
-    ),
-    modifiers(&Bearer)
-)]
-pub struct Document;
-
-impl Document {
-    /// The document as the text of `docs/openapi.json`.
-    pub fn text() -> String {
-        let mut text = Self::openapi().to_pretty_json().unwrap_or_default();
-        text.push('\n');
-        text
-    }
-}
-
-/// Adds the bearer token of the admin API to the document.
-struct Bearer;
-
-impl Modify for Bearer {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        if let Some(components) = document.components.as_mut() {
-            let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-            components.add_security_scheme("token", scheme);
-        }
-    }
-}
+use axum::http::header;
+use axum::response::IntoResponse;
 
 /// This description.
-#[utoipa::path(get, path = "/openapi.json", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/openapi.json", responses(
     (status = 200, description = "OpenAPI 3.1"),
-))]
-pub(super) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
-    Json(Document::openapi())
+)))]
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
 }
 
 #[cfg(test)]
@@ -81,12 +22,96 @@ mod tests {
     use axum::http::{Request, StatusCode};
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
+    use utoipa::openapi::path::Operation;
+    use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+    use utoipa::openapi::{Content, Ref, RefOr, Response};
+    use utoipa::{Modify, OpenApi};
 
-    use super::*;
     use crate::Token;
-    use crate::server::routes;
+    use crate::api::Problem;
+    use crate::server::{health, lists, observation, routes};
     use crate::state::ServerState;
+    use crate::{admin, page};
     use onrush_config::settings::AdminSettings;
+
+    /// The OpenAPI document.
+    #[derive(OpenApi)]
+    #[openapi(
+        info(
+            title = "onrush",
+            description = "Control and observation of an onrush tracker. Every error response is \
+                           JSON with an `error` that names the remedy."
+        ),
+        paths(
+            page::page,
+            health::health,
+            health::ready,
+            observation::metrics,
+            observation::stats,
+            super::openapi,
+            lists::lists,
+            admin::reload::reload,
+            admin::export::export,
+            admin::upgrade::upgrade,
+            admin::list::state,
+            admin::list::entry,
+            admin::list::add,
+            admin::list::remove,
+            admin::swarm::swarm,
+            admin::top::top,
+        ),
+        components(schemas(Problem)),
+        tags(
+            (name = "observation", description = "Public: no token required"),
+            (name = "admin", description = "Requires the token of admin.token_file, as \
+                                            `Authorization: Bearer TOKEN`"),
+        ),
+        modifiers(&Shared)
+    )]
+    struct Document;
+
+    /// Adds what many paths share: their tag, the token and its errors, the body of errors.
+    struct Shared;
+
+    impl Modify for Shared {
+        fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+            if let Some(components) = document.components.as_mut() {
+                let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+                components.add_security_scheme("token", scheme);
+            }
+            for (path, item) in &mut document.paths.paths {
+                let operations = [&mut item.get, &mut item.post, &mut item.delete];
+                for operation in operations.into_iter().flatten() {
+                    complete(operation, path.starts_with(admin::API));
+                }
+            }
+        }
+    }
+
+    fn complete(operation: &mut Operation, requires_token: bool) {
+        let tag = if requires_token { "admin" } else { "observation" };
+        operation.tags = Some(vec![tag.to_owned()]);
+        let responses = &mut operation.responses.responses;
+        if requires_token {
+            operation.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
+            responses.insert("401".into(), Response::new("Missing or wrong token").into());
+            responses.insert("403".into(), Response::new("The admin API is off").into());
+        }
+        for (status, response) in responses {
+            if let RefOr::T(response) = response
+                && status.as_str() >= "400"
+                && response.content.is_empty()
+            {
+                let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+                response.content.insert("application/json".to_owned(), problem.into());
+            }
+        }
+    }
+
+    /// The document as the text of `docs/openapi.json`.
+    fn text() -> String {
+        Document::openapi().to_pretty_json().unwrap() + "\n"
+    }
 
     const TOKEN: &str = "of-the-tests-0123456789";
 
@@ -150,9 +175,9 @@ mod tests {
     fn docs_openapi_json_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
         if std::env::var_os("ONRUSH_BLESS").is_some() {
-            std::fs::write(path, Document::text()).unwrap();
+            std::fs::write(path, text()).unwrap();
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == Document::text(), "docs/openapi.json is old: ONRUSH_BLESS=1 writes it");
+        assert!(written == text(), "docs/openapi.json is old: ONRUSH_BLESS=1 writes it");
     }
 }
