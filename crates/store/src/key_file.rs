@@ -119,7 +119,7 @@ fn parse(text: &str) -> Result<Keys, (usize, String)> {
 }
 
 fn hex(key: &Key) -> String {
-    key.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(key.0))
 }
 
 fn unhex(digits: &str) -> Option<Key> {

@@ -49,7 +49,7 @@ impl StateLock {
     /// # Errors
     /// When no descriptor is left (RLIMIT_NOFILE).
     pub fn share(&self) -> std::io::Result<OwnedFd> {
-        self.file().as_fd().try_clone_to_owned()
+        self.file.as_ref().expect("the file is open until dropped").as_fd().try_clone_to_owned()
     }
 
     /// The lock from a descriptor that another process made with [`share`](Self::share). The
@@ -83,10 +83,6 @@ impl StateLock {
     /// Releases the lock in this process only; the process that shares it keeps it.
     pub fn release_to_other(mut self) {
         self.shared = true;
-    }
-
-    fn file(&self) -> &File {
-        self.file.as_ref().expect("the file is open until dropped")
     }
 
     /// Takes the lock of a state directory.

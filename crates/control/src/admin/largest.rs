@@ -1,9 +1,7 @@
 //! Search for the largest swarms of a shard.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Weak;
 
 use crossbeam_channel::Sender;
 use onrush_proto::InfoHash;
@@ -41,43 +39,25 @@ pub struct Found {
 pub struct Top {
     by: Measure,
     limit: usize,
-    cancelled: Arc<AtomicBool>,
+    request: Weak<()>,
     begun: bool,
-    examined: u64,
-    largest: BinaryHeap<Reverse<Ranked>>,
+    found: Found,
     response: Sender<Found>,
 }
 
 impl Top {
-    /// Sends the largest `limit` swarms to `response`; ends without a response once `cancelled` is
-    /// set.
-    pub fn new(
-        by: Measure,
-        limit: usize,
-        cancelled: Arc<AtomicBool>,
-        response: Sender<Found>,
-    ) -> Self {
+    /// Sends the largest `limit` swarms to `response`; ends without a response once `request` is
+    /// dropped.
+    pub fn new(by: Measure, limit: usize, request: Weak<()>, response: Sender<Found>) -> Self {
         // Allocated here, so that the worker does not allocate.
-        let largest = BinaryHeap::with_capacity(limit + 1);
-        Self { by, limit, cancelled, begun: false, examined: 0, largest, response }
-    }
-
-    fn examine(&mut self, swarm: &SwarmSummary) {
-        self.examined += 1;
-        let ranked = Ranked { size: self.by.of(swarm), info_hash: swarm.info_hash, swarm: *swarm };
-        if ranked.size == 0 {
-            return;
-        }
-        self.largest.push(Reverse(ranked));
-        if self.largest.len() > self.limit {
-            self.largest.pop();
-        }
+        let found = Found { swarms: Vec::with_capacity(2 * limit), examined: 0 };
+        Self { by, limit, request, begun: false, found, response }
     }
 }
 
 impl ShardTask for Top {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        if self.cancelled.load(Ordering::Relaxed) {
+        if self.request.strong_count() == 0 {
             return false;
         }
         if !self.begun {
@@ -85,15 +65,39 @@ impl ShardTask for Top {
             shard.begin_walk();
         }
         let more = shard.walk(now.moment, STEP, |swarm| {
-            self.examine(swarm);
+            self.found.examine(swarm, self.by, self.limit);
             Verdict::Keep
         });
         if !more {
-            let swarms = self.largest.drain().map(|Reverse(ranked)| ranked.swarm).collect();
-            let _ = self.response.try_send(Found { swarms, examined: self.examined });
+            self.found.keep_largest(self.by, self.limit);
+            let _ = self.response.try_send(std::mem::take(&mut self.found));
         }
         more
     }
+}
+
+impl Found {
+    fn examine(&mut self, swarm: &SwarmSummary, by: Measure, limit: usize) {
+        self.examined += 1;
+        if by.of(swarm) > 0 {
+            self.swarms.push(*swarm);
+        }
+        if self.swarms.len() == 2 * limit {
+            self.keep_largest(by, limit);
+        }
+    }
+
+    fn keep_largest(&mut self, by: Measure, limit: usize) {
+        if self.swarms.len() > limit {
+            self.swarms.select_nth_unstable_by_key(limit, |swarm| rank(by, swarm));
+            self.swarms.truncate(limit);
+        }
+    }
+}
+
+/// Sort key by which the largest swarm comes first; of equal ones that with the smaller info hash.
+fn rank(by: Measure, swarm: &SwarmSummary) -> (Reverse<u64>, InfoHash) {
+    (Reverse(by.of(swarm)), swarm.info_hash)
 }
 
 /// The largest swarms of all shards, in descending order.
@@ -103,38 +107,19 @@ pub fn merge(by: Measure, limit: usize, found: impl IntoIterator<Item = Found>) 
         all.swarms.extend(part.swarms);
         all.examined += part.examined;
     }
-    all.swarms.sort_by_key(|swarm| (Reverse(by.of(swarm)), swarm.info_hash));
+    all.swarms.sort_unstable_by_key(|swarm| rank(by, swarm));
     all.swarms.truncate(limit);
     all
-}
-
-/// A swarm and its size. Between equal sizes the smaller info hash ranks higher.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Ranked {
-    size: u64,
-    info_hash: InfoHash,
-    swarm: SwarmSummary,
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.size, Reverse(self.info_hash)).cmp(&(other.size, Reverse(other.info_hash)))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::sync::Arc;
 
     use crossbeam_channel::bounded;
-    use onrush_proto::{Endpoint, Event, TransactionId};
-    use onrush_swarm::{Announce, Moment, ShardBatch, ShardSettings};
+    use onrush_proto::Endpoint;
+    use onrush_swarm::{Moment, PeerView, ShardSettings};
 
     use super::*;
 
@@ -142,28 +127,14 @@ mod tests {
 
     /// A shard in which swarm `n` has `n` peers, a third of them seeders.
     fn shard(swarms: u16) -> Shard {
-        let settings = ShardSettings {
-            interval: 1800,
-            interval_jitter_percent: 5,
-            peer_lifetime: 3600,
-            completed_retention: 0,
-            max_peers: 1_000_000,
-            max_idle_swarms: 0,
-        };
-        let mut shard = Shard::new(settings, [1; 16], 1);
-        for (swarm, peer) in (0..swarms).flat_map(|swarm| (0..swarm).map(move |peer| (swarm, peer)))
-        {
-            let announce = Announce {
-                info_hash: hash(swarm),
+        let mut shard = Shard::new(ShardSettings::default(), [1; 16], 1);
+        for swarm in 1..swarms {
+            let peers = (0..swarm).map(|peer| PeerView {
                 endpoint: Endpoint::v4(Ipv4Addr::new(192, 0, 2, 1), 1_000 + peer),
-                event: Event::Started,
                 seeder: peer % 3 == 0,
-                want: 0,
-                transaction_id: TransactionId(0),
-            };
-            let mut batch = ShardBatch::<(), ()>::new(1, 1, 64);
-            batch.push_announce(announce, ()).unwrap();
-            shard.serve(&mut batch, NOW.moment);
+                age: 0,
+            });
+            shard.restore(hash(swarm), 0, peers, NOW.moment);
         }
         shard
     }
@@ -176,7 +147,8 @@ mod tests {
 
     fn found(shard: &mut Shard, by: Measure, limit: usize) -> Found {
         let (sender, response) = bounded(1);
-        let mut top = Top::new(by, limit, Arc::default(), sender);
+        let request = Arc::new(());
+        let mut top = Top::new(by, limit, Arc::downgrade(&request), sender);
         while top.step(shard, NOW) {}
         response.try_recv().unwrap()
     }
@@ -206,10 +178,10 @@ mod tests {
     fn a_cancelled_search_sends_no_response() {
         let mut shard = shard(300);
         let (sender, response) = bounded(1);
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let mut top = Top::new(Measure::Peers, 10, cancelled.clone(), sender);
+        let request = Arc::new(());
+        let mut top = Top::new(Measure::Peers, 10, Arc::downgrade(&request), sender);
         assert!(top.step(&mut shard, NOW));
-        cancelled.store(true, Ordering::Relaxed);
+        drop(request);
         assert!(!top.step(&mut shard, NOW));
         assert!(response.is_empty());
     }

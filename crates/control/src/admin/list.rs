@@ -1,7 +1,6 @@
 //! `/api/v1/list`: the access list and changes to it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -15,7 +14,7 @@ use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
 use crate::api::stats::ListState;
 use crate::request::{ListChangeError, Request};
-use crate::state::ServerState;
+use crate::state::{ServerState, SharedState};
 use onrush_tracker::access::overlay::ListChange;
 
 /// The mode and the length of the list.
@@ -23,9 +22,7 @@ use onrush_tracker::access::overlay::ListChange;
     (status = 200, description = "The list in force", body = ListState),
     (status = 503, description = "The tracker does not serve"),
 )))]
-pub(crate) async fn state(
-    State(state): State<Arc<ServerState>>,
-) -> Result<Json<ListState>, Problem> {
+pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListState>, Problem> {
     let in_force = state.serving()?.in_force();
     Ok(Json(ListState::of(&in_force.lists, &in_force.settings)))
 }
@@ -41,7 +38,7 @@ pub(crate) async fn state(
     )
 ))]
 pub(crate) async fn entry(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     Path(text): Path<String>,
 ) -> Result<Json<ListEntry>, Problem> {
     let info_hash = parse_info_hash(&text)?;
@@ -62,7 +59,7 @@ pub(crate) async fn entry(
     (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn add(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
     change(&state, entries, true).await
@@ -78,7 +75,7 @@ pub(crate) async fn add(
     (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn remove(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
     change(&state, entries, false).await
@@ -96,19 +93,13 @@ async fn change(
     let changes = hashes.into_iter().map(|info_hash| ListChange { info_hash, listed }).collect();
     let request = |responder| Request::ChangeList(changes, responder);
     let changed = main_thread(state.serving()?, state.timeout, request).await?;
-    let changed = changed.map_err(|error| {
+    changed.map(Json).map_err(|error| {
         let status = match error {
             ListChangeError::Journal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::CONFLICT,
         };
         Problem::new(status, error.to_string())
-    })?;
-    Ok(Json(ListUpdate {
-        mode: changed.kind.name().to_owned(),
-        entries: changed.listed as u64,
-        changed: changed.changed as u64,
-        lasting: changed.lasting,
-    }))
+    })
 }
 
 fn invalid_body(error: JsonRejection) -> Problem {

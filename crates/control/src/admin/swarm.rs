@@ -1,21 +1,20 @@
 //! `GET /api/v1/swarm/{info_hash}`: one swarm.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 use onrush_proto::InfoHash;
 use onrush_proto::id::InvalidInfoHash;
-use onrush_swarm::SwarmSummary;
+use onrush_swarm::{Shard, SwarmSummary};
 use tokio::time::Instant;
 
-use super::lookup::Lookup;
 use super::wait::worker_response;
 use crate::api::Problem;
 use crate::api::admin::Swarm;
-use crate::state::ServerState;
+use crate::state::SharedState;
+use onrush_tracker::clock::Now;
+use onrush_tracker::lanes::ShardTask;
 
 impl From<SwarmSummary> for Swarm {
     fn from(summary: SwarmSummary) -> Self {
@@ -38,23 +37,36 @@ impl From<SwarmSummary> for Swarm {
     )
 ))]
 pub(crate) async fn swarm(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     Path(text): Path<String>,
 ) -> Result<Json<Swarm>, Problem> {
     let info_hash = parse_info_hash(&text)?;
     let view = state.serving()?;
     let deadline = Instant::now() + state.timeout;
     let (sender, response) = bounded(1);
-    let lookup = Box::new(Lookup::new(info_hash, sender));
-    view.orders()
-        .run_on_shard(view.shard_of(&info_hash), lookup)
-        .map_err(|error| Problem::unavailable(error.to_string()))?;
+    let lookup = Box::new(Lookup { info_hash, response: sender });
+    let ordered = view.parts.orders.run_on_shard(view.parts.map.shard_of(&info_hash), lookup);
+    ordered.map_err(|error| Problem::unavailable(error.to_string()))?;
     match worker_response(&response, deadline, "the worker of this swarm").await? {
         Some(summary) => Ok(Json(summary.into())),
         None => Err(Problem::new(
             StatusCode::NOT_FOUND,
             format!("no swarm {info_hash}: it has had no announce lately"),
         )),
+    }
+}
+
+/// Task that sends the summary of a swarm, or `None` where its shard has no such swarm.
+struct Lookup {
+    info_hash: InfoHash,
+    response: Sender<Option<SwarmSummary>>,
+}
+
+impl ShardTask for Lookup {
+    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
+        // The request may have timed out, and the receiver is gone.
+        let _ = self.response.try_send(shard.summary(&self.info_hash, now.moment));
+        false
     }
 }
 

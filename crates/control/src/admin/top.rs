@@ -1,7 +1,6 @@
 //! `GET /api/v1/swarms/top`: the largest swarms.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -14,7 +13,7 @@ use super::largest::{Found, Top, merge};
 use super::wait::worker_response;
 use crate::api::Problem;
 use crate::api::admin::{LargestSwarms, Swarm, TopQuery};
-use crate::state::ServerState;
+use crate::state::SharedState;
 
 /// Largest accepted `limit`.
 const MAX_LIMIT: usize = 1_000;
@@ -29,7 +28,7 @@ const MAX_LIMIT: usize = 1_000;
     (status = 504, description = "A worker did not answer in time"),
 )))]
 pub(crate) async fn top(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     query: Result<Query<TopQuery>, QueryRejection>,
 ) -> Result<Json<LargestSwarms>, Problem> {
     let Query(TopQuery { by, limit }) = query.map_err(|error| {
@@ -44,19 +43,20 @@ pub(crate) async fn top(
         )));
     }
     let view = state.serving()?;
-    let Some(_permit) = WalkPermit::acquire(&state) else {
+    let Ok(_permit) = state.walk.try_lock() else {
         return Err(Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "another request is searching the swarms: try again in a moment",
         ));
     };
     let deadline = Instant::now() + state.timeout;
-    let orders = view.orders();
-    let cancel = CancelOnDrop::default();
+    let orders = &view.parts.orders;
+    // The walks end when this is dropped: axum drops the handler of a closed connection.
+    let request = Arc::new(());
     let (sender, responses) = bounded(orders.shards());
-    orders
-        .run_on_every_shard(|_| Box::new(Top::new(by, limit, cancel.0.clone(), sender.clone())))
-        .map_err(|error| Problem::unavailable(error.to_string()))?;
+    let walk = |_| Box::new(Top::new(by, limit, Arc::downgrade(&request), sender.clone())) as _;
+    let ordered = orders.run_on_every_shard(walk);
+    ordered.map_err(|error| Problem::unavailable(error.to_string()))?;
     drop(sender);
     let mut found = Vec::with_capacity(orders.shards());
     while found.len() < orders.shards() {
@@ -65,29 +65,4 @@ pub(crate) async fn top(
     let Found { swarms, examined } = merge(by, limit, found);
     let swarms = swarms.into_iter().map(Swarm::from).collect();
     Ok(Json(LargestSwarms { by, looked_at: examined, swarms }))
-}
-
-/// Permission to walk over all swarms; at most one exists.
-struct WalkPermit<'a>(&'a ServerState);
-
-impl<'a> WalkPermit<'a> {
-    fn acquire(state: &'a ServerState) -> Option<Self> {
-        (!state.walk_running.swap(true, Ordering::AcqRel)).then_some(Self(state))
-    }
-}
-
-impl Drop for WalkPermit<'_> {
-    fn drop(&mut self) {
-        self.0.walk_running.store(false, Ordering::Release);
-    }
-}
-
-/// Cancels the walks when the request ends early: axum drops the handler of a closed connection.
-#[derive(Default)]
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

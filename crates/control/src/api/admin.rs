@@ -1,5 +1,7 @@
 //! Requests and responses of the admin API.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Info hashes to add to the access list, or to remove from it.
@@ -49,6 +51,13 @@ pub struct ExportReport {
     pub bytes: u64,
     /// How long the export took.
     pub seconds: f64,
+}
+
+impl fmt::Display for ExportReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, swarms, bytes, seconds } = self;
+        write!(f, "{swarms} swarms to {path}, {bytes} bytes in {seconds:.2} s")
+    }
 }
 
 /// Result of a reload.

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use crate::api::stats::HttpStats;
-use crate::files::Files;
+use crate::api::stats::{Files, HttpStats, Overload};
 use crate::readiness::Readiness;
-use crate::view::Pressure;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
 use onrush_tracker::metrics::WorkerMetrics;
@@ -28,7 +26,7 @@ pub struct StatsSnapshot {
     /// The access lists in force.
     pub lists: Lists,
     /// The overload level.
-    pub pressure: Pressure,
+    pub overload: Overload,
     /// Readiness of the tracker.
     pub readiness: Readiness,
     /// Time of the snapshot: seconds since 1970.
@@ -37,7 +35,7 @@ pub struct StatsSnapshot {
     pub started: f64,
     /// Time since the start.
     pub uptime: Duration,
-    /// Counters of the files that the daemon writes.
+    /// State of the files that the daemon writes.
     pub files: Files,
     /// Memory and CPU time of the process.
     pub process: Process,
@@ -78,7 +76,7 @@ impl StatsSnapshot {
             workers,
             addresses: Vec::new(),
             lists: Lists::open(),
-            pressure: Pressure { step: 0, interval: settings.announce.interval },
+            overload: Overload { step: 0, interval: settings.announce.interval },
             settings: Arc::new(settings),
             readiness: Readiness::Serving,
             time: 1_790_000_000.25,

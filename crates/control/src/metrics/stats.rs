@@ -6,10 +6,9 @@ use onrush_proto::Family;
 
 use super::snapshot::{StatsSnapshot, Worker};
 use crate::api::stats::{
-    Class, Clients, Cpu, Distribution, Families, FamilyStats, FileStats, Files, IncomingStats,
-    Limits, ListState, Memory, Overload, Software, Stats, Totals, WorkerStats,
+    Class, Clients, Cpu, Distribution, Families, FamilyStats, IncomingStats, Limits, ListState,
+    Memory, Software, Stats, Totals, WorkerStats,
 };
-use crate::files::FileWrites;
 use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
@@ -53,14 +52,8 @@ impl Stats {
                 http_connections: settings.admin.connections as u64,
             },
             list: ListState::of(&snapshot.lists, settings),
-            overload: Overload {
-                step: snapshot.pressure.step,
-                interval: snapshot.pressure.interval,
-            },
-            files: Files {
-                snapshot: FileStats::of(&snapshot.files.snapshot),
-                export: FileStats::of(&snapshot.files.export),
-            },
+            overload: snapshot.overload,
+            files: snapshot.files,
             http: snapshot.http,
         }
     }
@@ -211,19 +204,6 @@ impl ListState {
             entries: lists.access.len() as u64,
             blocked_sources: lists.blocked.len() as u64,
             published: settings.admin.publish_lists,
-        }
-    }
-}
-
-impl FileStats {
-    fn of(writes: &FileWrites) -> Self {
-        let last = writes.last.get();
-        Self {
-            written: writes.written.get(),
-            failed: writes.failed.get(),
-            last: (last > 0).then_some(last),
-            bytes: writes.bytes.get(),
-            seconds: writes.seconds(),
         }
     }
 }

@@ -13,14 +13,12 @@
 //! | `show.js` | updates the sections from statistics |
 //! | `poll.js` | requests statistics, and reports failures |
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::api::stats::Stats;
-use crate::state::ServerState;
+use crate::state::SharedState;
 
 const STYLE: &str = include_str!("style.css");
 const FRAME: &str = include_str!("frame.html");
@@ -41,7 +39,7 @@ const ICON: &str = "data:image/svg+xml,\
 #[cfg_attr(test, utoipa::path(get, path = "/", responses(
     (status = 200, description = "The status page", body = String, content_type = "text/html"),
 )))]
-pub(crate) async fn page(State(state): State<Arc<ServerState>>) -> Response {
+pub(crate) async fn page(State(state): SharedState) -> Response {
     let stats = state.snapshot().ok().map(|snapshot| Stats::of(&snapshot));
     respond(stats.as_ref(), rand::random())
 }

@@ -1,6 +1,5 @@
 //! `/health` and `/ready`.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
@@ -10,14 +9,14 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::{Health, Ready};
 use crate::readiness::Readiness;
-use crate::state::ServerState;
+use crate::state::SharedState;
 
 /// Liveness: every worker took a turn within the last five seconds.
 #[cfg_attr(test, utoipa::path(get, path = "/health", responses(
     (status = 200, description = "Every worker takes turns", body = Health),
     (status = 503, description = "The named workers take no turns", body = Health),
 )))]
-pub(super) async fn health(State(state): State<Arc<ServerState>>) -> Response {
+pub(super) async fn health(State(state): SharedState) -> Response {
     respond(state.stalled(Instant::now()))
 }
 
@@ -34,8 +33,8 @@ fn respond(stuck: Vec<String>) -> Response {
     (status = 200, description = "The tracker serves", body = Ready),
     (status = 503, description = "The tracker is starting or stopping", body = Ready),
 )))]
-pub(super) async fn ready(State(state): State<Arc<ServerState>>) -> Response {
-    let readiness = state.readiness.get();
+pub(super) async fn ready(State(state): SharedState) -> Response {
+    let readiness = state.readiness();
     let ready = readiness == Readiness::Serving;
     let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(Ready { ready, stage: readiness.name().to_owned() })).into_response()

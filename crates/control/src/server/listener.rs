@@ -89,7 +89,7 @@ pub(super) async fn listening(
     loop {
         match tokio::net::TcpListener::bind(bound.address).await {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                if wait.should_warn(state.readiness.get(), Instant::now()) {
+                if wait.should_warn(state.readiness(), Instant::now()) {
                     log::warn!("{}", still_taken(bound.address));
                 }
                 sleep(RETRY_INTERVAL).await;

@@ -14,7 +14,7 @@ use hyper::body::Frame;
 use onrush_proto::InfoHash;
 
 use crate::api::Problem;
-use crate::state::ServerState;
+use crate::state::SharedState;
 use crate::view::InForce;
 use onrush_tracker::access::AccessList;
 
@@ -24,7 +24,7 @@ use onrush_tracker::access::AccessList;
     (status = 404, description = "The list is not published (admin.publish_lists)"),
     (status = 503, description = "The tracker is starting"),
 )))]
-pub(super) async fn lists(State(state): State<Arc<ServerState>>) -> Result<Response, Problem> {
+pub(super) async fn lists(State(state): SharedState) -> Result<Response, Problem> {
     let InForce { settings, lists, .. } = state.serving()?.in_force();
     if !settings.admin.publish_lists {
         return Err(Problem::new(

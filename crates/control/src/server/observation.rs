@@ -1,7 +1,5 @@
 //! `/metrics` and `/stats.json`.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -10,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::api::Problem;
 use crate::api::stats::Stats;
 use crate::metrics::prometheus::{self, Format};
-use crate::state::ServerState;
+use crate::state::SharedState;
 
 /// All counters and gauges for Prometheus: in OpenMetrics where `Accept` names it, else in the text
 /// format 0.0.4.
@@ -19,7 +17,7 @@ use crate::state::ServerState;
     (status = 503, description = "The tracker is starting"),
 )))]
 pub(super) async fn metrics(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let snapshot = state.snapshot()?;
@@ -35,6 +33,6 @@ pub(super) async fn metrics(
     (status = 200, description = "All counters and gauges", body = Stats),
     (status = 503, description = "The tracker is starting"),
 )))]
-pub(super) async fn stats(State(state): State<Arc<ServerState>>) -> Result<Json<Stats>, Problem> {
+pub(super) async fn stats(State(state): SharedState) -> Result<Json<Stats>, Problem> {
     Ok(Json(Stats::of(&state.snapshot()?)))
 }

@@ -15,7 +15,8 @@ use onrush::process::signals::Signal;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::{Host, Settings};
-use onrush_control::request::{ListChangeError, ListChanged, Reloaded, Request, Responder};
+use onrush_control::api::admin::{ListUpdate, ReloadReport};
+use onrush_control::request::{ListChangeError, Request, Responder};
 use onrush_control::view::View;
 use onrush_proto::{InfoHash, ScrapeCounts};
 use onrush_tracker::access::overlay::ListChange;
@@ -68,12 +69,12 @@ impl InProcess {
 
     /// A client with a connection id.
     fn client(&self) -> Client {
-        let mut client = Client::new(self.view.addresses()[0]);
+        let mut client = Client::new(self.view.parts.addresses[0]);
         client.connect();
         client
     }
 
-    fn change(&self, changes: &[(InfoHash, bool)]) -> Result<ListChanged, ListChangeError> {
+    fn change(&self, changes: &[(InfoHash, bool)]) -> Result<ListUpdate, ListChangeError> {
         let changes = changes
             .iter()
             .map(|(info_hash, listed)| ListChange { info_hash: *info_hash, listed: *listed });
@@ -83,7 +84,7 @@ impl InProcess {
         receiver.recv_timeout(TIMEOUT).unwrap()
     }
 
-    fn reload(&self) -> Result<Reloaded, String> {
+    fn reload(&self) -> Result<ReloadReport, String> {
         let (sender, receiver) = channel();
         let responder = Responder::new(move |result| sender.send(result).unwrap());
         self.view.request(Request::Reload(responder)).unwrap();
@@ -134,12 +135,12 @@ fn a_denied_hash_is_refused_and_purged_at_once() {
         // Gauges are up to a second old.
         tracker.until_swarms(2);
         let changed = tracker.change(&[(denied, true), (random_hash(), false)]).unwrap();
-        assert_eq!((changed.listed, changed.changed, changed.lasting), (1, 1, true));
+        assert_eq!((changed.entries, changed.changed, changed.lasting), (1, 1, true));
         assert_eq!(client.announce_refused(denied, leecher(4_002)), REFUSED);
         assert_eq!(client.scrape(&[kept, denied]), [ONE, NONE]);
         tracker.until_swarms(1);
         let changed = tracker.change(&[(denied, false)]).unwrap();
-        assert_eq!((changed.listed, changed.changed), (0, 1));
+        assert_eq!((changed.entries, changed.changed), (0, 1));
         assert_eq!(client.announce(denied, leecher(4_002)).peers, [], "the swarm starts empty");
         assert_eq!(client.scrape(&[kept])[0], ONE);
         tracker.stop();
@@ -236,7 +237,7 @@ fn a_rejected_change_is_reported_and_has_no_effect() {
     let tracker = InProcess::start(full.path(), "colocated");
     let three = [(random_hash(), true), (random_hash(), true), (random_hash(), true)];
     assert_eq!(tracker.change(&three), Err(ListChangeError::Full(2)));
-    assert_eq!(tracker.change(&three[1..]).unwrap().listed, 2);
+    assert_eq!(tracker.change(&three[1..]).unwrap().entries, 2);
     tracker.stop();
 }
 
