@@ -15,7 +15,7 @@ use crate::request::Request;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
 use onrush_tracker::lanes::Mailbox;
-use onrush_tracker::metrics::{Summary, WorkerMetrics};
+use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::orders::Orders;
 
 /// A running tracker as other threads see it. Cheap to clone.
@@ -71,11 +71,6 @@ impl View {
     /// The workers by thread name, each with its counters.
     pub fn workers(&self) -> impl Iterator<Item = (&str, &WorkerMetrics)> {
         self.parts.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
-    }
-
-    /// The sum of all workers' counters.
-    pub fn summary(&self) -> Summary {
-        Summary::of(self.parts.workers.iter().map(|(_, metrics)| metrics.as_ref()))
     }
 
     /// The settings and lists in force at the moment.

@@ -20,6 +20,7 @@ use onrush_control::request::{ListChangeError, Request, Responder};
 use onrush_control::view::View;
 use onrush_proto::{InfoHash, ScrapeCounts};
 use onrush_tracker::access::overlay::ListChange;
+use onrush_tracker::metrics::Summary;
 use tempfile::TempDir;
 
 use crate::harness::client::{Client, leecher, random_hash, seeder};
@@ -94,8 +95,9 @@ impl InProcess {
     /// Waits until the tracker has this many swarms.
     fn until_swarms(&self, swarms: u64) {
         let deadline = Instant::now() + TIMEOUT;
-        while self.view.summary().swarms != swarms {
-            let now = self.view.summary().swarms;
+        let current = || Summary::of(self.view.workers().map(|(_, metrics)| metrics)).swarms;
+        while current() != swarms {
+            let now = current();
             assert!(Instant::now() < deadline, "{now} swarms, not {swarms}");
             thread::yield_now();
         }

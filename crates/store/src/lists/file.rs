@@ -4,7 +4,6 @@
 //! An info hash is 40 hexadecimal digits or 32 base32 characters, as in older magnet links (RFC
 //! 4648, section 6).
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -95,35 +94,11 @@ pub enum ListError {
         path: PathBuf,
     },
     /// Lines that are not entries.
-    #[error(fmt = show_lines)]
-    Lines {
-        /// The file.
-        path: PathBuf,
-        /// The first bad lines, counted from 1, each with its fault.
-        lines: Vec<(usize, String)>,
-        /// Number of bad lines.
-        total: usize,
-        /// Plural name of the entries.
-        name: &'static str,
-        /// The form of a line.
-        form: &'static str,
-    },
-}
-
-fn show_lines(
-    path: &Path,
-    lines: &[(usize, String)],
-    total: &usize,
-    name: &str,
-    form: &str,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    for (line, what) in lines {
-        writeln!(f, "{}:{line}: {what}", path.display())?;
-    }
-    let more = if *total > lines.len() { "; the first are shown" } else { "" };
-    let least = if *total == MAX_BAD { "at least " } else { "" };
-    write!(f, "{least}{total} lines of the list are not {name}{more}; {form}")
+    #[error("{0}")]
+    Lines(
+        /// The first of them with number and fault, their number, and the form of a line.
+        String,
+    ),
 }
 
 /// Reads a file with at most `most` entries. Calls `progress` every few milliseconds.
@@ -170,7 +145,7 @@ fn read_all<T>(
 ) -> Result<Vec<T>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
     let mut from = BufReader::with_capacity(1 << 16, from);
-    let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
+    let (mut bad, mut total, mut number, mut line) = (String::new(), 0, 0, Vec::new());
     while let Some(whole) = next_line(&mut from, &mut line).map_err(unreadable)? {
         number += 1;
         if usize::is_multiple_of(number, LINES_PER_STEP) {
@@ -188,8 +163,8 @@ fn read_all<T>(
             None => {}
             Some(Err(what)) => {
                 total += 1;
-                if bad.len() < SHOWN {
-                    bad.push((number, what));
+                if total <= SHOWN {
+                    bad += &format!("{}:{number}: {what}\n", path.display());
                 }
             }
         }
@@ -197,17 +172,18 @@ fn read_all<T>(
             break;
         }
     }
-    match total {
-        0 => Ok(found),
-        _ => {
-            let EntryFormat { name, form, .. } = *entries;
-            Err(ListError::Lines { path: path.to_owned(), lines: bad, total, name, form })
-        }
+    if total == 0 {
+        return Ok(found);
     }
+    let EntryFormat { name, form, .. } = *entries;
+    let more = if total > SHOWN { "; the first are shown" } else { "" };
+    let least = if total == MAX_BAD { "at least " } else { "" };
+    let text = format!("{bad}{least}{total} lines of the list are not {name}{more}; {form}");
+    Err(ListError::Lines(text))
 }
 
-/// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the file.
-/// The rest of a line longer than [`MAX_LINE`] is skipped.
+/// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the
+/// file. The rest of a line longer than [`MAX_LINE`] is skipped.
 fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
     line.clear();
     if from.by_ref().take(MAX_LINE).read_until(b'\n', line)? == 0 {

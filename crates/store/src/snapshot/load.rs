@@ -28,27 +28,21 @@ const QUEUED_BLOCKS: usize = 8;
 
 /// Why a snapshot was not loaded.
 #[derive(Debug, Error)]
-pub enum LoadError {
-    /// There is no file.
-    #[error("there is no snapshot")]
-    Absent,
-    /// The file cannot be read, or is not a valid snapshot.
-    #[error("{path}: {cause}")]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        cause: ReadError,
-    },
-    /// The file was valid when it was verified, and failed while it was loaded. The blocks before
-    /// the failure are in the shards.
-    #[error("{path}: {cause}")]
-    Interrupted {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        cause: ReadError,
-    },
+#[error("{path}: {cause}")]
+pub struct LoadError {
+    /// The file.
+    pub path: PathBuf,
+    /// The cause.
+    pub cause: ReadError,
+    /// Whether the file was valid when it was verified, and failed while it was loaded: the blocks
+    /// before the failure are in the shards.
+    pub partly: bool,
+}
+
+impl LoadError {
+    fn is_missing_file(&self) -> bool {
+        matches!(&self.cause, ReadError::Io(error) if error.kind() == ErrorKind::NotFound)
+    }
 }
 
 /// What is loaded, and when.
@@ -69,8 +63,6 @@ pub struct LoadOptions<'a> {
 pub struct Loaded {
     /// Peers stored, expired, and above the limit.
     pub peers: Restored,
-    /// Swarms without peers, kept for their `completed`.
-    pub idle: u64,
     /// Records of swarms that the access list refuses.
     pub forbidden: u64,
     /// Seconds since the snapshot was written; 0 if that is in the future by this clock.
@@ -80,7 +72,6 @@ pub struct Loaded {
 impl std::ops::AddAssign for Loaded {
     fn add_assign(&mut self, other: Self) {
         self.peers += other.peers;
-        self.idle += other.idle;
         self.forbidden += other.forbidden;
     }
 }
@@ -224,7 +215,6 @@ impl ShardLoader<'_> {
         for (idle_for, completed, info_hash) in self.idle {
             self.shard.restore_idle(info_hash, completed, idle_for, self.options.now.moment);
         }
-        self.loaded.idle = self.shard.totals().idle_swarms;
         self.loaded
     }
 }
@@ -252,24 +242,22 @@ pub fn peer_views<'a>(
 /// Loads a snapshot file into all shards, in order, each on its own thread.
 ///
 /// # Errors
-/// [`LoadError`]; the shards are unchanged except after [`LoadError::Interrupted`].
+/// [`LoadError`]; the shards are unchanged unless it is `partly` loaded.
 pub fn load(
     path: &Path,
     shards: Vec<&mut Shard>,
     options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, LoadError> {
-    let failed = |cause| match cause {
-        ReadError::Io(error) if error.kind() == ErrorKind::NotFound => LoadError::Absent,
-        cause => LoadError::Unusable { path: path.to_owned(), cause },
-    };
+    let failed = |cause, partly| LoadError { path: path.to_owned(), cause, partly };
+    let unusable = |cause| failed(cause, false);
     // O_NONBLOCK: opening a pipe of this name must not wait.
     let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
-    let mut file = opened.map_err(|error| failed(error.into()))?;
-    verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(failed)?;
-    file.rewind().map_err(|error| failed(error.into()))?;
+    let mut file = opened.map_err(|error| unusable(error.into()))?;
+    verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
+    file.rewind().map_err(|error| unusable(error.into()))?;
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
-        .map_err(|cause| LoadError::Interrupted { path: path.to_owned(), cause })
+        .map_err(|cause| failed(cause, true))
 }
 
 /// Loads a snapshot from a stream. After an error the blocks before it are in the shards.
@@ -370,9 +358,9 @@ pub fn load_at_start(
             log::info!("{loaded} in {:.2} s", began.elapsed().as_secs_f64());
             return None;
         }
-        Err(LoadError::Absent) => return None,
+        Err(error) if error.is_missing_file() => return None,
         // The file was valid a moment ago, so it is kept: the disk may be failing.
-        Err(error @ LoadError::Interrupted { .. }) => {
+        Err(error) if error.partly => {
             return Some(format!("only a part of the snapshot was loaded: {error}"));
         }
         Err(error) => error,
