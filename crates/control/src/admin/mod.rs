@@ -4,7 +4,6 @@ pub mod actions;
 pub mod largest;
 pub mod list;
 pub mod swarm;
-pub mod top;
 
 mod wait;
 
@@ -33,6 +32,6 @@ pub(crate) fn routes() -> Vec<Route> {
         ("/list", get(list::state).post(list::add).delete(list::remove)),
         ("/list/{info_hash}", get(list::entry)),
         ("/swarm/{info_hash}", get(swarm::swarm)),
-        ("/swarms/top", get(top::top)),
+        ("/swarms/top", get(largest::top)),
     ]
 }

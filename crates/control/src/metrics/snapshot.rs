@@ -46,8 +46,10 @@ pub struct StatsSnapshot {
 /// A worker in a [`StatsSnapshot`].
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {
-    /// Its index among all workers.
-    pub index: usize,
+    /// Whether it has sockets.
+    pub sockets: bool,
+    /// Whether it has a shard.
+    pub shard: bool,
     /// The name of its thread.
     pub name: &'a str,
     /// Its counters.
@@ -90,9 +92,11 @@ impl StatsSnapshot {
 
     /// All workers.
     pub fn workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
+        let placement = self.settings.placement;
         let workers = self.workers.iter().zip(&self.states).enumerate();
-        workers.map(|(index, ((name, metrics), state))| Worker {
-            index,
+        workers.map(move |(index, ((name, metrics), state))| Worker {
+            sockets: index < placement.socket_sides(),
+            shard: index >= placement.owner(0),
             name,
             metrics,
             state: *state,
@@ -101,12 +105,12 @@ impl StatsSnapshot {
 
     /// Workers with sockets.
     pub fn socket_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().take(self.settings.placement.socket_sides())
+        self.workers().filter(|worker| worker.sockets)
     }
 
     /// Workers with a shard.
     pub fn swarm_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().skip(self.settings.placement.owner(0))
+        self.workers().filter(|worker| worker.shard)
     }
 
     /// The counters of all workers.

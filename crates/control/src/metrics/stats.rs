@@ -33,10 +33,7 @@ impl Stats {
                 ipv4: FamilyStats::of(snapshot, &[Family::V4]),
                 ipv6: FamilyStats::of(snapshot, &[Family::V6]),
             },
-            workers: snapshot
-                .workers()
-                .map(|worker| WorkerStats::of(worker, settings.placement))
-                .collect(),
+            workers: snapshot.workers().map(WorkerStats::of).collect(),
             batches: Distribution::of(snapshot.metrics().map(|worker| &worker.receives), 1.0),
             turns: Distribution::of(snapshot.metrics().map(|worker| &worker.turn_times), 1e-9),
             clients: Clients::of(snapshot),
@@ -131,15 +128,15 @@ fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
 }
 
 impl WorkerStats {
-    fn of(worker: Worker<'_>, placement: Placement) -> Self {
-        let Worker { index, name, metrics, state } = worker;
+    fn of(worker: Worker<'_>) -> Self {
+        let Worker { sockets, shard, name, metrics, state } = worker;
         let families = [&metrics.incoming.v4, &metrics.incoming.v6];
         let mut incoming = IncomingStats::default();
         families.iter().for_each(|family| incoming.add(family));
         let mut stats = Self {
             name: name.to_owned(),
-            socket_side: index < placement.socket_sides(),
-            swarm_side: (0..placement.shards()).any(|shard| placement.owner(shard) == index),
+            socket_side: sockets,
+            swarm_side: shard,
             datagrams: incoming.datagrams,
             refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
             replies_dropped: metrics.send_blocked.get() + metrics.send_failed.get(),

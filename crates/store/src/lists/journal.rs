@@ -12,8 +12,6 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Wri
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use onrush_proto::InfoHash;
-
 use crate::atomic_file::{AtomicFile, sync_directory_of};
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 use onrush_tracker::access::{AccessList, ListKind};
@@ -156,15 +154,20 @@ impl Journal {
     /// it.
     pub fn append(&self, kind: ListKind, changes: &[ListChange]) -> io::Result<()> {
         let is_new = !self.path.exists();
-        let mut file = File::options().append(true).create(true).mode(MODE).open(&self.path)?;
+        let mut options = File::options();
+        let mut file = options.read(true).append(true).create(true).mode(MODE).open(&self.path)?;
         let before = file.metadata()?.len();
-        let text: String = changes.iter().map(|change| line(kind, change)).collect();
+        let mut last = *b"\n";
+        if before > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
         // A line that a full disk or a power failure cut off is ended first.
-        let torn = before > 0 && last_byte(&self.path)? != b'\n';
-        let text = if torn { format!("\n{text}") } else { text };
+        let mut text = String::from(if last == *b"\n" { "" } else { "\n" });
+        text.extend(changes.iter().map(|change| line(kind, change)));
+        let synced = || if is_new { sync_directory_of(&self.path) } else { Ok(()) };
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-        let written =
-            written.and_then(|()| if is_new { sync_directory_of(&self.path) } else { Ok(()) });
+        let written = written.and_then(|()| synced());
         if written.is_err() {
             let _ = file.set_len(before);
         }
@@ -198,40 +201,24 @@ impl Journal {
     }
 }
 
-fn last_byte(path: &Path) -> io::Result<u8> {
-    let mut file = File::open(path)?;
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    Ok(last[0])
-}
-
 fn line(kind: ListKind, change: &ListChange) -> String {
     let sign = if change.listed { '+' } else { '-' };
     format!("{} {sign} {}\n", kind.name(), change.info_hash)
 }
 
 fn change(line: &[u8]) -> Option<(ListKind, ListChange)> {
-    let mut words = line.split(|byte| *byte == b' ');
-    let kind = match words.next()? {
-        b"allow" => ListKind::Allow,
-        b"deny" => ListKind::Deny,
-        _ => return None,
-    };
-    let listed = match words.next()? {
-        b"+" => true,
-        b"-" => false,
-        _ => return None,
-    };
-    let hash = words.next().filter(|hash| hash.len() == 40 && words.next().is_none())?;
-    let info_hash = InfoHash::from_text(hash).ok()?;
-    Some((kind, ListChange { info_hash, listed }))
+    let words: Vec<&str> = std::str::from_utf8(line).ok()?.split(' ').collect();
+    let [kind, sign @ ("+" | "-"), hash] = words[..] else { return None };
+    let kind = [ListKind::Allow, ListKind::Deny].into_iter().find(|known| known.name() == kind)?;
+    let info_hash = hash.parse().ok().filter(|_| hash.len() == 40)?;
+    Some((kind, ListChange { info_hash, listed: sign == "+" }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use onrush_config::settings::{Access, Listed};
+    use onrush_proto::InfoHash;
 
     fn of(number: u8, listed: bool) -> ListChange {
         ListChange { info_hash: InfoHash([number; 20]), listed }

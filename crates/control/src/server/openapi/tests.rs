@@ -43,7 +43,7 @@ use onrush_config::Settings;
         admin::list::add,
         admin::list::remove,
         admin::swarm::swarm,
-        admin::top::top,
+        admin::largest::top,
     ),
     components(schemas(Problem)),
     tags(
