@@ -7,7 +7,6 @@
 pub mod listener;
 
 mod auth;
-mod health;
 mod lists;
 mod observation;
 pub(crate) mod openapi;

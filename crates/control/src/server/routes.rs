@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::time::timeout;
 
-use super::{auth, health, lists, observation, openapi};
+use super::{auth, lists, observation, openapi};
 use crate::admin::{self, API, Route};
 use crate::api::Problem;
 use crate::page;
@@ -21,8 +21,8 @@ use onrush_config::settings::AdminSettings;
 pub(super) fn public_routes() -> Vec<Route> {
     vec![
         ("/", get(page::page)),
-        ("/health", get(health::health)),
-        ("/ready", get(health::ready)),
+        ("/health", get(observation::health)),
+        ("/ready", get(observation::ready)),
         ("/metrics", get(observation::metrics)),
         ("/stats.json", get(observation::stats)),
         ("/lists", get(lists::lists)),

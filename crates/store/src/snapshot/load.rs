@@ -260,7 +260,11 @@ pub fn load(
         .map_err(|cause| failed(cause, true))
 }
 
-/// Loads a snapshot from a stream. After an error the blocks before it are in the shards.
+/// The records of a block, and the time that their ages refer to.
+type TimedRecords = (Arc<Vec<u8>>, u64);
+
+/// Loads a snapshot from a stream: each block is sent to the threads of all shards, each of which
+/// picks the records of its shard. After an error the blocks before it are in the shards.
 ///
 /// # Errors
 /// When it cannot be read, or is damaged.
@@ -270,29 +274,14 @@ pub fn from_stream(
     options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, ReadError> {
-    let blocks = BlockReader::begin(from)?;
+    let mut blocks = BlockReader::begin(from)?;
     let age = options.now.unix.saturating_sub(blocks.unix);
-    let loader = |(number, shard)| {
-        let (idle, loaded) = (Vec::new(), Loaded::default());
-        ShardLoader { shard, number, options, idle, loaded }
-    };
-    let loaders = shards.into_iter().enumerate().map(loader).collect();
-    Ok(Loaded { age, ..fill(blocks, loaders, progress)? })
-}
-
-/// The records of a block, and the time that their ages refer to.
-type TimedRecords = (Arc<Vec<u8>>, u64);
-
-/// Sends each block to all loaders, each of which picks the records of its shard.
-fn fill(
-    mut blocks: BlockReader<impl Read>,
-    loaders: Vec<ShardLoader<'_>>,
-    progress: &mut dyn FnMut(),
-) -> Result<Loaded, ReadError> {
     thread::scope(|scope| {
         let mut senders = Vec::new();
         let mut threads = Vec::new();
-        for mut loader in loaders {
+        for (number, shard) in shards.into_iter().enumerate() {
+            let (idle, loaded) = (Vec::new(), Loaded::default());
+            let mut loader = ShardLoader { shard, number, options, idle, loaded };
             let (sender, blocks): (_, Receiver<TimedRecords>) = bounded(QUEUED_BLOCKS);
             senders.push(sender);
             threads.push(scope.spawn(move || {
@@ -311,7 +300,7 @@ fn fill(
             }
         }
         drop(senders);
-        let mut loaded = Loaded::default();
+        let mut loaded = Loaded { age, ..Loaded::default() };
         for thread in threads {
             loaded += thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }

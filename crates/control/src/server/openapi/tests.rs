@@ -14,7 +14,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::Token;
 use crate::api::Problem;
-use crate::server::{health, lists, observation, routes};
+use crate::server::{lists, observation, routes};
 use crate::state::ServerState;
 use crate::{admin, page};
 use onrush_config::Settings;
@@ -29,8 +29,8 @@ use onrush_config::Settings;
     ),
     paths(
         page::page,
-        health::health,
-        health::ready,
+        observation::health,
+        observation::ready,
         observation::metrics,
         observation::stats,
         super::openapi,
