@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
 use onrush_config::settings::OverloadSettings;
-use onrush_control::view::Pressure;
+use onrush_control::api::stats;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::shedding::{ProvenSources, SLOTS, Shedding};
@@ -112,11 +112,15 @@ impl Overload {
     }
 
     /// The current step, and the interval that it leads to.
-    pub fn pressure(&self, overload: &OverloadSettings, announce: &AnnounceSettings) -> Pressure {
+    pub fn pressure(
+        &self,
+        overload: &OverloadSettings,
+        announce: &AnnounceSettings,
+    ) -> stats::Overload {
         let step = self.policy.step();
         let longest = overload.longest_interval.max(announce.interval);
         let more = u64::from(longest - announce.interval) * u64::from(step) / u64::from(SLOTS);
-        Pressure { step, interval: announce.interval + more as u32 }
+        stats::Overload { step, interval: announce.interval + more as u32 }
     }
 
     /// Adapts the configured `rules` to the current step and commitment.

@@ -8,7 +8,8 @@ use super::reload::{Loaded, ReloadResult};
 use crate::process::notify;
 use onrush_config::keys;
 use onrush_config::reload::Changes;
-use onrush_control::request::{Reloaded, Responder};
+use onrush_control::api::admin::ReloadReport;
+use onrush_control::request::Responder;
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
@@ -46,7 +47,7 @@ impl Supervisor {
         }
     }
 
-    fn apply(&mut self, loaded: Loaded) -> Result<Reloaded, String> {
+    fn apply(&mut self, loaded: Loaded) -> Result<ReloadReport, String> {
         let Changes { settings, mut changed, restart } =
             self.reload.compare(&self.settings, loaded.settings)?;
         self.compact_journal(loaded.replayed.as_ref());
@@ -71,7 +72,7 @@ impl Supervisor {
         report(&notices, &changed, &restart);
         // Even of an unchanged list, so that a reload repeats a purge that has failed.
         self.purge.start(&self.tracker.lists.access, former_list, now);
-        Ok(Reloaded { changed, restart, notices })
+        Ok(ReloadReport { changed, restart, notices })
     }
 
     /// Puts lists into force, with the changes made while they were read. Returns the former list
@@ -111,7 +112,7 @@ impl Supervisor {
         self.view.update(|shown| {
             shown.settings = self.settings.clone();
             shown.lists = lists.clone();
-            shown.pressure = self.pressure();
+            shown.overload = self.pressure();
         });
     }
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::Supervisor;
-use onrush_control::request::{ListChangeError, ListChanged};
+use onrush_control::api::admin::ListUpdate;
+use onrush_control::request::ListChangeError;
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::ListKind;
@@ -85,7 +86,7 @@ impl Supervisor {
     pub(super) fn change_list(
         &mut self,
         changes: &[ListChange],
-    ) -> Result<ListChanged, ListChangeError> {
+    ) -> Result<ListUpdate, ListChangeError> {
         if self.upgrade.is_final() {
             return Err(ListChangeError::Upgrading);
         }
@@ -119,10 +120,10 @@ impl Supervisor {
         let keep = self.reload.is_loading() || self.tracker.journal.is_none();
         self.list_changes.record(kind, changes, keep);
         let list = Arc::new(list);
-        let changed = ListChanged {
-            kind,
-            listed: list.len(),
-            changed: effective.len(),
+        let changed = ListUpdate {
+            mode: kind.name().to_owned(),
+            entries: list.len() as u64,
+            changed: effective.len() as u64,
             lasting: self.tracker.journal.is_some(),
         };
         self.tracker.lists.access = list.clone();

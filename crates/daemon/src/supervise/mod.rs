@@ -38,9 +38,10 @@ use exports::{ExportResponder, Exports};
 use lifeline::Lifeline;
 use lists::ListChanges;
 use onrush_config::Settings;
+use onrush_control::api::stats;
 use onrush_control::files::Files;
 use onrush_control::request::Request;
-use onrush_control::view::{InForce, Parts, Pressure, View};
+use onrush_control::view::{InForce, Parts, View};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
 use purge::Purge;
@@ -105,7 +106,7 @@ impl Supervisor {
         let in_force = InForce {
             settings: settings.clone(),
             lists: tracker.lists.clone(),
-            pressure: Pressure { step: 0, interval: settings.announce.interval },
+            overload: stats::Overload { step: 0, interval: settings.announce.interval },
         };
         let view = View::new(parts, in_force, sender);
         if let Some(admin) = &tracker.admin {
@@ -287,7 +288,7 @@ impl Supervisor {
         }
     }
 
-    fn pressure(&self) -> Pressure {
+    fn pressure(&self) -> stats::Overload {
         self.overload.pressure(&self.settings.overload, &self.settings.announce)
     }
 }

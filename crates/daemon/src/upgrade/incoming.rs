@@ -23,7 +23,7 @@ use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_control::version::version;
 use onrush_store::lock::StateLock;
-use onrush_store::snapshot::load::from_stream;
+use onrush_store::snapshot::load::{LoadOptions, from_stream};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -167,16 +167,9 @@ impl Incoming {
         send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
         let borrowed = shards.iter_mut().map(|shard| &mut **shard).collect();
         // Unbuffered, so that the messages behind the peers are not read.
-        let loaded = from_stream(
-            &self.stream,
-            borrowed,
-            map,
-            access,
-            now,
-            OLDER_IN_DUMP,
-            &mut notify::progress(),
-        )
-        .map_err(|error| io::Error::other(error.to_string()))?;
+        let options = LoadOptions { map, access, now, extra_age: OLDER_IN_DUMP };
+        let loaded = from_stream(&self.stream, borrowed, options, &mut notify::progress())
+            .map_err(|error| io::Error::other(error.to_string()))?;
         log::info!("upgrade: {loaded}");
         // The delta may contain peers that stop at this process before it arrives.
         self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
