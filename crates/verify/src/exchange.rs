@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use onrush_proto::{
-    ConnectionId, Endpoint, Event, Family, InfoHash, Request, Response, ScrapeCounts,
+    AnnounceHead, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Response, ScrapeCounts,
     response::BadResponse,
 };
 
@@ -180,20 +180,24 @@ impl<'t> Client<'t> {
     ) -> Result<Vec<AnnounceReply>, ExchangeError> {
         let requests: Vec<_> = requests.iter().map(|request| request.bytes(self.id())).collect();
         let replies = self.exchange_all(&requests)?;
-        let family = Family::of(self.to.ip());
-        let read = |(reply, request): (Vec<u8>, &Vec<u8>)| match Response::parse(&reply, family) {
-            Ok(Response::Announce(head, peers)) => Ok(AnnounceReply {
-                interval: head.interval,
-                leechers: head.leechers,
-                seeders: head.seeders,
-                peers: peers.iter().collect(),
-                bytes: reply.clone(),
-            }),
-            Ok(Response::Error(..)) => Err(refused(&describe(request), &reply)),
-            Ok(_) => Err(ExchangeError::Kind(reply)),
-            Err(why) => Err(ExchangeError::Layout(why, reply)),
+        let read = |(bytes, request): (Vec<u8>, &Vec<u8>)| {
+            let Response::Announce(head, peers) = self.parse(request, &bytes)? else {
+                return Err(ExchangeError::Kind(bytes));
+            };
+            let AnnounceHead { interval, leechers, seeders, .. } = head;
+            let peers = peers.iter().collect();
+            Ok(AnnounceReply { interval, leechers, seeders, peers, bytes })
         };
         replies.into_iter().zip(&requests).map(read).collect()
+    }
+
+    /// Parses the reply to an announce or a scrape; an error packet is an error.
+    fn parse<'r>(&self, request: &[u8], reply: &'r [u8]) -> Result<Response<'r>, ExchangeError> {
+        match Response::parse(reply, Family::of(self.to.ip())) {
+            Ok(Response::Error(..)) => Err(refused(&describe(request), reply)),
+            Ok(response) => Ok(response),
+            Err(why) => Err(ExchangeError::Layout(why, reply.to_vec())),
+        }
     }
 
     /// Scrapes and parses the reply strictly; returns all entries of the reply.
@@ -210,11 +214,9 @@ impl<'t> Client<'t> {
         let mut request = scrape_request(self.id(), hashes);
         request.extend_from_slice(more);
         let reply = self.exchange(&request)?;
-        match Response::parse(&reply, Family::of(self.to.ip())) {
-            Ok(Response::Scrape(_, counts)) => Ok(counts.iter().collect()),
-            Ok(Response::Error(..)) => Err(refused(&describe(&request), &reply)),
-            Ok(_) => Err(ExchangeError::Kind(reply)),
-            Err(why) => Err(ExchangeError::Layout(why, reply)),
+        match self.parse(&request, &reply)? {
+            Response::Scrape(_, counts) => Ok(counts.iter().collect()),
+            _ => Err(ExchangeError::Kind(reply)),
         }
     }
 
@@ -452,8 +454,8 @@ fn silence(request: &[u8], tries: usize) -> ExchangeError {
 
 #[cfg(test)]
 mod tests {
+    use onrush_proto::TransactionId;
     use onrush_proto::announce::HEAD_LEN;
-    use onrush_proto::{AnnounceHead, TransactionId};
 
     use super::*;
     use crate::message::fresh_hash;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use faulty::{Fault, Server};
 use onrush_proto::InfoHash;
 use onrush_verify::checks::checks;
-use onrush_verify::report::{Conformance, Outcome};
+use onrush_verify::report::{Conformance, Outcome, Row};
 use onrush_verify::{Settings, verify};
 
 /// Settings for a server, with a timeout that is right for this host.
@@ -44,6 +44,8 @@ fn a_conforming_tracker_passes_all_checks() {
     let others = not_passed(&report);
     assert!(matches!(others[..], [("source-port-0", Outcome::Skipped, _)]), "{others:?}");
     assert_eq!(report.checks.len(), checks().count());
+    let incomplete = |row: &&Row| row.expected.is_empty() || row.source.is_empty();
+    assert_eq!(report.checks.iter().find(incomplete), None);
 }
 
 #[test]
