@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
+use onrush_lab::measure::quantile;
 use onrush_net::bind::{Address, BoundSocket, Buffers, bind_client, bind_group};
 use onrush_net::mio::{Backend, Options};
 use onrush_net::{Reply, Return, Socket, bind};
@@ -212,12 +213,6 @@ fn round(server: &mut Server, client: &mut Backend, clients: usize) -> Result<()
     Ok(())
 }
 
-/// The quantile of `values` at a share.
-fn quantile(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[(share * (values.len() - 1) as f64) as usize]
-}
-
 /// Measures all levers and prints the table.
 pub(super) fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -252,8 +247,10 @@ pub(super) fn run() -> Result<(), Box<dyn Error>> {
             let ratios = servers[n].times.iter().zip(&servers[0].times);
             let mut ratios: Vec<f64> = ratios.map(|(this, base)| this / base).collect();
             let mut times = servers[n].times.clone();
-            let [low, mid, high] = [0.25, 0.5, 0.75].map(|share| quantile(&mut ratios, share));
-            let time = quantile(&mut times, 0.5);
+            ratios.sort_by(f64::total_cmp);
+            times.sort_by(f64::total_cmp);
+            let [low, mid, high] = [0.25, 0.5, 0.75].map(|share| quantile(&ratios, share));
+            let time = quantile(&times, 0.5);
             format!("{mid:.3} [{low:.3} to {high:.3}], {time:.0} ns")
         });
         println!("| {} | {} |", lever.name, cells.collect::<Vec<_>>().join(" | "));
