@@ -2,7 +2,7 @@
 //! counts as such only beside another request that was answered.
 //!
 //! A socket also receives datagrams that are no reply to its own requests: those of other programs,
-//! and replies that arrive late for a closed socket of the same port. [`Client::is_stray`] tells
+//! and replies that arrive late for a closed socket of the same port. `Client::is_stray` tells
 //! them from a tracker's wrong replies.
 
 use std::cell::{Cell, RefCell};

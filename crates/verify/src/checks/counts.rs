@@ -70,7 +70,12 @@ fn scrape(fixture: &Fixture<'_>, client: &Client<'_>) -> Result<ScrapeCounts, Ex
 }
 
 /// Passes where a scrape, which leaves the swarm as it is, gives these counts.
-fn counted(fixture: &Fixture<'_>, client: &Client<'_>, seeders: u32, leechers: u32) -> CheckResult {
+pub(super) fn counted(
+    fixture: &Fixture<'_>,
+    client: &Client<'_>,
+    seeders: u32,
+    leechers: u32,
+) -> CheckResult {
     let found = scrape(fixture, client)?;
     demand((found.seeders, found.leechers) == (seeders, leechers), || {
         format!("{}, not {seeders} and {leechers}", scraped(found))

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use crate::check::{Check, CheckResult, Group, Needs, demand};
+use crate::checks::counts;
 use crate::checks::peers::lists_members_once;
 use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
@@ -19,7 +20,7 @@ const REMAINING_LEECHERS: std::ops::Range<u16> = 20_000..20_060;
 const REMAINING_SEEDERS: std::ops::Range<u16> = 21_000..21_030;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::new(Group::Announce, "large-swarm-counts", Needs::Hashes(1), counts)
+    Check::new(Group::Announce, "large-swarm-counts", Needs::Hashes(1), exact_counts)
         .expects(
             "a swarm of 200 peers is counted exactly, by announces and by scrapes, also \
              after it has shrunk to 90",
@@ -51,7 +52,7 @@ fn shrink(fixture: &Fixture<'_>, client: &Client<'_>) -> Result<(), ExchangeErro
     client.announce_all(&leechers.chain(seeders).collect::<Vec<_>>()).map(drop)
 }
 
-fn counts(fixture: &Fixture<'_>) -> CheckResult {
+fn exact_counts(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     grow(fixture, &client)?;
     counted(fixture, &client, SEEDERS.len(), LEECHERS.len())?;
@@ -66,20 +67,11 @@ fn counted(
     seeders: usize,
     leechers: usize,
 ) -> CheckResult {
-    let expected = (seeders as u32, leechers as u32);
-    let scraped = client.scrape(&[fixture.hash(0)])?.first().copied().unwrap_or_default();
-    let found = (scraped.seeders, scraped.leechers);
-    demand(found == expected, || {
-        let (found_seeders, found_leechers) = found;
-        format!(
-            "a scrape of {seeders} seeders and {leechers} leechers gives {found_seeders} and \
-             {found_leechers}"
-        )
-    })?;
+    let (seeders, leechers) = (seeders as u32, leechers as u32);
+    counts::counted(fixture, client, seeders, leechers)?;
     let reply = client.announce(&fixture.leecher(LEECHERS.start).event(0))?;
     // Whether the announcing peer is counted is another check.
-    let right =
-        reply.seeders == expected.0 && (expected.1 - 1..=expected.1).contains(&reply.leechers);
+    let right = reply.seeders == seeders && (leechers - 1..=leechers).contains(&reply.leechers);
     demand(right, || {
         format!("an announce to {seeders} seeders and {leechers} leechers: {}", reply.counts())
     })
