@@ -19,9 +19,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Parser;
-use onrush_net::bind::{Address, BoundSocket, Buffers, bind_group};
+use onrush_net::bind::{Address, Buffers, bind_group};
 use onrush_net::mio::{Backend, Options};
 use onrush_net::{Reply, Return, Socket, affinity, bind};
 use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
@@ -69,13 +69,9 @@ struct Args {
     #[arg(long)]
     spin: bool,
 
-    /// Threads, each with a socket of its own.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    workers: usize,
-
-    /// A vCPU for each thread.
-    #[arg(long, value_name = "CPU,CPU", value_delimiter = ',')]
-    pin: Vec<usize>,
+    /// The vCPU to run on.
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
 }
 
 fn reply_bytes(text: &str) -> Result<usize, String> {
@@ -86,8 +82,6 @@ fn reply_bytes(text: &str) -> Result<usize, String> {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    ensure!(args.workers > 0, "no --workers");
-    ensure!(args.pin.is_empty() || args.pin.len() == args.workers, "one --pin for each worker");
     let mut address = args.listen;
     if args.pktinfo {
         address.set_ip(match address {
@@ -95,32 +89,21 @@ fn main() -> anyhow::Result<()> {
             SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
         });
     }
-    let options = bind::Options { workers: args.workers, buffers: BUFFERS, probe: true };
-    let group = bind_group(&[Address { address, optional: false }], &options)?;
+    let options = bind::Options { workers: 1, buffers: BUFFERS, probe: true };
+    let mut group = bind_group(&[Address { address, optional: false }], &options)?;
     group.notices.iter().for_each(|notice| eprintln!("{notice}"));
-    let answers = Answers::new(args.reply_bytes);
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, sockets) in group.workers.into_iter().enumerate() {
-            let (args, answers) = (&args, &answers);
-            let pin = args.pin.get(number).copied();
-            threads.push(scope.spawn(move || serve(sockets, args, pin, answers)));
-        }
-        eprintln!("ready");
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
-    })
+    args.pin.map_or(Ok(()), affinity::pin_current_thread)?;
+    let batch = args.batch;
+    let sockets = group.workers.remove(0);
+    let mut backend = Backend::new(sockets, Options { batch, ..Options::default() })?;
+    eprintln!("ready");
+    serve(&mut backend, &args)
 }
 
-/// The loop of one thread.
-fn serve(
-    sockets: Vec<BoundSocket>,
-    args: &Args,
-    pin: Option<usize>,
-    answers: &Answers,
-) -> anyhow::Result<()> {
+/// The loop.
+fn serve(backend: &mut Backend, args: &Args) -> anyhow::Result<()> {
     let batch = args.batch;
-    pin.map_or(Ok(()), affinity::pin_current_thread)?;
-    let mut backend = Backend::new(sockets, Options { batch, ..Options::default() })?;
+    let answers = Answers::new(args.reply_bytes);
     let mut bytes = vec![answers.announce; batch];
     let mut ways: Vec<(u32, Return)> = Vec::with_capacity(batch);
     let mut second = Instant::now();
