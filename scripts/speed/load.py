@@ -22,10 +22,10 @@ AQUATIC = "aquatic_udp_load_test"
 # The maximum number of segments per message; aquatic's tool has a tenth of all its requests in flight.
 LARGE = ["--burst", "64", "--in-flight", "512"]
 TESTERS = {BURSTS: [*LIKE_AQUATIC, *LARGE], NO_BURSTS: [*LIKE_AQUATIC, "--no-bursts"], AQUATIC: None}
-RESPONDER = "responder"
+FLOOR = "floor"
 TRACKER = "onrush"
 ABOUT = {
-    RESPONDER: "A server without state, so that the load tester and the kernel dominate. Replies have no peers.",
+    FLOOR: "A server without state, so that the load tester and the kernel dominate. Replies have no peers.",
     TRACKER: "The onrush daemon, colocated, one worker. Announce replies have up to 30 peers, which onrush-load checks.",
 }
 # aquatic's tool reports every five seconds only.
@@ -123,7 +123,8 @@ def children_seconds():
 
 def measure(directory, rounds, seconds):
     """Runs every load tester against every server in turn; the results by server and tester, and the raw results."""
-    servers = {RESPONDER: [RELEASE / "responder", f"127.0.0.1:{PORT}"],
+    # Announce replies without peers.
+    servers = {FLOOR: contenders.floor(directory, reply_bytes=20),
                TRACKER: contenders.colocated(directory)}
     spent = {server: {name: Spent() for name in TESTERS} for server in servers}
     raw, total = [], rounds * len(servers) * len(TESTERS)

@@ -61,7 +61,7 @@ def main():
             results["cpu"], raw["cpu"], results["scenes"] = cpu.measure(
                 directory, options.rounds, options.seconds)
         if "load" in parts:
-            build("-p", "onrush-lab", "--bin", "responder")
+            build("-p", "onrush-lab", "--bin", "floor")
             results["load"], raw["load"] = load.measure(directory, options.rounds, options.seconds)
         if "instructions" in parts:
             results["instructions"] = raw["instructions"] = programs.instructions()

@@ -9,8 +9,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
 use onrush_lab::allocator::{self, resident};
+use onrush_lab::measure::processor_time;
 use onrush_lab::population::{self, BATCH, LIFETIME};
 use onrush_proto::Event;
 use onrush_swarm::{Moment, Shard};
@@ -199,9 +199,4 @@ impl Life {
         self.long += usize::from(taken > LONG);
         self.steps += 1;
     }
-}
-
-/// The processor time of this thread.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use onrush_lab::measure::{processor_time, quantile};
 use onrush_swarm::Moment;
 use onrush_testing::population::{LIFETIME, Population, is_empty};
 use onrush_tracker::clock::Now;
@@ -64,8 +64,7 @@ struct Steps {
 impl Steps {
     fn print(mut self, population: Population, what: &str) {
         self.taken.sort_unstable();
-        let at = |part: f64| self.taken[((self.taken.len() - 1) as f64 * part) as usize];
-        let micros = |part| at(part).as_nanos() as f64 / 1_000.0;
+        let micros = |share| quantile(&self.taken, share).as_nanos() as f64 / 1_000.0;
         let all: Duration = self.taken.iter().sum();
         println!(
             "| {population:?}, all {what} | {} | {} | {:.1} us | {:.1} us | {:.1} us | {:.2} s | \
@@ -79,9 +78,4 @@ impl Steps {
             all.as_secs_f64() / f64::from(self.seconds) * 100.0,
         );
     }
-}
-
-/// The processor time of this thread.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -6,17 +6,17 @@
 //!     --tracker-pid PID --swarms 1000000 --peers 2
 //! ```
 //!
-//! Every peer is an endpoint of its own: an address of 127/8 and a port. Every announce is sent
-//! again until it is answered, so that all peers are stored. The last line is JSON.
+//! Every peer of a swarm is a port of its own at one address. Every announce is sent again until it
+//! is answered, so that all peers are stored. The last line is JSON.
 
 #![forbid(unsafe_code)]
 
-use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
+use onrush_lab::allocator::resident_of;
 use onrush_net::bind::{Buffers, bind_client};
 use onrush_net::mio::{Backend, Options};
 use onrush_net::{Reply, Return, Socket};
@@ -41,9 +41,9 @@ struct Arguments {
     peers: u32,
 }
 
-/// Addresses of the peers. Each has more than 60,000 ports.
-const SOURCES: usize = 16;
-/// The ports of an address start at 1024.
+/// The address of the peers.
+const SOURCE: [u8; 4] = [127, 0, 3, 1];
+/// Their ports: from 1024 on.
 const PORTS: u32 = 64_000;
 /// Announces in flight.
 const WINDOW: usize = 256;
@@ -57,12 +57,11 @@ const RECONNECT: Duration = Duration::from_secs(60);
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let per_swarm = PORTS * SOURCES as u32;
-    ensure!(arguments.peers <= per_swarm, "--peers is at most {per_swarm}");
+    ensure!(arguments.peers <= PORTS, "--peers is at most {PORTS}");
     let mut filling = Filling::new(&arguments)?;
     filling.connect()?;
     let mut connected = Instant::now();
-    let before = resident(arguments.tracker_pid)?;
+    let before = resident_of(arguments.tracker_pid);
     let start = Instant::now();
     let total = u64::from(arguments.swarms) * u64::from(arguments.peers);
     let mut next = 0;
@@ -75,7 +74,7 @@ fn main() -> anyhow::Result<()> {
         filling.announce(group.clone())?;
         next = group.end;
     }
-    let grown = resident(arguments.tracker_pid)?.saturating_sub(before);
+    let grown = resident_of(arguments.tracker_pid).saturating_sub(before);
     println!(
         "{} swarms of {}: {:.1} bytes per peer, {:.1} per swarm, in {:.0} s",
         arguments.swarms,
@@ -96,7 +95,7 @@ struct Filling {
     backend: Backend,
     target: SocketAddr,
     peers: u32,
-    ids: [ConnectionId; SOURCES],
+    id: ConnectionId,
     /// The transaction id of the next group's first request: no id is used twice, so a late reply
     /// never matches another request.
     first_id: u32,
@@ -104,96 +103,78 @@ struct Filling {
 
 impl Filling {
     fn new(arguments: &Arguments) -> anyhow::Result<Self> {
-        let mut sockets = Vec::with_capacity(SOURCES);
-        for source in 1..=SOURCES {
-            let address = SocketAddr::from(([127, 0, 3, source as u8], 0));
-            // Space for the replies to a whole window.
-            let buffers = Buffers { receive: 2 << 20, send: 2 << 20 };
-            sockets.push(bind_client(address, buffers)?.0);
-        }
+        // Space for the replies to a whole window.
+        let buffers = Buffers { receive: 2 << 20, send: 2 << 20 };
+        let (socket, _) = bind_client((SOURCE, 0).into(), buffers)?;
         let options = Options { batch: WINDOW, ..Options::default() };
-        let backend = Backend::new(sockets, options)?;
-        let ids = [ConnectionId(0); SOURCES];
-        Ok(Self { backend, target: arguments.target, peers: arguments.peers, ids, first_id: 0 })
+        let backend = Backend::new(vec![socket], options)?;
+        let (target, peers) = (arguments.target, arguments.peers);
+        Ok(Self { backend, target, peers, id: ConnectionId(0), first_id: 0 })
     }
 
-    /// Requests a connection id for each address.
+    /// Requests a connection id.
     fn connect(&mut self) -> anyhow::Result<()> {
-        let requests = (0..SOURCES)
-            .map(|source| {
-                let mut bytes = [0; REQUEST_LEN];
-                let transaction_id = TransactionId(self.first_id.wrapping_add(source as u32));
-                Connect { transaction_id }.write(bytes.first_chunk_mut().expect("is longer"));
-                (source, 16, bytes)
-            })
-            .collect::<Vec<_>>();
-        let mut ids = self.ids;
-        self.exchange(&requests, |source, reply| {
+        let mut request = [0; 16];
+        Connect { transaction_id: TransactionId(self.first_id) }.write(&mut request);
+        let mut id = None;
+        self.exchange(&[request], |reply| {
             // An error may have the same length (BEP 15), but its text is not an id.
             ensure!(reply[3] == 0, "a connect was refused");
-            let id = reply.get(8..16).and_then(|id| id.try_into().ok());
-            ids[source] = ConnectionId(u64::from_be_bytes(id.context("a connect reply is short")?));
+            id = reply.get(8..16).and_then(|id| id.try_into().ok());
             Ok(())
         })?;
-        self.ids = ids;
+        self.id = ConnectionId(u64::from_be_bytes(id.context("a connect reply is short")?));
         Ok(())
     }
 
     /// Announces peers by their numbers, swarm by swarm.
     fn announce(&mut self, numbers: std::ops::Range<u64>) -> anyhow::Result<()> {
-        let requests = numbers
-            .enumerate()
-            .map(|(place, number)| {
-                let swarm = number / u64::from(self.peers);
-                let peer = (number % u64::from(self.peers)) as u32;
-                let source = (peer / PORTS) as usize;
-                let mut bytes = [0; REQUEST_LEN];
-                let mut info_hash = [0; 20];
-                // Spread over all values, as real hashes are: some trackers shard by the first
-                // byte.
-                info_hash[..8]
-                    .copy_from_slice(&swarm.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
-                info_hash[8..16].copy_from_slice(&swarm.to_be_bytes());
-                Announce {
-                    connection_id: self.ids[source],
-                    transaction_id: TransactionId(self.first_id.wrapping_add(place as u32)),
-                    info_hash: InfoHash(info_hash),
-                    peer_id: PeerId([b'-'; 20]),
-                    downloaded: 0,
-                    left: u64::from(peer % 2),
-                    uploaded: 0,
-                    event: Event::Started,
-                    ip: 0,
-                    key: peer,
-                    num_want: 0,
-                    port: (1024 + peer % PORTS) as u16,
-                    options: NoOptions(&[]),
-                }
-                .write(&mut bytes);
-                (source, REQUEST_LEN, bytes)
-            })
-            .collect::<Vec<_>>();
-        self.exchange(&requests, |_, reply| {
+        let announce = |(number, id): (u64, u32)| {
+            let (swarm, peer) = (number / u64::from(self.peers), number % u64::from(self.peers));
+            let mut info_hash = [0; 20];
+            // Spread over all values, as real hashes are: some trackers shard by the first byte.
+            info_hash[..8]
+                .copy_from_slice(&swarm.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+            info_hash[8..16].copy_from_slice(&swarm.to_be_bytes());
+            let mut bytes = [0; REQUEST_LEN];
+            Announce {
+                connection_id: self.id,
+                transaction_id: TransactionId(self.first_id.wrapping_add(id)),
+                info_hash: InfoHash(info_hash),
+                peer_id: PeerId([b'-'; 20]),
+                downloaded: 0,
+                left: peer % 2,
+                uploaded: 0,
+                event: Event::Started,
+                ip: 0,
+                key: peer as u32,
+                num_want: 0,
+                port: 1024 + peer as u16,
+                options: NoOptions(&[]),
+            }
+            .write(&mut bytes);
+            bytes
+        };
+        let requests: Vec<_> = numbers.zip(0..).map(announce).collect();
+        self.exchange(&requests, |reply| {
             ensure!(reply.len() >= announce::HEAD_LEN && reply[3] == 1, "an announce was refused");
             Ok(())
         })
     }
 
     /// Sends requests, numbered from `first_id` on, until all are answered.
-    fn exchange(
+    fn exchange<const LEN: usize>(
         &mut self,
-        requests: &[(usize, usize, [u8; REQUEST_LEN])],
-        mut answered: impl FnMut(usize, &[u8]) -> anyhow::Result<()>,
+        requests: &[[u8; LEN]],
+        mut answered: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        let to = Return::to(self.target, 0);
         let mut open = vec![true; requests.len()];
         let mut left = requests.len();
         let deadline = Instant::now() + GIVE_UP;
         while left > 0 {
-            let ways: Vec<Return> =
-                requests.iter().map(|it| Return::to(self.target, it.0 as u16)).collect();
-            let again = requests.iter().zip(&ways).zip(&open).filter(|(_, open)| **open);
-            self.backend
-                .send(again.map(|(((_, len, bytes), to), _)| Reply { bytes: &bytes[..*len], to }));
+            let again = requests.iter().zip(&open).filter(|(_, open)| **open);
+            self.backend.send(again.map(|(bytes, _)| Reply { bytes, to: &to }));
             let patience = Instant::now() + PATIENCE;
             while left > 0 && Instant::now() < patience {
                 let replies = self.backend.receive(WINDOW)?;
@@ -208,7 +189,7 @@ impl Filling {
                     if open.get(place).copied().unwrap_or(false) {
                         open[place] = false;
                         left -= 1;
-                        answered(requests[place].0, reply)?;
+                        answered(reply)?;
                     }
                 }
             }
@@ -219,13 +200,4 @@ impl Filling {
         self.first_id = self.first_id.wrapping_add(requests.len() as u32);
         Ok(())
     }
-}
-
-/// Resident memory of a process, in bytes (proc_pid_smaps(5)).
-fn resident(pid: u32) -> anyhow::Result<u64> {
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-    let line = text.lines().find(|line| line.starts_with("Rss:")).context("no line Rss")?;
-    let kib: u64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
-    Ok(kib * 1024)
 }

@@ -2,9 +2,10 @@
 //!
 //! It uses the tracker's own network backend, with the same socket options, buffers and batch, and
 //! the same loop, but only receives, swaps addresses and sends. A connect gets 16 bytes, an
-//! announce a prepared reply of `--reply-bytes` with its transaction id, a scrape zeros, and a
-//! request without the connection id nothing. The same `onrush-load` drives a tracker and its
-//! floor; the difference is the tracker's own cost.
+//! announce a prepared reply of `--reply-bytes` with its transaction id and the announcer's count,
+//! a scrape zeros, and a request without the connection id nothing. The same `onrush-load` drives a
+//! tracker and its floor; the difference is the tracker's own cost. Without peers in the replies
+//! they are right, as for lone peers, and the cost of a run is the kernel's and the load tester's.
 //!
 //! ```text
 //! cargo run --release -p onrush-lab --bin floor -- --listen 127.0.0.1:6999 --reply-bytes 20 &
@@ -15,11 +16,12 @@
 //! tester.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Parser;
-use onrush_net::bind::{Address, BoundSocket, Buffers, bind_group};
+use onrush_net::bind::{Address, Buffers, bind_group};
 use onrush_net::mio::{Backend, Options};
 use onrush_net::{Reply, Return, Socket, affinity, bind};
 use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
@@ -32,6 +34,10 @@ const ID: u64 = 0x0123_4567_89AB_CDEF;
 const PROTOCOL_ID: u64 = 0x0417_2710_1980;
 /// Bytes of an IPv4 peer.
 const PEER: usize = 6;
+/// The bytes left to download in an announce; 0 makes a seeder.
+const LEFT: Range<usize> = 64..72;
+/// The counts of leechers and seeders in an announce reply.
+const COUNTS: Range<usize> = 12..20;
 /// Bytes of the largest reply: 200 peers.
 const LARGEST: usize = HEAD_LEN + 200 * PEER;
 const _: () = assert!(LARGEST >= scrape::HEAD_LEN + scrape::COUNTS_LEN * scrape::MAX_HASHES);
@@ -63,13 +69,9 @@ struct Args {
     #[arg(long)]
     spin: bool,
 
-    /// Threads, each with a socket of its own.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    workers: usize,
-
-    /// A vCPU for each thread.
-    #[arg(long, value_name = "CPU,CPU", value_delimiter = ',')]
-    pin: Vec<usize>,
+    /// The vCPU to run on.
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
 }
 
 fn reply_bytes(text: &str) -> Result<usize, String> {
@@ -80,8 +82,6 @@ fn reply_bytes(text: &str) -> Result<usize, String> {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    ensure!(args.workers > 0, "no --workers");
-    ensure!(args.pin.is_empty() || args.pin.len() == args.workers, "one --pin for each worker");
     let mut address = args.listen;
     if args.pktinfo {
         address.set_ip(match address {
@@ -89,32 +89,21 @@ fn main() -> anyhow::Result<()> {
             SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
         });
     }
-    let options = bind::Options { workers: args.workers, buffers: BUFFERS, probe: true };
-    let group = bind_group(&[Address { address, optional: false }], &options)?;
+    let options = bind::Options { workers: 1, buffers: BUFFERS, probe: true };
+    let mut group = bind_group(&[Address { address, optional: false }], &options)?;
     group.notices.iter().for_each(|notice| eprintln!("{notice}"));
-    let answers = Answers::new(args.reply_bytes);
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, sockets) in group.workers.into_iter().enumerate() {
-            let (args, answers) = (&args, &answers);
-            let pin = args.pin.get(number).copied();
-            threads.push(scope.spawn(move || serve(sockets, args, pin, answers)));
-        }
-        eprintln!("ready");
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
-    })
+    args.pin.map_or(Ok(()), affinity::pin_current_thread)?;
+    let batch = args.batch;
+    let sockets = group.workers.remove(0);
+    let mut backend = Backend::new(sockets, Options { batch, ..Options::default() })?;
+    eprintln!("ready");
+    serve(&mut backend, &args)
 }
 
-/// The loop of one thread.
-fn serve(
-    sockets: Vec<BoundSocket>,
-    args: &Args,
-    pin: Option<usize>,
-    answers: &Answers,
-) -> anyhow::Result<()> {
+/// The loop.
+fn serve(backend: &mut Backend, args: &Args) -> anyhow::Result<()> {
     let batch = args.batch;
-    pin.map_or(Ok(()), affinity::pin_current_thread)?;
-    let mut backend = Backend::new(sockets, Options { batch, ..Options::default() })?;
+    let answers = Answers::new(args.reply_bytes);
     let mut bytes = vec![answers.announce; batch];
     let mut ways: Vec<(u32, Return)> = Vec::with_capacity(batch);
     let mut second = Instant::now();
@@ -149,6 +138,8 @@ struct Answers {
     connect: [u8; connect::RESPONSE_LEN],
     announce: [u8; LARGEST],
     announce_len: usize,
+    /// The counts where the announcer is a leecher.
+    counts_of_leecher: [u8; 8],
 }
 
 impl Answers {
@@ -158,7 +149,7 @@ impl Answers {
         let mut connect = [0; connect::RESPONSE_LEN];
         ConnectResponse { transaction_id, connection_id: ConnectionId(ID) }.write(&mut connect);
         let peers = (announce_len - HEAD_LEN) / PEER;
-        // As many as are listed, and the announcer.
+        // As many as are listed, and the announcer, here a seeder.
         let head =
             AnnounceHead { transaction_id, interval: 1800, leechers: peers as u32, seeders: 1 };
         let mut announce = [0; LARGEST];
@@ -168,7 +159,8 @@ impl Answers {
             // From a network without clients of a load tester (RFC 2544).
             peer.copy_from_slice(&[198, 18, high, low, 0x1A, 0xE1]);
         }
-        Self { connect, announce, announce_len }
+        let counts_of_leecher = (u64::from(head.leechers) + 1) << 32;
+        Self { connect, announce, announce_len, counts_of_leecher: counts_of_leecher.to_be_bytes() }
     }
 
     /// Writes the reply to a datagram over an earlier one and returns its length; 0 for no reply.
@@ -184,6 +176,9 @@ impl Answers {
             }
             (announce::ACTION, ID) => {
                 into[..self.announce_len].copy_from_slice(&self.announce[..self.announce_len]);
+                if datagram.get(LEFT).is_some_and(|left| left != [0; 8]) {
+                    into[COUNTS].copy_from_slice(&self.counts_of_leecher);
+                }
                 self.announce_len
             }
             (scrape::ACTION, ID) => {

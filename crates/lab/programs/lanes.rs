@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::Parker;
+use onrush_lab::measure::processor_time;
 use onrush_net::bind::{Buffers, bind_client};
 use onrush_net::mio::{self, Backend};
 use onrush_net::{Return, Socket, affinity};
@@ -35,6 +36,8 @@ use onrush_tracker::scrape_join::Place;
 
 /// Requests per message.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 32, 128];
+/// The kinds of hops.
+const HOPS: [&str; 3] = ["lanes", "rings", "rings36"];
 /// The most batches in flight.
 const WINDOW: usize = 8;
 /// As in a worker's turn.
@@ -60,60 +63,72 @@ fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
 
-// One end of a hop
+// The ends of a hop
 
 /// The sending end of one side.
-trait Out: Send {
-    fn send(&mut self, parcel: Batch);
+enum Sender {
+    Lane(Lane),
+    Ring(RingSender),
+}
+
+impl Sender {
+    #[inline]
+    fn send(&mut self, parcel: Batch) {
+        let sent = match self {
+            Self::Lane(lane) => lane.try_send(parcel).is_ok(),
+            Self::Ring(ring) => ring.push(parcel),
+        };
+        assert!(sent, "has room for all there are");
+    }
 }
 
 /// The receiving end of one side, where it sleeps.
-trait In: Send {
-    fn next(&mut self) -> Option<Batch>;
-    fn sleep(&self, wait: impl FnOnce());
+enum Receiver {
+    Requests(Inbox),
+    Returns(Inbox),
+    Rings(RingReceiver),
 }
 
-impl Out for Lane {
-    fn send(&mut self, parcel: Batch) {
-        assert!(self.try_send(parcel).is_ok(), "has room for all there are");
-    }
-}
-
-/// The two directions of an inbox of the tracker.
-struct Work(Inbox);
-struct Home(Inbox);
-
-impl In for Work {
+impl Receiver {
     #[inline]
     fn next(&mut self) -> Option<Batch> {
-        self.0.request()
+        match self {
+            Self::Requests(inbox) => inbox.request(),
+            Self::Returns(inbox) => inbox.returned(),
+            Self::Rings(rings) => rings.pop(),
+        }
     }
 
     fn sleep(&self, wait: impl FnOnce()) {
-        self.0.sleep(wait);
-    }
-}
-
-impl In for Home {
-    #[inline]
-    fn next(&mut self) -> Option<Batch> {
-        self.0.returned()
-    }
-
-    fn sleep(&self, wait: impl FnOnce()) {
-        self.0.sleep(wait);
+        match self {
+            Self::Requests(inbox) | Self::Returns(inbox) => inbox.sleep(wait),
+            Self::Rings(all) => {
+                all.sleeper.sleep(|| all.rings.iter().any(|ring| !ring.is_empty()), wait);
+            }
+        }
     }
 }
 
 /// A ring of one pair, with the tracker's sleep protocol.
-struct RingOut {
+struct RingSender {
     ring: rtrb::Producer<Batch>,
     sleeper: Arc<CachePadded<SleepFlag>>,
-    bell: Arc<dyn Waker>,
+    waker: Arc<dyn Waker>,
+}
+
+impl RingSender {
+    #[inline]
+    fn push(&mut self, parcel: Batch) -> bool {
+        let sent = self.ring.push(parcel).is_ok();
+        if self.sleeper.must_wake() {
+            self.waker.wake();
+        }
+        sent
+    }
 }
 
 /// All rings to one worker.
-struct RingIn {
+struct RingReceiver {
     rings: Vec<rtrb::Consumer<Batch>>,
     next: usize,
     sleeper: Arc<CachePadded<SleepFlag>>,
@@ -121,19 +136,9 @@ struct RingIn {
     _idle: Vec<rtrb::Producer<Batch>>,
 }
 
-impl Out for RingOut {
+impl RingReceiver {
     #[inline]
-    fn send(&mut self, parcel: Batch) {
-        assert!(self.ring.push(parcel).is_ok(), "has room for all there are");
-        if self.sleeper.must_wake() {
-            self.bell.wake();
-        }
-    }
-}
-
-impl In for RingIn {
-    #[inline]
-    fn next(&mut self) -> Option<Batch> {
+    fn pop(&mut self) -> Option<Batch> {
         for _ in 0..self.rings.len() {
             if let Ok(parcel) = self.rings[self.next].pop() {
                 return Some(parcel);
@@ -142,30 +147,51 @@ impl In for RingIn {
         }
         None
     }
-
-    fn sleep(&self, wait: impl FnOnce()) {
-        self.sleeper.sleep(|| self.rings.iter().any(|ring| !ring.is_empty()), wait);
-    }
 }
 
-fn ring(bell: Arc<dyn Waker>, pairs: usize) -> (RingOut, RingIn) {
+fn ring(waker: Arc<dyn Waker>, pairs: usize) -> (Sender, Receiver) {
     let sleeper = Arc::new(CachePadded::new(SleepFlag::new()));
     let (idle, mut rings): (Vec<_>, Vec<_>) =
         (1..pairs).map(|_| rtrb::RingBuffer::new(WINDOW)).unzip();
     let (sender, receiver) = rtrb::RingBuffer::new(WINDOW);
     rings.push(receiver);
-    let out = RingOut { ring: sender, sleeper: sleeper.clone(), bell };
-    (out, RingIn { rings, next: 0, sleeper, _idle: idle })
+    let sender = RingSender { ring: sender, sleeper: sleeper.clone(), waker };
+    let receiver = RingReceiver { rings, next: 0, sleeper, _idle: idle };
+    (Sender::Ring(sender), Receiver::Rings(receiver))
 }
 
-fn lane_there(bell: Arc<dyn Waker>) -> (Lane, Work) {
-    let (mailboxes, inbox) = lanes_to(bell, WINDOW, WINDOW);
-    (mailboxes.requests, Work(inbox))
+/// The way to the server and the way back.
+struct Hop {
+    there: Sender,
+    work: Receiver,
+    back: Sender,
+    home: Receiver,
 }
 
-fn lane_home(bell: Arc<dyn Waker>) -> (Lane, Home) {
-    let (mailboxes, inbox) = lanes_to(bell, WINDOW, WINDOW);
-    (mailboxes.returns, Home(inbox))
+impl Hop {
+    /// A hop of a kind, with the wakers of its two sides.
+    fn new(kind: &str, server: Arc<dyn Waker>, asker: Arc<dyn Waker>) -> Self {
+        if kind == "lanes" {
+            let (to_server, requests) = lanes_to(server, WINDOW, WINDOW);
+            let (to_asker, returns) = lanes_to(asker, WINDOW, WINDOW);
+            return Self {
+                there: Sender::Lane(to_server.requests),
+                work: Receiver::Requests(requests),
+                back: Sender::Lane(to_asker.returns),
+                home: Receiver::Returns(returns),
+            };
+        }
+        let pairs = kind.strip_prefix("rings").expect("a kind is direct, lanes, rings or ringsN");
+        let pairs = if pairs.is_empty() { 1 } else { number(pairs) };
+        let ((there, work), (back, home)) = (ring(server, pairs), ring(asker, pairs));
+        Self { there, work, back, home }
+    }
+
+    /// A hop between sides that never sleep.
+    fn awake(kind: &str) -> Self {
+        let quiet: Arc<dyn Waker> = Arc::new(Parker::new().unparker().clone());
+        Self::new(kind, quiet.clone(), quiet)
+    }
 }
 
 // The two sides
@@ -181,7 +207,8 @@ struct Asker {
 }
 
 impl Asker {
-    fn new(requests: usize) -> Self {
+    /// A side that has at most `window` batches in flight.
+    fn new(requests: usize, window: usize) -> Self {
         let parcel = || {
             let batch = ShardBatch::new(128, 1024, 64 * 1024);
             Batch::Udp(Box::new(Requests { batch, shard: 0, home: 0 }))
@@ -189,7 +216,7 @@ impl Asker {
         Self {
             announces: (0..ANNOUNCES).map(announce).collect(),
             at: 0,
-            pool: (0..WINDOW).map(|_| parcel()).collect(),
+            pool: (0..window).map(|_| parcel()).collect(),
             requests,
             replies: 0,
             bytes: 0,
@@ -263,53 +290,33 @@ fn serve(shard: &mut Shard, parcel: &mut Batch) {
 // Instructions, on one thread
 
 fn count(kind: &str, requests: usize, messages: u64) {
-    let quiet: Arc<dyn Waker> = Arc::new(Parker::new().unparker().clone());
-    let mut asker = Asker::new(requests);
+    let mut asker = Asker::new(requests, WINDOW);
     let mut shard = shard();
-    match kind {
-        "direct" => {
-            for _ in 0..messages {
-                let mut parcel = asker.fill().expect("is back");
-                serve(&mut shard, &mut parcel);
-                asker.read(parcel);
-            }
+    if kind == "direct" {
+        for _ in 0..messages {
+            let mut parcel = asker.fill().expect("is back");
+            serve(&mut shard, &mut parcel);
+            asker.read(parcel);
         }
-        "lanes" => {
-            let ends = (lane_there(quiet.clone()), lane_home(quiet));
-            alternate(&mut asker, &mut shard, ends, messages);
-        }
-        _ => {
-            let pairs = pairs(kind);
-            let ends = (ring(quiet.clone(), pairs), ring(quiet, pairs));
-            alternate(&mut asker, &mut shard, ends, messages);
-        }
+    } else {
+        alternate(&mut asker, &mut shard, Hop::awake(kind), messages);
     }
     println!("{} replies, {}", asker.replies, asker.bytes);
 }
 
-fn pairs(kind: &str) -> usize {
-    let tail = kind.strip_prefix("rings").expect("a kind is direct, lanes, rings or ringsN");
-    if tail.is_empty() { 1 } else { number(tail) }
-}
-
 /// Both sides in turn, a window of messages each.
-fn alternate(
-    asker: &mut Asker,
-    shard: &mut Shard,
-    ((mut there, mut work), (mut back, mut home)): ((impl Out, impl In), (impl Out, impl In)),
-    messages: u64,
-) {
+fn alternate(asker: &mut Asker, shard: &mut Shard, mut hop: Hop, messages: u64) {
     let mut left = messages;
     while left > 0 {
         for _ in 0..left.min(WINDOW as u64) {
-            there.send(asker.fill().expect("all are back"));
+            hop.there.send(asker.fill().expect("all are back"));
             left -= 1;
         }
-        while let Some(mut parcel) = work.next() {
+        while let Some(mut parcel) = hop.work.next() {
             serve(shard, &mut parcel);
-            back.send(parcel);
+            hop.back.send(parcel);
         }
-        while let Some(parcel) = home.next() {
+        while let Some(parcel) = hop.home.next() {
             asker.read(parcel);
         }
     }
@@ -318,15 +325,15 @@ fn alternate(
 // Time, on two threads
 
 /// A waker that counts.
-struct Counted<B> {
-    bell: B,
-    rings: Arc<AtomicU64>,
+struct Counted<W> {
+    waker: W,
+    wakes: Arc<AtomicU64>,
 }
 
-impl<B: Waker> Waker for Counted<B> {
+impl<W: Waker> Waker for Counted<W> {
     fn wake(&self) {
-        self.rings.fetch_add(1, Ordering::Relaxed);
-        self.bell.wake();
+        self.wakes.fetch_add(1, Ordering::Relaxed);
+        self.waker.wake();
     }
 }
 
@@ -335,7 +342,7 @@ impl<B: Waker> Waker for Counted<B> {
 struct Seen {
     requests: u64,
     messages: u64,
-    rings: u64,
+    wakes: u64,
     asker: Duration,
     server: Duration,
     wall: Duration,
@@ -363,7 +370,7 @@ fn measure(seconds: f64) {
     );
     println!(
         "| where | requests a message | kind | ns a request | hop | message | asks | serves | \
-         rings a message |"
+         wakes a message |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for (place, asker, server) in places {
@@ -373,12 +380,12 @@ fn measure(seconds: f64) {
             for _ in 0..3 {
                 let time = Duration::from_secs_f64(seconds / 3.0);
                 runs[0].push(direct(requests, asker, time));
-                runs[1].push(over("lanes", requests, (asker, server), time));
-                runs[2].push(over("rings", requests, (asker, server), time));
-                runs[3].push(over("rings36", requests, (asker, server), time));
+                for (of_kind, kind) in runs[1..].iter_mut().zip(HOPS) {
+                    of_kind.push(asleep(kind, requests, (asker, server), time));
+                }
             }
             let medians = runs.map(median);
-            for (kind, seen) in ["direct", "lanes", "rings", "rings36"].iter().zip(medians) {
+            for (kind, seen) in ["direct"].iter().chain(&HOPS).zip(medians) {
                 print_row(place, requests, kind, &seen, &medians[0]);
             }
         }
@@ -394,62 +401,18 @@ fn measure_awake(cpus: (usize, usize), time: Duration) {
     println!("| requests a message | direct | lanes | rings | rings36 |");
     println!("|---|---|---|---|---|");
     for requests in SIZES {
-        let quiet: Arc<dyn Waker> = Arc::new(Parker::new().unparker().clone());
         let mut best = [f64::INFINITY; 4];
         for _ in 0..30 {
-            let direct = direct(requests, cpus.0, time);
-            let times = [
-                direct.wall.as_nanos() as f64 / direct.messages as f64,
-                awake(requests, cpus, time, (lane_there(quiet.clone()), lane_home(quiet.clone()))),
-                awake(requests, cpus, time, (ring(quiet.clone(), 1), ring(quiet.clone(), 1))),
-                awake(requests, cpus, time, (ring(quiet.clone(), 36), ring(quiet.clone(), 36))),
-            ];
-            best = std::array::from_fn(|kind| best[kind].min(times[kind]));
+            let hop = |kind| both((requests, 1), cpus, time, Hop::awake(kind), None);
+            let runs = [direct(requests, cpus.0, time)].into_iter().chain(HOPS.map(hop));
+            for (best, run) in best.iter_mut().zip(runs) {
+                *best = best.min(run.wall.as_nanos() as f64 / run.messages as f64);
+            }
         }
         let [direct, lanes, rings, rings36] = best;
         println!("| {requests} | {direct:.0} | {lanes:.0} | {rings:.0} | {rings36:.0} |");
     }
     println!();
-}
-
-/// Nanoseconds per message.
-fn awake(
-    requests: usize,
-    cpus: (usize, usize),
-    time: Duration,
-    ends: ((impl Out + 'static, impl In + 'static), (impl Out + 'static, impl In + 'static)),
-) -> f64 {
-    let ((mut there, mut work), (mut back, mut home)) = ends;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
-    let server = on_thread(cpus.1, move || {
-        let mut shard = shard();
-        while !stopped.load(Ordering::Relaxed) {
-            if let Some(mut parcel) = work.next() {
-                serve(&mut shard, &mut parcel);
-                back.send(parcel);
-            }
-        }
-    });
-    let asker = on_thread(cpus.0, move || {
-        let mut asker = Asker::new(requests);
-        let (start, mut messages) = (Instant::now(), 0u32);
-        while start.elapsed() < time {
-            there.send(asker.fill().expect("is back"));
-            let parcel = loop {
-                if let Some(parcel) = home.next() {
-                    break parcel;
-                }
-            };
-            asker.read(parcel);
-            messages += 1;
-        }
-        start.elapsed().as_nanos() as f64 / f64::from(messages)
-    });
-    let nanos = asker.join().expect("does not fail");
-    stop.store(true, Ordering::Relaxed);
-    server.join().expect("does not fail");
-    nanos
 }
 
 /// Nanoseconds in which two vCPUs pass one cache line to each other and back.
@@ -499,14 +462,14 @@ fn print_row(place: &str, requests: usize, kind: &str, seen: &Seen, direct: &See
         hop * requests as f64,
         each(seen.asker),
         each(seen.server),
-        seen.rings as f64 / seen.messages as f64,
+        seen.wakes as f64 / seen.messages as f64,
     );
 }
 
 fn direct(requests: usize, cpu: usize, time: Duration) -> Seen {
     on_thread(cpu, move || {
-        let (mut asker, mut shard) = (Asker::new(requests), shard());
-        let (start, before) = (Instant::now(), cpu_time());
+        let (mut asker, mut shard) = (Asker::new(requests, WINDOW), shard());
+        let (start, before) = (Instant::now(), processor_time());
         let mut messages = 0;
         while start.elapsed() < time {
             for _ in 0..WINDOW {
@@ -519,7 +482,7 @@ fn direct(requests: usize, cpu: usize, time: Duration) -> Seen {
         Seen {
             requests: asker.replies,
             messages,
-            asker: cpu_time() - before,
+            asker: processor_time() - before,
             wall: start.elapsed(),
             ..Seen::default()
         }
@@ -528,44 +491,33 @@ fn direct(requests: usize, cpu: usize, time: Duration) -> Seen {
     .expect("does not fail")
 }
 
-fn over(kind: &str, requests: usize, cpus: (usize, usize), time: Duration) -> Seen {
+/// Both sides sleep as in the tracker.
+fn asleep(kind: &str, requests: usize, cpus: (usize, usize), time: Duration) -> Seen {
     let (socket, _) =
         bind_client(([127, 0, 0, 1], 0).into(), Buffers::default()).expect("a socket");
     let socket = Backend::new(vec![socket], mio::Options::default()).expect("a poll");
     let parker = Parker::new();
-    let rings = Arc::new(AtomicU64::new(0));
-    let wake_server: Arc<dyn Waker> =
-        Arc::new(Counted { bell: parker.unparker().clone(), rings: rings.clone() });
-    let wake_asker: Arc<dyn Waker> =
-        Arc::new(Counted { bell: SocketWaker(socket.waker()), rings: rings.clone() });
-    let mut seen = match kind {
-        "lanes" => {
-            let ends = (lane_there(wake_server), lane_home(wake_asker));
-            both(requests, cpus, time, ends, (socket, parker))
-        }
-        _ => {
-            let pairs = pairs(kind);
-            let ends = (ring(wake_server, pairs), ring(wake_asker, pairs));
-            both(requests, cpus, time, ends, (socket, parker))
-        }
-    };
-    seen.rings = rings.load(Ordering::Relaxed);
-    seen
+    let wakes = Arc::new(AtomicU64::new(0));
+    let server = Counted { waker: parker.unparker().clone(), wakes: wakes.clone() };
+    let asker = Counted { waker: SocketWaker(socket.waker()), wakes: wakes.clone() };
+    let hop = Hop::new(kind, Arc::new(server), Arc::new(asker));
+    let seen = both((requests, WINDOW), cpus, time, hop, Some((socket, parker)));
+    Seen { wakes: wakes.load(Ordering::Relaxed), ..seen }
 }
 
-/// Both sides on threads of their own, in turns like workers.
+/// Both sides on threads of their own, in turns like workers. Without sleepers neither side sleeps.
 fn both(
-    requests: usize,
+    (requests, window): (usize, usize),
     cpus: (usize, usize),
     time: Duration,
-    ends: ((impl Out + 'static, impl In + 'static), (impl Out + 'static, impl In + 'static)),
-    (mut socket, parker): (Backend, Parker),
+    Hop { mut there, mut work, mut back, mut home }: Hop,
+    sleepers: Option<(Backend, Parker)>,
 ) -> Seen {
-    let ((mut there, mut work), (mut back, mut home)) = ends;
+    let (mut socket, parker) = sleepers.unzip();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let server = on_thread(cpus.1, move || {
-        let (mut shard, before) = (shard(), cpu_time());
+        let (mut shard, before) = (shard(), processor_time());
         while !stopped.load(Ordering::Relaxed) {
             let mut busy = false;
             for _ in 0..PARCELS_PER_TURN {
@@ -574,37 +526,43 @@ fn both(
                 serve(&mut shard, &mut parcel);
                 back.send(parcel);
             }
-            if !busy {
+            if let (false, Some(parker)) = (busy, &parker) {
                 work.sleep(|| parker.park_timeout(NAP));
             }
         }
-        cpu_time() - before
+        processor_time() - before
     });
     let asker = on_thread(cpus.0, move || {
-        let (mut asker, mut messages) = (Asker::new(requests), 0);
-        let (start, before) = (Instant::now(), cpu_time());
+        let (mut asker, mut messages) = (Asker::new(requests, window), 0);
+        let (start, before) = (Instant::now(), processor_time());
         while start.elapsed() < time {
-            let mut busy = false;
             while let Some(parcel) = asker.fill() {
-                busy = true;
                 messages += 1;
                 there.send(parcel);
             }
-            while let Some(parcel) = home.next() {
-                busy = true;
-                asker.read(parcel);
-            }
-            if !busy {
-                home.sleep(|| socket.wait(NAP).expect("a socket that works"));
+            // All batches are in flight: at least one comes back.
+            while asker.pool.is_empty() {
+                while let Some(parcel) = home.next() {
+                    asker.read(parcel);
+                }
+                if let (true, Some(socket)) = (asker.pool.is_empty(), &mut socket) {
+                    home.sleep(|| socket.wait(NAP).expect("a socket that works"));
+                }
             }
         }
+        let seen = Seen {
+            requests: asker.replies,
+            messages,
+            asker: processor_time() - before,
+            wall: start.elapsed(),
+            ..Seen::default()
+        };
         // The inbox stays open until the other side has stopped sending.
-        (asker.replies, messages, cpu_time() - before, home)
+        (seen, home)
     });
-    let (requests, messages, asker, _home) = asker.join().expect("does not fail");
+    let (seen, _home) = asker.join().expect("does not fail");
     stop.store(true, Ordering::Relaxed);
-    let server = server.join().expect("does not fail");
-    Seen { requests, messages, asker, server, ..Seen::default() }
+    Seen { server: server.join().expect("does not fail"), ..seen }
 }
 
 fn on_thread<T: Send + 'static>(
@@ -615,12 +573,4 @@ fn on_thread<T: Send + 'static>(
         affinity::pin_current_thread(cpu).expect("the vCPU is allowed");
         work()
     })
-}
-
-/// CPU time of this thread so far.
-fn cpu_time() -> Duration {
-    let text =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with schedstat");
-    let nanos = text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
-    Duration::from_nanos(nanos)
 }

@@ -63,10 +63,7 @@ fn main() {
             ("in batches, after changes", true, false, &changed),
         ] {
             let loops = Loop { list, ahead, waiting };
-            let cold = loops.per_look_up(asked, 5, || pollute(&mut pollution));
-            // So few that all the memory they touch stays in the nearest caches.
-            let warm = loops.per_look_up(&asked[..64], 5_000, || {});
-            println!("{:<36}{cold:>12.1}{warm:>12.1}", format!("{name}, {how}"));
+            print(&format!("{name}, {how}"), asked, &mut pollution, |asked| loops.times(asked));
         }
     }
     sources(&mut rng, &mut pollution);
@@ -98,17 +95,29 @@ fn sources(rng: &mut SmallRng, pollution: &mut [u8]) {
 }
 
 fn row(name: &str, asked: &[Ipv4Addr], pollution: &mut [u8], look_up: impl Fn(Ipv4Addr) -> bool) {
-    let per_look_up = |asked: &[Ipv4Addr], times, before: &mut dyn FnMut()| {
-        let (mut with, mut without) = (Duration::MAX, Duration::MAX);
+    let loops = |asked: &[Ipv4Addr]| {
+        black_box(asked.iter().map(|source| u64::from(source.to_bits())).sum::<u64>());
+        [time(asked, &look_up), time(asked, |source| source.to_bits() == 1)]
+    };
+    print(name, asked, pollution, loops);
+}
+
+/// Prints the nanoseconds per lookup of a loop with lookups less those of the same loop without
+/// them, cold and warm. `loops` reads `asked` once, so that fetching it is not measured, then runs
+/// both loops.
+fn print<T>(name: &str, asked: &[T], pollution: &mut [u8], loops: impl Fn(&[T]) -> [Duration; 2]) {
+    let per_look_up = |asked: &[T], times, before: &mut dyn FnMut()| {
+        let mut least = [Duration::MAX; 2];
         for _ in 0..times {
             before();
-            black_box(asked.iter().map(|source| u64::from(source.to_bits())).sum::<u64>());
-            with = with.min(time(asked, &look_up));
-            without = without.min(time(asked, |source| source.to_bits() == 1));
+            let taken = loops(asked);
+            least = std::array::from_fn(|at| least[at].min(taken[at]));
         }
+        let [with, without] = least;
         with.saturating_sub(without).as_nanos() as f64 / asked.len() as f64
     };
     let cold = per_look_up(asked, 5, &mut || pollute(pollution));
+    // So few that all the memory they touch stays in the nearest caches.
     let warm = per_look_up(&asked[..64], 5_000, &mut || {});
     println!("{name:<36}{cold:>12.1}{warm:>12.1}");
 }
@@ -133,19 +142,11 @@ struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    /// Nanoseconds per lookup: the least of several `times`, each after `before`, minus the time of
-    /// the same loop without lookups.
-    fn per_look_up(&self, asked: &[InfoHash], times: usize, mut before: impl FnMut()) -> f64 {
-        let (mut with, mut without) = (Duration::MAX, Duration::MAX);
-        for _ in 0..times {
-            before();
-            // Read once, so that fetching the hashes themselves is not measured.
-            black_box(asked.iter().map(|hash| u64::from(hash.0[0])).sum::<u64>());
-            with = with.min(self.time(asked, |hash| self.list.permits(hash)));
-            let loop_only = Self { ahead: false, ..*self };
-            without = without.min(loop_only.time(asked, nothing));
-        }
-        with.saturating_sub(without).as_nanos() as f64 / asked.len() as f64
+    /// The times of the loop with lookups and without them.
+    fn times(&self, asked: &[InfoHash]) -> [Duration; 2] {
+        black_box(asked.iter().map(|hash| u64::from(hash.0[0])).sum::<u64>());
+        let with = self.time(asked, |hash| self.list.permits(hash));
+        [with, Self { ahead: false, ..*self }.time(asked, nothing)]
     }
 
     fn time(&self, asked: &[InfoHash], look_up: impl Fn(InfoHash) -> bool) -> Duration {

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use onrush_proto::{Endpoint, InfoHash};
+use onrush_lab::population::info_hash;
+use onrush_proto::Endpoint;
 use onrush_store::snapshot::load::{LoadOptions, load};
 use onrush_store::snapshot::write::write_all;
 use onrush_swarm::{PeerView, Shard, ShardMap, ShardSettings};
@@ -26,17 +27,6 @@ fn shards(number: usize, peers: u64) -> Vec<Shard> {
     (0..number).map(|n| Shard::new(settings, [n as u8 + 1; 16], n as u64)).collect()
 }
 
-/// An info hash that looks random.
-fn name(number: u64) -> InfoHash {
-    let mut name = [0; 20];
-    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    for part in name.chunks_mut(4) {
-        state = (state ^ (state >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        part.copy_from_slice(&((state >> 32) as u32).to_be_bytes());
-    }
-    InfoHash(name)
-}
-
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default| arguments.next().map_or(default, |it| it.parse().expect("a number"));
@@ -48,7 +38,7 @@ fn main() {
     let mut full = shards(count, peers);
     let began = Instant::now();
     for swarm in 0..peers / EACH {
-        let (name, now) = (name(swarm), clock.now().moment);
+        let (name, now) = (info_hash(swarm as u32), clock.now().moment);
         let peer_views = (0..EACH).map(|peer| PeerView {
             endpoint: Endpoint::v4(Ipv4Addr::from((swarm * EACH + peer) as u32), 6_881),
             seeder: peer == 0,

@@ -12,10 +12,9 @@
 use std::hint::black_box;
 use std::io::Write;
 use std::process::Command;
-use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use onrush_lab::allocator;
+use onrush_lab::measure::{processor_time, quantile};
 use onrush_lab::population::{self, BATCH, LIFETIME, Sizes};
 use onrush_swarm::{Moment, Shard, ShardBatch};
 use rand::SeedableRng;
@@ -86,7 +85,7 @@ fn print(replays: &[Vec<Step>]) {
         }
         let long_once = of_phase.flat_map(times).filter(|&time| time > LONG).count();
         least.sort_unstable();
-        let at = |part: f64| f64::from(least[((least.len() - 1) as f64 * part) as usize]) / 1_000.0;
+        let at = |share| f64::from(quantile(&least, share)) / 1_000.0;
         println!(
             "{name:<26} {:>8} {:>7.1} {:>7.1} {:>7.1} {:>8.1} | {:>7} {:>9.1}",
             least.len(),
@@ -148,12 +147,7 @@ fn serve(
 ) {
     let mut batch: ShardBatch<(), ()> = population::batch();
     for (number, group) in peers.chunks(at_a_time).enumerate() {
-        batch.clear();
-        for &(swarm, peer) in group {
-            batch
-                .push_announce(population::announce(swarm, peer), ())
-                .expect("a batch with free space");
-        }
+        population::refill(&mut batch, group);
         steps.take(phase, || shard.serve(&mut batch, now));
         if at_a_time > 1 || number.is_multiple_of(BATCH) {
             steps.take(if phase == 3 { 4 } else { 1 }, || shard.sweep(now, SWEEP));
@@ -172,9 +166,4 @@ impl Steps {
         self.0.push((phase, u32::try_from(taken).unwrap_or(u32::MAX)));
         result
     }
-}
-
-/// The processor time of this thread.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

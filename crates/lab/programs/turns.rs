@@ -11,9 +11,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-use nix::time::{ClockId, clock_gettime};
-use onrush_lab as _; // its allocator
+use onrush_lab::measure::{processor_time, quantile};
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio::{self, Backend};
 use onrush_proto::{
@@ -75,37 +73,33 @@ fn main() {
     print(&times, worker);
 }
 
-fn print(times: &Histogram<u64>, worker: &Worker<Backend>) {
+/// Prints the quantiles of sorted times.
+fn print(times: &[Duration], worker: &Worker<Backend>) {
     let totals = worker.swarm_side.as_ref().expect("a colocated worker").shard.totals();
     println!("{} turns, {} peers left, {} expired", times.len(), totals.peers(), totals.expired);
-    let us = |nanos: u64| nanos as f64 / 1_000.0;
-    for (name, quantile) in
+    for (name, share) in
         [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("longest", 1.0)]
     {
-        println!("{name:<8} {:>9.1} us", us(times.value_at_quantile(quantile)));
+        println!("{name:<8} {:>9.1} us", quantile(times, share).as_nanos() as f64 / 1_000.0);
     }
-    let long = times.len() - times.count_between(0, TARGET.as_nanos() as u64);
+    let long = times.iter().filter(|time| **time > TARGET).count();
     println!("{long} over {} us", TARGET.as_micros());
 }
 
-/// Turns with a full socket each; returns their durations, nanoseconds.
-fn measure(
-    worker: &mut Worker<Backend>,
-    load: &mut Load,
-    first: u64,
-    turns: u64,
-) -> Histogram<u64> {
-    let mut times = Histogram::new(3).expect("three digits are possible");
+/// Turns with a full socket each; returns their durations, sorted.
+fn measure(worker: &mut Worker<Backend>, load: &mut Load, first: u64, turns: u64) -> Vec<Duration> {
+    let mut times = Vec::with_capacity(turns as usize);
     let mut answered = 0;
     for turn in first..first + turns {
         load.send();
         let now = now(turn);
         let start = processor_time();
         worker.turn(now).expect("the socket works");
-        times.record((processor_time() - start).as_nanos() as u64).expect("a value in range");
+        times.push(processor_time() - start);
         answered += load.drain();
     }
     assert!(answered >= turns * BATCH as u64 * 99 / 100, "only {answered} answers");
+    times.sort_unstable();
     times
 }
 
@@ -206,9 +200,4 @@ impl Load {
         }
         answers
     }
-}
-
-/// The processor time of this thread.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -5,9 +5,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`population`] | random populations of peers, and shards that hold them |
+//! | [`measure`] | processor time and quantiles |
 //! | [`allocator`] | the allocator of a program, and its resident memory |
 
 #![forbid(unsafe_code)]
 
 pub mod allocator;
+pub mod measure;
 pub mod population;

@@ -108,14 +108,19 @@ pub fn announce(swarm: u32, peer: u32) -> Announce {
     }
 }
 
+/// Replaces the announces of a batch by those of at most [`BATCH`] peers.
+pub fn refill<'a>(batch: &mut ShardBatch<(), ()>, peers: impl IntoIterator<Item = &'a (u32, u32)>) {
+    batch.clear();
+    for &(swarm, peer) in peers {
+        batch.push_announce(announce(swarm, peer), ()).expect("a batch with free space");
+    }
+}
+
 /// Serves an announce of each peer.
 pub fn fill(shard: &mut Shard, peers: &[(u32, u32)], now: Moment) {
     let mut batch = batch();
     for group in peers.chunks(BATCH) {
-        batch.clear();
-        for &(swarm, peer) in group {
-            batch.push_announce(announce(swarm, peer), ()).expect("there is room");
-        }
+        refill(&mut batch, group);
         shard.serve(&mut batch, now);
     }
 }

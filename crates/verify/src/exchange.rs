@@ -1,15 +1,19 @@
 //! Exchanges with a tracker as one client. Requests are repeated until they are answered. Silence
 //! counts as such only beside another request that was answered.
+//!
+//! A socket also receives datagrams that are no reply to its own requests: those of other programs,
+//! and replies that arrive late for a closed socket of the same port. `Client::is_stray` tells
+//! them from a tracker's wrong replies.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use onrush_proto::{
-    ConnectionId, Endpoint, Event, Family, InfoHash, Request, Response, ScrapeCounts,
+    AnnounceHead, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Response, ScrapeCounts,
     response::BadResponse,
 };
 
@@ -95,9 +99,8 @@ pub struct Client<'t> {
     target: &'t Target,
     to: SocketAddr,
     socket: UdpSocket,
-    source: IpAddr,
+    local: SocketAddr,
     id: Cell<ConnectionId>,
-    used_transactions: RefCell<HashSet<u32>>,
     joined: RefCell<BTreeSet<Membership>>,
 }
 
@@ -111,16 +114,15 @@ impl<'t> Client<'t> {
         to: SocketAddr,
         source: IpAddr,
     ) -> Result<Self, ExchangeError> {
-        let socket = UdpSocket::bind((source, 0))?;
-        Ok(Self {
-            target,
-            to,
-            socket,
-            source,
-            id: Cell::new(ConnectionId(0)),
-            used_transactions: RefCell::default(),
-            joined: RefCell::default(),
-        })
+        Self::bound(target, to, SocketAddr::new(source, 0))
+    }
+
+    /// A client at `local`, without a connection id.
+    fn bound(target: &'t Target, to: SocketAddr, local: SocketAddr) -> Result<Self, ExchangeError> {
+        let socket = UdpSocket::bind(local)?;
+        let local = socket.local_addr()?;
+        let id = Cell::new(ConnectionId(0));
+        Ok(Self { target, to, socket, local, id, joined: RefCell::default() })
     }
 
     /// A client at `source` of the tracker at `to`, with a connection id.
@@ -162,7 +164,7 @@ impl<'t> Client<'t> {
 
     /// The endpoint under which the tracker is expected to list a peer that announces `port`.
     pub fn endpoint(&self, port: u16) -> Endpoint {
-        Endpoint::new(self.target.external(self.source), port)
+        Endpoint::new(self.target.external(self.local.ip()), port)
     }
 
     /// Announces and parses the reply strictly.
@@ -178,20 +180,24 @@ impl<'t> Client<'t> {
     ) -> Result<Vec<AnnounceReply>, ExchangeError> {
         let requests: Vec<_> = requests.iter().map(|request| request.bytes(self.id())).collect();
         let replies = self.exchange_all(&requests)?;
-        let family = Family::of(self.to.ip());
-        let read = |(reply, request): (Vec<u8>, &Vec<u8>)| match Response::parse(&reply, family) {
-            Ok(Response::Announce(head, peers)) => Ok(AnnounceReply {
-                interval: head.interval,
-                leechers: head.leechers,
-                seeders: head.seeders,
-                peers: peers.iter().collect(),
-                bytes: reply.clone(),
-            }),
-            Ok(Response::Error(..)) => Err(refused(&describe(request), &reply)),
-            Ok(_) => Err(ExchangeError::Kind(reply)),
-            Err(why) => Err(ExchangeError::Layout(why, reply)),
+        let read = |(bytes, request): (Vec<u8>, &Vec<u8>)| {
+            let Response::Announce(head, peers) = self.parse(request, &bytes)? else {
+                return Err(ExchangeError::Kind(bytes));
+            };
+            let AnnounceHead { interval, leechers, seeders, .. } = head;
+            let peers = peers.iter().collect();
+            Ok(AnnounceReply { interval, leechers, seeders, peers, bytes })
         };
         replies.into_iter().zip(&requests).map(read).collect()
+    }
+
+    /// Parses the reply to an announce or a scrape; an error packet is an error.
+    fn parse<'r>(&self, request: &[u8], reply: &'r [u8]) -> Result<Response<'r>, ExchangeError> {
+        match Response::parse(reply, Family::of(self.to.ip())) {
+            Ok(Response::Error(..)) => Err(refused(&describe(request), reply)),
+            Ok(response) => Ok(response),
+            Err(why) => Err(ExchangeError::Layout(why, reply.to_vec())),
+        }
     }
 
     /// Scrapes and parses the reply strictly; returns all entries of the reply.
@@ -208,11 +214,9 @@ impl<'t> Client<'t> {
         let mut request = scrape_request(self.id(), hashes);
         request.extend_from_slice(more);
         let reply = self.exchange(&request)?;
-        match Response::parse(&reply, Family::of(self.to.ip())) {
-            Ok(Response::Scrape(_, counts)) => Ok(counts.iter().collect()),
-            Ok(Response::Error(..)) => Err(refused(&describe(&request), &reply)),
-            Ok(_) => Err(ExchangeError::Kind(reply)),
-            Err(why) => Err(ExchangeError::Layout(why, reply)),
+        match self.parse(&request, &reply)? {
+            Response::Scrape(_, counts) => Ok(counts.iter().collect()),
+            _ => Err(ExchangeError::Kind(reply)),
         }
     }
 
@@ -258,7 +262,7 @@ impl<'t> Client<'t> {
                 match transaction_of(&bytes).and_then(|number| places.get(&number)) {
                     _ if from != self.to => odd = Some(ExchangeError::Elsewhere(from, bytes)),
                     Some(&at) => _ = replies[at].get_or_insert(bytes),
-                    None if self.is_old(&bytes) => {}
+                    None if self.is_stray(&bytes, from) => {}
                     None => odd = Some(ExchangeError::OtherTransaction(bytes)),
                 }
                 if replies.iter().all(Option::is_some) {
@@ -283,11 +287,11 @@ impl<'t> Client<'t> {
             sent.push((self.number(&mut request), Vec::new()));
             self.send(&request)?;
             let until = self.target.deadline(1.0);
-            while let Some((bytes, _)) = self.receive(until)? {
+            while let Some((bytes, from)) = self.receive(until)? {
                 let number = transaction_of(&bytes);
                 match sent.iter_mut().find(|(asked, _)| Some(*asked) == number) {
                     Some((_, replies)) => replies.push(bytes),
-                    None if self.is_old(&bytes) => {}
+                    None if self.is_stray(&bytes, from) => {}
                     None => sent.last_mut().expect("a request is sent").1.push(bytes),
                 }
             }
@@ -318,11 +322,11 @@ impl<'t> Client<'t> {
             good_sent.push(self.number(&mut good));
             self.send(&good)?;
             let until = self.target.deadline(*wait);
-            while let Some((bytes, _)) = self.receive(until)? {
+            while let Some((bytes, from)) = self.receive(until)? {
                 match transaction_of(&bytes) {
                     Some(number) if good_sent.contains(&number) => answered = true,
                     Some(number) if bad_sent.contains(&number) => return Ok(Some(bytes)),
-                    _ if self.is_old(&bytes) => {}
+                    _ if self.is_stray(&bytes, from) => {}
                     _ => return Ok(Some(bytes)),
                 }
             }
@@ -333,23 +337,19 @@ impl<'t> Client<'t> {
         }
     }
 
-    /// Whether a reply has the transaction id of an earlier request: a second or a late reply.
-    fn is_old(&self, bytes: &[u8]) -> bool {
-        transaction_of(bytes)
-            .is_some_and(|number| self.used_transactions.borrow().contains(&number))
+    /// Whether a datagram that answers none of the awaited requests is no fault of the tracker: it
+    /// comes from another address, or has the transaction id of an earlier request from this port,
+    /// of this client or of one that is closed.
+    fn is_stray(&self, bytes: &[u8], from: SocketAddr) -> bool {
+        let is_used = |number| self.target.has_used_transaction(self.local, number);
+        from != self.to || transaction_of(bytes).is_some_and(is_used)
     }
 
     /// Writes an unused transaction id into a request of at least 16 bytes, and returns it.
     fn number(&self, request: &mut [u8]) -> u32 {
-        let mut spent = self.used_transactions.borrow_mut();
-        let number = loop {
-            let number = rand::random();
-            if spent.insert(number) {
-                break number;
-            }
-        };
+        let number = self.target.new_transaction(self.local);
         if let Some(field) = request.get_mut(12..16) {
-            field.copy_from_slice(&u32::to_be_bytes(number));
+            field.copy_from_slice(&number.to_be_bytes());
         }
         number
     }
@@ -416,11 +416,13 @@ impl<'t> Client<'t> {
             let stop = AnnounceRequest::leecher(hash, port).event(STOPPED).want(0);
             AnnounceRequest { ip: Ipv4Addr::from_bits(ip), peer_id, ..stop }.bytes(self.id())
         };
-        let requests: Vec<_> = joined.into_iter().map(stop).collect();
+        let mut requests: Vec<_> = joined.into_iter().map(stop).collect();
         if self.target.shares_hashes && !self.target.is_over() {
             let _ = self.exchange_all(&requests);
         } else {
-            for request in &requests {
+            for request in &mut requests {
+                // The reply arrives at a closed socket, or at the next one of this port.
+                self.number(request);
                 // A peer whose removal is lost expires.
                 let _ = self.send(request);
             }
@@ -447,5 +449,89 @@ fn silence(request: &[u8], tries: usize) -> ExchangeError {
     match tries {
         MIN_TRIES.. => ExchangeError::Silence { to: describe(request), tries },
         _ => ExchangeError::OutOfTime,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onrush_proto::TransactionId;
+    use onrush_proto::announce::HEAD_LEN;
+
+    use super::*;
+    use crate::message::fresh_hash;
+
+    /// A socket of a tracker or a stranger.
+    fn socket() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+
+    fn target(tracker: &UdpSocket) -> Target {
+        let address = tracker.local_addr().unwrap();
+        Target::new(address, &[], address.ip(), Duration::from_millis(100))
+    }
+
+    /// The reply to an announce of a swarm of 214 leechers.
+    fn announce_reply(transaction_id: TransactionId) -> [u8; HEAD_LEN] {
+        let mut reply = [0; HEAD_LEN];
+        AnnounceHead { transaction_id, interval: 1800, leechers: 214, seeders: 0 }
+            .write(&mut reply);
+        reply
+    }
+
+    /// Answers connects, and tells `also` of each.
+    fn answer_connects(tracker: &UdpSocket, also: impl Fn(SocketAddr)) {
+        tracker.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let mut bytes = [0; 128];
+        while let Ok((len, from)) = tracker.recv_from(&mut bytes) {
+            if let Ok(Request::Connect(connect)) = Request::parse(&bytes[..len]) {
+                also(from);
+                let mut reply = [0; 16];
+                reply[4..8].copy_from_slice(&connect.transaction_id.0.to_be_bytes());
+                tracker.send_to(&reply, from).unwrap();
+            }
+        }
+    }
+
+    /// The reply to a bad request, where `also` sends further datagrams to the client.
+    fn heard(
+        client: &Client<'_>,
+        tracker: &UdpSocket,
+        also: impl Fn(SocketAddr) + Send,
+    ) -> Option<Vec<u8>> {
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer_connects(tracker, also));
+            client.reply_to_bad(&[0xA5; 16]).unwrap()
+        })
+    }
+
+    #[test]
+    fn datagrams_of_other_programs_do_not_break_silence() {
+        let (tracker, stranger) = (socket(), socket());
+        let target = target(&tracker);
+        let client = Client::unconnected(&target, target.address, target.sources[0]).unwrap();
+        let reply = announce_reply(TransactionId(0));
+        let send = |from: &UdpSocket, to| _ = from.send_to(&reply, to).unwrap();
+        assert_eq!(heard(&client, &tracker, |to| send(&stranger, to)), None);
+        let wrong = heard(&client, &tracker, |to| send(&tracker, to));
+        assert_eq!(wrong.as_deref(), Some(&reply[..]), "the tracker itself breaks it");
+    }
+
+    #[test]
+    fn a_late_reply_to_a_closed_socket_of_the_same_port_does_not_break_silence() {
+        let tracker = socket();
+        let target = target(&tracker);
+        let first = Client::unconnected(&target, target.address, target.sources[0]).unwrap();
+        let local = first.local;
+        first.send(&AnnounceRequest::leecher(fresh_hash(), 40_001).bytes(first.id())).unwrap();
+        drop(first);
+        let mut bytes = [0; 128];
+        let mut last = || tracker.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap();
+        let (_, stop) = (last(), last());
+        let Ok(Request::Announce(stop)) = Request::parse(&stop) else { panic!("{stop:?}") };
+        assert_eq!(stop.event, Event::Stopped);
+        let reply = announce_reply(stop.transaction_id);
+        let second = Client::bound(&target, target.address, local).unwrap();
+        let late = heard(&second, &tracker, |to| _ = tracker.send_to(&reply, to).unwrap());
+        assert_eq!(late, None);
     }
 }

@@ -150,6 +150,16 @@ impl<'s> Fixture<'s> {
         AnnounceRequest::seeder(self.hash(0), port)
     }
 
+    /// Leechers of the first info hash.
+    pub fn leechers<const N: usize>(&self, ports: [u16; N]) -> [AnnounceRequest; N] {
+        ports.map(|port| self.leecher(port))
+    }
+
+    /// Seeders of the first info hash.
+    pub fn seeders<const N: usize>(&self, ports: [u16; N]) -> [AnnounceRequest; N] {
+        ports.map(|port| self.seeder(port))
+    }
+
     /// A client at the first source address.
     pub fn client(&self) -> Result<Client<'s>, ExchangeError> {
         Client::connected(self.target, self.target.address, self.target.sources[0])

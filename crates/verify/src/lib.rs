@@ -10,7 +10,7 @@
 //! | [`run`] | [`verify`]: all checks, several at a time |
 //! | [`report`] | the list for people, JSON for machines |
 //! | [`checks`] | the checks |
-//! | [`check`] | what a check is, and its verdict |
+//! | [`check`] | what a check is, and its result |
 //! | [`fixture`] | what one check works with: info hashes, clients, the shared large swarm |
 //! | [`exchange`] | a client: requests with repeats, silence |
 //! | [`message`] | requests and replies, field by field |

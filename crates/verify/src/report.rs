@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Check, Group, Verdict};
+use crate::check::{Check, CheckResult, Finding, Group};
 
-/// A [`Verdict`] without its texts.
+/// The result of a check without its texts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -58,12 +58,12 @@ pub struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(check: &Check, verdict: Verdict) -> Self {
-        let (outcome, seen, open) = match verdict {
-            Verdict::Pass => (Outcome::Pass, None, None),
-            Verdict::Differs { seen, open } => (Outcome::Differs, Some(seen), Some(open)),
-            Verdict::Fails { seen } => (Outcome::Fails, Some(seen), None),
-            Verdict::Skipped { reason } => (Outcome::Skipped, Some(reason), None),
+    pub(crate) fn new(check: &Check, result: CheckResult) -> Self {
+        let (outcome, seen, open) = match result {
+            Ok(()) => (Outcome::Pass, None, None),
+            Err(Finding::Differs { seen, open }) => (Outcome::Differs, Some(seen), Some(open)),
+            Err(Finding::Fails { seen }) => (Outcome::Fails, Some(seen), None),
+            Err(Finding::Skipped { reason }) => (Outcome::Skipped, Some(reason), None),
         };
         Self {
             id: check.id.to_owned(),
@@ -169,17 +169,14 @@ fn write_row(list: &mut String, row: &Row, wide: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::{differs, fails, skipped};
 
     fn example() -> Conformance {
         let open = "BEP 15 leaves it open";
         let seen = || "0000 (2 bytes)".to_owned();
-        let verdicts = [
-            Verdict::Pass,
-            Verdict::Differs { seen: seen(), open },
-            Verdict::Fails { seen: seen() },
-            Verdict::Skipped { reason: "one address".to_owned() },
-        ];
-        let rows = crate::checks::checks().zip(verdicts).map(|(check, v)| Row::new(check, v));
+        let results = [Ok(()), differs(open, seen()), fails(seen()), skipped("one address")];
+        let rows = crate::checks::checks().zip(results);
+        let rows = rows.map(|(check, result)| Row::new(check, result));
         Conformance::new("127.0.0.1:6969".parse().unwrap(), None, rows.collect())
     }
 

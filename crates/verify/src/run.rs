@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use onrush_proto::InfoHash;
 
-use crate::check::{Check, CheckResult, Group, Verdict};
+use crate::check::{Check, CheckResult, Group, Needs, fails, skipped};
 use crate::checks::{self, checks};
-use crate::exchange::ExchangeError;
 use crate::fixture::{Fixture, Session};
 use crate::reachability::{self, Unreachable};
 use crate::report::{Conformance, Row};
@@ -57,15 +56,15 @@ pub fn verify(settings: &Settings) -> Result<Conformance, Unreachable> {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(check) = chosen.get(number) else { break };
-                    let verdict = run(check, &session, refusal.as_deref());
-                    done.lock().expect("no check panics").push((number, verdict));
+                    let result = run(check, &session, refusal.as_deref());
+                    done.lock().expect("no check panics").push((number, result));
                 }
             });
         }
     });
     let mut done = done.into_inner().expect("no check panics");
     done.sort_by_key(|(number, _)| *number);
-    let rows = done.into_iter().map(|(number, verdict)| Row::new(chosen[number], verdict));
+    let rows = done.into_iter().map(|(number, result)| Row::new(chosen[number], result));
     let rows: Vec<Row> = rows.collect();
     session.target.start_cleanup();
     session.remove_large_swarm();
@@ -76,32 +75,18 @@ pub fn verify(settings: &Settings) -> Result<Conformance, Unreachable> {
 }
 
 /// Runs one check. `refusal` says how the tracker refuses announces of any hash, if it does.
-fn run(check: &Check, session: &Session, refusal: Option<&str>) -> Verdict {
-    if let (Some(text), true) = (refusal, check.hashes > 0 || check.large_swarm) {
+fn run(check: &Check, session: &Session, refusal: Option<&str>) -> CheckResult {
+    if let (Some(text), true) = (refusal, check.needs != Needs::Nothing) {
         let which = if session.has_given_hashes() { "the given" } else { "unknown" };
         let reason = format!("to announces of {which} hashes the tracker {text}");
         return match check.id == checks::FIRST_ANNOUNCE {
-            false => Verdict::Skipped { reason },
-            true => Verdict::Fails {
-                seen: reason + "; if it serves listed hashes only, name some with --info-hash",
-            },
+            false => skipped(reason),
+            true => fails(reason + "; if it serves listed hashes only, name some with --info-hash"),
         };
     }
-    match Fixture::new(session, check.hashes) {
-        Ok(fixture) => verdict((check.run)(&fixture)),
-        Err(reason) => Verdict::Skipped { reason },
-    }
-}
-
-/// The verdict of a check; a check that the end of the time cut short is skipped.
-fn verdict(result: CheckResult) -> Verdict {
-    let late = ExchangeError::OutOfTime.to_string();
-    match result {
-        Ok(Verdict::Fails { seen } | Verdict::Differs { seen, .. }) if seen == late => {
-            Verdict::Skipped { reason: late }
-        }
-        Ok(verdict) => verdict,
-        Err(ExchangeError::OutOfTime) => Verdict::Skipped { reason: late },
-        Err(error) => Verdict::Fails { seen: error.to_string() },
+    let hashes = if let Needs::Hashes(count) = check.needs { count } else { 0 };
+    match Fixture::new(session, hashes) {
+        Ok(fixture) => (check.run)(&fixture),
+        Err(reason) => skipped(reason),
     }
 }

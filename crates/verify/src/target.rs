@@ -1,8 +1,9 @@
 //! The tracker under test as every exchange sees it: its addresses, the source addresses that
 //! requests come from, and the time that is left.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,10 @@ pub struct Target {
     pub shares_hashes: bool,
     /// By source address, the address under which the tracker lists it, where these differ (NAT).
     pub(crate) external: HashMap<IpAddr, IpAddr>,
+    /// Local addresses and the transaction ids of requests that were sent from there. It outlives
+    /// the sockets, as the kernel gives the port of a closed socket to a later one, which then
+    /// receives replies that arrive late.
+    transactions: Mutex<HashSet<(SocketAddr, u32)>>,
     sent: AtomicU64,
     start: Instant,
     cleaning_up: AtomicBool,
@@ -57,6 +62,7 @@ impl Target {
             timeout,
             shares_hashes: false,
             external: HashMap::new(),
+            transactions: Mutex::default(),
             sent: AtomicU64::new(0),
             start: Instant::now(),
             cleaning_up: AtomicBool::new(false),
@@ -96,6 +102,22 @@ impl Target {
     /// Datagrams sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// A transaction id that no request from `local` has had.
+    pub(crate) fn new_transaction(&self, local: SocketAddr) -> u32 {
+        let mut transactions = self.transactions.lock().expect("no check panics");
+        loop {
+            let number = rand::random();
+            if transactions.insert((local, number)) {
+                return number;
+            }
+        }
+    }
+
+    /// Whether a request from `local` has had this transaction id.
+    pub(crate) fn has_used_transaction(&self, local: SocketAddr, number: u32) -> bool {
+        self.transactions.lock().expect("no check panics").contains(&(local, number))
     }
 
     pub(crate) fn count_datagram(&self) {

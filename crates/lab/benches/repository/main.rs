@@ -118,60 +118,41 @@ fn scenarios(scale: u32) -> [Scenario; 4] {
     let members: Vec<_> = (0..MEMBERS).map(|peer| announce(0, peer)).collect();
     // Seeders get no seeders; leechers get as many peers from all.
     let leechers: Vec<_> = members.iter().copied().filter(|member| !member.seeder).collect();
-    let updates = (0..400_000 / scale).map(|_| leechers[rng.random_range(0..leechers.len())]);
-    let updates = updates.collect();
-    Scenario::all(alone, (two, members), updates, scale, &mut rng)
-}
-
-impl Scenario {
-    fn all(
-        alone: Vec<Announce>,
-        (two, members): (Vec<Announce>, Vec<Announce>),
-        updates: Vec<Announce>,
-        scale: u32,
-        rng: &mut SmallRng,
-    ) -> [Self; 4] {
-        let mut shuffled = two.clone();
-        for at in (1..shuffled.len()).rev() {
-            shuffled.swap(at, rng.random_range(0..=at));
-        }
-        let few = alone[..(20_000 / scale) as usize].to_vec();
-        let (head, row) = (20, 6);
-        [
-            Self {
-                name: "Add one torrent, then the next",
-                before: Vec::new(),
-                requests: few,
-                reply_len: head,
-                pace: Pace::OneByOne,
-                threads: &[1],
-            },
-            Self {
-                name: "Update one torrent of 1,000 peers in parallel",
-                before: members,
-                requests: updates,
-                reply_len: head + u64::from(WANT) * row,
-                pace: Pace::Flowing,
-                threads: &THREADS,
-            },
-            Self {
-                name: "Add many torrents in parallel",
-                before: Vec::new(),
-                requests: alone,
-                reply_len: head,
-                pace: Pace::Flowing,
-                threads: &THREADS,
-            },
-            Self {
-                name: "Update many torrents of two peers in parallel",
-                before: two,
-                requests: shuffled,
-                reply_len: head + row,
-                pace: Pace::Flowing,
-                threads: &THREADS,
-            },
-        ]
+    let updates = (0..swarms).map(|_| leechers[rng.random_range(0..leechers.len())]).collect();
+    let mut shuffled = two.clone();
+    for at in (1..shuffled.len()).rev() {
+        shuffled.swap(at, rng.random_range(0..=at));
     }
+    let (head, row) = (20, 6);
+    let adding = |name, requests, pace, threads| Scenario {
+        name,
+        before: Vec::new(),
+        requests,
+        reply_len: head,
+        pace,
+        threads,
+    };
+    let few = alone[..(20_000 / scale) as usize].to_vec();
+    [
+        adding("Add one torrent, then the next", few, Pace::OneByOne, &[1]),
+        Scenario {
+            name: "Update one torrent of 1,000 peers in parallel",
+            before: members,
+            requests: updates,
+            reply_len: head + u64::from(WANT) * row,
+            pace: Pace::Flowing,
+            threads: &THREADS,
+        },
+        adding("Add many torrents in parallel", alone, Pace::Flowing, &THREADS),
+        Scenario {
+            name: "Update many torrents of two peers in parallel",
+            before: two,
+            requests: shuffled,
+            reply_len: head + row,
+            pace: Pace::Flowing,
+            threads: &THREADS,
+        },
+    ]
 }
 
 /// Nanoseconds per request, wall and processor, for each contender: medians.

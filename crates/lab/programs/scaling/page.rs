@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use onrush_load::chart::{self, Axis, Line, Lines};
+
 use super::model::{
     self, Assumed, CLASSIC, Host, PUBLISHED, REAL, best_split, colocated, colocated_relieved, split,
 };
@@ -156,99 +158,22 @@ fn shown_split(host: Host, assumed: &Assumed) -> String {
     })
 }
 
-// The picture
-
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 460.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 190.0;
-const TOP: f64 = 50.0;
-const BOTTOM: f64 = 50.0;
-
-type Curve = (&'static str, &'static str, Vec<(f64, f64)>);
-
-/// Replies per second over the vCPUs of whole hosts.
+/// A picture of the replies per second over the vCPUs of whole hosts.
 pub fn picture() -> String {
-    let curves = curves();
-    let points = curves.iter().flat_map(|(_, _, points)| points);
-    let most = (points.map(|point| point.1).fold(0.0, f64::max) / 1e6).ceil();
-    let x = |vcpus: f64| LEFT + (WIDTH - LEFT - RIGHT) * vcpus / 48.0;
-    let y = |replies: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * replies / (most * 1e6);
-    let title = "Predicted replies a second by vCPUs, whole hosts, real mix";
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" \
-         height=\"{HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
-         <style>text{{font:13px system-ui,sans-serif;fill:#222}}\
-         .title{{font-size:17px;font-weight:600}}\
-         polyline{{fill:none;stroke-width:2.5}}</style>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
-         <text x=\"8\" y=\"26\" class=\"title\">{title}</text>\n"
-    );
-    for million in 0..=most as u32 {
-        let at = y(f64::from(million) * 1e6);
-        line!(
-            out,
-            "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>",
-            x(48.0)
-        );
-        line!(
-            out,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{million} M</text>",
-            LEFT - 8.0,
-            at + 4.0
-        );
-    }
-    for vcpus in (0..=48).step_by(8) {
-        let at = x(f64::from(vcpus));
-        line!(
-            out,
-            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{vcpus}</text>",
-            HEIGHT - 26.0
-        );
-    }
-    line!(
-        out,
-        "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">vCPUs</text>",
-        x(24.0),
-        HEIGHT - 8.0
-    );
-    let mut last = f64::NEG_INFINITY;
-    let mut ends: Vec<_> =
-        curves.iter().map(|(_, _, points)| points.last().map_or(0.0, |p| p.1)).collect();
-    ends.sort_by(|a, b| b.total_cmp(a));
-    for end in ends {
-        for (name, colour, points) in
-            curves.iter().filter(|c| c.2.last().is_some_and(|p| p.1 == end))
-        {
-            let path: Vec<_> =
-                points.iter().map(|(n, v)| format!("{:.1},{:.1}", x(*n), y(*v))).collect();
-            line!(out, "<polyline points=\"{}\" stroke=\"{colour}\"/>", path.join(" "));
-            // Labels keep a line's distance.
-            last = (y(end) + 4.0).max(last + 16.0);
-            line!(
-                out,
-                "<text x=\"{:.1}\" y=\"{last:.1}\" style=\"fill:{colour}\">{name}</text>",
-                x(48.0) + 8.0
-            );
-        }
-    }
-    out.push_str("</svg>\n");
-    out
-}
-
-fn curves() -> Vec<Curve> {
-    let over = |f: &dyn Fn(Host) -> f64| {
-        (2..=48).step_by(2).map(|n| (n as f64, f(Host::whole(n)))).collect::<Vec<_>>()
+    let over = |replies: &dyn Fn(Host) -> f64| {
+        (2..=48).step_by(2).map(|n| (n as f64, replies(Host::whole(n)))).collect::<Vec<_>>()
     };
     let even = Assumed { hot: 0.0, ..REAL };
-    vec![
-        ("colocated, none hot", "#1f6f8b", over(&|host| colocated(host, &even))),
-        (
-            "best split, 1 % hot",
-            "#c46a2b",
-            over(&|host| best_split(host, &REAL).map_or(0.0, |b| b.1)),
-        ),
-        ("colocated, 1 % hot", "#6a4c93", over(&|host| colocated(host, &REAL))),
-    ]
+    let split = |host| best_split(host, &REAL).map_or(0.0, |(_, most)| most);
+    chart::lines(&Lines {
+        title: "Predicted replies per second by vCPUs, whole hosts, real mix".into(),
+        x: Axis::linear("vCPUs").marks((0..=48).step_by(8).map(f64::from)),
+        y: Axis::linear("replies per second"),
+        lines: vec![
+            Line::new("colocated, none hot", over(&|host| colocated(host, &even))),
+            Line::new("best split, 1 % hot", over(&split)),
+            Line::new("colocated, 1 % hot", over(&|host| colocated(host, &REAL))),
+        ],
+        spans: Vec::new(),
+    })
 }

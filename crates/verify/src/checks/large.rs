@@ -3,7 +3,9 @@
 
 use std::collections::HashSet;
 
-use crate::check::{Check, CheckResult, Group, Verdict, demand, fails};
+use crate::check::{Check, CheckResult, Group, Needs, demand};
+use crate::checks::counts;
+use crate::checks::peers::lists_members_once;
 use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
 use crate::message::{AnnounceRequest, STOPPED, hex};
@@ -18,26 +20,18 @@ const REMAINING_LEECHERS: std::ops::Range<u16> = 20_000..20_060;
 const REMAINING_SEEDERS: std::ops::Range<u16> = 21_000..21_030;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "large-swarm-counts",
-        group: Group::Announce,
-        expected: "a swarm of 200 peers is counted exactly, by announces and by scrapes, also \
+    Check::new(Group::Announce, "large-swarm-counts", Needs::Hashes(1), exact_counts)
+        .expects(
+            "a swarm of 200 peers is counted exactly, by announces and by scrapes, also \
              after it has shrunk to 90",
-        source: "BEP 15, \"Announce\", \"Scrape\"",
-        hashes: 1,
-        large_swarm: false,
-        run: counts,
-    },
-    Check {
-        id: "large-swarm-peers",
-        group: Group::Announce,
-        expected: "lists of a swarm of 200 peers name its peers only, each once, also after it has \
+        )
+        .source("BEP 15, \"Announce\", \"Scrape\""),
+    Check::new(Group::Announce, "large-swarm-peers", Needs::Hashes(1), peers)
+        .expects(
+            "lists of a swarm of 200 peers name its peers only, each once, also after it has \
              shrunk to 90",
-        source: "BEP 15, \"Announce\"",
-        hashes: 1,
-        large_swarm: false,
-        run: peers,
-    },
+        )
+        .source("BEP 15, \"Announce\""),
 ];
 
 /// Announces the whole swarm.
@@ -58,13 +52,10 @@ fn shrink(fixture: &Fixture<'_>, client: &Client<'_>) -> Result<(), ExchangeErro
     client.announce_all(&leechers.chain(seeders).collect::<Vec<_>>()).map(drop)
 }
 
-fn counts(fixture: &Fixture<'_>) -> CheckResult {
+fn exact_counts(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     grow(fixture, &client)?;
-    let verdict = counted(fixture, &client, SEEDERS.len(), LEECHERS.len())?;
-    if verdict != Verdict::Pass {
-        return Ok(verdict);
-    }
+    counted(fixture, &client, SEEDERS.len(), LEECHERS.len())?;
     shrink(fixture, &client)?;
     counted(fixture, &client, REMAINING_SEEDERS.len(), REMAINING_LEECHERS.len())
 }
@@ -76,57 +67,38 @@ fn counted(
     seeders: usize,
     leechers: usize,
 ) -> CheckResult {
-    let expected = (seeders as u32, leechers as u32);
-    let scraped = client.scrape(&[fixture.hash(0)])?.first().copied().unwrap_or_default();
-    if (scraped.seeders, scraped.leechers) != expected {
-        return fails(format!(
-            "a scrape of {seeders} seeders and {leechers} leechers gives {} and {}",
-            scraped.seeders, scraped.leechers
-        ));
-    }
+    let (seeders, leechers) = (seeders as u32, leechers as u32);
+    counts::counted(fixture, client, seeders, leechers)?;
     let reply = client.announce(&fixture.leecher(LEECHERS.start).event(0))?;
     // Whether the announcing peer is counted is another check.
-    let right =
-        reply.seeders == expected.0 && (expected.1 - 1..=expected.1).contains(&reply.leechers);
-    Ok(demand(right, || {
+    let right = reply.seeders == seeders && (leechers - 1..=leechers).contains(&reply.leechers);
+    demand(right, || {
         format!("an announce to {seeders} seeders and {leechers} leechers: {}", reply.counts())
-    }))
+    })
 }
 
 fn peers(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     grow(fixture, &client)?;
-    let verdict = listed(fixture, &client, LEECHERS.chain(SEEDERS).collect())?;
-    if verdict != Verdict::Pass {
-        return Ok(verdict);
-    }
+    listed(fixture, &client, LEECHERS.chain(SEEDERS))?;
     shrink(fixture, &client)?;
-    listed(fixture, &client, REMAINING_LEECHERS.chain(REMAINING_SEEDERS).collect())
+    listed(fixture, &client, REMAINING_LEECHERS.chain(REMAINING_SEEDERS))
 }
 
 /// Passes where the lists of several announces have some of the peers at `ports`, each once, and
 /// no others.
-fn listed(fixture: &Fixture<'_>, client: &Client<'_>, ports: HashSet<u16>) -> CheckResult {
-    let expected: HashSet<_> = ports.iter().map(|port| client.endpoint(*port)).collect();
+fn listed(
+    fixture: &Fixture<'_>,
+    client: &Client<'_>,
+    ports: impl Iterator<Item = u16>,
+) -> CheckResult {
+    let expected: HashSet<_> = ports.map(|port| client.endpoint(port)).collect();
     for _ in 0..8 {
         let reply = client.announce(&fixture.leecher(LEECHERS.start).event(0).want(200))?;
-        if reply.peers.is_empty() {
-            return fails(format!("no peers of {}: {}", ports.len(), hex(&reply.bytes)));
-        }
-        let mut seen = HashSet::new();
-        for peer in &reply.peers {
-            let (ip, port) = (peer.ip(), peer.port());
-            if !expected.contains(peer) {
-                return fails(format!(
-                    "{ip} port {port} is not one of the {} peers: {}",
-                    ports.len(),
-                    hex(&reply.bytes)
-                ));
-            }
-            if !seen.insert(*peer) {
-                return fails(format!("{ip} port {port} twice: {}", hex(&reply.bytes)));
-            }
-        }
+        demand(!reply.peers.is_empty(), || {
+            format!("no peers of {}: {}", expected.len(), hex(&reply.bytes))
+        })?;
+        lists_members_once(&reply, |peer| expected.contains(peer))?;
     }
-    Ok(Verdict::Pass)
+    Ok(())
 }

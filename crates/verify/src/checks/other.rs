@@ -3,93 +3,46 @@
 
 use onrush_proto::{Family, Response};
 
-use crate::check::{Check, CheckResult, Group, Verdict, demand, fails, prefer, skipped};
-use crate::exchange::Client;
+use crate::check::{
+    Check, CheckResult, Group, Needs, demand, demand_silence, demand_silence_or_error, fails,
+    skipped,
+};
 use crate::fixture::Fixture;
 use crate::message::{AnnounceRequest, connect_request, forged, fresh_hash, hex, scrape_request};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "transaction-id",
-        group: Group::AnythingElse,
-        expected: "every reply carries the transaction id of its request",
-        source: "BEP 15, \"Connect\", \"Announce\", \"Scrape\"",
-        hashes: 0,
-        large_swarm: false,
-        run: transaction,
-    },
-    Check {
-        id: "one-reply",
-        group: Group::AnythingElse,
-        expected: "a request gets one reply",
-        source: "BEP 15",
-        hashes: 1,
-        large_swarm: false,
-        run: one_reply,
-    },
-    Check {
-        id: "reply-from-asked-address",
-        group: Group::AnythingElse,
-        expected: "replies come from the address and port that the request was sent to",
-        source: "clients and NATs drop other replies",
-        hashes: 0,
-        large_swarm: false,
-        run: from_asked,
-    },
-    Check {
-        id: "error-reply",
-        group: Group::AnythingElse,
-        expected: "an error has action 3, the request's transaction id and a text",
-        source: "BEP 15, \"Errors\"",
-        hashes: 1,
-        large_swarm: false,
-        run: error,
-    },
-    Check {
-        id: "unknown-action",
-        group: Group::AnythingElse,
-        expected: "an unknown action is not answered",
-        source: "BEP 15, \"UDP tracker protocol\"",
-        hashes: 0,
-        large_swarm: false,
-        run: unknown_action,
-    },
-    Check {
-        id: "unknown-action-unproven",
-        group: Group::AnythingElse,
-        expected: "an unknown action with a wrong connection id is not answered",
-        source: "BEP 15, \"UDP connections / spoofing\"",
-        hashes: 0,
-        large_swarm: false,
-        run: unknown_action_unproven,
-    },
-    Check {
-        id: "junk",
-        group: Group::AnythingElse,
-        expected: "random bytes are not answered",
-        source: "BEP 15, \"UDP connections / spoofing\"",
-        hashes: 0,
-        large_swarm: false,
-        run: junk,
-    },
-    Check {
-        id: "short-datagrams",
-        group: Group::AnythingElse,
-        expected: "datagrams of 0, 1, 7 and 15 bytes are not answered",
-        source: "BEP 15: every request has at least 16 bytes",
-        hashes: 0,
-        large_swarm: false,
-        run: short,
-    },
-    Check {
-        id: "source-port-0",
-        group: Group::AnythingElse,
-        expected: "datagrams from source port 0 are not answered",
-        source: "RFC 768: port 0 means that no reply is expected",
-        hashes: 0,
-        large_swarm: false,
-        run: source_port_0,
-    },
+    Check::new(Group::AnythingElse, "transaction-id", Needs::Nothing, transaction)
+        .expects("every reply carries the transaction id of its request")
+        .source("BEP 15, \"Connect\", \"Announce\", \"Scrape\""),
+    Check::new(Group::AnythingElse, "one-reply", Needs::Hashes(1), one_reply)
+        .expects("a request gets one reply")
+        .source("BEP 15"),
+    Check::new(Group::AnythingElse, "reply-from-asked-address", Needs::Nothing, from_asked)
+        .expects("replies come from the address and port that the request was sent to")
+        .source("clients and NATs drop other replies"),
+    Check::new(Group::AnythingElse, "error-reply", Needs::Hashes(1), error)
+        .expects("an error has action 3, the request's transaction id and a text")
+        .source("BEP 15, \"Errors\""),
+    Check::new(Group::AnythingElse, "unknown-action", Needs::Nothing, unknown_action)
+        .expects("an unknown action is not answered")
+        .source("BEP 15, \"UDP tracker protocol\""),
+    Check::new(
+        Group::AnythingElse,
+        "unknown-action-unproven",
+        Needs::Nothing,
+        unknown_action_unproven,
+    )
+    .expects("an unknown action with a wrong connection id is not answered")
+    .source("BEP 15, \"UDP connections / spoofing\""),
+    Check::new(Group::AnythingElse, "junk", Needs::Nothing, junk)
+        .expects("random bytes are not answered")
+        .source("BEP 15, \"UDP connections / spoofing\""),
+    Check::new(Group::AnythingElse, "short-datagrams", Needs::Nothing, short)
+        .expects("datagrams of 0, 1, 7 and 15 bytes are not answered")
+        .source("BEP 15: every request has at least 16 bytes"),
+    Check::new(Group::AnythingElse, "source-port-0", Needs::Nothing, source_port_0)
+        .expects("datagrams from source port 0 are not answered")
+        .source("RFC 768: port 0 means that no reply is expected"),
 ];
 
 fn transaction(fixture: &Fixture<'_>) -> CheckResult {
@@ -99,12 +52,12 @@ fn transaction(fixture: &Fixture<'_>) -> CheckResult {
         client.exchange(&scrape_request(client.id(), &[fresh_hash()]))?;
         client.exchange(&AnnounceRequest::leecher(fresh_hash(), 40_001).bytes(client.id()))?;
     }
-    Ok(Verdict::Pass)
+    Ok(())
 }
 
 fn one_reply(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
-    let announce = AnnounceRequest::leecher(fixture.hash(0), 40_001).bytes(client.id());
+    let announce = fixture.leecher(40_001).bytes(client.id());
     for request in [connect_request(), announce, scrape_request(client.id(), &[fixture.hash(0)])] {
         let replies = client.all_replies(&request)?;
         let [_, _, ..] = &replies[..] else { continue };
@@ -114,61 +67,51 @@ fn one_reply(fixture: &Fixture<'_>) -> CheckResult {
             return fails(format!("{} replies, the second: {}", replies.len(), hex(second)));
         }
     }
-    Ok(Verdict::Pass)
+    Ok(())
 }
 
 fn from_asked(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     client.exchange(&scrape_request(client.id(), &[fresh_hash()]))?;
-    Ok(Verdict::Pass)
+    Ok(())
 }
 
 fn error(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     let family = Family::of(fixture.target.address.ip());
     let mut any = false;
-    for request in [
-        scrape_request(client.id(), &[]),
-        AnnounceRequest::leecher(fixture.hash(0), 0).bytes(client.id()),
-    ] {
+    for request in [scrape_request(client.id(), &[]), fixture.leecher(0).bytes(client.id())] {
         let Ok(reply) = client.exchange(&request) else { continue };
         match Response::parse(&reply, family) {
             Ok(Response::Error(_, text)) => {
                 any = true;
-                if text.is_empty() {
-                    return fails(format!("no text: {}", hex(&reply)));
-                }
+                demand(!text.is_empty(), || format!("no text: {}", hex(&reply)))?;
             }
             Ok(_) => {}
             Err(why) => return fails(format!("{why}: {}", hex(&reply))),
         }
     }
     match any {
-        true => Ok(Verdict::Pass),
+        true => Ok(()),
         false => skipped("the tracker replied to no request with an error"),
     }
 }
 
 fn unknown_action(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
-    let open = "BEP 15, \"Errors\", allows an error to a proven address";
-    for action in [3u8, 77] {
+    for action in [3, 77] {
         let mut request = scrape_request(client.id(), &[fresh_hash()]);
         request[11] = action;
-        let Some(reply) = client.reply_to_bad(&request)? else { continue };
-        return match reply.starts_with(&[0, 0, 0, 3]) {
-            true => Ok(prefer(false, open, || hex(&reply))),
-            false => fails(hex(&reply)),
-        };
+        demand_silence_or_error(&client, &request)?;
     }
-    Ok(Verdict::Pass)
+    Ok(())
 }
 
 fn unknown_action_unproven(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     let mut request = scrape_request(forged(client.id()), &[fresh_hash()]);
     request[11] = 77;
-    silent(&client, &request)
+    demand_silence(&client, &request)
 }
 
 fn junk(fixture: &Fixture<'_>) -> CheckResult {
@@ -177,28 +120,19 @@ fn junk(fixture: &Fixture<'_>) -> CheckResult {
         let mut bytes: Vec<u8> = (0..len).map(|_| rand::random()).collect();
         // An action number that no version of the protocol defines.
         bytes[8] |= 0x80;
-        let verdict = silent(&client, &bytes)?;
-        if verdict != Verdict::Pass {
-            return Ok(verdict);
-        }
+        demand_silence(&client, &bytes)?;
     }
-    Ok(Verdict::Pass)
+    Ok(())
 }
 
 fn short(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     let connect = connect_request();
     for len in [0, 1, 7, 15] {
-        if let Some(reply) = client.reply_to_bad(&connect[..len])? {
-            return fails(format!("{len} bytes: {}", hex(&reply)));
-        }
+        let reply = client.reply_to_bad(&connect[..len])?;
+        reply.map_or(Ok(()), |reply| fails(format!("{len} bytes: {}", hex(&reply))))?;
     }
-    Ok(Verdict::Pass)
-}
-
-fn silent(client: &Client<'_>, request: &[u8]) -> CheckResult {
-    let answered = client.reply_to_bad(request)?;
-    Ok(demand(answered.is_none(), || hex(&answered.unwrap_or_default())))
+    Ok(())
 }
 
 fn source_port_0(_: &Fixture<'_>) -> CheckResult {

@@ -5,7 +5,7 @@
 
 #![allow(dead_code, reason = "two crates use parts of this module")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,8 @@ use onrush_proto::announce::{AnnounceHead, HEAD_LEN, REQUEST_LEN};
 use onrush_proto::connect::ConnectResponse;
 use onrush_proto::scrape::{self, MAX_HASHES};
 use onrush_proto::{
-    Announce, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Scrape, ScrapeCounts,
-    TransactionId, error,
+    Announce, Connect, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Scrape,
+    ScrapeCounts, TransactionId, error,
 };
 
 /// The fault of the tracker.
@@ -125,8 +125,14 @@ struct Swarm {
 
 impl Swarm {
     fn counts(&self) -> (u32, u32) {
-        let seeders = self.peers.iter().filter(|peer| peer.seeder).count() as u32;
-        (seeders, self.peers.len() as u32 - seeders)
+        self.counts_of(|_| true)
+    }
+
+    /// Seeders and leechers among some of the peers.
+    fn counts_of(&self, counts: impl Fn(&Peer) -> bool) -> (u32, u32) {
+        let peers = self.peers.iter().filter(|peer| counts(peer));
+        let (seeders, leechers): (Vec<&Peer>, Vec<&Peer>) = peers.partition(|peer| peer.seeder);
+        (seeders.len() as u32, leechers.len() as u32)
     }
 }
 
@@ -200,7 +206,7 @@ impl Tracker {
         };
         let id = match &request {
             Request::Connect(connect) => {
-                return self.connect(connect.transaction_id, bytes.len(), source);
+                return self.connect(connect, bytes.len(), source);
             }
             Request::Announce(announce) => announce.connection_id,
             Request::Scrape(scrape) => scrape.connection_id,
@@ -245,12 +251,7 @@ impl Tracker {
         }
     }
 
-    fn connect(
-        &mut self,
-        transaction_id: TransactionId,
-        len: usize,
-        source: SocketAddr,
-    ) -> Option<Vec<u8>> {
+    fn connect(&mut self, connect: &Connect, len: usize, source: SocketAddr) -> Option<Vec<u8>> {
         if self.has(Fault::StrictLength) && len != 16 {
             return None;
         }
@@ -260,6 +261,7 @@ impl Tracker {
             connection_id.0 ^= self.received << 8;
             self.given.push((source, connection_id));
         }
+        let transaction_id = connect.transaction_id;
         ConnectResponse { transaction_id, connection_id }.write(&mut reply);
         let mut reply = reply.to_vec();
         if self.has(Fault::LongConnect) {
@@ -280,12 +282,13 @@ impl Tracker {
         }
     }
 
+    fn refuse(&self, bytes: &[u8], text: &str) -> Vec<u8> {
+        error_reply(bytes, if self.has(Fault::ErrorWithoutText) { "" } else { text })
+    }
+
     fn announce(&mut self, announce: &Announce<'_>, bytes: &[u8], ip: IpAddr) -> Option<Vec<u8>> {
         if let Some(text) = self.refusal(announce, bytes) {
-            return Some(error_reply(
-                bytes,
-                if self.has(Fault::ErrorWithoutText) { "" } else { text },
-            ));
+            return Some(self.refuse(bytes, text));
         }
         self.turn += 1;
         let ip = match announce.ip {
@@ -328,34 +331,17 @@ impl Tracker {
 
     /// The counts of an announce reply: `before` are those without the announce.
     fn counts(&self, swarm: &Swarm, before: (u32, u32), own: Endpoint) -> (u32, u32) {
-        let (mut seeders, mut leechers) = match self.fault {
+        let (seeders, leechers) = swarm.counts();
+        match self.fault {
             Fault::OwnPeerNotCounted => before,
-            _ => swarm.counts(),
-        };
-        if self.has(Fault::CountsAtMost100) {
-            (seeders, leechers) = (seeders.min(100), leechers.min(100));
+            Fault::CountsAtMost100 => (seeders.min(100), leechers.min(100)),
+            Fault::CountsDouble => (2 * seeders, 2 * leechers),
+            Fault::CountsZero => (0, 0),
+            Fault::CountsMax => (u32::MAX, u32::MAX),
+            Fault::SwapsCounts => (leechers, seeders),
+            Fault::FamiliesApart => swarm.counts_of(|peer| peer.endpoint.family() == own.family()),
+            _ => (seeders, leechers),
         }
-        if self.has(Fault::CountsDouble) {
-            (seeders, leechers) = (2 * seeders, 2 * leechers);
-        }
-        if self.has(Fault::CountsZero) {
-            (seeders, leechers) = (0, 0);
-        }
-        if self.has(Fault::CountsMax) {
-            (seeders, leechers) = (u32::MAX, u32::MAX);
-        }
-        if self.has(Fault::SwapsCounts) {
-            (seeders, leechers) = (leechers, seeders);
-        }
-        if self.has(Fault::FamiliesApart) {
-            let alike = |seeder| {
-                let alike =
-                    |peer: &&Peer| peer.seeder == seeder && peer.endpoint.family() == own.family();
-                swarm.peers.iter().filter(alike).count() as u32
-            };
-            (seeders, leechers) = (alike(true), alike(false));
-        }
-        (seeders, leechers)
     }
 
     fn store(&mut self, announce: &Announce<'_>, own: Endpoint, stopped: bool) {
@@ -405,13 +391,8 @@ impl Tracker {
     ) -> Vec<Endpoint> {
         let cap = if self.has(Fault::NoCap) { 1000 } else { own.family().max_peers() };
         let limit = match announce.num_want {
-            _ if stopped => {
-                if self.has(Fault::PeersForStopped) {
-                    50
-                } else {
-                    0
-                }
-            }
+            _ if stopped && self.has(Fault::PeersForStopped) => 50,
+            _ if stopped => 0,
             _ if self.has(Fault::IgnoresWant) => cap,
             0 if self.has(Fault::PeersUnasked) => 50,
             want if want < 0 && self.has(Fault::NoDefault) => 0,
@@ -453,10 +434,7 @@ impl Tracker {
         let mut hashes: Vec<InfoHash> = request.info_hashes().collect();
         let broken = !(bytes.len() - 16).is_multiple_of(20);
         if hashes.is_empty() && !self.has(Fault::AnswersEmptyScrape) {
-            return Some(error_reply(
-                bytes,
-                if self.has(Fault::ErrorWithoutText) { "" } else { "no info hash" },
-            ));
+            return Some(self.refuse(bytes, "no info hash"));
         }
         if broken && self.has(Fault::RefusesTrailing) {
             return None;
@@ -466,13 +444,8 @@ impl Tracker {
             hashes.reverse();
         }
         if self.has(Fault::ScrapeOnce) {
-            let mut seen = Vec::new();
-            hashes.retain(|hash| {
-                !seen.contains(hash) && {
-                    seen.push(*hash);
-                    true
-                }
-            });
+            let mut seen = HashSet::new();
+            hashes.retain(|hash| seen.insert(*hash));
         }
         if self.has(Fault::ScrapesLess) {
             hashes.pop();
@@ -492,18 +465,15 @@ impl Tracker {
                 }
             }
             let swarm = self.swarms.get(&hash);
-            let (mut seeders, mut leechers) = swarm.map_or((0, 0), Swarm::counts);
-            if self.has(Fault::ScrapeSwapped) {
-                (seeders, leechers) = (leechers, seeders);
-            }
-            if self.has(Fault::ScrapesDouble) {
-                (seeders, leechers) = (2 * seeders, 2 * leechers);
-            }
+            let (seeders, leechers) = swarm.map_or((0, 0), Swarm::counts);
+            let completed = swarm.map_or(0, |swarm| swarm.completed);
+            let (seeders, completed, leechers) = match self.fault {
+                Fault::ScrapeSwapped => (leechers, completed, seeders),
+                Fault::ScrapesDouble => (2 * seeders, completed, 2 * leechers),
+                Fault::CountsMax => (u32::MAX, u32::MAX, u32::MAX),
+                _ => (seeders, completed, leechers),
+            };
             let mut counts = [0; 12];
-            let mut completed = swarm.map_or(0, |swarm| swarm.completed);
-            if self.has(Fault::CountsMax) {
-                (seeders, completed, leechers) = (u32::MAX, u32::MAX, u32::MAX);
-            }
             ScrapeCounts { seeders, completed, leechers }.write(&mut counts);
             reply.extend_from_slice(&counts);
         }
