@@ -4,9 +4,7 @@
 //! A purge is delayed, since announces that the former list has permitted may still be on the way
 //! to their shard. Workers take several turns a second, so after two seconds there are none.
 
-mod release;
-pub mod remove_forbidden;
-pub mod remove_named;
+pub mod removal;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,10 +16,8 @@ use onrush_proto::InfoHash;
 
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::overlay::ListChange;
-use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::{Orders, WorkerUnresponsive};
-use remove_forbidden::RemoveForbidden;
-use remove_named::RemoveNamed;
+use removal::{remove_forbidden, remove_named};
 
 /// Time between a change of the list and the purge.
 const DELAY: Duration = Duration::from_secs(2);
@@ -113,13 +109,13 @@ impl Purge {
             let hashes: Arc<[InfoHash]> =
                 hashes.iter().copied().filter(|hash| !list.permits(*hash)).collect();
             orders.run_on_every_shard(|_| {
-                Box::new(RemoveNamed::new(hashes.clone(), self.result.clone()))
+                Box::new(remove_named(hashes.clone(), self.result.clone()))
             })?;
         }
         let Some((_, list)) = self.walk.take_if(|(due, _)| now >= *due) else { return Ok(()) };
-        orders.run_on_every_shard(|_| -> Box<dyn ShardTask> {
+        orders.run_on_every_shard(|_| {
             let superseded = self.superseded.clone();
-            Box::new(RemoveForbidden::new(list.clone(), superseded, self.result.clone()))
+            Box::new(remove_forbidden(list.clone(), superseded, self.result.clone()))
         })
     }
 

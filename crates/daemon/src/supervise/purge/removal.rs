@@ -1,70 +1,81 @@
-//! Removal of all swarms that the access list does not permit.
+//! Removal of swarms from a shard, as background tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
-use onrush_swarm::{Shard, Verdict};
+use onrush_proto::InfoHash;
+use onrush_swarm::{Moment, Shard, Verdict};
 
-use super::release::free_some_peers;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
 
 /// Swarms visited per step. Each takes a lookup in the list with cache misses, and a removal takes
 /// as long again, with up to 128 peers to be subtracted from the totals.
-const STEP: usize = 128;
+const VISITED: usize = 128;
+/// Swarms looked up by name per step: each may exist, with up to 128 peers to be subtracted from
+/// the totals.
+const LOOKED_UP: usize = 64;
+/// Peers of removed large swarms freed per step: as many as the longest step of expiry frees.
+const FREED: usize = 2048;
 
-/// Walks over one shard.
-pub struct RemoveForbidden {
+/// A task that removes the swarms that `access` does not permit, then sends their number. It stops
+/// without a result once `superseded` is set: another list is in force.
+pub fn remove_forbidden(
     access: Arc<AccessList>,
     superseded: Arc<AtomicBool>,
-    begun: bool,
-    walked: bool,
-    removed: u64,
     result: Sender<u64>,
-}
-
-impl RemoveForbidden {
-    /// Removes the swarms that `access` does not permit, then sends their number. Stops without a
-    /// result once `superseded` is set: another list is in force.
-    pub fn new(access: Arc<AccessList>, superseded: Arc<AtomicBool>, result: Sender<u64>) -> Self {
-        Self { access, superseded, begun: false, walked: false, removed: 0, result }
-    }
-
-    /// Visits some swarms. Returns whether there are more.
-    fn walk(&mut self, shard: &mut Shard, now: Now) -> bool {
-        let Self { access, removed, .. } = self;
-        shard.walk(now.moment, STEP, |swarm| {
+) -> impl ShardTask {
+    let mut begun = false;
+    let mut step = removal(result, move |shard, now, removed| {
+        if !begun {
+            begun = true;
+            shard.begin_walk();
+        }
+        shard.walk(now, VISITED, |swarm| {
             if access.permits(swarm.info_hash) {
                 return Verdict::Keep;
             }
             *removed += 1;
             Verdict::Remove
         })
-    }
+    });
+    move |shard: &mut Shard, now: Now| !superseded.load(Ordering::Relaxed) && step(shard, now)
 }
 
-impl ShardTask for RemoveForbidden {
-    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        if self.superseded.load(Ordering::Relaxed) {
-            return false;
-        }
-        if !self.begun {
-            self.begun = true;
-            shard.begin_walk();
-        }
-        if free_some_peers(shard) {
+/// A task that removes the swarms of these info hashes, then sends the number of those that
+/// existed.
+pub fn remove_named(info_hashes: Arc<[InfoHash]>, result: Sender<u64>) -> impl ShardTask {
+    let mut done = 0;
+    removal(result, move |shard, now, removed| {
+        let to = (done + LOOKED_UP).min(info_hashes.len());
+        let named = &info_hashes[done..to];
+        *removed += named.iter().filter(|info_hash| shard.remove(info_hash, now)).count() as u64;
+        done = to;
+        done < info_hashes.len()
+    })
+}
+
+/// The steps of a removal. `remove_some` removes some swarms, adds their number to the one that is
+/// sent in the end, and returns whether there may be more.
+fn removal(
+    result: Sender<u64>,
+    mut remove_some: impl FnMut(&mut Shard, Moment, &mut u64) -> bool + Send,
+) -> impl FnMut(&mut Shard, Now) -> bool + Send {
+    let (mut more, mut removed) = (true, 0);
+    move |shard, now| {
+        // Then nothing else is done in this step, which would take longer than a step may.
+        if shard.release(0) {
+            shard.release(FREED);
             return true;
         }
-        if !self.walked {
-            self.walked = !self.walk(shard, now);
-        }
-        if !self.walked || shard.release(0) {
+        more = more && remove_some(shard, now.moment, &mut removed);
+        if more || shard.release(0) {
             return true;
         }
         // The receiver is dropped when the process ends.
-        let _ = self.result.send(self.removed);
+        let _ = result.send(removed);
         false
     }
 }
@@ -74,8 +85,8 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use crossbeam_channel::unbounded;
-    use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
-    use onrush_swarm::{Announce, Moment, ShardBatch, ShardSettings};
+    use onrush_proto::{Endpoint, Event, TransactionId};
+    use onrush_swarm::{Announce, ShardBatch, ShardSettings};
 
     use super::*;
     use onrush_config::settings::{Access, Listed};
@@ -124,9 +135,9 @@ mod tests {
     fn removal_takes_several_steps_and_sends_the_number() {
         let mut shard = shard(1_000);
         let (result, results) = unbounded();
-        let mut task = RemoveForbidden::new(denied((0..1_000).step_by(4)), Arc::default(), result);
+        let mut task = remove_forbidden(denied((0..1_000).step_by(4)), Arc::default(), result);
         let steps = 1 + std::iter::from_fn(|| task.step(&mut shard, NOW).then_some(())).count();
-        assert_eq!(steps, 1_000usize.div_ceil(STEP));
+        assert_eq!(steps, 1_000usize.div_ceil(VISITED));
         assert_eq!((results.try_recv(), shard.totals().swarms), (Ok(250), 750));
     }
 
@@ -135,11 +146,11 @@ mod tests {
         let mut shard = shard(1_000);
         let (result, results) = unbounded();
         let superseded = Arc::new(AtomicBool::new(false));
-        let mut task = RemoveForbidden::new(denied(0..1_000), superseded.clone(), result);
+        let mut task = remove_forbidden(denied(0..1_000), superseded.clone(), result);
         assert!(task.step(&mut shard, NOW));
         superseded.store(true, Ordering::Relaxed);
         assert!(!task.step(&mut shard, NOW));
-        assert_eq!(shard.totals().swarms as usize, 1_000 - STEP);
+        assert_eq!(shard.totals().swarms as usize, 1_000 - VISITED);
         assert!(results.is_empty());
     }
 }
