@@ -50,9 +50,7 @@ fn main() -> ExitCode {
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
         Ok(Task::Serve(settings, notices)) => {
-            let host_warnings = doctor::host_warnings(&settings, &host);
-            let launch = Launch { passed, cli, host, program };
-            exit_after(serve(*settings, launch, &notices, host_warnings))
+            exit_after(serve(*settings, &notices, passed, cli, host, program))
         }
     };
     exit.report()
@@ -65,22 +63,16 @@ fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
     passed_sockets(&settings)
 }
 
-/// How this process was launched, and the host that it runs on.
-struct Launch {
+/// Runs a tracker from start to end.
+fn serve(
+    settings: Settings,
+    notices: &[Notice],
     passed: Option<Adopted>,
     cli: Cli,
     host: Host,
     program: Program,
-}
-
-/// Runs a tracker from start to end.
-fn serve(
-    settings: Settings,
-    launch: Launch,
-    notices: &[Notice],
-    host_warnings: Option<String>,
 ) -> Result<End, StartError> {
-    let Launch { passed, cli, host, program } = launch;
+    let host_warnings = doctor::host_warnings(&settings, &host);
     logging::start(settings.log.level);
     if let Some(name) = &settings.user {
         user::load_names(name, settings.group.as_deref());
@@ -138,8 +130,9 @@ fn exit_after(served: Result<End, StartError>) -> Exit {
             Exit::failed(format!("{} failed: {}", failure.name, failure.cause))
         }
         // Parts of the configuration.
-        Err(StartError::List(error)) => Exit::wrong(format!("{error}\nnothing was started.\n")),
-        Err(StartError::Token(error)) => Exit::wrong(format!("{error}\nnothing was started.\n")),
+        Err(error @ (StartError::List(_) | StartError::Token(_))) => {
+            Exit::wrong(format!("{error}\nnothing was started.\n"))
+        }
         Err(error) => Exit::failed(error),
     }
 }

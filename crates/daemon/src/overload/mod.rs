@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
-use onrush_config::settings::OverloadSettings;
 use onrush_control::view::Pressure;
+use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::shedding::{ProvenSources, SLOTS, Shedding};
@@ -53,6 +53,12 @@ pub struct IntervalCommitment {
 }
 
 impl IntervalCommitment {
+    /// The commitment to clients that were sent `interval`.
+    fn of(announce: &AnnounceSettings, interval: u32) -> Self {
+        let lifetime = lifetime(announce, interval);
+        Self { lifetime, seconds: longest_wait(announce, interval) }
+    }
+
     /// The commitment that includes both.
     fn max(self, other: Self) -> Self {
         Self {
@@ -77,10 +83,9 @@ impl Overload {
         dropped: u64,
         now: Instant,
     ) -> (bool, Option<String>) {
-        let Settings { overload, announce, .. } = settings;
-        let before = self.pressure(overload, announce);
-        let change = self.policy.tick(overload.drop_share, received, dropped);
-        let after = self.pressure(overload, announce);
+        let before = self.pressure(settings);
+        let change = self.policy.tick(settings.overload.drop_share, received, dropped);
+        let after = self.pressure(settings);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
         let cause = match change {
             None => {
@@ -95,7 +100,7 @@ impl Overload {
                 format!("{share} % of the datagrams of the last seconds were dropped")
             }
             Some(Change::Down) => {
-                self.commit(announce, before.interval, now);
+                self.commit(settings, before.interval, now);
                 if after.step == 0 {
                     self.known = None;
                 }
@@ -112,17 +117,18 @@ impl Overload {
     }
 
     /// The current step, and the interval that it leads to.
-    pub fn pressure(&self, overload: &OverloadSettings, announce: &AnnounceSettings) -> Pressure {
-        let step = self.policy.step();
-        let longest = overload.longest_interval.max(announce.interval);
-        let more = u64::from(longest - announce.interval) * u64::from(step) / u64::from(SLOTS);
-        Pressure { step, interval: announce.interval + more as u32 }
+    pub fn pressure(&self, settings: &Settings) -> Pressure {
+        let (step, interval) = (self.policy.step(), settings.announce.interval);
+        let longest = settings.overload.longest_interval.max(interval);
+        let more = u64::from(longest - interval) * u64::from(step) / u64::from(SLOTS);
+        Pressure { step, interval: interval + more as u32 }
     }
 
-    /// Adapts the configured `rules` to the current step and commitment.
-    pub fn apply(&self, overload: &OverloadSettings, rules: &mut Rules) {
-        let pressure = self.pressure(overload, &rules.announce);
-        let lifetime = lifetime(&rules.announce, pressure.interval);
+    /// The configured rules, adapted to the current step and commitment.
+    pub fn rules(&self, settings: &Settings, lists: &Lists) -> Rules {
+        let mut rules = settings.rules(lists);
+        let pressure = self.pressure(settings);
+        let lifetime = lifetime(&settings.announce, pressure.interval);
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
@@ -130,27 +136,19 @@ impl Overload {
             (Some(known), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
             _ => None,
         };
+        rules
     }
 
     /// Commits to `interval`, which was sent until now: the next one sent is shorter.
-    pub fn commit(&mut self, announce: &AnnounceSettings, interval: u32, now: Instant) {
-        let seconds = longest_wait(announce, interval);
-        let lifetime = lifetime(announce, interval);
-        self.adopt(IntervalCommitment { lifetime, seconds }, now);
+    pub fn commit(&mut self, settings: &Settings, interval: u32, now: Instant) {
+        self.adopt(IntervalCommitment::of(&settings.announce, interval), now);
     }
 
     /// The commitment beyond the configured interval; `None` if only that was sent.
-    pub fn commitment(
-        &self,
-        overload: &OverloadSettings,
-        announce: &AnnounceSettings,
-        now: Instant,
-    ) -> Option<IntervalCommitment> {
-        let pressure = self.pressure(overload, announce);
-        let current = (pressure.step > 0).then(|| IntervalCommitment {
-            lifetime: lifetime(announce, pressure.interval),
-            seconds: longest_wait(announce, pressure.interval),
-        });
+    pub fn commitment(&self, settings: &Settings, now: Instant) -> Option<IntervalCommitment> {
+        let pressure = self.pressure(settings);
+        let current = (pressure.step > 0)
+            .then(|| IntervalCommitment::of(&settings.announce, pressure.interval));
         let earlier = self.committed.map(|(until, lifetime)| {
             let left = until.saturating_duration_since(now).as_secs() + 1;
             IntervalCommitment { lifetime, seconds: left as u32 }
@@ -163,17 +161,9 @@ impl Overload {
 
     /// The commitment including the configured interval, for a successor whose configuration may
     /// have a shorter one.
-    pub fn full_commitment(
-        &self,
-        overload: &OverloadSettings,
-        announce: &AnnounceSettings,
-        now: Instant,
-    ) -> IntervalCommitment {
-        let configured = IntervalCommitment {
-            lifetime: announce.peer_lifetime,
-            seconds: longest_wait(announce, announce.interval),
-        };
-        self.commitment(overload, announce, now).map_or(configured, |more| more.max(configured))
+    pub fn full_commitment(&self, settings: &Settings, now: Instant) -> IntervalCommitment {
+        let configured = IntervalCommitment::of(&settings.announce, settings.announce.interval);
+        self.commitment(settings, now).map_or(configured, |more| more.max(configured))
     }
 
     /// Adds a commitment, of this process or of its predecessor.
@@ -219,7 +209,6 @@ fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::access::Lists;
 
     /// An [`Overload`] with a clock and counters that the test advances.
     struct Fixture {
@@ -252,9 +241,7 @@ mod tests {
         }
 
         fn rules(&self) -> Rules {
-            let mut rules = self.settings.rules(&Lists::open());
-            self.overload.apply(&self.settings.overload, &mut rules);
-            rules
+            self.overload.rules(&self.settings, &Lists::open())
         }
     }
 
@@ -302,10 +289,8 @@ mod tests {
     fn a_successor_keeps_the_commitment() {
         let text = "[overload]\nlongest_interval = 3600\n";
         let mut fixture = Fixture::new(text);
-        let commitment = |fixture: &Fixture| {
-            let Settings { overload, announce, .. } = &fixture.settings;
-            fixture.overload.commitment(overload, announce, fixture.now)
-        };
+        let commitment =
+            |fixture: &Fixture| fixture.overload.commitment(&fixture.settings, fixture.now);
         assert_eq!(commitment(&fixture), None);
         fixture.seconds(100, 90);
         assert_eq!(
@@ -316,10 +301,8 @@ mod tests {
         let left = commitment(&fixture).unwrap();
         assert!(left.lifetime == 7200 && (3400..3780).contains(&left.seconds), "{left:?}");
         // The configured interval is included: the successor's may be shorter.
-        let full = |fixture: &Fixture| {
-            let Settings { overload, announce, .. } = &fixture.settings;
-            fixture.overload.full_commitment(overload, announce, fixture.now)
-        };
+        let full =
+            |fixture: &Fixture| fixture.overload.full_commitment(&fixture.settings, fixture.now);
         assert_eq!(full(&fixture), left);
         let configured = IntervalCommitment { lifetime: 3600, seconds: 1890 };
         assert_eq!(full(&Fixture::new(text)), configured);

@@ -86,7 +86,7 @@ impl Supervisor {
         &mut self,
         changes: &[ListChange],
     ) -> Result<ListChanged, ListChangeError> {
-        if self.upgrade.is_final() {
+        if self.upgrade.is_final {
             return Err(ListChangeError::Upgrading);
         }
         let former = self.tracker.lists.access.clone();
@@ -110,20 +110,21 @@ impl Supervisor {
         let in_progress = self.reload.is_loading() || self.upgrade.is_running();
         let journaled = if in_progress { changes } else { &effective };
         // On disk first: a change that was confirmed must survive a crash.
-        if let Some(journal) = self.tracker.journal.as_ref().filter(|_| !journaled.is_empty()) {
+        if let Some(journal) = self.tracker.state.journal.as_ref().filter(|_| !journaled.is_empty())
+        {
             journal.append(kind, journaled).map_err(|error| ListChangeError::Journal {
                 path: journal.path().to_owned(),
                 error: error.to_string(),
             })?;
         }
-        let keep = self.reload.is_loading() || self.tracker.journal.is_none();
+        let keep = self.reload.is_loading() || self.tracker.state.journal.is_none();
         self.list_changes.record(kind, changes, keep);
         let list = Arc::new(list);
         let changed = ListChanged {
             kind,
             listed: list.len(),
             changed: effective.len(),
-            lasting: self.tracker.journal.is_some(),
+            lasting: self.tracker.state.journal.is_some(),
         };
         self.tracker.lists.access = list.clone();
         self.publish_rules();
@@ -140,7 +141,9 @@ impl Supervisor {
     /// After the list's file was read: removes changes from the journal that the file contains, so
     /// that the file decides from now on. Skipped where the journal has changed since it was read.
     pub(super) fn compact_journal(&self, replayed: Option<&ReplayedList>) {
-        let (Some(journal), Some(replayed)) = (&self.tracker.journal, replayed) else { return };
+        let (Some(journal), Some(replayed)) = (&self.tracker.state.journal, replayed) else {
+            return;
+        };
         // A successor continues to read at the length that it has seen.
         if !self.list_changes.since_reload.is_empty() || self.upgrade.is_running() {
             return;

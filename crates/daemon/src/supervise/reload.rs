@@ -36,11 +36,10 @@ pub struct Reload {
     sender: Sender<Result<Loaded, String>>,
     loaded: Receiver<Result<Loaded, String>>,
     loading: bool,
-    /// Whether to read once more afterwards.
-    again: bool,
-    /// Responders of the current reading, and of the next one.
+    /// Responders of the current reading.
     waiting: Vec<Responder<ReloadResult>>,
-    later: Vec<Responder<ReloadResult>>,
+    /// Those of the next one, if the configuration is to be read once more afterwards.
+    later: Option<Vec<Responder<ReloadResult>>>,
 }
 
 /// The outcome of a reload, or the problems of the configuration.
@@ -50,16 +49,8 @@ impl Reload {
     /// For a tracker that was started with these flags on this host.
     pub fn new(flags: Flags, host: Host) -> Self {
         let (sender, loaded) = unbounded();
-        Self {
-            flags,
-            host,
-            sender,
-            loaded,
-            loading: false,
-            again: false,
-            waiting: Vec::new(),
-            later: Vec::new(),
-        }
+        let (loading, waiting, later) = (false, Vec::new(), None);
+        Self { flags, host, sender, loaded, loading, waiting, later }
     }
 
     /// Starts to read the configuration. If it is being read already, it is read once more
@@ -71,8 +62,7 @@ impl Reload {
         responder: Option<Responder<ReloadResult>>,
     ) {
         if self.loading {
-            self.again = true;
-            self.later.extend(responder);
+            self.later.get_or_insert_default().extend(responder);
             log::info!("{cause}: another reload follows the one in progress");
             return;
         }
@@ -116,8 +106,8 @@ impl Reload {
     pub fn finish(&mut self, result: &ReloadResult, journal: Option<&Journal>) {
         self.loading = false;
         self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
-        if std::mem::take(&mut self.again) {
-            self.waiting = std::mem::take(&mut self.later);
+        if let Some(later) = self.later.take() {
+            self.waiting = later;
             self.start("reload", journal, None);
         }
     }

@@ -13,7 +13,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -89,8 +88,10 @@ impl Program {
         let (done, exited) = bounded(1);
         let messages = control.try_clone()?;
         thread::Builder::new().name("successor".into()).spawn(move || {
-            let status = launcher.wait();
-            let exited = status.map(|status| Exited { status, message: read_message(&messages) });
+            let exited = match launcher.wait() {
+                Ok(status) => describe(status, &read_message(&messages)),
+                Err(error) => format!("its exit status is unknown: {error}"),
+            };
             // After the handoff the receiver is dropped.
             let _ = done.send(exited);
         })?;
@@ -127,37 +128,23 @@ fn read_message(control: &UnixStream) -> String {
 #[derive(Debug)]
 pub struct Successor {
     control: UnixStream,
-    exited: Receiver<io::Result<Exited>>,
+    /// Receives how the launcher has exited, and so a successor that has failed.
+    pub exited: Receiver<String>,
     /// When it is killed.
     deadline: Instant,
 }
 
-/// How a successor exited.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exited {
-    /// Its exit status, as the launcher passed it on.
-    pub status: ExitStatus,
-    /// Its final message.
-    pub message: String,
-}
-
-impl fmt::Display for Exited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.status.code(), self.status.signal()) {
-            (Some(code), _) => write!(f, "it ended with exit code {code}")?,
-            (None, Some(signal)) => write!(f, "signal {signal} ended it")?,
-            (None, None) => write!(f, "it ended")?,
-        }
-        if self.message.is_empty() { Ok(()) } else { write!(f, ":\n{}", self.message) }
-    }
+/// How a successor has exited: its status, as the launcher passed it on, and its final message.
+fn describe(status: ExitStatus, message: &str) -> String {
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal} ended it"),
+        (None, None) => "it ended".to_owned(),
+    };
+    if message.is_empty() { how } else { format!("{how}:\n{message}") }
 }
 
 impl Successor {
-    /// Receives the end of the launcher, and so of a successor that has failed.
-    pub fn exited(&self) -> &Receiver<io::Result<Exited>> {
-        &self.exited
-    }
-
     /// It has requested the handoff, which has timeouts of its own.
     pub fn handoff_requested(&mut self, now: Instant) {
         self.deadline = now + Duration::from_secs(86_400);
@@ -261,9 +248,7 @@ mod tests {
 
     #[test]
     fn an_exit_shows_status_and_message() {
-        let exited = |raw, message: &str| {
-            Exited { status: ExitStatus::from_raw(raw), message: message.into() }.to_string()
-        };
+        let exited = |raw, message| describe(ExitStatus::from_raw(raw), message);
         assert_eq!(
             exited(2 << 8, "onrush.toml:1: no"),
             "it ended with exit code 2:\nonrush.toml:1: no"

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{never, unbounded};
 use onrush::cli::Cli;
+use onrush::overload::Overload;
 use onrush::snapshots::Snapshots;
+use onrush::start::StateDir;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Signal};
@@ -97,15 +99,13 @@ fn tracker(running: Running) -> Tracker {
         steering: None,
         warnings: Vec::new(),
         lists,
-        journal: None,
+        state: StateDir::default(),
         map: ShardMap::new([1; 5], 1),
         admin: None,
-        lock: None,
         clock,
         snapshots,
         upgrade: never(),
-        commitment: None,
-        commitment_file: None,
+        overload: Overload::new(Instant::now()),
         replaced_list: None,
         merging: Default::default(),
     }
