@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             Err(error) => Exit::failed(format!("cannot write: {error}")),
         },
         Ok(Task::Serve(settings, notices)) => {
-            exit_after(serve(*settings, &notices, passed, cli, host, program))
+            serve(*settings, &notices, passed, cli, host, program).unwrap_or_else(failed_start)
         }
     };
     exit.report()
@@ -71,7 +71,7 @@ fn serve(
     cli: Cli,
     host: Host,
     program: Program,
-) -> Result<End, StartError> {
+) -> Result<Exit, StartError> {
     let host_warnings = doctor::host_warnings(&settings, &host);
     logging::start(settings.log.level);
     if let Some(name) = &settings.user {
@@ -95,45 +95,43 @@ fn serve(
     for line in greeting {
         log::info!("{line}");
     }
-    let mut end = supervisor.run(&signals);
-    let tracker = supervisor.into_tracker();
-    match &mut end {
-        End::HandedOver(handed_over) => {
-            if !tracker.hand_over(handed_over) {
-                return Ok(End::SuccessorFailed(handed_over.process));
+    Ok(match supervisor.run(&signals) {
+        End::HandedOver(mut handed_over) => {
+            match supervisor.into_tracker().hand_over(&mut handed_over) {
+                true => Exit::good(),
+                false => Exit::failed(format!(
+                    "process {} took over and exited at once: start again (the log says whether \
+                     the peers are in the snapshot)",
+                    handed_over.process
+                )),
             }
         }
         End::Stopped => {
-            let summary = tracker.stop();
+            let summary = supervisor.into_tracker().stop();
             log::info!(
                 "stopped: {} datagrams in, {} out, {} refused",
                 summary.datagrams,
                 summary.sent,
                 summary.refused_in_all(),
             );
+            Exit::good()
         }
-        // The other workers may hang for the same reason, so they are not waited for.
-        End::WorkerFailed(_) | End::SuccessorFailed(_) => std::mem::forget(tracker),
-    }
-    Ok(end)
+        End::WorkerFailed(failure) => {
+            // The other workers may hang for the same reason, so they are not waited for.
+            std::mem::forget(supervisor);
+            Exit::failed(failure)
+        }
+    })
 }
 
-/// The exit status and final message after [`serve`].
-fn exit_after(served: Result<End, StartError>) -> Exit {
-    match served {
-        Ok(End::Stopped | End::HandedOver(_)) => Exit::good(),
-        Ok(End::SuccessorFailed(process)) => Exit::failed(format!(
-            "process {process} took over and exited at once: start again (the log says whether the \
-             peers are in the snapshot)"
-        )),
-        Ok(End::WorkerFailed(failure)) => {
-            Exit::failed(format!("{} failed: {}", failure.name, failure.cause))
-        }
+/// The exit status and final message of a start that has failed.
+fn failed_start(error: StartError) -> Exit {
+    match error {
         // Parts of the configuration.
-        Err(error @ (StartError::List(_) | StartError::Token(_))) => {
+        StartError::List(_) | StartError::Token(_) => {
             Exit::wrong(format!("{error}\nnothing was started.\n"))
         }
-        Err(error) => Exit::failed(error),
+        error => Exit::failed(error),
     }
 }
 
@@ -144,15 +142,14 @@ mod tests {
     use std::io;
 
     #[test]
-    fn each_end_has_its_exit_status_and_message() {
-        assert_eq!(exit_after(Ok(End::Stopped)), Exit::good());
+    fn failures_have_their_exit_status_and_message() {
         let failure = WorkerFailure { name: "worker-3".into(), cause: "it panicked: why".into() };
-        let exit = exit_after(Ok(End::WorkerFailed(failure)));
+        let exit = Exit::failed(failure);
         assert_eq!(
             (exit.code, exit.text.as_str()),
             (1, "onrush: worker-3 failed: it panicked: why\n")
         );
-        let exit = exit_after(Err(StartError::Poll(io::ErrorKind::OutOfMemory.into())));
+        let exit = failed_start(StartError::Poll(io::ErrorKind::OutOfMemory.into()));
         assert_eq!(exit.code, 1);
         assert!(exit.text.starts_with("onrush: cannot set up polling: "), "{}", exit.text);
     }

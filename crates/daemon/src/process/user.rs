@@ -40,15 +40,8 @@ pub enum UserError {
         wanted: String,
     },
     /// A system call failed.
-    #[error("cannot become user `{user}`: {step}: {cause}")]
-    Refused {
-        /// The configured user.
-        user: String,
-        /// The step that failed.
-        step: &'static str,
-        /// Its error.
-        cause: String,
-    },
+    #[error("cannot become user `{0}`: {1}")]
+    Refused(String, String),
 }
 
 /// Loads the name service modules for this user and group. Call while the process has one
@@ -77,11 +70,11 @@ pub fn become_user(
             Group::from_name(name).ok().flatten().ok_or(UserError::NoGroup(name.to_owned()))?.gid
         }
     };
-    let refused = |(step, cause)| UserError::Refused { user: user.to_owned(), step, cause };
+    let refused = |why| UserError::Refused(user.to_owned(), why);
     let now = Uid::effective();
     if now == account.uid {
         if group.is_some() && gid != Gid::effective() {
-            return setgid(gid).map_err(|cause| refused(("group", cause.to_string())));
+            return setgid(gid).map_err(|cause| refused(format!("group: {cause}")));
         }
         return Ok(());
     }
@@ -122,22 +115,22 @@ fn create_for(directory: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
     chown(directory, Some(uid.as_raw()), Some(gid.as_raw()))
 }
 
-fn switch(account: &User, gid: Gid) -> Result<(), (&'static str, String)> {
-    let step = |step: &'static str| move |error: &dyn std::fmt::Display| (step, error.to_string());
+fn switch(account: &User, gid: Gid) -> Result<(), String> {
     let name = std::ffi::CString::new(account.name.as_str())
-        .map_err(|error| step("the user's name")(&error))?;
+        .map_err(|error| format!("the user's name: {error}"))?;
     // Without this, setuid would clear the permitted set (capabilities(7), "Effect of user ID
     // changes").
-    securebits::set_keepcaps(true).map_err(|error| step("keeping capabilities")(&error))?;
-    initgroups(&name, gid).map_err(|error| step("supplementary groups")(&error))?;
-    setgid(gid).map_err(|error| step("group")(&error))?;
-    setuid(account.uid).map_err(|error| step("user")(&error))?;
-    let kept = [KEPT].into_iter().collect();
+    securebits::set_keepcaps(true).map_err(|error| format!("keeping capabilities: {error}"))?;
+    initgroups(&name, gid).map_err(|error| format!("supplementary groups: {error}"))?;
+    setgid(gid).map_err(|error| format!("group: {error}"))?;
+    setuid(account.uid).map_err(|error| format!("user: {error}"))?;
     // A container may lack the capability from the start; binding a high port works without it.
     let has = caps::has_cap(None, CapSet::Permitted, KEPT).unwrap_or(false);
-    let wanted = if has { kept } else { Default::default() };
-    caps::set(None, CapSet::Effective, &wanted).map_err(|error| step("capabilities")(&error))?;
-    caps::set(None, CapSet::Permitted, &wanted).map_err(|error| step("capabilities")(&error))
+    let kept = has.then_some(KEPT).into_iter().collect();
+    [CapSet::Effective, CapSet::Permitted]
+        .into_iter()
+        .try_for_each(|set| caps::set(None, set, &kept))
+        .map_err(|error| format!("capabilities: {error}"))
 }
 
 #[cfg(test)]

@@ -42,14 +42,16 @@ impl Supervisor {
 
     /// Ends the reload for the service manager, unless another one has begun.
     fn ready_unless_loading(&self) {
-        if !self.reload.is_loading() {
+        if !self.reload.loading {
             self.lifeline.ready();
         }
     }
 
     fn apply(&mut self, loaded: Loaded) -> Result<Reloaded, String> {
+        // Keys that change now may contradict the running values of keys that need a restart.
         let Changes { settings, mut changed, restart } =
-            self.reload.compare(&self.settings, loaded.settings)?;
+            Changes::new(&self.settings, loaded.settings, &self.reload.host)
+                .map_err(|problems| problems.to_string())?;
         self.compact_journal(loaded.replayed.as_ref());
         let former_list = self.apply_lists(loaded.lists, &mut changed);
         log::set_max_level(settings.log.level);

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::process::notify;
+use crate::process::notify::{self, NotifyState};
 use onrush_tracker::metrics::Summary;
 
 /// How often the status line is renewed.
@@ -26,22 +26,23 @@ impl Lifeline {
         let addresses: Vec<_> =
             addresses.iter().map(|address| format!("udp://{address}")).collect();
         let serves = format!("serves {}", addresses.join(" and "));
-        let watchdog = notify::watchdog_timeout().map(|timeout| Watchdog::new(timeout, now));
+        // The unit's WatchdogSec=, if it is for this process.
+        let watchdog = sd_notify::watchdog_enabled().map(|timeout| Watchdog::new(timeout, now));
         Self { watchdog, serves, status: (now, 0) }
     }
 
     /// The tracker serves, for the first time or after a reload.
     pub(super) fn ready(&self) {
-        notify::ready(&self.serves);
+        notify::send(&[NotifyState::Ready, NotifyState::Status(&self.serves)]);
     }
 
     /// Call every second with the sum of all counters, and how long each worker has been `stalled`.
     pub(super) fn tick(&mut self, summary: &Summary, stalled: &[Duration], now: Instant) {
         if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(stalled, now)) {
-            notify::reset_watchdog();
+            notify::send(&[NotifyState::Watchdog]);
         }
         if now.duration_since(self.status.0) >= STATUS_EVERY {
-            notify::status(&self.line(summary, now));
+            notify::send(&[NotifyState::Status(&self.line(summary, now))]);
         }
     }
 

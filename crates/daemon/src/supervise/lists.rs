@@ -24,7 +24,8 @@ pub(super) struct ListChanges {
     /// The list being merged.
     merging: Option<Arc<AccessList>>,
     sender: Sender<AccessList>,
-    merged: Receiver<AccessList>,
+    /// Receives merged lists.
+    pub(super) merged: Receiver<AccessList>,
 }
 
 impl ListChanges {
@@ -45,20 +46,6 @@ impl ListChanges {
     pub(super) fn reload_finished(&mut self, has_journal: bool) {
         if has_journal {
             self.since_reload.clear();
-        }
-    }
-
-    /// Receives merged lists.
-    pub(super) fn merged(&self) -> &Receiver<AccessList> {
-        &self.merged
-    }
-
-    fn record(&mut self, kind: ListKind, changes: &[ListChange], keep: bool) {
-        if keep {
-            self.since_reload.extend(changes.iter().map(|change| (kind, *change)));
-        }
-        if self.merging.is_some() {
-            self.since_merge.extend_from_slice(changes);
         }
     }
 
@@ -107,7 +94,7 @@ impl Supervisor {
         }
         // Changes without effect are not journaled, unless a reload or upgrade in progress may have
         // read a different list.
-        let in_progress = self.reload.is_loading() || self.upgrade.is_running();
+        let in_progress = self.reload.loading || self.upgrade.is_running();
         let journaled = if in_progress { changes } else { &effective };
         // On disk first: a change that was confirmed must survive a crash.
         if let Some(journal) = self.tracker.state.journal.as_ref().filter(|_| !journaled.is_empty())
@@ -117,8 +104,13 @@ impl Supervisor {
                 error: error.to_string(),
             })?;
         }
-        let keep = self.reload.is_loading() || self.tracker.state.journal.is_none();
-        self.list_changes.record(kind, changes, keep);
+        if self.reload.loading || self.tracker.state.journal.is_none() {
+            let of_kind = changes.iter().map(|change| (kind, *change));
+            self.list_changes.since_reload.extend(of_kind);
+        }
+        if self.list_changes.merging.is_some() {
+            self.list_changes.since_merge.extend_from_slice(changes);
+        }
         let list = Arc::new(list);
         let changed = ListChanged {
             kind,

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
-use crate::process::notify;
+use crate::process::notify::{self, NotifyState};
 use crate::process::signals::Signal;
 use crate::start::Tracker;
 use crate::upgrade::outgoing::HandedOver;
@@ -44,8 +44,9 @@ use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
 use purge::Purge;
 use reload::Reload;
+use steering_backoff::Change;
 use upgrades::UpgradeState;
-use watch::{Watch, change_steering};
+use watch::Watch;
 
 /// Requests queued for the supervisor. It serves each of them without waiting.
 const MAX_REQUESTS: usize = 64;
@@ -61,8 +62,6 @@ pub enum End {
     WorkerFailed(WorkerFailure),
     /// A successor has the sockets.
     HandedOver(HandedOver),
-    /// The successor with this process id exited before it had all peers.
-    SuccessorFailed(i32),
 }
 
 /// The supervisor of a running tracker.
@@ -151,14 +150,12 @@ impl Supervisor {
     pub fn run(&mut self, signals: &Receiver<Signal>) -> End {
         self.lifeline.ready();
         let end = match self.serve_events(signals) {
+            End::HandedOver(handed_over) => End::HandedOver(handed_over),
             // The sockets may have changed hands at the same moment.
-            end @ (End::Stopped | End::WorkerFailed(_)) => {
-                self.finish_handoff().map_or(end, End::HandedOver)
-            }
-            end => end,
+            end => self.finish_handoff().map_or(end, End::HandedOver),
         };
         if !matches!(end, End::HandedOver(_)) {
-            notify::stopping("stopping");
+            notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
             self.store_commitment(true, Instant::now());
         }
         if let Some(admin) = &self.tracker.admin {
@@ -187,18 +184,19 @@ impl Supervisor {
                     Err(_) => self.tracker.upgrade = never(),
                 },
                 recv(successor) -> exited => {
-                    self.successor_failed(&exited.unwrap_or_default());
+                    let unknown = |_| "its exit status is unknown".to_owned();
+                    self.successor_failed(&exited.unwrap_or_else(unknown));
                 }
                 recv(self.requests) -> request => if let Ok(request) = request {
                     self.handle_request(request);
                 },
-                recv(self.reload.loaded()) -> loaded => if let Ok(loaded) = loaded {
+                recv(self.reload.loaded) -> loaded => if let Ok(loaded) = loaded {
                     self.finish_reload(loaded);
                 },
-                recv(self.list_changes.merged()) -> list => if let Ok(list) = list {
+                recv(self.list_changes.merged) -> list => if let Ok(list) = list {
                     self.replace_by_merged(&list);
                 },
-                recv(self.purge.removed()) -> removed => match removed {
+                recv(self.purge.removed) -> removed => match removed {
                     Ok(0) | Err(_) => {}
                     Ok(1) => log::info!("removed 1 swarm that is no longer permitted"),
                     Ok(swarms) => {
@@ -246,7 +244,7 @@ impl Supervisor {
         lifeline.tick(&summary, &stalled, now);
         // Once the sockets are released, the successor steers them.
         let steering = steering.as_mut().filter(|_| !upgrade.is_final);
-        let steer = steering.map(|steering| |change| change_steering(steering, change));
+        let steer = steering.map(|steering| |change: Change| change.apply(steering));
         for (level, text) in watch.tick(&workers, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
         }

@@ -7,7 +7,6 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::process::notify;
-use onrush_config::reload::Changes;
 use onrush_config::{Flags, Host, Notice, Settings};
 use onrush_control::Token;
 use onrush_control::request::{Reloaded, Responder};
@@ -32,10 +31,12 @@ pub struct Loaded {
 /// Reads the configuration on a thread of its own, since lists of millions of entries take seconds.
 pub struct Reload {
     flags: Flags,
-    host: Host,
+    pub(super) host: Host,
     sender: Sender<Result<Loaded, String>>,
-    loaded: Receiver<Result<Loaded, String>>,
-    loading: bool,
+    /// Receives configurations read, or their problems. Call [`finish`](Self::finish) after each.
+    pub(super) loaded: Receiver<Result<Loaded, String>>,
+    /// Whether the configuration is being read.
+    pub(super) loading: bool,
     /// Responders of the current reading.
     waiting: Vec<Responder<ReloadResult>>,
     /// Those of the next one, if the configuration is to be read once more afterwards.
@@ -82,24 +83,6 @@ impl Reload {
                 self.waiting.drain(..).for_each(|responder| responder.respond(Err(why.clone())));
             }
         }
-    }
-
-    /// Compares the running settings with those `read`.
-    ///
-    /// # Errors
-    /// When keys that change now contradict the running values of keys that need a restart.
-    pub fn compare(&self, running: &Settings, read: Settings) -> Result<Changes, String> {
-        Changes::new(running, read, &self.host).map_err(|problems| problems.to_string())
-    }
-
-    /// Whether the configuration is being read.
-    pub fn is_loading(&self) -> bool {
-        self.loading
-    }
-
-    /// Receives configurations read, or their problems. Call [`finish`](Self::finish) after each.
-    pub fn loaded(&self) -> &Receiver<Result<Loaded, String>> {
-        &self.loaded
     }
 
     /// Responds with the result of the current reading, and starts the next one if requested.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, never};
 
 use super::Supervisor;
-use crate::process::notify;
+use crate::process::notify::{self, NotifyState};
 use crate::upgrade::outgoing::{Event, HandedOver};
 use crate::upgrade::successor::{Program, Successor};
 use onrush_control::api;
@@ -123,7 +123,9 @@ impl Supervisor {
                 if let Some(successor) = self.upgrade.successor.take() {
                     successor.release();
                 }
-                notify::main_process(handed_over.process as u32);
+                // The watchdog's timeout starts anew for that process.
+                let process = NotifyState::MainPid(handed_over.process as u32);
+                notify::send(&[process, NotifyState::Watchdog]);
                 return Some(handed_over);
             }
         }

@@ -4,7 +4,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use log::Level;
-use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
 use super::steering_backoff::{Change, SteeringBackoff};
@@ -16,13 +15,6 @@ use onrush_tracker::metrics::{Summary, WorkerMetrics};
 
 /// Ticks are not exactly a second apart: totals that are due within this time are not postponed.
 const TOLERANCE: Duration = Duration::from_millis(500);
-
-pub(super) fn change_steering(steering: &mut Steering, change: Change) -> io::Result<()> {
-    match change {
-        Change::Withdraw(worker) => steering.withdraw(worker as u16),
-        Change::Restore(worker) => steering.restore(worker as u16),
-    }
-}
 
 /// The state between ticks. All decisions follow from counters and times.
 pub(super) struct Watch {
@@ -76,7 +68,7 @@ impl Watch {
         let elapsed = now.duration_since(self.totals_at);
         if !self.totals_every.is_zero() && elapsed + TOLERANCE >= self.totals_every {
             self.totals_at = now;
-            self.lines.push((Level::Info, self.totals.line(summary.clone(), elapsed)));
+            self.lines.push((Level::Info, self.totals.line(*summary, elapsed)));
         }
         std::mem::take(&mut self.lines)
     }
@@ -147,8 +139,6 @@ mod tests {
     use super::*;
     use onrush_config::{Flags, Host};
     use onrush_control::stall::StallDetector;
-    use onrush_net::bind::{Address, Buffers, Options, bind_group};
-    use onrush_net::steering::Function;
 
     const NAMES: [&str; 2] = ["worker-0", "worker-1"];
 
@@ -212,16 +202,11 @@ mod tests {
         }
         let said = "worker-1 has not taken a turn for 5 s: its vCPU may be taken by others";
         assert_eq!(tracked.warnings(&[0]), [said]);
-        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "it goes on");
-        for _ in 0..4 {
-            assert_eq!(tracked.warnings(&[0]), [""; 0], "the count starts again");
-        }
-        assert_eq!(tracked.warnings(&[0]), [said]);
     }
 
     #[test]
     fn drops_are_reported_with_number_and_remedy() {
-        let mut tracked = Tracked::new("");
+        let mut tracked = Tracked { steered: false, ..Tracked::new("") };
         tracked.metrics[0].kernel_drops.add(7);
         tracked.metrics[1].kernel_drops.add(4);
         let warnings = tracked.warnings(&[0, 1]);
@@ -229,6 +214,11 @@ mod tests {
         assert!(warnings[0].starts_with("the kernel dropped 11 datagrams within a second"));
         assert!(warnings[0].contains("raise net.core.rmem_max and socket.receive_buffer"));
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "already reported");
+        // Where steering is off, nothing else follows from them.
+        for _ in 0..5 {
+            tracked.metrics[1].kernel_drops.add(1);
+            assert_eq!(tracked.warnings(&[0, 1]).len(), 1);
+        }
     }
 
     #[test]
@@ -246,43 +236,22 @@ mod tests {
 
     #[test]
     fn the_dropping_worker_is_withdrawn_and_later_restored() {
-        let mut tracked = Tracked::new("");
-        for _ in 0..2 {
-            assert_eq!(tracked.changes, []);
-            tracked.metrics[1].kernel_drops.add(1);
-            let warnings = tracked.warnings(&[0, 1]);
-            let warned = warnings.iter().any(|text| text.starts_with("worker-1 drops datagrams"));
-            assert_eq!(warned, !tracked.changes.is_empty(), "{warnings:?}");
-        }
+        let mut tracked = Tracked { refuse: true, ..Tracked::new("") };
+        tracked.metrics[1].kernel_drops.add(1);
+        assert_eq!((tracked.warnings(&[0, 1]).len(), tracked.changes.len()), (1, 0));
+        tracked.metrics[1].kernel_drops.add(1);
+        let warnings = tracked.warnings(&[0, 1]);
         assert_eq!(tracked.changes, [Change::Withdraw(1)]);
+        assert!(warnings[1].starts_with("worker-1 drops datagrams"), "{warnings:?}");
+        assert!(warnings[2].starts_with("cannot change the steering: "), "{warnings:?}");
+        assert!(warnings[2].contains("denied"), "{warnings:?}");
+        tracked.refuse = false;
         for _ in 0..29 {
             tracked.tick(&[0, 1]);
         }
         assert_eq!(tracked.changes, [Change::Withdraw(1)], "half a minute is not over");
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
         assert_eq!(tracked.changes, [Change::Withdraw(1), Change::Restore(1)]);
-    }
-
-    #[test]
-    fn a_failed_change_of_the_steering_is_reported() {
-        let mut tracked = Tracked::new("");
-        tracked.refuse = true;
-        tracked.metrics[0].kernel_drops.add(1);
-        tracked.tick(&[0, 1]);
-        tracked.metrics[0].kernel_drops.add(1);
-        let warnings = tracked.warnings(&[0, 1]);
-        let refused = warnings.iter().find(|text| text.starts_with("cannot change the steering: "));
-        assert!(refused.is_some_and(|text| text.contains("denied")), "{warnings:?}");
-    }
-
-    #[test]
-    fn without_steering_drops_are_only_reported() {
-        let mut tracked = Tracked { steered: false, ..Tracked::new("") };
-        for _ in 0..5 {
-            tracked.metrics[1].kernel_drops.add(1);
-            let lines = tracked.warnings(&[0, 1]);
-            assert!(lines.iter().all(|text| text.contains("the kernel dropped")), "{lines:?}");
-        }
     }
 
     #[test]
@@ -314,22 +283,5 @@ mod tests {
             let lines = tracked.tick(&[0, 1]);
             assert_eq!(lines.len(), 1, "after {milliseconds} ms: {lines:?}");
         }
-    }
-
-    /// With the kernel's program.
-    #[test]
-    fn a_change_reaches_the_steering() {
-        let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-        let options = Options { workers: 2, buffers: Buffers::default(), probe: true };
-        let group = bind_group(&[address], &options).unwrap();
-        let function = Function { offset: 16, multipliers: [1; 5], min_len: 36, buckets: 2 };
-        let (mut steering, notices) = Steering::attach(function, &group);
-        assert!(notices.is_empty(), "{notices:?}");
-        change_steering(&mut steering, Change::Withdraw(1)).unwrap();
-        assert_eq!(steering.withdrawn(), [1]);
-        change_steering(&mut steering, Change::Restore(0)).unwrap();
-        assert_eq!(steering.withdrawn(), [1]);
-        change_steering(&mut steering, Change::Restore(1)).unwrap();
-        assert_eq!(steering.withdrawn(), [0; 0]);
     }
 }

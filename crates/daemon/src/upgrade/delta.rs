@@ -19,7 +19,7 @@ use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Shard, ShardMap};
 use super::message::read_array;
 use super::outgoing::HandedOver;
 use super::run_on_every_shard;
-use crate::process::notify;
+use crate::process::notify::{self, NotifyState};
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Peers, Record, Records, SnapshotCounts};
 use onrush_store::snapshot::load::{BlockReader, peer_views};
@@ -188,7 +188,8 @@ impl Merge {
         let mut from = BufReader::with_capacity(256 << 10, stream);
         let count = u32::from_be_bytes(read_array(&mut from)?);
         // Before its first byte, the outgoing process has named this one as the main process.
-        notify::took_over();
+        // Earlier notifications were ignored (NotifyAccess=main).
+        notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);
         let mut stops: Vec<Vec<Stop>> = Vec::new();
         stops.resize_with(self.orders.shards(), Vec::new);
         for _ in 0..count {

@@ -134,24 +134,21 @@ impl Outgoing {
 
     /// Serves one connection. Returns whether the sockets were handed over.
     fn serve(&self, stream: UnixStream) -> bool {
-        let failed = |error: &io::Error| {
-            log::warn!("upgrade failed; this process keeps serving: {error}");
-        };
-        let (process, version) = match self.receive_request(&stream) {
-            Ok(Some(candidate)) => candidate,
+        let result = match self.receive_request(&stream) {
             Ok(None) => return false,
-            Err(error) => {
-                // Nothing was handed over, and the main thread was not involved.
-                failed(&error);
-                return false;
+            Ok(Some((process, version))) => {
+                self.hand_over(stream, process, version).inspect_err(|_| {
+                    // The main thread may have ended.
+                    let _ = self.events.send(Event::Failed);
+                })
             }
+            // Nothing was handed over, and the main thread was not involved.
+            Err(error) => Err(error),
         };
-        match self.hand_over(stream, process, version) {
+        match result {
             Ok(handed_over) => self.events.send(Event::HandedOver(handed_over)).is_ok(),
             Err(error) => {
-                failed(&error);
-                // The main thread may have ended.
-                let _ = self.events.send(Event::Failed);
+                log::warn!("upgrade failed; this process keeps serving: {error}");
                 false
             }
         }

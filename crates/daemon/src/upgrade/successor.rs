@@ -21,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, ExitStatus, Stdio};
+use std::process::{self, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -190,20 +190,20 @@ pub fn run_launcher() -> Exit {
     // Catches and discards signals sent to all processes of a unit: the launcher exits with the
     // successor, or with the running process.
     let _signals = signals::listen();
-    let failed = |what: &str, error: io::Error| Exit::failed(format!("{what}: {error}"));
-    let stdin = || io::stdin().as_fd().try_clone_to_owned();
-    let (mut control, successors) = match (stdin().map(UnixStream::from), stdin()) {
-        (Ok(control), Ok(successors)) => (control, successors),
-        (Err(error), _) | (_, Err(error)) => {
-            return failed("no connection to the running onrush", error);
-        }
+    launch().map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
+}
+
+/// The exit status of the launcher.
+fn launch() -> Result<u8, String> {
+    let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let stdin = || {
+        let stdin = io::stdin().as_fd().try_clone_to_owned();
+        stdin.map_err(failed("no connection to the running onrush"))
     };
-    let program = Program::current();
-    let mut child = match program.command(SUCCESSOR).stdin(Stdio::from(successors)).spawn() {
-        Ok(child) => child,
-        Err(error) => return failed("cannot start the successor", error),
-    };
-    let pid = Pid::from_raw(child.id() as i32);
+    let mut control = UnixStream::from(stdin()?);
+    let successor = Program::current().command(SUCCESSOR).stdin(stdin()?).spawn();
+    let mut successor = successor.map_err(failed("cannot start the successor"))?;
+    let pid = Pid::from_raw(successor.id() as i32);
     let control = thread::Builder::new().name("control".into()).spawn(move || {
         let mut byte = [0];
         while let Ok(1..) = control.read(&mut byte) {
@@ -211,17 +211,15 @@ pub fn run_launcher() -> Exit {
         }
         process::exit(exit::GOOD.into());
     });
-    if let Err(error) = control {
-        let _ = child.kill();
-        return failed("cannot start a thread", error);
-    }
-    let code = match child.wait().map(|status| (status.code(), status.signal())) {
+    control.map_err(failed("cannot start a thread")).inspect_err(|_| {
+        let _ = successor.kill();
+    })?;
+    Ok(match successor.wait().map(|status| (status.code(), status.signal())) {
         Ok((Some(code), _)) => code as u8,
         // As a shell encodes signals.
         Ok((None, signal)) => 128 + signal.unwrap_or(0) as u8,
         Err(_) => exit::FAILED,
-    };
-    Exit { code, text: String::new() }
+    })
 }
 
 #[cfg(test)]

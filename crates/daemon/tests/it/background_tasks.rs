@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
@@ -264,6 +265,29 @@ fn a_purge_removes_forbidden_swarms_in_short_steps() {
         shard.totals().peers() < 2 * u64::from(SWARMS),
         "the peers of the large swarm are removed"
     );
+}
+
+#[test]
+fn a_superseded_purge_stops_without_a_result() {
+    let mut busy = ShardWithTask::new();
+    let (sender, receiver) = unbounded();
+    let superseded = Arc::new(AtomicBool::new(false));
+    let first = remove_forbidden(forbidding_list(), superseded.clone(), sender.clone());
+    busy.side.add_task(Box::new(first));
+    assert!(busy.step());
+    let swarms = |busy: &ShardWithTask| {
+        let totals = busy.side.shard.totals();
+        totals.swarms + totals.idle_swarms
+    };
+    let before = swarms(&busy);
+    superseded.store(true, Ordering::Relaxed);
+    assert!(!busy.step());
+    assert_eq!((swarms(&busy), receiver.try_recv().ok()), (before, None));
+    // The next one begins anew, and sends the exact number.
+    busy.begun = false;
+    busy.side.add_task(Box::new(remove_forbidden(forbidding_list(), Arc::default(), sender)));
+    while busy.step() {}
+    assert_eq!(receiver.try_recv(), Ok(before - swarms(&busy)));
 }
 
 #[test]

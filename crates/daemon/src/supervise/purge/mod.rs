@@ -25,7 +25,8 @@ const DELAY: Duration = Duration::from_secs(2);
 /// The supervisor's side: decides when shards are purged, and frees former lists.
 pub(super) struct Purge {
     result: Sender<u64>,
-    removed: Receiver<u64>,
+    /// Receives the number of swarms that a shard has removed.
+    pub(super) removed: Receiver<u64>,
     /// Stops the walk in progress.
     superseded: Arc<AtomicBool>,
     /// The next walk over all swarms.
@@ -117,11 +118,6 @@ impl Purge {
             let superseded = self.superseded.clone();
             Box::new(remove_forbidden(list.clone(), superseded, self.result.clone()))
         })
-    }
-
-    /// Receives the number of swarms that a shard has removed.
-    pub(super) fn removed(&self) -> &Receiver<u64> {
-        &self.removed
     }
 }
 
