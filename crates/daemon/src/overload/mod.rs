@@ -31,13 +31,13 @@ const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 /// of the time, three of four clients get through by their fourth connect, within two minutes.
 const LEAST_OPEN: u32 = 2;
 
-/// The supervisor's side of load shedding.
-#[derive(Debug)]
+/// The supervisor's side of load shedding. In the beginning without shedding and commitments.
+#[derive(Debug, Default)]
 pub struct Overload {
     policy: Policy,
-    /// Sources that have proven their address; created at the first step.
-    known: Option<Arc<ProvenSources>>,
-    generation_at: Instant,
+    /// Sources that have proven their address, and when their generation began; created at the
+    /// first step.
+    known: Option<(Arc<ProvenSources>, Instant)>,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
@@ -69,11 +69,6 @@ impl IntervalCommitment {
 }
 
 impl Overload {
-    /// Without shedding and commitments.
-    pub fn new(now: Instant) -> Self {
-        Self { policy: Policy::default(), known: None, generation_at: now, committed: None }
-    }
-
     /// Call every second with the datagrams received and dropped by the kernel since the start.
     /// Returns whether rules have changed, and a message for the log.
     pub fn tick(
@@ -93,10 +88,8 @@ impl Overload {
                 return (expired, None);
             }
             Some(Change::Up(share)) => {
-                if self.known.is_none() {
-                    let known = ProvenSources::new(settings.limits.peers);
-                    (self.known, self.generation_at) = (Some(Arc::new(known)), now);
-                }
+                let peers = settings.limits.peers;
+                self.known.get_or_insert_with(|| (Arc::new(ProvenSources::new(peers)), now));
                 format!("{share} % of the datagrams of the last seconds were dropped")
             }
             Some(Change::Down) => {
@@ -133,7 +126,7 @@ impl Overload {
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
         rules.shedding = match (&self.known, pressure.step) {
-            (Some(known), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
+            (Some((known, _)), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
             _ => None,
         };
         rules
@@ -178,11 +171,11 @@ impl Overload {
     /// the filter is so full that unknown sources would pass.
     fn renew_known(&mut self, interval: u32, now: Instant) {
         let generation = Duration::from_secs(u64::from(interval) * 5 / 4);
-        if let Some(known) = &self.known
-            && (now.duration_since(self.generation_at) >= generation || known.is_crowded())
+        if let Some((known, since)) = &mut self.known
+            && (now.duration_since(*since) >= generation || known.is_crowded())
         {
             known.start_generation();
-            self.generation_at = now;
+            *since = now;
         }
     }
 }
@@ -223,8 +216,7 @@ mod tests {
     impl Fixture {
         fn new(text: &str) -> Self {
             let settings = Settings::for_test(text);
-            let now = Instant::now();
-            let overload = Overload::new(now);
+            let (overload, now) = (Overload::default(), Instant::now());
             Self { settings, overload, now, received: 0, dropped: 0, messages: Vec::new() }
         }
 

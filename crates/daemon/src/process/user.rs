@@ -17,28 +17,17 @@ const KEPT: Capability = Capability::CAP_NET_BIND_SERVICE;
 /// Why the process cannot switch to another user.
 #[derive(Debug, Error)]
 pub enum UserError {
-    /// The user does not exist.
+    /// The user or group does not exist.
     #[error(
-        "there is no user `{0}` on this host\n  create it (`useradd --system {0}`) or change `user`"
+        "there is no {0} `{1}` on this host\n  create it (`{0}add --system {1}`) or change `{0}`"
     )]
-    NoUser(String),
-    /// The group does not exist.
+    Missing(&'static str, String),
+    /// Only root can switch from the user of this id to the configured one.
     #[error(
-        "there is no group `{0}` on this host\n  create it (`groupadd --system {0}`) or change \
-         `group`"
+        "started as user {0}, which cannot become `{1}`\n  start as root, or remove `user` from \
+         the configuration"
     )]
-    NoGroup(String),
-    /// Only root can switch users.
-    #[error(
-        "started as user {now}, which cannot become `{wanted}`\n  start as root, or remove \
-         `user` from the configuration"
-    )]
-    NotRoot {
-        /// The effective user id of this process.
-        now: u32,
-        /// The configured user.
-        wanted: String,
-    },
+    NotRoot(u32, String),
     /// A system call failed.
     #[error("cannot become user `{0}`: {1}")]
     Refused(String, String),
@@ -63,12 +52,12 @@ pub fn become_user(
     group: Option<&str>,
     state_dir: Option<&Path>,
 ) -> Result<(), UserError> {
-    let account = User::from_name(user).ok().flatten().ok_or(UserError::NoUser(user.to_owned()))?;
-    let gid = match group {
+    let missing = |kind, name: &str| UserError::Missing(kind, name.to_owned());
+    let account = User::from_name(user).ok().flatten().ok_or_else(|| missing("user", user))?;
+    let gid = match group.map(|name| (name, Group::from_name(name))) {
         None => account.gid,
-        Some(name) => {
-            Group::from_name(name).ok().flatten().ok_or(UserError::NoGroup(name.to_owned()))?.gid
-        }
+        Some((_, Ok(Some(found)))) => found.gid,
+        Some((name, _)) => return Err(missing("group", name)),
     };
     let refused = |why| UserError::Refused(user.to_owned(), why);
     let now = Uid::effective();
@@ -79,7 +68,7 @@ pub fn become_user(
         return Ok(());
     }
     if !now.is_root() {
-        return Err(UserError::NotRoot { now: now.as_raw(), wanted: user.to_owned() });
+        return Err(UserError::NotRoot(now.as_raw(), user.to_owned()));
     }
     if let Some(directory) = state_dir {
         // The tracker works without a state directory, and warns when the user cannot open it.

@@ -223,8 +223,8 @@ impl<'a> Start<'a> {
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
         let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
-        let (clock, overload) = (Clock::start(), Overload::new(Instant::now()));
-        Ok(Self { settings, warnings, admin, lists, clock, overload, state: StateDir::default() })
+        let (clock, overload, state) = (Clock::start(), Overload::default(), StateDir::default());
+        Ok(Self { settings, warnings, admin, lists, clock, overload, state })
     }
 
     /// Drops the capability that binding needed, opens the state directory, and adopts the

@@ -45,7 +45,7 @@ impl Watch {
 
     /// Applies changed settings.
     pub(super) fn update(&mut self, settings: &Settings) {
-        self.limit.set(settings.limits.warnings_per_minute);
+        self.limit.per_minute = settings.limits.warnings_per_minute;
         self.totals_every = settings.log.totals_every;
     }
 

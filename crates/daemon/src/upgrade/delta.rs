@@ -198,11 +198,10 @@ impl Merge {
         }
         let received = self.clock.now();
         self.every_shard(|shard| apply_stops(std::mem::take(&mut stops[shard]), received))?;
-        let mut blocks =
-            BlockReader::begin(from).map_err(|error| io::Error::other(error.to_string()))?;
+        let mut blocks = BlockReader::begin(from).map_err(io::Error::other)?;
         loop {
             let mut block = Vec::new();
-            let unix = blocks.next(&mut block).map_err(|e| io::Error::other(e.to_string()))?;
+            let unix = blocks.next(&mut block).map_err(io::Error::other)?;
             let Some(unix) = unix else { return Ok(blocks.read()) };
             let block = Arc::new(block);
             self.every_shard(|shard| self.merge_block(block.clone(), unix, shard))?;

@@ -155,7 +155,7 @@ impl Incoming {
         let progress = &mut notify::progress();
         // Unbuffered, so that the messages behind the peers are not read.
         let loaded = from_stream(&self.stream, shards, map, access, now, OLDER_IN_DUMP, progress)
-            .map_err(|error| io::Error::other(error.to_string()))?;
+            .map_err(io::Error::other)?;
         log::info!("upgrade: {loaded}");
         Ok(())
     }

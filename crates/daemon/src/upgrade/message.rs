@@ -86,7 +86,7 @@ impl Handoff {
 /// # Errors
 /// When the peer has closed the connection, or a timeout of the stream expires.
 pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
-    let text = serde_json::to_vec(message).map_err(io::Error::other)?;
+    let text = serde_json::to_vec(message)?;
     let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
     bytes.extend_from_slice(&text);
     stream.write_all(&bytes)
@@ -104,7 +104,7 @@ pub fn receive(mut stream: &UnixStream) -> io::Result<Message> {
     }
     let mut text = vec![0; len];
     stream.read_exact(&mut text)?;
-    serde_json::from_slice(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    Ok(serde_json::from_slice(&text)?)
 }
 
 /// Reads an array of bytes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{never, unbounded};
 use onrush::cli::Cli;
@@ -105,7 +105,7 @@ fn tracker(running: Running) -> Tracker {
         clock,
         snapshots,
         upgrade: never(),
-        overload: Overload::new(Instant::now()),
+        overload: Overload::default(),
         replaced_list: None,
         merging: Default::default(),
     }
