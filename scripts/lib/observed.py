@@ -18,15 +18,14 @@ DASHBOARD = "config/grafana-onrush.json"
 VARIABLES = {"$__rate_interval": "1m", "$instance": ".*", "$__interval": "1m", "$__range": "1h"}
 
 
-def panels():
+def load_dashboard():
     with open(DASHBOARD) as file:
-        return json.load(file)["panels"]
+        return json.load(file)
 
 
 def expressions():
     """(panel, expression) of all panels and annotations, without variables."""
-    with open(DASHBOARD) as file:
-        dashboard = json.load(file)
+    dashboard = load_dashboard()
     found = [(panel["title"], target["expr"]) for panel in dashboard["panels"] for target in panel.get("targets", [])]
     found += [(note["name"], note["expr"]) for note in dashboard["annotations"]["list"] if "expr" in note]
     for name, text in found:
@@ -68,8 +67,7 @@ def write_rules():
 
 
 def check_dashboard():
-    with open(DASHBOARD) as file:
-        dashboard = json.load(file)
+    dashboard = load_dashboard()
     variables = {variable["name"]: variable["type"] for variable in dashboard["templating"]["list"]}
     assert variables == {"datasource": "datasource", "instance": "query"}, variables
     assert dashboard["id"] is None and dashboard["uid"] and dashboard["title"], "id, uid and title"

@@ -6,6 +6,7 @@ use clap::{Args as Group, Parser, Subcommand};
 
 use crate::cpus::CpuMode;
 use crate::mix::Mix;
+use crate::plan::Settings;
 
 const ABOUT: &str =
     "Compares UDP BitTorrent trackers under the same load, one at a time and in turns.";
@@ -110,9 +111,9 @@ pub struct Selection {
     #[arg(long, value_name = "MODE")]
     pub cpu_mode: Option<CpuMode>,
 
-    /// Number of rounds of each case [default: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: Option<u32>,
+    /// The settings of the measurements.
+    #[command(flatten)]
+    pub settings: Settings,
 
     /// As many rounds as fit into this many minutes, at least one
     #[arg(
@@ -121,54 +122,9 @@ pub struct Selection {
     )]
     pub within: Option<u32>,
 
-    /// Seconds of a measurement
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
-    pub seconds: f64,
-
-    /// Seconds of load before a measurement
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    pub warmup: f64,
-
-    /// Shares of its own maximum at which a tracker's latency is measured
-    #[arg(
-        long, value_name = "%,%", value_delimiter = ',', default_value = "50,80",
-        value_parser = clap::value_parser!(u32).range(1..=100)
-    )]
-    pub latency_at: Vec<u32>,
-
     /// Measure no latency, in a third of the time
     #[arg(long)]
     pub no_latency: bool,
-
-    /// Swarms of the population [default: 1,000,000 under real, 560,000 under spread and bursts]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    pub swarms: Option<u32>,
-
-    /// The baseline of ratios: a tracker, or one of its variants ("onrush (split)")
-    #[arg(long, value_name = "NAME", default_value = "onrush")]
-    pub baseline: String,
-
-    /// Spread of the rounds, in percent of the median, above which a figure is marked as noisy
-    #[arg(long, value_name = "%", default_value_t = 10.0)]
-    pub noise: f64,
-
-    /// UDP port of the trackers, on 127.0.0.1
-    #[arg(
-        long, value_name = "PORT", default_value_t = 16_969,
-        value_parser = clap::value_parser!(u16).range(1..)
-    )]
-    pub port: u16,
-
-    /// Seed of populations and mixes
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected between 0.1 and 3600 seconds".into()),
-    }
 }
 
 #[cfg(test)]
@@ -191,7 +147,7 @@ mod tests {
         else {
             panic!("not plan")
         };
-        assert_eq!((what.cores, what.latency_at), (vec![1, 2], vec![70]));
+        assert_eq!((what.cores, what.settings.shares), (vec![1, 2], vec![70]));
         assert_eq!(what.mix, [Mix::Spread, Mix::Bursts]);
         for wrong in ["--seconds 0", "--rounds 0", "--port 0", "--mix nonsense", "--latency-at 101"]
         {

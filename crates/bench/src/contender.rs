@@ -10,72 +10,47 @@ pub mod torrust;
 use std::env;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::SipHasher13;
 
-/// A tracker that can be started.
-pub trait Contender {
-    /// Its name.
-    fn name(&self) -> &'static str;
+use crate::cpus::Assignment;
+
+/// A tracker that can be compared.
+#[derive(Debug)]
+pub struct Contender {
+    /// Its name, which is also the file name of its program.
+    pub name: &'static str,
     /// The name on the command line.
-    fn keyword(&self) -> &'static str;
-    /// The file name of the program.
-    fn program(&self) -> &'static str;
+    pub keyword: &'static str,
     /// The command that installs the tracker.
-    fn remedy(&self) -> &'static str;
+    pub remedy: &'static str,
     /// The settings and their source, in a sentence.
-    fn settings(&self) -> &'static str;
+    pub settings: &'static str,
     /// The receive buffer in bytes that the tracker requests with these settings; `None` for the
     /// system's default.
-    fn receive_buffer(&self) -> Option<u64>;
+    pub receive_buffer: Option<u64>,
     /// The version of a program that was found.
-    fn version(&self, program: &Path) -> Option<String>;
-    /// The variants worth running on this capacity, the usual one first.
-    fn variants(&self, found: &Found, capacity: Capacity) -> Vec<Variant>;
-    /// The command line of a variant; writes the tracker's files to the directory of `setup`.
-    ///
-    /// # Errors
-    /// When a file cannot be written, or the program lacks a setting.
-    fn launch(&self, found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch>;
-    /// Whether the tracker serves only the info hashes of an allow list, written before the start.
-    fn needs_whitelist(&self, _: &Found) -> bool {
-        false
-    }
-    /// A variant that the installed program lacks, and how to build it.
-    fn missing_variant(&self, _: &Found) -> Option<String> {
-        None
-    }
+    version: fn(&Path) -> Option<String>,
+    // The methods of an installed tracker, see `Found`.
+    variants: fn(&Found, &Assignment) -> Vec<Variant>,
+    launch: fn(&Found, &Variant, &Setup) -> anyhow::Result<Launch>,
+    needs_whitelist: fn(&Found) -> bool,
+    missing_variant: fn(&Found) -> Option<String>,
 }
 
 /// All trackers, in the order of tables.
-pub fn all() -> Vec<Box<dyn Contender>> {
-    vec![
-        Box::new(ours::Onrush),
-        Box::new(aquatic::Aquatic),
-        Box::new(opentracker::Opentracker),
-        Box::new(chihaya::Chihaya),
-        Box::new(torrust::Torrust),
-    ]
-}
+pub static ALL: [Contender; 5] =
+    [ours::ONRUSH, aquatic::AQUATIC, opentracker::OPENTRACKER, chihaya::CHIHAYA, torrust::TORRUST];
 
-/// The cores for a tracker.
-#[derive(Clone, Copy, Debug)]
-pub struct Capacity {
-    /// Cores, as the CPU mode counts them.
-    pub cores: usize,
-    /// Their vCPUs: more than cores where siblings are assigned together.
-    pub vcpus: usize,
-}
-
-impl Capacity {
-    /// Numbers of workers to try: one per core, and one per vCPU where that is more.
-    pub fn workers(self) -> Vec<usize> {
-        let mut workers = vec![self.cores, self.vcpus];
-        workers.dedup();
-        workers
+impl Contender {
+    /// Whether this is its name, in results or on the command line.
+    pub fn is_called(&self, name: &str) -> bool {
+        [self.keyword, self.name].contains(&name)
     }
 }
 
@@ -145,7 +120,7 @@ pub struct Setup<'a> {
 }
 
 /// A command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     /// The program.
     pub program: PathBuf,
@@ -157,13 +132,54 @@ pub struct Launch {
     pub unprivileged: bool,
 }
 
+impl Launch {
+    /// A program that reads `config` from `file`, which is written here and named after `option`.
+    pub(crate) fn configured(
+        program: &Path,
+        option: &str,
+        file: &Path,
+        config: &str,
+    ) -> anyhow::Result<Self> {
+        fs::write(file, config).with_context(|| format!("cannot write {}", file.display()))?;
+        let arguments = vec![option.into(), file.display().to_string()];
+        Ok(Self { program: program.to_owned(), arguments, ..Self::default() })
+    }
+}
+
 /// An installed tracker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Found {
+    /// The tracker.
+    pub contender: &'static Contender,
     /// Its program.
     pub program: PathBuf,
     /// Its version, by the program, cargo or dpkg.
     pub version: String,
+}
+
+impl Found {
+    /// The variants worth running on these vCPUs, the usual one first.
+    pub fn variants(&self, seats: &Assignment) -> Vec<Variant> {
+        (self.contender.variants)(self, seats)
+    }
+
+    /// The command line of a variant; writes the tracker's files to the directory of `setup`.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or the program lacks a setting.
+    pub fn launch(&self, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
+        (self.contender.launch)(self, variant, setup)
+    }
+
+    /// Whether the tracker serves only the info hashes of an allow list, written before the start.
+    pub fn needs_whitelist(&self) -> bool {
+        (self.contender.needs_whitelist)(self)
+    }
+
+    /// A variant that the installed program lacks, and how to build it.
+    pub fn missing_variant(&self) -> Option<String> {
+        (self.contender.missing_variant)(self)
+    }
 }
 
 /// The row of a tracker in the table of contenders.
@@ -199,18 +215,17 @@ impl Fingerprint {
 
 impl Listed {
     /// The row of `contender`.
-    pub fn new(contender: &dyn Contender, found: Option<&Found>) -> Self {
+    pub fn new(contender: &Contender, found: Option<&Found>) -> Self {
         let text = match found {
-            Some(_) => contender.settings().into(),
+            Some(_) => contender.settings.into(),
             None => format!(
                 "{} was not found in the install root nor on PATH; install it with: {}",
-                contender.program(),
-                contender.remedy()
+                contender.name, contender.remedy
             ),
         };
         let version = found.map(|found| found.version.clone());
         let program = found.and_then(|found| Fingerprint::of(&found.program));
-        Self { name: contender.name().into(), version, text, program }
+        Self { name: contender.name.into(), version, text, program }
     }
 }
 
@@ -224,25 +239,14 @@ impl Search {
     /// The directory of this program, the install root of `scripts/bench-peers`
     /// ($ONRUSH_PEERS, else `peers` in cargo's target directory), then PATH.
     pub fn here() -> Self {
-        let mut directories = Vec::new();
-        if let Some(own) = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()))
-        {
-            directories.push(own.clone());
-            directories.extend(own.parent().map(|target| target.join("peers/bin")));
-        }
+        let own = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
+        let beside = own.as_ref().and_then(|own| Some(own.parent()?.join("peers/bin")));
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-        directories.push(target.join("peers/bin"));
-        if let Some(root) = env::var_os("ONRUSH_PEERS") {
-            directories.insert(0, PathBuf::from(root).join("bin"));
-        }
+        let peers = env::var_os("ONRUSH_PEERS").map(|root| PathBuf::from(root).join("bin"));
+        let first = [peers, own, beside, Some(target.join("peers/bin"))];
         let path = env::var_os("PATH").unwrap_or_default();
-        directories.extend(env::split_paths(&path));
+        let directories = first.into_iter().flatten().chain(env::split_paths(&path)).collect();
         Self { directories }
-    }
-
-    /// These directories only.
-    pub fn within(directories: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self { directories: directories.into_iter().collect() }
     }
 
     /// The first executable of this name.
@@ -253,15 +257,14 @@ impl Search {
     }
 
     /// A tracker, if it is installed.
-    pub fn find(&self, contender: &dyn Contender) -> Option<Found> {
-        let program = self.program(contender.program())?;
-        let version = contender.version(&program).unwrap_or_else(|| "unknown".into());
-        Some(Found { program, version })
+    pub fn find(&self, contender: &'static Contender) -> Option<Found> {
+        let program = self.program(contender.name)?;
+        let version = (contender.version)(&program).unwrap_or_else(|| "unknown".into());
+        Some(Found { contender, program, version })
     }
 }
 
 fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
     fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
@@ -287,9 +290,39 @@ fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// The items in order, each once.
+pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut unique = Vec::new();
+    for item in items {
+        if !unique.contains(&item) {
+            unique.push(item);
+        }
+    }
+    unique
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// All trackers, as installed.
+    pub(crate) fn found() -> Vec<Found> {
+        let found = |contender| Found { contender, program: "nowhere".into(), version: "1".into() };
+        ALL.iter().map(found).collect()
+    }
+
+    /// An executable shell script.
+    pub(crate) fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
+        let program = directory.join(name);
+        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
+    /// A setup on port 7000 without an allow list.
+    pub(crate) fn setup(directory: &Path) -> Setup<'_> {
+        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), whitelist: None }
+    }
 
     #[test]
     fn variants_have_names_as_published() {
@@ -331,12 +364,12 @@ mod tests {
     #[test]
     fn an_absent_tracker_has_a_remedy() {
         let nowhere = tempfile::tempdir().unwrap();
-        let search = Search::within([nowhere.path().to_owned()]);
-        for contender in all() {
-            assert_eq!(search.find(&*contender), None);
-            let listed = Listed::new(&*contender, None);
+        let search = Search { directories: vec![nowhere.path().to_owned()] };
+        for contender in &ALL {
+            assert!(search.find(contender).is_none(), "{}", contender.name);
+            let listed = Listed::new(contender, None);
             assert_eq!(listed.version, None);
-            assert!(listed.text.contains(contender.remedy()), "{listed:?}");
+            assert!(listed.text.contains(contender.remedy), "{listed:?}");
         }
         // A file that is not executable.
         fs::write(nowhere.path().join("chihaya"), "").unwrap();

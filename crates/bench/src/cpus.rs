@@ -4,78 +4,9 @@
 //! comparisons, so that the set of one does not depend on the size of the other.
 
 use std::fmt;
-use std::str::FromStr;
 
 use clap::ValueEnum;
-use onrush_load::affinity;
 use serde::{Deserialize, Serialize};
-
-/// Ascending vCPU numbers without duplicates, in the text form of `taskset -c`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct CpuList(Vec<usize>);
-
-impl CpuList {
-    /// A list of these numbers in any order.
-    pub fn new(cpus: impl IntoIterator<Item = usize>) -> Self {
-        let mut cpus: Vec<_> = cpus.into_iter().collect();
-        cpus.sort_unstable();
-        cpus.dedup();
-        Self(cpus)
-    }
-
-    /// The numbers, ascending.
-    pub fn numbers(&self) -> &[usize] {
-        &self.0
-    }
-
-    /// Number of vCPUs.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether the list is empty.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether a vCPU is in both lists.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.0.iter().any(|cpu| other.0.contains(cpu))
-    }
-}
-
-impl fmt::Display for CpuList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&affinity::format_list(&self.0))
-    }
-}
-
-impl FromStr for CpuList {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.trim().is_empty() {
-            return Ok(Self::default());
-        }
-        let cpus = affinity::parse_list(text);
-        cpus.map(Self::new).ok_or_else(|| format!("{text:?} is no list of vCPUs, like 0-3,8"))
-    }
-}
-
-impl TryFrom<String> for CpuList {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<CpuList> for String {
-    fn from(list: CpuList) -> Self {
-        list.to_string()
-    }
-}
 
 /// The unit in which vCPUs are assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -104,10 +35,7 @@ impl CpuMode {
     /// The vCPUs of each unit, in order.
     pub fn units(self, cores: &[Vec<usize>]) -> Vec<Vec<usize>> {
         match self {
-            Self::Subsequent => {
-                let all = CpuList::new(cores.iter().flatten().copied());
-                all.0.into_iter().map(|cpu| vec![cpu]).collect()
-            }
+            Self::Subsequent => ascending(cores).into_iter().map(|cpu| vec![cpu]).collect(),
             Self::SubsequentOnePerPair => cores.iter().map(|core| vec![core[0]]).collect(),
             Self::SplitPairs => cores.to_vec(),
         }
@@ -116,11 +44,7 @@ impl CpuMode {
 
 impl fmt::Display for CpuMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Subsequent => "subsequent",
-            Self::SubsequentOnePerPair => "subsequent-one-per-pair",
-            Self::SplitPairs => "split-pairs",
-        })
+        f.write_str(self.to_possible_value().expect("no mode is hidden").get_name())
     }
 }
 
@@ -129,15 +53,24 @@ impl fmt::Display for CpuMode {
 pub struct Assignment {
     /// Cores of the tracker, as the [`CpuMode`] counts them.
     pub tracker_cores: usize,
-    /// Their vCPUs.
-    pub tracker: CpuList,
+    /// Their vCPUs, ascending.
+    #[serde(with = "list")]
+    pub tracker: Vec<usize>,
     /// Workers of the load.
     pub load_workers: usize,
-    /// Their vCPUs.
-    pub load: CpuList,
+    /// Their vCPUs, ascending.
+    #[serde(with = "list")]
+    pub load: Vec<usize>,
 }
 
 impl Assignment {
+    /// Numbers of workers to try for the tracker: one per core, and one per vCPU if that is more.
+    pub fn tracker_workers(&self) -> Vec<usize> {
+        let mut workers = vec![self.tracker_cores, self.tracker.len()];
+        workers.dedup();
+        workers
+    }
+
     /// `tracker_cores` units from the start, `load_workers` from the end; `None` when they overlap
     /// or one of them is empty.
     pub fn new(units: &[Vec<usize>], tracker_cores: usize, load_workers: usize) -> Option<Self> {
@@ -145,14 +78,35 @@ impl Assignment {
         if !enough || tracker_cores == 0 || load_workers == 0 {
             return None;
         }
-        let list = |units: &[Vec<usize>]| CpuList::new(units.iter().flatten().copied());
-        let seats = Self {
+        Some(Self {
             tracker_cores,
-            tracker: list(&units[..tracker_cores]),
+            tracker: ascending(&units[..tracker_cores]),
             load_workers,
-            load: list(&units[units.len() - load_workers..]),
-        };
-        (!seats.tracker.overlaps(&seats.load)).then_some(seats)
+            load: ascending(&units[units.len() - load_workers..]),
+        })
+    }
+}
+
+/// The vCPUs of these units, ascending.
+fn ascending(units: &[Vec<usize>]) -> Vec<usize> {
+    let mut cpus = units.concat();
+    cpus.sort_unstable();
+    cpus
+}
+
+/// vCPUs in the text form of `taskset -c`.
+mod list {
+    use onrush_load::affinity;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(cpus: &[usize], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&affinity::format_list(cpus))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<usize>, D::Error> {
+        let text = String::deserialize(from)?;
+        affinity::parse_list(&text)
+            .ok_or_else(|| D::Error::custom(format!("{text:?} is no list of vCPUs, like 0-3,8")))
     }
 }
 
@@ -191,6 +145,7 @@ pub fn sweep(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_load::affinity::format_list;
 
     /// Siblings numbered `0,24`, `1,25`...: how bare-metal hosts count.
     fn split(cores: usize) -> Vec<Vec<usize>> {
@@ -208,18 +163,17 @@ mod tests {
 
     fn written(units: &[Vec<usize>], tracker: usize, load: usize) -> Option<(String, String)> {
         let seats = Assignment::new(units, tracker, load)?;
-        Some((seats.tracker.to_string(), seats.load.to_string()))
+        Some((format_list(&seats.tracker), format_list(&seats.load)))
     }
 
     #[test]
     fn lists_are_written_as_taskset_takes_them() {
-        for text in ["", "3", "0-3", "0,2,4-6", "0-3,16-19"] {
-            assert_eq!(text.parse::<CpuList>().unwrap().to_string(), text);
-        }
-        assert_eq!("5,1-2,2".parse::<CpuList>().unwrap().to_string(), "1-2,5");
-        for wrong in ["x", "3-1", "1-", "-1", "0-99999999"] {
-            assert!(wrong.parse::<CpuList>().unwrap_err().contains(wrong), "{wrong}");
-        }
+        let seats = Assignment::new(&CpuMode::SplitPairs.units(&split(4)), 3, 1).unwrap();
+        let text = serde_json::to_string(&seats).unwrap();
+        assert!(text.contains("\"0-2,4-6\"") && text.contains("\"3,7\""), "{text}");
+        assert_eq!(serde_json::from_str::<Assignment>(&text).unwrap(), seats);
+        let error = serde_json::from_str::<Assignment>(&text.replace("3,7", "3-1")).unwrap_err();
+        assert!(error.to_string().contains("3-1"), "{error}");
     }
 
     #[test]
@@ -260,10 +214,7 @@ mod tests {
         for mode in [CpuMode::Subsequent, CpuMode::SubsequentOnePerPair, CpuMode::SplitPairs] {
             let (seats, cut) = sweep(&mode.units(&cores), &[], &[]);
             assert_eq!(seats.len(), 1);
-            assert_eq!(
-                (seats[0].tracker.to_string(), seats[0].load.to_string()),
-                ("0".into(), "1".into())
-            );
+            assert_eq!((&seats[0].tracker[..], &seats[0].load[..]), (&[0][..], &[1][..]));
             assert!(cut.is_empty());
         }
         // Two hyperthreads of one core are one unit, and nothing is left for the load.

@@ -4,14 +4,16 @@ mod published;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use clap::Args;
 use onrush_load::report::Report;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Fingerprint, Launch, Listed, version_by_cargo, version_of_ours};
-use crate::cpus::{Assignment, CpuList};
+use crate::cpus::Assignment;
 use crate::mix::Mix;
 use crate::process::{Child, Stop};
 use crate::record::Point;
@@ -19,14 +21,26 @@ use crate::record::Point;
 pub use published::Published;
 
 /// Durations and population of a load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 pub struct LoadSettings {
-    /// Measured seconds.
+    /// Seconds of a measurement
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Seconds of load before the measured ones.
+
+    /// Seconds of load before a measurement
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub warmup: f64,
-    /// Swarms of the population; `None` for the mix's.
+
+    /// Swarms of the population [default: 1,000,000 under real, 560,000 under spread and bursts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub swarms: Option<u32>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected between 0.1 and 3600 seconds".into()),
+    }
 }
 
 /// The load testers.
@@ -42,21 +56,20 @@ impl Tools {
     /// The load testers of these mixes, with their versions.
     pub fn listed(&self, mixes: &[Mix]) -> Vec<Listed> {
         let any = |published: bool| mixes.iter().any(|mix| (*mix == Mix::Published) == published);
-        let ours = any(false).then(|| Listed {
-            name: "onrush-load".into(),
-            version: Some(version_of_ours(&self.ours).unwrap_or_else(|| "unknown".into())),
-            text: "every reply is checked".into(),
-            program: Fingerprint::of(&self.ours),
+        let listed = |name: &str, program: &Path, version: Option<String>, text: &str| Listed {
+            name: name.into(),
+            version: Some(version.unwrap_or_else(|| "unknown".into())),
+            text: text.into(),
+            program: Fingerprint::of(program),
+        };
+        let ours = any(false).then(|| {
+            let version = version_of_ours(&self.ours);
+            listed("onrush-load", &self.ours, version, "every reply is checked")
         });
         let theirs = self.published.as_ref().filter(|_| any(true)).map(|published| {
-            let version = version_by_cargo(published.program(), Published::PROGRAM);
-            Listed {
-                name: Published::PROGRAM.into(),
-                version: Some(version.unwrap_or_else(|| "unknown".into())),
-                text: "in its default configuration; errors are counted, nothing else is checked"
-                    .into(),
-                program: Fingerprint::of(published.program()),
-            }
+            let (name, program) = (Published::PROGRAM, published.program());
+            let text = "in its default configuration; errors are counted, nothing else is checked";
+            listed(name, program, version_by_cargo(program, name), text)
         });
         ours.into_iter().chain(theirs).collect()
     }
@@ -109,16 +122,14 @@ impl Load<'_> {
             arguments.extend([name.to_owned(), value]);
         }
         arguments.extend(self.pins());
-        if let Some(rate) = rate {
-            // In an open loop onrush-load computes this limit by itself.
-            remove(&mut arguments, "--in-flight");
-            arguments.extend(["--rate".into(), format!("{rate:.1}")]);
+        match (rate, self.mix.in_flight()) {
+            (Some(rate), _) => arguments.extend(["--rate".into(), format!("{rate:.1}")]),
+            (None, Some(limit)) => arguments.extend(["--in-flight".into(), limit.to_string()]),
+            (None, None) => {}
         }
         arguments.push("--quiet".into());
-        let launch = self.launch(tools, arguments);
-        let mut child = Child::start(&launch, &self.seats.load, self.directory)?;
         let limit = Duration::from_secs_f64(self.dose.seconds + self.dose.warmup + 60.0);
-        let status = child.wait(limit, stop, || Ok(()))?;
+        let (child, status) = self.ended(tools, arguments, limit, stop)?;
         // Status 1: some replies were wrong, which is a result.
         if !matches!(status.code(), Some(0 | 1)) {
             bail!("onrush-load ended ({status}): {}", child.output_tail());
@@ -139,13 +150,7 @@ impl Load<'_> {
         )?;
         let mut arguments = self.arguments(mix);
         arguments.extend(["--write-hashes".into(), file.display().to_string()]);
-        let launch = self.launch(tools, arguments);
-        let mut child = Child::start(
-            &launch,
-            &CpuList::new(self.seats.load.numbers().iter().copied()),
-            self.directory,
-        )?;
-        let status = child.wait(Duration::from_secs(300), stop, || Ok(()))?;
+        let (child, status) = self.ended(tools, arguments, Duration::from_secs(300), stop)?;
         if !status.success() {
             bail!("onrush-load --write-hashes ended ({status}): {}", child.output_tail());
         }
@@ -173,24 +178,22 @@ impl Load<'_> {
         if self.seats.load.len() != self.seats.load_workers {
             return Vec::new();
         }
-        let cpus: Vec<_> = self.seats.load.numbers().iter().map(ToString::to_string).collect();
+        let cpus: Vec<_> = self.seats.load.iter().map(ToString::to_string).collect();
         vec!["--pin".into(), cpus.join(",")]
     }
 
-    fn launch(&self, tools: &Tools, arguments: Vec<String>) -> Launch {
-        Launch {
-            program: tools.ours.clone(),
-            arguments,
-            environment: Vec::new(),
-            unprivileged: false,
-        }
-    }
-}
-
-/// Removes an option and its value.
-fn remove(arguments: &mut Vec<String>, option: &str) {
-    if let Some(at) = arguments.iter().position(|argument| argument == option) {
-        arguments.drain(at..at + 2);
+    /// Runs onrush-load with these arguments to its end.
+    fn ended(
+        &self,
+        tools: &Tools,
+        arguments: Vec<String>,
+        limit: Duration,
+        stop: &Stop,
+    ) -> anyhow::Result<(Child, ExitStatus)> {
+        let launch = Launch { program: tools.ours.clone(), arguments, ..Launch::default() };
+        let mut child = Child::start(&launch, &self.seats.load, self.directory)?;
+        let status = child.wait(limit, stop, || ())?;
+        Ok((child, status))
     }
 }
 
@@ -224,20 +227,13 @@ fn point(report: &Report) -> anyhow::Result<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn seats(load_workers: usize, load: &str) -> Assignment {
-        Assignment {
-            tracker_cores: 1,
-            tracker: CpuList::new([0]),
-            load_workers,
-            load: load.parse().unwrap(),
-        }
-    }
+    use crate::contender::tests::script;
 
     #[test]
     fn workers_are_pinned_where_each_has_a_vcpu() {
         let dose = LoadSettings { seconds: 1.0, warmup: 0.5, swarms: Some(1000) };
-        let of = |seats: &Assignment| {
+        let of = |units: &[Vec<usize>]| {
+            let seats = &Assignment::new(units, 1, 2).unwrap();
             let load = Load {
                 mix: Mix::Spread,
                 seats,
@@ -248,35 +244,25 @@ mod tests {
             };
             (load.pins(), load.arguments("--profile classic"))
         };
-        let (pins, arguments) = of(&seats(2, "4-5"));
+        let (pins, arguments) = of(&[vec![0], vec![4], vec![5]]);
         assert_eq!(pins, ["--pin", "4,5"]);
         let text = arguments.join(" ");
         assert_eq!(
             text,
             "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --swarms 1000"
         );
-        assert!(of(&seats(2, "4-5,20-21")).0.is_empty());
+        assert!(of(&[vec![0, 16], vec![4, 20], vec![5, 21]]).0.is_empty());
     }
 
     #[test]
     fn load_testers_are_listed_where_they_are_needed() {
         let root = tempfile::tempdir().unwrap();
-        let program = root.path().join("onrush-load");
-        fs::write(&program, "#!/bin/sh\necho 'onrush-load 0.1.0 (30029cd)'\n").unwrap();
-        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let program = script(root.path(), "onrush-load", "echo 'onrush-load 0.1.0 (30029cd)'");
         let tools = Tools { ours: program, published: None };
         let listed = tools.listed(&[Mix::Published, Mix::Spread]);
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(listed[0].version.as_deref(), Some("0.1.0 (30029cd)"));
         assert_eq!(listed[0].program.as_ref().unwrap().hash.len(), 32);
         assert!(tools.listed(&[Mix::Published]).is_empty());
-    }
-
-    #[test]
-    fn an_option_is_removed_with_its_value() {
-        let mut arguments = ["--a", "--in-flight", "5", "--b"].map(String::from).to_vec();
-        remove(&mut arguments, "--in-flight");
-        remove(&mut arguments, "--missing");
-        assert_eq!(arguments, ["--a", "--b"]);
     }
 }

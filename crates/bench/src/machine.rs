@@ -24,24 +24,10 @@ pub fn cores() -> Result<Vec<Vec<usize>>, AffinityError> {
     Ok(affinity::cores(&affinity::allowed()?))
 }
 
-/// The kernel's limits of socket buffers in bytes, for processes without CAP_NET_ADMIN; `None`
-/// where they are unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BufferLimits {
-    /// net.core.rmem_max.
-    pub receive: Option<u64>,
-    /// net.core.wmem_max.
-    pub send: Option<u64>,
-}
-
-impl BufferLimits {
-    /// The limits of this host.
-    pub fn read() -> Self {
-        let limit = |name: &str| {
-            fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
-        };
-        Self { receive: limit("rmem_max"), send: limit("wmem_max") }
-    }
+/// A limit of socket buffers in bytes (`rmem_max` or `wmem_max`), for processes without
+/// CAP_NET_ADMIN; `None` where it is unknown.
+pub fn buffer_limit(name: &str) -> Option<u64> {
+    fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

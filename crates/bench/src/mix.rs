@@ -28,15 +28,17 @@ impl Mix {
     /// The arguments of onrush-load; `None` for another load tester.
     pub fn arguments(self) -> Option<&'static str> {
         match self {
-            Self::Spread => {
-                Some("--profile classic --sources 1000 --burst 1 --no-bursts --in-flight 512")
-            }
+            Self::Spread => Some("--profile classic --sources 1000 --burst 1 --no-bursts"),
             Self::Bursts => Some("--profile classic --sources 64"),
-            Self::Real => {
-                Some("--profile real --sources 1000 --burst 1 --no-bursts --in-flight 512")
-            }
+            Self::Real => Some("--profile real --sources 1000 --burst 1 --no-bursts"),
             Self::Published => None,
         }
+    }
+
+    /// Requests in flight per worker in a closed loop; `None` for the load tester's default. In an
+    /// open loop onrush-load computes this limit by itself.
+    pub fn in_flight(self) -> Option<u32> {
+        matches!(self, Self::Spread | Self::Real).then_some(512)
     }
 
     /// The caption of its table in the report.
@@ -68,11 +70,6 @@ impl Mix {
 
 impl fmt::Display for Mix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Spread => "spread",
-            Self::Bursts => "bursts",
-            Self::Real => "real",
-            Self::Published => "published",
-        })
+        f.write_str(self.to_possible_value().expect("no mix is hidden").get_name())
     }
 }

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Capacity, Contender, Found, Listed};
+use crate::contender::{Found, Listed, unique};
 use crate::cpus::{Assignment, CpuMode};
 use crate::load::{LoadSettings, Published};
 use crate::mix::Mix;
@@ -48,23 +49,47 @@ pub struct Plan {
 }
 
 /// The settings of a bench.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 pub struct Settings {
-    /// Rounds per case.
+    /// Number of rounds of each case
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     pub rounds: u32,
+
     /// Durations and population.
+    #[command(flatten)]
     pub dose: LoadSettings,
-    /// Shares of the maximum at which latency is measured, in percent.
+
+    /// Shares of its own maximum at which a tracker's latency is measured
+    #[arg(
+        long = "latency-at", value_name = "%,%", value_delimiter = ',', default_value = "50,80",
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
     pub shares: Vec<u32>,
-    /// The trackers' port on 127.0.0.1.
+
+    /// UDP port of the trackers, on 127.0.0.1
+    #[arg(
+        long, value_name = "PORT", default_value_t = 16_969,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub port: u16,
-    /// The unit of a core.
+
+    /// The unit of a core, by the command line and the host.
+    #[arg(skip = CpuMode::Subsequent)]
     pub mode: CpuMode,
-    /// The baseline of ratios.
+
+    /// The baseline of ratios: a tracker, or one of its variants ("onrush (split)")
+    #[arg(long, value_name = "NAME", default_value = "onrush")]
     pub baseline: String,
-    /// Spread in percent above which a median is noisy.
+
+    /// Spread of the rounds, in percent of the median, above which a figure is marked as noisy
+    #[arg(long, value_name = "%", default_value_t = 10.0)]
     pub noise: f64,
-    /// The seed of round 1; each round adds 1.
+
+    /// Seed of populations and mixes; each round adds 1
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -115,11 +140,6 @@ impl Plan {
         let done: HashSet<_> = done.iter().map(|record| (record.round, &record.case)).collect();
         self.steps().into_iter().filter(|step| !done.contains(step)).collect()
     }
-
-    /// Seconds that a round of this case takes, as far as one can tell before.
-    pub fn seconds(&self, case: &Case) -> f64 {
-        self.settings.seconds(case)
-    }
 }
 
 impl Settings {
@@ -134,74 +154,52 @@ impl Settings {
 }
 
 /// Every case: each mix on each assignment by each variant, those of one assignment adjacent.
-pub fn cases(
-    contenders: &[(Box<dyn Contender>, Found)],
-    seats: &[Assignment],
-    mixes: &[Mix],
-) -> Vec<Case> {
+pub fn cases(contenders: &[Found], seats: &[Assignment], mixes: &[Mix]) -> Vec<Case> {
     let mut cases = Vec::new();
     for &mix in mixes {
         for seats in seats {
-            let room = Capacity { cores: seats.tracker_cores, vcpus: seats.tracker.len() };
-            for (contender, found) in contenders {
-                if contender.needs_whitelist(found) && mix == Mix::Published {
+            for found in contenders {
+                if found.needs_whitelist() && mix == Mix::Published {
                     continue;
                 }
-                for variant in contender.variants(found, room) {
-                    let case = Case { variant, seats: seats.clone(), mix };
-                    // A duplicate (`--cores 1,1`) is measured once per round.
-                    if !cases.contains(&case) {
-                        cases.push(case);
-                    }
-                }
+                let case = |variant| Case { variant, seats: seats.clone(), mix };
+                cases.extend(found.variants(seats).into_iter().map(case));
             }
         }
     }
-    cases
+    // A duplicate (`--cores 1,1`) is measured once per round.
+    unique(cases)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::contender::Variant;
     use crate::contender::opentracker::OWN_BUILD;
-    use crate::contender::{Variant, all};
+    use crate::contender::tests::found;
     use crate::cpus::sweep;
     use crate::record::tests::measured;
+    use clap::{Command, FromArgMatches as _};
 
     /// A plan for two variants on one core.
     pub(crate) fn example(rounds: u32) -> Plan {
         let variant = |kind: &str| Variant::new("onrush", Some(kind), &[("workers", 1)]);
         let cases = ["colocated", "split"].map(|kind| measured(variant(kind), 1, 1.0).case);
+        let defaults = Settings::augment_args(Command::new("bench")).get_matches_from(["bench"]);
+        let settings = Settings::from_arg_matches(&defaults).unwrap();
+        let settings = Settings { rounds, ..settings };
         Plan {
             format: FORMAT,
             version: "0.1.0".into(),
             created: 1_790_000_000,
             command: "onrush-bench run".into(),
             machine: vec![("CPU".into(), "Made up, 2 vCPUs".into())],
-            settings: Settings {
-                rounds,
-                dose: LoadSettings { seconds: 2.0, warmup: 1.0, swarms: None },
-                shares: vec![50, 80],
-                port: 6969,
-                mode: CpuMode::Subsequent,
-                baseline: "onrush".into(),
-                noise: 10.0,
-                seed: 1,
-            },
+            settings,
             listed: vec![],
             testers: vec![],
             cases: cases.into(),
             notices: vec![],
         }
-    }
-
-    #[test]
-    fn contenders_take_turns() {
-        let plan = example(2);
-        let order: Vec<_> =
-            plan.steps().iter().map(|(round, case)| (*round, case.variant.name())).collect();
-        let (a, b) = ("onrush (colocated)".to_owned(), "onrush (split)".to_owned());
-        assert_eq!(order, [(1, a.clone()), (1, b.clone()), (2, a), (2, b)]);
     }
 
     #[test]
@@ -236,10 +234,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_named_twice_is_measured_once() {
         let units = CpuMode::SplitPairs.units(&[vec![0, 2], vec![1, 3]]);
-        let contenders: Vec<_> = all()
-            .into_iter()
-            .map(|contender| (contender, Found { program: "none".into(), version: "1".into() }))
-            .collect();
+        let contenders = found();
         let of = |cores: &[usize], mixes: &[Mix]| {
             let (seats, _) = sweep(&units, cores, &[]);
             cases(&contenders, &seats, mixes)
@@ -254,15 +249,13 @@ pub(crate) mod tests {
     fn a_whitelist_and_the_published_tool_do_not_go_together() {
         let units = CpuMode::Subsequent.units(&[vec![0], vec![1]]);
         let (seats, _) = sweep(&units, &[], &[]);
-        let found = |version: &str| Found { program: "none".into(), version: version.into() };
-        let contenders = |version| -> Vec<_> {
-            all().into_iter().map(|contender| (contender, found(version))).collect()
-        };
+        let mut contenders = found();
         let mixes = [Mix::Spread, Mix::Published];
-        let own = cases(&contenders(OWN_BUILD), &seats, &mixes);
-        let cases = cases(&contenders("1"), &seats, &mixes);
+        let debians = cases(&contenders, &seats, &mixes);
+        contenders.iter_mut().for_each(|found| found.version = OWN_BUILD.into());
+        let own = cases(&contenders, &seats, &mixes);
         let of = |mix: Mix, tracker: &str| {
-            cases.iter().filter(|c| c.mix == mix && c.variant.tracker == tracker).count()
+            debians.iter().filter(|c| c.mix == mix && c.variant.tracker == tracker).count()
         };
         assert_eq!(of(Mix::Spread, "opentracker"), 2);
         assert_eq!(of(Mix::Published, "opentracker"), 0);
@@ -275,11 +268,11 @@ pub(crate) mod tests {
     fn time_is_foreseen() {
         let plan = example(1);
         let mut case = plan.cases[0].clone();
-        assert!((plan.seconds(&case) - (1.5 + 3.0 * 3.7)).abs() < 1e-9);
+        assert!((plan.settings.seconds(&case) - (1.5 + 3.0 * 3.7)).abs() < 1e-9);
         case.mix = Mix::Bursts;
-        assert!((plan.seconds(&case) - (1.5 + 3.7)).abs() < 1e-9);
+        assert!((plan.settings.seconds(&case) - (1.5 + 3.7)).abs() < 1e-9);
         // Its tool measures in steps of 5 s.
         case.mix = Mix::Published;
-        assert!((plan.seconds(&case) - (1.5 + 5.7)).abs() < 1e-9);
+        assert!((plan.settings.seconds(&case) - (1.5 + 5.7)).abs() < 1e-9);
     }
 }

@@ -5,47 +5,43 @@ use std::time::SystemTime;
 use anyhow::{Context as _, bail};
 
 use crate::args::Selection;
-use crate::contender::{Contender, Found, Listed, Search, all};
+use crate::contender::{ALL, Found, Listed, Search, unique};
 use crate::cpus::{CpuMode, sweep};
-use crate::load::{LoadSettings, Published, Tools};
-use crate::machine::{self, BufferLimits};
+use crate::load::{Published, Tools};
+use crate::machine::{self, buffer_limit};
 use crate::mix::Mix;
 use crate::plan::{FORMAT, Plan, Settings, cases};
 use crate::record::Case;
 
-/// Default number of rounds.
-const ROUNDS: u32 = 5;
-
-/// A tracker and its program.
-pub type Present = (Box<dyn Contender>, Found);
+/// A plan, and the programs that it needs.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The plan.
+    pub plan: Plan,
+    /// The installed trackers.
+    pub present: Vec<Found>,
+    /// The load testers.
+    pub tools: Tools,
+}
 
 /// The installed ones of the named trackers (of all, if none is named), and a row for each.
 ///
 /// # Errors
 /// When a name is unknown.
-pub fn contenders(
-    names: &[String],
-    search: &Search,
-) -> anyhow::Result<(Vec<Present>, Vec<Listed>)> {
-    let all = all();
-    if let Some(wrong) = names.iter().find(|name| !all.iter().any(|c| known(&**c, name))) {
-        let words: Vec<_> = all.iter().map(|contender| contender.keyword()).collect();
-        bail!("--contenders: unknown tracker {wrong} (known: {})", words.join(", "));
+pub fn contenders(names: &[String], search: &Search) -> anyhow::Result<(Vec<Found>, Vec<Listed>)> {
+    if let Some(wrong) = names.iter().find(|name| !ALL.iter().any(|c| c.is_called(name))) {
+        let known = ALL.each_ref().map(|contender| contender.keyword).join(", ");
+        bail!("--contenders: unknown tracker {wrong} (known: {known})");
     }
     let (mut present, mut listed) = (Vec::new(), Vec::new());
-    for contender in all {
-        if !names.is_empty() && !names.iter().any(|name| known(&*contender, name)) {
-            continue;
+    for contender in &ALL {
+        if names.is_empty() || names.iter().any(|name| contender.is_called(name)) {
+            let found = search.find(contender);
+            listed.push(Listed::new(contender, found.as_ref()));
+            present.extend(found);
         }
-        let found = search.find(&*contender);
-        listed.push(Listed::new(&*contender, found.as_ref()));
-        present.extend(found.map(|found| (contender, found)));
     }
     Ok((present, listed))
-}
-
-fn known(contender: &dyn Contender, name: &str) -> bool {
-    [contender.keyword(), contender.name()].contains(&name)
 }
 
 /// The installed load testers.
@@ -67,7 +63,7 @@ pub fn tools(search: &Search) -> anyhow::Result<Tools> {
 /// When this host has too few cores for a tracker and its load, or no tracker.
 pub fn plan(
     what: &Selection,
-    present: &[Present],
+    present: &[Found],
     listed: Vec<Listed>,
     tools: &Tools,
     cores: &[Vec<usize>],
@@ -85,15 +81,20 @@ pub fn plan(
         );
     }
     let mixes = mixes(what, tools, present, &mut notices)?;
-    notices
-        .extend(present.iter().filter_map(|(contender, found)| contender.missing_variant(found)));
-    notices.extend(clamped(present, BufferLimits::read().receive));
+    notices.extend(present.iter().filter_map(Found::missing_variant));
+    notices.extend(clamped(present, buffer_limit("rmem_max")));
     let cases = cases(present, &seats, &mixes);
     if cases.is_empty() {
         bail!("none of the trackers is installed (onrush-bench list)");
     }
-    let mut settings = settings(what, mode);
-    settings.baseline = baseline(&what.baseline, &cases, &mut notices)?;
+    let mut settings = what.settings.clone();
+    settings.mode = mode;
+    settings.shares.sort_unstable();
+    settings.shares.dedup();
+    if what.no_latency {
+        settings.shares.clear();
+    }
+    settings.baseline = baseline(&settings.baseline, &cases, &mut notices)?;
     if let Some(minutes) = what.within {
         settings.rounds = fitting(&settings, &cases, f64::from(minutes) * 60.0, &mut notices);
     }
@@ -112,46 +113,21 @@ pub fn plan(
     })
 }
 
-fn settings(what: &Selection, mode: CpuMode) -> Settings {
-    let dose = LoadSettings { seconds: what.seconds, warmup: what.warmup, swarms: what.swarms };
-    let mut shares = if what.no_latency { Vec::new() } else { what.latency_at.clone() };
-    shares.sort_unstable();
-    shares.dedup();
-    Settings {
-        rounds: what.rounds.unwrap_or(ROUNDS),
-        dose,
-        shares,
-        port: what.port,
-        mode,
-        baseline: what.baseline.clone(),
-        noise: what.noise,
-        seed: what.seed,
-    }
-}
-
 /// The name of the baseline in results. A tracker that is not measured gives no ratios, which
 /// is a notice; an unknown name is an error.
 fn baseline(asked: &str, cases: &[Case], notices: &mut Vec<String>) -> anyhow::Result<String> {
-    let all = all();
-    let tracker = all.iter().find(|contender| known(&***contender, asked));
-    let name = tracker.map_or(asked, |contender| contender.name());
-    if cases.iter().any(|case| case.variant.is_called(name)) {
-        return Ok(name.to_owned());
-    }
-    if tracker.is_some() {
+    let tracker = ALL.iter().find(|contender| contender.is_called(asked));
+    let name = tracker.map_or(asked, |contender| contender.name);
+    if !cases.iter().any(|case| case.variant.is_called(name)) {
+        if tracker.is_none() {
+            let names = |case: &Case| [case.variant.tracker.clone(), case.variant.name()];
+            let known = unique(cases.iter().flat_map(names)).join(", ");
+            bail!("--baseline: unknown tracker {asked:?} (known: {known})");
+        }
         notices
             .push(format!("no ratios: the baseline, {name}, is not among those that are measured"));
-        return Ok(name.to_owned());
     }
-    let mut names: Vec<String> = Vec::new();
-    for case in cases {
-        for name in [case.variant.tracker.clone(), case.variant.name()] {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    bail!("--baseline: unknown tracker {asked:?} (known: {})", names.join(", "))
+    Ok(name.to_owned())
 }
 
 /// The number of rounds that fit into this many seconds; one, with a notice, where none does.
@@ -170,16 +146,14 @@ fn fitting(settings: &Settings, cases: &[Case], seconds: f64, notices: &mut Vec<
 fn mixes(
     what: &Selection,
     tools: &Tools,
-    present: &[Present],
+    present: &[Found],
     notices: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Mix>> {
-    let mut mixes: Vec<Mix> = Vec::new();
-    for mix in &what.mix {
-        if !mixes.contains(mix) {
-            mixes.push(*mix);
-        }
+    let mut mixes = unique(what.mix.iter().copied());
+    if !mixes.contains(&Mix::Published) {
+        return Ok(mixes);
     }
-    if tools.published.is_none() && mixes.contains(&Mix::Published) {
+    if tools.published.is_none() {
         let absent = format!(
             "left out: the load by {}, which is not installed; install it with: \
              scripts/bench-peers --only aquatic_udp_load_test",
@@ -190,41 +164,39 @@ fn mixes(
             bail!("{absent}");
         }
         notices.push(absent);
-    } else if mixes.contains(&Mix::Published) {
-        let listed = present.iter().filter(|(contender, found)| contender.needs_whitelist(found));
-        notices.extend(listed.map(|(contender, found)| {
-            format!(
-                "left out: {} {} under the load of {}, as this build serves only an allow list and \
-                 that tool does not report its info hashes",
-                contender.name(),
-                found.version,
-                Published::PROGRAM
-            )
-        }));
+        return Ok(mixes);
+    }
+    for found in present.iter().filter(|found| found.needs_whitelist()) {
+        notices.push(format!(
+            "left out: {} {} under the load of {}, as this build serves only an allow list and \
+             that tool does not report its info hashes",
+            found.contender.name,
+            found.version,
+            Published::PROGRAM
+        ));
     }
     Ok(mixes)
 }
 
 /// Notices about trackers that request a larger receive buffer than the kernel grants.
-fn clamped(present: &[Present], limit: Option<u64>) -> Vec<String> {
-    let Some(limit) = limit else { return Vec::new() };
-    let asks =
-        present.iter().filter_map(|(contender, _)| Some((contender, contender.receive_buffer()?)));
-    asks.filter(|(_, asked)| *asked > limit)
-        .map(|(contender, asked)| {
+fn clamped(present: &[Found], limit: Option<u64>) -> Vec<String> {
+    let notice = |found: &Found| {
+        let (name, asked, limit) = (found.contender.name, found.contender.receive_buffer?, limit?);
+        (asked > limit).then(|| {
             format!(
-                "clamped: {} asks for a receive buffer of {asked} bytes and gets {limit}: sysctl \
-                 -w net.core.rmem_max={asked}",
-                contender.name()
+                "clamped: {name} asks for a receive buffer of {asked} bytes and gets {limit}: \
+                 sysctl -w net.core.rmem_max={asked}"
             )
         })
-        .collect()
+    };
+    present.iter().filter_map(notice).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::{Args, Task};
+    use crate::contender::tests::{found as present, script};
     use clap::Parser as _;
 
     fn what(line: &str) -> Selection {
@@ -235,11 +207,6 @@ mod tests {
             Task::Plan(what) => what,
             other => panic!("{other:?}"),
         }
-    }
-
-    fn present() -> Vec<Present> {
-        let found = || Found { program: "nowhere".into(), version: "1".into() };
-        all().into_iter().map(|contender| (contender, found())).collect()
     }
 
     fn planned(line: &str, cores: &[Vec<usize>]) -> anyhow::Result<Plan> {
@@ -292,23 +259,19 @@ mod tests {
             "{:?}",
             plan.notices
         );
-        assert_eq!(planned("", &two).unwrap().settings.rounds, ROUNDS);
+        assert_eq!(planned("", &two).unwrap().settings.rounds, 5);
     }
 
     #[test]
     fn a_baseline_is_somebody_who_is_measured() {
         let two = [vec![0], vec![1]];
-        for (asked, name) in [
-            ("aquatic", "aquatic_udp"),
-            ("onrush", "onrush"),
-            ("'onrush (split)'", "onrush (split)"),
-        ] {
-            let mut what = what("");
-            what.baseline = asked.trim_matches('\'').into();
+        for (asked, name) in
+            [("aquatic", "aquatic_udp"), ("onrush", "onrush"), ("onrush (split)", "onrush (split)")]
+        {
             let mut notices = Vec::new();
             let (seats, _) = sweep(&CpuMode::Subsequent.units(&two), &[], &[]);
             let cases = cases(&present(), &seats, &[Mix::Spread]);
-            assert_eq!(baseline(&what.baseline, &cases, &mut notices).unwrap(), name);
+            assert_eq!(baseline(asked, &cases, &mut notices).unwrap(), name);
             assert!(notices.is_empty(), "{notices:?}");
         }
         let error = planned("--baseline onrsh", &two).unwrap_err().to_string();
@@ -316,7 +279,7 @@ mod tests {
         // A known baseline that is not measured.
         let tools = Tools { ours: "nowhere".into(), published: None };
         let mut others = present();
-        others.retain(|(contender, _)| contender.name() != "onrush");
+        others.retain(|found| found.contender.name != "onrush");
         let plan = plan(&what(""), &others, Vec::new(), &tools, &two, "test".into()).unwrap();
         assert!(plan.notices.iter().any(|notice| notice.starts_with("no ratios: ")));
     }
@@ -324,14 +287,11 @@ mod tests {
     #[test]
     fn who_is_left_out_of_the_published_load_is_somebody() {
         let program = tempfile::tempdir().unwrap();
-        let tester = program.path().join(Published::PROGRAM);
-        std::fs::write(&tester, "#!/bin/sh\n").unwrap();
-        std::fs::set_permissions(&tester, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .unwrap();
+        let tester = script(program.path(), Published::PROGRAM, "");
         let published = Some(Published::new(tester).unwrap());
         let tools = Tools { ours: "nowhere".into(), published };
         let two = [vec![0], vec![1]];
-        let notices = |present: &[Present]| {
+        let notices = |present: &[Found]| {
             let what = what("--mix published");
             plan(&what, present, Vec::new(), &tools, &two, "test".into()).unwrap().notices
         };
@@ -339,7 +299,7 @@ mod tests {
             |notices: &[String]| notices.iter().any(|n| n.contains("only an allow list"));
         assert!(left_out(&notices(&present())));
         let mut present = present();
-        present.retain(|(contender, _)| contender.name() != "opentracker");
+        present.retain(|found| found.contender.name != "opentracker");
         assert!(!left_out(&notices(&present)), "it is not installed");
     }
 
@@ -354,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_name_that_nobody_has_is_refused() {
-        let nowhere = Search::within([]);
+        let nowhere = Search::default();
         let (present, listed) =
             contenders(&["aquatic".into(), "chihaya".into()], &nowhere).unwrap();
         assert!(present.is_empty());

@@ -16,13 +16,12 @@ use anyhow::{Context as _, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nix::unistd::geteuid;
-use onrush_load::process::Memory;
+use onrush_load::affinity::format_list;
 use procfs_core::FromRead as _;
 use procfs_core::process::Status;
 use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
 
 use crate::contender::Launch;
-use crate::cpus::CpuList;
 
 /// Polling interval.
 const POLL: Duration = Duration::from_millis(10);
@@ -67,11 +66,6 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Sets the flag.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
     /// Checks the flag.
     ///
     /// # Errors
@@ -100,7 +94,7 @@ impl Child {
     ///
     /// # Errors
     /// When it cannot be started; `taskset` (util-linux) is needed.
-    pub fn start(launch: &Launch, cpus: &CpuList, directory: &Path) -> anyhow::Result<Self> {
+    pub fn start(launch: &Launch, cpus: &[usize], directory: &Path) -> anyhow::Result<Self> {
         let name = launch.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let log = directory.join(format!("{name}.log"));
         let output =
@@ -112,7 +106,7 @@ impl Child {
         if launch.unprivileged && geteuid().is_root() {
             command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
         }
-        command.args(["--pdeathsig", "KILL", "taskset", "-c"]).arg(cpus.to_string());
+        command.args(["--pdeathsig", "KILL", "taskset", "-c"]).arg(format_list(cpus));
         command.arg(&launch.program).args(&launch.arguments);
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
         command.current_dir(directory).stdin(Stdio::null());
@@ -186,12 +180,12 @@ impl Child {
         &mut self,
         limit: Duration,
         stop: &Stop,
-        mut each: impl FnMut() -> anyhow::Result<()>,
+        mut each: impl FnMut(),
     ) -> anyhow::Result<ExitStatus> {
         let end = Instant::now() + limit;
         loop {
             stop.check()?;
-            each()?;
+            each();
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
@@ -232,11 +226,6 @@ impl Drop for Child {
     }
 }
 
-/// Peak resident memory of a process in bytes; `None` if it cannot be read.
-pub fn peak_rss(pid: u32) -> Option<u64> {
-    Memory::of(pid).ok().map(|memory| memory.peak).filter(|&peak| peak > 0)
-}
-
 /// Checks that `address` is free. A second tracker there would silently receive half of the
 /// datagrams (SO_REUSEPORT), which would count as loss. Waits a moment for the release by the last
 /// process.
@@ -271,12 +260,12 @@ mod tests {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
             environment: vec![("GREETING".into(), "from the environment".into())],
-            unprivileged: false,
+            ..Launch::default()
         }
     }
 
-    fn first_cpu() -> CpuList {
-        CpuList::new([crate::machine::cores().unwrap()[0][0]])
+    fn first_cpu() -> [usize; 1] {
+        [crate::machine::cores().unwrap()[0][0]]
     }
 
     #[test]
@@ -284,10 +273,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let launch = shell("grep Cpus_allowed_list /proc/self/status; echo $GREETING; exit 3");
         let mut child = Child::start(&launch, &first_cpu(), directory.path()).unwrap();
-        let status = child.wait(Duration::from_secs(20), &Stop::default(), || Ok(())).unwrap();
+        let status = child.wait(Duration::from_secs(20), &Stop::default(), || ()).unwrap();
         assert_eq!(status.code(), Some(3));
         let text = child.output_tail();
-        assert!(text.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu())), "{text}");
+        assert!(text.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu()[0])), "{text}");
         assert!(text.ends_with("from the environment"), "{text}");
     }
 
@@ -296,40 +285,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut child =
             Child::start(&shell("exec sleep 600"), &first_cpu(), directory.path()).unwrap();
-        let stop = Stop::default();
-        stop.set();
-        let error = child.wait(Duration::from_secs(600), &stop, || Ok(())).unwrap_err();
+        let stop = Stop(Arc::new(AtomicBool::new(true)));
+        let error = child.wait(Duration::from_secs(600), &stop, || ()).unwrap_err();
         assert!(error.is::<Stopped>(), "{error}");
         let proc = format!("/proc/{}", child.pid());
         assert!(Path::new(&proc).exists());
         drop(child);
         assert!(!Path::new(&proc).exists());
-    }
-
-    #[test]
-    fn a_process_that_ends_before_it_answers_is_an_error() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut child =
-            Child::start(&shell("echo no such key; exit 2"), &first_cpu(), directory.path())
-                .unwrap();
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = child.wait_until_answering(port, Duration::from_secs(20), &Stop::default());
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("no such key") && error.contains("exit status: 2"), "{error}");
-    }
-
-    #[test]
-    fn a_port_in_use_is_refused() {
-        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap();
-        let error = must_be_free(address, &Stop::default()).unwrap_err().to_string();
-        assert!(error.contains("in use") && error.contains("--port"), "{error}");
-        drop(taken);
-        must_be_free(address, &Stop::default()).unwrap();
-    }
-
-    #[test]
-    fn the_peak_of_this_process_is_known() {
-        assert!(peak_rss(process::id()).unwrap() > 1 << 20);
     }
 }

@@ -2,7 +2,7 @@
 //! while it wrote) is dropped, and its round is repeated.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -115,16 +115,10 @@ impl Raw {
     /// When it cannot be written, or a complete line is invalid.
     pub fn open(directory: &Path) -> anyhow::Result<(Self, Vec<Record>)> {
         let path = directory.join(Self::NAME);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        };
-        let whole = text.rfind('\n').map_or(0, |last| last + 1);
-        let records = parse(&text[..whole]).with_context(|| path.display().to_string())?;
+        let (records, whole) = if path.exists() { stored(&path)? } else { (Vec::new(), 0) };
         let cannot = || format!("cannot write {}", path.display());
         let file = OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
-        file.set_len(whole as u64).with_context(cannot)?;
+        file.set_len(whole).with_context(cannot)?;
         Ok((Self { path, file }, records))
     }
 
@@ -145,36 +139,27 @@ impl Raw {
 /// # Errors
 /// When there are none, or a line is invalid.
 pub fn read(directory: &Path) -> anyhow::Result<Vec<Record>> {
-    let path = directory.join(Raw::NAME);
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let whole = text.rfind('\n').map_or(0, |last| last + 1);
-    parse(&text[..whole]).with_context(|| path.display().to_string())
+    stored(&directory.join(Raw::NAME)).map(|(records, _)| records)
 }
 
-fn parse(text: &str) -> anyhow::Result<Vec<Record>> {
-    let records = text.lines().enumerate().map(|(number, line)| {
-        serde_json::from_str(line).with_context(|| format!("line {} is no result", number + 1))
-    });
-    records.collect()
+/// The results of a file and the bytes that they take, without a truncated last line.
+fn stored(path: &Path) -> anyhow::Result<(Vec<Record>, u64)> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let whole = text.rfind('\n').map_or(0, |last| last + 1);
+    let record = |(number, line)| {
+        let context = || format!("{}: line {} is no result", path.display(), number + 1);
+        serde_json::from_str(line).with_context(context)
+    };
+    let records: anyhow::Result<_> = text[..whole].lines().enumerate().map(record).collect();
+    Ok((records?, whole as u64))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::cpus::CpuList;
 
-    /// A result of `name` in round `round`, with rates around `rate`.
-    pub(crate) fn measured(variant: Variant, round: u32, rate: f64) -> Record {
-        let case = Case {
-            variant,
-            seats: Assignment {
-                tracker_cores: 1,
-                tracker: CpuList::new([0]),
-                load_workers: 1,
-                load: CpuList::new([1]),
-            },
-            mix: Mix::Spread,
-        };
+    /// Figures with rates around `rate`.
+    pub(crate) fn figures(rate: f64) -> Measured {
         let point = |rate: f64, p99| Point {
             rate,
             right: (rate * 2.0) as u64,
@@ -187,19 +172,19 @@ pub(crate) mod tests {
             peers_per_reply: Some(12.5),
             ..Point::default()
         };
-        let shares = [(50, 200.0), (80, 400.0)].map(|(percent, p99)| Share {
-            percent,
-            asked: rate * f64::from(percent) / 100.0,
-            point: point(rate * f64::from(percent) / 100.0, p99),
+        let shares = [(50, 200.0), (80, 400.0)].map(|(percent, p99)| {
+            let asked = rate * f64::from(percent) / 100.0;
+            Share { percent, asked, point: point(asked, p99) }
         });
-        let most = point(rate, 900.0);
-        let measured = Measured { most, shares: shares.into(), peak_rss: Some(200 << 20) };
-        Record {
-            round,
-            started: 1_790_000_000,
-            case,
-            outcome: Outcome::Measured(Box::new(measured)),
-        }
+        Measured { most: point(rate, 900.0), shares: shares.into(), peak_rss: Some(200 << 20) }
+    }
+
+    /// A result in round `round`, with rates around `rate`.
+    pub(crate) fn measured(variant: Variant, round: u32, rate: f64) -> Record {
+        let seats = Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
+        let case = Case { variant, seats, mix: Mix::Spread };
+        let outcome = Outcome::Measured(Box::new(figures(rate)));
+        Record { round, started: 1_790_000_000, case, outcome }
     }
 
     #[test]

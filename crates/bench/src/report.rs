@@ -35,3 +35,6 @@ pub fn write(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     Ok(written)
 }
+
+#[cfg(test)]
+mod tests;

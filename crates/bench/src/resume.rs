@@ -105,20 +105,18 @@ mod tests {
     fn differences_are_named() {
         let plan = begun();
         let (onrush, load) = (&plan.listed[..1], &plan.testers[..]);
-        let error = |onrush: &[Listed], load: &[Listed], machine: &[(String, String)]| {
-            same(&plan, onrush, load, machine).unwrap_err().to_string()
-        };
-        let text = error(&[listed("onrush", Some("2"), "a")], load, &plan.machine);
-        assert!(text.contains("onrush was 1") && text.contains("is 2 now"), "{text}");
-        let text = error(&[listed("onrush", Some("1"), "z")], load, &plan.machine);
-        assert!(text.contains("program of onrush"), "{text}");
-        let text = error(&[listed("onrush", None, "")], load, &plan.machine);
-        assert!(text.contains("absent"), "{text}");
-        let text = error(onrush, &[listed("onrush-load", Some("1"), "z")], &plan.machine);
-        assert!(text.contains("program of onrush-load"), "{text}");
-        let text = error(onrush, load, &[("kernel".into(), "6.19".into())]);
-        assert!(text.contains("kernel") && text.contains("6.19"), "{text}");
-        let text = error(onrush, load, &[]);
-        assert!(text.contains("kernel") && text.contains("not told"), "{text}");
+        let differs =
+            |onrush: &[Listed], load: &[Listed], machine: &[(String, String)], parts: [&str; 2]| {
+                let text = same(&plan, onrush, load, machine).unwrap_err().to_string();
+                assert!(parts.iter().all(|part| text.contains(part)), "{parts:?}: {text}");
+            };
+        let is = |version, hash| [listed("onrush", version, hash)];
+        differs(&is(Some("2"), "a"), load, &plan.machine, ["onrush was 1", "is 2 now"]);
+        differs(&is(Some("1"), "z"), load, &plan.machine, ["program of onrush", "same version"]);
+        differs(&is(None, ""), load, &plan.machine, ["onrush", "absent"]);
+        let rebuilt = [listed("onrush-load", Some("1"), "z")];
+        differs(onrush, &rebuilt, &plan.machine, ["program of onrush-load", "same version"]);
+        differs(onrush, load, &[("kernel".into(), "6.19".into())], ["kernel", "6.19"]);
+        differs(onrush, load, &[], ["kernel", "not told"]);
     }
 }

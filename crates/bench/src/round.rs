@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use onrush_load::process::Memory;
 use tempfile::TempDir;
 
-use crate::contender::{Contender, Found, Setup};
-use crate::load::{Load, Tools};
-use crate::plan::Settings;
-use crate::process::{Child, Stop, Stopped, must_be_free, peak_rss};
+use crate::contender::Setup;
+use crate::load::Load;
+use crate::prepare::Prepared;
+use crate::process::{Child, Stop, Stopped, must_be_free};
 use crate::record::{Case, Measured, Outcome, Share};
 
 /// How long a tracker may take to answer.
@@ -20,12 +21,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The context of all rounds.
 pub struct Ring<'a> {
-    /// The settings.
-    pub settings: &'a Settings,
-    /// The trackers.
-    pub contenders: &'a [(Box<dyn Contender>, Found)],
-    /// The load testers.
-    pub tools: &'a Tools,
+    /// The plan, and its programs.
+    pub prepared: &'a Prepared,
     /// The stop flag.
     pub stop: &'a Stop,
     /// A directory for files of the bench.
@@ -38,7 +35,7 @@ impl Ring<'_> {
     /// # Errors
     /// [`Stopped`], and a port that is in use.
     pub fn round(&self, round: u32, case: &Case) -> anyhow::Result<Outcome> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.settings.port));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.prepared.plan.settings.port));
         must_be_free(address, self.stop)?;
         match self.measure(round, case, address) {
             Ok(measured) => Ok(Outcome::Measured(Box::new(measured))),
@@ -49,20 +46,21 @@ impl Ring<'_> {
 
     fn measure(&self, round: u32, case: &Case, address: SocketAddr) -> anyhow::Result<Measured> {
         let name = &case.variant.tracker;
-        let there = self.contenders.iter().find(|(contender, _)| contender.name() == name);
-        let (contender, found) = there.with_context(|| format!("{name} is absent"))?;
+        let found = self.prepared.present.iter().find(|found| found.contender.name == name);
+        let found = found.with_context(|| format!("{name} is absent"))?;
         let directory = readable_directory()?;
+        let settings = &self.prepared.plan.settings;
         let load = Load {
             mix: case.mix,
             seats: &case.seats,
-            dose: &self.settings.dose,
-            seed: self.settings.seed + u64::from(round) - 1,
-            port: self.settings.port,
+            dose: &settings.dose,
+            seed: settings.seed + u64::from(round) - 1,
+            port: settings.port,
             directory: directory.path(),
         };
-        let whitelist = contender.needs_whitelist(found).then(|| self.hashes(&load)).transpose()?;
+        let whitelist = found.needs_whitelist().then(|| self.hashes(&load)).transpose()?;
         let stage = Setup { directory: directory.path(), address, whitelist: whitelist.as_deref() };
-        let launch = contender.launch(found, &case.variant, &stage)?;
+        let launch = found.launch(&case.variant, &stage)?;
         let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;
         tracker.wait_until_answering(address, ANSWER_TIMEOUT, self.stop)?;
         if let Some(whitelist) = &whitelist {
@@ -80,15 +78,17 @@ impl Ring<'_> {
     /// Measures the closed loop, then the open ones.
     fn loads(&self, load: &Load, tracker: &Child) -> anyhow::Result<Measured> {
         let pid = tracker.pid();
-        let most = load.run(self.tools, pid, None, self.stop)?;
-        let shares = if load.mix.has_latency() { &self.settings.shares[..] } else { &[] };
+        let most = load.run(&self.prepared.tools, pid, None, self.stop)?;
+        let shares = &self.prepared.plan.settings.shares;
+        let shares = if load.mix.has_latency() { &shares[..] } else { &[] };
         let mut measured = Measured { most, shares: Vec::new(), peak_rss: None };
         for &percent in shares {
             let asked = measured.most.rate * f64::from(percent) / 100.0;
-            let point = load.run(self.tools, pid, Some(asked), self.stop)?;
+            let point = load.run(&self.prepared.tools, pid, Some(asked), self.stop)?;
             measured.shares.push(Share { percent, asked, point });
         }
-        measured.peak_rss = peak_rss(pid);
+        let peak = Memory::of(pid).ok().map(|memory| memory.peak);
+        measured.peak_rss = peak.filter(|&peak| peak > 0);
         Ok(measured)
     }
 
@@ -106,7 +106,7 @@ impl Ring<'_> {
             }
         }
         let half = self.scratch.join("half-written");
-        load.write_hashes(self.tools, &half, self.stop)?;
+        load.write_hashes(&self.prepared.tools, &half, self.stop)?;
         fs::set_permissions(&half, fs::Permissions::from_mode(0o644))?;
         fs::rename(&half, &file)?;
         Ok(file)

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 
-use crate::contender::{Contender, Found};
-use crate::load::Tools;
-use crate::plan::Plan;
+use crate::prepare::Prepared;
 use crate::process::Stop;
 use crate::record::{Case, Outcome, Raw, Record};
 use crate::round::Ring;
+use crate::summary::called;
 
 /// Runs the remaining rounds of the plan of `directory`, and calls `say` with a line per round.
 ///
@@ -18,13 +17,12 @@ use crate::round::Ring;
 /// When the bench is stopped ([`crate::process::Stopped`]), the port is in use, or results
 /// cannot be written. A failed round is a result.
 pub fn run(
-    plan: &Plan,
-    contenders: &[(Box<dyn Contender>, Found)],
-    tools: &Tools,
+    prepared: &Prepared,
     directory: &Path,
     stop: &Stop,
     mut say: impl FnMut(&str),
 ) -> anyhow::Result<()> {
+    let plan = &prepared.plan;
     let (mut raw, done) = Raw::open(directory)?;
     let left = plan.left(&done);
     let total = plan.steps().len();
@@ -32,13 +30,14 @@ pub fn run(
         say(&format!("{} of {total} rounds are done already", total - left.len()));
     }
     let scratch = tempfile::tempdir().context("cannot make a directory")?;
-    let ring = Ring { settings: &plan.settings, contenders, tools, stop, scratch: scratch.path() };
-    let mut clock = Clock::new(left.iter().map(|(_, case)| plan.seconds(case)).collect());
+    let ring = Ring { prepared, stop, scratch: scratch.path() };
+    let ahead = left.iter().map(|(_, case)| plan.settings.seconds(case)).sum();
+    let mut clock = Clock { ahead, ..Clock::default() };
     for (number, (round, case)) in left.iter().enumerate() {
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Instant::now();
         let outcome = ring.round(*round, case)?;
-        clock.done(at.elapsed().as_secs_f64());
+        clock.done(plan.settings.seconds(case), at.elapsed().as_secs_f64());
         let position = total - left.len() + number + 1;
         let left = written(clock.left());
         say(&format!("{position} of {total}, {left} left: {}", line(*round, case, &outcome)));
@@ -49,9 +48,6 @@ pub fn run(
 }
 
 fn line(round: u32, case: &Case, outcome: &Outcome) -> String {
-    let (name, split) = (case.variant.name(), case.variant.split());
-    let split = if split.is_empty() { split } else { format!(" [{split}]") };
-    let cores = case.seats.tracker_cores;
     let result = match outcome {
         Outcome::Failed(reason) => format!("FAILED: {reason}"),
         Outcome::Measured(measured) => {
@@ -61,32 +57,28 @@ fn line(round: u32, case: &Case, outcome: &Outcome) -> String {
             format!("{:.0} replies/s, {:.2} us each{wrong}", most.rate, most.cpu_per_reply)
         }
     };
-    format!("round {round}, {}, cores: {cores}, {name}{split}: {result}", case.mix)
+    format!("round {round} of {}: {result}", called(case))
 }
 
 /// Estimates the remaining time: the estimate of the rest, times the error of the estimate so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Clock {
-    /// Estimated seconds of the remaining rounds, last first.
-    ahead: Vec<f64>,
+    /// Estimated seconds of the remaining rounds.
+    ahead: f64,
     foreseen: f64,
     taken: f64,
 }
 
 impl Clock {
-    fn new(mut seconds: Vec<f64>) -> Self {
-        seconds.reverse();
-        Self { ahead: seconds, foreseen: 0.0, taken: 0.0 }
-    }
-
-    fn done(&mut self, seconds: f64) {
-        self.foreseen += self.ahead.pop().unwrap_or_default();
-        self.taken += seconds;
+    fn done(&mut self, foreseen: f64, taken: f64) {
+        self.ahead -= foreseen;
+        self.foreseen += foreseen;
+        self.taken += taken;
     }
 
     fn left(&self) -> Duration {
         let factor = if self.foreseen > 0.0 { self.taken / self.foreseen } else { 1.0 };
-        Duration::from_secs_f64((self.ahead.iter().sum::<f64>() * factor).max(0.0))
+        Duration::from_secs_f64((self.ahead * factor).max(0.0))
     }
 }
 
@@ -106,13 +98,13 @@ mod tests {
 
     #[test]
     fn the_time_left_is_corrected_by_the_time_taken() {
-        let mut clock = Clock::new(vec![10.0, 10.0, 20.0]);
+        let mut clock = Clock { ahead: 40.0, ..Clock::default() };
         assert_eq!(clock.left(), Duration::from_secs(40));
-        clock.done(15.0);
+        clock.done(10.0, 15.0);
         assert_eq!(clock.left(), Duration::from_secs(45));
-        clock.done(15.0);
+        clock.done(10.0, 15.0);
         assert_eq!(clock.left(), Duration::from_secs(30));
-        clock.done(1.0);
+        clock.done(20.0, 1.0);
         assert_eq!(clock.left(), Duration::ZERO);
     }
 
@@ -133,7 +125,8 @@ mod tests {
             1e5,
         );
         let text = line(2, &record.case, &Outcome::Failed("it ended".into()));
-        assert_eq!(text, "round 2, spread, cores: 1, opentracker [workers: 0]: FAILED: it ended");
+        let case = "opentracker, workers: 0 (spread, 1 cores, 1 load workers)";
+        assert_eq!(text, format!("round 2 of {case}: FAILED: it ended"));
         let text = line(2, &record.case, &record.outcome);
         assert!(text.ends_with(": 100000 replies/s, 9.80 us each"), "{text}");
     }

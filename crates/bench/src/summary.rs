@@ -1,7 +1,7 @@
 //! The results of all rounds together: medians with spread, ratios to the baseline, and warnings
 //! about doubtful figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +109,13 @@ impl Summary {
         let mut rows: Vec<_> =
             plan.cases.iter().filter_map(|case| Row::new(case, &figures(case, records))).collect();
         compare(&mut rows, records, &plan.settings.baseline);
-        let failures: Vec<_> = records.iter().filter_map(Failure::of).collect();
+        let failure = |Record { case, round, outcome, .. }: &Record| match outcome {
+            Outcome::Measured(_) => None,
+            Outcome::Failed(reason) => {
+                Some(Failure { case: case.clone(), round: *round, reason: reason.clone() })
+            }
+        };
+        let failures = records.iter().filter_map(failure).collect();
         let mut warnings: Vec<_> =
             rows.iter().flat_map(|row| doubts(row, records, plan.settings.noise)).collect();
         let missing = plan.left(records).len();
@@ -120,7 +126,7 @@ impl Summary {
     }
 
     /// The rows of one mix.
-    pub fn of_mix(&self, mix: crate::mix::Mix) -> impl Iterator<Item = &Row> {
+    pub fn of_mix(&self, mix: Mix) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.case.mix == mix)
     }
 }
@@ -174,10 +180,8 @@ fn any(point: &Point) -> f64 {
 }
 
 fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
-    let mut percents: Vec<_> =
-        rounds.values().flat_map(|m| m.shares.iter().map(|share| share.percent)).collect();
-    percents.sort_unstable();
-    percents.dedup();
+    let percents = rounds.values().flat_map(|m| m.shares.iter().map(|share| share.percent));
+    let percents: BTreeSet<_> = percents.collect();
     let lag = |percent: u32| {
         let shares = || {
             let all = rounds.values().flat_map(|measured| &measured.shares);
@@ -228,13 +232,6 @@ fn ratio(row: &Row, base: &Row, records: &[Record]) -> Option<Ratio> {
     })
 }
 
-impl Failure {
-    fn of(record: &Record) -> Option<Self> {
-        let Outcome::Failed(reason) = &record.outcome else { return None };
-        Some(Self { case: record.case.clone(), round: record.round, reason: reason.clone() })
-    }
-}
-
 /// The name of a case in a sentence.
 pub(crate) fn called(case: &Case) -> String {
     let split = case.variant.split();
@@ -273,18 +270,14 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
             ));
         }
     }
-    if let Some(loss) = &row.loss_percent
-        && loss.median > LOSS
-    {
-        doubts.push(format!("loss: {name}: {:.2} % of the requests had no reply", loss.median));
-    }
-    for lag in &row.latency {
-        if let Some(loss) = &lag.loss_percent
+    let shares = row.latency.iter().map(|lag| (at_share(Some(lag.percent)), &lag.loss_percent));
+    for (at, loss) in [(String::new(), &row.loss_percent)].into_iter().chain(shares) {
+        if let Some(loss) = loss
             && loss.median > LOSS
         {
-            let (percent, lost) = (lag.percent, loss.median);
             doubts.push(format!(
-                "loss: {name}: at {percent} %: {lost:.2} % of the requests had no reply"
+                "loss: {name}: {at}{:.2} % of the requests had no reply",
+                loss.median
             ));
         }
     }
@@ -314,9 +307,13 @@ fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + 
     }
     let all = rounds.len();
     known.into_iter().map(move |((percent, _), (text, count))| {
-        let at = percent.map_or(String::new(), |percent| format!("at {percent} %: "));
-        format!("{at}{text} ({count} of {all} rounds)")
+        format!("{}{text} ({count} of {all} rounds)", at_share(percent))
     })
+}
+
+/// The start of a warning about an open loop at a share of the maximum; empty for the closed loop.
+fn at_share(percent: Option<u32>) -> String {
+    percent.map_or(String::new(), |percent| format!("at {percent} %: "))
 }
 
 /// Whether the bench covers a warning itself: the bench causes the load of this host, and
@@ -407,14 +404,6 @@ pub(crate) mod tests {
             of("loss: "),
             [format!("loss: {name}: at 80 %: 1.50 % of the requests had no reply")]
         );
-    }
-
-    #[test]
-    fn failed_rounds_are_shown() {
-        let summary = example();
-        assert_eq!(summary.failures.len(), 1);
-        assert_eq!((summary.failures[0].round, summary.missing), (3, 0));
-        assert!(summary.failures[0].reason.contains("signal: 9"));
     }
 
     #[test]

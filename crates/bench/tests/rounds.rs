@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use onrush_bench::record::{Outcome, Raw, Record, read};
+use onrush_bench::record::{Outcome, Raw, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 
@@ -49,26 +49,24 @@ fn free_port() -> u16 {
     }
 }
 
-/// A bench of short rounds.
-fn bench(port: u16, peers: &Path) -> Command {
+/// A bench of short rounds of these contenders.
+fn bench(port: u16, peers: &Path, contenders: &str, out: &Path) -> Command {
     built();
     let mut command = Command::new(BENCH);
-    command.arg("run").env("ONRUSH_PEERS", peers);
+    command.arg("run").env("ONRUSH_PEERS", peers).arg("--out").arg(out);
     command.args(["--mix", "spread", "--seconds", "0.4", "--warmup", "0.2", "--swarms", "2000"]);
     command.args(["--cores", "1", "--load-workers", "1", "--latency-at", "50"]);
-    command.args(["--port", &port.to_string()]);
+    command.args(["--port", &port.to_string(), "--contenders", contenders]);
     command
 }
 
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-fn figures(record: &Record) -> &onrush_bench::record::Measured {
-    match &record.outcome {
-        Outcome::Measured(measured) => measured,
-        Outcome::Failed(reason) => panic!("{reason}"),
-    }
+/// The output of a command that ends with this exit status.
+#[track_caller]
+fn ended(command: &mut Command, status: i32) -> String {
+    let Output { stdout, stderr, status: found } = command.output().unwrap();
+    let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert_eq!(found.code(), Some(status), "{text}");
+    text
 }
 
 /// A program that ends at once, in an install root.
@@ -82,19 +80,15 @@ fn exiting_program(root: &Path, name: &str) {
 #[test]
 fn both_placements_are_measured_and_right() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let output = bench(free_port(), peers.path())
-        .args(["--contenders", "onrush", "--rounds", "2", "--strict", "--out"])
-        .arg(out.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    let mut strict = bench(free_port(), peers.path(), "onrush", out.path());
+    ended(strict.args(["--rounds", "2", "--strict"]), 0);
     let records = read(out.path()).unwrap();
     let order: Vec<_> =
         records.iter().map(|r| (r.round, r.case.variant.kind.clone().unwrap())).collect();
     let turns = [(1, "colocated"), (1, "split"), (2, "colocated"), (2, "split")];
     assert_eq!(order, turns.map(|(round, kind)| (round, kind.to_owned())));
     for record in &records {
-        let measured = figures(record);
+        let Outcome::Measured(measured) = &record.outcome else { panic!("{record:?}") };
         assert!(measured.most.rate > 100.0 && measured.most.wrong == 0, "{measured:?}");
         assert!(measured.most.cpu_per_reply > 0.0 && measured.peak_rss.unwrap() > 1 << 20);
         let share = &measured.shares[0];
@@ -106,22 +100,19 @@ fn both_placements_are_measured_and_right() {
         assert!(report.contains(name), "{report}");
     }
     // A second bench in the same directory would mix results.
-    let again = bench(free_port(), peers.path()).arg("--out").arg(out.path()).output().unwrap();
-    assert_eq!(again.status.code(), Some(2), "{}", text(&again));
-    assert!(text(&again).contains("--resume"), "{}", text(&again));
+    let again = ended(&mut bench(free_port(), peers.path(), "onrush", out.path()), 2);
+    assert!(again.contains("--resume"), "{again}");
 }
 
 #[test]
 fn a_tracker_that_exits_is_a_failed_round() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     exiting_program(peers.path(), "chihaya");
-    let run = |directory: &Path, strict: &[&str]| {
-        let mut command = bench(free_port(), peers.path());
-        command.args(["--contenders", "chihaya,onrush", "--rounds", "1", "--no-latency"]);
-        command.args(strict).arg("--out").arg(directory).output().unwrap()
+    let run = |directory: &Path, strict: &[&str], status| {
+        let mut command = bench(free_port(), peers.path(), "chihaya,onrush", directory);
+        ended(command.args(["--rounds", "1", "--no-latency"]).args(strict), status)
     };
-    let output = run(out.path(), &[]);
-    assert!(output.status.success(), "{}", text(&output));
+    run(out.path(), &[], 0);
     let records = read(out.path()).unwrap();
     assert_eq!(records.len(), 3);
     for record in &records {
@@ -136,17 +127,15 @@ fn a_tracker_that_exits_is_a_failed_round() {
     let report = fs::read_to_string(out.path().join("report.md")).unwrap();
     assert!(report.contains("## Failed rounds\n\n- round 1 of chihaya"), "{report}");
     let strict = tempfile::tempdir().unwrap();
-    let output = run(strict.path(), &["--strict"]);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    run(strict.path(), &["--strict"], 1);
 }
 
 #[test]
 fn an_interrupted_bench_is_resumed() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let port = free_port();
-    let mut running = bench(port, peers.path())
-        .args(["--contenders", "onrush", "--rounds", "3", "--out"])
-        .arg(out.path())
+    let mut running = bench(port, peers.path(), "onrush", out.path())
+        .args(["--rounds", "3"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -167,13 +156,8 @@ fn an_interrupted_bench_is_resumed() {
 
     let mut resumed = Command::new(BENCH);
     resumed.args(["run", "--resume"]).arg(out.path()).env("ONRUSH_PEERS", peers.path());
-    let output = resumed.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    assert!(
-        text(&output).contains(&format!("{done} of 6 rounds are done already")),
-        "{}",
-        text(&output)
-    );
+    let text = ended(&mut resumed, 0);
+    assert!(text.contains(&format!("{done} of 6 rounds are done already")), "{text}");
     let after = fs::read_to_string(out.path().join(Raw::NAME)).unwrap();
     assert!(after.starts_with(&before));
     let mut all: Vec<_> =
@@ -187,21 +171,13 @@ fn an_interrupted_bench_is_resumed() {
 fn a_port_in_use_is_refused() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let output = bench(taken.local_addr().unwrap().port(), peers.path())
-        .args(["--contenders", "onrush", "--rounds", "1", "--out"])
-        .arg(out.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(text(&output).contains("is in use"), "{}", text(&output));
+    let port = taken.local_addr().unwrap().port();
+    let text = ended(&mut bench(port, peers.path(), "onrush", out.path()), 2);
+    assert!(text.contains("is in use") && text.contains("--port"), "{text}");
     // What it says to do can be done: nothing was begun.
     drop(taken);
-    let output = bench(free_port(), peers.path())
-        .args(["--contenders", "onrush", "--rounds", "1", "--no-latency", "--out"])
-        .arg(out.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    let mut again = bench(port, peers.path(), "onrush", out.path());
+    ended(again.args(["--rounds", "1", "--no-latency"]), 0);
 }
 
 #[test]
@@ -215,9 +191,8 @@ fn an_unprivileged_tracker_ends_with_a_killed_bench() {
     let script =
         format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}; exec sleep 600\n", file.display());
     fs::write(peers.path().join("bin/opentracker"), script).unwrap();
-    let mut running = bench(free_port(), peers.path())
-        .args(["--contenders", "opentracker", "--rounds", "1", "--out"])
-        .arg(out.path())
+    let mut running = bench(free_port(), peers.path(), "opentracker", out.path())
+        .args(["--rounds", "1"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -248,10 +223,7 @@ fn an_unprivileged_tracker_ends_with_a_killed_bench() {
 fn absent_trackers_are_listed_with_a_remedy() {
     let peers = tempfile::tempdir().unwrap();
     exiting_program(peers.path(), "torrust-tracker");
-    let output =
-        Command::new(BENCH).arg("list").env("ONRUSH_PEERS", peers.path()).output().unwrap();
-    assert!(output.status.success());
-    let text = text(&output);
+    let text = ended(Command::new(BENCH).arg("list").env("ONRUSH_PEERS", peers.path()), 0);
     for name in
         ["onrush", "aquatic_udp", "opentracker", "chihaya", "torrust-tracker", "onrush-load"]
     {

@@ -12,7 +12,7 @@ use onrush::cli::ctl;
 use onrush::cli::doctor;
 use onrush::cli::top;
 use onrush::cli::{Cli, Command, Task, print};
-use onrush::process::exit::Exit;
+use onrush::process::exit::{Exit, GOOD};
 use onrush::process::{activation, logging, signals, user};
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
@@ -45,10 +45,7 @@ fn main() -> ExitCode {
     host.passed = passed.as_ref().map(Passed::of).or_else(|| inherited_sockets(&cli, &host));
     let exit = match cli.task(&host) {
         Err(problems) => Exit::wrong(problems),
-        Ok(Task::Show(text)) => match print(&text) {
-            Ok(()) => Exit::good(),
-            Err(error) => Exit::failed(format!("cannot write: {error}")),
-        },
+        Ok(Task::Show(text)) => print(&text, GOOD),
         Ok(Task::Serve(settings, notices)) => {
             serve(*settings, &notices, passed, cli, host, program).unwrap_or_else(failed_start)
         }

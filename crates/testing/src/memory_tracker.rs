@@ -127,6 +127,12 @@ impl<S: Socket> TestTracker<S> {
     }
 }
 
+/// Sends a datagram from a client's socket to the tracker over IPv4.
+pub fn send(clients: &mut Endpoint, socket: u16, bytes: &[u8]) {
+    let to = Return::to(TRACKER_V4.parse().unwrap(), socket);
+    clients.send(std::iter::once(Reply { bytes, to: &to }));
+}
+
 /// Connects from a client's socket over IPv4 at `now`, and returns the connection id.
 pub fn connect(
     world: &mut TestTracker<Endpoint>,
@@ -136,8 +142,7 @@ pub fn connect(
 ) -> ConnectionId {
     let mut bytes = [0; 16];
     Connect { transaction_id: TransactionId(1) }.write(&mut bytes);
-    let to = Return::to(TRACKER_V4.parse().unwrap(), socket);
-    clients.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
+    send(clients, socket, &bytes);
     world.settle(now);
     let received = clients.receive(1).unwrap();
     let (reply, _) = received.iter().next().expect("a reply to the connect");

@@ -1,81 +1,51 @@
 //! aquatic_udp with mio and, if built with it, io_uring.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::{Capacity, Contender, Found, Launch, Setup, Variant, output, version_by_cargo};
-
-/// aquatic_udp from crates.io.
-#[derive(Debug)]
-pub struct Aquatic;
+use super::{Contender, Found, Launch, Setup, Variant, output, version_by_cargo};
+use crate::cpus::Assignment;
 
 const URING: &str = "io_uring";
 const WORKERS: &str = "socket workers";
 
-impl Contender for Aquatic {
-    fn name(&self) -> &'static str {
-        "aquatic_udp"
-    }
-
-    fn keyword(&self) -> &'static str {
-        "aquatic"
-    }
-
-    fn program(&self) -> &'static str {
-        "aquatic_udp"
-    }
-
-    fn remedy(&self) -> &'static str {
-        "scripts/bench-peers --only aquatic"
-    }
-
+/// aquatic_udp from crates.io.
+pub const AQUATIC: Contender = Contender {
+    name: "aquatic_udp",
+    keyword: "aquatic",
+    remedy: "scripts/bench-peers --only aquatic",
     // aquatic's own bencher (protocols/udp.rs of its bencher crate) takes the default configuration
     // with socket_workers, a loopback address and max_response_peers = 30, which is the default
     // since 0.9.0.
-    fn settings(&self) -> &'static str {
-        "the defaults with socket_workers for the cores, max_response_peers = 30, as aquatic's own \
-         bencher (crates/bencher) sets it; io_uring by use_io_uring of a build with --features \
-         io-uring; built by cargo install without flags for this processor, as ours is"
-    }
-
-    fn receive_buffer(&self) -> Option<u64> {
-        Some(8_000_000)
-    }
-
-    fn version(&self, program: &Path) -> Option<String> {
-        version_by_cargo(program, "aquatic_udp")
-    }
-
-    fn variants(&self, found: &Found, capacity: Capacity) -> Vec<Variant> {
-        // The printed configuration shows the features of the build.
-        let defaults = output(&found.program, &["-p"]).unwrap_or_default();
-        kinds(&defaults)
-            .iter()
-            .flat_map(|kind| {
-                let of = |n| Variant::new("aquatic_udp", Some(kind), &[(WORKERS, n)]);
-                capacity.workers().into_iter().map(of)
-            })
-            .collect()
-    }
-
-    fn missing_variant(&self, found: &Found) -> Option<String> {
-        missing_variant(&output(&found.program, &["-p"]).unwrap_or_default())
-    }
-
-    fn launch(&self, found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
-        let defaults = output(&found.program, &["-p"]).context("aquatic_udp -p prints nothing")?;
+    settings: "the defaults with socket_workers for the cores, max_response_peers = 30, as \
+               aquatic's own bencher (crates/bencher) sets it; io_uring by use_io_uring of a \
+               build with --features io-uring; built by cargo install without flags for this \
+               processor, as ours is",
+    receive_buffer: Some(8_000_000),
+    version: |program| version_by_cargo(program, "aquatic_udp"),
+    variants,
+    launch: |found, variant, setup| {
+        let defaults = defaults(&found.program).context("aquatic_udp -p prints nothing")?;
         let file = setup.directory.join("aquatic.toml");
-        fs::write(&file, config(&defaults, variant, setup)?)?;
-        let arguments = vec!["-c".into(), file.display().to_string()];
-        Ok(Launch {
-            program: found.program.clone(),
-            arguments,
-            environment: Vec::new(),
-            unprivileged: false,
-        })
+        Launch::configured(&found.program, "-c", &file, &config(&defaults, variant, setup)?)
+    },
+    needs_whitelist: |_| false,
+    missing_variant: |found| missing_variant(&defaults(&found.program).unwrap_or_default()),
+};
+
+/// The default configuration, which shows the features of the build.
+fn defaults(program: &Path) -> Option<String> {
+    output(program, &["-p"])
+}
+
+fn variants(found: &Found, seats: &Assignment) -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for kind in kinds(&defaults(&found.program).unwrap_or_default()) {
+        let of = |n| Variant::new("aquatic_udp", Some(kind), &[(WORKERS, n)]);
+        variants.extend(seats.tracker_workers().into_iter().map(of));
     }
+    variants
 }
 
 fn kinds(defaults: &str) -> &'static [&'static str] {
@@ -129,17 +99,14 @@ pub(crate) fn set(text: &mut String, key: &str, value: &str) -> anyhow::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::tests::setup;
 
     const DEFAULTS: &str = "socket_workers = 1\n[network]\n# Bind\naddress = \"0.0.0.0:3000\"\n\
         use_io_uring = true\n[protocol]\nmax_response_peers = 30\n";
 
     #[test]
     fn settings_are_changed_in_the_defaults() {
-        let setup = Setup {
-            directory: Path::new("/tmp"),
-            address: ([127, 0, 0, 1], 7000).into(),
-            whitelist: None,
-        };
+        let setup = setup(Path::new("/tmp"));
         let variant = Variant::new("aquatic_udp", Some("mio"), &[(WORKERS, 4)]);
         let text = config(DEFAULTS, &variant, &setup).unwrap();
         assert!(text.starts_with("socket_workers = 4\n[network]\n# Bind\n"), "{text}");

@@ -1,63 +1,32 @@
 //! chihaya, whose Go runtime uses as many threads as it has vCPUs.
 
-use std::fs;
 use std::path::Path;
 
-use super::{Capacity, Contender, Found, Launch, Setup, Variant, output};
+use super::{Contender, Launch, Setup, Variant, output};
 
 /// chihaya.
-#[derive(Debug)]
-pub struct Chihaya;
-
-impl Contender for Chihaya {
-    fn name(&self) -> &'static str {
-        "chihaya"
-    }
-
-    fn keyword(&self) -> &'static str {
-        "chihaya"
-    }
-
-    fn program(&self) -> &'static str {
-        "chihaya"
-    }
-
-    fn remedy(&self) -> &'static str {
-        "scripts/bench-peers --only chihaya (go install by name; fails where the Go proxy lacks \
-         the module)"
-    }
-
-    fn settings(&self) -> &'static str {
-        "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher \
-         (crates/bencher) sets it; it has no number of workers"
-    }
-
-    fn receive_buffer(&self) -> Option<u64> {
-        None
-    }
-
-    fn version(&self, program: &Path) -> Option<String> {
-        let path = program.to_str()?;
-        let text = output(Path::new("go"), &["version", "-m", path])?;
-        let module = text.lines().find_map(|line| line.trim().strip_prefix("mod"))?;
-        module.split_whitespace().nth(1).map(Into::into)
-    }
-
-    fn variants(&self, _: &Found, _: Capacity) -> Vec<Variant> {
-        vec![Variant::new("chihaya", None, &[])]
-    }
-
-    fn launch(&self, found: &Found, _: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
+pub const CHIHAYA: Contender = Contender {
+    name: "chihaya",
+    keyword: "chihaya",
+    remedy: "scripts/bench-peers --only chihaya (go install by name; fails where the Go proxy \
+             lacks the module)",
+    settings: "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher \
+               (crates/bencher) sets it; it has no number of workers",
+    receive_buffer: None,
+    version,
+    variants: |_, _| vec![Variant::new("chihaya", None, &[])],
+    launch: |found, _, setup| {
         let file = setup.directory.join("chihaya.yaml");
-        fs::write(&file, config(setup))?;
-        let arguments = vec!["--config".into(), file.display().to_string()];
-        Ok(Launch {
-            program: found.program.clone(),
-            arguments,
-            environment: Vec::new(),
-            unprivileged: false,
-        })
-    }
+        Launch::configured(&found.program, "--config", &file, &config(setup))
+    },
+    needs_whitelist: |_| false,
+    missing_variant: |_| None,
+};
+
+fn version(program: &Path) -> Option<String> {
+    let text = output(Path::new("go"), &["version", "-m", program.to_str()?])?;
+    let module = text.lines().find_map(|line| line.trim().strip_prefix("mod"))?;
+    module.split_whitespace().nth(1).map(Into::into)
 }
 
 fn config(setup: &Setup) -> String {
@@ -75,15 +44,11 @@ fn config(setup: &Setup) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::tests::setup;
 
     #[test]
     fn the_configuration_has_the_address_and_no_hooks() {
-        let setup = Setup {
-            directory: Path::new("/tmp/x"),
-            address: ([127, 0, 0, 1], 7000).into(),
-            whitelist: None,
-        };
-        let text = config(&setup);
+        let text = config(&setup(Path::new("/tmp/x")));
         assert!(text.contains("  udp:\n    addr: \"127.0.0.1:7000\"\n"), "{text}");
         assert!(!text.contains("hooks"), "{text}");
     }

@@ -1,15 +1,8 @@
 //! onrush, colocated and split.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
-
-use super::{Capacity, Contender, Found, Launch, Setup, Variant, version_of_ours};
-use crate::machine::BufferLimits;
-
-/// onrush.
-#[derive(Debug)]
-pub struct Onrush;
+use super::{Contender, Found, Launch, Setup, Variant, unique, version_of_ours};
+use crate::cpus::Assignment;
+use crate::machine::buffer_limit;
 
 const COLOCATED: &str = "colocated";
 const SPLIT: &str = "split";
@@ -20,116 +13,86 @@ const RECEIVE_BUFFER: u64 = 4_194_304;
 /// The default of `socket.send_buffer`.
 const SEND_BUFFER: u64 = 1_048_576;
 
-impl Contender for Onrush {
-    fn name(&self) -> &'static str {
-        "onrush"
-    }
+/// onrush.
+pub const ONRUSH: Contender = Contender {
+    name: "onrush",
+    keyword: "onrush",
+    remedy: "cargo build --release",
+    settings: "the defaults, but for placement and numbers of workers, warnings only in the log, \
+               and buffers no larger than net.core.rmem_max and wmem_max, which onrush could \
+               exceed as root and the others could not (onrush --print-config)",
+    receive_buffer: Some(RECEIVE_BUFFER),
+    version: version_of_ours,
+    variants,
+    launch: |found, variant, setup| {
+        let config = config(variant, setup, buffer_limit("rmem_max"), buffer_limit("wmem_max"));
+        Launch::configured(
+            &found.program,
+            "--config",
+            &setup.directory.join("onrush.toml"),
+            &config,
+        )
+    },
+    needs_whitelist: |_| false,
+    missing_variant: |_| None,
+};
 
-    fn keyword(&self) -> &'static str {
-        "onrush"
-    }
-
-    fn program(&self) -> &'static str {
-        "onrush"
-    }
-
-    fn remedy(&self) -> &'static str {
-        "cargo build --release"
-    }
-
-    fn settings(&self) -> &'static str {
-        "the defaults, but for placement and numbers of workers, warnings only in the log, and \
-         buffers no larger than net.core.rmem_max and wmem_max, which onrush could exceed as root \
-         and the others could not (onrush --print-config)"
-    }
-
-    fn receive_buffer(&self) -> Option<u64> {
-        Some(RECEIVE_BUFFER)
-    }
-
-    fn version(&self, program: &Path) -> Option<String> {
-        version_of_ours(program)
-    }
-
-    fn variants(&self, _: &Found, capacity: Capacity) -> Vec<Variant> {
-        let colocated = |n| Variant::new(self.name(), Some(COLOCATED), &[("workers", n)]);
-        let split = |s, w| Variant::new(self.name(), Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
-        let mut variants: Vec<_> = capacity.workers().into_iter().map(colocated).collect();
-        for total in capacity.workers() {
-            // One swarm worker in seven is the daemon's default; one in four suits
-            // costlier swarms than those of the cost model.
-            let mut swarm = vec![total.div_ceil(7), total.div_ceil(4)];
-            swarm.dedup();
-            for swarm in swarm {
-                let variant = split(total.saturating_sub(swarm).max(1), swarm);
-                // With one or two workers in all there is one of each kind.
-                if !variants.contains(&variant) {
-                    variants.push(variant);
-                }
-            }
+fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
+    let colocated = |n| Variant::new("onrush", Some(COLOCATED), &[("workers", n)]);
+    let split = |s, w| Variant::new("onrush", Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
+    let mut variants: Vec<_> = seats.tracker_workers().into_iter().map(colocated).collect();
+    for total in seats.tracker_workers() {
+        // One swarm worker in seven is the daemon's default; one in four suits
+        // costlier swarms than those of the cost model.
+        for swarm in [total.div_ceil(7), total.div_ceil(4)] {
+            variants.push(split(total.saturating_sub(swarm).max(1), swarm));
         }
-        variants
     }
-
-    fn launch(&self, found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
-        let file = setup.directory.join("onrush.toml");
-        fs::write(&file, config(variant, setup, BufferLimits::read()))?;
-        let arguments = vec!["--config".into(), file.display().to_string()];
-        Ok(Launch {
-            program: found.program.clone(),
-            arguments,
-            environment: Vec::new(),
-            unprivileged: false,
-        })
-    }
+    // With one or two workers in all there is one of each kind.
+    unique(variants)
 }
 
-fn config(variant: &Variant, setup: &Setup, limits: BufferLimits) -> String {
-    let mut text = format!(
-        "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n",
-        setup.address,
-        setup.directory.join("state").display()
-    );
+/// `receive` and `send` are the kernel's limits of buffers.
+fn config(variant: &Variant, setup: &Setup, receive: Option<u64>, send: Option<u64>) -> String {
     let workers = match (variant.count(SOCKET), variant.count(SWARM)) {
         (Some(socket), Some(swarm)) => {
-            format!("placement = \"split\"\nsocket = {socket}\nswarm = {swarm}\n")
+            format!("placement = \"split\"\nsocket = {socket}\nswarm = {swarm}")
         }
         _ => {
-            let total = variant.total().unwrap_or(1);
-            format!("placement = \"colocated\"\ntotal = {total}\n")
+            format!("placement = \"colocated\"\ntotal = {}", variant.total().unwrap_or(1))
         }
     };
-    let receive = limits.receive.map_or(RECEIVE_BUFFER, |limit| limit.min(RECEIVE_BUFFER));
-    let send = limits.send.map_or(SEND_BUFFER, |limit| limit.min(SEND_BUFFER));
-    let _ = write!(
-        text,
-        "{workers}\n[socket]\nreceive_buffer = {receive}\nsend_buffer = {send}\n\n\
-         [log]\nlevel = \"warn\"\n"
-    );
-    text
+    format!(
+        "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n{workers}\n\n\
+         [socket]\nreceive_buffer = {}\nsend_buffer = {}\n\n[log]\nlevel = \"warn\"\n",
+        setup.address,
+        setup.directory.join("state").display(),
+        receive.unwrap_or(RECEIVE_BUFFER).min(RECEIVE_BUFFER),
+        send.unwrap_or(SEND_BUFFER).min(SEND_BUFFER),
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::contender::tests::{found, setup};
 
     #[test]
     fn every_capacity_has_both_placements() {
-        let found = Found { program: "onrush".into(), version: "1".into() };
-        let of = |cores, vcpus| -> Vec<_> {
-            let capacity = Capacity { cores, vcpus };
-            Onrush
-                .variants(&found, capacity)
-                .iter()
-                .map(|v| format!("{} {}", v.name(), v.split()))
-                .collect()
+        let of = |cores, threads| -> Vec<_> {
+            let unit = |core| (0..threads).map(|thread| core + 100 * thread).collect();
+            let units: Vec<_> = (0..=cores).map(unit).collect();
+            let variants = found()[0].variants(&Assignment::new(&units, cores, 1).unwrap());
+            variants.iter().map(|v| format!("{} {}", v.name(), v.split())).collect()
         };
         assert_eq!(
             of(1, 1),
             ["onrush (colocated) workers: 1", "onrush (split) socket workers: 1, swarm workers: 1"]
         );
         assert_eq!(
-            of(8, 8),
+            of(8, 1),
             ["onrush (colocated) workers: 8", "onrush (split) socket workers: 6, swarm workers: 2",]
         );
         assert_eq!(of(1, 2).len(), 3, "{:?}", of(1, 2));
@@ -138,18 +101,13 @@ mod tests {
     #[test]
     fn the_configuration_has_the_split() {
         let variant = Variant::new("onrush", Some(SPLIT), &[(SOCKET, 3), (SWARM, 1)]);
-        let setup = Setup {
-            directory: Path::new("/tmp/x"),
-            address: ([127, 0, 0, 1], 6969).into(),
-            whitelist: None,
-        };
-        let text = config(&variant, &setup, BufferLimits::default());
+        let setup = setup(Path::new("/tmp/x"));
+        let text = config(&variant, &setup, None, None);
         assert!(text.contains("socket = 3\nswarm = 1\n"), "{text}");
         assert!(text.contains("receive_buffer = 4194304\nsend_buffer = 1048576\n"), "{text}");
         // As root onrush would exceed the limit of buffers, which the other trackers cannot.
-        let limits = BufferLimits { receive: Some(212_992), send: Some(100_000) };
-        let text = config(&variant, &setup, limits);
+        let text = config(&variant, &setup, Some(212_992), Some(100_000));
         assert!(text.contains("receive_buffer = 212992\nsend_buffer = 100000\n"), "{text}");
-        assert!(text.contains("listen = [\"127.0.0.1:6969\"]"), "{text}");
+        assert!(text.contains("listen = [\"127.0.0.1:7000\"]"), "{text}");
     }
 }

@@ -53,14 +53,12 @@ impl Published {
     pub(super) fn run(&self, load: &Load, pid: u32, stop: &Stop) -> anyhow::Result<Point> {
         let seconds = Self::seconds(load.dose);
         let file = load.directory.join("aquatic_load.toml");
-        fs::write(&file, self.config(load, seconds)?)?;
-        let launch = launch(&self.program, &file);
+        let launch = Launch::configured(&self.program, "-c", &file, &self.config(load, seconds)?)?;
         let before = Cpu::of_process(pid).context("the tracker has ended")?;
         let mut child = Child::start(&launch, &load.seats.load, load.directory)?;
         let (own, mut busy) = (child.pid(), Busy::default());
         let status = child.wait(Duration::from_secs(seconds + 60), stop, || {
             busy.look(Instant::now(), Cpu::of_process(own).ok());
-            Ok(())
         })?;
         let used = Cpu::of_process(pid).context("the tracker has ended")? - before;
         if !status.success() {
@@ -84,11 +82,6 @@ impl Published {
         }
         Ok(text)
     }
-}
-
-fn launch(program: &Path, config: &Path) -> Launch {
-    let arguments = vec!["-c".into(), config.display().to_string()];
-    Launch { program: program.to_owned(), arguments, environment: Vec::new(), unprivileged: false }
 }
 
 /// The number after `name` on a line of its own.

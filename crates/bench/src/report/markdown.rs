@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::number::{bytes, date, grouped, percent, spread, time};
-use crate::contender::Listed;
+use super::number::{date, grouped, hundredths, percent, spread};
+use crate::contender::{Listed, unique};
 use crate::load::Published;
 use crate::mix::Mix;
 use crate::record::Case;
 use crate::run::written;
 use crate::stats::Spread;
 use crate::summary::{Ratio, Row, Summary, called};
+use onrush_load::affinity::format_list;
+use onrush_load::number::Unit;
 
 /// The whole report; `pictures` are names of files beside it.
 pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
@@ -28,7 +30,8 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     );
     machine(&mut text, summary);
     contenders(&mut text, &plan.listed);
-    for mix in mixes(summary) {
+    // Mixes without a figure are shown, too.
+    for mix in plan.cases.iter().map(|case| case.mix).collect::<BTreeSet<_>>() {
         of_mix(&mut text, summary, mix, pictures);
     }
     list(&mut text, "Warnings", summary.warnings.iter().chain(&plan.notices).cloned());
@@ -39,11 +42,6 @@ pub fn markdown(summary: &Summary, pictures: &[String]) -> String {
     list(&mut text, "Failed rounds", failures);
     let _ = write!(text, "\n## Command\n\n```sh\n{}\n```\n", plan.command);
     text
-}
-
-/// The mixes of the plan, including those without a figure.
-fn mixes(summary: &Summary) -> BTreeSet<Mix> {
-    summary.plan.cases.iter().map(|case| case.mix).collect()
 }
 
 fn machine(text: &mut String, summary: &Summary) {
@@ -159,16 +157,17 @@ fn figures(text: &mut String, row: &Row, shares: &BTreeSet<u32>, rounds: u32) {
     let _ = write!(
         text,
         " {}{of} | {} | {} | {} | {} | {} |",
-        range(&row.rate),
+        spread(&row.rate, grouped),
         ratio(|ratio| &ratio.rate),
-        spread(&row.cpu_per_reply, 2),
+        spread(&row.cpu_per_reply, hundredths),
         ratio(|ratio| &ratio.cpu_per_reply),
         percent(row.cpu_percent.median),
-        row.peak_rss.map_or("?".into(), |rss| bytes(rss.median)),
+        row.peak_rss.map_or("?".into(), |rss| Unit::Bytes.label(rss.median)),
     );
     for share in shares {
         let lag = row.latency.iter().find(|lag| lag.percent == *share);
-        let lag = lag.map(|l| format!("{}, {}", time(l.p50.median), time(l.p99.median)));
+        let micros = |latency: &Spread| Unit::Micros.label(latency.median);
+        let lag = lag.map(|lag| format!("{}, {}", micros(&lag.p50), micros(&lag.p99)));
         let _ = write!(text, " {} |", lag.unwrap_or_default());
     }
     let wrong = match row.case.mix {
@@ -201,17 +200,10 @@ fn wrong_ones_too(text: &mut String, rows: &[&Row]) {
             row.case.variant.split(),
             seats.tracker_cores,
             seats.load_workers,
-            range(&row.any_rate),
-            spread(&row.any_cpu_per_reply, 2),
+            spread(&row.any_rate, grouped),
+            spread(&row.any_cpu_per_reply, hundredths),
             row.findings.join("; "),
         );
-    }
-}
-
-fn range(rate: &Spread) -> String {
-    match rate.count {
-        1 => grouped(rate.median),
-        _ => format!("{} [{}-{}]", grouped(rate.median), grouped(rate.min), grouped(rate.max)),
     }
 }
 
@@ -224,12 +216,7 @@ fn throughput(
     key: impl Fn(&Case) -> usize,
 ) {
     let cases: Vec<_> = summary.plan.cases.iter().filter(|case| case.mix == mix).collect();
-    let mut names: Vec<String> = Vec::new();
-    for case in &cases {
-        if !names.contains(&case.variant.name()) {
-            names.push(case.variant.name());
-        }
-    }
+    let names = unique(cases.iter().map(|case| case.variant.name()));
     let _ =
         writeln!(text, "| {title} | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
     for number in cases.iter().map(|case| key(case)).collect::<BTreeSet<_>>() {
@@ -257,7 +244,7 @@ fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
     let plan = &summary.plan;
     let mix = rows[0].case.mix;
     let cases: Vec<_> = plan.cases.iter().filter(|case| case.mix == mix).collect();
-    let seconds: f64 = cases.iter().map(|case| plan.seconds(case)).sum();
+    let seconds: f64 = cases.iter().map(|case| plan.settings.seconds(case)).sum();
     let rounds = plan.settings.rounds;
     let took = written(std::time::Duration::from_secs_f64(seconds * f64::from(rounds)));
     let _ = write!(
@@ -271,7 +258,7 @@ fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
     seats.sort();
     seats.dedup();
     for (cores, cpus) in seats {
-        let _ = write!(text, "\n#### Tracker cores: {cores} (cpus: {cpus})\n");
+        let _ = write!(text, "\n#### Tracker cores: {cores} (cpus: {})\n", format_list(cpus));
         for row in rows.iter().filter(|row| row.case.seats.tracker == *cpus) {
             let load = &row.case.seats;
             let _ = write!(
@@ -283,10 +270,10 @@ fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
                 row.name,
                 row.case.variant.split(),
                 load.load_workers,
-                load.load,
+                format_list(&load.load),
                 grouped(row.rate.median),
                 percent(row.cpu_percent.median),
-                row.peak_rss.map_or("unknown".into(), |rss| bytes(rss.median)),
+                row.peak_rss.map_or("unknown".into(), |rss| Unit::Bytes.label(rss.median)),
             );
         }
     }

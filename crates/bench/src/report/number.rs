@@ -4,41 +4,20 @@ pub(super) use onrush_load::number::grouped;
 
 use crate::stats::Spread;
 
-/// `192.5 MiB`, `8.2 GiB`.
-pub(super) fn bytes(bytes: f64) -> String {
-    const MIB: f64 = 1_048_576.0;
-    if bytes >= 1024.0 * MIB {
-        return format!("{} GiB", short(bytes / MIB / 1024.0));
-    }
-    format!("{} MiB", short(bytes / MIB))
-}
-
-/// One decimal place, none where it is a zero.
-fn short(number: f64) -> String {
-    let text = format!("{number:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), Into::into)
-}
-
 /// `95.5%`, `190%`.
 pub(super) fn percent(percent: f64) -> String {
-    if percent >= 100.0 { format!("{percent:.0}%") } else { format!("{}%", short(percent)) }
+    if percent >= 100.0 { format!("{percent:.0}%") } else { format!("{percent:.1}%") }
 }
 
-/// `2.57 [2.50-2.71]`: median, minimum and maximum with `places` decimal places.
-pub(super) fn spread(spread: &Spread, places: usize) -> String {
-    if spread.count == 1 {
-        return format!("{:.places$}", spread.median);
-    }
-    format!("{:.places$} [{:.places$}-{:.places$}]", spread.median, spread.min, spread.max)
+/// `2.57`.
+pub(super) fn hundredths(number: f64) -> String {
+    format!("{number:.2}")
 }
 
-/// Microseconds, from 1,000 on in milliseconds.
-pub(super) fn time(microseconds: f64) -> String {
-    match microseconds {
-        us if us >= 10_000.0 => format!("{:.0} ms", us / 1000.0),
-        us if us >= 1000.0 => format!("{:.1} ms", us / 1000.0),
-        us => format!("{us:.0} us"),
-    }
+/// `2.57 [2.50-2.71]`: median, minimum and maximum; the number alone where there is only one.
+pub(super) fn spread(spread: &Spread, number: fn(f64) -> String) -> String {
+    let [median, min, max] = [spread.median, spread.min, spread.max].map(number);
+    if spread.count == 1 { median } else { format!("{median} [{min}-{max}]") }
 }
 
 /// The UTC date, `2026-11-21`, of seconds since 1970 (inverse of days_from_civil, proleptic
@@ -61,24 +40,10 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_published() {
-        assert_eq!(grouped(351_834.4), "351,834");
-        assert_eq!((grouped(7.0), grouped(1_270_832.0)), ("7".into(), "1,270,832".into()));
-        assert_eq!(bytes(201_850_880.0), "192.5 MiB");
-        assert_eq!(
-            (bytes(214.0 * 1_048_576.0), bytes(8.2 * 1_073_741_824.0)),
-            ("214 MiB".into(), "8.2 GiB".into())
-        );
-        assert_eq!(
-            (percent(95.5), percent(190.4), percent(95.0)),
-            ("95.5%".into(), "190%".into(), "95%".into())
-        );
+        assert_eq!([95.5, 190.4, 95.0].map(percent), ["95.5%", "190%", "95.0%"]);
         let of = Spread::of([2.5, 2.57, 2.714]).unwrap();
-        assert_eq!(spread(&of, 2), "2.57 [2.50-2.71]");
-        assert_eq!(spread(&Spread::of([2.5]).unwrap(), 1), "2.5");
-        assert_eq!(
-            (time(90.4), time(1500.0), time(12_345.0)),
-            ("90 us".into(), "1.5 ms".into(), "12 ms".into())
-        );
+        assert_eq!(spread(&of, hundredths), "2.57 [2.50-2.71]");
+        assert_eq!(spread(&Spread::of([1234.4]).unwrap(), grouped), "1,234");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use onrush_load::chart::{Axis, Bar, Bars, Line, Lines, Point, Row as Colour, bars, lines};
 use onrush_load::number::Unit;
 
+use crate::contender::unique;
 use crate::mix::Mix;
 use crate::stats::Spread;
 use crate::summary::{Row, Summary};
@@ -33,12 +34,7 @@ struct Best<'a> {
 impl<'a> Best<'a> {
     fn new(rows: impl Iterator<Item = &'a Row>, base: &'a str) -> Self {
         let rows: Vec<_> = rows.collect();
-        let mut names: Vec<&str> = Vec::new();
-        for row in &rows {
-            if !names.contains(&row.name.as_str()) {
-                names.push(&row.name);
-            }
-        }
+        let names = unique(rows.iter().map(|row| row.name.as_str()));
         let cores: BTreeSet<_> = rows.iter().map(|row| row.case.seats.tracker_cores).collect();
         Self { names, cores: cores.into_iter().collect(), rows, base }
     }

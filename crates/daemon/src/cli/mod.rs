@@ -13,8 +13,11 @@ use ctl::Ctl;
 use doctor::Doctor;
 use onrush_config::settings::Access;
 use onrush_config::{Flags, Host, Notice, Problem, Problems, Settings, print_config};
+use onrush_control::client::ClientError;
 use onrush_tracker::access::Lists;
 use top::Top;
+
+use crate::process::exit::Exit;
 
 const ABOUT: &str = "A UDP BitTorrent tracker.";
 
@@ -146,15 +149,23 @@ impl Cli {
     }
 }
 
-/// Writes a text to standard output. A closed pipe (`onrush --print-config | head`) is not an
-/// error.
-///
-/// # Errors
-/// Any other error of writing, such as a full disk.
-pub fn print(text: &str) -> io::Result<()> {
+/// Writes a text to standard output and ends with this status. A closed pipe (`onrush
+/// --print-config | head`) is not an error.
+pub fn print(text: &str, code: u8) -> Exit {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Exit::failed(format!("cannot write: {error}"))
+        }
+        _ => Exit { code, text: String::new() },
+    }
+}
+
+impl From<ClientError> for Exit {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Usage(problems) => Self::wrong(problems),
+            failure => Self::failed(failure),
+        }
     }
 }

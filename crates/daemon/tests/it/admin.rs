@@ -1,152 +1,51 @@
 //! The admin side of a running daemon over HTTP: metrics and statistics agree with the traffic, the
 //! token is required, and slow clients do not block others.
 
-use std::collections::BTreeMap;
+use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::Duration;
 
-use onrush_proto::Event;
 use serde_json::Value;
 
-use crate::harness::client::{AnnounceParams, Client, leecher, random_hash, seeder};
+use crate::harness::client::Client;
+use crate::harness::http::{Metrics, TOKEN, request};
 use crate::harness::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
-use crate::harness::network::{Ipv6, in_own_network};
-use crate::harness::process::{Daemon, Launch, TIMEOUT};
-
-const TOKEN: &str = "of-the-tests-0123456789";
-
-/// An HTTP response.
-#[derive(Debug)]
-pub(crate) struct HttpResponse {
-    pub(crate) status: u16,
-    head: String,
-    pub(crate) body: String,
-}
-
-impl HttpResponse {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
-    }
-
-    fn error(&self) -> String {
-        self.json()["error"].as_str().expect("an error message").to_owned()
-    }
-}
-
-/// Sends one request on a connection of its own.
-fn request(http: SocketAddr, method: &str, path: &str, headers: &str) -> HttpResponse {
-    let mut stream = TcpStream::connect(http).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n")
-        .unwrap();
-    read(stream)
-}
-
-fn read(mut stream: TcpStream) -> HttpResponse {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) =
-        text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {text:?}"));
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
-        true => unchunked(body),
-        false => body.to_owned(),
-    };
-    HttpResponse { status, head: head.to_owned(), body }
-}
-
-fn unchunked(mut body: &str) -> String {
-    let mut whole = String::new();
-    while let Some((length, rest)) = body.split_once("\r\n") {
-        let length = usize::from_str_radix(length, 16).unwrap();
-        whole.push_str(&rest[..length]);
-        body = rest[length..].strip_prefix("\r\n").unwrap_or("");
-    }
-    whole
-}
-
-pub(crate) fn get(http: SocketAddr, path: &str) -> HttpResponse {
-    request(http, "GET", path, "")
-}
-
-fn admin(http: SocketAddr, method: &str, path: &str) -> HttpResponse {
-    request(http, method, path, &format!("Authorization: Bearer {TOKEN}\r\n"))
-}
-
-/// The samples of a page of metrics, by name with labels.
-pub(crate) fn samples(page: &str) -> BTreeMap<String, f64> {
-    let lines = page.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| line.rsplit_once(' ').unwrap())
-        .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
-        .collect()
-}
-
-/// All samples of a name whose labels have these parts, together.
-pub(crate) fn sum(samples: &BTreeMap<String, f64>, name: &str, parts: &[&str]) -> f64 {
-    let of = |full: &&String| {
-        full.split('{').next() == Some(name) && parts.iter().all(|part| full.contains(part))
-    };
-    let found: Vec<f64> =
-        samples.iter().filter(|(full, _)| of(full)).map(|(_, value)| *value).collect();
-    assert!(!found.is_empty(), "no {name} with {parts:?} in {samples:#?}");
-    found.iter().sum()
-}
-
-/// Polls until the condition holds: gauges of shards are updated once a second.
-pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !is() {
-        assert!(Instant::now() < deadline, "{what}");
-    }
-}
-
-/// A file with the token, and a configuration that names it.
-fn with_token(tables: &str) -> (tempfile::TempDir, String) {
-    let directory = tempfile::tempdir().unwrap();
-    let file: PathBuf = directory.path().join("token");
-    std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
-    (directory, format!("[admin]\ntoken_file = {file:?}\n{tables}"))
-}
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{PAUSED, STARTED, leecher, random_hash, seeder};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, TOKEN_FILE, eventually};
 
 /// A daemon in either placement, with the admin API.
 fn both(tables: &str, test: impl Fn(Daemon)) {
     for placement in ["colocated", "split"] {
-        let (_token, config) = with_token(tables);
         let launch = Launch::on_loopback().flag("--workers", "2").flag("--placement", placement);
-        test(launch.http().config(&config).start());
+        test(launch.admin_api(tables).serve());
     }
 }
 
 #[test]
 fn metrics_and_statistics_agree_with_the_traffic() {
-    both("", |mut daemon| {
-        let addresses = daemon.serving();
-        let http = daemon.http();
+    both("", |daemon| {
         let hash = random_hash();
         let mut bytes_out = 0;
-        for ((address, seeders), endpoint) in addresses.iter().zip([3, 2]).zip([6, 18]) {
+        for ((address, seeders), endpoint) in daemon.addresses().iter().zip([3, 2]).zip([6, 18]) {
             let mut client = Client::new(*address);
             client.connect();
-            let mut announces: Vec<AnnounceParams> =
-                (0..seeders).map(|port| seeder(5_000 + port)).collect();
-            announces.push(leecher(6_000));
+            let mut announces: Vec<_> =
+                (0..seeders).map(|port| seeder(hash, 5_000 + port).event(STARTED)).collect();
+            announces.push(leecher(hash, 6_000).event(STARTED));
             // A partial seed (BEP 21).
-            announces.push(AnnounceParams { event: Event::Paused, ..leecher(6_001) });
-            let lists = announces.iter().map(|params| client.announce(hash, *params).peers.len());
+            announces.push(leecher(hash, 6_001).event(PAUSED));
+            let lists = announces.iter().map(|announce| client.announce(announce).peers.len());
             bytes_out += lists.map(|peers| 20 + endpoint * peers).sum::<usize>();
             client.scrape(&[hash]);
             bytes_out += 16 + (8 + 12);
         }
-        let mut shown = BTreeMap::new();
-        eventually("nine peers are reported", || {
-            shown = samples(&get(http, "/metrics").body);
-            sum(&shown, "onrush_peers", &[]) == 9.0
-        });
+        eventually("nine peers are reported", || daemon.metrics().sum("onrush_peers", &[]) == 9.0);
+        let shown = daemon.metrics();
         let is = |name, parts: &[&str], value| {
-            assert_eq!(sum(&shown, name, parts), value, "{name} {parts:?}")
+            assert_eq!(shown.sum(name, parts), value, "{name} {parts:?}")
         };
         for (family, announces) in [("family=\"ipv4\"", 5.0), ("family=\"ipv6\"", 4.0)] {
             is("onrush_requests_total", &["kind=\"connect\"", family], 1.0);
@@ -172,11 +71,11 @@ fn metrics_and_statistics_agree_with_the_traffic() {
         is("onrush_file_writes_total", &[], 0.0);
         // Every datagram belongs to a batch.
         is("onrush_batch_datagrams_sum", &[], 13.0);
-        assert!(sum(&shown, "onrush_turn_duration_seconds_count", &[]) >= 4.0);
-        assert!(sum(&shown, "onrush_receive_buffer_bytes", &[]) > 0.0);
-        assert!(sum(&shown, "process_resident_memory_bytes", &[]) > 1e6);
+        assert!(shown.sum("onrush_turn_duration_seconds_count", &[]) >= 4.0);
+        assert!(shown.sum("onrush_receive_buffer_bytes", &[]) > 0.0);
+        assert!(shown.sum("process_resident_memory_bytes", &[]) > 1e6);
 
-        let stats = get(http, "/stats.json").json();
+        let stats = daemon.get("/stats.json").json();
         assert_eq!(stats["totals"]["announces"], 9, "{stats:#}");
         assert_eq!(stats["totals"]["peers"], 9, "{stats:#}");
         assert_eq!(stats["totals"]["events"]["paused"], 2, "{stats:#}");
@@ -192,51 +91,38 @@ fn metrics_and_statistics_agree_with_the_traffic() {
 fn written_and_failed_files_are_counted() {
     let state = tempfile::tempdir().unwrap();
     let place = state.path().join("state");
-    std::fs::create_dir(&place).unwrap();
-    let mut daemon = Launch::on_loopback()
-        .flag("--admin", "127.0.0.1:0")
-        .flag("--state-dir", &place)
-        .config("[snapshot]\nevery = 1\n")
-        .start();
-    daemon.serving();
-    let http = daemon.http();
+    fs::create_dir(&place).unwrap();
+    let launch = Launch::on_loopback().admin().flag("--state-dir", &place);
+    let daemon = launch.config("[snapshot]\nevery = 1\n").serve();
     let writes = |outcome: &str| {
-        let shown = samples(&get(http, "/metrics").body);
         let outcome = format!("outcome=\"{outcome}\"");
-        sum(&shown, "onrush_file_writes_total", &["file=\"snapshot\"", &outcome])
+        daemon.metrics().sum("onrush_file_writes_total", &["file=\"snapshot\"", &outcome])
     };
     eventually("a snapshot is written", || writes("written") >= 1.0);
-    let stats = get(http, "/stats.json").json();
+    let stats = daemon.get("/stats.json").json();
     let snapshot = &stats["files"]["snapshot"];
     assert!(snapshot["bytes"].as_u64() > Some(0), "{stats:#}");
     assert!(snapshot["last"].as_f64() > stats["started"].as_f64().map(|at| at - 1.0), "{stats:#}");
-    assert_eq!(stats["files"]["export"]["last"], serde_json::Value::Null);
+    assert_eq!(stats["files"]["export"]["last"], Value::Null);
     let failed = writes("failed");
     // A temporary file created meanwhile makes the removal fail once.
-    eventually("the directory is removed", || std::fs::remove_dir_all(&place).is_ok());
+    eventually("the directory is removed", || fs::remove_dir_all(&place).is_ok());
     eventually("a snapshot fails", || writes("failed") > failed);
 }
 
 #[test]
 fn refusals_and_software_are_shown_by_name() {
-    both("[access]\nmode = \"deny\"\n", |mut daemon| {
-        let address = daemon.serving()[0];
-        let http = daemon.http();
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.send_to(b"no request", address).unwrap();
-        let mut client = Client::new(address);
-        client.connect();
-        client.announce(random_hash(), leecher(6_000));
+    both("[access]\nmode = \"deny\"\n", |daemon| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"no request", daemon.address()).unwrap();
+        daemon.client().announce(&leecher(random_hash(), 6_000));
         // Another worker may have received the packet.
         eventually("a short packet is counted", || {
-            let shown = samples(&get(http, "/metrics").body);
-            sum(&shown, "onrush_refused_requests_total", &["reason=\"short\""]) == 1.0
+            daemon.metrics().sum("onrush_refused_requests_total", &["reason=\"short\""]) == 1.0
         });
-        let page = get(http, "/metrics").body;
-        let shown = samples(&page);
         // The first announce of a worker and family is sampled.
-        assert_eq!(sum(&shown, "onrush_sampled_announces_total", &[]), 1.0, "{page}");
-        let stats = get(http, "/stats.json").json();
+        assert_eq!(daemon.metrics().sum("onrush_sampled_announces_total", &[]), 1.0);
+        let stats = daemon.get("/stats.json").json();
         assert_eq!(stats["list"]["mode"], "deny");
         assert_eq!(stats["clients"]["software"].as_array().unwrap().len(), 1, "{stats:#}");
         daemon.stop();
@@ -245,194 +131,127 @@ fn refusals_and_software_are_shown_by_name() {
 
 #[test]
 fn health_and_readiness_have_status_codes_and_states() {
-    both("", |mut daemon| {
-        daemon.serving();
-        let http = daemon.http();
-        let health = get(http, "/health");
+    both("", |daemon| {
+        let health = daemon.get("/health");
         assert_eq!((health.status, health.json()["status"].as_str()), (200, Some("ok")));
-        let ready = get(http, "/ready");
+        let ready = daemon.get("/ready");
         assert_eq!((ready.status, ready.json()["stage"].as_str()), (200, Some("serving")));
-        let nothing = get(http, "/helth");
-        assert_eq!(nothing.status, 404);
-        assert!(nothing.error().contains("/health"), "{}", nothing.error());
-        let wrong = request(http, "POST", "/health", "Content-Length: 0\r\n");
-        assert_eq!(wrong.status, 405);
-        assert!(wrong.error().contains("/openapi.json"));
+        assert!(daemon.get("/helth").error(404).contains("/health"));
+        assert!(daemon.call("POST", "/health", "").error(405).contains("/openapi.json"));
         daemon.stop();
     });
 }
 
 #[test]
 fn openmetrics_is_served_on_request() {
-    let mut daemon = Launch::on_loopback().http().start();
-    daemon.serving();
-    let newer = request(
-        daemon.http(),
-        "GET",
-        "/metrics",
-        "Accept: application/openmetrics-text;version=1.0.0\r\n",
-    );
+    let daemon = Launch::on_loopback().admin().serve();
+    let accept = "Accept: application/openmetrics-text;version=1.0.0\r\n";
+    let newer = request(daemon.admin(), "GET", "/metrics", accept, "").unwrap();
     assert!(newer.head.contains("application/openmetrics-text"), "{}", newer.head);
-    assert!(
-        newer.body.ends_with("# EOF\n") && newer.body.contains("# TYPE onrush_requests counter\n")
-    );
-    let older = get(daemon.http(), "/metrics");
+    assert!(newer.body.contains("# TYPE onrush_requests counter\n"), "{}", newer.body);
+    assert!(newer.body.ends_with("# EOF\n"), "{}", newer.body);
+    let older = daemon.get("/metrics");
     assert!(older.head.contains("text/plain; version=0.0.4"), "{}", older.head);
-    assert!(
-        older.body.contains("# TYPE onrush_requests_total counter\n")
-            && !older.body.contains("# EOF")
-    );
-    assert_eq!(samples(&older.body).len(), samples(&newer.body).len());
+    assert!(older.body.contains("# TYPE onrush_requests_total counter\n"), "{}", older.body);
+    assert!(!older.body.contains("# EOF"), "{}", older.body);
+    assert_eq!(Metrics::parse(&older.body).len(), Metrics::parse(&newer.body).len());
     daemon.stop();
 }
 
 #[test]
 fn without_a_token_file_the_admin_api_names_the_key() {
-    let mut daemon = Launch::on_loopback().http().start();
-    daemon.serving();
-    let response = admin(daemon.http(), "GET", "/api/v1/swarms/top");
-    assert_eq!(response.status, 403);
-    assert!(response.error().contains("admin.token_file"), "{}", response.error());
+    let daemon = Launch::on_loopback().admin().serve();
+    let error = daemon.call("GET", "/api/v1/swarms/top", "").error(403);
+    assert!(error.contains("admin.token_file"), "{error}");
     daemon.stop();
 }
 
 #[test]
 fn the_admin_api_requires_the_token() {
-    let (_token, config) = with_token("");
-    let mut daemon = Launch::on_loopback().http().config(&config).start();
-    daemon.serving();
-    let http = daemon.http();
+    let daemon = Launch::on_loopback().admin_api("").serve();
     let path = "/api/v1/swarms/top";
     for headers in
         ["", "Authorization: Bearer of-the-tests-012345678X\r\n", "Authorization: Basic dTpw\r\n"]
     {
-        let response = request(http, "GET", path, headers);
-        assert_eq!(response.status, 401, "{headers:?}");
-        assert!(
-            response.head.to_lowercase().contains("www-authenticate: bearer"),
-            "{}",
-            response.head
-        );
-        assert!(response.error().contains("admin.token_file"), "{}", response.error());
+        let response = request(daemon.admin(), "GET", path, headers, "").unwrap();
+        let head = response.head.to_lowercase();
+        assert!(head.contains("www-authenticate: bearer"), "{head}");
+        assert!(response.error(401).contains("admin.token_file"), "{headers:?}");
         assert!(!response.body.contains(TOKEN));
     }
-    assert_eq!(admin(http, "GET", path).status, 200);
+    assert_eq!(daemon.call("GET", path, "").status, 200);
     daemon.stop();
 }
 
 #[test]
 fn swarms_are_looked_up_and_ranked() {
-    both("", |mut daemon| {
-        let mut client = Client::new(daemon.serving()[0]);
-        let http = daemon.http();
-        client.connect();
+    both("", |daemon| {
+        let client = daemon.client();
         let hashes: Vec<_> = (0..5).map(|_| random_hash()).collect();
-        for (at, hash) in hashes.iter().enumerate() {
-            (0..=at as u16).for_each(|port| drop(client.announce(*hash, leecher(7_000 + port))));
+        for (at, hash) in (0..).zip(&hashes) {
+            (0..=at).for_each(|port| drop(client.announce(&leecher(*hash, 7_000 + port))));
         }
-        client.announce(hashes[0], seeder(8_000));
-        let one = admin(http, "GET", &format!("/api/v1/swarm/{}", hashes[0])).json();
+        client.announce(&seeder(hashes[0], 8_000));
+        let get = |path: &str| daemon.call("GET", path, "");
+        let one = get(&format!("/api/v1/swarm/{}", hashes[0])).json();
         assert_eq!((&one["seeders"], &one["leechers"]), (&1.into(), &1.into()), "{one:#}");
         assert_eq!(one["info_hash"], hashes[0].to_string());
         let base32 = String::from_utf8(hashes[4].to_base32().to_vec()).unwrap();
-        assert_eq!(admin(http, "GET", &format!("/api/v1/swarm/{base32}")).json()["leechers"], 5);
+        assert_eq!(get(&format!("/api/v1/swarm/{base32}")).json()["leechers"], 5);
 
-        let top = admin(http, "GET", "/api/v1/swarms/top?by=leechers&limit=2").json();
-        let names: Vec<&str> = top["swarms"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|s| s["info_hash"].as_str().unwrap())
-            .collect();
+        let top = get("/api/v1/swarms/top?by=leechers&limit=2").json();
+        let swarms = top["swarms"].as_array().unwrap();
+        let names: Vec<&str> = swarms.iter().map(|s| s["info_hash"].as_str().unwrap()).collect();
         assert_eq!(names, [hashes[4].to_string(), hashes[3].to_string()], "{top:#}");
         assert_eq!(top["looked_at"], 5);
 
-        let unknown = admin(http, "GET", &format!("/api/v1/swarm/{}", random_hash()));
-        assert_eq!(unknown.status, 404);
+        assert_eq!(get(&format!("/api/v1/swarm/{}", random_hash())).status, 404);
         for (path, part) in [
             ("/api/v1/swarm/abc", "40 hexadecimal digits"),
             ("/api/v1/swarms/top?by=size", "peers|seeders|leechers|completed"),
             ("/api/v1/swarms/top?limit=0", "from 1 to 1000"),
         ] {
-            let response = admin(http, "GET", path);
-            assert_eq!(response.status, 400, "{}", response.body);
-            assert!(response.error().contains(part), "{}", response.error());
+            let error = get(path).error(400);
+            assert!(error.contains(part), "{error}");
         }
         daemon.stop();
     });
 }
 
 #[test]
-fn the_list_is_public_only_when_configured() {
-    let hash = random_hash();
-    let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
-    for (publish, status) in [("", 404), ("[admin]\npublish_lists = true\n", 200)] {
-        let mut daemon = Launch::on_loopback().http().config(&format!("{publish}{deny}")).start();
-        daemon.serving();
-        let response = get(daemon.http(), "/lists");
-        assert_eq!(response.status, status, "{}", response.body);
-        if status == 200 {
-            let (head, list) = response.body.split_once('\n').unwrap();
-            assert!(head.starts_with("# deny: ") && head.contains('1'), "{head}");
-            assert_eq!(list, format!("{hash}\n"));
-        } else {
-            assert!(response.error().contains("admin.publish_lists"), "{}", response.error());
-        }
-        daemon.stop();
-    }
-}
-
-/// One request with a body, and the token.
-fn send(http: SocketAddr, method: &str, path: &str, body: &str) -> HttpResponse {
-    let mut stream = TcpStream::connect(http).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\
-         Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
-    )
-    .unwrap();
-    read(stream)
-}
-
-#[test]
 fn a_list_change_applies_at_once_and_purges_its_swarm() {
     both("[access]\nmode = \"deny\"\n", |mut daemon| {
-        let mut client = Client::new(daemon.serving()[0]);
-        let http = daemon.http();
-        client.connect();
-        let hash = random_hash();
-        client.announce(hash, seeder(4_001));
-        let body = format!("{{\"info_hashes\": [\"{hash}\", \"{hash}\"]}}");
-        let added = send(http, "POST", "/api/v1/list", &body);
+        let client = daemon.client();
+        let (hash, kept) = (random_hash(), random_hash());
+        for hash in [hash, kept] {
+            client.announce(&seeder(hash, 4_001));
+        }
+        let added = daemon.change_list("POST", &[hash, hash]);
         assert_eq!(added.status, 200, "{}", added.body);
         let added = added.json();
         assert_eq!((&added["mode"], &added["entries"]), (&"deny".into(), &1.into()), "{added:#}");
-        let error = client.announce_refused(hash, leecher(4_002));
+        assert_eq!((&added["changed"], &added["lasting"]), (&1.into(), &true.into()), "{added:#}");
+        let error = client.announce_refused(&leecher(hash, 4_002));
         assert_eq!(error, "info hash is not allowed on this tracker");
-        let entry = admin(http, "GET", &format!("/api/v1/list/{hash}")).json();
+        assert_eq!([hash, kept].map(|hash| client.counts(hash).seeders), [0, 1]);
+        let entry = daemon.call("GET", &format!("/api/v1/list/{hash}"), "").json();
         assert_eq!((&entry["listed"], &entry["served"]), (&true.into(), &false.into()));
-        assert_eq!(admin(http, "GET", "/api/v1/list").json()["entries"], 1);
+        assert_eq!(daemon.call("GET", "/api/v1/list", "").json()["entries"], 1);
         daemon.line(PURGED_ONE);
 
-        let removed = send(http, "DELETE", "/api/v1/list", &body).json();
-        assert_eq!(
-            (&removed["entries"], &removed["changed"]),
-            (&0.into(), &1.into()),
-            "{removed:#}"
-        );
-        assert_eq!(client.announce(hash, leecher(4_002)).peers, []);
+        let removed = daemon.change_list("DELETE", &[hash]).json();
+        let (entries, changed) = (&removed["entries"], &removed["changed"]);
+        assert_eq!((entries, changed), (&0.into(), &1.into()), "{removed:#}");
+        let peers = client.announce(&leecher(hash, 4_002)).peers;
+        assert_eq!(peers, [], "the swarm starts empty");
 
         for (body, part) in [
             ("{\"info_hashes\": [\"abc\"]}", "\"abc\""),
             ("{\"hashes\": []}", "{\"info_hashes\""),
             ("nonsense", "{\"info_hashes\""),
         ] {
-            let response = send(http, "POST", "/api/v1/list", body);
-            assert_eq!(response.status, 400, "{}", response.body);
-            assert!(response.error().contains(part), "{}", response.error());
+            let error = daemon.call("POST", "/api/v1/list", body).error(400);
+            assert!(error.contains(part), "{error}");
         }
         daemon.stop();
     });
@@ -440,75 +259,61 @@ fn a_list_change_applies_at_once_and_purges_its_swarm() {
 
 #[test]
 fn without_a_list_a_change_is_a_conflict() {
-    both("", |mut daemon| {
-        daemon.serving();
-        let body = format!("{{\"info_hashes\": [\"{}\"]}}", random_hash());
-        let response = send(daemon.http(), "POST", "/api/v1/list", &body);
-        assert_eq!(response.status, 409, "{}", response.body);
-        assert!(response.error().contains("access.mode"), "{}", response.error());
+    both("", |daemon| {
+        let error = daemon.change_list("POST", &[random_hash()]).error(409);
+        assert!(error.contains("access.mode"), "{error}");
         daemon.stop();
     });
 }
 
 #[test]
 fn an_export_needs_the_token_and_a_configured_file() {
-    let (token, config) = with_token("");
-    let file = token.path().join("scrape.bencode");
     let path = "/api/v1/export";
-    let mut daemon = Launch::on_loopback().http().config(&config).start();
-    daemon.serving();
-    let http = daemon.http();
-    assert_eq!(request(http, "POST", path, "Content-Length: 0\r\n").status, 401);
-    assert_eq!(admin(http, "GET", path).status, 405);
-    let response = send(http, "POST", path, "");
-    assert_eq!(response.status, 409, "{}", response.body);
-    assert!(response.error().contains("export.file"), "{}", response.error());
+    let daemon = Launch::on_loopback().admin_api("").serve();
+    request(daemon.admin(), "POST", path, "", "").unwrap().error(401);
+    assert_eq!(daemon.call("GET", path, "").status, 405);
+    let error = daemon.call("POST", path, "").error(409);
+    assert!(error.contains("export.file"), "{error}");
     // The remedy of the error works.
-    let named = format!("{config}[export]\nfile = {file:?}\n");
-    std::fs::write(daemon.home().join("onrush.toml"), named).unwrap();
-    assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 200);
-    let response = send(http, "POST", path, "");
+    daemon.configure(&format!("{TOKEN_FILE}[export]\nfile = \"HOME/scrape.bencode\"\n"));
+    let file = daemon.home().join("scrape.bencode");
+    assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 200);
+    let response = daemon.call("POST", path, "");
     assert_eq!(response.status, 200, "{}", response.body);
-    assert_eq!(std::fs::read(&file).unwrap(), b"d5:filesdee");
+    assert_eq!(fs::read(&file).unwrap(), b"d5:filesdee");
     let written = response.json();
     assert_eq!((&written["swarms"], &written["bytes"]), (&0.into(), &11.into()), "{written:#}");
     // A rename onto a directory fails.
-    std::fs::remove_file(&file).unwrap();
-    std::fs::create_dir(&file).unwrap();
-    let response = send(http, "POST", path, "");
-    assert_eq!(response.status, 500, "{}", response.body);
-    assert!(response.error().contains("scrape.bencode"), "{}", response.error());
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let error = daemon.call("POST", path, "").error(500);
+    assert!(error.contains("scrape.bencode"), "{error}");
     daemon.stop();
 }
 
 #[test]
 fn a_reload_reports_changed_keys_and_errors() {
-    let (token, config) = with_token("");
-    let mut daemon = Launch::on_loopback().http().config(&config).start();
-    daemon.serving();
-    let http = daemon.http();
-    let file = daemon.home().join("onrush.toml");
-    let rest = "[announce]\ninterval = 900\n[socket]\nbatch = 64\n";
-    std::fs::write(&file, format!("{config}{rest}")).unwrap();
-    let response = send(http, "POST", "/api/v1/reload", "");
+    let daemon = Launch::on_loopback().admin_api("").serve();
+    let reload = || daemon.call("POST", "/api/v1/reload", "");
+    daemon.configure(&format!("{TOKEN_FILE}[announce]\ninterval = 900\n[socket]\nbatch = 64\n"));
+    let response = reload();
     assert_eq!(response.status, 200, "{}", response.body);
     let report = response.json();
     assert_eq!(report["changed"][0], "announce.interval", "{report:#}");
     assert_eq!(report["restart"][0], "socket.batch", "{report:#}");
 
-    std::fs::write(&file, format!("{config}[announce]\nintervall = 900\n")).unwrap();
-    let response = send(http, "POST", "/api/v1/reload", "");
-    assert_eq!(response.status, 422, "{}", response.body);
-    assert!(response.error().contains("`announce.intervall`"), "{}", response.error());
+    daemon.configure(&format!("{TOKEN_FILE}[announce]\nintervall = 900\n"));
+    let error = reload().error(422);
+    assert!(error.contains("`announce.intervall`"), "{error}");
 
     // A reload reads the token too; an invalid token leaves the former one in force.
-    std::fs::write(&file, &config).unwrap();
-    std::fs::write(token.path().join("token"), "short").unwrap();
-    let response = send(http, "POST", "/api/v1/reload", "");
-    assert_eq!(response.status, 422, "{}", response.body);
-    std::fs::write(token.path().join("token"), "another-token-of-the-tests").unwrap();
-    assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 200);
-    assert_eq!(send(http, "POST", "/api/v1/reload", "").status, 401);
+    daemon.configure(TOKEN_FILE);
+    let token = daemon.home().join("token");
+    fs::write(&token, "short").unwrap();
+    reload().error(422);
+    fs::write(&token, "another-token-of-the-tests").unwrap();
+    assert_eq!(reload().status, 200);
+    assert_eq!(reload().status, 401);
     daemon.stop();
 }
 
@@ -517,19 +322,17 @@ fn a_reload_reports_changed_keys_and_errors() {
 #[test]
 fn slow_clients_do_not_block_others_and_are_disconnected() {
     let config = "[admin]\nconnections = 8\ntimeout = 5\n";
-    let mut daemon = Launch::on_loopback().http().config(config).start();
-    daemon.serving();
-    let http = daemon.http();
-    let mut slow: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(http).unwrap()).collect();
+    let daemon = Launch::on_loopback().admin().config(config).serve();
+    let connect = || TcpStream::connect(daemon.admin()).unwrap();
+    let mut slow: Vec<TcpStream> = (0..7).map(|_| connect()).collect();
     for stream in &mut slow[..4] {
         stream.write_all(b"GET /metrics HT").unwrap();
     }
-    assert_eq!(get(http, "/health").status, 200, "a further connection is accepted");
+    assert_eq!(daemon.get("/health").status, 200, "a further connection is accepted");
 
-    let eighth = TcpStream::connect(http).unwrap();
+    let eighth = connect();
     eventually("a connection above the limit gets status 503", || {
-        let mut stream = TcpStream::connect(http).unwrap();
-        let mut text = String::new();
+        let (mut stream, mut text) = (connect(), String::new());
         // A reset may overtake the response.
         let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
         let _ = stream.read_to_string(&mut text);
@@ -543,26 +346,20 @@ fn slow_clients_do_not_block_others_and_are_disconnected() {
         let _ = stream.read_to_end(&mut rest);
     }
     eventually("connections are accepted again", || {
-        let mut stream = TcpStream::connect(http).unwrap();
-        write!(stream, "GET /health HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        let _ = stream.read_to_string(&mut text);
-        text.starts_with("HTTP/1.1 200 ")
+        let response = request(daemon.admin(), "GET", "/health", "", "");
+        response.is_ok_and(|response| response.status == 200)
     });
     daemon.stop();
 }
 
 #[test]
 fn a_body_that_is_too_long_is_refused() {
-    let (_token, config) = with_token("max_body = 1024\n[access]\nmode = \"deny\"\n");
-    let mut daemon = Launch::on_loopback().http().config(&config).start();
-    daemon.serving();
-    let hashes: Vec<String> = (0..50).map(|_| format!("\"{}\"", random_hash())).collect();
-    let body = format!("{{\"info_hashes\": [{}]}}", hashes.join(","));
-    let response = send(daemon.http(), "POST", "/api/v1/list", &body);
-    assert_eq!(response.status, 413, "{}", response.body);
-    assert!(response.error().contains("admin.max_body"), "{}", response.error());
-    assert_eq!(admin(daemon.http(), "GET", "/api/v1/list").json()["entries"], 0);
+    let tables = "max_body = 1024\n[access]\nmode = \"deny\"\n";
+    let daemon = Launch::on_loopback().admin_api(tables).serve();
+    let hashes: Vec<_> = (0..50).map(|_| random_hash()).collect();
+    let error = daemon.change_list("POST", &hashes).error(413);
+    assert!(error.contains("admin.max_body"), "{error}");
+    assert_eq!(daemon.call("GET", "/api/v1/list", "").json()["entries"], 0);
     daemon.stop();
 }
 
@@ -577,12 +374,11 @@ fn a_configured_admin_address_in_use_ends_the_start() {
 
 #[test]
 fn a_default_admin_address_in_use_is_a_warning() {
-    in_own_network(Ipv6::On, || {
+    in_own_network(&[], || {
         let _taken = TcpListener::bind("127.0.0.1:6970").unwrap();
-        let mut daemon = Launch::on_loopback().configured_admin().start();
-        let address = daemon.serving()[0];
+        let mut daemon = Launch::on_loopback().configured_admin().serve();
         daemon.wait_for_line(NO_ADMIN);
-        Client::new(address).connect_and_check();
+        daemon.check();
         let ended = daemon.stop().text();
         let warning = ended.lines().find(|line| line.contains(NO_ADMIN)).unwrap();
         assert!(warning.contains("admin.listen: 127.0.0.1:6970"), "{warning}");
@@ -592,40 +388,29 @@ fn a_default_admin_address_in_use_is_a_warning() {
 
 #[test]
 fn a_missing_token_file_ends_the_start() {
-    let ended = Launch::on_loopback()
-        .http()
-        .config("[admin]\ntoken_file = \"/nonexistent/token\"\n")
-        .start()
-        .end();
+    let config = "[admin]\ntoken_file = \"/nonexistent/token\"\n";
+    let ended = Launch::on_loopback().admin().config(config).start().end();
     assert_eq!(ended.code, Some(2), "{}", ended.text());
     assert!(ended.text().contains("admin.token_file: /nonexistent/token"), "{}", ended.text());
 }
 
 #[test]
 fn metrics_are_monotonic_under_load() {
-    both("", |mut daemon| {
-        let address = daemon.serving()[0];
-        let http = daemon.http();
+    both("", |daemon| {
+        let client = daemon.client();
         let hash = random_hash();
-        let load = std::thread::spawn(move || {
-            let mut client = Client::new(address);
-            client.connect();
-            (0..2_000).for_each(|at| drop(client.announce(hash, leecher(10_000 + at % 50))));
+        let load = thread::spawn(move || {
+            (0..2_000).for_each(|at| drop(client.announce(&leecher(hash, 10_000 + at % 50))));
         });
-        let (mut last, mut scrapes) = (0.0, 0);
+        let announces = || daemon.metrics().sum("onrush_requests_total", &["kind=\"announce\""]);
+        let mut last = 0.0;
         while !load.is_finished() {
-            let page = get(http, "/metrics");
-            assert_eq!(page.status, 200);
-            let announces =
-                sum(&samples(&page.body), "onrush_requests_total", &["kind=\"announce\""]);
-            assert!(announces >= last, "counters never decrease");
-            (last, scrapes) = (announces, scrapes + 1);
+            let now = announces();
+            assert!(now >= last, "counters never decrease");
+            last = now;
         }
         load.join().unwrap();
-        assert!(scrapes > 0);
-        let page = get(http, "/metrics").body;
-        let announces = sum(&samples(&page), "onrush_requests_total", &["kind=\"announce\""]);
-        assert!(announces >= 2_000.0, "{announces}");
+        assert!(last > 0.0 && announces() >= 2_000.0, "{last}");
         daemon.stop();
     });
 }

@@ -13,16 +13,14 @@ use onrush::supervise::purge::removal::{remove_forbidden, remove_named};
 use onrush_config::settings::{Access, Listed};
 use onrush_control::admin::largest::Top;
 use onrush_control::api::admin::Measure;
+use onrush_net::Socket;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
-use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_store::export::count::{CountTask, SwarmCounts};
 use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
 use onrush_store::snapshot::format::{BLOCK_HEAD_LEN, Peers, Records};
 use onrush_swarm::{Announce, PeerView, Shard, ShardBatch, ShardSettings};
-use onrush_testing::memory_tracker::{
-    TRACKER_V4, TestTracker, announce, at, connect, secrets, settings,
-};
+use onrush_testing::memory_tracker::{TestTracker, announce, at, connect, secrets, send, settings};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
@@ -346,8 +344,7 @@ fn the_worker_replies_between_two_steps() {
 /// Sends a request; the next turn serves it and runs a short step of a task.
 fn replies_in_one_turn(worker: &mut Worker<Client>, client: &mut Client, request: &[u8]) {
     let unmet = |worker: &Worker<_>| worker.swarm_side.as_ref().unwrap().shard.walk_remaining();
-    let to = Return::to(TRACKER_V4.parse().unwrap(), 0);
-    client.send(std::iter::once(Reply { bytes: request, to: &to }));
+    send(client, 0, request);
     let before = unmet(worker);
     worker.turn(at(1_000)).unwrap();
     assert_eq!(client.receive(8).unwrap().iter().count(), 1, "one reply");

@@ -1,4 +1,5 @@
-//! The command line: `--check-config`, `--print-config`, flags and help.
+//! The command line and the configuration file: exit codes, output, and what `--check-config` says
+//! of a host. Keys and values have tests in onrush-config.
 
 use std::fs;
 
@@ -6,13 +7,17 @@ use clap::{CommandFactory, Parser};
 use onrush::cli::{Cli, Task};
 use onrush_config::{Host, print_config};
 
+use crate::harness::process::Launch;
+
 #[test]
 fn check_config_reports_the_effect_on_this_host() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.toml");
     fs::write(&path, "[workers]\ntotal = 2\npin = [1, 3, 0]\n").unwrap();
     let name = path.to_str().unwrap();
-    let Ok(Task::Show(report)) = args(&["--config", name, "--check-config"]).task(&host(4)) else {
+    let cli = Cli::try_parse_from(["onrush", "--config", name, "--check-config"]).unwrap();
+    let (vcpus, home) = ((0..4).collect(), Some("/home/op".into()));
+    let Ok(Task::Show(report)) = cli.task(&Host { vcpus, home, ..Host::default() }) else {
         panic!("a valid file is not reported");
     };
     let row = |name: &str| {
@@ -35,34 +40,25 @@ fn check_config_reports_the_effect_on_this_host() {
         let row = row(name);
         values.iter().for_each(|value| assert!(row.contains(value), "{value}: {row}"));
     }
-    fs::write(&path, "[workers]\ntotl = 2\n").unwrap();
-    let problems = args(&["--config", name, "--check-config"]).task(&host(4)).unwrap_err();
-    assert!(problems.to_string().contains("`total`"));
-}
-
-#[test]
-fn flags_select_the_task() {
-    assert!(matches!(args(&[]).task(&host(4)), Ok(Task::Serve(..))));
-    let Ok(Task::Show(text)) = args(&["--print-config"]).task(&host(4)) else { panic!("no text") };
-    assert_eq!(text, print_config());
 }
 
 #[test]
 fn invalid_flags_are_reported_with_the_remedy() {
-    let wrong = |flags: &[&str]| {
+    for (flags, part) in [
+        (&["--listen", "1.2.3.4"][..], "`1.2.3.4:6969`"),
+        (&["--workers", "0"], "1..=1024"),
+        (&["--workers", "1025"], "1..=1024"),
+        (&["--workers", "x"], "--workers"),
+        (&["--placement", "spilt"], "auto, split, colocated"),
+        (&["--log-level", "loud"], "off, error"),
+        (&["--state-dir", ""], "--state-dir"),
+        (&["--print-config", "--check-config"], "--print-config"),
+        (&["--confg", "x"], "--config"),
+    ] {
         let error = Cli::try_parse_from(["onrush"].iter().chain(flags)).unwrap_err();
         assert_eq!(error.exit_code(), 2);
-        error.to_string()
-    };
-    assert!(wrong(&["--listen", "1.2.3.4"]).contains("`1.2.3.4:6969`"));
-    assert!(wrong(&["--workers", "0"]).contains("1..=1024"));
-    assert!(wrong(&["--workers", "1025"]).contains("1..=1024"));
-    assert!(wrong(&["--workers", "x"]).contains("--workers"));
-    assert!(wrong(&["--placement", "spilt"]).contains("auto, split, colocated"));
-    assert!(wrong(&["--log-level", "loud"]).contains("off, error"));
-    assert!(wrong(&["--state-dir", ""]).contains("--state-dir"));
-    assert!(wrong(&["--print-config", "--check-config"]).contains("--print-config"));
-    assert!(wrong(&["--confg", "x"]).contains("--config"));
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
 }
 
 #[test]
@@ -81,10 +77,64 @@ fn help_has_examples_and_exit_codes() {
     }
 }
 
-fn host(vcpus: usize) -> Host {
-    Host { vcpus: (0..vcpus).collect(), home: Some("/home/op".into()), ..Host::default() }
+#[test]
+fn a_wrong_flag_exits_with_2() {
+    for (flag, value) in [("--listen", "nowhere"), ("--config", "/nowhere")] {
+        let ended = Launch::new(&[flag, value]).start().end();
+        assert_eq!(ended.code, Some(2), "{}", ended.text());
+        assert!(ended.text().contains(value), "{}", ended.text());
+    }
 }
 
-fn args(flags: &[&str]) -> Cli {
-    Cli::try_parse_from(["onrush"].iter().chain(flags)).unwrap()
+#[test]
+fn a_wrong_file_exits_with_2_before_the_start() {
+    for flags in [&[][..], &["--check-config"]] {
+        let launch = Launch::new(flags).config("[announce]\n  intervall = 900\n");
+        let place = format!("{}:2:3: `announce.intervall`", launch.config_path().display());
+        let ended = launch.start().end();
+        assert_eq!(ended.code, Some(2), "{}", ended.text());
+        assert!(ended.log[0].contains(&place), "{}", ended.text());
+        assert!(ended.text().contains("`interval`"), "{}", ended.text());
+        assert_eq!(ended.output, "");
+    }
+}
+
+#[test]
+fn check_config_prints_a_summary_and_starts_nothing() {
+    let config = "listen = [\"127.0.0.1:7001\"]\n[announce]\ninterval = 1200\n";
+    let launch = Launch::new(&["--check-config"]).config(config);
+    let path = launch.config_path();
+    let ended = launch.start().end();
+    assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
+    let path = path.display().to_string();
+    for part in [&path, "127.0.0.1:7001", "1200 s"] {
+        assert!(ended.output.contains(part), "{}", ended.output);
+    }
+}
+
+#[test]
+fn an_invalid_list_fails_check_config_and_the_start() {
+    let list = tempfile::NamedTempFile::new().unwrap();
+    let path = list.path().display().to_string();
+    let config = format!("[access]\nmode = \"allow\"\nfile = {path:?}\n");
+    let launch = |flags: &[&str]| Launch::new(flags).config(&config).start().end();
+    fs::write(&list, "ab".repeat(20)).unwrap();
+    let checked = launch(&["--check-config"]);
+    let listed = |line: &str| line.contains("list ") && line.contains(" 1 ");
+    assert!(checked.output.lines().any(listed), "{}", checked.output);
+    fs::write(&list, "ab\n").unwrap();
+    let (checked, started) = (launch(&["--check-config"]), launch(&["--listen", "127.0.0.1:0"]));
+    assert_eq!((checked.code, started.code), (Some(2), Some(2)), "{}", started.text());
+    for ended in [checked, started] {
+        assert!(ended.text().contains(&format!("{path}:1: \"ab\"")), "{}", ended.text());
+    }
+}
+
+#[test]
+fn the_output_of_print_config_is_valid() {
+    let printed = Launch::new(&["--print-config"]).start().end();
+    assert_eq!((printed.code, printed.text()), (Some(0), String::new()));
+    assert_eq!(printed.output, print_config().trim_end());
+    let ended = Launch::new(&["--check-config"]).config(&printed.output).start().end();
+    assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
 }

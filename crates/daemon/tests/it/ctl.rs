@@ -1,184 +1,119 @@
 //! `onrush ctl` against a running daemon: output and exit codes.
 
-use std::net::SocketAddr;
-use std::process::{Command, Output};
+use std::fs;
 
-use crate::harness::client::{Client, leecher, random_hash};
-use crate::harness::messages::{SERVES, STOPPED};
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::packets::{leecher, random_hash};
+use crate::harness::process::{Ended, Launch};
 
-/// Runs `onrush ctl` with these flags.
-fn ctl(flags: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
-    let Output { status, stdout, stderr } = command.arg("ctl").args(flags).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
+/// Runs `onrush ctl` without a token.
+fn ctl(flags: &[&str]) -> Ended {
+    Launch::new(&["ctl"]).flags(flags).start().end()
 }
 
-/// A daemon with a token, and the flags to reach it.
-pub(crate) struct AdminDaemon {
-    daemon: Daemon,
-    url: String,
-    token: String,
-}
-
-impl AdminDaemon {
-    fn start() -> Self {
-        Self::start_with("")
-    }
-
-    pub(crate) fn start_with(tables: &str) -> Self {
-        let token = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        std::fs::write(&token, "of-the-tests-0123456789").unwrap();
-        let token = token.keep().unwrap();
-        let config = format!("[admin]\ntoken_file = {token:?}\n{tables}");
-        let mut daemon = Launch::on_loopback().http().config(&config).start();
-        daemon.serving();
-        let url = format!("http://{}", daemon.http());
-        Self { daemon, url, token: token.display().to_string() }
-    }
-
-    /// The address of the listener, from the log so far.
-    pub(crate) fn address(&self) -> SocketAddr {
-        let serves = |line: &&String| line.contains(SERVES);
-        let line = self.daemon.log().iter().find(serves).unwrap();
-        line.split("udp://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
-    }
-
-    pub(crate) fn ctl(&self, flags: &[&str]) -> (Option<i32>, String, String) {
-        ctl(&[&["--url", &self.url, "--token-file", &self.token], flags].concat())
-    }
-}
-
-impl Drop for AdminDaemon {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.token);
-    }
+/// Asserts the exit code, and that output and errors contain these parts.
+#[track_caller]
+fn assert_ended(ended: &Ended, code: i32, parts: &[&str]) {
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    let text = format!("{}\n{}", ended.output, ended.text());
+    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?}: {ended:?}");
 }
 
 #[test]
 fn health_has_an_exit_code_text_and_json() {
-    let admin = AdminDaemon::start();
-    let (code, text, _) = ctl(&["--url", &admin.url, "health"]);
-    assert!(code == Some(0) && text.starts_with("ready: serving\n"), "{text}");
-    let (code, json, _) = ctl(&["--url", &admin.url, "--json", "health"]);
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((code, json["ready"]["ready"].as_bool()), (Some(0), Some(true)));
-    let (code, text, _) = ctl(&["--url", &admin.url, "metrics"]);
-    assert!(code == Some(0) && text.contains("\nonrush_requests_total{"), "{text}");
+    let daemon = Launch::on_loopback().admin().serve();
+    let url = format!("http://{}", daemon.admin());
+    let health = ctl(&["--url", &url, "health"]);
+    assert_ended(&health, 0, &[]);
+    assert!(health.output.starts_with("ready: serving\n"), "{health:?}");
+    let json = ctl(&["--url", &url, "--json", "health"]);
+    assert_eq!((json.code, json.json()["ready"]["ready"].as_bool()), (Some(0), Some(true)));
+    assert_ended(&ctl(&["--url", &url, "metrics"]), 0, &["\nonrush_requests_total{"]);
 }
 
 #[test]
 fn swarms_and_statistics_are_shown() {
-    let mut admin = AdminDaemon::start();
-    let mut client = Client::new(admin.address());
-    client.connect();
+    let daemon = Launch::on_loopback().admin_api("").serve();
+    let client = daemon.client();
     let hash = random_hash();
-    (0..3).for_each(|port| drop(client.announce(hash, leecher(7_000 + port))));
+    (0..3).for_each(|port| drop(client.announce(&leecher(hash, 7_000 + port))));
     let name = hash.to_string();
 
-    let (code, text, _) = admin.ctl(&["swarm", &name]);
-    assert_eq!(code, Some(0));
-    let value = |row: &str| text.lines().find_map(|line| line.strip_prefix(row)).unwrap().trim();
-    assert_eq!((value("info hash"), value("leechers")), (name.as_str(), "3"), "{text}");
-    let (code, text, _) = admin.ctl(&["top-swarms", "--by", "leechers", "--limit", "3"]);
-    assert_eq!(code, Some(0));
-    assert!(text.contains(&name) && text.contains("1 of 1 swarms"), "{text}");
-    let (code, text, _) = admin.ctl(&["stats"]);
-    assert!(code == Some(0) && text.contains("1 connects, 3 announces, 0 scrapes"), "{text}");
-    let (code, json, _) = admin.ctl(&["--json", "stats"]);
-    let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert!(code == Some(0) && stats["totals"]["announces"] == 3, "{stats:#}");
+    let swarm = daemon.ctl(&["swarm", &name]);
+    assert_ended(&swarm, 0, &[]);
+    let value = |row: &str| swarm.output.lines().find_map(|line| line.strip_prefix(row)).unwrap();
+    assert_eq!((value("info hash").trim(), value("leechers").trim()), (name.as_str(), "3"));
+    let top = daemon.ctl(&["top-swarms", "--by", "leechers", "--limit", "3"]);
+    assert_ended(&top, 0, &[&name, "1 of 1 swarms"]);
+    assert_ended(&daemon.ctl(&["stats"]), 0, &["1 connects, 3 announces, 0 scrapes"]);
+    let stats = daemon.ctl(&["--json", "stats"]);
+    assert!(stats.code == Some(0) && stats.json()["totals"]["announces"] == 3, "{stats:?}");
 
     let unknown = random_hash().to_string();
-    let (code, _, error) = admin.ctl(&["swarm", &unknown]);
-    assert!(code == Some(1) && error.contains(&unknown), "{error}");
-    let (code, _, error) = admin.ctl(&["swarm", "nonsense"]);
-    assert!(code == Some(1) && error.contains("40 hexadecimal digits"), "{error}");
-    admin.daemon.signal("TERM");
-    admin.daemon.line(STOPPED);
-}
-
-/// Asserts the output of `list add` and `list remove` on the deny list.
-#[track_caller]
-fn assert_changed(code: Option<i32>, text: &str, changed: usize, entries: usize) {
-    assert_eq!(code, Some(0), "{text}");
-    assert!(text.starts_with(&format!("{changed} changed")), "{text}");
-    assert!(text.contains(&format!("deny list has {entries} ")), "{text}");
+    assert_ended(&daemon.ctl(&["swarm", &unknown]), 1, &[&unknown]);
+    assert_ended(&daemon.ctl(&["swarm", "nonsense"]), 1, &["40 hexadecimal digits"]);
+    daemon.stop();
 }
 
 #[test]
 fn list_and_reload_commands_work() {
-    let admin = AdminDaemon::start_with("[access]\nmode = \"deny\"\n");
+    let daemon = Launch::on_loopback().admin_api("[access]\nmode = \"deny\"\n").serve();
     let name = random_hash().to_string();
-    let (code, text, _) = admin.ctl(&["list", "add", &name]);
-    assert_changed(code, &text, 1, 1);
-    let (_, text, _) = admin.ctl(&["list", "show"]);
-    assert!(text.starts_with("deny: ") && text.contains(" 1 "), "{text}");
-    let (_, text, _) = admin.ctl(&["list", "show", &name]);
-    assert!(text.starts_with(&format!("{name} is listed")), "{text}");
-    let (code, text, _) = admin.ctl(&["list", "remove", &name]);
-    assert_changed(code, &text, 1, 0);
+    let added = daemon.ctl(&["list", "add", &name]);
+    assert_ended(&added, 0, &["1 changed", "deny list has 1 "]);
+    assert_ended(&daemon.ctl(&["list", "show"]), 0, &["deny: ", " 1 "]);
+    assert_ended(&daemon.ctl(&["list", "show", &name]), 0, &[&format!("{name} is listed")]);
+    let removed = daemon.ctl(&["list", "remove", &name]);
+    assert_ended(&removed, 0, &["1 changed", "deny list has 0 "]);
     // A file longer than one request; an error names the line.
-    let file = admin.daemon.home().join("more");
+    let file = daemon.home().join("more");
     let names: String = (0..12_345).map(|_| format!("{} # why\n", random_hash())).collect();
-    std::fs::write(&file, format!("{names}\n{names}")).unwrap();
+    fs::write(&file, format!("{names}\n{names}")).unwrap();
     let path = file.to_str().unwrap();
-    let (code, text, error) = admin.ctl(&["list", "add", "--file", path]);
-    assert_eq!(error, "");
-    assert_changed(code, &text, 12_345, 12_345);
-    let (code, json, _) = admin.ctl(&["--json", "list", "remove", "--file", path]);
-    let changed: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert!(code == Some(0) && changed["changed"] == 12_345 && changed["entries"] == 0, "{json}");
-    std::fs::write(&file, format!("{name}\nno hash\n")).unwrap();
-    let (code, _, error) = admin.ctl(&["list", "add", "--file", path]);
-    assert!(code == Some(2) && error.contains(":2: "), "{error}");
-    let (code, _, error) = admin.ctl(&["list", "add", "nonsense"]);
-    assert!(code == Some(1) && error.contains("\"nonsense\""), "{error}");
+    let added = daemon.ctl(&["list", "add", "--file", path]);
+    assert_ended(&added, 0, &["12345 changed", "deny list has 12345 "]);
+    assert_eq!(added.text(), "");
+    let removed = daemon.ctl(&["--json", "list", "remove", "--file", path]);
+    let changed = removed.json();
+    assert!(changed["changed"] == 12_345 && changed["entries"] == 0, "{removed:?}");
+    fs::write(&file, format!("{name}\nno hash\n")).unwrap();
+    assert_ended(&daemon.ctl(&["list", "add", "--file", path]), 2, &[":2: "]);
+    assert_ended(&daemon.ctl(&["list", "add", "nonsense"]), 1, &["\"nonsense\""]);
 
-    let (code, text, _) = admin.ctl(&["reload"]);
-    assert_eq!(code, Some(0), "{text}");
-    std::fs::write(admin.daemon.home().join("onrush.toml"), "[log]\nlevel = \"loud\"\n").unwrap();
-    let (code, _, error) = admin.ctl(&["reload"]);
-    assert!(code == Some(1) && error.contains("log.level"), "{error}");
+    assert_ended(&daemon.ctl(&["reload"]), 0, &[]);
+    daemon.configure("[log]\nlevel = \"loud\"\n");
+    assert_ended(&daemon.ctl(&["reload"]), 1, &["log.level"]);
+    daemon.stop();
 }
 
 #[test]
 fn without_a_token_the_error_names_key_and_flag() {
-    let admin = AdminDaemon::start();
-    let (code, _, error) = ctl(&["--url", &admin.url, "top-swarms"]);
-    assert_eq!(code, Some(1));
-    assert!(error.contains("admin.token_file") && error.contains("--token-file"), "{error}");
+    let daemon = Launch::on_loopback().admin_api("").serve();
+    let top = ctl(&["--url", &format!("http://{}", daemon.admin()), "top-swarms"]);
+    assert_ended(&top, 1, &["admin.token_file", "--token-file"]);
 }
 
 #[test]
 fn address_and_token_come_from_the_trackers_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let (config, token) = (directory.path().join("onrush.toml"), directory.path().join("token"));
-    let path = config.display().to_string();
-    std::fs::write(&token, "too short").unwrap();
-    std::fs::write(&config, format!("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_file = {token:?}\n"))
-        .unwrap();
-    let (code, _, error) = ctl(&["--config", &path, "health"]);
-    assert!(code == Some(2) && error.contains(token.to_str().unwrap()), "{error}");
-    std::fs::write(&token, "long-enough-for-a-token").unwrap();
-    let (code, _, error) = ctl(&["--config", &path, "health"]);
-    assert!(code == Some(1) && error.contains("http://127.0.0.1:1 "), "{error}");
-    std::fs::write(&config, "[admin]\nlisten = \"off\"\n").unwrap();
-    let (code, _, error) = ctl(&["--config", &path, "health"]);
-    assert!(code == Some(2) && error.contains("admin.listen"), "{error}");
-    let (code, _, error) = ctl(&["--config", "/nonexistent/onrush.toml", "health"]);
-    assert!(code == Some(2) && error.contains("/nonexistent/onrush.toml"), "{error}");
+    let (config, token) = (config.to_str().unwrap(), token.to_str().unwrap());
+    let listening = format!("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_file = {token:?}\n");
+    for (text, word, code, part) in [
+        (listening.as_str(), "too short", 2, token),
+        (&listening, "long-enough-for-a-token", 1, "http://127.0.0.1:1 "),
+        ("[admin]\nlisten = \"off\"\n", "", 2, "admin.listen"),
+    ] {
+        fs::write(config, text).unwrap();
+        fs::write(token, word).unwrap();
+        assert_ended(&ctl(&["--config", config, "health"]), code, &[part]);
+    }
+    let missing = "/nonexistent/onrush.toml";
+    assert_ended(&ctl(&["--config", missing, "health"]), 2, &[missing]);
 }
 
 #[test]
 fn help_has_examples_and_exit_codes() {
-    let (code, text, _) = ctl(&["--help"]);
-    assert_eq!(code, Some(0));
-    for part in ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "admin.token_file"]
-    {
-        assert!(text.contains(part), "{part} is not in {text}");
-    }
-    let (code, _, error) = ctl(&["helth"]);
-    assert!(code == Some(2) && error.contains("health"), "{error}");
+    let parts = ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "admin.token_file"];
+    assert_ended(&ctl(&["--help"]), 0, &parts);
+    assert_ended(&ctl(&["helth"]), 2, &["health"]);
 }

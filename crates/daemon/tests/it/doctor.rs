@@ -22,8 +22,7 @@ fn host(rmem_max: u64) -> TempDir {
 const CONFIG: &str = "[workers]\ntotal = 1\n[limits]\npeers = 1000\n";
 
 fn doctor(root: &Path, flags: &[&str]) -> Ended {
-    let launch = Launch::new(&["doctor"]).flag("--root", root).config(CONFIG);
-    flags.iter().fold(launch, |launch, flag| launch.switch(flag)).start().end()
+    Launch::new(&["doctor"]).flag("--root", root).config(CONFIG).flags(flags).start().end()
 }
 
 #[test]
@@ -47,7 +46,7 @@ fn without_problems_it_exits_with_0() {
 #[test]
 fn json_output() {
     let ended = doctor(host(1).path(), &["--json"]);
-    let report: serde_json::Value = serde_json::from_str(&ended.output).unwrap();
+    let report = ended.json();
     assert_eq!((ended.code, &report["problems"]), (Some(1), &1.into()));
     let findings = report["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["name"] == "rmem_max").unwrap();
@@ -71,9 +70,7 @@ fn this_host_is_checked_and_the_start_logs_its_problems() {
     let ended = Launch::new(&["doctor"]).config(config).start().end();
     assert_eq!(ended.code, Some(1), "{}", ended.output);
     assert!(ended.output.contains("net.core.rmem_max"), "{}", ended.output);
-    let mut daemon = Launch::on_loopback().config(config).start();
-    daemon.serving();
-    let text = daemon.stop().text();
+    let text = Launch::on_loopback().config(config).serve().stop().text();
     let line = text.lines().find(|line| line.contains("onrush doctor")).expect(&text);
     assert!(line.contains(" WARN ") && line.contains("rmem_max"), "{line}");
 }

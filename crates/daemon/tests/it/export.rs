@@ -3,22 +3,19 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use onrush_proto::{InfoHash, ScrapeCounts};
 
-use crate::ctl::AdminDaemon;
-use crate::harness::client::Client;
 use crate::harness::messages::{EXPORTED, NO_EXPORT};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, mode};
+use crate::harness::process::{Launch, eventually, mode};
 use crate::snapshot::{PLACEMENTS, populate, swarm_state};
 
-/// Starts a daemon that exports to this file.
-fn exporting(flags: &[&str], file: &Path, every: u32) -> Daemon {
+/// A daemon that exports to this file.
+fn exporting(flags: &[&str], file: &Path, every: u32) -> Launch {
     let config = format!("[export]\nfile = {file:?}\nevery = {every}\n");
     // The umask of the systemd unit.
     let strict = ["sh", "-c", "umask 077; exec \"$0\" \"$@\""];
-    Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).under(&strict).start()
+    Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).under(&strict)
 }
 
 /// Decompresses a file with a program of Debian's base system.
@@ -28,15 +25,11 @@ fn unpacked(program: &str, file: &Path) -> Vec<u8> {
     output.stdout
 }
 
-fn hex(hash: &InfoHash) -> String {
-    hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The expected lines, sorted.
 fn lines(hashes: &[InfoHash], counts: &[ScrapeCounts]) -> Vec<String> {
     let line = |(hash, counts): (&InfoHash, &ScrapeCounts)| {
         let ScrapeCounts { seeders, leechers, completed } = counts;
-        format!("{} {seeders} {leechers} {completed}", hex(hash))
+        format!("{hash} {seeders} {leechers} {completed}")
     };
     let mut lines: Vec<_> = hashes.iter().zip(counts).map(line).collect();
     lines.sort_unstable();
@@ -49,10 +42,9 @@ fn every_format_agrees_with_scrapes() {
     for (number, name) in names.into_iter().enumerate() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(name);
-        let mut daemon = exporting(PLACEMENTS[number % 3], &file, 0);
-        let address = daemon.serving()[0];
-        let hashes = populate(address);
-        let counts = swarm_state(&mut Client::new(address), &hashes).counts;
+        let mut daemon = exporting(PLACEMENTS[number % 3], &file, 0).serve();
+        let hashes = populate(daemon.address());
+        let counts = swarm_state(daemon.address(), &hashes).counts;
         assert!(!file.exists(), "an export that was not requested");
         daemon.signal("USR1");
         let line = daemon.line(EXPORTED);
@@ -106,7 +98,7 @@ fn of_bencode(mut bytes: &[u8]) -> Vec<String> {
         consume(&mut bytes, b"10:incomplete");
         let leechers = number(&mut bytes);
         consume(&mut bytes, b"e");
-        lines.push(format!("{} {seeders} {leechers} {completed}", hex(&hash)));
+        lines.push(format!("{hash} {seeders} {leechers} {completed}"));
     }
     assert_eq!(bytes, b"ee");
     lines
@@ -116,16 +108,13 @@ fn of_bencode(mut bytes: &[u8]) -> Vec<String> {
 fn the_export_is_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scrape.txt");
-    let mut daemon = exporting(PLACEMENTS[1], &file, 1);
-    let address = daemon.serving()[0];
+    let mut daemon = exporting(PLACEMENTS[1], &file, 1).serve();
     let line = daemon.line(EXPORTED);
     assert!(line.contains(" 0 swarms"), "{line}");
-    let hashes = populate(address);
-    let deadline = Instant::now() + TIMEOUT;
-    while fs::read_to_string(&file).unwrap().lines().count() < hashes.len() {
-        assert!(Instant::now() < deadline, "the export is not repeated");
-        std::thread::yield_now();
-    }
+    let hashes = populate(daemon.address());
+    eventually("the export is repeated", || {
+        fs::read_to_string(&file).unwrap().lines().count() >= hashes.len()
+    });
     daemon.stop();
 }
 
@@ -133,48 +122,43 @@ fn the_export_is_repeated() {
 fn a_failed_export_is_logged_and_the_tracker_serves() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("gone/scrape.txt");
-    let mut daemon = exporting(PLACEMENTS[0], &file, 0);
-    let address = daemon.serving()[0];
-    daemon.signal("USR1");
-    let line = daemon.line(NO_EXPORT);
-    assert!(line.contains("gone/scrape.txt"), "{line}");
-    Client::new(address).connect_and_check();
-    daemon.stop();
-    let mut daemon = Launch::on_loopback().start();
-    daemon.serving();
-    daemon.signal("USR1");
-    let line = daemon.line(NO_EXPORT);
-    assert!(line.contains("export.file"), "{line}");
-    daemon.stop();
-    let text = exporting(PLACEMENTS[0], Path::new("/tmp/scrape.csv"), 0).end();
-    assert_eq!(text.code, Some(2));
-    assert!(
-        text.text().contains("export.file") && text.text().contains(".bencode"),
-        "{}",
-        text.text()
-    );
+    let configured = exporting(PLACEMENTS[0], &file, 0);
+    for (launch, named) in [(configured, "gone/scrape.txt"), (Launch::on_loopback(), "export.file")]
+    {
+        let mut daemon = launch.serve();
+        daemon.signal("USR1");
+        let line = daemon.line(NO_EXPORT);
+        assert!(line.contains(named), "{line}");
+        daemon.check();
+        daemon.stop();
+    }
+    let ended = exporting(PLACEMENTS[0], Path::new("/tmp/scrape.csv"), 0).start().end();
+    assert_eq!(ended.code, Some(2));
+    let parts = ["export.file", ".bencode"];
+    assert!(parts.iter().all(|part| ended.text().contains(part)), "{}", ended.text());
 }
 
 #[test]
 fn an_export_on_request_reports_path_and_size() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scrape.txt");
-    let admin = AdminDaemon::start_with(&format!("[export]\nfile = {file:?}\nevery = 0\n"));
-    populate(admin.address());
+    let config = format!("[export]\nfile = {file:?}\nevery = 0\n");
+    let daemon = Launch::on_loopback().admin_api(&config).serve();
+    populate(daemon.address());
     assert!(!file.exists(), "an export that was not requested");
-    let (code, json, error) = admin.ctl(&["--json", "export"]);
-    assert_eq!(code, Some(0), "{error}");
-    let written: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let ended = daemon.ctl(&["--json", "export"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.text());
+    let written = ended.json();
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().count(), 24);
-    assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()), "{json}");
+    assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()));
     assert_eq!(written["path"], file.display().to_string());
-    assert!(written["seconds"].as_f64().unwrap() > 0.0, "{json}");
-    let (code, output, _) = admin.ctl(&["export"]);
-    let values = ["24 swarms".into(), file.display().to_string(), format!("{} bytes", text.len())];
-    assert!(code == Some(0) && values.iter().all(|value| output.contains(value)), "{output}");
+    assert!(written["seconds"].as_f64().unwrap() > 0.0, "{written}");
+    let (ended, path) = (daemon.ctl(&["export"]), file.display().to_string());
+    let values = ["24 swarms", &path, &format!("{} bytes", text.len())];
+    assert!(values.iter().all(|value| ended.output.contains(value)), "{ended:?}");
     // The error names the removed directory.
     drop(directory);
-    let (code, _, error) = admin.ctl(&["export"]);
-    assert!(code == Some(1) && error.contains("scrape.txt"), "{error}");
+    let ended = daemon.ctl(&["export"]);
+    assert!(ended.code == Some(1) && ended.text().contains("scrape.txt"), "{ended:?}");
 }

@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use onrush_proto::{ConnectionId, InfoHash, Scrape, TransactionId};
+use onrush_proto::InfoHash;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::client::{AnnounceParams, Client};
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::client::Client;
+use crate::harness::packets::{Announce, leecher, scrape};
+use crate::harness::process::{Launch, eventually};
 
 /// Seed of the random numbers.
 const SEED: u64 = 0x6969;
@@ -17,7 +18,7 @@ const SEED: u64 = 0x6969;
 const WARM_UP: usize = 40_000;
 const FLOOD: usize = 200_000;
 /// Least share of the flood that must be received.
-const RECEIVED: u64 = 150_000;
+const RECEIVED: usize = 150_000;
 /// Datagrams between two requests whose replies are awaited, so that the receive buffer does not
 /// overflow.
 const BURST: usize = 64;
@@ -29,33 +30,36 @@ const GROWTH: u64 = 3 * 1024;
 #[test]
 fn a_flood_of_invalid_packets_is_counted_and_survived() {
     let flags = ["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--workers", "2"];
-    let mut daemon = Launch::new(&flags).config("[log]\ntotals_every = 1\n").start();
-    let addresses = daemon.serving();
-    let mut flood = Flood::new(&addresses);
+    let daemon = Launch::new(&flags).admin().serve();
+    let mut flood = Flood::new(daemon.addresses());
     flood.send(WARM_UP);
-    let before = memory(&daemon);
+    let before = daemon.memory_kb("VmRSS");
     flood.send(FLOOD);
-    let after = memory(&daemon);
-    for address in addresses {
-        Client::new(address).connect_and_check();
-    }
+    let after = daemon.memory_kb("VmRSS");
+    daemon.check();
     assert!(after < before + GROWTH, "from {before} kB to {after} kB");
 
-    // The totals of an idle second follow the totals of the last packets.
-    daemon.skip();
-    daemon.line("/s: connect ");
-    daemon.line("in 0/s, out 0/s: connect 0, announce 0, scrape 0 ");
-    let ended = daemon.stop();
-    let counted = Counted::of(&ended.log);
-    println!("{counted:?}, memory from {before} kB to {after} kB");
-    assert!(counted.datagrams >= RECEIVED + WARM_UP as u64, "{counted:?}");
-    let answered = counted.connects + counted.announces + counted.scrapes;
+    // The check has sent eight. Drops are counted once a second.
+    let sent = flood.sent + flood.awaited + 8;
+    eventually("every datagram is received or counted as dropped", || {
+        let shown = daemon.metrics();
+        let dropped = shown.sum("onrush_kernel_dropped_datagrams_total", &[]);
+        shown.sum("onrush_received_datagrams_total", &[]) + dropped == sent as f64
+    });
+    let shown = daemon.metrics();
+    let received = shown.sum("onrush_received_datagrams_total", &[]);
+    println!("{received} of {sent} received, memory from {before} kB to {after} kB");
+    assert!(received >= (RECEIVED + WARM_UP) as f64, "{received}");
+    let served = shown.sum("onrush_requests_total", &[]);
+    let refused = |labels: &[&str]| shown.sum("onrush_refused_requests_total", labels);
     // A request without a free batch is first accepted, then refused as busy.
-    assert_eq!(counted.datagrams, answered + counted.refused - counted.busy, "{counted:?}");
-    assert_eq!(counted.datagrams + counted.lost, flood.sent + flood.awaited + 8, "{counted:?}");
-    for name in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
-        assert!(sum(&ended.log, &format!("{name} ")) > 0, "nothing refused for {name}");
+    let busy = refused(&["reason=\"busy\""]);
+    assert_eq!(received, served + refused(&[]) - busy, "{shown:#?}");
+    for reason in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
+        let label = format!("reason=\"{reason}\"");
+        assert!(refused(&[&label]) > 0.0, "nothing refused for {reason}");
     }
+    daemon.stop();
 }
 
 /// Sends invalid packets, slowly enough for the receive buffer.
@@ -113,32 +117,28 @@ impl Flood {
         }
         let id = match self.rng.random_ratio(2, 3) {
             true => self.clients[client].id,
-            false => ConnectionId(self.rng.random()),
+            false => self.rng.random(),
         };
-        let mut bytes = self.request(&self.clients[client], id);
+        let mut bytes = self.request(id);
         self.mutate(&mut bytes);
         bytes
     }
 
-    /// A request that is valid, possibly except for its connection id.
-    fn request(&self, client: &Client, id: ConnectionId) -> Vec<u8> {
-        let mut rng = SmallRng::seed_from_u64(self.sent);
+    /// A request that is valid, possibly except for its connection id. Its transaction id is
+    /// random, so that changed bytes do not make it that of a connect in between.
+    fn request(&mut self, id: u64) -> Vec<u8> {
+        let rng = &mut self.rng;
         let hash = self.hashes[rng.random_range(0..self.hashes.len())];
         if rng.random_ratio(1, 5) {
-            let mut bytes = vec![0; 16 + 20 * rng.random_range(0..80)];
-            let hashes = vec![hash; (bytes.len() - 16) / 20];
-            Scrape::write(id, TransactionId(rng.random()), &hashes, &mut bytes);
-            return bytes;
+            return scrape(id, rng.random(), &vec![hash; rng.random_range(0..80)]);
         }
-        let params = AnnounceParams {
-            port: rng.random_range(0..20),
+        let announce = Announce {
             left: rng.random_range(0..2),
-            event: onrush_proto::Event::from_wire(rng.random_range(0..6)),
-            want: rng.random_range(-2..300),
+            event: rng.random_range(0..6),
+            num_want: rng.random_range(-2..300),
+            ..leecher(hash, rng.random_range(0..20))
         };
-        let mut bytes = client.announce_datagram(hash, params).0;
-        bytes[..8].copy_from_slice(&id.0.to_be_bytes());
-        bytes
+        announce.bytes(id, rng.random())
     }
 
     /// Truncates, extends or changes bytes; rarely those of the info hash, because stored swarms
@@ -161,47 +161,4 @@ impl Flood {
             }
         }
     }
-}
-
-/// The counters in the log, summed.
-#[derive(Debug)]
-struct Counted {
-    datagrams: u64,
-    refused: u64,
-    connects: u64,
-    announces: u64,
-    scrapes: u64,
-    /// Accepted requests that were then refused.
-    busy: u64,
-    /// Dropped by the kernel.
-    lost: u64,
-}
-
-impl Counted {
-    fn of(log: &[String]) -> Self {
-        let last = &log[log.len() - 1..];
-        Self {
-            datagrams: sum(last, "stopped: "),
-            refused: sum(last, "out, "),
-            connects: sum(log, "connect "),
-            announces: sum(log, "announce "),
-            scrapes: sum(log, "scrape "),
-            busy: sum(log, "busy "),
-            lost: sum(log, "kernel drops "),
-        }
-    }
-}
-
-/// The sum of the numbers after a word, over all lines that contain both.
-fn sum(log: &[String], word: &str) -> u64 {
-    let number = |line: &String| {
-        let (_, rest) = line.split_once(word)?;
-        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
-    };
-    log.iter().filter_map(number).sum()
-}
-
-/// Resident memory in kB.
-fn memory(daemon: &Daemon) -> u64 {
-    daemon.status("VmRSS").strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }

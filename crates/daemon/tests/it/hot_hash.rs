@@ -11,15 +11,15 @@ use onrush::supervise::steering_backoff::{Change, SteeringBackoff};
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};
-use onrush_proto::{
-    Announce, Connect, ConnectionId, Family, InfoHash, Response, TransactionId, announce, connect,
-};
+use onrush_proto::InfoHash;
 use onrush_swarm::ShardMap;
-use onrush_testing::memory_tracker::{at, secrets, settings};
+use onrush_testing::memory_tracker::{at, rules, secrets, settings};
 use onrush_tracker::assemble::{assemble, shard_map};
 use onrush_tracker::worker::Worker;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::harness::packets::{self, leecher, u32_at, u64_at};
 
 const WORKERS: usize = 4;
 /// Datagrams that a worker receives in a round; 320 for all four.
@@ -130,11 +130,10 @@ impl Tracker {
         let options = mio::Options { batch: CAPACITY, ..mio::Options::default() };
         let backend = |sockets| mio::Backend::new(sockets, options).unwrap();
         let sockets = group.workers.into_iter().map(backend).collect();
-        let lists = onrush_store::lists::load(&settings, &mut || {}).unwrap();
         let mut rng = SmallRng::seed_from_u64(5);
         let hashes: Vec<_> = (0..=SWARMS).map(|_| InfoHash(rng.random())).collect();
         Self {
-            workers: assemble(&settings.workers(), &secrets, sockets, &settings.rules(&lists)),
+            workers: assemble(&settings.workers(), &secrets, sockets, &rules(&settings)),
             steering,
             hot_worker: map.shard_of(&hashes[0]),
             address,
@@ -155,14 +154,14 @@ impl Tracker {
                 self.announce(client, id, hot);
             }
             self.turn(second);
-            self.read_line();
+            self.count_replies();
         }
     }
 
     /// Rounds without requests, until every reply is sent.
     fn drain(&mut self, second: u64) {
         while self.turn(second) {}
-        self.read_line();
+        self.count_replies();
     }
 
     /// Every worker takes one turn. Returns whether any worker was busy.
@@ -173,49 +172,36 @@ impl Tracker {
     }
 
     /// A connection id, valid for all clients, as they share an address.
-    fn connect(&mut self, second: u64) -> ConnectionId {
-        let mut bytes = [0; connect::REQUEST_LEN];
-        Connect { transaction_id: TransactionId(0) }.write(&mut bytes);
+    fn connect(&mut self, second: u64) -> u64 {
         let client = client();
-        client.send_to(&bytes, self.address).unwrap();
+        client.send_to(&packets::connect(0), self.address).unwrap();
+        let mut buffer = [0; 16];
         // Replies to other requests may be queued before the reply to the connect.
         for _ in 0..100 {
             self.turn(second);
-            if let Some(datagram) = receive(&client, &mut bytes) {
-                let Ok(Response::Connect(response)) = Response::parse(datagram, Family::V4) else {
-                    panic!("not a connect reply: {datagram:?}")
-                };
-                return response.connection_id;
+            if let Some(reply) = receive(&client, &mut buffer) {
+                assert_eq!((reply.len(), u32_at(reply, 0)), (16, 0), "a connect response");
+                return u64_at(reply, 8);
             }
         }
         panic!("no reply to a connect");
     }
 
-    fn announce(&mut self, client: usize, connection_id: ConnectionId, hot: bool) {
+    fn announce(&mut self, client: usize, id: u64, hot: bool) {
         let number = if hot { 0 } else { self.rng.random_range(1..=SWARMS) };
         let mark = if hot { HOT } else { 0 };
-        let announce = Announce {
-            transaction_id: TransactionId(mark | client as u32),
-            left: 1,
-            num_want: 10,
-            port: 1_025 + client as u16,
-            ..onrush_testing::memory_tracker::announce(connection_id, self.hashes[number])
-        };
-        let mut bytes = [0; announce::REQUEST_LEN];
-        announce.write(&mut bytes);
-        self.clients[client].send_to(&bytes, self.address).unwrap();
+        let request = leecher(self.hashes[number], 1_025 + client as u16).want(10);
+        let request = request.bytes(id, mark | client as u32);
+        self.clients[client].send_to(&request, self.address).unwrap();
         if hot { self.hot.sent += 1 } else { self.others.sent += 1 }
     }
 
-    /// Counts the replies.
-    fn read_line(&mut self) {
+    fn count_replies(&mut self) {
         let mut buffer = [0; 2048];
         for client in &self.clients {
-            while let Some(datagram) = receive(client, &mut buffer) {
-                let Ok(Response::Announce(head, _)) = Response::parse(datagram, Family::V4) else {
-                    panic!("not an announce reply: {datagram:?}")
-                };
-                match head.transaction_id.0 & HOT != 0 {
+            while let Some(reply) = receive(client, &mut buffer) {
+                assert_eq!(u32_at(reply, 0), 1, "an announce response: {reply:02x?}");
+                match u32_at(reply, 4) & HOT != 0 {
                     true => self.hot.answered += 1,
                     false => self.others.answered += 1,
                 }

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,12 +11,12 @@ use std::time::{Duration, Instant};
 use onrush_proto::InfoHash;
 use tempfile::TempDir;
 
-use crate::harness::client::{Client, random_hash, seeder};
+use crate::harness::http::change_list;
 use crate::harness::messages::{EXPORTED, PEERS_RESTORED, READY};
-use crate::harness::process::{Daemon, Launch, TIMEOUT};
+use crate::harness::packets::random_hash;
+use crate::harness::process::{Daemon, Launch, TIMEOUT, TOKEN_FILE};
 use crate::snapshot::{PLACEMENTS, set_aside};
 
-const TOKEN: &str = "of-the-tests-0123456789";
 /// Initial swarms, enough for files that take time to write and read.
 const SWARMS: usize = 20_000;
 /// Duration of the test; longer where starts are slow.
@@ -28,9 +27,9 @@ struct Persistent {
     directory: TempDir,
     config: String,
     /// The listed hashes after all confirmed changes.
-    listed: BTreeSet<String>,
+    listed: BTreeSet<InfoHash>,
     /// The change in progress at the kill, which may or may not be applied.
-    unsure: Option<String>,
+    unsure: Option<InfoHash>,
     /// Number of starts.
     starts: usize,
 }
@@ -38,12 +37,10 @@ struct Persistent {
 impl Persistent {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let token = directory.path().join("token");
-        fs::write(&token, TOKEN).unwrap();
         let scrape = directory.path().join("scrape.txt");
         let config = format!(
             "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"\n\
-             [admin]\ntoken_file = {token:?}\npublish_lists = true\n\
+             {TOKEN_FILE}publish_lists = true\n\
              [snapshot]\nevery = 1\n[export]\nfile = {scrape:?}\nevery = 1\n"
         );
         Self { directory, config, listed: BTreeSet::new(), unsure: None, starts: 0 }
@@ -53,18 +50,17 @@ impl Persistent {
         self.directory.path().join("state")
     }
 
-    fn start(&mut self) -> Daemon {
+    fn launch(&mut self) -> Launch {
         self.starts += 1;
         Launch::new(PLACEMENTS[self.starts % 3])
             .flag("--state-dir", self.state())
-            .http()
+            .admin()
             .config(&self.config)
-            .start()
     }
 
     /// Starts the daemon and kills it after `time`; whether it was ready by then.
     fn start_for(&mut self, time: Duration) -> bool {
-        let mut daemon = self.start();
+        let mut daemon = self.launch().start();
         daemon.read_until(Instant::now() + time);
         let served = daemon.kill().text().contains(READY);
         self.check_files();
@@ -84,12 +80,11 @@ impl Persistent {
     }
 
     /// Asserts that the published list has all confirmed changes.
-    fn check_list(&mut self, http: SocketAddr) {
-        let published = request(http, "GET", "/lists", "").expect("a response");
-        let (_, body) = published.split_once("\r\n\r\n").unwrap();
-        // The body is chunked: lengths are between the lines.
-        let lines = body.lines().filter(|line| line.len() == 40);
-        let listed: BTreeSet<String> = lines.map(str::to_owned).collect();
+    fn check_list(&mut self, daemon: &Daemon) {
+        let published = daemon.get("/lists");
+        assert_eq!(published.status, 200, "{}", published.body);
+        let hashes = published.body.lines().filter(|line| !line.starts_with('#'));
+        let listed: BTreeSet<InfoHash> = hashes.map(|line| line.parse().unwrap()).collect();
         if let Some(hash) = self.unsure.take() {
             match listed.contains(&hash) {
                 true => self.listed.insert(hash),
@@ -100,14 +95,13 @@ impl Persistent {
     }
 
     /// Changes the list until the daemon is killed.
-    fn change_list(&mut self, http: SocketAddr) {
+    fn change_list(&mut self, admin: SocketAddr) {
         for number in 1.. {
-            let old = self.listed.first().filter(|_| number % 3 == 0).cloned();
+            let old = self.listed.first().filter(|_| number % 3 == 0).copied();
             let method = if old.is_some() { "DELETE" } else { "POST" };
-            let hash = old.unwrap_or_else(|| random_hash().to_string());
-            self.unsure = Some(hash.clone());
-            let body = format!("{{\"info_hashes\": [\"{hash}\"]}}");
-            if request(http, method, "/api/v1/list", &body).is_none() {
+            let hash = old.unwrap_or_else(random_hash);
+            self.unsure = Some(hash);
+            if !change_list(admin, method, &[hash]).is_ok_and(|response| response.status == 200) {
                 return;
             }
             match method {
@@ -117,23 +111,6 @@ impl Persistent {
             self.unsure = None;
         }
     }
-}
-
-/// The response, if its status is 200.
-fn request(http: SocketAddr, method: &str, path: &str, body: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(http).ok()?;
-    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\
-         Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
-    )
-    .ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    text.starts_with("HTTP/1.1 200 ").then_some(text)
 }
 
 /// A random duration below `time`.
@@ -148,8 +125,8 @@ fn a_start_succeeds_after_a_kill_at_any_moment() {
     for milliseconds in [0, 10, 30, 60] {
         persistent.start_for(Duration::from_millis(milliseconds));
     }
-    let mut daemon = persistent.start();
-    let first = populate(daemon.serving()[0]);
+    let daemon = persistent.launch().serve();
+    let first = populate(&daemon);
     daemon.stop();
 
     let until = Instant::now() + TIME;
@@ -168,10 +145,11 @@ fn a_start_succeeds_after_a_kill_at_any_moment() {
     }
     assert!(early > round, "{early} of {} were killed before they served", 3 * round);
 
-    let mut daemon = persistent.start();
+    let mut daemon = persistent.launch().start();
     let line = daemon.line(PEERS_RESTORED);
-    Client::new(daemon.serving()[0]).connect_and_check();
-    persistent.check_list(daemon.http());
+    daemon.serving();
+    daemon.check();
+    persistent.check_list(&daemon);
     daemon.line(EXPORTED);
     daemon.stop();
     persistent.check_files();
@@ -184,12 +162,11 @@ fn a_start_succeeds_after_a_kill_at_any_moment() {
 }
 
 /// Announces one seeder in each of the initial swarms.
-fn populate(address: SocketAddr) -> Vec<InfoHash> {
+fn populate(daemon: &Daemon) -> Vec<InfoHash> {
     let hashes: Vec<InfoHash> = (0..SWARMS).map(|_| random_hash()).collect();
-    let mut client = Client::new(address);
-    client.connect();
+    let client = daemon.client();
     for some in hashes.chunks(64) {
-        assert_eq!(client.burst(some, seeder(4_001), TIMEOUT), some.len());
+        assert_eq!(client.burst(some, TIMEOUT), some.len());
     }
     hashes
 }
@@ -198,22 +175,20 @@ fn populate(address: SocketAddr) -> Vec<InfoHash> {
 /// changes, and snapshots and exports are written. Returns the duration of the start.
 fn serve_until_killed(persistent: &mut Persistent, first: &[InfoHash], round: usize) -> Duration {
     let began = Instant::now();
-    let mut daemon = persistent.start();
-    let address = daemon.serving()[0];
+    let mut daemon = persistent.launch().serve();
     let takes = began.elapsed();
-    let http = daemon.http();
-    let mut client = Client::new(address);
-    client.connect();
+    let client = daemon.client();
     for some in first.chunks(50).skip(round % 7).step_by(7).take(5) {
         assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1), "peers are missing");
     }
-    persistent.check_list(http);
+    persistent.check_list(&daemon);
+    let admin = daemon.admin();
     let moment = Instant::now() + within(Duration::from_millis(1_500));
     thread::scope(|scope| {
-        scope.spawn(|| persistent.change_list(http));
+        scope.spawn(|| persistent.change_list(admin));
         while Instant::now() < moment {
             let some: Vec<InfoHash> = (0..32).map(|_| random_hash()).collect();
-            client.burst(&some, seeder(4_001), TIMEOUT);
+            client.burst(&some, TIMEOUT);
         }
         if round % 3 == 2 {
             // This may interrupt the last snapshot.

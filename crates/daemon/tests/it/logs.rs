@@ -1,13 +1,13 @@
 //! Log levels, the lines of each level, and the absence of client addresses.
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
-use onrush_proto::{ConnectionId, InfoHash};
+use onrush_proto::InfoHash;
 
-use crate::harness::client::{AnnounceParams, Client, leecher, random_hash, seeder};
+use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{KERNEL_DROPPED, READY, TOTALS};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address};
+use crate::harness::packets::{leecher, random_hash, seeder};
+use crate::harness::process::{Daemon, Launch, eventually, free_address};
 
 /// A client address that occurs nowhere else in the log.
 const SOURCE: &str = "127.83.21.9";
@@ -60,10 +60,8 @@ fn client_addresses_are_logged_on_request() {
 
 #[test]
 fn totals_count_requests_and_peers() {
-    let mut daemon = Launch::on_loopback().config("[log]\ntotals_every = 1\n").start();
-    for address in daemon.serving() {
-        Client::new(address).connect_and_check();
-    }
+    let mut daemon = Launch::on_loopback().config("[log]\ntotals_every = 1\n").serve();
+    daemon.check();
     let (mut connects, mut announces, mut scrapes) = (0, 0, 0);
     while (connects, announces, scrapes) != (2, 4, 2) {
         let line = daemon.line(TOTALS);
@@ -82,11 +80,10 @@ fn totals_count_requests_and_peers() {
 #[test]
 fn totals_can_be_disabled() {
     let config = "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 0\n";
-    let mut daemon = Launch::on_loopback().config(config).start();
-    let client = Client::new(daemon.serving()[0]);
+    let mut daemon = Launch::on_loopback().config(config).serve();
     // Two seconds, each of which could have a line of totals.
     for _ in 0..2 {
-        overrun(&daemon, &client);
+        overrun(&daemon);
         daemon.line(KERNEL_DROPPED);
     }
     assert!(!daemon.stop().text().contains(TOTALS));
@@ -102,10 +99,9 @@ fn a_repeated_warning_is_rate_limited() {
             "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 1\n\
              [limits]\nwarnings_per_minute = {per_minute}\n"
         );
-        let mut daemon = Launch::on_loopback().config(&config).start();
-        let client = Client::new(daemon.serving()[0]);
+        let mut daemon = Launch::on_loopback().config(&config).serve();
         for _ in 0..2 {
-            overrun(&daemon, &client);
+            overrun(&daemon);
             daemon.line("; kernel drops ");
             // The totals of a second follow its warning.
             daemon.line(TOTALS);
@@ -137,15 +133,15 @@ fn an_unwritable_log_does_not_stop_the_daemon() {
 }
 
 /// Overruns the receive buffer while the process is stopped.
-fn overrun(daemon: &Daemon, client: &Client) {
+fn overrun(daemon: &Daemon) {
+    let client = Client::new(daemon.address());
     let port = client.tracker().port();
     let before = daemon.dropped_at(port);
     daemon.while_stopped(|| {
-        let deadline = Instant::now() + TIMEOUT;
-        while daemon.dropped_at(port) == before {
-            assert!(Instant::now() < deadline, "the kernel drops nothing");
+        eventually("the kernel drops datagrams", || {
             (0..1_000).for_each(|_| client.send(&[0; 500]));
-        }
+            daemon.dropped_at(port) > before
+        });
     });
 }
 
@@ -156,11 +152,11 @@ fn log_of_requests(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
         "[access]\nmode = \"deny\"\ninfo_hashes = [\"{forbidden}\"]\n[log]\nlevel = \"trace\"\n\
          {in_log_table}"
     );
-    let mut daemon = Launch::on_loopback().config(&config).start();
+    let daemon = Launch::on_loopback().config(&config).serve();
     let mut addresses = Vec::new();
-    for address in daemon.serving() {
+    for address in daemon.addresses() {
         let source = if address.is_ipv4() { SOURCE } else { "::1" };
-        let mut client = Client::at(source.parse().unwrap(), address);
+        let mut client = Client::at(source.parse().unwrap(), *address);
         send_every_kind_of_request(&mut client, forbidden);
         addresses.push(client.address());
     }
@@ -174,16 +170,14 @@ fn send_every_kind_of_request(client: &mut Client, forbidden: InfoHash) {
     client.send(b"short");
     client.send(&[7; 100]);
     client.connect();
-    let good = std::mem::replace(&mut client.id, ConnectionId(1));
-    client.send(&client.announce_datagram(random_hash(), leecher(1000)).0);
-    client.id = good;
+    client.send(&leecher(random_hash(), 1000).bytes(1, transaction()));
     client.check_swarm();
-    client.announce_refused(forbidden, seeder(1000));
-    client.announce_refused(random_hash(), AnnounceParams { port: 0, ..seeder(1) });
+    client.announce_refused(&seeder(forbidden, 1000));
+    client.announce_refused(&seeder(random_hash(), 0));
     // A socket is read in order, so earlier packets are processed before these replies; announces
     // of many swarms reach every worker.
     for _ in 0..64 {
-        client.announce(random_hash(), seeder(1000));
+        client.announce(&seeder(random_hash(), 1000));
     }
     client.connect();
 }

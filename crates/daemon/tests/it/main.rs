@@ -7,7 +7,6 @@
 mod admin;
 mod background_tasks;
 mod config;
-mod configuration;
 mod ctl;
 mod doctor;
 mod export;

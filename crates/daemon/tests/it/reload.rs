@@ -3,27 +3,26 @@
 use std::fs;
 use std::net::Ipv4Addr;
 
-use onrush_proto::connect::{self, Connect};
-use onrush_proto::{ScrapeCounts, TransactionId};
+use onrush_proto::ScrapeCounts;
 
-use crate::admin::{eventually, get, samples, sum};
-use crate::harness::client::{Client, leecher, random_hash, seeder};
+use crate::harness::client::Client;
 use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
-use crate::harness::process::{Daemon, Launch, free_address};
+use crate::harness::packets::{connect, leecher, random_hash, seeder};
+use crate::harness::process::{Daemon, Launch, eventually, free_address};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
 
-/// Starts a daemon with `LISTEN` and this configuration, in each placement.
+/// Starts a daemon with `LISTEN`, this configuration and its admin side, in each placement.
 fn daemons(config: &str) -> impl Iterator<Item = Daemon> {
     ["colocated", "split"].into_iter().map(move |placement| {
-        let flags = ["--workers", "3", "--placement", placement];
-        Launch::new(&flags).config(&format!("{LISTEN}{config}")).start()
+        let launch = Launch::new(&["--workers", "3", "--placement", placement]).admin();
+        launch.config(&format!("{LISTEN}{config}")).serve()
     })
 }
 
 /// Writes `LISTEN` and this configuration to the daemon's file, and sends HUP.
 fn reload(daemon: &Daemon, config: &str) {
-    fs::write(daemon.home().join("onrush.toml"), format!("{LISTEN}{config}")).unwrap();
+    daemon.configure(&format!("{LISTEN}{config}"));
     daemon.signal("HUP");
 }
 
@@ -36,20 +35,18 @@ fn applied(daemon: &mut Daemon, keys: &str) {
 #[test]
 fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
     for mut daemon in daemons("") {
-        let mut client = Client::new(daemon.serving()[0]);
-        client.connect();
+        let client = daemon.client();
         let (kept, denied) = (random_hash(), random_hash());
         for hash in [kept, denied] {
-            client.announce(hash, seeder(4_001));
+            client.announce(&seeder(hash, 4_001));
         }
-        let hex: String = denied.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hex}\"]\n");
+        let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{denied}\"]\n");
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
-        let error = client.announce_refused(denied, leecher(4_002));
+        let error = client.announce_refused(&leecher(denied, 4_002));
         assert_eq!(error, "info hash is not allowed on this tracker");
         let one = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
-        let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
+        let none = ScrapeCounts::default();
         assert_eq!(client.scrape(&[kept, denied]), [one, none]);
         daemon.line(PURGED_ONE);
 
@@ -57,7 +54,7 @@ fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
         reload(&daemon, "");
         applied(&mut daemon, "access");
         assert_eq!(client.scrape(&[kept, denied]), [one, none]);
-        assert_eq!(client.announce(denied, leecher(4_002)).peers, []);
+        assert_eq!(client.announce(&leecher(denied, 4_002)).peers, []);
         daemon.stop();
     }
 }
@@ -66,11 +63,10 @@ fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
 #[test]
 fn a_list_file_is_reloaded_or_kept_when_invalid() {
     for mut daemon in daemons("") {
-        let mut client = Client::new(daemon.serving()[0]);
-        client.connect();
+        let client = daemon.client();
         let (first, second) = (random_hash(), random_hash());
         for hash in [first, second] {
-            client.announce(hash, seeder(4_001));
+            client.announce(&seeder(hash, 4_001));
         }
         let file = daemon.home().join("denied.txt");
         fs::write(&file, format!("# denied\n{first}  # by letter of today\n")).unwrap();
@@ -78,23 +74,23 @@ fn a_list_file_is_reloaded_or_kept_when_invalid() {
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
         daemon.line(PURGED_ONE);
-        client.announce_refused(first, leecher(4_002));
-        client.announce(second, leecher(4_002));
+        client.announce_refused(&leecher(first, 4_002));
+        client.announce(&leecher(second, 4_002));
 
         fs::write(&file, format!("{first}\n{second}\n")).unwrap();
         daemon.signal("HUP");
         applied(&mut daemon, "access.file");
         daemon.line(PURGED_ONE);
-        client.announce_refused(second, leecher(4_002));
+        client.announce_refused(&leecher(second, 4_002));
 
         fs::write(&file, format!("{second}\nnonsense\n")).unwrap();
         daemon.signal("HUP");
         daemon.line("denied.txt:2: \"nonsense\"");
-        client.announce_refused(first, leecher(4_002));
+        client.announce_refused(&leecher(first, 4_002));
         fs::remove_file(&file).unwrap();
         daemon.signal("HUP");
         daemon.line("denied.txt");
-        client.announce_refused(first, leecher(4_002));
+        client.announce_refused(&leecher(first, 4_002));
         daemon.stop();
     }
 }
@@ -102,14 +98,13 @@ fn a_list_file_is_reloaded_or_kept_when_invalid() {
 #[test]
 fn announce_settings_apply_at_once_and_peers_stay() {
     for mut daemon in daemons("") {
-        let mut client = Client::new(daemon.serving()[0]);
-        client.connect();
+        let client = daemon.client();
         let hash = random_hash();
-        (4_001..4_005).for_each(|port| drop(client.announce(hash, seeder(port))));
-        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 4);
+        (4_001..4_005).for_each(|port| drop(client.announce(&seeder(hash, port))));
+        assert_eq!(client.announce(&leecher(hash, 4_009)).peers.len(), 4);
         reload(&daemon, "[announce]\nmax_peers_v4 = 2\ndefault_peers = 2\n");
         applied(&mut daemon, "announce.default_peers, announce.max_peers_v4");
-        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 2);
+        assert_eq!(client.announce(&leecher(hash, 4_009)).peers.len(), 2);
         daemon.stop();
     }
 }
@@ -117,12 +112,11 @@ fn announce_settings_apply_at_once_and_peers_stay() {
 #[test]
 fn keys_that_need_an_upgrade_are_named_and_unchanged() {
     for mut daemon in daemons("") {
-        let address = daemon.serving()[0];
         reload(&daemon, "[limits]\npeers = 5000\n[socket]\nbatch = 64\n[log]\ntotals_every = 0\n");
         applied(&mut daemon, "log.totals_every");
         let line = daemon.line("onrush ctl upgrade");
         assert!(line.contains("socket.batch") && line.contains("limits.peers"), "{line}");
-        Client::new(address).connect_and_check();
+        daemon.check();
         reload(&daemon, "");
         applied(&mut daemon, "log.totals_every");
         daemon.stop();
@@ -132,21 +126,20 @@ fn keys_that_need_an_upgrade_are_named_and_unchanged() {
 #[test]
 fn a_wrong_file_is_rejected_and_reported_with_its_place() {
     for mut daemon in daemons("[announce]\nmax_peers_v4 = 1\ndefault_peers = 1\n") {
-        let mut client = Client::new(daemon.serving()[0]);
-        client.connect();
+        let client = daemon.client();
         let hash = random_hash();
-        (4_001..4_004).for_each(|port| drop(client.announce(hash, seeder(port))));
+        (4_001..4_004).for_each(|port| drop(client.announce(&seeder(hash, port))));
         reload(&daemon, "[announce]\nmax_peers_v4 = 9\nintervall = 900\n");
         daemon.line(RELOAD_REJECTED);
         daemon.line("onrush.toml:4:1: `announce.intervall`");
-        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
+        assert_eq!(client.announce(&leecher(hash, 4_009)).peers.len(), 1);
         fs::remove_file(daemon.home().join("onrush.toml")).unwrap();
         daemon.signal("HUP");
         daemon.line("onrush.toml");
-        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 1);
+        assert_eq!(client.announce(&leecher(hash, 4_009)).peers.len(), 1);
         reload(&daemon, "");
         applied(&mut daemon, "announce.default_peers, announce.max_peers_v4");
-        assert_eq!(client.announce(hash, leecher(4_009)).peers.len(), 3);
+        assert_eq!(client.announce(&leecher(hash, 4_009)).peers.len(), 3);
         daemon.stop();
     }
 }
@@ -157,7 +150,7 @@ fn the_level_of_the_log_changes() {
     let config = |level| format!("listen = [\"{address}\"]\n[log]\nlevel = \"{level}\"\n");
     let mut daemon = Launch::new(&[]).config(&config("warn")).start();
     Client::new(address).await_tracker();
-    fs::write(daemon.home().join("onrush.toml"), config("info")).unwrap();
+    daemon.configure(&config("info"));
     daemon.signal("HUP");
     applied(&mut daemon, "log.level");
     daemon.stop();
@@ -166,50 +159,35 @@ fn the_level_of_the_log_changes() {
 /// Reloads that overlap end with the last state of the file.
 #[test]
 fn after_many_reloads_the_last_file_applies() {
-    for mut daemon in daemons("") {
-        let mut client = Client::new(daemon.serving()[0]);
-        client.connect();
+    for daemon in daemons("") {
+        let client = daemon.client();
         let hash = random_hash();
-        (4_001..4_008).for_each(|port| drop(client.announce(hash, seeder(port))));
+        (4_001..4_008).for_each(|port| drop(client.announce(&seeder(hash, port))));
         for most in 1..=6 {
             let config = format!("[announce]\nmax_peers_v4 = {most}\ndefault_peers = {most}\n");
             reload(&daemon, &config);
         }
-        let deadline = std::time::Instant::now() + crate::harness::process::TIMEOUT;
-        while client.announce(hash, leecher(4_009)).peers.len() != 6 {
-            assert!(std::time::Instant::now() < deadline, "the last file is not in force");
-        }
+        eventually("the last file is in force", || {
+            client.announce(&leecher(hash, 4_009)).peers.len() == 6
+        });
         daemon.stop();
     }
-}
-
-/// Starts a daemon with its admin side, in each placement.
-fn with_admin() -> impl Iterator<Item = Daemon> {
-    ["colocated", "split"].into_iter().map(|placement| {
-        let flags = ["--workers", "3", "--placement", placement];
-        Launch::new(&flags).http().config(LISTEN).start()
-    })
 }
 
 /// Asserts that a connect gets no reply and is counted as refused for this reason.
 fn assert_unanswered(daemon: &Daemon, client: &Client, reason: &str) {
     let labels = format!("reason=\"{reason}\"");
-    let refused = || {
-        let page = samples(&get(daemon.http(), "/metrics").body);
-        sum(&page, "onrush_refused_requests_total", &[&labels])
-    };
+    let refused = || daemon.metrics().sum("onrush_refused_requests_total", &[&labels]);
     let before = refused();
-    let mut bytes = [0; connect::REQUEST_LEN];
-    Connect { transaction_id: TransactionId(rand::random()) }.write(&mut bytes);
-    client.send(&bytes);
-    eventually(&format!("{reason} is not counted"), || refused() > before);
-    assert!(!client.has_reply(), "{reason}");
+    client.send(&connect(1));
+    eventually(&format!("{reason} is counted"), || refused() > before);
+    assert!(!client.has_datagram(), "{reason}");
 }
 
 #[test]
 fn blocked_and_bogon_sources_follow_a_reload() {
-    for mut daemon in with_admin() {
-        let address = daemon.serving()[0];
+    for mut daemon in daemons("") {
+        let address = daemon.address();
         let mut other = Client::new(address);
         let mut client = Client::at(Ipv4Addr::new(127, 0, 0, 9).into(), address);
         client.connect();
@@ -249,21 +227,21 @@ fn blocked_and_bogon_sources_follow_a_reload() {
 
 #[test]
 fn publishing_the_list_follows_a_reload() {
-    for mut daemon in with_admin() {
-        daemon.serving();
+    for mut daemon in daemons("") {
         let hash = random_hash();
         let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
-        assert_eq!(get(daemon.http(), "/lists").status, 404);
+        assert!(daemon.get("/lists").error(404).contains("admin.publish_lists"));
         reload(&daemon, &format!("{deny}[admin]\npublish_lists = true\n"));
         applied(&mut daemon, "admin.publish_lists");
-        let response = get(daemon.http(), "/lists");
-        assert_eq!(response.status, 200, "{}", response.body);
-        assert!(response.body.contains(&format!("\n{hash}\n")), "{}", response.body);
+        let response = daemon.get("/lists");
+        let (head, list) = response.body.split_once('\n').unwrap();
+        assert!(head.starts_with("# deny: ") && head.contains('1'), "{head}");
+        assert_eq!((response.status, list), (200, format!("{hash}\n").as_str()));
         reload(&daemon, &deny);
         applied(&mut daemon, "admin.publish_lists");
-        assert_eq!(get(daemon.http(), "/lists").status, 404);
+        assert_eq!(daemon.get("/lists").status, 404);
         daemon.stop();
     }
 }

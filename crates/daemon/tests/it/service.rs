@@ -8,8 +8,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::harness::client::{Client, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address};
+use crate::harness::client::Client;
+use crate::harness::packets::{random_hash, seeder};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually, free_address};
+
+/// Extends the time-out of the unit.
+const EXTEND: &str = "EXTEND_TIMEOUT_USEC=30000000";
 
 /// The receiving end of NOTIFY_SOCKET.
 struct NotifySocket {
@@ -55,15 +59,22 @@ impl NotifySocket {
 
     /// The first of these lines that a message contains.
     fn next_of<'w>(&self, words: &[&'w str]) -> &'w str {
-        let deadline = Instant::now() + TIMEOUT;
-        while Instant::now() < deadline {
+        let mut found = None;
+        eventually("one of the lines is notified", || {
             let message = self.receive().unwrap_or_default();
-            if let Some(word) = words.iter().find(|word| message.lines().any(|line| line == **word))
-            {
-                return word;
-            }
+            found = words.iter().find(|word| message.lines().any(|line| line == **word));
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// Asserts the next lines of these four kinds.
+    #[track_caller]
+    fn assert_next(&self, lines: &[&str]) {
+        for line in lines {
+            let next = self.next_of(&[EXTEND, "READY=1", "RELOADING=1", "STOPPING=1"]);
+            assert_eq!(next, *line);
         }
-        panic!("none of {words:?}");
     }
 }
 
@@ -75,9 +86,7 @@ fn ready_and_status_are_notified() {
     let addresses = daemon.serving();
     let serves = format!("STATUS=serves udp://{} and udp://{}", addresses[0], addresses[1]);
     assert!(ready.contains(&serves), "{ready}");
-    for address in &addresses {
-        Client::new(*address).connect_and_check();
-    }
+    daemon.check();
     let live = notify.next(&format!("{serves}: "));
     assert!(live.contains("requests/s") && live.contains("swarms"), "{live}");
     daemon.signal("TERM");
@@ -98,12 +107,11 @@ fn a_failed_start_is_never_ready() {
 #[test]
 fn a_reload_notifies_its_begin_and_end() {
     let notify = NotifySocket::new();
-    let mut daemon =
-        notify.launch(Launch::on_loopback().config("[log]\nlevel = \"info\"\n")).start();
-    daemon.serving();
+    let launch = Launch::on_loopback().config("[log]\nlevel = \"info\"\n");
+    let daemon = notify.launch(launch).serve();
     notify.next("READY=1");
     for text in ["[announce]\ninterval = 900\n", "nonsense\n"] {
-        std::fs::write(daemon.home().join("onrush.toml"), text).unwrap();
+        daemon.configure(text);
         daemon.signal("HUP");
         let begun = notify.next("RELOADING=1");
         let stamp = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
@@ -119,22 +127,15 @@ fn a_reload_notifies_its_begin_and_end() {
 fn loading_and_writing_a_snapshot_extend_the_timeout() {
     let state = tempfile::tempdir().unwrap();
     let launch = || Launch::on_loopback().flag("--state-dir", state.path());
-    let [extend, ready, stopping] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "STOPPING=1"];
+    let [extend, ready, stopping] = [EXTEND, "READY=1", "STOPPING=1"];
     // One extension is enough for both passes over a small file.
     for start in [&[ready][..], &[extend, ready]] {
         let notify = NotifySocket::new();
-        let mut daemon = notify.launch(launch()).start();
-        let hear = |words: &[&str]| {
-            words
-                .iter()
-                .for_each(|word| assert_eq!(notify.next_of(&[extend, ready, stopping]), *word));
-        };
-        hear(start);
-        let mut client = Client::new(daemon.serving()[0]);
-        client.connect();
-        client.announce(random_hash(), seeder(4_001));
+        let daemon = notify.launch(launch()).serve();
+        notify.assert_next(start);
+        daemon.client().announce(&seeder(random_hash(), 4_001));
         daemon.signal("TERM");
-        hear(&[stopping, extend]);
+        notify.assert_next(&[stopping, extend]);
         assert_eq!(daemon.end().code, Some(0));
     }
 }
@@ -142,7 +143,7 @@ fn loading_and_writing_a_snapshot_extend_the_timeout() {
 /// Loading a list of millions extends the time-out too, at the start and during a reload.
 #[test]
 fn loading_a_list_extends_the_timeout() {
-    let [extend, ready, reloading] = ["EXTEND_TIMEOUT_USEC=30000000", "READY=1", "RELOADING=1"];
+    let [extend, ready, reloading] = [EXTEND, "READY=1", "RELOADING=1"];
     let list = tempfile::NamedTempFile::new().unwrap();
     let hashes: String = (0..50_000).map(|n| format!("{n:040x}\n")).collect();
     let blocks: String =
@@ -154,20 +155,14 @@ fn loading_a_list_extends_the_timeout() {
         std::fs::write(list.path(), text).unwrap();
         let notify = NotifySocket::new();
         let config = format!("[access]\n{table}");
-        let mut daemon = notify.launch(Launch::on_loopback().config(&config)).start();
-        let hear = |words: &[&str]| {
-            words.iter().for_each(|word| {
-                assert_eq!(notify.next_of(&[extend, ready, reloading]), *word, "{table}");
-            });
-        };
-        hear(&[extend, ready]);
-        daemon.serving();
+        let daemon = notify.launch(Launch::on_loopback().config(&config)).serve();
+        notify.assert_next(&[extend, ready]);
         daemon.signal("HUP");
-        hear(&[reloading, extend, ready]);
+        notify.assert_next(&[reloading, extend, ready]);
         // A short list is loaded before the time-out has to be extended.
         std::fs::write(list.path(), "").unwrap();
         daemon.signal("HUP");
-        hear(&[reloading, ready]);
+        notify.assert_next(&[reloading, ready]);
         daemon.stop();
     }
 }
@@ -181,8 +176,7 @@ fn reloads_that_overlap_end_once() {
     let hashes: String = (0..100_000).map(|n| format!("{n:040x}\n")).collect();
     std::fs::write(list.path(), hashes).unwrap();
     let config = format!("[access]\nmode = \"deny\"\nfile = {:?}\n", list.path());
-    let mut daemon = notify.launch(Launch::on_loopback().config(&config)).start();
-    daemon.serving();
+    let daemon = notify.launch(Launch::on_loopback().config(&config)).serve();
     notify.next("READY=1");
     let mut received = Vec::new();
     let mut wait_until = |what| loop {
@@ -208,8 +202,7 @@ fn reloads_that_overlap_end_once() {
 fn the_watchdog_is_notified_in_time() {
     let notify = NotifySocket::new();
     let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "6000000");
-    let mut daemon = notify.launch(launch).start();
-    daemon.serving();
+    let daemon = notify.launch(launch).serve();
     notify.next("WATCHDOG=1");
     let notified = Instant::now();
     notify.next("WATCHDOG=1");
@@ -222,8 +215,7 @@ fn without_a_watchdog_there_is_no_notification() {
     let notify = NotifySocket::new();
     // A watchdog for another process.
     let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "1000000");
-    let mut daemon = notify.launch(launch.environment("WATCHDOG_PID", "1")).start();
-    daemon.serving();
+    let daemon = notify.launch(launch.environment("WATCHDOG_PID", "1")).serve();
     let mut statuses = 0;
     while statuses < 2 {
         if let Some(message) = notify.receive() {
@@ -261,9 +253,7 @@ fn sockets_of_systemd_are_used() {
     let mut client = Client::new(addresses[0]);
     client.await_tracker();
     assert_eq!(daemon.serving(), addresses);
-    for address in addresses {
-        Client::new(address).connect_and_check();
-    }
+    daemon.check();
     let text = daemon.stop().text();
     assert!(text.contains("sockets by systemd"), "{text}");
     assert!(text.contains("1 colocated"), "{text}");

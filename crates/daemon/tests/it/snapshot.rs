@@ -6,19 +6,17 @@ use std::path::Path;
 
 use onrush_proto::{InfoHash, ScrapeCounts};
 
-use crate::harness::client::{Client, leecher, random_hash, seeder};
+use crate::harness::client::Client;
 use crate::harness::messages::{NO_PEERS, PEERS_RESTORED, SNAPSHOT, TOO_OLD};
-use crate::harness::process::{Daemon, Launch, mode};
+use crate::harness::packets::{COMPLETED, STOPPED, leecher, random_hash, seeder};
+use crate::harness::process::{Launch, mode};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
 
-/// Starts a daemon with this state directory, these flags and a free port.
-pub(crate) fn started(state: &Path, flags: &[&str], config: &str) -> Daemon {
-    Launch::new(flags)
-        .flag("--listen", "127.0.0.1:0")
-        .flag("--state-dir", state)
-        .config(config)
-        .start()
+/// A daemon with this state directory, these flags and a free port.
+pub(crate) fn launch_in(state: &Path, flags: &[&str], config: &str) -> Launch {
+    let launch = Launch::new(flags).flag("--listen", "127.0.0.1:0").flag("--state-dir", state);
+    launch.config(config)
 }
 
 pub(crate) const PLACEMENTS: [&[&str]; 3] = [
@@ -34,16 +32,15 @@ pub(crate) struct SwarmState {
     pub(crate) peers: Vec<Vec<SocketAddr>>,
 }
 
-pub(crate) fn swarm_state(client: &mut Client, hashes: &[InfoHash]) -> SwarmState {
+pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmState {
+    let mut client = Client::new(address);
     client.connect();
     let counts = client.scrape(hashes);
     let peers = hashes.iter().map(|hash| {
         // The announcing client joins and leaves; the swarms are small enough for complete peer
         // lists.
-        let mut peers = client.announce(*hash, leecher(9)).peers;
-        let mut stop = leecher(9);
-        stop.event = onrush_proto::Event::Stopped;
-        client.announce(*hash, stop);
+        let mut peers = client.announce(&leecher(*hash, 9)).peers;
+        client.announce(&leecher(*hash, 9).event(STOPPED));
         peers.sort_unstable();
         peers
     });
@@ -58,22 +55,14 @@ pub(crate) fn populate(address: SocketAddr) -> Vec<InfoHash> {
         let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
         client.connect();
         let hash = random_hash();
-        for port in 0..=number {
-            client.announce(
-                hash,
-                if port % 3 == 0 { seeder(1_000 + port) } else { leecher(1_000 + port) },
-            );
+        for port in 1_000..=1_000 + number {
+            let seeds = (port - 1_000) % 3 == 0;
+            client.announce(&if seeds { seeder(hash, port) } else { leecher(hash, port) });
             if port % 4 == 1 {
-                let mut completed = seeder(1_000 + port);
-                completed.event = onrush_proto::Event::Completed;
-                client.announce(hash, completed);
+                client.announce(&seeder(hash, port).event(COMPLETED));
             }
-        }
-        if number == 7 {
-            for port in 0..=number {
-                let mut stop = leecher(1_000 + port);
-                stop.event = onrush_proto::Event::Stopped;
-                client.announce(hash, stop);
+            if number == 7 {
+                client.announce(&leecher(hash, port).event(STOPPED));
             }
         }
         hashes.push(hash);
@@ -86,36 +75,22 @@ pub(crate) fn set_aside(state: &Path) -> usize {
     files.filter(|name| name.to_string_lossy().contains(".damaged-")).count()
 }
 
-/// Asserts that the snapshot does not contain the key of connection ids.
-fn assert_contains_no_key(state: &Path) {
-    let key = fs::read_to_string(state.join("connection.key")).unwrap();
-    let digits = key.lines().find_map(|line| line.strip_prefix("current ")).unwrap().trim();
-    let key = u128::from_str_radix(digits, 16).unwrap().to_be_bytes();
-    let snapshot = fs::read(state.join(FILE)).unwrap();
-    let there = |piece: &[u8]| snapshot.windows(piece.len()).any(|window| window == piece);
-    assert!(!key.windows(8).any(there) && !digits.as_bytes().windows(16).any(there));
-}
-
 #[test]
 fn peers_survive_a_restart_with_other_workers() {
     let state = tempfile::tempdir().unwrap();
-    let mut daemon = started(state.path(), PLACEMENTS[0], "");
-    let mut address = daemon.serving()[0];
-    let hashes = populate(address);
-    let mut client = Client::new(address);
-    let before = swarm_state(&mut client, &hashes);
+    let mut daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
+    let hashes = populate(daemon.address());
+    let before = swarm_state(daemon.address(), &hashes);
     assert_eq!((before.counts[23].seeders, before.peers[23].len()), (12, 24));
     assert_eq!((before.counts[7].completed, before.peers[7].len()), (2, 0));
     for flags in [PLACEMENTS[1], PLACEMENTS[2], PLACEMENTS[0]] {
         let text = daemon.stop().text();
         assert!(text.contains(SNAPSHOT), "{text}");
         assert_eq!(mode(&state.path().join(FILE)), 0o600);
-        assert_contains_no_key(state.path());
-        daemon = started(state.path(), flags, "");
+        daemon = launch_in(state.path(), flags, "").start();
         daemon.line(PEERS_RESTORED);
-        address = daemon.serving()[0];
-        client = Client::new(address);
-        assert_eq!(swarm_state(&mut client, &hashes), before);
+        daemon.serving();
+        assert_eq!(swarm_state(daemon.address(), &hashes), before);
     }
     daemon.stop();
     assert_eq!(set_aside(state.path()), 0);
@@ -125,20 +100,17 @@ fn peers_survive_a_restart_with_other_workers() {
 fn the_last_periodic_snapshot_survives_a_kill() {
     for flags in PLACEMENTS {
         let state = tempfile::tempdir().unwrap();
-        let mut daemon = started(state.path(), flags, "[snapshot]\nevery = 1\n");
-        let address = daemon.serving()[0];
-        let hashes = populate(address);
-        let before = swarm_state(&mut Client::new(address), &hashes);
+        let mut daemon = launch_in(state.path(), flags, "[snapshot]\nevery = 1\n").serve();
+        let hashes = populate(daemon.address());
+        let before = swarm_state(daemon.address(), &hashes);
         // A snapshot that begins after this point is complete once a later one has begun.
         daemon.skip();
         for _ in 0..3 {
             daemon.line(SNAPSHOT);
         }
-        daemon.signal("KILL");
-        daemon.end();
-        let mut daemon = started(state.path(), flags, "");
-        let address = daemon.serving()[0];
-        assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
+        daemon.kill();
+        let daemon = launch_in(state.path(), flags, "").serve();
+        assert_eq!(swarm_state(daemon.address(), &hashes), before);
         daemon.stop();
     }
 }
@@ -146,9 +118,9 @@ fn the_last_periodic_snapshot_survives_a_kill() {
 #[test]
 fn without_snapshots_there_is_no_file() {
     let state = tempfile::tempdir().unwrap();
-    let mut daemon =
-        started(state.path(), PLACEMENTS[0], "[snapshot]\nenabled = false\nevery = 1\n");
-    populate(daemon.serving()[0]);
+    let config = "[snapshot]\nenabled = false\nevery = 1\n";
+    let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
+    populate(daemon.address());
     assert!(!daemon.stop().text().contains("snapshot"));
     assert!(!state.path().join(FILE).exists());
 }
@@ -157,8 +129,8 @@ fn without_snapshots_there_is_no_file() {
 fn a_damaged_snapshot_is_renamed_and_reported() {
     let state = tempfile::tempdir().unwrap();
     let path = state.path().join(FILE);
-    let mut daemon = started(state.path(), PLACEMENTS[0], "");
-    populate(daemon.serving()[0]);
+    let daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
+    populate(daemon.address());
     daemon.stop();
     let good = fs::read(&path).unwrap();
     let mut flipped = good.clone();
@@ -173,16 +145,16 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
         fs::write(&path, bytes).unwrap();
         // The new name of a damaged file contains the time in seconds, so names differ.
         let aside = set_aside(state.path());
-        let mut daemon = started(state.path(), PLACEMENTS[number % 3], "");
+        let mut daemon = launch_in(state.path(), PLACEMENTS[number % 3], "").start();
         let line = daemon.line(NO_PEERS);
         assert!(line.contains("WARN") && line.contains(why), "{line}");
-        let address = daemon.serving()[0];
-        Client::new(address).connect_and_check();
+        daemon.serving();
+        daemon.check();
         assert!(set_aside(state.path()) >= aside.max(1));
         daemon.stop();
     }
     // The last stop has written a valid snapshot.
-    let mut daemon = started(state.path(), PLACEMENTS[0], "");
+    let mut daemon = launch_in(state.path(), PLACEMENTS[0], "").start();
     daemon.line(PEERS_RESTORED);
     daemon.stop();
 }
@@ -211,15 +183,15 @@ pub(crate) fn age(path: &Path, seconds: u64) {
 fn expired_peers_are_not_restored() {
     let state = tempfile::tempdir().unwrap();
     let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
-    let mut daemon = started(state.path(), PLACEMENTS[0], config);
-    let hashes = populate(daemon.serving()[0]);
+    let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
+    let hashes = populate(daemon.address());
     daemon.stop();
     age(&state.path().join(FILE), 120);
-    let mut daemon = started(state.path(), PLACEMENTS[1], config);
+    let mut daemon = launch_in(state.path(), PLACEMENTS[1], config).start();
     let line = daemon.line(TOO_OLD);
     assert!(line.contains("0 peers of "), "{line}");
-    let mut client = Client::new(daemon.serving()[0]);
-    let state_after = swarm_state(&mut client, &hashes);
+    daemon.serving();
+    let state_after = swarm_state(daemon.address(), &hashes);
     assert!(state_after.peers.iter().all(Vec::is_empty));
     // Completed downloads are restored.
     assert_eq!((state_after.counts[7].completed, state_after.counts[23].completed), (2, 4));

@@ -1,23 +1,21 @@
 //! The start: log lines, and errors with their remedies.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::time::Instant;
+use std::fs;
+use std::net::UdpSocket;
 
 use onrush_net::affinity;
 
 use crate::harness::client::Client;
 use crate::harness::messages::SERVES;
-use crate::harness::network::{Ipv6, in_own_network};
-use crate::harness::process::{Launch, TIMEOUT, free_address};
+use crate::harness::network::in_own_network;
+use crate::harness::process::{Launch, eventually, free_address};
 
 #[test]
 fn by_default_port_6969_of_both_families_is_served() {
-    in_own_network(Ipv6::On, || {
-        let mut daemon = Launch::new(&[]).start();
-        let addresses = daemon.serving();
-        let expected: [SocketAddr; 2] =
-            ["0.0.0.0:6969".parse().unwrap(), "[::]:6969".parse().unwrap()];
-        assert_eq!(addresses, expected);
+    in_own_network(&[], || {
+        let daemon = Launch::new(&[]).serve();
+        let expected = ["0.0.0.0:6969", "[::]:6969"].map(|address| address.parse().unwrap());
+        assert_eq!(daemon.addresses(), expected);
         for address in ["127.0.0.1:6969", "127.1.2.3:6969", "[::1]:6969"] {
             Client::new(address.parse().unwrap()).connect_and_check();
         }
@@ -34,9 +32,9 @@ fn by_default_port_6969_of_both_families_is_served() {
 fn workers_are_pinned_as_logged() {
     let vcpu = *affinity::allowed().unwrap().last().unwrap();
     let config = format!("[workers]\nplacement = \"colocated\"\ntotal = 1\npin = [{vcpu}]\n");
-    let mut daemon = Launch::on_loopback().config(&config).start();
+    let daemon = Launch::on_loopback().config(&config).serve();
     // A worker that replies has already set its name and its vCPU.
-    Client::new(daemon.serving()[0]).connect_and_check();
+    daemon.check();
     let allowed = daemon.threads("Cpus_allowed_list");
     assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
     let text = daemon.stop().text();
@@ -47,28 +45,25 @@ fn workers_are_pinned_as_logged() {
 #[test]
 fn threads_are_named_by_their_kind() {
     let config = "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 3\npin = \"off\"\n";
-    let mut daemon = Launch::on_loopback().config(config).start();
-    let addresses = daemon.serving();
+    let daemon = Launch::on_loopback().config(config).serve();
     // A thread sets its name at its start, which may be after other workers reply.
-    let deadline = Instant::now() + TIMEOUT;
-    let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2"];
-    let mut names = Vec::new();
-    while names != expected && Instant::now() < deadline {
-        addresses.iter().for_each(|address| Client::new(*address).connect_and_check());
-        names = daemon.threads("Pid").into_iter().map(|(name, _)| name).collect();
-        names.retain(|name| name.starts_with("socket-") || name.starts_with("swarm-"));
+    eventually("the threads are named", || {
+        daemon.check();
+        let threads = daemon.threads("Pid").into_iter().map(|(name, _)| name);
+        let kinds = ["socket-", "swarm-"];
+        let mut names: Vec<_> =
+            threads.filter(|name| kinds.iter().any(|kind| name.starts_with(kind))).collect();
         names.sort();
-    }
-    assert_eq!(names, expected);
+        names == ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2"]
+    });
     let text = daemon.stop().text();
     assert!(text.contains("2 socket workers, 3 swarm workers"), "{text}");
 }
 
 #[test]
 fn an_address_in_use_is_named_with_the_remedy() {
-    let mut first = Launch::on_loopback().start();
-    let taken = first.serving();
-    for address in &taken {
+    let first = Launch::on_loopback().serve();
+    for address in first.addresses() {
         let address = address.to_string();
         let only = Launch::new(&["--listen", &address]).start().refusal();
         assert!(only.contains(&format!("{address} is taken")), "{only}");
@@ -81,9 +76,7 @@ fn an_address_in_use_is_named_with_the_remedy() {
         assert!(one_of_three.contains(&format!("{address} is taken")), "{one_of_three}");
         UdpSocket::bind(&free).unwrap();
     }
-    for address in taken {
-        Client::new(address).connect_and_check();
-    }
+    first.check();
     first.stop();
 }
 
@@ -103,7 +96,7 @@ fn an_address_of_another_host_names_the_remedy() {
 
 #[test]
 fn a_low_port_without_the_capability_names_the_remedy() {
-    in_own_network(Ipv6::On, || {
+    in_own_network(&[], || {
         for address in ["127.0.0.1:81", "[::1]:81"] {
             let text = Launch::new(&["--listen", address]).run_as_nobody().start().refusal();
             assert!(text.contains(address), "{text}");
@@ -115,7 +108,8 @@ fn a_low_port_without_the_capability_names_the_remedy() {
 
 #[test]
 fn without_ipv6_the_tracker_warns_and_serves_ipv4() {
-    in_own_network(Ipv6::Off, || {
+    in_own_network(&[], || {
+        fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
         let mut daemon = Launch::new(&[]).start();
         let warning = daemon.line("[::]:6969");
         assert!(warning.contains(" WARN "), "{warning}");
@@ -137,10 +131,9 @@ fn a_clamped_buffer_causes_a_warning_with_the_sysctl() {
     // CAP_NET_ADMIN.
     let requested = (1 << 30) - 1;
     let config = format!("[socket]\nreceive_buffer = {requested}\nsend_buffer = {requested}\n");
-    let mut daemon = Launch::on_loopback().run_as_nobody().config(&config).start();
-    let addresses = daemon.serving();
+    let daemon = Launch::on_loopback().run_as_nobody().config(&config).serve();
     let text = daemon.log().join("\n");
-    for address in &addresses {
+    for address in daemon.addresses() {
         for (direction, sysctl) in [("receive", "rmem_max"), ("send", "wmem_max")] {
             let named = [direction.to_owned(), address.to_string(), format!("net.core.{sysctl}")];
             let warns = |line: &&str| named.iter().all(|part| line.contains(part));
@@ -149,8 +142,6 @@ fn a_clamped_buffer_causes_a_warning_with_the_sysctl() {
             assert!(line.contains(&format!("sysctl -w net.core.{sysctl}={requested}")), "{line}");
         }
     }
-    for address in addresses {
-        Client::new(address).connect_and_check();
-    }
+    daemon.check();
     daemon.stop();
 }

@@ -2,15 +2,14 @@
 //! Requests that arrive elsewhere travel over lanes, with the same replies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 
-use clap::Parser;
-use onrush::Tracker;
-use onrush::cli::Cli;
-use onrush_config::{Host, Settings};
 use onrush_proto::{InfoHash, ScrapeCounts};
 use onrush_tracker::metrics::Summary;
 
-use crate::harness::client::{AnnounceReply, Client, leecher, random_hash, seeder};
+use crate::harness::client::Client;
+use crate::harness::packets::{leecher, random_hash, seeder};
+use crate::harness::tracker::{RunningTracker, TrackerConfig};
 
 /// Clients of each family.
 const CLIENTS: u8 = 100;
@@ -20,27 +19,21 @@ const SWARMS: usize = 10;
 #[test]
 fn over_95_percent_reach_their_shard_without_a_lane() {
     let tracker = started(true);
-    for address in tracker.running.addresses().to_vec() {
-        let clients = clients(address);
-        let (announces, scrapes) = traffic(&tracker, &clients);
-        assert!(announces.foreign < 0.05, "{address}: {announces:?}");
-        assert!(scrapes.foreign < 0.05, "{address}: {scrapes:?}");
+    for address in tracker.addresses() {
+        assert_foreign(&tracker, *address, 0.0..0.05, 0.0..0.05);
     }
-    assert_eq!(tracker.stop().refused_in_all(), 0);
+    assert_eq!(tracker.summary().refused_in_all(), 0);
 }
 
 /// The control of the test above: without steering one in four is local by chance.
 #[test]
 fn without_steering_three_in_four_use_a_lane() {
     let tracker = started(false);
-    assert!(tracker.steering.is_none());
-    for address in tracker.running.addresses().to_vec() {
-        let clients = clients(address);
-        let (announces, scrapes) = traffic(&tracker, &clients);
-        assert!((0.65..0.85).contains(&announces.foreign), "{address}: {announces:?}");
-        assert!((0.6..0.9).contains(&scrapes.foreign), "{address}: {scrapes:?}");
+    assert!(tracker.tracker.steering.is_none());
+    for address in tracker.addresses() {
+        assert_foreign(&tracker, *address, 0.65..0.85, 0.6..0.9);
     }
-    assert_eq!(tracker.stop().refused_in_all(), 0);
+    assert_eq!(tracker.summary().refused_in_all(), 0);
 }
 
 /// A scrape of many swarms is steered by its first hash; the parts of other shards are joined into
@@ -49,44 +42,38 @@ fn without_steering_three_in_four_use_a_lane() {
 fn a_long_scrape_is_joined_from_all_shards() {
     for steering in [true, false] {
         let tracker = started(steering);
-        for address in tracker.running.addresses().to_vec() {
+        for address in tracker.addresses().to_vec() {
             let mut client = Client::new(address);
             client.connect();
             let hashes: Vec<_> = (0..74).map(|_| random_hash()).collect();
             let mut expected = Vec::new();
             for (number, hash) in hashes.iter().enumerate() {
                 let leechers = number as u32 % 3;
-                (0..leechers).for_each(|n| drop(client.announce(*hash, leecher(2_000 + n as u16))));
+                (0..leechers)
+                    .for_each(|n| drop(client.announce(&leecher(*hash, 2_000 + n as u16))));
                 expected.push(ScrapeCounts { leechers, ..ScrapeCounts::default() });
             }
-            let before = tracker.running.summary();
+            let before = tracker.summary();
             assert_eq!(client.scrape(&hashes), expected);
-            let scrape = Hops::since(&before, &tracker.running.summary());
+            let scrape = Hops::since(&before, &tracker.summary());
             assert!(scrape.requests >= 74, "{scrape:?}");
             assert!((0.4..1.0).contains(&scrape.foreign), "{scrape:?}");
         }
-        tracker.stop();
     }
 }
 
 #[test]
 fn with_steering_backed_off_requests_travel_over_lanes() {
     let mut tracker = started(true);
-    for address in tracker.running.addresses().to_vec() {
-        let clients = clients(address);
-        tracker.steering.as_mut().unwrap().withdraw(1).unwrap();
-        let (announces, scrapes) = traffic(&tracker, &clients);
+    for address in tracker.addresses().to_vec() {
+        tracker.tracker.steering.as_mut().unwrap().withdraw(1).unwrap();
         // Of the worker's own quarter of the requests the kernel's hash gives it a quarter, so
         // 0.1875 of all requests are foreign, with a deviation of 0.019.
-        assert!((0.09..0.30).contains(&announces.foreign), "{address}: {announces:?}");
-        assert!((0.08..0.32).contains(&scrapes.foreign), "{address}: {scrapes:?}");
-
-        tracker.steering.as_mut().unwrap().restore(1).unwrap();
-        let (announces, scrapes) = traffic(&tracker, &clients);
-        assert!(announces.foreign < 0.05, "{address}: {announces:?}");
-        assert!(scrapes.foreign < 0.05, "{address}: {scrapes:?}");
+        assert_foreign(&tracker, address, 0.09..0.30, 0.08..0.32);
+        tracker.tracker.steering.as_mut().unwrap().restore(1).unwrap();
+        assert_foreign(&tracker, address, 0.0..0.05, 0.0..0.05);
     }
-    assert_eq!(tracker.stop().refused_in_all(), 0);
+    assert_eq!(tracker.summary().refused_in_all(), 0);
 }
 
 /// Numbers of requests, by whether they used a lane.
@@ -105,17 +92,10 @@ impl Hops {
     }
 }
 
-/// A tracker of four colocated workers on both loopback addresses, with its state in memory.
-fn started(steering: bool) -> Tracker {
-    let text = format!("[socket]\nsteering = {steering}\n");
-    let flags = "onrush --listen 127.0.0.1:0 --listen [::1]:0 --workers 4 --placement colocated \
-                 --admin off";
-    let args = Cli::try_parse_from(flags.split(' ')).unwrap();
-    let (settings, _) =
-        Settings::parse("onrush.toml", &text, &args.flags, &Host::default()).unwrap();
-    let tracker = Tracker::start(&settings).unwrap();
-    assert_eq!(tracker.running.addresses().len(), 2);
-    tracker
+/// A tracker of four colocated workers on both loopback addresses.
+fn started(steering: bool) -> RunningTracker {
+    let config = TrackerConfig::with_workers("placement = \"colocated\"\ntotal = 4");
+    config.tables(&format!("[socket]\nsteering = {steering}")).start()
 }
 
 /// Clients of the tracker's family, each at its own address where the family has several.
@@ -134,27 +114,39 @@ fn clients(tracker: SocketAddr) -> Vec<Client> {
     (0..CLIENTS).map(connected).collect()
 }
 
+/// Asserts the shares of announces and of scrapes that use a lane.
+fn assert_foreign(
+    tracker: &RunningTracker,
+    address: SocketAddr,
+    announces: Range<f64>,
+    scrapes: Range<f64>,
+) {
+    let (announced, scraped) = traffic(tracker, &clients(address));
+    assert!(announces.contains(&announced.foreign), "{address}: {announced:?}");
+    assert!(scrapes.contains(&scraped.foreign), "{address}: {scraped:?}");
+}
+
 /// Pairs of clients announce to swarms of their own, then scrape them; all replies are checked.
-fn traffic(tracker: &Tracker, clients: &[Client]) -> (Hops, Hops) {
-    let before = tracker.running.summary();
+fn traffic(tracker: &RunningTracker, clients: &[Client]) -> (Hops, Hops) {
+    let before = tracker.summary();
     let mut swarms: Vec<(usize, InfoHash)> = Vec::new();
     for (number, [first, second]) in clients.as_chunks().0.iter().enumerate() {
         for _ in 0..SWARMS {
             let hash = random_hash();
-            let first_reply = first.announce(hash, seeder(3_001));
-            assert_eq!(first_reply, AnnounceReply { seeders: 1, leechers: 0, peers: vec![] });
-            let both = second.announce(hash, leecher(3_002));
+            let alone = first.announce(&seeder(hash, 3_001));
+            assert_eq!((alone.counts(), alone.peers), ((1, 0), vec![]));
+            let both = second.announce(&leecher(hash, 3_002));
             let peers = vec![SocketAddr::new(first.address().ip(), 3_001)];
-            assert_eq!(both, AnnounceReply { seeders: 1, leechers: 1, peers });
+            assert_eq!((both.counts(), both.peers), ((1, 1), peers));
             swarms.push((number, hash));
         }
     }
-    let between = tracker.running.summary();
+    let between = tracker.summary();
     for (number, hash) in &swarms {
         let counts = ScrapeCounts { seeders: 1, completed: 0, leechers: 1 };
-        assert_eq!(clients[*number].scrape(&[*hash]), [counts]);
+        assert_eq!(clients[*number].counts(*hash), counts);
     }
-    let after = tracker.running.summary();
+    let after = tracker.summary();
     let announces = Hops::since(&before, &between);
     let scrapes = Hops::since(&between, &after);
     assert!(announces.requests >= 2 * swarms.len() as u64, "{announces:?}");

@@ -6,22 +6,18 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
-use crate::harness::client::{Client, leecher, random_hash};
+use crate::harness::packets::{leecher, random_hash};
 use crate::harness::process::{Launch, TIMEOUT};
 
 #[test]
 fn without_a_terminal_top_prints_once() {
-    let mut daemon = Launch::on_loopback().flag("--workers", "2").http().start();
-    let address = daemon.serving()[0];
-    let mut client = Client::new(address);
-    client.connect();
-    (0..3).for_each(|port| drop(client.announce(random_hash(), leecher(7_000 + port))));
-    let url = format!("http://{}", daemon.http());
-    let mut top = Command::new(env!("CARGO_BIN_EXE_onrush"));
-    top.args(["top", "--every", "2", "--url", &url]);
-    let top = top.output().unwrap();
-    let text = String::from_utf8(top.stdout).unwrap();
-    assert!(top.status.success(), "{}", String::from_utf8_lossy(&top.stderr));
+    let daemon = Launch::on_loopback().flag("--workers", "2").admin().serve();
+    let (address, client) = (daemon.address(), daemon.client());
+    (0..3).for_each(|port| drop(client.announce(&leecher(random_hash(), 7_000 + port))));
+    let url = format!("http://{}", daemon.admin());
+    let top = Launch::new(&["top", "--every", "2", "--url", &url]).start().end();
+    assert_eq!(top.code, Some(0), "{}", top.text());
+    let text = top.output;
     let row = |begin: &str| {
         let row = text.lines().find(|line| line.starts_with(begin));
         row.unwrap_or_else(|| panic!("no row begins with {begin}: {text}")).to_owned()
@@ -29,10 +25,10 @@ fn without_a_terminal_top_prints_once() {
     assert!(row("onrush ").contains(&url) && row("onrush ").contains(&address.to_string()));
     row("serving");
     // Shards update their gauges once a second; two seconds pass between the samples.
-    let both: Vec<String> = row("both").split_whitespace().map(str::to_owned).collect();
-    assert_eq!(both[5..], ["3", "0", "3"], "{text}");
-    let swarms: Vec<String> = row("swarms").split_whitespace().map(str::to_owned).collect();
-    assert_eq!([&swarms[1], &swarms[3]], ["3", "0"], "{text}");
+    let (both, swarms) = (row("both"), row("swarms"));
+    assert_eq!(both.split_whitespace().collect::<Vec<_>>()[5..], ["3", "0", "3"], "{text}");
+    let swarms: Vec<&str> = swarms.split_whitespace().collect();
+    assert_eq!([swarms[1], swarms[3]], ["3", "0"], "{text}");
     assert!(text.lines().filter(|line| line.starts_with("worker-")).count() == 2, "{text}");
     assert!(!text.contains('\u{1b}'), "no control sequences in a pipe");
     daemon.stop();
@@ -42,14 +38,10 @@ fn without_a_terminal_top_prints_once() {
 fn an_unreachable_tracker_is_an_error_with_a_remedy() {
     // The port is free again.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let top = Command::new(env!("CARGO_BIN_EXE_onrush"))
-        .args(["top", "--once", "--url", &format!("http://{free}")])
-        .output()
-        .unwrap();
-    let error = String::from_utf8(top.stderr).unwrap();
-    assert_eq!(top.status.code(), Some(1));
+    let top = Launch::new(&["top", "--once", "--url", &format!("http://{free}")]).start().end();
+    assert_eq!((top.code, top.output.as_str()), (Some(1), ""));
+    let error = top.text();
     assert!(error.contains(&free.to_string()) && error.contains("admin.listen"), "{error}");
-    assert!(top.stdout.is_empty());
 }
 
 /// A child process, killed on drop.
@@ -65,10 +57,9 @@ impl Drop for KilledOnDrop {
 /// The terminal is provided by `script` (Debian: bsdutils).
 #[test]
 fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
-    let mut daemon = Launch::on_loopback().flag("--workers", "2").http().start();
-    daemon.serving();
-    let (http, onrush) = (daemon.http(), env!("CARGO_BIN_EXE_onrush"));
-    let line = format!("stty cols 100 rows 30; '{onrush}' top --url http://{http}; stty -a");
+    let daemon = Launch::on_loopback().flag("--workers", "2").admin().serve();
+    let (admin, onrush) = (daemon.admin(), env!("CARGO_BIN_EXE_onrush"));
+    let line = format!("stty cols 100 rows 30; '{onrush}' top --url http://{admin}; stty -a");
     let terminal = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .env("TERM", "xterm")

@@ -1,25 +1,26 @@
 //! Upgrades: under load, with changes during the transfer, and with failures.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use onrush_proto::{Event, InfoHash};
+use onrush::upgrade::message::PROTOCOL;
+use onrush_proto::InfoHash;
 
-use crate::harness::client::{Client, leecher, random_hash, seeder};
+use crate::harness::client::Client;
 use crate::harness::messages::{
-    ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, STOPPED, SUCCESSOR_FAILED, TOO_OLD,
-    UNAVAILABLE, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED,
-    UPGRADE_RUNNING,
+    ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UNAVAILABLE,
+    UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_RUNNING,
 };
-use crate::harness::network::{Ipv6, in_own_network};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address, mode};
-use crate::snapshot::{FILE, PLACEMENTS, age, populate, started, swarm_state};
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{STOPPED, connect, leecher, random_hash, seeder};
+use crate::harness::process::{Daemon, Launch, TOKEN_FILE, eventually, free_address, mode};
+use crate::snapshot::{FILE, PLACEMENTS, age, launch_in, populate, swarm_state};
 
 /// A later reply counts as lost.
 const LOST: Duration = Duration::from_secs(15);
@@ -28,8 +29,7 @@ const BURST: usize = 16;
 
 /// Starts a process that takes over.
 fn follower(state: &Path, flags: &[&str]) -> Daemon {
-    let launch = Launch::new(flags).flag("--listen", "127.0.0.1:0").flag("--state-dir", state);
-    launch.config("[log]\ntotals_every = 0\n").start_with(&["--upgrade"])
+    launch_in(state, flags, "[log]\ntotals_every = 0\n").flags(&["--upgrade"]).start()
 }
 
 /// Announces sent while a test acts, and their counts.
@@ -47,7 +47,7 @@ impl Load {
         client.connect();
         let hashes: Vec<_> = (0..BURST).map(|_| random_hash()).collect();
         while !self.over.load(Ordering::Relaxed) {
-            let answered = client.burst(&hashes, seeder(4_001), LOST);
+            let answered = client.burst(&hashes, LOST);
             self.sent.fetch_add(BURST, Ordering::Relaxed);
             self.answered.fetch_add(answered, Ordering::Relaxed);
         }
@@ -55,31 +55,28 @@ impl Load {
 
     /// Waits for this many further replies.
     fn await_replies(&self, count: usize) {
-        let (before, deadline) = (self.answered.load(Ordering::Relaxed), Instant::now() + 2 * LOST);
-        while self.answered.load(Ordering::Relaxed) < before + count {
-            assert!(Instant::now() < deadline, "the load has stalled");
-            thread::yield_now();
-        }
-    }
-
-    fn lost(&self) -> usize {
-        self.sent.load(Ordering::Relaxed) - self.answered.load(Ordering::Relaxed)
+        let before = self.answered.load(Ordering::Relaxed);
+        eventually("the load continues", || {
+            self.answered.load(Ordering::Relaxed) >= before + count
+        });
     }
 }
 
-/// Runs `change` under load; the numbers of requests sent and lost.
-fn under_load(address: SocketAddr, change: impl FnOnce(&Load)) -> (usize, usize) {
+/// Runs `change` under load; its result, and the numbers of requests sent and lost.
+fn under_load<T>(address: SocketAddr, change: impl FnOnce(&Load) -> T) -> (T, usize, usize) {
     let load = Load::default();
-    thread::scope(|scope| {
+    let result = thread::scope(|scope| {
         for number in 1..=4 {
             let load = &load;
             scope.spawn(move || load.run(number, address));
         }
         load.await_replies(500);
-        change(&load);
+        let result = change(&load);
         load.over.store(true, Ordering::Relaxed);
+        result
     });
-    (load.sent.load(Ordering::Relaxed), load.lost())
+    let sent = load.sent.into_inner();
+    (result, sent, sent - load.answered.into_inner())
 }
 
 #[test]
@@ -89,31 +86,29 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
     let split: &[&str] = &["--workers", "3", "--placement", "split"];
     for (old, new) in [(colocated, colocated), (split, colocated), (colocated, split)] {
         let state = tempfile::tempdir().unwrap();
-        let mut first = started(state.path(), old, "[log]\ntotals_every = 0\n");
-        let address = first.serving()[0];
+        let first = launch_in(state.path(), old, "[log]\ntotals_every = 0\n").serve();
+        let address = first.address();
         let hashes = populate(address);
-        let before = swarm_state(&mut Client::new(address), &hashes);
-        let mut second = None;
-        let (sent, lost) = under_load(address, |load| {
+        let before = swarm_state(address, &hashes);
+        let (second, sent, lost) = under_load(address, |load| {
             let mut follower = follower(state.path(), new);
             assert_eq!(follower.serving(), [address]);
             follower.wait_for_line(UPGRADE_RECEIVED);
             load.await_replies(500);
-            second = Some(follower);
+            follower
         });
         assert_eq!(lost, 0, "of {sent}");
         let ended = first.end();
         assert_eq!(ended.code, Some(0), "{}", ended.text());
         assert!(ended.text().contains(UPGRADE_DONE), "{}", ended.text());
-        let second = second.unwrap();
-        assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
+        assert_eq!(swarm_state(address, &hashes), before);
         // The new process holds the lock and can itself be upgraded.
-        let refused = started(state.path(), old, "").refusal();
+        let refused = launch_in(state.path(), old, "").start().refusal();
         assert!(refused.contains(&format!("(process {})", second.pid())), "{refused}");
         let mut third = follower(state.path(), new);
         third.serving();
         assert_eq!(second.end().code, Some(0));
-        assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
+        assert_eq!(swarm_state(address, &hashes), before);
         third.wait_for_line(UPGRADE_RECEIVED);
         let output = third.stop().text();
         assert!(output.contains(SNAPSHOT), "{output}");
@@ -124,43 +119,35 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
 #[test]
 fn a_restart_loses_only_requests_during_the_gap() {
     let state = tempfile::tempdir().unwrap();
-    let port = crate::harness::process::free_address();
-    let config = format!("listen = [\"{port}\"]\n[log]\ntotals_every = 0\n");
-    let start =
-        || Launch::new(PLACEMENTS[0]).flag("--state-dir", state.path()).config(&config).start();
-    let mut first = start();
-    let address = first.serving()[0];
+    let address = free_address();
+    let config = format!("listen = [\"{address}\"]\n[log]\ntotals_every = 0\n");
+    let serve =
+        || Launch::new(PLACEMENTS[0]).flag("--state-dir", state.path()).config(&config).serve();
+    let first = serve();
     let hashes = populate(address);
-    let before = swarm_state(&mut Client::new(address), &hashes);
-    let mut second = None;
-    let (sent, lost) = under_load(address, |load| {
+    let before = swarm_state(address, &hashes);
+    let (second, sent, lost) = under_load(address, |load| {
         first.stop();
-        let mut next = start();
-        next.serving();
+        let second = serve();
         load.await_replies(500);
-        second = Some(next);
+        second
     });
     // Each client has one burst in flight.
     assert!(lost <= 4 * BURST && sent > 1_000, "{lost} of {sent}");
-    assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
-    second.unwrap().stop();
+    assert_eq!(swarm_state(address, &hashes), before);
+    second.stop();
 }
 
 /// Peers that join, become seeders or leave during the transfer are in that state after it.
 #[test]
 fn announces_during_an_upgrade_are_kept() {
     let state = tempfile::tempdir().unwrap();
-    let mut first = started(state.path(), PLACEMENTS[0], "");
-    let address = first.serving()[0];
+    let first = launch_in(state.path(), PLACEMENTS[0], "").serve();
     let hashes: Vec<InfoHash> = (0..200).map(|_| random_hash()).collect();
-    let mut client = Client::new(address);
-    client.connect();
-    let mut stop = leecher(1_000);
-    stop.event = Event::Stopped;
-    hashes.iter().for_each(|hash| drop(client.announce(*hash, leecher(1_000))));
+    let client = first.client();
+    hashes.iter().for_each(|hash| drop(client.announce(&leecher(*hash, 1_000))));
     let over = AtomicBool::new(false);
-    let (mut states, mut second) = (vec![1u32; 200], None);
-    thread::scope(|scope| {
+    let (states, second) = thread::scope(|scope| {
         // Announces are sent one at a time, each with a reply.
         let changing = scope.spawn(|| {
             let mut states = vec![1u32; 200];
@@ -168,11 +155,11 @@ fn announces_during_an_upgrade_are_kept() {
             while !over.load(Ordering::Relaxed) || at % 200 != 0 {
                 let number = at % 200;
                 let (hash, round) = (hashes[number], states[number] + 1);
-                match round % 3 {
-                    0 => drop(client.announce(hash, stop)),
-                    1 => drop(client.announce(hash, leecher(1_000))),
-                    _ => drop(client.announce(hash, seeder(1_000))),
-                }
+                client.announce(&match round % 3 {
+                    0 => leecher(hash, 1_000).event(STOPPED),
+                    1 => leecher(hash, 1_000),
+                    _ => seeder(hash, 1_000),
+                });
                 states[number] = round;
                 at += 1;
             }
@@ -182,19 +169,17 @@ fn announces_during_an_upgrade_are_kept() {
         next.serving();
         next.wait_for_line(UPGRADE_RECEIVED);
         over.store(true, Ordering::Relaxed);
-        second = Some(next);
-        states = changing.join().unwrap();
+        (changing.join().unwrap(), next)
     });
     assert_eq!(first.end().code, Some(0));
-    let mut client = Client::new(address);
-    client.connect();
+    let client = second.client();
     for (part, states) in hashes.chunks(50).zip(states.chunks(50)) {
         for (counts, round) in client.scrape(part).iter().zip(states) {
             let expected = [(0, 0), (0, 1), (1, 0)][*round as usize % 3];
             assert_eq!((counts.seeders, counts.leechers), expected, "round {round}");
         }
     }
-    second.unwrap().stop();
+    second.stop();
 }
 
 #[test]
@@ -203,8 +188,8 @@ fn errors_of_an_upgrade_are_named_and_the_old_process_serves() {
     let text = follower(state.path(), PLACEMENTS[0]).refusal();
     assert!(text.contains("--upgrade"), "{text}");
 
-    let mut first = started(state.path(), PLACEMENTS[0], "");
-    let address = first.serving()[0];
+    let mut first = launch_in(state.path(), PLACEMENTS[0], "").serve();
+    let address = first.address();
     assert_eq!(mode(&state.path().join("upgrade.sock")), 0o600);
     // An address in use by another process.
     let taken = UdpSocket::bind("127.0.0.2:0").unwrap();
@@ -212,17 +197,15 @@ fn errors_of_an_upgrade_are_named_and_the_old_process_serves() {
     let elsewhere = Launch::new(PLACEMENTS[0])
         .flag("--listen", &address_taken)
         .flag("--state-dir", state.path())
-        .start_with(&["--upgrade"])
+        .flags(&["--upgrade"])
+        .start()
         .refusal();
     assert!(elsewhere.contains(&address_taken), "{elsewhere}");
     first.line(UPGRADE_LEFT);
-    Client::new(address).connect_and_check();
+    first.check();
 
     // A successor with another protocol version, and a successor with an invalid message.
-    let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
-    let word = br#"{"Request":{"protocol":99,"version":"9.9.9"}}"#;
-    stream.write_all(&(word.len() as u32).to_be_bytes()).unwrap();
-    stream.write_all(word).unwrap();
+    let mut stream = request_handoff(state.path(), 99);
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap_or(0);
     let line = first.line("9.9.9");
@@ -230,24 +213,32 @@ fn errors_of_an_upgrade_are_named_and_the_old_process_serves() {
     let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
     stream.write_all(b"\0\0\0\x02{}").unwrap();
     first.line(UPGRADE_FAILED);
-    Client::new(address).connect_and_check();
+    first.check();
 
     // A successor killed at random moments.
     let hashes = populate(address);
-    let before = swarm_state(&mut Client::new(address), &hashes);
+    let before = swarm_state(address, &hashes);
     for _ in 0..5 {
         let killed = follower(state.path(), PLACEMENTS[0]);
         let moment = Instant::now() + Duration::from_millis(rand::random_range(0..60));
         while Instant::now() < moment {}
-        killed.signal("KILL");
-        killed.end();
+        killed.kill();
         // If the successor had taken over before the kill, the old process has exited.
         if !still_serves(&mut first, address) {
             return;
         }
-        assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
+        assert_eq!(swarm_state(address, &hashes), before);
     }
     first.stop();
+}
+
+/// Connects as a successor that speaks this version of the protocol.
+fn request_handoff(state: &Path, protocol: u64) -> UnixStream {
+    let mut stream = UnixStream::connect(state.join("upgrade.sock")).unwrap();
+    let message = format!(r#"{{"Request":{{"protocol":{protocol},"version":"9.9.9"}}}}"#);
+    stream.write_all(&(message.len() as u32).to_be_bytes()).unwrap();
+    stream.write_all(message.as_bytes()).unwrap();
+    stream
 }
 
 /// Whether a successor was killed during the transfer, before it received the sockets.
@@ -256,10 +247,7 @@ fn killed_during_transfer(first: &mut Daemon, state: &Path) -> bool {
     if first.line_or_exit(UPGRADE_BEGINS).is_none() {
         return false;
     }
-    // A kill by system call is faster than through a shell.
-    let pid = nix::unistd::Pid::from_raw(killed.pid() as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
-    assert_eq!(killed.end().signal, Some(9));
+    assert_eq!(killed.kill().signal, Some(9));
     first.line_or_exit(UPGRADE_FAILED).is_some()
 }
 
@@ -270,19 +258,19 @@ fn a_successor_killed_during_the_transfer_changes_nothing() {
     let mut kills = 0;
     for round in 1.. {
         let state = tempfile::tempdir().unwrap();
-        let mut first = started(state.path(), PLACEMENTS[0], "[log]\ntotals_every = 0\n");
-        let address = first.serving()[0];
+        let config = "[log]\ntotals_every = 0\n";
+        let mut first = launch_in(state.path(), PLACEMENTS[0], config).serve();
+        let address = first.address();
         let hashes = populate(address);
-        let mut client = Client::new(address);
-        client.connect();
+        let client = first.client();
         for _ in 0..1_000 {
             let many: Vec<_> = (0..BURST).map(|_| random_hash()).collect();
-            assert_eq!(client.burst(&many, seeder(4_001), LOST), BURST);
+            assert_eq!(client.burst(&many, LOST), BURST);
         }
-        let before = swarm_state(&mut client, &hashes);
+        let before = swarm_state(address, &hashes);
         while kills < 5 && killed_during_transfer(&mut first, state.path()) {
             kills += 1;
-            assert_eq!(swarm_state(&mut client, &hashes), before);
+            assert_eq!(swarm_state(address, &hashes), before);
         }
         if round == 20 {
             assert!(kills > 0, "every successor took over before the kill");
@@ -293,7 +281,7 @@ fn a_successor_killed_during_the_transfer_changes_nothing() {
             let mut last = follower(state.path(), PLACEMENTS[0]);
             last.serving();
             assert_eq!(first.end().code, Some(0));
-            assert_eq!(swarm_state(&mut client, &hashes), before);
+            assert_eq!(swarm_state(address, &hashes), before);
             last.stop();
             return;
         }
@@ -304,42 +292,21 @@ fn a_successor_killed_during_the_transfer_changes_nothing() {
 fn still_serves(daemon: &mut Daemon, address: SocketAddr) -> bool {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        if daemon.has_exited() {
-            return false;
-        }
-        socket.send_to(b"\0\0\x04\x17\x27\x10\x19\x80\0\0\0\0\0\0\0\x01", address).unwrap();
-        if socket.recv(&mut [0; 64]).is_ok() {
-            return true;
-        }
-        assert!(Instant::now() < deadline, "the daemon neither replies nor exits");
-    }
+    let mut replies = false;
+    eventually("the daemon replies or exits", || {
+        socket.send_to(&connect(1), address).unwrap();
+        replies = socket.recv(&mut [0; 64]).is_ok();
+        replies || daemon.has_exited()
+    });
+    replies
 }
 
-/// Starts a daemon with a state directory, a token and a fixed admin address; the flags of `ctl`
-/// that reach it.
-fn with_admin(state: &Path, flags: &[&str], tables: &str) -> (Daemon, [String; 4]) {
-    let token = state.join("token");
-    std::fs::write(&token, "of-the-tests-0123456789").unwrap();
-    let http = free_address();
-    let config = format!("{tables}\n[admin]\nlisten = \"{http}\"\ntoken_file = {token:?}\n");
-    let launch = Launch::new(flags).flag("--state-dir", state).config(&config).configured_admin();
-    let reach = [
-        "--url".into(),
-        format!("http://{http}"),
-        "--token-file".into(),
-        token.display().to_string(),
-    ];
-    (launch.start(), reach)
-}
-
-/// Runs `onrush ctl`; the exit code and the output.
-fn ctl(reach: &[String], arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
-    let ended = command.arg("ctl").args(reach).args(arguments).output().unwrap();
-    let output = [ended.stdout, ended.stderr].concat();
-    (ended.status.code(), String::from_utf8(output).unwrap())
+/// Starts a daemon with a state directory, the admin API at a fixed address, and these tables.
+fn with_admin(state: &Path, flags: &[&str], tables: &str) -> Daemon {
+    let admin = free_address();
+    let config = format!("{tables}\n{TOKEN_FILE}listen = \"{admin}\"\n");
+    let launch = Launch::new(flags).flag("--state-dir", state).config(&config);
+    launch.configured_admin().serve()
 }
 
 /// The process starts its successor with the same flags, on `onrush ctl upgrade` and on SIGUSR2,
@@ -347,16 +314,16 @@ fn ctl(reach: &[String], arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn a_running_process_starts_its_successor() {
     let state = tempfile::tempdir().unwrap();
-    let (mut daemon, reach) = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
-    let address = daemon.serving()[0];
+    let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+    let address = daemon.address();
     let first = daemon.pid();
     let hashes = populate(address);
-    let before = swarm_state(&mut Client::new(address), &hashes);
-    let (sent, lost) = under_load(address, |load| {
-        let (code, output) = ctl(&reach, &["upgrade"]);
-        assert_eq!(code, Some(0), "{output}");
+    let before = swarm_state(address, &hashes);
+    let ((), sent, lost) = under_load(address, |load| {
+        let ended = daemon.ctl(&["upgrade"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(daemon.upgraded(), [address]);
-        assert!(output.starts_with(&format!("process {} ", daemon.pid())), "{output}");
+        assert!(ended.output.starts_with(&format!("process {} ", daemon.pid())), "{ended:?}");
         load.await_replies(500);
         daemon.signal("USR2");
         assert_eq!(daemon.upgraded(), [address]);
@@ -364,66 +331,55 @@ fn a_running_process_starts_its_successor() {
     });
     assert_eq!(lost, 0, "of {sent}");
     assert_ne!(daemon.pid(), first);
-    assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
+    assert_eq!(swarm_state(address, &hashes), before);
     // No process remains between the two: the new one is a child of the reaper of orphans.
     let parent = daemon.status("PPid").parse::<u32>().unwrap();
     assert!(parent != first && parent != std::process::id(), "{parent}");
-    let flags = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
+    let flags = fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
     let flags = String::from_utf8(flags).unwrap();
     assert_eq!(flags.matches("--upgrade").count(), 1, "{flags:?}");
-    daemon.signal("TERM");
-    daemon.line(SNAPSHOT);
-    daemon.line(STOPPED);
+    assert!(daemon.stop().text().contains(SNAPSHOT));
 }
 
 #[test]
 fn a_failed_successor_is_reported_and_the_old_process_serves() {
     let state = tempfile::tempdir().unwrap();
-    let (mut daemon, reach) = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
-    let address = daemon.serving()[0];
-    let config = daemon.home().join("onrush.toml");
-    let right = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, format!("{right}\n[log]\nlevel = \"loud\"\n")).unwrap();
-    let (code, output) = ctl(&reach, &["upgrade"]);
-    assert_eq!(code, Some(1));
-    assert!(output.contains("exit code 2") && output.contains("log.level"), "{output}");
+    let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+    let right = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+    daemon.configure(&format!("{right}\n[log]\nlevel = \"loud\"\n"));
+    let ended = daemon.ctl(&["upgrade"]);
+    assert_eq!(ended.code, Some(1));
+    let error = ended.text();
+    assert!(error.contains("exit code 2") && error.contains("log.level"), "{error}");
     let line = daemon.line(SUCCESSOR_FAILED);
     assert!(line.contains("exit code 2"), "{line}");
-    Client::new(address).connect_and_check();
+    daemon.check();
     // A further upgrade is refused while one is in progress.
-    std::fs::write(&config, &right).unwrap();
-    let stopped = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
-    let word = format!(
-        r#"{{"Request":{{"protocol":{},"version":"x"}}}}"#,
-        onrush::upgrade::message::PROTOCOL
-    );
-    (&stopped).write_all(&(word.len() as u32).to_be_bytes()).unwrap();
-    (&stopped).write_all(word.as_bytes()).unwrap();
-    (&stopped).read_exact(&mut [0]).unwrap();
+    daemon.configure(&right);
+    let mut stopped = request_handoff(state.path(), PROTOCOL.into());
+    stopped.read_exact(&mut [0]).unwrap();
     daemon.signal("USR2");
     let line = daemon.line("SIGUSR2: ");
     assert!(line.contains(UPGRADE_RUNNING), "{line}");
-    let (code, output) = ctl(&reach, &["upgrade"]);
-    assert!(code == Some(1) && output.contains(UPGRADE_RUNNING), "{output}");
-    let (code, output) = ctl(&reach, &["reload"]);
-    assert!(code == Some(1) && output.contains("reload"), "{output}");
+    let ended = daemon.ctl(&["upgrade"]);
+    assert!(ended.code == Some(1) && ended.text().contains(UPGRADE_RUNNING), "{ended:?}");
+    let ended = daemon.ctl(&["reload"]);
+    assert!(ended.code == Some(1) && ended.text().contains("reload"), "{ended:?}");
     drop(stopped);
     daemon.line(UPGRADE_LEFT);
-    Client::new(address).connect_and_check();
-    assert_eq!(ctl(&reach, &["upgrade"]).0, Some(0));
+    daemon.check();
+    assert_eq!(daemon.ctl(&["upgrade"]).code, Some(0));
     daemon.upgraded();
-    Client::new(address).connect_and_check();
-    daemon.signal("TERM");
-    daemon.line(STOPPED);
+    daemon.check();
+    daemon.stop();
 }
 
 /// Changes the admin address in the configuration.
 fn move_admin(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
-    let config = daemon.home().join("onrush.toml");
-    let text = std::fs::read_to_string(&config).unwrap();
+    let text = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
     let moved = text.replace(&format!("listen = \"{from}\""), &format!("listen = \"{to}\""));
     assert_ne!(moved, text);
-    std::fs::write(&config, moved).unwrap();
+    daemon.configure(&moved);
 }
 
 /// The new process waits for the admin address only when the old process holds it: an address of
@@ -431,20 +387,19 @@ fn move_admin(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
 /// process has exited, it is logged, and the admin side starts once the address is free.
 #[test]
 fn an_admin_address_of_another_program_is_reported() {
-    in_own_network(Ipv6::On, || {
+    in_own_network(&[], || {
         let state = tempfile::tempdir().unwrap();
-        let (mut daemon, reach) =
-            with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
-        let address = daemon.serving()[0];
-        let http = daemon.http();
+        let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+        let address = daemon.address();
+        let http = daemon.admin();
         let third = TcpListener::bind("127.0.0.2:0").unwrap();
         let elsewhere = third.local_addr().unwrap();
         move_admin(&daemon, http, elsewhere);
-        let (code, output) = ctl(&reach, &["upgrade"]);
-        assert_eq!(code, Some(1), "{output}");
-        assert!(output.contains(&format!("admin.listen: {elsewhere} ")), "{output}");
-        Client::new(address).connect_and_check();
-        assert_eq!(ctl(&reach, &["health"]).0, Some(0));
+        let ended = daemon.ctl(&["upgrade"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.text().contains(&format!("admin.listen: {elsewhere} ")), "{ended:?}");
+        daemon.check();
+        assert_eq!(daemon.ctl(&["health"]).code, Some(0));
 
         // A wildcard conflicts with the address of the old process and with that of the other
         // program.
@@ -456,12 +411,11 @@ fn an_admin_address_of_another_program_is_reported() {
         daemon.wait_for_line(NO_ADMIN);
         let served = format!("http://{any}{ADMIN_LISTENS}");
         assert!(!daemon.log().iter().any(|line| line.contains(&served)), "{:?}", daemon.log());
-        Client::new(address).connect_and_check();
+        daemon.check();
         drop(third);
         daemon.wait_for_line(&served);
-        assert_eq!(ctl(&reach, &["health"]).0, Some(0));
-        daemon.signal("TERM");
-        daemon.line(STOPPED);
+        assert_eq!(daemon.ctl(&["health"]).code, Some(0));
+        daemon.stop();
     });
 }
 
@@ -470,27 +424,26 @@ fn an_admin_address_of_another_program_is_reported() {
 fn list_changes_during_an_upgrade_apply_after_it() {
     let state = tempfile::tempdir().unwrap();
     let tables = "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"";
-    let (mut daemon, reach) = with_admin(state.path(), PLACEMENTS[0], tables);
-    let address = daemon.serving()[0];
-    let mut client = Client::new(address);
-    client.connect();
+    let mut daemon = with_admin(state.path(), PLACEMENTS[0], tables);
+    let client = daemon.client();
     let hashes: Vec<InfoHash> = (0..200).map(|_| random_hash()).collect();
-    hashes.iter().for_each(|hash| drop(client.announce(*hash, seeder(1_000))));
+    hashes.iter().for_each(|hash| drop(client.announce(&seeder(*hash, 1_000))));
+    let ctl = daemon.ctl_program();
     let over = AtomicBool::new(false);
-    let mut listed = Vec::new();
-    thread::scope(|scope| {
-        let (reach, over, hashes) = (&reach, &over, &hashes);
+    let listed = thread::scope(|scope| {
+        let (ctl, over, hashes) = (&ctl, &over, &hashes);
         let changing = scope.spawn(move || {
             let mut listed = Vec::new();
             for hash in hashes {
                 let name = hash.to_string();
                 while !over.load(Ordering::Relaxed) {
-                    let (code, output) = ctl(reach, &["list", "add", &name]);
-                    if code == Some(0) {
+                    let ended = ctl(&["list", "add", &name]);
+                    if ended.code == Some(0) {
                         listed.push(*hash);
                         break;
                     }
-                    assert!(UNAVAILABLE.iter().any(|part| output.contains(part)), "{output}");
+                    let error = ended.text();
+                    assert!(UNAVAILABLE.iter().any(|part| error.contains(part)), "{error}");
                 }
             }
             listed
@@ -500,36 +453,33 @@ fn list_changes_during_an_upgrade_apply_after_it() {
             daemon.upgraded();
         }
         over.store(true, Ordering::Relaxed);
-        listed = changing.join().unwrap();
+        changing.join().unwrap()
     });
     assert!(!listed.is_empty());
     for hash in &listed {
-        let why = client.announce_refused(*hash, seeder(1_000));
+        let why = client.announce_refused(&seeder(*hash, 1_000));
         assert!(why.contains("denied") || why.contains("not"), "{why}");
     }
-    let journal = std::fs::read_to_string(state.path().join("access.changes")).unwrap();
+    let journal = fs::read_to_string(state.path().join("access.changes")).unwrap();
     assert!(listed.iter().all(|hash| journal.contains(&hash.to_string())), "{journal}");
     // Only listed swarms are purged.
     let deadline = Instant::now() + LOST;
     let known = |hash: &InfoHash| {
         loop {
-            let (code, output) = ctl(&reach, &["swarm", &hash.to_string()]);
-            match code {
+            let ended = daemon.ctl(&["swarm", &hash.to_string()]);
+            match ended.code {
                 Some(0) => return true,
-                Some(1) if output.contains(&hash.to_string()) => return false,
+                Some(1) if ended.text().contains(&hash.to_string()) => return false,
                 // The new process may not listen on the admin address yet.
-                _ => assert!(Instant::now() < deadline, "{output}"),
+                _ => assert!(Instant::now() < deadline, "{ended:?}"),
             }
         }
     };
-    while listed.iter().any(known) {
-        assert!(Instant::now() < deadline, "a listed swarm is still stored");
-    }
+    eventually("all listed swarms are purged", || !listed.iter().any(known));
     // The response to the last change may be lost, so that its state is unknown.
     let served = hashes.iter().skip(listed.len() + 1);
     served.for_each(|hash| assert!(known(hash), "{hash}"));
-    daemon.signal("TERM");
-    daemon.line(STOPPED);
+    daemon.stop();
 }
 
 /// Peers with a long advertised interval are restored until they return, over a restart and an
@@ -538,23 +488,22 @@ fn list_changes_during_an_upgrade_apply_after_it() {
 fn the_advertised_interval_survives_restart_and_upgrade() {
     let state = tempfile::tempdir().unwrap();
     let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
-    let mut daemon = started(state.path(), PLACEMENTS[0], config);
-    let address = daemon.serving()[0];
-    let hashes = populate(address);
-    let before = swarm_state(&mut Client::new(address), &hashes);
+    let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
+    let hashes = populate(daemon.address());
+    let before = swarm_state(daemon.address(), &hashes);
     daemon.stop();
     age(&state.path().join(FILE), 120);
     let until = UNIX_EPOCH.elapsed().unwrap().as_secs() + 600;
-    std::fs::write(state.path().join("overload.promise"), format!("900 {until}\n")).unwrap();
-    let mut daemon = started(state.path(), PLACEMENTS[0], config);
+    fs::write(state.path().join("overload.promise"), format!("900 {until}\n")).unwrap();
+    let mut daemon = launch_in(state.path(), PLACEMENTS[0], config).start();
     let line = daemon.line(PEERS_RESTORED);
     assert!(!line.contains(TOO_OLD), "{line}");
-    let address = daemon.serving()[0];
-    assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
+    daemon.serving();
+    assert_eq!(swarm_state(daemon.address(), &hashes), before);
     for _ in 0..2 {
         daemon.signal("USR2");
         daemon.upgraded();
-        assert_eq!(swarm_state(&mut Client::new(address), &hashes), before);
+        assert_eq!(swarm_state(daemon.address(), &hashes), before);
     }
     assert!(!daemon.log().iter().any(|line| line.contains(TOO_OLD)), "{:?}", daemon.log());
 }
@@ -563,33 +512,27 @@ fn the_advertised_interval_survives_restart_and_upgrade() {
 #[test]
 fn workers_and_addresses_change_without_a_loss() {
     let state = tempfile::tempdir().unwrap();
-    let (mut daemon, reach) = with_admin(state.path(), &[], "listen = [\"127.0.0.1:0\"]");
-    let config = daemon.home().join("onrush.toml");
-    let right = std::fs::read_to_string(&config).unwrap();
+    let mut daemon = with_admin(state.path(), &[], "listen = [\"127.0.0.1:0\"]");
+    let right = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
     let right = right.replace("listen = [\"127.0.0.1:0\"]\n", "");
-    let write = |listen: &[SocketAddr], workers: &str| {
+    let write = |daemon: &Daemon, listen: &[SocketAddr], workers: &str| {
         let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
-        let text = format!("listen = {listen:?}\n{right}\n[workers]\n{workers}\n");
-        std::fs::write(&config, text).unwrap();
+        daemon.configure(&format!("listen = {listen:?}\n{right}\n[workers]\n{workers}\n"));
     };
-    daemon.serving();
-    let free = || free_address();
-    let (kept, other, new) = (free(), free(), free());
-    write(&[kept, other], "total = 4\nplacement = \"colocated\"");
-    let (code, output) = ctl(&reach, &["reload"]);
-    assert_eq!(code, Some(0), "{output}");
-    assert!(
-        output.contains("onrush ctl upgrade") && output.contains("listen, workers"),
-        "{output}"
-    );
+    let (kept, other, new) = (free_address(), free_address(), free_address());
+    write(&daemon, &[kept, other], "total = 4\nplacement = \"colocated\"");
+    let ended = daemon.ctl(&["reload"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let parts = ["onrush ctl upgrade", "listen, workers"];
+    assert!(parts.iter().all(|part| ended.output.contains(part)), "{ended:?}");
     let upgrade = |daemon: &mut Daemon| {
-        let (code, output) = ctl(&reach, &["upgrade"]);
-        assert_eq!(code, Some(0), "{output}");
+        let ended = daemon.ctl(&["upgrade"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
         daemon.upgraded()
     };
     assert_eq!(upgrade(&mut daemon), [kept, other]);
     let hashes = populate(kept);
-    let before = swarm_state(&mut Client::new(kept), &hashes);
+    let before = swarm_state(kept, &hashes);
     let colocated = |number: u8| format!("total = {number}\nplacement = \"colocated\"");
     let split = "placement = \"split\"\nsocket = 3\nswarm = 2".to_owned();
     for (listen, workers) in [
@@ -600,8 +543,8 @@ fn workers_and_addresses_change_without_a_loss() {
         (vec![kept, other], split),
         (vec![kept], colocated(5)),
     ] {
-        write(&listen, &workers);
-        let (sent, lost) = under_load(kept, |load| {
+        write(&daemon, &listen, &workers);
+        let ((), sent, lost) = under_load(kept, |load| {
             let mut serving = upgrade(&mut daemon);
             let mut listen = listen.clone();
             serving.sort();
@@ -610,19 +553,15 @@ fn workers_and_addresses_change_without_a_loss() {
             load.await_replies(500);
         });
         assert_eq!(lost, 0, "of {sent}, to {workers}");
-        for address in &listen {
-            Client::new(*address).connect_and_check();
-        }
-        assert_eq!(swarm_state(&mut Client::new(kept), &hashes), before, "{workers}");
+        daemon.check();
+        assert_eq!(swarm_state(kept, &hashes), before, "{workers}");
         // Steering matches the shards, whichever sockets were handed over.
         if workers.contains("colocated") && !workers.contains("= 1") {
-            let (_, stats) = ctl(&reach, &["--json", "stats"]);
-            let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+            let stats = daemon.ctl(&["--json", "stats"]).json();
             let count = |name| stats["totals"][name].as_u64().unwrap();
             let (foreign, local) = (count("foreign"), count("local"));
             assert!(foreign * 10 < local, "{foreign} of {local} at {workers}");
         }
     }
-    daemon.signal("TERM");
-    daemon.line(STOPPED);
+    daemon.stop();
 }

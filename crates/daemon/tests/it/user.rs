@@ -2,13 +2,13 @@
 //! before it.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use nix::unistd::{Gid, Group};
 
 use crate::harness::client::Client;
 use crate::harness::messages::{AS_ROOT, NO_STATE};
-use crate::harness::network::{Ipv6, in_own_network};
+use crate::harness::network::in_own_network;
 use crate::harness::process::{Daemon, Launch, mode, nobody, require_root};
 
 #[test]
@@ -18,8 +18,7 @@ fn all_threads_change_user_and_drop_all_capabilities() {
     for placement in ["colocated", "split"] {
         let config =
             format!("user = \"nobody\"\n[workers]\nplacement = \"{placement}\"\ntotal = 3\n");
-        let mut daemon = Launch::on_loopback().config(&config).start();
-        let addresses = daemon.serving();
+        let daemon = Launch::on_loopback().config(&config).serve();
         assert!(daemon.threads("Uid").len() >= 4, "three workers and the main thread");
         assert_every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
         assert_every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
@@ -27,10 +26,10 @@ fn all_threads_change_user_and_drop_all_capabilities() {
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert_every_thread(&daemon, set, "0000000000000000");
         }
-        for address in addresses {
+        for address in daemon.addresses() {
             assert_eq!(socket_owners(address.port()), [account.uid.to_string()].into());
-            Client::new(address).connect_and_check();
         }
+        daemon.check();
         daemon.stop();
     }
 }
@@ -41,8 +40,7 @@ fn the_configured_group_is_used() {
     // Root's group exists on every host, and the account `nobody` is not a member.
     let root = Group::from_gid(Gid::from_raw(0)).unwrap().unwrap();
     let config = format!("user = \"nobody\"\ngroup = \"{}\"\n", root.name);
-    let mut daemon = Launch::on_loopback().config(&config).start();
-    daemon.serving();
+    let daemon = Launch::on_loopback().config(&config).serve();
     assert_every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
     assert_every_thread(&daemon, "Gid", &four(0));
     daemon.stop();
@@ -50,10 +48,10 @@ fn the_configured_group_is_used() {
 
 #[test]
 fn low_ports_are_bound_before_the_change_of_user() {
-    in_own_network(Ipv6::On, || {
-        let flags = ["--listen", ":80"];
-        let mut daemon = Launch::new(&flags).config("user = \"nobody\"\n").start();
-        assert_eq!(daemon.serving().len(), 2);
+    in_own_network(&[], || {
+        let launch = Launch::new(&["--listen", ":80"]).config("user = \"nobody\"\n");
+        let daemon = launch.serve();
+        assert_eq!(daemon.addresses().len(), 2);
         assert_every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
         assert_every_thread(&daemon, "CapEff", "0000000000000000");
         assert_eq!(socket_owners(80), [nobody().uid.to_string()].into());
@@ -69,15 +67,13 @@ fn the_state_directory_belongs_to_the_configured_user() {
     require_root("changes user");
     let account = nobody();
     let place = tempfile::tempdir().unwrap();
-    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let directory = place.path().join("lib/onrush");
     let started = || {
         let launch = Launch::on_loopback().flag("--state-dir", &directory);
-        launch.config("user = \"nobody\"\n").start()
+        launch.config("user = \"nobody\"\n").serve()
     };
-    let mut daemon = started();
-    daemon.serving();
-    assert!(!daemon.stop().text().contains(NO_STATE));
+    assert!(!started().stop().text().contains(NO_STATE));
     for (path, expected) in [(directory.clone(), 0o700), (directory.join("connection.key"), 0o600)]
     {
         assert_eq!(mode(&path), expected, "{}", path.display());
@@ -85,16 +81,11 @@ fn the_state_directory_belongs_to_the_configured_user() {
         let expected = (account.uid.as_raw(), account.gid.as_raw());
         assert_eq!((owner.uid(), owner.gid()), expected, "{}", path.display());
     }
-    assert_eq!(
-        mode(directory.parent().unwrap()) & 0o111,
-        0o111,
-        "other users can traverse the directory"
-    );
+    let parent = mode(directory.parent().unwrap());
+    assert_eq!(parent & 0o111, 0o111, "other users can traverse the directory");
     // The second start uses the existing directory.
     let key = fs::read(directory.join("connection.key")).unwrap();
-    let mut daemon = started();
-    daemon.serving();
-    daemon.stop();
+    started().stop();
     assert_eq!(fs::read(directory.join("connection.key")).unwrap(), key);
 }
 
@@ -114,20 +105,19 @@ fn a_change_of_user_needs_root() {
     let text = launch.start().refusal();
     assert!(text.contains("`root`") && text.contains("start as root"), "{text}");
     // A daemon already running as the configured user needs no change.
-    let mut daemon = Launch::on_loopback().run_as_nobody().config("user = \"nobody\"\n").start();
-    daemon.serving();
-    daemon.stop();
+    Launch::on_loopback().run_as_nobody().config("user = \"nobody\"\n").serve().stop();
 }
 
 #[test]
 fn an_unknown_user_or_group_is_named_with_the_remedy() {
     require_root("changes user");
-    let config = "user = \"no-such-user\"\n";
-    let text = Launch::on_loopback().config(config).start().refusal();
-    assert!(text.contains("useradd --system no-such-user"), "{text}");
-    let config = "user = \"nobody\"\ngroup = \"no-such-group\"\n";
-    let text = Launch::on_loopback().config(config).start().refusal();
-    assert!(text.contains("groupadd --system no-such-group"), "{text}");
+    for (config, remedy) in [
+        ("user = \"no-such-user\"\n", "useradd --system no-such-user"),
+        ("user = \"nobody\"\ngroup = \"no-such-group\"\n", "groupadd --system no-such-group"),
+    ] {
+        let text = Launch::on_loopback().config(config).start().refusal();
+        assert!(text.contains(remedy), "{text}");
+    }
 }
 
 fn assert_every_thread(daemon: &Daemon, field: &str, expected: &str) {

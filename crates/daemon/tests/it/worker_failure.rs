@@ -19,38 +19,35 @@ use onrush::{Tracker, process::signals::Signal};
 use onrush_config::{Host, Settings};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_swarm::ShardMap;
+use onrush_testing::memory_tracker::{rules, secrets};
 use onrush_tracker::access::Lists;
-use onrush_tracker::assemble::{Secrets, assemble};
+use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
-use onrush_tracker::connection::Keys;
 use onrush_tracker::running::{Running, WorkerFailure};
 
 use crate::harness::process::TIMEOUT;
 
 #[test]
-fn a_socket_that_fails_ends_its_worker_by_name() {
-    let (settings, running, alive) =
-        launched("colocated", &[Failure::Never, Failure::Error, Failure::Never]);
-    let expected = failure("worker-1", "its socket failed: injected receive failure");
-    assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
-    assert_all_stop(&settings, running, &alive);
-}
-
-#[test]
-fn a_worker_that_panics_is_caught_by_name() {
-    let (settings, running, alive) =
-        launched("split", &[Failure::Never, Failure::Never, Failure::Panic]);
-    let expected = failure("socket-2", "it panicked: injected panic on receive 3");
-    assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
-    assert_all_stop(&settings, running, &alive);
-}
-
-#[test]
-fn a_wait_that_fails_ends_its_worker_by_name() {
-    let (settings, running, alive) = launched("colocated", &[Failure::Wait, Failure::Never]);
-    let expected = failure("worker-0", "its socket failed: injected wait failure");
-    assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), expected);
-    assert_all_stop(&settings, running, &alive);
+fn a_failing_worker_ends_by_name_with_its_cause() {
+    use Failure::{Error, Never, Panic, Wait};
+    for (placement, sockets, name, cause) in [
+        (
+            "colocated",
+            &[Never, Error, Never][..],
+            "worker-1",
+            "its socket failed: injected receive failure",
+        ),
+        ("split", &[Never, Never, Panic], "socket-2", "it panicked: injected panic on receive 3"),
+        ("colocated", &[Wait, Never], "worker-0", "its socket failed: injected wait failure"),
+    ] {
+        let (settings, running, alive) = launched(placement, sockets);
+        assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), failure(name, cause));
+        // No other worker failed, and all can be stopped.
+        assert!(running.failures().is_empty());
+        assert_eq!(running.workers().count(), settings.placement.workers());
+        running.stop();
+        assert_eq!(alive.load(Ordering::SeqCst), 0);
+    }
 }
 
 #[test]
@@ -120,14 +117,6 @@ fn failure(name: &str, cause: &str) -> WorkerFailure {
     WorkerFailure { name: name.to_owned(), cause: cause.to_owned() }
 }
 
-/// Asserts that no other worker failed, and that all can be stopped.
-fn assert_all_stop(settings: &Settings, running: Running, alive: &AtomicUsize) {
-    assert!(running.failures().is_empty());
-    assert_eq!(running.workers().count(), settings.placement.workers());
-    running.stop();
-    assert_eq!(alive.load(Ordering::SeqCst), 0);
-}
-
 /// A tracker with a worker for each of these sockets.
 fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Arc<AtomicUsize>) {
     let total = match placement {
@@ -138,9 +127,7 @@ fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Arc<At
     let settings = Settings::for_test(&config);
     let alive = Arc::new(AtomicUsize::new(0));
     let sockets = failures.iter().map(|failure| FailingSocket::new(*failure, &alive)).collect();
-    let secrets = Secrets::random(Keys::random());
-    let lists = onrush_store::lists::load(&settings, &mut || {}).unwrap();
-    let workers = assemble(&settings.workers(), &secrets, sockets, &settings.rules(&lists));
+    let workers = assemble(&settings.workers(), &secrets(1), sockets, &rules(&settings));
     let running =
         Running::launch(&settings.workers(), Vec::new(), workers, Clock::start()).unwrap();
     (settings, running, alive)

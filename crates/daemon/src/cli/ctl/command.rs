@@ -1,6 +1,6 @@
 //! Flags and actions of `onrush ctl`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -38,13 +38,9 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Ctl {
-    /// The URL of its admin side [default: admin.listen of --config, else http://127.0.0.1:6970]
-    #[arg(long, value_name = "URL", global = true)]
-    pub url: Option<String>,
-
-    /// Read address and token file from the tracker's configuration
-    #[arg(long = "config", id = "ctl_config", value_name = "FILE", global = true)]
-    pub config: Option<PathBuf>,
+    /// The admin side of the tracker.
+    #[command(flatten)]
+    pub admin: Admin,
 
     /// The file with the token of the admin API [default: admin.token_file of --config]
     #[arg(long, value_name = "FILE", global = true)]
@@ -163,32 +159,46 @@ pub enum By {
     Completed,
 }
 
-impl Ctl {
-    /// A client of the tracker that the flags name.
+/// The admin side of a tracker.
+#[derive(Clone, Debug, Args)]
+pub struct Admin {
+    /// The URL of its admin side [default: admin.listen of --config, else http://127.0.0.1:6970]
+    #[arg(long, value_name = "URL", global = true)]
+    pub url: Option<String>,
+
+    /// Read address and token file from the tracker's configuration
+    #[arg(long = "config", id = "admin_config", value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+impl Admin {
+    /// A client with the token in `token_file`, else in that of the configuration.
     ///
     /// # Errors
-    /// When the configuration or the token file is wrong.
-    pub fn client(&self) -> Result<Client, ClientError> {
-        let (mut url, mut token_file) = (self.url.clone(), self.token_file.clone());
+    /// When the URL, the configuration or the token file is wrong.
+    pub fn client(
+        &self,
+        token_file: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<Client, ClientError> {
+        let (mut url, mut token_file) = (self.url.clone(), token_file.map(Path::to_owned));
         if let Some(config) = &self.config {
             let flags = Flags { config: Some(config.clone()), ..Flags::default() };
             let (settings, _) = Settings::load(&flags, &Host::default())
                 .map_err(|problems| ClientError::Usage(problems.to_string()))?;
             let listen = settings.admin.listen.map(|listen| listen.address);
             if url.is_none() && listen.is_none() {
-                let what = format!(
-                    "{}: the admin side is off (admin.listen = \"off\")\n",
-                    config.display()
-                );
-                return Err(ClientError::Usage(what));
+                let config = config.display();
+                return Err(ClientError::Usage(format!(
+                    "{config}: the admin side is off (admin.listen = \"off\")\n"
+                )));
             }
             url = url.or(listen.map(|address| format!("http://{}", reachable(address))));
             token_file = token_file.or(settings.admin.token_file);
         }
         let token = Token::load(token_file.as_deref())
             .map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))?;
-        let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
-        Client::new(&url, token, Duration::from_secs(self.timeout))
+        Client::new(url.as_deref().unwrap_or(DEFAULT_URL), token, timeout)
     }
 }
 

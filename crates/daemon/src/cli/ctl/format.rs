@@ -4,14 +4,11 @@ use std::fmt::Write;
 
 use crate::cli::format::span;
 use onrush_config::keys;
-use onrush_control::api::Successor;
-use onrush_control::api::admin::ExportReport;
-use onrush_control::api::admin::ReloadReport;
-use onrush_control::api::admin::Swarm;
-use onrush_control::api::admin::{LargestSwarms, Measure};
-use onrush_control::api::admin::{ListEntry, ListUpdate};
+use onrush_control::api::admin::{
+    ExportReport, LargestSwarms, ListEntry, ListUpdate, Measure, ReloadReport, Swarm,
+};
 use onrush_control::api::stats::{ListState, Stats};
-use onrush_control::api::{Health, Ready};
+use onrush_control::api::{Health, Ready, Successor};
 
 /// The process that has taken over.
 pub fn successor(successor: &Successor) -> String {

@@ -11,34 +11,28 @@ pub mod format;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum as _;
 use serde::de::DeserializeOwned;
 
 pub use command::Ctl;
-use command::{Action, By, List, Named};
+use command::{Action, List, Named};
 use onrush_control::client::{self, Client, ClientError};
 
 use crate::cli::print;
-use crate::process::exit::Exit;
-use onrush_control::api::Successor;
+use crate::process::exit::{Exit, FAILED, GOOD};
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::api::stats::Stats;
-use onrush_control::api::{Health, Ready};
+use onrush_control::api::{Health, Ready, Successor};
 
 /// Info hashes per request: well under the default of admin.max_body.
 const CHUNK: usize = 10_000;
 
 /// Runs the action and prints its result.
 pub fn run(ctl: &Ctl) -> Exit {
-    let result = ctl.client().and_then(|client| request(ctl, &client));
-    let (text, good) = match result {
-        Ok(answer) => answer,
-        Err(ClientError::Usage(problems)) => return Exit::wrong(problems),
-        Err(failure) => return Exit::failed(failure),
-    };
-    match print(&text) {
-        Ok(()) if good => Exit::good(),
-        Ok(()) => Exit { code: crate::process::exit::FAILED, text: String::new() },
-        Err(error) => Exit::failed(format!("cannot write: {error}")),
+    let client = ctl.admin.client(ctl.token_file.as_deref(), Duration::from_secs(ctl.timeout));
+    match client.and_then(|client| request(ctl, &client)) {
+        Ok((text, good)) => print(&text, if good { GOOD } else { FAILED }),
+        Err(error) => error.into(),
     }
 }
 
@@ -66,12 +60,8 @@ fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
             requests.get(&format!("/api/v1/swarm/{info_hash}"), format::swarm)
         }
         Action::TopSwarms { by, limit } => {
-            let by = match by {
-                By::Peers => "peers",
-                By::Seeders => "seeders",
-                By::Leechers => "leechers",
-                By::Completed => "completed",
-            };
+            let by = by.to_possible_value().expect("no sort key is hidden");
+            let by = by.get_name();
             requests.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), format::top)
         }
     }

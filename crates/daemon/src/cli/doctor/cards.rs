@@ -6,7 +6,7 @@ use super::{Facts, Finding};
 const NAME: &str = "cards";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let cards = facts.cards.iter().map(|card| of(card, facts.needs.vcpus));
+    let cards = facts.cards.iter().map(|card| of(card, facts.vcpus));
     cards.chain(facts.flow_entries.map(flows)).collect()
 }
 
@@ -70,51 +70,4 @@ fn mask(vcpus: u64) -> String {
         format!("{:x}", (1u64 << bits) - 1)
     };
     (0..words).rev().map(word).collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Severity;
-    use super::*;
-
-    fn card(queues: u64, rps_queues: u64, interrupts: &[&[usize]]) -> Card {
-        let interrupts = interrupts.iter().map(|cpus| cpus.to_vec()).collect();
-        Card { name: "eth0".into(), queues, rps_queues, interrupts }
-    }
-
-    #[test]
-    fn interrupts_that_all_reach_one_vcpu_are_a_problem() {
-        let finding = of(&card(4, 0, &[&[0], &[0], &[0], &[0]]), 4);
-        assert_eq!(finding.severity, Severity::Problem);
-        assert!(finding.what.contains("vCPU 0 "), "{}", finding.what);
-        assert_eq!(of(&card(4, 0, &[&[0], &[1]]), 4).severity, Severity::Ok);
-        assert_eq!(of(&card(4, 0, &[&[0, 1], &[0, 1]]), 4).severity, Severity::Ok);
-        assert_eq!(of(&card(1, 0, &[&[0], &[0]]), 1).severity, Severity::Ok);
-        let single = of(&card(1, 0, &[&[0], &[0]]), 4);
-        assert!(single.what.contains("has one queue"), "{}", single.what);
-    }
-
-    #[test]
-    fn rfs_is_to_be_off() {
-        let found = |flow_entries| check(&Facts { flow_entries, ..Facts::default() });
-        let on = found(Some(32_768)).remove(0);
-        assert_eq!((on.name, on.severity), ("rfs", Severity::Note));
-        assert!(on.what.contains("= 32768"), "{}", on.what);
-        assert_eq!(on.fix.as_deref(), Some("sysctl -w net.core.rps_sock_flow_entries=0"));
-        assert_eq!(found(Some(0))[0].severity, Severity::Ok);
-        assert_eq!(found(None), [], "the kernel has no RFS");
-    }
-
-    #[test]
-    fn queues_and_rps_are_weighed_against_each_other() {
-        assert_eq!(of(&card(4, 4, &[]), 4).severity, Severity::Note);
-        let single = of(&card(1, 0, &[]), 40);
-        assert_eq!(single.severity, Severity::Note);
-        assert!(single.fix.unwrap().contains("echo ff,ffffffff >"));
-        assert_eq!(of(&card(1, 1, &[]), 4).severity, Severity::Ok);
-        assert_eq!(
-            (mask(1), mask(32), mask(64)),
-            ("1".into(), "ffffffff".into(), "ffffffff,ffffffff".into())
-        );
-    }
 }

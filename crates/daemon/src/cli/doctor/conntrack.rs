@@ -1,6 +1,8 @@
 //! Connection tracking of the tracker's port: a table that a flood fills, and CPU time for no use.
 
-use super::facts::Conntrack;
+use std::collections::BTreeSet;
+
+use super::facts::{Conntrack, ports};
 use super::{Facts, Finding};
 
 const NAME: &str = "conntrack";
@@ -17,7 +19,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let table = format!("{entries} of {max} entries in use");
     let nearly_full = entries.saturating_mul(100) >= max.saturating_mul(NEARLY_FULL);
-    let ports = facts.ports();
+    let ports = ports(&facts.settings);
     vec![match of_tracker {
         // An entry lasts 30 s, so the table says nothing of a port without traffic.
         Some(0) if facts.tracker.is_some() => Finding::ok(
@@ -57,7 +59,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The remedy: rules that exempt requests and replies of these ports.
-fn notrack(finding: Finding, ports: &[u16]) -> Finding {
+fn notrack(finding: Finding, ports: &BTreeSet<u16>) -> Finding {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let ports = ports.join(", ");
     finding
@@ -72,46 +74,4 @@ fn notrack(finding: Finding, ports: &[u16]) -> Finding {
             "the same rules in /etc/nftables.conf, which must also accept the port in both \
                directions",
         )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Severity;
-    use super::super::facts::Needs;
-    use super::*;
-
-    fn finding(entries: u64, of_tracker: Option<u64>, tracker: Option<u32>) -> Finding {
-        let addresses = vec!["0.0.0.0:6969".parse().unwrap(), "[::]:6970".parse().unwrap()];
-        let facts = Facts {
-            needs: Needs { addresses, ..Needs::default() },
-            conntrack: Some(Conntrack { entries, max: 1000, of_tracker }),
-            tracker,
-            ..Facts::default()
-        };
-        check(&facts).remove(0)
-    }
-
-    #[test]
-    fn tracked_clients_are_a_problem_with_rules_for_every_port() {
-        let tracked = finding(10, Some(3), Some(7));
-        assert_eq!(tracked.severity, Severity::Problem);
-        let fix = tracked.fix.unwrap();
-        assert!(fix.contains("udp dport '{ 6969, 6970 }' notrack"), "{fix}");
-        assert!(fix.contains("udp sport '{ 6969, 6970 }' notrack"), "{fix}");
-    }
-
-    #[test]
-    fn a_port_without_entries_is_ok() {
-        assert_eq!(finding(10, Some(0), Some(7)).severity, Severity::Ok);
-        assert_eq!(finding(10, Some(0), None).severity, Severity::Note, "no tracker runs");
-        assert_eq!(finding(0, None, None).severity, Severity::Ok);
-        assert_eq!(check(&Facts::default())[0].severity, Severity::Ok, "not loaded");
-    }
-
-    #[test]
-    fn an_unreadable_table_is_a_note_until_it_is_nearly_full() {
-        assert_eq!(finding(10, None, None).severity, Severity::Note);
-        assert_eq!(finding(899, None, None).severity, Severity::Note);
-        assert_eq!(finding(900, None, None).severity, Severity::Problem);
-    }
 }

@@ -16,40 +16,33 @@ fn governor(facts: &Facts) -> Option<Finding> {
     let name = "governor";
     let worst = facts.governors.iter().max_by_key(|governor| severity_of(governor))?;
     let Governor { name: word, driver, preference } = worst;
-    let with_fix = |finding: Finding| {
-        finding
-            .fix("cpupower frequency-set -g performance")
-            .keep("GOVERNOR=performance in /etc/default/cpufrequtils, or cpupower.service")
-    };
-    Some(match (severity_of(worst), preference) {
-        (Severity::Ok, Some(preference)) if word != "performance" => Finding::ok(
-            name,
-            format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
-                 \"{preference}\""
-            ),
-        ),
+    let chosen = preference.as_ref().map(|preference| {
+        format!(
+            "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
+             \"{preference}\""
+        )
+    });
+    Some(match (severity_of(worst), chosen) {
+        (Severity::Ok, Some(chosen)) if word != "performance" => Finding::ok(name, chosen),
         (Severity::Ok, _) => Finding::ok(name, "the governor keeps the vCPUs at full frequency"),
-        (Severity::Note, Some(preference)) => {
-            let what = format!(
-                "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
-                 \"{preference}\": at low load vCPUs wake slowly"
-            );
-            Finding::note(name, what)
+        (Severity::Note, Some(chosen)) => {
+            Finding::note(name, format!("{chosen}: at low load vCPUs wake slowly"))
                 .fix(
                     "cpupower set -b 0, or echo performance > energy_performance_preference of \
-                      each vCPU",
+                     each vCPU",
                 )
                 .keep(
                     "run this command at boot, or set GOVERNOR=performance in \
-                       /etc/default/cpufrequtils",
+                     /etc/default/cpufrequtils",
                 )
         }
         (severity, _) => {
             let what = format!(
                 "the governor is \"{word}\": at low load vCPUs run slowly, and bursts are dropped"
             );
-            with_fix(Finding::new(name, severity, what))
+            Finding::new(name, severity, what)
+                .fix("cpupower frequency-set -g performance")
+                .keep("GOVERNOR=performance in /etc/default/cpufrequtils, or cpupower.service")
         }
     })
 }
@@ -91,8 +84,8 @@ fn clock(facts: &Facts) -> Option<Finding> {
 }
 
 fn quota(facts: &Facts) -> Finding {
-    let vcpus = facts.needs.vcpus;
-    match facts.needs.quota.filter(|quota| *quota < 1000 * vcpus) {
+    let vcpus = facts.vcpus;
+    match facts.quota.filter(|quota| *quota < 1000 * vcpus) {
         None => Finding::ok("quota", format!("no CPU quota limits the {vcpus} usable vCPUs")),
         Some(quota) => {
             let what = format!(
@@ -110,81 +103,5 @@ fn quota(facts: &Facts) -> Finding {
                     }
                 ))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::facts::Needs;
-    use super::*;
-
-    fn governed(governors: &[(&str, &str, Option<&str>)]) -> Option<Finding> {
-        let of = |&(name, driver, preference): &(&str, &str, Option<&str>)| Governor {
-            name: name.into(),
-            driver: driver.into(),
-            preference: preference.map(str::to_owned),
-        };
-        governor(&Facts { governors: governors.iter().map(of).collect(), ..Facts::default() })
-    }
-
-    #[test]
-    fn the_slowest_governor_counts() {
-        let of = |names: &[&str]| {
-            let governors: Vec<_> =
-                names.iter().map(|name| (*name, "acpi-cpufreq", None)).collect();
-            governed(&governors).map(|finding| finding.severity)
-        };
-        assert_eq!(of(&[]), None, "a virtual machine has no governor");
-        assert_eq!(of(&["performance", "performance"]), Some(Severity::Ok));
-        assert_eq!(of(&["performance", "powersave"]), Some(Severity::Problem));
-        assert_eq!(of(&["powersave", "performance", "schedutil"]), Some(Severity::Problem));
-        assert_eq!(of(&["schedutil"]), Some(Severity::Note));
-    }
-
-    #[test]
-    fn powersave_is_not_a_problem_if_the_hardware_chooses_frequencies() {
-        for driver in ["intel_pstate", "amd-pstate-epp"] {
-            let of = |preference| governed(&[("powersave", driver, preference)]).unwrap();
-            for good in ["performance", "balance_performance", "default"] {
-                assert_eq!(of(Some(good)).severity, Severity::Ok, "{driver} {good}");
-            }
-            let slow = of(Some("balance_power"));
-            assert_eq!(slow.severity, Severity::Note);
-            assert!(slow.what.contains("prefers \"balance_power\""), "{}", slow.what);
-            assert_eq!(of(None).severity, Severity::Note);
-            assert!(of(Some("default")).what.contains(driver));
-        }
-        let passive = governed(&[("powersave", "intel_cpufreq", Some("performance"))]).unwrap();
-        assert_eq!(passive.severity, Severity::Problem, "passive mode: the lowest frequency");
-        assert_eq!(
-            governed(&[("performance", "intel_pstate", Some("power"))]).unwrap().severity,
-            Severity::Ok
-        );
-    }
-
-    #[test]
-    fn a_slow_clock_source_is_a_problem() {
-        let of = |word: &str| {
-            let clock_name = Some(word.to_owned());
-            clock(&Facts { clock: clock_name, ..Facts::default() }).unwrap().severity
-        };
-        assert_eq!((of("tsc"), of("hpet")), (Severity::Ok, Severity::Problem));
-    }
-
-    #[test]
-    fn a_quota_below_the_vcpus_is_a_problem() {
-        let of = |quota_of| {
-            let needs = Needs { vcpus: 4, quota: quota_of, ..Needs::default() };
-            quota(&Facts { needs, ..Facts::default() })
-        };
-        assert_eq!(of(None).severity, Severity::Ok);
-        assert_eq!(of(Some(4_000)).severity, Severity::Ok);
-        let finding = of(Some(2_000));
-        assert_eq!(finding.severity, Severity::Problem);
-        assert!(finding.keep.unwrap().contains("AllowedCPUs=0-1 "));
-        let part = of(Some(3_500));
-        assert_eq!(part.severity, Severity::Problem, "half a vCPU is missing");
-        assert!(part.what.contains("3.5 of 4 vCPUs"), "{}", part.what);
-        assert!(of(Some(200)).keep.unwrap().contains("AllowedCPUs=0 "));
     }
 }

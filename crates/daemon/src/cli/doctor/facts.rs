@@ -1,13 +1,21 @@
 //! Facts about the host, as plain data. `None` means that the host does not have it or does not
 //! show it.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+
+use onrush_config::Settings;
 
 /// The input of all checks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Facts {
-    /// What the tracker needs of the host.
-    pub needs: Needs,
+    /// The settings of the tracker.
+    pub settings: Settings,
+    /// vCPUs that the process may use.
+    pub vcpus: u64,
+    /// CPU quota of the cgroup, in thousandths of a vCPU.
+    pub quota: Option<u64>,
+    /// Memory that the process may use, bytes.
+    pub memory: Option<u64>,
     /// `net.core.rmem_max`, bytes.
     pub rmem_max: Option<u64>,
     /// `net.core.wmem_max`, bytes.
@@ -46,31 +54,6 @@ pub struct Facts {
     pub root: Option<bool>,
     /// Files that could not be read, with the reason.
     pub unreadable: Vec<String>,
-}
-
-/// What the tracker needs of the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// Addresses to listen on.
-    pub addresses: Vec<SocketAddr>,
-    /// Workers with sockets.
-    pub socket_workers: u64,
-    /// All workers.
-    pub workers: u64,
-    /// Receive buffer per socket, bytes.
-    pub receive_buffer: u64,
-    /// Send buffer per socket, bytes.
-    pub send_buffer: u64,
-    /// Bytes that `limits.peers` peers take.
-    pub peer_bytes: u64,
-    /// Whether the tracker changes to another user.
-    pub changes_user: bool,
-    /// vCPUs that the process may use.
-    pub vcpus: u64,
-    /// CPU quota of the cgroup, in thousandths of a vCPU.
-    pub quota: Option<u64>,
-    /// Memory that the process may use, bytes.
-    pub memory: Option<u64>,
 }
 
 /// The frequency governor of a vCPU.
@@ -133,13 +116,9 @@ impl Facts {
     pub fn is_empty(&self) -> bool {
         self.rmem_max.is_none() && self.files.is_none() && self.swap.is_none() && self.udp.is_none()
     }
+}
 
-    /// The tracker's ports, each once, without port 0.
-    pub fn ports(&self) -> Vec<u16> {
-        let mut ports: Vec<u16> = self.needs.addresses.iter().map(SocketAddr::port).collect();
-        ports.retain(|port| *port != 0);
-        ports.sort_unstable();
-        ports.dedup();
-        ports
-    }
+/// The ports of the tracker, each once, without port 0.
+pub(super) fn ports(settings: &Settings) -> BTreeSet<u16> {
+    settings.listen.iter().map(|listen| listen.address.port()).filter(|port| *port != 0).collect()
 }

@@ -8,17 +8,17 @@
 mod cards;
 mod processes;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, ErrorKind};
+use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use onrush_config::settings::BYTES_PER_PEER;
 use onrush_config::{Host, Settings};
 use procfs_core::net::{Snmp, Snmp6};
-use procfs_core::{FromRead, Meminfo, ProcError};
+use procfs_core::{FromRead, Meminfo};
 
-use super::facts::{Conntrack, Facts, Governor, Needs, Udp};
+use super::facts::{Conntrack, Facts, Governor, Udp, ports};
 
 impl Facts {
     /// Reads the files of a host below `root`. A `quick` look leaves out what takes long on a busy
@@ -28,8 +28,12 @@ impl Facts {
         let early_demux = files
             .number("proc/sys/net/ipv4/udp_early_demux")
             .map(|udp| udp != 0 && files.number("proc/sys/net/ipv4/ip_early_demux") != Some(0));
+        let ports = ports(settings);
         let mut facts = Self {
-            needs: needs(settings, host),
+            settings: settings.clone(),
+            vcpus: host.vcpus.len().max(1) as u64,
+            quota: host.cpu_quota,
+            memory: host.memory,
             rmem_max: files.number("proc/sys/net/core/rmem_max"),
             wmem_max: files.number("proc/sys/net/core/wmem_max"),
             backlog: files.number("proc/sys/net/core/netdev_max_backlog"),
@@ -48,31 +52,16 @@ impl Facts {
             swap: files.parse::<Meminfo>("proc/meminfo").map(|memory| {
                 (memory.swap_total, memory.swap_total.saturating_sub(memory.swap_free))
             }),
-            ..Self::default()
+            conntrack: conntrack(&mut files, &ports, quick),
+            holders: if quick { Vec::new() } else { processes::holders(&mut files, &ports) },
+            tracker: None,
+            files: None,
+            root: None,
+            unreadable: Vec::new(),
         };
-        let ports: BTreeSet<u16> = facts.ports().into_iter().collect();
-        facts.conntrack = conntrack(&mut files, &ports, quick);
-        if !quick {
-            facts.holders = processes::holders(&mut files, &ports);
-        }
         processes::limits(&mut files, &mut facts);
         facts.unreadable = files.unreadable;
         facts
-    }
-}
-
-fn needs(settings: &Settings, host: &Host) -> Needs {
-    Needs {
-        addresses: settings.listen.iter().map(|listen| listen.address).collect(),
-        socket_workers: settings.placement.socket_sides() as u64,
-        workers: settings.placement.workers() as u64,
-        receive_buffer: settings.socket.receive_buffer as u64,
-        send_buffer: settings.socket.send_buffer as u64,
-        peer_bytes: settings.limits.peers.saturating_mul(BYTES_PER_PEER),
-        changes_user: settings.user.is_some(),
-        vcpus: host.vcpus.len().max(1) as u64,
-        quota: host.cpu_quota,
-        memory: host.memory,
     }
 }
 
@@ -83,8 +72,9 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    fn text(&mut self, path: &str) -> Option<String> {
-        fs::read_to_string(self.root.join(path)).map_err(|error| self.record(path, &error)).ok()
+    fn text(&mut self, path: impl AsRef<Path>) -> Option<String> {
+        let path = self.root.join(path);
+        fs::read_to_string(&path).map_err(|error| self.record(&path, &error)).ok()
     }
 
     fn number(&mut self, path: &str) -> Option<u64> {
@@ -93,38 +83,32 @@ impl Files<'_> {
 
     /// A file in a format that procfs knows.
     fn parse<T: FromRead>(&mut self, path: &str) -> Option<T> {
-        T::from_file(self.root.join(path)).map_err(|error| self.record_parse(path, &error)).ok()
+        let text = self.text(path)?;
+        let parsed = T::from_read(text.as_bytes());
+        parsed.map_err(|error| self.unreadable.push(format!("/{path}: {error}"))).ok()
     }
 
     /// The entries of a directory, sorted.
-    fn entries(&mut self, path: &str) -> Vec<PathBuf> {
-        match fs::read_dir(self.root.join(path)) {
-            Ok(entries) => {
-                let mut paths: Vec<_> =
-                    entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-                paths.sort();
-                paths
-            }
-            Err(error) => {
-                self.record(path, &error);
-                Vec::new()
-            }
-        }
+    fn entries(&mut self, path: impl AsRef<Path>) -> Vec<PathBuf> {
+        let path = self.root.join(path);
+        let entries = fs::read_dir(&path).map_err(|error| self.record(&path, &error));
+        let entries = entries.into_iter().flatten();
+        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        paths
     }
 
     /// A missing file is a fact; only a denied one is reported.
-    fn record(&mut self, path: &str, error: &std::io::Error) {
+    fn record(&mut self, path: &Path, error: &io::Error) {
         if error.kind() == ErrorKind::PermissionDenied {
-            self.unreadable.push(format!("/{path}: {error}"));
+            self.unreadable.push(format!("{}: {error}", path.display()));
         }
     }
+}
 
-    fn record_parse(&mut self, path: &str, error: &ProcError) {
-        match error {
-            ProcError::NotFound(_) => {}
-            error => self.unreadable.push(format!("/{path}: {error}")),
-        }
-    }
+/// The last part of a path.
+fn name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// Sum of the second column, hexadecimal, of a line per vCPU (net/core/net-procfs.c).
@@ -160,8 +144,8 @@ fn conntrack(files: &mut Files<'_>, ports: &BTreeSet<u16>, quick: bool) -> Optio
 /// `sport=` or `dport=`. Root may read the table if the kernel was built with
 /// CONFIG_NF_CONNTRACK_PROCFS.
 fn tracked(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Option<u64> {
-    let path = "proc/net/nf_conntrack";
-    let table = File::open(files.root.join(path)).map_err(|error| files.record(path, &error));
+    let path = files.root.join("proc/net/nf_conntrack");
+    let table = File::open(&path).map_err(|error| files.record(&path, &error));
     let is_ours = |line: &str| {
         line.split_whitespace().any(|word| word == "udp")
             && line.split_whitespace().any(|word| {
@@ -174,18 +158,19 @@ fn tracked(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Option<u64> {
 }
 
 fn governors(files: &mut Files<'_>) -> Vec<Governor> {
-    let read = |cpu: &Path, file: &str| {
-        let text = fs::read_to_string(cpu.join("cpufreq").join(file)).ok()?;
+    let cpus = files.entries("sys/devices/system/cpu");
+    let mut read = |cpu: &Path, file: &str| {
+        let text = files.text(cpu.join("cpufreq").join(file))?;
         Some(text.trim().to_owned())
     };
-    let governor = |cpu: PathBuf| {
+    let governor = |cpu: &PathBuf| {
         Some(Governor {
-            name: read(&cpu, "scaling_governor")?,
-            driver: read(&cpu, "scaling_driver").unwrap_or_default(),
-            preference: read(&cpu, "energy_performance_preference"),
+            name: read(cpu, "scaling_governor")?,
+            driver: read(cpu, "scaling_driver").unwrap_or_default(),
+            preference: read(cpu, "energy_performance_preference"),
         })
     };
-    files.entries("sys/devices/system/cpu").into_iter().filter_map(governor).collect()
+    cpus.iter().filter_map(governor).collect()
 }
 
 #[cfg(test)]

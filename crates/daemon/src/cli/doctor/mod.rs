@@ -30,7 +30,7 @@ use onrush_net::affinity;
 use serde::Serialize;
 
 use crate::cli::print;
-use crate::process::exit::{Exit, FAILED, WRONG};
+use crate::process::exit::{Exit, FAILED, GOOD, WRONG};
 pub use facts::Facts;
 use onrush_config::{Flags, Host, Settings};
 
@@ -160,11 +160,10 @@ pub fn run(doctor: &Doctor) -> Exit {
     } else {
         report::text(&findings, &facts.unreadable, std::io::stdout().is_terminal())
     };
-    if let Err(error) = print(&text) {
-        return Exit { code: WRONG, text: format!("onrush: cannot write: {error}\n") };
-    }
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    Exit { code: if problems { FAILED } else { 0 }, text: String::new() }
+    let exit = print(&text, if problems { FAILED } else { GOOD });
+    // Status 1 stands for problems of the host.
+    if exit.text.is_empty() { exit } else { Exit { code: WRONG, ..exit } }
 }
 
 /// A warning for the log at start that names the problems of this host, if there are any. Skips the
@@ -173,3 +172,6 @@ pub fn host_warnings(settings: &Settings, host: &Host) -> Option<String> {
     let facts = Facts::gather(Path::new("/"), settings, host, true);
     report::line(&checks(&facts))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
 //! The tracker's ports: free, or held by which process.
 
-use super::facts::Holder;
+use super::facts::{Holder, ports};
 use super::{Facts, Finding};
 
 const NAME: &str = "port";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    facts.ports().into_iter().map(|port| of(port, &facts.holders)).collect()
+    ports(&facts.settings).into_iter().map(|port| of(port, &facts.holders)).collect()
 }
 
 fn of(port: u16, holders: &[Holder]) -> Finding {
@@ -28,25 +28,5 @@ fn of(port: u16, holders: &[Holder]) -> Finding {
             let what = format!("UDP port {port} is held by a process that this user may not see");
             Finding::note(NAME, what).fix(format!("ss -ulpn 'sport = :{port}'"))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Severity;
-    use super::*;
-
-    #[test]
-    fn a_port_held_by_another_process_is_a_problem() {
-        let held = |process: Option<(u32, &str)>| {
-            let process = process.map(|(pid, name)| (pid, name.to_owned()));
-            of(6969, &[Holder { port: 80, process: None }, Holder { port: 6969, process }])
-        };
-        assert_eq!(of(6969, &[]).severity, Severity::Ok);
-        assert_eq!(held(Some((7, "onrush"))).severity, Severity::Ok);
-        let finding = held(Some((7, "opentracker")));
-        assert_eq!(finding.severity, Severity::Problem);
-        assert!(finding.what.contains("opentracker (process 7)"), "{}", finding.what);
-        assert_eq!(held(None).severity, Severity::Note);
     }
 }

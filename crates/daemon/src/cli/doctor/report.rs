@@ -71,12 +71,6 @@ fn names(findings: &[Finding]) -> Vec<&'static str> {
     problems.map(|finding| finding.name).collect()
 }
 
-/// Name and severity of each finding.
-#[cfg(test)]
-pub(super) fn severities(findings: &[Finding]) -> Vec<(&'static str, Severity)> {
-    findings.iter().map(|finding| (finding.name, finding.severity)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

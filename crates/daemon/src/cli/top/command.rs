@@ -1,16 +1,8 @@
 //! Flags of `onrush top`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::Args;
 
-use crate::cli::ctl::Ctl;
-use crate::cli::ctl::command::Action;
-use onrush_control::client::{Client, ClientError};
-
-/// Seconds to wait for a reply.
-const TIMEOUT: u64 = 5;
+use crate::cli::ctl::command::Admin;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -36,13 +28,9 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Top {
-    /// The URL of its admin side [default: admin.listen of --config, else http://127.0.0.1:6970]
-    #[arg(long, value_name = "URL")]
-    pub url: Option<String>,
-
-    /// Read the address from the tracker's configuration
-    #[arg(long = "config", id = "top_config", value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// The admin side of the tracker.
+    #[command(flatten)]
+    pub admin: Admin,
 
     /// Seconds between two readings
     #[arg(
@@ -58,27 +46,4 @@ pub struct Top {
     /// It takes two readings, --every seconds apart.
     #[arg(long)]
     pub once: bool,
-}
-
-impl Top {
-    /// A client of the tracker that the flags name.
-    ///
-    /// # Errors
-    /// When the URL or the configuration is invalid.
-    pub fn client(&self) -> Result<Client, ClientError> {
-        let ctl = Ctl {
-            url: self.url.clone(),
-            config: self.config.clone(),
-            token_file: None,
-            timeout: TIMEOUT,
-            json: false,
-            action: Action::Stats,
-        };
-        ctl.client()
-    }
-
-    /// Time between two readings.
-    pub fn every(&self) -> Duration {
-        Duration::from_secs(self.every)
-    }
 }

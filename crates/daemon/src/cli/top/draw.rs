@@ -52,6 +52,15 @@ pub fn draw(view: &View, area: Rect, cells: &mut Buffer) {
     workers(&mut page, pair);
 }
 
+/// The view as lines of text.
+pub fn lines(view: &View, columns: u16, rows: u16) -> Vec<String> {
+    let area = Rect::new(0, 0, columns, rows);
+    let mut cells = Buffer::empty(area);
+    draw(view, area, &mut cells);
+    let line = |y| (0..columns).map(|x| cells[(x, y)].symbol()).collect::<String>();
+    (0..rows).map(|y| line(y).trim_end().to_owned()).collect()
+}
+
 /// The rows of the view, filled from the top.
 struct Page<'a> {
     cells: &'a mut Buffer,

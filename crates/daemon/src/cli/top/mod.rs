@@ -17,27 +17,26 @@ mod screen;
 
 use std::io::{IsTerminal, stdout};
 use std::thread;
-
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use std::time::Duration;
 
 pub use command::Top;
 use view::View;
 
 use crate::cli::print;
-use crate::process::exit::Exit;
+use crate::process::exit::{Exit, GOOD};
 use onrush_control::api::stats::Stats;
 use onrush_control::client::{Client, ClientError};
 
+/// How long to wait for a reply.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Columns of a view that is printed to a file or a pipe.
 const COLUMNS: u16 = 120;
 
 /// Shows the view until a key or a signal ends it, or prints it once.
 pub fn run(top: &Top) -> Exit {
-    let client = match top.client() {
+    let client = match top.admin.client(None, TIMEOUT) {
         Ok(client) => client,
-        Err(ClientError::Usage(problems)) => return Exit::wrong(problems),
-        Err(failure) => return Exit::failed(failure),
+        Err(error) => return error.into(),
     };
     if top.once || !stdout().is_terminal() {
         return once(top, &client);
@@ -55,34 +54,18 @@ fn once(top: &Top, client: &Client) -> Exit {
     let mut view = View::new(client.url());
     for reading in 0..2 {
         if reading > 0 {
-            thread::sleep(top.every());
+            thread::sleep(Duration::from_secs(top.every));
         }
         match read(client) {
             Ok(stats) => view.take(Ok(stats)),
-            Err(failure) => return Exit::failed(failure),
+            Err(failure) => return failure.into(),
         }
     }
-    match print(&text(&view, COLUMNS)) {
-        Ok(()) => Exit::good(),
-        Err(error) => Exit::failed(format!("cannot write: {error}")),
-    }
+    let lines = draw::lines(&view, COLUMNS, draw::rows(&view));
+    print(&(lines.join("\n") + "\n"), GOOD)
 }
 
 /// One reading.
 fn read(client: &Client) -> Result<Stats, ClientError> {
     client.get("/stats.json")?.json()
-}
-
-/// The view as lines of text.
-fn text(view: &View, columns: u16) -> String {
-    let area = Rect::new(0, 0, columns, draw::rows(view));
-    let mut cells = Buffer::empty(area);
-    draw::draw(view, area, &mut cells);
-    let mut text = String::new();
-    for y in 0..area.height {
-        let row: String = (0..area.width).map(|x| cells[(x, y)].symbol()).collect();
-        text.push_str(row.trim_end());
-        text.push('\n');
-    }
-    text
 }

@@ -32,7 +32,7 @@ pub(super) fn run(top: &Top, client: Client) -> io::Result<()> {
     }
     let view = View::new(client.url());
     let (to, readings) = bounded(1);
-    let every = top.every();
+    let every = Duration::from_secs(top.every);
     // A thread of its own, so that a slow tracker does not delay keys. It ends with the process.
     thread::Builder::new().name("reader".into()).spawn(move || read(&client, every, &to))?;
     let mut terminal = ratatui::try_init()?;

@@ -1,58 +1,37 @@
-//! A client that sends one request at a time and checks each reply.
+//! A client: a UDP socket that sends requests and checks the replies.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use onrush_proto::options::Options;
-use onrush_proto::{
-    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
-    ScrapeCounts, TransactionId, announce, connect,
-};
+use onrush_proto::{Family, InfoHash, ScrapeCounts};
 
-/// Deadline for the reply to a request, over all attempts.
-const TIMEOUT: Duration = Duration::from_secs(30);
+use crate::harness::packets::{self, Announce, AnnounceReply, leecher, random_hash, seeder};
+use crate::harness::process::TIMEOUT;
+
 /// Interval between two attempts.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// A UDP client with one socket.
+/// The next transaction id, shared by all clients of the process, so that no reply can be taken for
+/// that of another request.
+static TRANSACTIONS: AtomicU32 = AtomicU32::new(0x5EED_0000);
+
+/// A transaction id that is unique in the process.
+pub(crate) fn transaction() -> u32 {
+    TRANSACTIONS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A UDP client.
+#[derive(Debug)]
 pub(crate) struct Client {
+    /// Bound to the client's address and not connected: receives from every sender.
     socket: UdpSocket,
     tracker: SocketAddr,
     /// The connection id of the last connect; 0 before the first.
-    pub(crate) id: ConnectionId,
-}
-
-/// The fields of an announce that tests choose, except the info hash.
-#[derive(Clone, Copy)]
-pub(crate) struct AnnounceParams {
-    pub(crate) port: u16,
-    pub(crate) left: u64,
-    pub(crate) event: Event,
-    pub(crate) want: i32,
-}
-
-/// A seeder at `port`.
-pub(crate) fn seeder(port: u16) -> AnnounceParams {
-    AnnounceParams { port, left: 0, event: Event::Started, want: 50 }
-}
-
-/// A leecher at `port`.
-pub(crate) fn leecher(port: u16) -> AnnounceParams {
-    AnnounceParams { port, left: 1, event: Event::Started, want: 50 }
-}
-
-/// The reply to an announce.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct AnnounceReply {
-    pub(crate) seeders: u32,
-    pub(crate) leechers: u32,
-    pub(crate) peers: Vec<SocketAddr>,
-}
-
-/// A random info hash.
-pub(crate) fn random_hash() -> InfoHash {
-    InfoHash(rand::random())
+    pub(crate) id: u64,
+    /// Whether a request without a reply is repeated, as the kernel may drop datagrams.
+    repeats: bool,
 }
 
 impl Client {
@@ -66,9 +45,20 @@ impl Client {
 
     /// A client at `source` and a free port.
     pub(crate) fn at(source: IpAddr, tracker: SocketAddr) -> Self {
-        let socket = UdpSocket::bind((source, 0)).unwrap();
+        let socket = UdpSocket::bind((source, 0)).unwrap_or_else(|e| panic!("{source}: {e}"));
         socket.set_read_timeout(Some(AGAIN)).unwrap();
-        Self { socket, tracker, id: ConnectionId(0) }
+        Self { socket, tracker, id: 0, repeats: true }
+    }
+
+    /// The same client with a connection id from elsewhere.
+    pub(crate) fn with_id(self, id: u64) -> Self {
+        Self { id, ..self }
+    }
+
+    /// The same client, which sends each request once and accepts no other datagram than its reply.
+    pub(crate) fn without_repetition(self) -> Self {
+        self.socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self { repeats: false, ..self }
     }
 
     /// The client's address.
@@ -81,28 +71,68 @@ impl Client {
         self.tracker
     }
 
-    /// Sends bytes without waiting for a reply.
-    pub(crate) fn send(&self, bytes: &[u8]) {
-        self.socket.send_to(bytes, self.tracker).unwrap();
+    /// The address family of the client.
+    pub(crate) fn family(&self) -> Family {
+        Family::of(self.tracker.ip())
+    }
+
+    /// Sends a datagram without waiting for a reply.
+    pub(crate) fn send(&self, datagram: &[u8]) {
+        let sent = self.socket.send_to(datagram, self.tracker).expect("send a datagram");
+        assert_eq!(sent, datagram.len());
+    }
+
+    /// The next datagram, which must come from the tracker's address and port; `None` after the
+    /// read time-out.
+    fn next_datagram(&self) -> Option<Vec<u8>> {
+        let mut buffer = [0; 65_535];
+        match self.socket.recv_from(&mut buffer) {
+            Ok((len, from)) => {
+                assert_eq!(from, self.tracker, "the reply comes from the address of the request");
+                Some(buffer[..len].to_vec())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Receives the next datagram.
+    pub(crate) fn receive(&self) -> Vec<u8> {
+        let reply = self.next_datagram();
+        reply.unwrap_or_else(|| panic!("{} does not reply to {}", self.tracker, self.address()))
     }
 
     /// Whether an unread datagram has arrived.
-    pub(crate) fn has_reply(&self) -> bool {
+    pub(crate) fn has_datagram(&self) -> bool {
         self.socket.set_nonblocking(true).unwrap();
-        let came = self.socket.recv_from(&mut [0; 2048]).is_ok();
+        let arrived = self.next_datagram().is_some();
         self.socket.set_nonblocking(false).unwrap();
-        came
+        arrived
     }
 
-    /// Sends a connect and returns the connection id.
-    pub(crate) fn connect(&mut self) -> ConnectionId {
-        let transaction_id = TransactionId(rand::random());
-        let mut bytes = [0; connect::REQUEST_LEN];
-        Connect { transaction_id }.write(&mut bytes);
-        self.id = self.exchange(&bytes, transaction_id, |response| match response {
-            Response::Connect(response) => response.connection_id,
-            other => panic!("reply to a connect: {other:?}"),
-        });
+    /// Sends a request and returns the reply: the next datagram, which must have the request's
+    /// transaction id.
+    pub(crate) fn exchange(&self, request: &[u8]) -> Vec<u8> {
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            self.send(request);
+            while let Some(reply) = self.next_datagram() {
+                assert!(reply.len() >= 8, "a reply has a transaction id: {reply:02x?}");
+                if reply[4..8] == request[12..16] {
+                    return reply;
+                }
+                assert!(self.repeats, "the request's transaction id: {reply:02x?}");
+            }
+            let waits = self.repeats && Instant::now() < deadline;
+            assert!(waits, "{} does not reply to {}", self.tracker, self.address());
+        }
+    }
+
+    /// Connects, stores the connection id and returns it.
+    pub(crate) fn connect(&mut self) -> u64 {
+        let reply = self.exchange(&packets::connect(transaction()));
+        assert_eq!((reply.len(), packets::u32_at(&reply, 0)), (16, 0), "a connect response");
+        self.id = packets::u64_at(&reply, 8);
         self.id
     }
 
@@ -113,102 +143,44 @@ impl Client {
         self.socket.set_read_timeout(Some(AGAIN)).unwrap();
     }
 
-    /// Announces with the last connection id.
-    pub(crate) fn announce(&self, info_hash: InfoHash, params: AnnounceParams) -> AnnounceReply {
-        let (bytes, transaction_id) = self.announce_datagram(info_hash, params);
-        self.exchange(&bytes, transaction_id, |response| match response {
-            Response::Announce(head, peers) => AnnounceReply {
-                seeders: head.seeders,
-                leechers: head.leechers,
-                peers: peers.iter().map(|peer| (peer.ip(), peer.port()).into()).collect(),
-            },
-            other => panic!("reply to an announce: {other:?}"),
-        })
+    /// Announces with the client's connection id.
+    pub(crate) fn announce(&self, request: &Announce) -> AnnounceReply {
+        AnnounceReply::read(&self.exchange(&request.bytes(self.id, transaction())), self.family())
     }
 
-    /// Announces and returns the interval of the reply in seconds.
-    pub(crate) fn interval(&self, info_hash: InfoHash, params: AnnounceParams) -> u32 {
-        let (bytes, transaction_id) = self.announce_datagram(info_hash, params);
-        self.exchange(&bytes, transaction_id, |response| match response {
-            Response::Announce(head, _) => head.interval,
-            other => panic!("reply to an announce: {other:?}"),
-        })
+    /// Announces with the client's connection id, and returns the text of the error reply.
+    pub(crate) fn announce_refused(&self, request: &Announce) -> String {
+        packets::error_text(&self.exchange(&request.bytes(self.id, transaction())))
     }
 
-    /// Announces and returns the text of the error reply.
-    pub(crate) fn announce_refused(&self, info_hash: InfoHash, params: AnnounceParams) -> String {
-        let (bytes, transaction_id) = self.announce_datagram(info_hash, params);
-        self.exchange(&bytes, transaction_id, |response| match response {
-            Response::Error(_, text) => String::from_utf8_lossy(text).into_owned(),
-            other => panic!("not an error reply: {other:?}"),
-        })
-    }
-
-    /// An announce as a datagram, and its transaction id.
-    pub(crate) fn announce_datagram(
-        &self,
-        info_hash: InfoHash,
-        params: AnnounceParams,
-    ) -> (Vec<u8>, TransactionId) {
-        let transaction_id = TransactionId(rand::random());
-        let announce = Announce {
-            connection_id: self.id,
-            transaction_id,
-            info_hash,
-            peer_id: PeerId([b'-'; 20]),
-            downloaded: 0,
-            left: params.left,
-            uploaded: 0,
-            event: params.event,
-            ip: 0,
-            key: 0,
-            num_want: params.want,
-            port: params.port,
-            options: Options(&[]),
-        };
-        let mut bytes = vec![0; announce::REQUEST_LEN];
-        announce.write(&mut bytes);
-        (bytes, transaction_id)
-    }
-
-    /// Sends one announce to each of these swarms without waiting in between, and returns the
-    /// number of replies within `timeout`.
-    pub(crate) fn burst(
-        &self,
-        hashes: &[InfoHash],
-        params: AnnounceParams,
-        timeout: Duration,
-    ) -> usize {
-        let mut waiting: Vec<TransactionId> = Vec::new();
+    /// Sends one announce of a seeder to each of these swarms without waiting in between, and
+    /// returns the number of replies within `timeout`.
+    pub(crate) fn burst(&self, hashes: &[InfoHash], timeout: Duration) -> usize {
+        let mut waiting = Vec::new();
         for hash in hashes {
-            let (bytes, transaction_id) = self.announce_datagram(*hash, params);
-            self.send(&bytes);
-            waiting.push(transaction_id);
+            waiting.push(transaction());
+            self.send(&seeder(*hash, 4_001).bytes(self.id, waiting[waiting.len() - 1]));
         }
         let deadline = Instant::now() + timeout;
-        let mut buffer = [0; 2048];
         while !waiting.is_empty() && Instant::now() < deadline {
-            let Ok((len, _)) = self.socket.recv_from(&mut buffer) else { continue };
-            let family = Family::of(self.tracker.ip());
-            match Response::parse(&buffer[..len], family).unwrap() {
-                response @ Response::Announce(..) => {
-                    waiting.retain(|it| *it != response.transaction_id());
-                }
-                other => panic!("reply to an announce: {other:?}"),
-            }
+            let Some(reply) = self.next_datagram() else { continue };
+            assert_eq!(packets::u32_at(&reply, 0), 1, "an announce response: {reply:02x?}");
+            waiting.retain(|id| *id != packets::u32_at(&reply, 4));
         }
         hashes.len() - waiting.len()
     }
 
-    /// Scrapes with the last connection id.
+    /// Scrapes with the client's connection id.
     pub(crate) fn scrape(&self, hashes: &[InfoHash]) -> Vec<ScrapeCounts> {
-        let transaction_id = TransactionId(rand::random());
-        let mut bytes = vec![0; 16 + 20 * hashes.len()];
-        Scrape::write(self.id, transaction_id, hashes, &mut bytes);
-        self.exchange(&bytes, transaction_id, |response| match response {
-            Response::Scrape(_, counts) => counts.iter().collect(),
-            other => panic!("reply to a scrape: {other:?}"),
-        })
+        packets::counts(&self.exchange(&packets::scrape(self.id, transaction(), hashes)))
+    }
+
+    /// Scrapes one swarm.
+    pub(crate) fn counts(&self, hash: InfoHash) -> ScrapeCounts {
+        match self.scrape(&[hash])[..] {
+            [counts] => counts,
+            ref other => panic!("one entry for one hash: {other:?}"),
+        }
     }
 
     /// Connects, then calls [`check_swarm`](Self::check_swarm).
@@ -221,41 +193,39 @@ impl Client {
     /// id, and checks the replies.
     pub(crate) fn check_swarm(&self) {
         let hash = random_hash();
-        let first_reply = self.announce(hash, seeder(4_001));
-        assert_eq!(first_reply, AnnounceReply { seeders: 1, leechers: 0, peers: vec![] });
-        let both = self.announce(hash, leecher(4_002));
+        let alone = self.announce(&seeder(hash, 4_001));
+        assert_eq!((alone.counts(), alone.peers), ((1, 0), vec![]));
+        let both = self.announce(&leecher(hash, 4_002));
         let first = SocketAddr::new(self.address().ip(), 4_001);
-        assert_eq!(both, AnnounceReply { seeders: 1, leechers: 1, peers: vec![first] });
+        assert_eq!((both.counts(), both.peers), ((1, 1), vec![first]));
         let counts = ScrapeCounts { seeders: 1, completed: 0, leechers: 1 };
-        assert_eq!(self.scrape(&[hash]), [counts]);
+        assert_eq!(self.counts(hash), counts);
     }
 
-    /// Repeats a request until a reply with its transaction id arrives.
-    fn exchange<T>(
-        &self,
-        request: &[u8],
-        transaction_id: TransactionId,
-        read: impl Fn(Response<'_>) -> T,
-    ) -> T {
-        let deadline = Instant::now() + TIMEOUT;
-        let mut buffer = [0; 2048];
-        while Instant::now() < deadline {
-            self.send(request);
-            loop {
-                let (len, from) = match self.socket.recv_from(&mut buffer) {
-                    Ok(received) => received,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) => panic!("{error}"),
-                };
-                let family = Family::of(self.tracker.ip());
-                let response = Response::parse(&buffer[..len], family).unwrap();
-                // Replies to earlier attempts are skipped.
-                if response.transaction_id() == transaction_id {
-                    assert_eq!(from, self.tracker, "the reply comes from another address");
-                    return read(response);
-                }
+    /// Sends a datagram and returns the replies to it, without waiting for a time-out: requests
+    /// that take the same path follow, and once they have replies the datagram has been processed.
+    /// The client must be connected.
+    pub(crate) fn replies_to(&self, datagram: &[u8]) -> Vec<Vec<u8>> {
+        self.send(datagram);
+        let mut waiting = vec![transaction()];
+        // From the same socket and without an info hash: the same path through the kernel.
+        self.send(&packets::connect(waiting[0]));
+        if let Some(hash) = datagram.get(16..36) {
+            // With the same bytes at the place of the info hash: the same worker where the kernel
+            // steers, and the same shard.
+            waiting.push(transaction());
+            let hash = InfoHash(hash.try_into().expect("20 bytes"));
+            self.send(&packets::scrape(self.id, waiting[1], &[hash]));
+        }
+        let mut replies = Vec::new();
+        while !waiting.is_empty() {
+            let reply = self.receive();
+            let before = waiting.len();
+            waiting.retain(|id| reply.get(4..8) != Some(&id.to_be_bytes()[..]));
+            if waiting.len() == before {
+                replies.push(reply);
             }
         }
-        panic!("{} does not reply to {}", self.tracker, self.address());
+        replies
     }
 }

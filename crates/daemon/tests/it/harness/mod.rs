@@ -1,6 +1,10 @@
-//! Shared by the tests of the daemon: process, client, log messages, network namespaces.
+//! Shared by the tests of the daemon: a process or a tracker in this process, its clients and their
+//! packets, its admin side, log messages, and network namespaces.
 
 pub(crate) mod client;
+pub(crate) mod http;
 pub(crate) mod messages;
 pub(crate) mod network;
+pub(crate) mod packets;
 pub(crate) mod process;
+pub(crate) mod tracker;

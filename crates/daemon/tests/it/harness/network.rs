@@ -1,6 +1,5 @@
 //! Network namespaces of tests.
 
-use std::fs;
 use std::panic::resume_unwind;
 use std::process::Command;
 use std::thread;
@@ -9,25 +8,26 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::harness::process::require_root;
 
-/// Whether the namespace has IPv6.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ipv6 {
-    On,
-    Off,
-}
-
-/// Runs a test on a thread in a network namespace of its own, with only a loopback interface and
-/// all ports free. Its threads, child processes and sockets are in the namespace too.
-pub(crate) fn in_own_network<T: Send>(ipv6: Ipv6, test: impl FnOnce() -> T + Send) -> T {
+/// Runs a test on a thread in a network namespace of its own, where all ports are free and the
+/// loopback interface has `addresses` besides 127.0.0.1 and ::1. Threads, child processes and
+/// sockets of the test are in the namespace too; the host's own network is not changed.
+pub(crate) fn in_own_network<T: Send>(addresses: &[&str], test: impl FnOnce() -> T + Send) -> T {
     require_root("creates a network namespace");
-    let life = || {
+    let in_namespace = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("root may create namespaces (CAP_SYS_ADMIN)");
-        if ipv6 == Ipv6::Off {
-            fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
+        ip("link set lo up");
+        for address in addresses {
+            // Without duplicate address detection the address can be used at once.
+            let usable_at_once = if address.contains(':') { " nodad" } else { "" };
+            ip(&format!("address add {address} dev lo{usable_at_once}"));
         }
-        let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
-        assert!(up.expect("`ip` is installed (package iproute2)").success());
         test()
     };
-    thread::scope(|scope| scope.spawn(life).join().unwrap_or_else(|panic| resume_unwind(panic)))
+    thread::scope(|scope| scope.spawn(in_namespace).join().unwrap_or_else(|e| resume_unwind(e)))
+}
+
+/// Runs `ip` in the thread's network namespace.
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status();
+    assert!(status.expect("`ip` is installed (package iproute2)").success(), "ip {arguments}");
 }

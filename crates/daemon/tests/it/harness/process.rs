@@ -12,13 +12,30 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::unistd::{Uid, User};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
-use crate::harness::messages::{READY, SERVES, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
+use crate::harness::client::Client;
+use crate::harness::http::TOKEN;
+use crate::harness::messages::{
+    READY, SERVES, STOPPED, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED,
+};
 
 /// Deadline of every wait.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The admin API's token in the configuration file. Further keys of `[admin]` may follow.
+pub(crate) const TOKEN_FILE: &str = "[admin]\ntoken_file = \"HOME/token\"\n";
+
+/// Polls until the condition holds.
+pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
+    while !is() {
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
+        thread::yield_now();
+    }
+}
 
 /// The account `nobody`, which has no privileges and exists on every host.
 pub(crate) fn nobody() -> User {
@@ -47,35 +64,41 @@ pub(crate) fn require_root(why: &str) {
     assert!(Uid::effective().is_root(), "this test {why}: run it with scripts/test, or as root");
 }
 
-/// A command line of the daemon. The home directory, with the default state directory, is
-/// temporary.
+/// A command line of the daemon. The home directory, with the default state directory and a token,
+/// is temporary.
 pub(crate) struct Launch {
     command: Command,
     home: TempDir,
-    http: &'static str,
+    admin: &'static str,
 }
 
 impl Launch {
     /// A command line with these flags.
     pub(crate) fn new(flags: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("token"), TOKEN).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
         command.args(flags).env("HOME", home.path()).stdin(Stdio::null());
         command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
         command.env_remove("NOTIFY_SOCKET");
-        Self { command, home, http: "off" }
+        Self { command, home, admin: "off" }
     }
 
-    /// Enables the admin side on a free port, see [`Daemon::http`]. It is off by default because
+    /// Enables the admin side on a free port, see [`Daemon::admin`]. It is off by default because
     /// daemons of parallel tests would use the same port.
-    pub(crate) fn http(mut self) -> Self {
-        self.http = "127.0.0.1:0";
+    pub(crate) fn admin(mut self) -> Self {
+        self.admin = "127.0.0.1:0";
         self
+    }
+
+    /// Enables the admin side with a token. `tables` may begin with further keys of `[admin]`.
+    pub(crate) fn admin_api(self, tables: &str) -> Self {
+        self.admin().config(&format!("{TOKEN_FILE}{tables}"))
     }
 
     /// Leaves the admin side to the configuration file.
     pub(crate) fn configured_admin(mut self) -> Self {
-        self.http = "";
+        self.admin = "";
         self
     }
 
@@ -112,16 +135,16 @@ impl Launch {
         self
     }
 
-    /// Adds a flag without a value.
-    pub(crate) fn switch(mut self, flag: &str) -> Self {
-        self.command.arg(flag);
+    /// Adds flags.
+    pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
+        self.command.args(flags);
         self
     }
 
-    /// Adds a configuration file with this text.
+    /// Adds a configuration file with this text, in which HOME is the home directory.
     pub(crate) fn config(self, text: &str) -> Self {
+        write_config(self.home.path(), text);
         let path = self.config_path();
-        fs::write(&path, text).unwrap();
         self.flag("--config", path)
     }
 
@@ -150,10 +173,11 @@ impl Launch {
         self.start_with_log_to(Stdio::piped())
     }
 
-    /// Starts the daemon with further flags.
-    pub(crate) fn start_with(mut self, flags: &[&str]) -> Daemon {
-        self.command.args(flags);
-        self.start()
+    /// Starts the daemon and waits until it serves.
+    pub(crate) fn serve(self) -> Daemon {
+        let mut daemon = self.start();
+        daemon.serving();
+        daemon
     }
 
     /// Starts the daemon with its log on a full disk.
@@ -163,14 +187,10 @@ impl Launch {
     }
 
     fn start_with_log_to(mut self, log: Stdio) -> Daemon {
-        let without_admin = ["--print-config", "--admin", "ctl", "doctor"];
-        if !self.http.is_empty()
-            && !self
-                .command
-                .get_args()
-                .any(|flag| without_admin.iter().any(|without_admin| flag == *without_admin))
-        {
-            self.command.args(["--admin", self.http]);
+        let without_admin = ["--print-config", "--admin", "ctl", "doctor", "top"];
+        let listens = |flag| without_admin.iter().all(|other| flag != *other);
+        if !self.admin.is_empty() && self.command.get_args().all(listens) {
+            self.command.args(["--admin", self.admin]);
         }
         let mut child = self.command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let (sender, lines) = channel();
@@ -178,9 +198,14 @@ impl Launch {
         if let Some(log) = child.stderr.take() {
             read_lines(log, sender, Line::Log);
         }
-        let (log, output) = (Vec::new(), Vec::new());
-        Daemon { child, successor: None, lines, log, output, read: 0, home: self.home }
+        let (log, output, addresses) = (Vec::new(), Vec::new(), Vec::new());
+        Daemon { child, successor: None, lines, log, output, read: 0, addresses, home: self.home }
     }
+}
+
+fn write_config(home: &Path, text: &str) {
+    let text = text.replace("HOME", home.to_str().unwrap());
+    fs::write(home.join("onrush.toml"), text).unwrap();
 }
 
 /// A running daemon, killed when dropped.
@@ -193,6 +218,8 @@ pub(crate) struct Daemon {
     output: Vec<String>,
     /// Number of log lines up to the last one waited for.
     read: usize,
+    /// The addresses of the listeners, once the daemon serves.
+    addresses: Vec<SocketAddr>,
     home: TempDir,
 }
 
@@ -213,6 +240,11 @@ impl Ended {
     /// The log as one text.
     pub(crate) fn text(&self) -> String {
         self.log.join("\n")
+    }
+
+    /// The output as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
@@ -249,7 +281,7 @@ impl Daemon {
         let deadline = Instant::now() + TIMEOUT;
         while !self.log[from..].iter().any(|line| line.contains(part)) {
             if let Err(why) = self.read_line(deadline) {
-                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
+                self.no_line(part, why);
             }
         }
     }
@@ -259,18 +291,63 @@ impl Daemon {
         self.home.path()
     }
 
+    /// Replaces the text of the configuration file, in which HOME is the home directory.
+    pub(crate) fn configure(&self, text: &str) {
+        write_config(self.home.path(), text);
+    }
+
     /// Waits until the daemon serves; the addresses of its listeners.
     pub(crate) fn serving(&mut self) -> Vec<SocketAddr> {
         let line = self.line(SERVES);
         self.line(READY);
         let addresses = line.split("udp://").skip(1);
-        addresses.map(|text| text.split(' ').next().unwrap().parse().unwrap()).collect()
+        let address = |text: &str| text.split(' ').next().unwrap().parse().unwrap();
+        self.addresses = addresses.map(address).collect();
+        self.addresses.clone()
     }
 
-    /// The address of the admin side, after [`serving`](Self::serving).
-    pub(crate) fn http(&self) -> SocketAddr {
+    /// The address of the first listener.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// The addresses of the listeners.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// A client of the first listener, with a connection id.
+    pub(crate) fn client(&self) -> Client {
+        let mut client = Client::new(self.address());
+        client.connect();
+        client
+    }
+
+    /// Checks the replies of every listener.
+    pub(crate) fn check(&self) {
+        for address in &self.addresses {
+            Client::new(*address).connect_and_check();
+        }
+    }
+
+    /// The address of the admin side, once the daemon serves.
+    pub(crate) fn admin(&self) -> SocketAddr {
         let of = |line: &String| Some(line.split_once("http://")?.1.split(' ').next()?.to_owned());
         self.log.iter().find_map(of).expect("an admin address in the log").parse().unwrap()
+    }
+
+    /// Runs `onrush ctl` with the daemon's token.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> Ended {
+        self.ctl_program()(arguments)
+    }
+
+    /// [`ctl`](Self::ctl) for another thread.
+    pub(crate) fn ctl_program(&self) -> impl Fn(&[&str]) -> Ended + Send + Sync + use<> {
+        let (url, token) = (format!("http://{}", self.admin()), self.home().join("token"));
+        move |arguments| {
+            let launch = Launch::new(&["ctl", "--url", &url]).flag("--token-file", &token);
+            launch.flags(arguments).start().end()
+        }
     }
 
     /// Waits for a log line with `part` after the last line waited for.
@@ -328,27 +405,17 @@ impl Daemon {
 
     /// Sends a signal, named without SIG.
     pub(crate) fn signal(&self, name: &str) {
-        self.signals(&[name], 1);
-    }
-
-    /// Sends each of these signals in turn, `times` times.
-    pub(crate) fn signals(&self, names: &[&str], times: usize) {
-        let pid = self.pid();
-        let each: String = names.iter().map(|name| format!("kill -{name} {pid}; ")).collect();
-        let script = format!("i=0; while [ $i -lt {times} ]; do {each} i=$((i+1)); done");
-        let status = Command::new("sh").args(["-ec", &script]).status().unwrap();
-        assert!(status.success(), "{script}");
+        let signal: Signal = format!("SIG{name}").parse().unwrap();
+        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
     }
 
     /// Runs `action` while every thread of the daemon is stopped.
     pub(crate) fn while_stopped(&self, action: impl FnOnce()) {
         self.signal("STOP");
         // A thread stops when it is next scheduled, and a CONT before that cancels the STOP.
-        let deadline = Instant::now() + TIMEOUT;
-        while self.threads("State").iter().any(|(_, state)| state != "T (stopped)") {
-            assert!(Instant::now() < deadline, "threads still run: {:?}", self.threads("State"));
-            thread::yield_now();
-        }
+        eventually("all threads are stopped", || {
+            self.threads("State").iter().all(|(_, state)| state == "T (stopped)")
+        });
         action();
         self.signal("CONT");
     }
@@ -373,12 +440,8 @@ impl Daemon {
                 break why;
             }
         };
-        assert_eq!(
-            why,
-            RecvTimeoutError::Disconnected,
-            "the daemon still runs:\n{}",
-            self.log.join("\n")
-        );
+        let log = self.log.join("\n");
+        assert_eq!(why, RecvTimeoutError::Disconnected, "the daemon still runs:\n{log}");
         // A process that has closed both outputs has exited, or is about to.
         let status = self.child.wait().unwrap();
         Ended {
@@ -390,14 +453,18 @@ impl Daemon {
     }
 
     /// Sends SIGKILL and waits for the exit.
-    pub(crate) fn kill(mut self) -> Ended {
-        self.child.kill().unwrap();
+    pub(crate) fn kill(self) -> Ended {
+        self.signal("KILL");
         self.end()
     }
 
     /// Sends SIGTERM and waits for the exit, which must have code 0.
-    pub(crate) fn stop(self) -> Ended {
+    pub(crate) fn stop(mut self) -> Ended {
         self.signal("TERM");
+        if self.successor.is_some() {
+            // The exit code below is that of the predecessor.
+            self.line(STOPPED);
+        }
         let ended = self.end();
         assert_eq!(ended.code, Some(0), "{}", ended.text());
         ended
@@ -414,6 +481,11 @@ impl Daemon {
     /// A field of /proc/PID/status.
     pub(crate) fn status(&self, field: &str) -> String {
         status(&format!("/proc/{}/status", self.pid()), field)
+    }
+
+    /// A field of /proc/PID/status in kB.
+    pub(crate) fn memory_kb(&self, field: &str) -> u64 {
+        self.status(field).trim_end_matches(" kB").parse().expect("a number of kB")
     }
 
     /// A field of the status of each thread, with the thread's name.
@@ -438,8 +510,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if let Some(successor) = self.successor {
-            let pid = nix::unistd::Pid::from_raw(successor as i32);
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+            let _ = kill(Pid::from_raw(successor as i32), Signal::SIGKILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -2,11 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::LOOPBACK;
-use super::support::client::{Client, transaction};
-use super::support::packets::{MAGIC, connect, head};
-use super::support::tracker::both;
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::client::{Client, transaction};
+use crate::harness::packets::{MAGIC, connect, head, u64_at};
+use crate::harness::process::Launch;
+use crate::harness::tracker::{LOOPBACK, both, each};
 
 /// Packets: request 0: magic, 8: action 0, 12: transaction id; response, exactly 16 bytes, 0: 0,
 /// 4: transaction id, 8: connection id, never 0 (BEP 15, "Connect"; rtorrent, aria2).
@@ -48,20 +47,16 @@ fn ids_differ_between_addresses_and_are_not_zero() {
 /// the response has 16 bytes.
 #[test]
 fn bytes_after_a_connect_are_ignored() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let mut client = tracker.unconnected_client(source);
-            let id = client.connect();
-            for extra in [1, 2, 19, 20, 82, 200, 1_400, 4_000] {
-                let mut request = connect(transaction());
-                request.resize(16 + extra, 0xFF);
-                let reply = client.exchange(&request);
-                assert_eq!((reply.len(), &reply[..4]), (16, &[0; 4][..]), "{extra} more");
-                // The same address gets the same id, except across a change of bucket, at most
-                // once.
-                let again = u64::from_be_bytes(reply[8..].try_into().unwrap());
-                assert!(again == id || again == client.connect(), "{extra} more");
-            }
+    each("", |tracker, client| {
+        for extra in [1, 2, 19, 20, 82, 200, 1_400, 4_000] {
+            let mut request = connect(transaction());
+            request.resize(16 + extra, 0xFF);
+            let reply = client.exchange(&request);
+            assert_eq!((reply.len(), &reply[..4]), (16, &[0; 4][..]), "{extra} more");
+            // The same address gets the same id, except across a change of bucket, at most once.
+            let again = u64_at(&reply, 8);
+            let ip = client.address().ip().to_string();
+            assert!(again == client.id || again == tracker.client(&ip).id, "{extra} more");
         }
     });
 }
@@ -69,29 +64,13 @@ fn bytes_after_a_connect_are_ignored() {
 /// Connect: a wrong magic number gets no reply and is counted (BEP 15, "Connect").
 #[test]
 fn a_connect_without_the_magic_number_is_ignored() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let client = tracker.client(source);
-            for wrong in [0, MAGIC + 1, MAGIC.swap_bytes(), MAGIC << 16, client.id] {
-                client.assert_ignored(tracker, &head(wrong, 0, transaction()), "magic");
-            }
-            let mut long = head(MAGIC ^ 1, 0, transaction());
-            long.resize(98, 0);
-            client.assert_ignored(tracker, &long, "magic");
+    each("", |tracker, client| {
+        for wrong in [0, MAGIC + 1, MAGIC.swap_bytes(), MAGIC << 16, client.id] {
+            tracker.assert_ignored(client, &head(wrong, 0, transaction()), "magic");
         }
-    });
-}
-
-/// Connect: fewer than 16 bytes get no reply and are counted (BEP 15, "Connect").
-#[test]
-fn a_truncated_connect_is_ignored() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let client = tracker.client(source);
-            for len in 0..16 {
-                client.assert_ignored(tracker, &connect(transaction())[..len], "short");
-            }
-        }
+        let mut long = head(MAGIC ^ 1, 0, transaction());
+        long.resize(98, 0);
+        tracker.assert_ignored(client, &long, "magic");
     });
 }
 
@@ -104,14 +83,13 @@ fn a_flood_of_connects_allocates_no_memory() {
     // A table with four bytes per client, the smallest possible, would take 240 kB.
     const GROWTH_KB: u64 = 128;
     for placement in ["split", "colocated"] {
-        let mut daemon =
-            Launch::on_loopback().flag("--placement", placement).flag("--workers", "2").start();
-        let address = daemon.serving()[0];
+        let flags = ["--placement", placement, "--workers", "2"];
+        let daemon = Launch::on_loopback().flags(&flags).serve();
         // The first connects allocate the workers' buffers.
-        connect_each(address, 0..10_000);
-        let before = memory_kb(&daemon);
-        connect_each(address, 10_000..10_000 + CLIENTS);
-        let grown = memory_kb(&daemon).saturating_sub(before);
+        connect_each(daemon.address(), 0..10_000);
+        let before = daemon.memory_kb("RssAnon");
+        connect_each(daemon.address(), 10_000..10_000 + CLIENTS);
+        let grown = daemon.memory_kb("RssAnon").saturating_sub(before);
         assert!(grown < GROWTH_KB, "{placement}: {CLIENTS} connects allocated {grown} kB");
         daemon.stop();
     }
@@ -121,11 +99,6 @@ fn a_flood_of_connects_allocates_no_memory() {
 fn connect_each(tracker: SocketAddr, clients: std::ops::Range<u32>) {
     for client in clients {
         let ip = Ipv4Addr::from(0x7F10_0000 + client);
-        assert_ne!(Client::new(ip.into(), tracker).connect(), 0);
+        assert_ne!(Client::at(ip.into(), tracker).connect(), 0);
     }
-}
-
-/// Anonymous resident memory of a process in kB.
-fn memory_kb(daemon: &Daemon) -> u64 {
-    daemon.status("RssAnon").strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }

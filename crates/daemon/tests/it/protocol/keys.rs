@@ -1,42 +1,15 @@
-//! Connect: the key of connection ids is stored in a file, so that ids survive a restart and are
-//! valid on every host with the same file.
+//! Connect: the key of connection ids is stored in a file, so that ids are valid on every host with
+//! the same file. (Restarts and the file's mode: module `state`.)
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::support::client::transaction;
-use super::support::packets::{Counts, hash, scrape};
-use super::support::tracker::{RunningTracker, TrackerConfig};
+use onrush_proto::ScrapeCounts;
 
-/// Connect: the key file is in the state directory, created with mode 0600 on the first start.
-#[test]
-fn the_key_file_is_private() {
-    for config in TrackerConfig::both() {
-        let tracker = config.start();
-        let file = tracker.state_dir().join("connection.key");
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
-        let text = fs::read_to_string(&file).unwrap();
-        let current = text.lines().find_map(|line| line.strip_prefix("current ")).unwrap();
-        assert_eq!(current.len(), 32, "16 bytes in hexadecimal digits");
-        let other = config.start();
-        let other = fs::read_to_string(other.state_dir().join("connection.key")).unwrap();
-        assert_ne!(text, other, "every tracker creates its own key");
-    }
-}
-
-/// Connect: ids stay valid over a restart.
-#[test]
-fn ids_survive_a_restart() {
-    for config in TrackerConfig::both() {
-        let tracker = config.start();
-        let before = ["127.0.0.1", "127.8.8.8", "::1"].map(|ip| (ip, tracker.client(ip).id));
-        let tracker = tracker.restart();
-        for (ip, id) in before {
-            assert_accepts(&tracker, ip, id);
-        }
-    }
-}
+use crate::harness::client::transaction;
+use crate::harness::packets::{hash, scrape};
+use crate::harness::tracker::{LOOPBACK, RunningTracker, TrackerConfig};
 
 /// Connect: a start with another state directory, and so with another key, refuses the ids.
 #[test]
@@ -55,7 +28,7 @@ fn hosts_with_one_key_file_accept_each_others_ids() {
     for config in TrackerConfig::both() {
         let config = config.tables(&key_table(&file));
         let (first, second) = (config.start(), config.start());
-        for ip in ["127.0.0.1", "::1"] {
+        for ip in LOOPBACK {
             assert_accepts(&second, ip, first.client(ip).id);
             assert_accepts(&first, ip, second.client(ip).id);
         }
@@ -80,7 +53,7 @@ fn keys_can_be_rotated() {
     for config in TrackerConfig::both() {
         let [before, during, after] =
             [&before, &during, &after].map(|table| config.clone().tables(table).start());
-        for ip in ["127.0.0.1", "::1"] {
+        for ip in LOOPBACK {
             let (old_id, new_id) = (before.client(ip).id, during.client(ip).id);
             assert_accepts(&during, ip, old_id);
             assert_accepts(&during, ip, new_id);
@@ -97,10 +70,10 @@ fn key_table(file: &Path) -> String {
 
 fn assert_accepts(tracker: &RunningTracker, ip: &str, id: u64) {
     let client = tracker.unconnected_client(ip).with_id(id);
-    assert_eq!(client.counts(hash(1)), Counts::default());
+    assert_eq!(client.counts(hash(1)), ScrapeCounts::default());
 }
 
 fn assert_refuses(tracker: &RunningTracker, ip: &str, id: u64) {
     let request = scrape(id, transaction(), &[hash(1)]);
-    tracker.client(ip).assert_ignored(tracker, &request, "connection_id");
+    tracker.assert_ignored(&tracker.client(ip), &request, "connection_id");
 }

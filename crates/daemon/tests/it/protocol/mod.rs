@@ -24,8 +24,3 @@ mod lists;
 mod refusals;
 mod scrape;
 mod silence;
-
-mod support;
-
-/// The loopback address of each family.
-const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];

@@ -1,30 +1,28 @@
 //! Announce: refusals of requests with a valid connection id, and refused sources.
 
-use onrush_proto::Family;
+use onrush_proto::{Family, ScrapeCounts};
 
-use super::LOOPBACK;
-use super::support::client::transaction;
-use super::support::network::in_network_with;
-use super::support::packets::{Announce, COMPLETED, Counts, STOPPED, connect, hash, scrape};
-use super::support::tracker::{RunningTracker, TrackerConfig, both};
+use crate::harness::client::transaction;
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{COMPLETED, STOPPED, connect, hash, leecher, scrape, seeder};
+use crate::harness::tracker::{LOOPBACK, RunningTracker, TrackerConfig, both};
 
 /// Announce: a hash that the access list forbids gets an error reply, is counted and not stored.
 #[test]
 fn an_announce_for_a_forbidden_hash_is_an_error() {
     for (mode, forbidden, permitted) in [("deny", hash(1), hash(2)), ("allow", hash(2), hash(1))] {
-        let listed = hash(1).map(|byte| format!("{byte:02x}")).concat();
-        let table = format!("[access]\nmode = \"{mode}\"\ninfo_hashes = [\"{listed}\"]");
+        let table = format!("[access]\nmode = \"{mode}\"\ninfo_hashes = [\"{}\"]", hash(1));
         both(&table, |tracker| {
             for (source, family) in [("127.0.0.1", Family::V4), ("::1", Family::V6)] {
                 let client = tracker.client(source);
                 for event in [0, COMPLETED, STOPPED] {
-                    let request = Announce::seeder(forbidden, 5000).event(event);
+                    let request = seeder(forbidden, 5000).event(event);
                     let text = client.announce_refused(&request);
                     assert_eq!(text, "info hash is not allowed on this tracker");
                 }
                 assert_eq!(tracker.refused(family)["forbidden"], 3);
-                assert!(client.announce(&Announce::seeder(permitted, 5000)).seeders > 0);
-                assert_eq!(client.counts(forbidden), Counts::default());
+                assert!(client.announce(&seeder(permitted, 5000)).seeders > 0);
+                assert_eq!(client.counts(forbidden), ScrapeCounts::default());
             }
             tracker.until("permitted peers are stored", || tracker.summary().peers_v6 == 1);
             assert_eq!(tracker.summary().swarms, 1);
@@ -41,12 +39,10 @@ fn a_full_tracker_replies_with_peers_and_stores_none() {
         // Two peers in each of the two shards.
         let tracker = config.change(|settings| settings.limits.peers = 4).start();
         let client = tracker.client("127.0.0.1");
-        client.announce(&Announce::leecher(hash(1), 5000));
-        client.announce(&Announce::seeder(hash(1), 5001));
+        client.announce(&leecher(hash(1), 5000));
+        client.announce(&seeder(hash(1), 5001));
         for port in 6000..6010 {
-            for request in
-                [Announce::leecher(hash(1), port), Announce::seeder(hash(1), port).event(COMPLETED)]
-            {
+            for request in [leecher(hash(1), port), seeder(hash(1), port).event(COMPLETED)] {
                 let reply = client.announce(&request);
                 assert_eq!(reply.counts(), (1, 1), "the announcer is not counted");
                 let seeder = request.left == 0;
@@ -54,19 +50,15 @@ fn a_full_tracker_replies_with_peers_and_stores_none() {
             }
         }
         let v6 = tracker.client("::1");
-        assert_eq!(
-            v6.announce(&Announce::leecher(hash(1), 5000)).counts(),
-            (1, 1),
-            "both families"
-        );
-        let counts = Counts { seeders: 1, completed: 0, leechers: 1 };
+        assert_eq!(v6.announce(&leecher(hash(1), 5000)).counts(), (1, 1), "both families");
+        let counts = ScrapeCounts { seeders: 1, completed: 0, leechers: 1 };
         assert_eq!(client.counts(hash(1)), counts, "refused peers do not count as completed");
         tracker.until("all refusals are counted", || tracker.summary().refused_full == 21);
 
-        let stored = client.announce(&Announce::seeder(hash(1), 5000).event(COMPLETED));
+        let stored = client.announce(&seeder(hash(1), 5000).event(COMPLETED));
         assert_eq!((stored.counts(), stored.ports()), ((2, 0), vec![]), "a stored peer is served");
-        client.announce(&Announce::seeder(hash(1), 5001).event(STOPPED));
-        let admitted = client.announce(&Announce::leecher(hash(1), 6000));
+        client.announce(&seeder(hash(1), 5001).event(STOPPED));
+        let admitted = client.announce(&leecher(hash(1), 6000));
         assert_eq!((admitted.counts(), admitted.ports()), ((1, 1), vec![5000]));
     }
 }
@@ -76,10 +68,10 @@ fn a_full_tracker_replies_with_peers_and_stores_none() {
 #[test]
 fn private_sources_are_served_by_default() {
     let addresses = ["10.1.2.3", "192.168.1.1", "169.254.1.1", "fd00::1", "2001:db8::1"];
-    in_network_with(&addresses.map(host_network), || {
+    in_own_network(&addresses, || {
         both("", |tracker| {
             for (port, source) in (5000..).zip(LOOPBACK.into_iter().chain(addresses)) {
-                let reply = tracker.client(source).announce(&Announce::leecher(hash(1), port));
+                let reply = tracker.client(source).announce(&leecher(hash(1), port));
                 assert_eq!(reply.leechers, u32::from(port) - 5000 + 1, "{source}");
             }
         });
@@ -91,28 +83,20 @@ fn private_sources_are_served_by_default() {
 #[test]
 fn private_sources_can_be_refused() {
     let public = ["9.9.9.9", "2a01:4f8::1"];
-    let private = ["127.0.0.1", "10.1.2.3", "100.64.0.1", "192.168.1.1", "::1", "fd00::1"];
-    let addresses: Vec<String> = public
-        .iter()
-        .chain(&private)
-        .filter(|ip| !LOOPBACK.contains(ip))
-        .map(|ip| host_network(ip))
-        .collect();
-    in_network_with(&addresses, || {
+    let private = ["10.1.2.3", "100.64.0.1", "192.168.1.1", "fd00::1"];
+    in_own_network(&[&public[..], &private].concat(), || {
         for config in TrackerConfig::both() {
             let config = config.listen("\"9.9.9.9:0\", \"[2a01:4f8::1]:0\"");
             // With an id from a tracker that serves this source.
             let lenient = config.start();
-            let state = lenient.state_dir().join("connection.key");
-            let key = std::fs::read_to_string(state).unwrap();
-            let directory = tempfile::tempdir().unwrap();
-            std::fs::write(directory.path().join("connection.key"), key).unwrap();
-            let strict = config.tables("[access]\nrefuse_bogons = true").start_in(directory);
-            for source in private {
-                assert_refused_as_bogon(&strict, source, lenient.client(source).id);
+            let key = lenient.state_dir().join("connection.key");
+            let table = format!("[access]\nrefuse_bogons = true\n[connection]\nkey_file = {key:?}");
+            let strict = config.tables(&table).start();
+            for source in private.into_iter().chain(LOOPBACK) {
+                assert_unanswered(&strict, source, lenient.client(source).id, "bogon");
             }
             for source in public {
-                let reply = strict.client(source).announce(&Announce::leecher(hash(1), 5000));
+                let reply = strict.client(source).announce(&leecher(hash(1), 5000));
                 assert_eq!(reply.peers, [], "{source} is served, the only peer of its family");
             }
             strict.until("both are stored", || {
@@ -131,9 +115,7 @@ fn blocked_sources_get_no_reply() {
     let served = ["9.9.9.0", "9.9.7.255", "2a01:4f9::1"];
     let table = "[access]\nblocked = [\"9.9.9.1\", \"9.9.8.0/24\", \"2a01:4f8::/32\"]";
     let own = ["9.9.10.1", "2a01:500::1"];
-    let addresses: Vec<_> =
-        blocked.iter().chain(&served).chain(&own).map(|source| host_network(source)).collect();
-    in_network_with(&addresses, || {
+    in_own_network(&[&blocked[..], &served, &own].concat(), || {
         for config in TrackerConfig::both() {
             let config = config.listen("\"9.9.10.1:0\", \"[2a01:500::1]:0\"");
             let tracker = config.tables(table).start();
@@ -141,16 +123,11 @@ fn blocked_sources_get_no_reply() {
                 assert_unanswered(&tracker, source, 1, "blocked");
             }
             for source in served {
-                let reply = tracker.client(source).announce(&Announce::leecher(hash(1), 5000));
+                let reply = tracker.client(source).announce(&leecher(hash(1), 5000));
                 assert!(reply.interval > 0, "{source} is served");
             }
         }
     });
-}
-
-/// Asserts that every request of this source gets no reply and is counted as a bogon.
-fn assert_refused_as_bogon(tracker: &RunningTracker, source: &str, id: u64) {
-    assert_unanswered(tracker, source, id, "bogon");
 }
 
 /// Asserts that every request of this source gets no reply and is counted for this reason.
@@ -158,17 +135,12 @@ fn assert_unanswered(tracker: &RunningTracker, source: &str, id: u64, reason: &'
     let client = tracker.unconnected_client(source);
     let before = tracker.refused(client.family());
     client.send(&connect(transaction()));
-    client.send(&Announce::leecher(hash(1), 5000).bytes(id, transaction()));
+    client.send(&leecher(hash(1), 5000).bytes(id, transaction()));
     client.send(&scrape(id, transaction(), &[hash(1)]));
     let mut expected = before;
     *expected.entry(reason).or_default() += 3;
     tracker
         .until("all three requests are counted", || tracker.refused(client.family()) == expected);
     tracker.until_all_have_turned();
-    assert!(client.has_no_datagram(), "{source}");
-}
-
-/// An address as a network of one address.
-fn host_network(ip: &str) -> String {
-    format!("{ip}/{}", if ip.contains(':') { 128 } else { 32 })
+    assert!(!client.has_datagram(), "{source}");
 }

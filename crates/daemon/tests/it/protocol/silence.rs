@@ -1,50 +1,44 @@
 //! Anything else: requests that get no reply, and the counters of all datagrams.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use onrush_proto::Family;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::LOOPBACK;
-use super::support::client::transaction;
-use super::support::network::in_network_with;
-use super::support::packets::{Announce, MAGIC, connect, hash, head, scrape};
-use super::support::tracker::{TrackerConfig, both};
+use crate::harness::client::transaction;
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{MAGIC, connect, hash, head, leecher, scrape};
+use crate::harness::tracker::each;
 
 /// Anything else: an unknown action gets no reply and is counted, at any length and with a valid id
 /// too. Responses sent to the tracker are unknown actions.
 #[test]
 fn an_unknown_action_is_ignored() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let client = tracker.client(source);
-            for action in [3, 4, 5, 255, 256, 0x0100_0000, 0x8000_0001, u32::MAX] {
-                for id in [client.id, 0, MAGIC] {
-                    for len in [16, 36, 98, 1_400] {
-                        let mut request = head(id, action, transaction());
-                        request.resize(len, 0x5A);
-                        client.assert_ignored(tracker, &request, "action");
-                    }
+    each("", |tracker, client| {
+        for action in [3, 4, 5, 255, 256, 0x0100_0000, 0x8000_0001, u32::MAX] {
+            for id in [client.id, 0, MAGIC] {
+                for len in [16, 36, 98, 1_400] {
+                    let mut request = head(id, action, transaction());
+                    request.resize(len, 0x5A);
+                    tracker.assert_ignored(client, &request, "action");
                 }
             }
         }
     });
 }
 
-/// Anything else: a short packet gets no reply and is counted, for any action and with a valid id
-/// too. (Announces up to 97 bytes: module `announce`.)
+/// Anything else: a short packet gets no reply and is counted, for any action, with the magic
+/// number (BEP 15, "Connect") and with a valid id. (Announces up to 97 bytes: module `announce`.)
 #[test]
 fn a_short_packet_is_ignored() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let client = tracker.client(source);
-            for action in [0, 1, 2, 3, u32::MAX] {
-                for len in 0..16 {
-                    let request = head(client.id, action, transaction());
-                    client.assert_ignored(tracker, &request[..len], "short");
-                }
+    each("", |tracker, client| {
+        let unconnected = (MAGIC, 0);
+        let connected = [0, 1, 2, 3, u32::MAX].map(|action| (client.id, action));
+        for (id, action) in [unconnected].into_iter().chain(connected) {
+            for len in 0..16 {
+                let request = head(id, action, transaction());
+                tracker.assert_ignored(client, &request[..len], "short");
             }
         }
     });
@@ -55,33 +49,33 @@ fn a_short_packet_is_ignored() {
 #[test]
 fn source_port_0_is_ignored() {
     // Raw sockets need CAP_NET_RAW in the network namespace: the test creates one.
-    in_network_with(&[""; 0], || {
-        both("", |tracker| {
-            for source in LOOPBACK {
-                let client = tracker.client(source);
-                let raw = RawUdp::open(source.parse().unwrap(), client.family());
-                let tracker_at = tracker.address_for(source.parse().unwrap());
-                // The same datagram from a valid port gets a reply, so the header is correct.
-                raw.send(client.address().port(), tracker_at, &connect(7));
-                assert_eq!(client.receive()[..8], [0, 0, 0, 0, 0, 0, 0, 7]);
+    in_own_network(&[], || {
+        each("", |tracker, client| {
+            let raw = RawUdp::open(client.address().ip(), client.family());
+            // The same datagram from a valid port gets a reply, so the header is correct.
+            raw.send(client.address().port(), client.tracker(), &connect(7));
+            assert_eq!(client.receive()[..8], [0, 0, 0, 0, 0, 0, 0, 7]);
 
-                tracker.until_all_have_turned();
-                let before = (tracker.refused(client.family()), tracker.summary());
-                raw.send(0, tracker_at, &connect(transaction()));
-                raw.send(0, tracker_at, &Announce::leecher(hash(1), 5000).bytes(client.id, 1));
-                raw.send(0, tracker_at, &scrape(client.id, 1, &[hash(1)]));
-                raw.send(0, tracker_at, &[]);
-                let mut expected = before.0;
-                *expected.entry("source_port").or_default() += 4;
-                tracker.until("all datagrams are counted", || {
-                    tracker.refused(client.family()) == expected
-                });
-                tracker.until_all_have_turned();
-                let after = tracker.summary();
-                assert_eq!(after.sent, before.1.sent, "no datagram was sent");
-                assert_eq!(after.unsent(), before.1.unsent(), "no send has failed");
-                assert_eq!(client.counts(hash(1)), Default::default(), "no peer is stored");
+            tracker.until_all_have_turned();
+            let before = (tracker.refused(client.family()), tracker.summary());
+            for datagram in [
+                connect(transaction()),
+                leecher(hash(1), 5000).bytes(client.id, 1),
+                scrape(client.id, 1, &[hash(1)]),
+                vec![],
+            ] {
+                raw.send(0, client.tracker(), &datagram);
             }
+            let mut expected = before.0;
+            *expected.entry("source_port").or_default() += 4;
+            tracker.until("all datagrams are counted", || {
+                tracker.refused(client.family()) == expected
+            });
+            tracker.until_all_have_turned();
+            let after = tracker.summary();
+            assert_eq!(after.sent, before.1.sent, "no datagram was sent");
+            assert_eq!(after.unsent(), before.1.unsent(), "no send has failed");
+            assert_eq!(client.counts(hash(1)), Default::default(), "no peer is stored");
         });
     });
 }
@@ -90,21 +84,18 @@ fn source_port_0_is_ignored() {
 /// without a valid id; only connects get a reply.
 #[test]
 fn no_reply_to_an_unproven_address_exceeds_its_request() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let client = tracker.client(source);
-            let lengths = (0..=120).chain([200, 576, 1_232, 1_496, 1_500, 4_000]);
-            for len in lengths {
-                for action in [0, 1, 2, 3, 4, u32::MAX] {
-                    for id in [0, MAGIC, client.id ^ 1, client.id.rotate_left(1)] {
-                        let mut request = head(id, action, transaction());
-                        request.resize(len, 0);
-                        let replies = client.replies_to(&request);
-                        let bytes: usize = replies.iter().map(Vec::len).sum();
-                        assert!(bytes <= len, "{bytes} bytes in reply to {len}: {request:02x?}");
-                        let answered = len >= 16 && action == 0 && id == MAGIC;
-                        assert_eq!(replies.len(), usize::from(answered), "{request:02x?}");
-                    }
+    each("", |_, client| {
+        let lengths = (0..=120).chain([200, 576, 1_232, 1_496, 1_500, 4_000]);
+        for len in lengths {
+            for action in [0, 1, 2, 3, 4, u32::MAX] {
+                for id in [0, MAGIC, client.id ^ 1, client.id.rotate_left(1)] {
+                    let mut request = head(id, action, transaction());
+                    request.resize(len, 0);
+                    let replies = client.replies_to(&request);
+                    let bytes: usize = replies.iter().map(Vec::len).sum();
+                    assert!(bytes <= len, "{bytes} bytes in reply to {len}: {request:02x?}");
+                    let answered = len >= 16 && action == 0 && id == MAGIC;
+                    assert_eq!(replies.len(), usize::from(answered), "{request:02x?}");
                 }
             }
         }
@@ -115,86 +106,56 @@ fn no_reply_to_an_unproven_address_exceeds_its_request() {
 /// sum of requests served and refusals.
 #[test]
 fn every_datagram_is_in_a_counter() {
-    both("", |tracker| {
-        for source in LOOPBACK {
-            let client = tracker.client(source);
-            let (good, bad) = (client.id, client.id ^ 1);
-            let requests = [
-                connect(transaction()),
-                head(1, 0, transaction()),
-                vec![],
-                vec![0; 15],
-                head(good, 9, transaction()),
-                Announce::leecher(hash(1), 5000).bytes(good, transaction()),
-                Announce::leecher(hash(1), 5000).bytes(bad, transaction()),
-                Announce::leecher(hash(1), 0).bytes(good, transaction()),
-                scrape(good, transaction(), &[hash(1)]),
-                scrape(good, transaction(), &[]),
-                scrape(bad, transaction(), &[]),
-            ];
-            for request in &requests {
-                client.send(request);
-            }
-            let replies = 5;
-            for _ in 0..replies {
-                client.receive();
-            }
-            let family = client.family();
-            let counted = |counter: fn(&onrush_tracker::metrics::Incoming) -> u64| {
-                tracker.incoming(family, counter)
-            };
-            // The client's own connect was first.
-            let sent = 1 + requests.len() as u64;
-            tracker.until("all datagrams are received", || counted(|c| c.datagrams.get()) == sent);
-            tracker.until_all_have_turned();
-            let served = counted(|c| c.connects.get())
-                + counted(|c| c.announces.get())
-                + counted(|c| c.scrapes.get());
-            let refused = tracker.refused(family);
-            assert_eq!(served + refused.values().sum::<u64>(), sent);
-            let expected = [
-                ("short", 2),
-                ("magic", 1),
-                ("action", 1),
-                ("connection_id", 2),
-                ("port", 1),
-                ("no_hash", 1),
-            ];
-            let counted_reasons: Vec<_> = refused.into_iter().filter(|(_, n)| *n > 0).collect();
-            assert_eq!(BTreeMap::from_iter(counted_reasons), BTreeMap::from(expected));
-            let bytes: usize = 16 + requests.iter().map(Vec::len).sum::<usize>();
-            assert_eq!(counted(|c| c.bytes.get()), bytes as u64);
-            assert!(client.has_no_datagram());
+    each("", |tracker, client| {
+        let (good, bad) = (client.id, client.id ^ 1);
+        let requests = [
+            connect(transaction()),
+            head(1, 0, transaction()),
+            vec![],
+            vec![0; 15],
+            head(good, 9, transaction()),
+            leecher(hash(1), 5000).bytes(good, transaction()),
+            leecher(hash(1), 5000).bytes(bad, transaction()),
+            leecher(hash(1), 0).bytes(good, transaction()),
+            scrape(good, transaction(), &[hash(1)]),
+            scrape(good, transaction(), &[]),
+            scrape(bad, transaction(), &[]),
+        ];
+        for request in &requests {
+            client.send(request);
         }
-        // Two connects, with five replies each.
-        tracker.until("all replies are counted", || tracker.summary().sent == 2 * (1 + 5));
+        let replies = 5;
+        for _ in 0..replies {
+            client.receive();
+        }
+        let family = client.family();
+        let counted = |counter: fn(&onrush_tracker::metrics::Incoming) -> u64| {
+            tracker.incoming(family, counter)
+        };
+        // The client's own connect was first.
+        let sent = 1 + requests.len() as u64;
+        tracker.until("all datagrams are received", || counted(|c| c.datagrams.get()) == sent);
+        tracker.until_all_have_turned();
+        let served = counted(|c| c.connects.get())
+            + counted(|c| c.announces.get())
+            + counted(|c| c.scrapes.get());
+        let refused = tracker.refused(family);
+        assert_eq!(served + refused.values().sum::<u64>(), sent);
+        let expected = [
+            ("short", 2),
+            ("magic", 1),
+            ("action", 1),
+            ("connection_id", 2),
+            ("port", 1),
+            ("no_hash", 1),
+        ];
+        let counted_reasons: Vec<_> = refused.into_iter().filter(|(_, n)| *n > 0).collect();
+        assert_eq!(BTreeMap::from_iter(counted_reasons), BTreeMap::from(expected));
+        let bytes: usize = 16 + requests.iter().map(Vec::len).sum::<usize>();
+        assert_eq!(counted(|c| c.bytes.get()), bytes as u64);
+        assert!(!client.has_datagram());
+        tracker.until("all replies are counted", || tracker.summary().sent == 1 + replies);
     });
-}
-
-/// Anything else: a request without a free table entry gets no reply and is counted as busy, and
-/// later requests are served. One scrape may be in flight here.
-#[test]
-fn a_request_beyond_the_scrape_table_is_counted_as_busy() {
-    for config in TrackerConfig::both() {
-        let tracker = config.change(|settings| settings.limits.scrapes_in_flight = 1).start();
-        let client = tracker.client("127.0.0.1");
-        let hashes: Vec<_> = (0..74).map(hash).collect();
-        let busy = || tracker.refused(Family::V4)["busy"];
-        let scrapes = || tracker.incoming(Family::V4, |incoming| incoming.scrapes.get());
-        let sent = Cell::new(0);
-        tracker.until("a worker is busy", || {
-            (0..32).for_each(|_| client.send(&scrape(client.id, transaction(), &hashes)));
-            sent.set(sent.get() + 32);
-            busy() > 0
-        });
-        tracker.until("every scrape has a reply or is counted", || {
-            // The first reply was to the connect.
-            let replies = 1 + sent.get() - busy();
-            scrapes() == sent.get() && tracker.summary().sent == replies
-        });
-        let next = tracker.client("127.0.0.1").scrape(&hashes);
-        assert_eq!(next.len(), 74, "the next scrape is served");
-    }
 }
 
 /// Sends UDP datagrams with chosen headers.

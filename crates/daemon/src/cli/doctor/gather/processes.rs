@@ -8,7 +8,7 @@ use procfs_core::net::UdpNetEntries;
 use procfs_core::process::{LimitValue, Limits, Status};
 use procfs_core::{ExplicitSystemInfo, FromReadSI as _};
 
-use super::Files;
+use super::{Files, name};
 use crate::cli::doctor::facts::{Facts, Holder};
 
 /// The holders of sockets at these ports, found by the inodes that the descriptors of processes
@@ -39,8 +39,8 @@ pub(super) fn holders(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Vec<Holde
     let mut holders = Vec::new();
     let mut known = BTreeSet::new();
     for process in files.entries("proc") {
-        let pid = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-        let (Some(pid), Ok(descriptors)) = (pid, fs::read_dir(process.join("fd"))) else {
+        let pid = name(&process).parse::<u32>();
+        let (Ok(pid), Ok(descriptors)) = (pid, fs::read_dir(process.join("fd"))) else {
             continue;
         };
         let links = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -75,10 +75,10 @@ pub(super) fn limits(files: &mut Files<'_>, facts: &mut Facts) {
     facts.root = status.as_ref().map(|status| status.euid == 0);
     if facts.tracker.is_some() {
         let granted = granted(files.root, &process);
-        facts.needs.quota = granted.cpu_quota;
-        facts.needs.memory = granted.memory.or(facts.needs.memory);
+        facts.quota = granted.cpu_quota;
+        facts.memory = granted.memory.or(facts.memory);
         if let Some(cpus) = status.and_then(|status| status.cpus_allowed_list) {
-            facts.needs.vcpus = cpus.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+            facts.vcpus = cpus.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use super::*;
 use onrush_control::api::stats::{Class, IncomingStats, Software};
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 
 /// A tracker with two workers after `seconds` of constant load.
 fn reading(seconds: u64) -> Stats {
@@ -62,14 +60,6 @@ fn after(readings: impl IntoIterator<Item = Stats>) -> View {
     view
 }
 
-fn drawn(view: &View, columns: u16, height: u16) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(columns, height)).unwrap();
-    terminal.draw(|frame| draw(view, frame.area(), frame.buffer_mut())).unwrap();
-    let cells = terminal.backend().buffer();
-    let row = |y| (0..columns).map(|x| cells[(x, y)].symbol()).collect::<String>();
-    (0..height).map(|y| row(y).trim_end().to_owned()).collect()
-}
-
 /// Asserts that the row that starts with `begin` contains all `parts`.
 #[track_caller]
 fn shows(rows: &[String], begin: &str, parts: &[&str]) {
@@ -81,7 +71,7 @@ fn shows(rows: &[String], begin: &str, parts: &[&str]) {
 #[test]
 fn the_view_fits_80_columns() {
     let view = after([1, 2, 4].map(reading));
-    let all = drawn(&view, 80, rows(&view));
+    let all = lines(&view, 80, rows(&view));
     shows(&all, "onrush 1.2.3", &["0.0.0.0:6969", "colocated", "http://127.0.0.1:6970"]);
     shows(&all, "serving for 16 min", &["no worker is stalled", "no overload", "1800 s"]);
     shows(
@@ -108,16 +98,9 @@ fn the_view_fits_80_columns() {
 
 #[test]
 fn the_first_reading_has_no_rates() {
-    let all = drawn(&after([reading(5)]), 100, 30);
+    let all = lines(&after([reading(5)]), 100, 30);
     shows(&all, "IPv4", &[" - ", "2,000,000"]);
     shows(&all, "requests", &["-/s"]);
-}
-
-#[test]
-fn a_restarted_tracker_has_no_rates() {
-    let mut again = reading(1);
-    (again.pid, again.uptime) = (8, 1.0);
-    shows(&drawn(&after([reading(5), again]), 100, 30), "requests", &["-/s"]);
 }
 
 #[test]
@@ -128,7 +111,7 @@ fn stalls_drops_and_overload_are_highlighted() {
     ill.totals.worker.kernel_drops = 90;
     ill.overload.step = 3;
     let view = after([reading(1), ill]);
-    let all = drawn(&view, 120, rows(&view));
+    let all = lines(&view, 120, rows(&view));
     shows(&all, "serving", &["worker-1 stalled for 7 s", "overload step 3 of 8"]);
     shows(&all, "dropped", &["90/s"]);
     let mut cells = Buffer::empty(Rect::new(0, 0, 120, rows(&view)));
@@ -145,25 +128,25 @@ fn stalls_drops_and_overload_are_highlighted() {
 fn the_last_reading_stays_while_the_tracker_does_not_answer() {
     let mut view = after([1, 2].map(reading));
     view.take(Err("http://127.0.0.1:6970 cannot be reached: refused\n  is it running?".into()));
-    let all = drawn(&view, 120, 30);
+    let all = lines(&view, 120, 30);
     assert!(all[1].contains("cannot be reached: refused   is it running?"), "{all:#?}");
     shows(&all, "requests", &["13,203/s"]);
     view.take(Ok(reading(3)));
-    shows(&drawn(&view, 120, 30), "serving", &[]);
+    shows(&lines(&view, 120, 30), "serving", &[]);
 
     let mut nothing = View::new("http://127.0.0.1:1");
-    assert!(drawn(&nothing, 80, 3)[1].contains("waiting"));
+    assert!(lines(&nothing, 80, 3)[1].contains("waiting"));
     nothing.take(Err("no".into()));
-    assert_eq!(drawn(&nothing, 80, 3)[1], "no");
+    assert_eq!(lines(&nothing, 80, 3)[1], "no");
 }
 
 #[test]
 fn the_view_fits_any_terminal_size() {
     let view = after([1, 2, 3].map(reading));
     for (columns, height) in [(1, 1), (10, 4), (80, 6), (80, 23), (300, 100)] {
-        drawn(&view, columns, height);
+        lines(&view, columns, height);
     }
     // One row for two workers: it says that there are two.
-    let short = drawn(&view, 80, rows(&view) - 1);
+    let short = lines(&view, 80, rows(&view) - 1);
     shows(&short, "and 2 more", &[]);
 }

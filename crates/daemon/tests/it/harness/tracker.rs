@@ -13,20 +13,18 @@ use onrush_proto::Family;
 use onrush_tracker::metrics::{Incoming, Summary};
 use tempfile::TempDir;
 
-use super::client::Client;
-
-/// Deadline of every wait. Long, because a loaded machine may stall for seconds; successful tests
-/// never wait this long.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+use crate::harness::client::Client;
+use crate::harness::process::TIMEOUT;
 
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The placements in which the tests run.
-const PLACEMENTS: [(&str, &str); 2] = [
-    ("split", "placement = \"split\"\nsocket = 2\nswarm = 2"),
-    ("colocated", "placement = \"colocated\"\ntotal = 2"),
-];
+/// The placements in which the tests run: keys of the table `[workers]`.
+const PLACEMENTS: [&str; 2] =
+    ["placement = \"split\"\nsocket = 2\nswarm = 2", "placement = \"colocated\"\ntotal = 2"];
+
+/// The loopback address of each family.
+pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
 
 /// Runs a test against a tracker in each placement, on 127.0.0.1 and ::1. `tables` are further
 /// tables of its configuration file.
@@ -36,10 +34,17 @@ pub(crate) fn both(tables: &str, test: impl Fn(&RunningTracker)) {
     }
 }
 
+/// Runs a test in each placement with a connected client of each family, each time against a new
+/// tracker.
+pub(crate) fn each(tables: &str, test: impl Fn(&RunningTracker, &Client)) {
+    for source in LOOPBACK {
+        both(tables, |tracker| test(tracker, &tracker.client(source)));
+    }
+}
+
 /// The configuration of a tracker.
 #[derive(Clone, Debug)]
 pub(crate) struct TrackerConfig {
-    placement: &'static str,
     workers: &'static str,
     listen: String,
     tables: String,
@@ -49,13 +54,13 @@ pub(crate) struct TrackerConfig {
 impl TrackerConfig {
     /// One configuration per placement.
     pub(crate) fn both() -> [Self; 2] {
-        PLACEMENTS.map(|(placement, workers)| Self {
-            placement,
-            workers,
-            listen: "\"127.0.0.1:0\", \"[::1]:0\"".to_owned(),
-            tables: String::new(),
-            change: |_| {},
-        })
+        PLACEMENTS.map(Self::with_workers)
+    }
+
+    /// A configuration with these keys of the table `[workers]`.
+    pub(crate) fn with_workers(workers: &'static str) -> Self {
+        let listen = "\"127.0.0.1:0\", \"[::1]:0\"".to_owned();
+        Self { workers, listen, tables: String::new(), change: |_| {} }
     }
 
     /// Sets further tables of the configuration file.
@@ -80,18 +85,12 @@ impl TrackerConfig {
     /// Starts the tracker with a new state directory.
     pub(crate) fn start(&self) -> RunningTracker {
         let state = tempfile::tempdir().expect("a state directory");
-        self.start_in(state)
-    }
-
-    /// Starts the tracker with an existing state directory.
-    pub(crate) fn start_in(&self, state: TempDir) -> RunningTracker {
         let settings = self.settings(state.path());
         let tracker = Tracker::start(&settings).unwrap_or_else(|error| panic!("{error}"));
-        RunningTracker { config: self.clone(), tracker: Some(tracker), state: Some(state) }
+        RunningTracker { workers: self.workers, tracker, state }
     }
 
-    /// The settings with this state directory.
-    pub(crate) fn settings(&self, state: &Path) -> Settings {
+    fn settings(&self, state: &Path) -> Settings {
         let Self { workers, listen, tables, .. } = self;
         let text = format!(
             "listen = [{listen}]\nstate_dir = {state:?}\n[admin]\nlisten = \"off\"\n\
@@ -107,33 +106,27 @@ impl TrackerConfig {
 
 /// A running tracker.
 pub(crate) struct RunningTracker {
-    config: TrackerConfig,
-    /// `None` only during a restart.
-    tracker: Option<Tracker>,
-    state: Option<TempDir>,
+    workers: &'static str,
+    pub(crate) tracker: Tracker,
+    state: TempDir,
 }
 
 impl RunningTracker {
-    /// The tracker itself.
-    pub(crate) fn tracker(&self) -> &Tracker {
-        self.tracker.as_ref().expect("a running tracker")
-    }
-
     /// The totals of all workers.
     pub(crate) fn summary(&self) -> Summary {
-        self.tracker().running.summary()
+        self.tracker.running.summary()
     }
 
     /// A counter of one family, summed over all workers.
     pub(crate) fn incoming(&self, family: Family, counter: impl Fn(&Incoming) -> u64) -> u64 {
-        let workers = self.tracker().running.workers();
+        let workers = self.tracker.running.workers();
         workers.map(|(_, metrics)| counter(metrics.incoming.of(family))).sum()
     }
 
     /// Refusals of one family, by reason.
     pub(crate) fn refused(&self, family: Family) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();
-        for (_, metrics) in self.tracker().running.workers() {
+        for (_, metrics) in self.tracker.running.workers() {
             for (reason, count) in metrics.incoming.of(family).refusals() {
                 *counts.entry(reason).or_default() += count;
             }
@@ -143,12 +136,17 @@ impl RunningTracker {
 
     /// The state directory.
     pub(crate) fn state_dir(&self) -> &Path {
-        self.state.as_ref().expect("a state directory").path()
+        self.state.path()
+    }
+
+    /// The addresses of the listeners.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        self.tracker.running.addresses()
     }
 
     /// The address of the listener in the family of `ip`.
     pub(crate) fn address_for(&self, ip: IpAddr) -> SocketAddr {
-        let addresses = self.tracker().running.addresses();
+        let addresses = self.addresses();
         let address = addresses.iter().find(|address| address.is_ipv4() == ip.is_ipv4());
         *address.unwrap_or_else(|| panic!("no listener in the family of {ip}: {addresses:?}"))
     }
@@ -163,7 +161,7 @@ impl RunningTracker {
     /// A client at `ip` without a connection id.
     pub(crate) fn unconnected_client(&self, ip: &str) -> Client {
         let ip = ip.parse().expect("an IP address");
-        Client::new(ip, self.address_for(ip))
+        Client::at(ip, self.address_for(ip)).without_repetition()
     }
 
     /// Waits until the condition holds.
@@ -174,7 +172,7 @@ impl RunningTracker {
         let start = Instant::now();
         while !condition() {
             assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
-            if let Ok(failure) = self.tracker().running.failures().recv_timeout(POLL_INTERVAL) {
+            if let Ok(failure) = self.tracker.running.failures().recv_timeout(POLL_INTERVAL) {
                 panic!("{} failed: {}", failure.name, failure.cause);
             }
         }
@@ -184,7 +182,7 @@ impl RunningTracker {
     /// received before have been processed, and their replies sent.
     pub(crate) fn until_all_have_turned(&self) {
         let turns = || -> Vec<u64> {
-            self.tracker().running.workers().map(|(_, metrics)| metrics.turns.get()).collect()
+            self.tracker.running.workers().map(|(_, metrics)| metrics.turns.get()).collect()
         };
         // The current turn does not count, the next one does.
         let before = turns();
@@ -193,18 +191,24 @@ impl RunningTracker {
         });
     }
 
-    /// Stops the tracker and starts another with the same state directory.
-    pub(crate) fn restart(mut self) -> Self {
-        self.tracker.take().expect("a running tracker").stop();
-        let state = self.state.take().expect("a state directory");
-        self.config.start_in(state)
+    /// Asserts that a datagram gets no reply and is counted once, for this reason and the client's
+    /// family only. The client must be connected.
+    pub(crate) fn assert_ignored(&self, client: &Client, datagram: &[u8], reason: &'static str) {
+        let family = client.family();
+        let before = self.refused(family);
+        let replies = client.replies_to(datagram);
+        assert!(replies.is_empty(), "{reason}: unexpected reply {replies:02x?}");
+        let mut expected = before.clone();
+        *expected.entry(reason).or_default() += 1;
+        self.until(&format!("{reason} is counted"), || self.refused(family) != before);
+        assert_eq!(self.refused(family), expected, "counted once, as {reason}");
     }
 }
 
 impl Drop for RunningTracker {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("the placement was {}", self.config.placement);
+            eprintln!("the workers were:\n{}", self.workers);
         }
     }
 }

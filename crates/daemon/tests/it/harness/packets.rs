@@ -1,9 +1,9 @@
-//! Requests and responses byte by byte, as specified in PROTOCOL and BEP 15. Independent of the
-//! product's parsers and encoders, so that a mistake there cannot cancel out here.
+//! Requests and responses byte by byte, as specified in BEP 15. Independent of the product's
+//! parsers and encoders, so that a mistake there cannot cancel out here.
 
 use std::net::{IpAddr, SocketAddr};
 
-use onrush_proto::Family;
+use onrush_proto::{Family, InfoHash, ScrapeCounts};
 
 /// The magic number of a connect, at the place of the connection id (BEP 15, "Connect").
 pub(crate) const MAGIC: u64 = 0x0417_2710_1980;
@@ -17,22 +17,19 @@ pub(crate) const STOPPED: u32 = 3;
 /// See [`COMPLETED`].
 pub(crate) const PAUSED: u32 = 4;
 
-/// The entry of one swarm in a scrape response.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) seeders: u32,
-    pub(crate) completed: u32,
-    pub(crate) leechers: u32,
-}
-
 /// An info hash, unique for each number.
-pub(crate) fn hash(number: u32) -> [u8; 20] {
+pub(crate) fn hash(number: u32) -> InfoHash {
     let mut hash = [0xA5; 20];
     // Spread over the bytes like real hashes.
     let mixed = u64::from(number).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     hash[..8].copy_from_slice(&mixed.to_be_bytes());
     hash[16..].copy_from_slice(&number.to_be_bytes());
-    hash
+    InfoHash(hash)
+}
+
+/// A random info hash.
+pub(crate) fn random_hash() -> InfoHash {
+    InfoHash(rand::random())
 }
 
 /// A connect request of exactly 16 bytes.
@@ -41,9 +38,9 @@ pub(crate) fn connect(transaction: u32) -> Vec<u8> {
 }
 
 /// A scrape request.
-pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[[u8; 20]]) -> Vec<u8> {
+pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[InfoHash]) -> Vec<u8> {
     let mut bytes = head(id, 2, transaction);
-    bytes.extend(hashes.as_flattened());
+    bytes.extend(hashes.iter().flat_map(|hash| hash.0));
     bytes
 }
 
@@ -58,7 +55,7 @@ pub(crate) fn head(id: u64, action: u32, transaction: u32) -> Vec<u8> {
 /// An announce request.
 #[derive(Clone, Debug)]
 pub(crate) struct Announce {
-    pub(crate) info_hash: [u8; 20],
+    pub(crate) info_hash: InfoHash,
     pub(crate) peer_id: [u8; 20],
     pub(crate) downloaded: u64,
     pub(crate) left: u64,
@@ -72,29 +69,29 @@ pub(crate) struct Announce {
     pub(crate) tail: Vec<u8>,
 }
 
+/// A leecher at `port` that leaves the number of peers to the tracker.
+pub(crate) fn leecher(info_hash: InfoHash, port: u16) -> Announce {
+    Announce {
+        info_hash,
+        peer_id: *b"-ON0001-abcdefghijkl",
+        downloaded: 1 << 40,
+        left: 12_345,
+        uploaded: 99,
+        event: 0,
+        ip: 0,
+        key: 0xC0FF_EE00,
+        num_want: -1,
+        port,
+        tail: Vec::new(),
+    }
+}
+
+/// A seeder at `port`.
+pub(crate) fn seeder(info_hash: InfoHash, port: u16) -> Announce {
+    Announce { left: 0, ..leecher(info_hash, port) }
+}
+
 impl Announce {
-    /// A leecher at `port` that leaves the number of peers to the tracker.
-    pub(crate) fn leecher(info_hash: [u8; 20], port: u16) -> Self {
-        Self {
-            info_hash,
-            peer_id: *b"-ON0001-abcdefghijkl",
-            downloaded: 1 << 40,
-            left: 12_345,
-            uploaded: 99,
-            event: 0,
-            ip: 0,
-            key: 0xC0FF_EE00,
-            num_want: -1,
-            port,
-            tail: Vec::new(),
-        }
-    }
-
-    /// A seeder at `port`.
-    pub(crate) fn seeder(info_hash: [u8; 20], port: u16) -> Self {
-        Self { left: 0, ..Self::leecher(info_hash, port) }
-    }
-
     /// Sets the event.
     pub(crate) fn event(self, event: u32) -> Self {
         Self { event, ..self }
@@ -113,7 +110,7 @@ impl Announce {
     /// The datagram (BEP 15, "Announce").
     pub(crate) fn bytes(&self, id: u64, transaction: u32) -> Vec<u8> {
         let mut bytes = head(id, 1, transaction);
-        bytes.extend(self.info_hash); // 16
+        bytes.extend(self.info_hash.0); // 16
         bytes.extend(self.peer_id); // 36
         bytes.extend(self.downloaded.to_be_bytes()); // 56
         bytes.extend(self.left.to_be_bytes()); // 64
@@ -173,10 +170,10 @@ impl AnnounceReply {
 }
 
 /// The entries of a scrape reply. Panics on any other datagram.
-pub(crate) fn counts(reply: &[u8]) -> Vec<Counts> {
+pub(crate) fn counts(reply: &[u8]) -> Vec<ScrapeCounts> {
     assert_eq!(u32_at(reply, 0), 2, "a scrape response: {}", display(reply));
     assert_eq!((reply.len() - 8) % 12, 0, "{} bytes of whole entries", reply.len() - 8);
-    let entry = |at: &[u8]| Counts {
+    let entry = |at: &[u8]| ScrapeCounts {
         seeders: u32_at(at, 0),
         completed: u32_at(at, 4),
         leechers: u32_at(at, 8),

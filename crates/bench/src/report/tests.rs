@@ -1,0 +1,127 @@
+//! The report as a whole, compared with one that was read by people. `ONRUSH_GOLDEN=write cargo
+//! test -p onrush-bench --lib report` writes it again; read the difference before you commit it.
+
+use super::*;
+use crate::contender::{Listed, Variant};
+use crate::cpus::{Assignment, CpuMode};
+use crate::mix::Mix;
+use crate::plan::tests::example;
+use crate::record::tests::figures;
+use crate::record::{Case, Measured, Outcome, Point, Raw, Record};
+
+fn cases() -> Vec<Case> {
+    let units: Vec<_> = (0..16).map(|core| vec![core, core + 16]).collect();
+    let mut cases = Vec::new();
+    for mix in [Mix::Spread, Mix::Published] {
+        for cores in [1, 2] {
+            let seats = Assignment::new(&units, cores, 8).unwrap();
+            let variants = [
+                Variant::new("onrush", Some("colocated"), &[("workers", cores)]),
+                Variant::new("aquatic_udp", Some("io_uring"), &[("socket workers", cores)]),
+                Variant::new("torrust-tracker", None, &[]),
+            ];
+            cases.extend(variants.map(|variant| Case { variant, seats: seats.clone(), mix }));
+        }
+    }
+    cases
+}
+
+fn plan() -> Plan {
+    let listed = |name: &str, version: Option<&str>, text: &str| Listed {
+        name: name.into(),
+        version: version.map(Into::into),
+        text: text.into(),
+        program: None,
+    };
+    let mut plan = Plan {
+        created: 1_795_219_200,
+        command: "onrush-bench run --out results --rounds 2".into(),
+        machine: vec![("CPU".into(), "Made Up 9000 | 16 cores".into())],
+        listed: vec![
+            listed("onrush", Some("0.1.0"), "the defaults"),
+            listed("aquatic_udp", Some("0.9.0"), "as its bencher sets it"),
+            listed("chihaya", None, "chihaya was not found; get it with: scripts/bench-peers"),
+        ],
+        testers: vec![listed("onrush-load", Some("0.1.0 (30029cd)"), "every reply is checked")],
+        cases: cases(),
+        notices: vec!["clamped: aquatic_udp asks for more than it gets".into()],
+        ..example(2)
+    };
+    plan.settings.mode = CpuMode::SplitPairs;
+    plan
+}
+
+/// Made-up figures: aquatic at 0.8 of ours, torrust at half, with wrong replies and failing on two
+/// cores: once, and under the published load always.
+fn outcome(case: &Case, round: u32) -> Outcome {
+    let (cores, published) = (case.seats.tracker_cores as f64, case.mix == Mix::Published);
+    let (factor, torrust) = match case.variant.tracker.as_str() {
+        "onrush" => (1.0, false),
+        "aquatic_udp" => (0.8, false),
+        _ => (0.5, true),
+    };
+    if torrust && cores > 1.0 && (round == 2 || published) {
+        let reason = "torrust-tracker ended (signal: 11) under load:\nit printed nothing";
+        return Outcome::Failed(reason.into());
+    }
+    let mut measured = figures(400_000.0 * factor * cores * (1.0 + f64::from(round) / 100.0));
+    if published {
+        let Point { rate, right, cpu_percent, cpu_per_reply, .. } = measured.most;
+        let most = Point { rate, right, cpu_percent, cpu_per_reply, ..Point::default() };
+        measured = Measured { most, shares: vec![], ..measured };
+    } else if torrust {
+        measured.most.wrong = 800;
+        measured.most.findings = vec!["more peers than wanted: 800".into()];
+    }
+    Outcome::Measured(Box::new(measured))
+}
+
+/// The report of a result directory as a bench of this plan leaves it, and the directory.
+fn reported(plan: &Plan) -> (String, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    plan.write(directory.path()).unwrap();
+    let (mut raw, _) = Raw::open(directory.path()).unwrap();
+    for (round, case) in plan.steps() {
+        let outcome = outcome(case, round);
+        raw.append(&Record { round, started: plan.created, case: case.clone(), outcome }).unwrap();
+    }
+    write(directory.path()).unwrap();
+    (fs::read_to_string(directory.path().join("report.md")).unwrap(), directory)
+}
+
+#[test]
+fn the_report_equals_the_golden_file() {
+    let (text, _) = reported(&plan());
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/report.md.txt");
+    if std::env::var_os("ONRUSH_GOLDEN").is_some() {
+        fs::write(&golden, &text).unwrap();
+    }
+    let wanted = fs::read_to_string(&golden).unwrap();
+    for (number, (line, wanted)) in text.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(line, wanted, "line {} of {}", number + 1, golden.display());
+    }
+    assert_eq!(text.lines().count(), wanted.lines().count());
+}
+
+#[test]
+fn absent_trackers_and_failed_rounds_have_no_figures() {
+    let (text, directory) = reported(&plan());
+    for line in text.lines().filter(|line| line.contains("chihaya")) {
+        assert!(line.contains("absent"), "{line}");
+    }
+    let json = fs::read_to_string(directory.path().join("summary.json")).unwrap();
+    let summary: Summary = serde_json::from_str(&json).unwrap();
+    assert!(summary.rows.iter().all(|row| row.rate.median > 0.0));
+    assert_eq!(summary.failures.len(), 3);
+}
+
+#[test]
+fn without_the_baseline_there_are_no_ratios() {
+    let mut plan = plan();
+    plan.settings.baseline = "opentracker".into();
+    let (text, _) = reported(&plan);
+    let rows: Vec<_> =
+        text.lines().filter(|line| line.starts_with("| aquatic_udp (io_uring) |")).collect();
+    assert_eq!(rows.len(), 4, "{text}");
+    assert!(rows.iter().all(|row| row.matches(" | n/a | ").count() == 2), "{rows:#?}");
+}
