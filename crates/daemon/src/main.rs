@@ -78,7 +78,7 @@ fn serve(
     let signals = signals::listen().map_err(StartError::Threads)?;
     let tracker = match cli.upgrade {
         true => Tracker::take_over(&settings)?,
-        false => Tracker::start_on(&settings, passed)?,
+        false => Tracker::start(&settings, passed)?,
     };
     for notice in notices {
         log::warn!("{notice}");

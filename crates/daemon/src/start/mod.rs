@@ -116,20 +116,12 @@ pub enum StartError {
 }
 
 impl Tracker {
-    /// Starts a tracker on its own sockets.
-    ///
-    /// # Errors
-    /// [`StartError`]; everything that was opened is closed again.
-    pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        Self::start_on(settings, None)
-    }
-
     /// Starts a tracker on `passed` sockets, or on its own. The settings must be resolved for the
     /// number of passed sockets.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
-    pub fn start_on(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
+    /// [`StartError`]; everything that was opened is closed again.
+    pub fn start(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, server::bind)?;
         let mut group = sockets::open(settings, passed)?;
         let secrets = Secrets::random(start.open_state(None)?);

@@ -35,7 +35,10 @@ impl Supervisor {
         if let Err(problems) = &result {
             log::error!("the reload was rejected; the configuration in force stays:\n{problems}");
         }
-        self.list_changes.reload_finished(self.tracker.state.journal.is_some());
+        if self.tracker.state.journal.is_some() {
+            // The next reload finds these changes in the journal.
+            self.list_changes.since_reload.clear();
+        }
         self.reload.finish(&result, self.tracker.state.journal.as_ref());
         self.ready_unless_loading();
     }
@@ -86,7 +89,7 @@ impl Supervisor {
                 changed.extend(keys.last().map(ToString::to_string));
             }
         };
-        let access = match self.list_changes.since_reload(loaded.access.kind()).as_slice() {
+        let access = match self.list_changes.of_kind_since_reload(loaded.access.kind()).as_slice() {
             [] => loaded.access,
             changes => Arc::new(loaded.access.with(changes)),
         };

@@ -18,7 +18,7 @@ pub(super) struct ListChanges {
     /// Changes since a reload began, which may have read the journal before; without a journal, all
     /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow
     /// list.
-    since_reload: Vec<(ListKind, ListChange)>,
+    pub(super) since_reload: Vec<(ListKind, ListChange)>,
     /// Changes since the merge in progress began.
     since_merge: Vec<ListChange>,
     /// The list being merged.
@@ -36,17 +36,9 @@ impl ListChanges {
     }
 
     /// The changes that a list of this kind, read by the current reload, may lack.
-    pub(super) fn since_reload(&self, kind: Option<ListKind>) -> Vec<ListChange> {
+    pub(super) fn of_kind_since_reload(&self, kind: Option<ListKind>) -> Vec<ListChange> {
         let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == kind);
         of_kind.map(|(_, change)| *change).collect()
-    }
-
-    /// A reload has succeeded or failed: the next one finds these changes in the journal, if there
-    /// is one.
-    pub(super) fn reload_finished(&mut self, has_journal: bool) {
-        if has_journal {
-            self.since_reload.clear();
-        }
     }
 
     /// Merges a list with many changes, on a thread of its own: millions of entries take a second.

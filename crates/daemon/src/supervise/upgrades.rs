@@ -81,7 +81,7 @@ impl Supervisor {
         let Some(program) = &self.upgrade.program else {
             return Err("the program of this process is unknown".to_owned());
         };
-        let path = program.path().display();
+        let path = program.path.display();
         let successor = program
             .start(Instant::now())
             .map_err(|error| format!("cannot start {path}: {error}"))?;

@@ -48,7 +48,8 @@ const MAX_MESSAGE: u64 = 64 << 10;
 /// The program of this process and its arguments, by which a successor is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    path: PathBuf,
+    /// The path of the executable.
+    pub path: PathBuf,
     args: Vec<OsString>,
 }
 
@@ -60,11 +61,6 @@ impl Program {
         let executable = env::current_exe().ok();
         let path = find_program(Path::new(&name), env::var_os("PATH"), executable.as_deref());
         Self { path, args: args.filter(|arg| arg != "--upgrade").collect() }
-    }
-
-    /// The path of the executable.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn command(&self, role: &str) -> Command {
