@@ -3,12 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
-use onrush_toml_keys::{Document, Value};
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser,
+};
+use onrush_toml_keys::{Document, Value, parses};
 
 use crate::keys::{LEVELS, MAX_WORKERS, PLACEMENTS};
-use crate::settings::Notice;
-use crate::values::{AdminAt, ListenAt};
+use crate::values::{ListenAt, is_admin_at};
 
 /// The flags. Each overrides its key in the file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -21,8 +22,8 @@ pub struct Flags {
     ///
     /// `:6969` or `6969` is this port on all addresses of both families; `192.0.2.1:6969` and
     /// `[2001:db8::1]:6969` are single addresses. Replaces the whole list of the file.
-    #[arg(long, value_name = "ADDR")]
-    pub listen: Vec<ListenAt>,
+    #[arg(long, value_name = "ADDR", value_parser = text(parses::<ListenAt>))]
+    pub listen: Vec<String>,
 
     /// Number of workers of all kinds [default: one per usable vCPU]
     #[arg(long, value_name = "N", value_parser = workers())]
@@ -42,8 +43,8 @@ pub struct Flags {
     pub state_dir: Option<String>,
 
     /// Address of the admin side (metrics, health, API), or `off` [default: 127.0.0.1:6970]
-    #[arg(long, value_name = "ADDR")]
-    pub admin: Option<AdminAt>,
+    #[arg(long, value_name = "ADDR", value_parser = text(is_admin_at))]
+    pub admin: Option<String>,
 
     /// Lowest level that is logged [default: info]
     #[arg(long, value_name = "LEVEL",
@@ -52,52 +53,53 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Replaces values of the file. Returns notices about values that are replaced implicitly.
-    pub(crate) fn apply(&self, document: &mut Document) -> Vec<Notice> {
-        let text = |text: &str| Value::from(text).to_string();
-        if !self.listen.is_empty() {
-            let listen: Vec<_> = self.listen.iter().map(ToString::to_string).collect();
-            document.set("--listen", "listen", &Value::from(listen).to_string());
+    /// Replaces values of the file. Returns a notice if values are replaced implicitly.
+    pub(crate) fn apply(&self, document: &mut Document) -> Option<String> {
+        let text = |text: &String| Value::from(text.as_str()).to_string();
+        let listen = || Value::from(self.listen.clone()).to_string();
+        for (flag, key, value) in [
+            ("--listen", "listen", (!self.listen.is_empty()).then(listen)),
+            ("--state-dir", "state_dir", self.state_dir.as_ref().map(text)),
+            ("--admin", "admin.listen", self.admin.as_ref().map(text)),
+            ("--log-level", "log.level", self.log_level.as_ref().map(text)),
+        ] {
+            if let Some(value) = value {
+                document.set(flag, key, &value);
+            }
         }
-        if let Some(directory) = &self.state_dir {
-            document.set("--state-dir", "state_dir", &text(directory));
-        }
-        if let Some(admin) = &self.admin {
-            document.set("--admin", "admin.listen", &text(&admin.to_string()));
-        }
-        if let Some(level) = &self.log_level {
-            document.set("--log-level", "log.level", level);
-        }
-        self.apply_workers(document).into_iter().collect()
+        self.apply_workers(document)
     }
 
     /// Flags about all workers replace the file's numbers for each kind.
-    fn apply_workers(&self, document: &mut Document) -> Option<Notice> {
+    fn apply_workers(&self, document: &mut Document) -> Option<String> {
         let kinds = ["workers.socket", "workers.swarm"];
-        let workers: Vec<_> =
-            kinds.iter().filter_map(|kind| document.value(kind)?.as_integer()).collect();
-        let mut replaced_by = None;
-        if let Some(placement) = &self.placement {
+        let values = document.values();
+        let given: Vec<_> =
+            kinds.iter().filter_map(|kind| values.get(*kind)?.as_integer()).collect();
+        let is_sum_total = given.len() == kinds.len() && !values.contains_key("workers.total");
+        let placement = self.placement.as_deref();
+        if let Some(placement) = placement {
             document.set("--placement", "workers.placement", placement);
-            if !workers.is_empty() && placement != "split" {
-                replaced_by = Some("--placement");
-                if workers.len() == kinds.len() && document.value("workers.total").is_none() {
-                    let total: i64 = workers.iter().sum();
-                    document.set("--placement", "workers.total", &total.to_string());
-                }
-            }
         }
-        if let Some(total) = self.workers {
-            document.set("--workers", "workers.total", &total.to_string());
-            replaced_by = if workers.is_empty() { None } else { Some("--workers") };
+        let (flag, total) = match (self.workers, placement) {
+            (Some(total), _) => ("--workers", Some(total as i64)),
+            (None, None | Some("split")) => return None,
+            (None, Some(_)) => ("--placement", is_sum_total.then(|| given.iter().sum())),
+        };
+        if let Some(total) = total {
+            document.set(flag, "workers.total", &total.to_string());
         }
-        let flag = replaced_by?;
+        if given.is_empty() {
+            return None;
+        }
         kinds.iter().for_each(|kind| document.unset(kind));
-        Some(Notice::new(format!(
-            "{flag} replaces workers.socket and workers.swarm of {}",
-            document.name()
-        )))
+        Some(format!("{flag} replaces workers.socket and workers.swarm of {}", document.name()))
     }
+}
+
+/// A string that `check` accepts.
+fn text(check: fn(&str) -> Result<(), String>) -> impl TypedValueParser<Value = String> {
+    StringValueParser::new().try_map(move |text| check(&text).map(|()| text))
 }
 
 /// An absolute path, so that it does not depend on later changes of the current directory.

@@ -1,6 +1,7 @@
 //! Every key of the configuration file, in the order of the printed file. To add a key, add its
 //! field here and use it; reading, errors, `--print-config`, the reference
-//! (docs/CONFIGURATION.md) and reloads follow from the declaration.
+//! (docs/CONFIGURATION.md) and reloads follow from the declaration. Derived numbers with
+//! `#[serde(default)]` are 0 until `resolve` sets them: their ranges do not include 0.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,9 +14,13 @@ use onrush_toml_keys::{
     word_or_list,
 };
 use onrush_tracker::access::blocks::AddressBlock;
+use onrush_tracker::limits::AnnounceSettings;
 use serde::Deserialize;
 
-use crate::values::{AccessMode, AdminAt, ListenAt, Pin, PlacementMode, is_name, is_path, seconds};
+use crate::values::{
+    AccessMode, Listen, ListenAt, Pin, PlacementMode, admin, default_admin, is_admin_at, is_name,
+    is_path, seconds,
+};
 
 /// Workers of all kinds together.
 pub const MAX_WORKERS: usize = 1024;
@@ -35,16 +40,11 @@ const _: () = assert!(MAX_PEERS + MAX_IDLE_SWARMS <= MAX_SWARMS as i64);
 /// The greatest SO_RCVBUF and SO_SNDBUF: the kernel doubles them in an `int` (socket(7)).
 const MAX_BUFFER: i64 = (1 << 30) - 1;
 /// The maximum number of a vCPU, by the largest NR_CPUS of Linux (arch/x86/Kconfig).
-const VCPU: Kind = Kind::Integer { least: 0, most: 8191, unit: "vCPU" };
-const VCPUS: Kind = Kind::List { of: &VCPU, least: 1, most: MAX_WORKERS };
-const LISTEN: Kind =
-    Kind::Text { expects: "an address with a port, in quotes", check: parses::<ListenAt> };
-const INFO_HASH: Kind =
-    Kind::Text { expects: "40 hexadecimal digits, in quotes", check: parses::<InfoHash> };
-const BLOCK: Kind = Kind::Text {
-    expects: "an address, a block or a range, in quotes",
-    check: parses::<AddressBlock>,
-};
+const VCPU: Kind = Kind::Integer(0..=8191, "vCPU");
+const VCPUS: Kind = Kind::List(&VCPU, 1..=MAX_WORKERS);
+const LISTEN: Kind = Kind::Text("an address with a port, in quotes", parses::<ListenAt>);
+const INFO_HASH: Kind = Kind::Text("40 hexadecimal digits, in quotes", parses::<InfoHash>);
+const BLOCK: Kind = Kind::Text("an address, a block or a range, in quotes", parses::<AddressBlock>);
 const PATH: Key = text("an absolute path, in quotes", is_path);
 const NAME: Key = text("a name, in quotes", is_name);
 
@@ -126,7 +126,8 @@ keys! {
         pub(crate) socket: SocketSettings = table(SocketSettings::KEYS),
 
         /// Replies to announces, and how long peers are stored.
-        pub(crate) announce: AnnounceKeys = table(AnnounceKeys::KEYS),
+        #[serde(with = "AnnounceKeys")]
+        pub(crate) announce: AnnounceSettings = table(AnnounceKeys::KEYS),
 
         /// Replies to scrapes.
         pub(crate) scrape: ScrapeSettings = table(ScrapeSettings::KEYS),
@@ -139,17 +140,17 @@ keys! {
 
         /// Load shedding: what the tracker does when the kernel drops datagrams because they arrive
         /// faster than they are processed.
-        pub(crate) overload: OverloadKeys = table(OverloadKeys::KEYS),
+        pub(crate) overload: OverloadSettings = table(OverloadSettings::KEYS),
 
         /// Upper bounds on memory, queues and log lines.
-        pub(crate) limits: LimitKeys = table(LimitKeys::KEYS),
+        pub(crate) limits: Limits = table(Limits::KEYS),
 
         /// Snapshots of all peers in the state directory, from which the next start restores them.
         pub(crate) snapshot: SnapshotSettings = table(SnapshotSettings::KEYS),
 
         /// The admin side over HTTP: metrics, health, statistics, status page and the admin API. It
         /// runs on a thread of its own.
-        pub(crate) admin: AdminKeys = table(AdminKeys::KEYS),
+        pub(crate) admin: AdminSettings = table(AdminSettings::KEYS),
 
         /// Exports of the full scrape to a file: seeders, leechers and completed downloads of every
         /// swarm.
@@ -221,7 +222,8 @@ keys! {
     }
 
     /// Replies to announces, as configured.
-    #[derive(Clone, Debug, Deserialize)]
+    #[derive(Deserialize)]
+    #[serde(remote = "AnnounceSettings")]
     pub(crate) struct AnnounceKeys {
         /// The time between announces that replies request from clients. A longer interval lowers
         /// the load; peer lists then contain more peers that have left.
@@ -247,7 +249,8 @@ keys! {
 
         /// How long a peer is stored after its last announce. It has to be longer than the interval
         /// with its jitter, otherwise peers expire between two announces.
-        pub(crate) peer_lifetime: Option<u32> = integer(60..=MAX_PEER_LIFETIME as i64, "seconds")
+        #[serde(default)]
+        pub(crate) peer_lifetime: u32 = integer(60..=MAX_PEER_LIFETIME as i64, "seconds")
             .derived("twice the interval, at most 65536", "3600")
             .on_reload(),
 
@@ -317,29 +320,31 @@ keys! {
         pub(crate) refuse_bogons: bool = switch().default("false").on_reload(),
     }
 
-    /// Load shedding, as configured.
-    #[derive(Clone, Debug, Deserialize)]
-    pub(crate) struct OverloadKeys {
+    /// Load shedding.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct OverloadSettings {
         /// The share of datagrams that the kernel may drop. Above it, the tracker lengthens the
         /// interval step by step and answers fewer connects of sources that have not used a valid
         /// connection id since, so that announces get through. When drops become rare, it returns
         /// step by step. 0 disables load shedding.
-        pub(crate) drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
+        pub drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
 
         /// The interval at the last of the eight steps of load shedding. The lifetime of peers
         /// grows in proportion.
-        pub(crate) longest_interval: Option<u32> = integer(60..=MAX_INTERVAL as i64, "seconds")
+        #[serde(default)]
+        pub longest_interval: u32 = integer(60..=MAX_INTERVAL as i64, "seconds")
             .derived("twice announce.interval, at most 43200", "3600")
             .on_reload(),
     }
 
-    /// Upper bounds on memory, queues and log lines, as configured.
-    #[derive(Clone, Debug, Deserialize)]
-    pub(crate) struct LimitKeys {
+    /// Upper bounds on memory, queues and log lines.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct Limits {
         /// The maximum number of peers. Beyond it, new peers get replies but are not stored, which
         /// is counted. A peer takes 8 bytes over IPv4 and 20 bytes over IPv6; as most swarms have
         /// one or two peers, plan 64 bytes per peer including its swarm.
-        pub(crate) peers: Option<u64> = integer(1_000..=MAX_PEERS, "peers").derived(
+        #[serde(default)]
+        pub peers: u64 = integer(1_000..=MAX_PEERS, "peers").derived(
             "20000000, or as many as fit into half of the memory, whichever is less",
             "20_000_000",
         ),
@@ -347,33 +352,34 @@ keys! {
         /// The maximum number of swarms without peers, which are stored for their count of
         /// completed downloads and take about 100 bytes each. Beyond it, the oldest are removed
         /// early.
-        pub(crate) idle_swarms: u64 =
+        pub idle_swarms: u64 =
             integer(0..=MAX_IDLE_SWARMS, "swarms").default("1_000_000"),
 
         /// The maximum number of batches of requests that a worker with sockets may have in flight
         /// to the workers with swarms, in equal shares for each of these. When a share is used up,
         /// requests for its swarms are dropped and counted, and clients retry. Batches are
         /// allocated on first use and take 64 KiB or more each.
-        pub(crate) batches_in_flight: Option<usize> = integer(2..=65_536, "batches")
+        #[serde(default)]
+        pub batches_in_flight: usize = integer(2..=65_536, "batches")
             .derived("8 per worker with swarms, at least 32", "96"),
 
         /// The maximum number of requests in a batch. A full batch is sent, and a new one is
         /// opened.
-        pub(crate) batch_requests: usize = integer(1..=4096, "requests").default("128"),
+        pub batch_requests: usize = integer(1..=4096, "requests").default("128"),
 
         /// The maximum number of scrapes that a worker with sockets may have in flight, about 1 KB
         /// each. Beyond it, scrapes are dropped and counted, and clients retry.
-        pub(crate) scrapes_in_flight: usize = integer(1..=65_536, "scrapes").default("1024"),
+        pub scrapes_in_flight: usize = integer(1..=65_536, "scrapes").default("1024"),
 
         /// The maximum number of warnings of one kind per minute. Further ones are counted, and
         /// the count is logged.
-        pub(crate) warnings_per_minute: u32 =
+        pub warnings_per_minute: u32 =
             integer(0..=6000, "lines").default("10").on_reload(),
 
         /// The maximum number of entries in the file of a list; a longer file is an error. A
         /// listed info hash takes 23 to 24 bytes, and 20 more bytes while the list is loaded.
         /// During a reload the old and the new list are both in memory.
-        pub(crate) list_entries: usize =
+        pub list_entries: usize =
             integer(1..=500_000_000, "entries").default("20_000_000").on_reload(),
     }
 
@@ -391,14 +397,15 @@ keys! {
         pub every: Duration = integer(0..=86_400, "seconds").default("600").on_reload(),
     }
 
-    /// The admin side, as configured.
-    #[derive(Clone, Debug, Deserialize)]
-    pub(crate) struct AdminKeys {
+    /// The admin side.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    pub struct AdminSettings {
         /// The TCP address to listen on, or "off". An explicit address is required: if it cannot be
         /// bound, the tracker does not start. HTTP is not encrypted; for access from other hosts,
         /// put a proxy with TLS in front. Flag: --admin.
-        pub(crate) listen: Option<AdminAt> =
-            text("an address with a port, in quotes, or \"off\"", parses::<AdminAt>).derived(
+        #[serde(default = "default_admin", deserialize_with = "admin")]
+        pub listen: Option<Listen> =
+            text("an address with a port, in quotes, or \"off\"", is_admin_at).derived(
                 "127.0.0.1:6970; if that is in use, the tracker logs a warning and runs without \
                  the admin side",
                 "\"127.0.0.1:6970\"",
@@ -409,25 +416,25 @@ keys! {
         /// Bearer TOKEN` may reload, change lists and inspect swarms. The file is read at start and
         /// on every reload, as the user of the tracker. `head -c24 /dev/urandom | base64` generates
         /// a token.
-        pub(crate) token_file: Option<PathBuf> = PATH
+        pub token_file: Option<PathBuf> = PATH
             .derived("the admin API is disabled", "\"/etc/onrush/admin.token\"")
             .on_reload(),
 
         /// Whether /lists serves the current list of info hashes without a token, for operators who
         /// publish what they deny.
-        pub(crate) publish_lists: bool = switch().default("false").on_reload(),
+        pub publish_lists: bool = switch().default("false").on_reload(),
 
         /// The maximum number of concurrent connections. Further ones get status 503 and are
         /// closed.
-        pub(crate) connections: usize = integer(1..=4096, "connections").default("64"),
+        pub connections: usize = integer(1..=4096, "connections").default("64"),
 
         /// The maximum length of a request body. A longer one gets status 413.
-        pub(crate) max_body: usize = integer(1_024..=64 << 20, "bytes").default("1_048_576"),
+        pub max_body: usize = integer(1_024..=64 << 20, "bytes").default("1_048_576"),
 
         /// The time limit for receiving a request, for producing the response, and for sending it.
         /// After it the connection is closed.
         #[serde(deserialize_with = "seconds")]
-        pub(crate) timeout: Duration = integer(1..=300, "seconds").default("10"),
+        pub timeout: Duration = integer(1..=300, "seconds").default("10"),
     }
 
     /// Exports of the full scrape.

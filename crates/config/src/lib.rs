@@ -33,7 +33,7 @@ pub mod values;
 pub use flags::Flags;
 pub use host::{Host, Passed};
 pub use onrush_toml_keys::{Problem, Problems};
-pub use settings::{Notice, Settings};
+pub use settings::Settings;
 
 /// The default file, with every key and its documentation: `onrush --print-config`.
 pub fn print_config() -> String {

@@ -44,16 +44,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_hosts_are_colocated_and_large_ones_split() {
-        assert_eq!(auto(0), Placement::Colocated { workers: 1 });
-        assert_eq!(auto(2), Placement::Colocated { workers: 2 });
-        assert_eq!(auto(13), Placement::Colocated { workers: 13 });
-        assert_eq!(auto(14), Placement::Split { socket_workers: 12, swarm_workers: 2 });
-        assert_eq!(auto(16), Placement::Split { socket_workers: 14, swarm_workers: 2 });
-        assert_eq!(auto(48), Placement::Split { socket_workers: 42, swarm_workers: 6 });
-    }
-
-    #[test]
     fn a_split_has_both_kinds() {
         for workers in 0..200 {
             let Placement::Split { socket_workers, swarm_workers } = split(workers) else {

@@ -1,6 +1,6 @@
 //! Reloads: the settings that apply without a restart, and the keys that need one.
 
-use onrush_toml_keys::{Applied, Problems};
+use onrush_toml_keys::{Applied, Problems, Values};
 
 use crate::host::Host;
 use crate::keys::SCHEMA;
@@ -26,15 +26,18 @@ impl Changes {
     /// When the changed keys that apply now contradict the running values of the others.
     pub fn new(running: &Settings, read: Settings, host: &Host) -> Result<Self, Problems> {
         let (mut values, mut changed, mut restart) = (read.values.clone(), vec![], vec![]);
-        for (path, key) in SCHEMA.differing(&running.values, &read.values) {
+        let mut differing = SCHEMA.leaves();
+        differing.retain(|(path, _)| running.values.get(path) != read.values.get(path));
+        for (path, key) in differing {
             let applies = key.applied == Applied::OnReload;
             if !applies {
-                SCHEMA.copy(&path, &running.values, &mut values);
+                copy(&path, &running.values, &mut values);
             }
             let mut alone = running.values.clone();
-            SCHEMA.copy(&path, &read.values, &mut alone);
-            let alone = Settings::of_values(alone, host);
-            if alone.is_err() || alone.is_ok_and(|settings| !running.has_effect_of(&settings)) {
+            copy(&path, &read.values, &mut alone);
+            let alone = Settings::of_values(alone, host)
+                .map(|settings| Settings { values: running.values.clone(), ..settings });
+            if alone.as_ref() != Ok(running) {
                 if applies { changed.push(path) } else { restart.push(path) }
             }
         }
@@ -42,10 +45,10 @@ impl Changes {
     }
 }
 
-impl Settings {
-    /// Whether both settings have the same effect, however they were written.
-    fn has_effect_of(&self, other: &Self) -> bool {
-        let other = Self { values: self.values.clone(), ..other.clone() };
-        *self == other
-    }
+/// Gives a key the value that it has in `from`, or none.
+fn copy(path: &str, from: &Values, into: &mut Values) {
+    match from.get(path) {
+        Some(value) => into.insert(path.to_owned(), value.clone()),
+        None => into.remove(path),
+    };
 }

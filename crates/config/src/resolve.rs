@@ -4,28 +4,27 @@
 mod passed;
 mod workers;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
-use onrush_toml_keys::{Document, Problems, Table};
-use onrush_tracker::limits::{AnnounceSettings, Placement};
+use onrush_toml_keys::{Document, Problems, Values};
+use onrush_tracker::limits::Placement;
 
 use crate::export_format::{NAMES, of_name};
 use crate::flags::Flags;
 use crate::format::bytes;
 use crate::host::Host;
 use crate::keys::{File, MAX_INTERVAL, SCHEMA};
-use crate::settings::{
-    Access, AdminSettings, BYTES_PER_PEER, Blocked, ExportSettings, Limits, Listed, Listen, Notice,
-    OverloadSettings, Settings,
-};
-use crate::values::{AccessMode, AdminAt};
+use crate::placement::auto_spin;
+use crate::settings::{Access, BYTES_PER_PEER, Blocked, Listed, Listen, Settings};
+use crate::values::{AccessMode, ListenAt};
 
 /// The default of `limits.peers`, if memory permits.
 const PEERS: u64 = 20_000_000;
 
-/// The default of `admin.listen`.
-const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6970);
+/// The remedy for a time that has to be as long as the interval.
+const NOT_BELOW: &str =
+    "write at least that many, or remove the key: the default is twice the interval";
 
 impl Settings {
     /// Reads the file that `flags` name, or the defaults if they name none, and resolves it
@@ -33,7 +32,7 @@ impl Settings {
     ///
     /// # Errors
     /// Everything that is wrong with file and flags.
-    pub fn load(flags: &Flags, host: &Host) -> Result<(Self, Vec<Notice>), Problems> {
+    pub fn load(flags: &Flags, host: &Host) -> Result<(Self, Vec<String>), Problems> {
         let document = match &flags.config {
             Some(path) => Document::load(&SCHEMA, SCHEMA.defaults(), path)?,
             None => Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", ""),
@@ -50,7 +49,7 @@ impl Settings {
         text: &str,
         flags: &Flags,
         host: &Host,
-    ) -> Result<(Self, Vec<Notice>), Problems> {
+    ) -> Result<(Self, Vec<String>), Problems> {
         resolve(Document::parse(&SCHEMA, SCHEMA.defaults(), name, text), flags, host)
     }
 
@@ -64,7 +63,7 @@ impl Settings {
     }
 
     /// Resolves values that come from settings.
-    pub(crate) fn of_values(values: Table, host: &Host) -> Result<Self, Problems> {
+    pub(crate) fn of_values(values: Values, host: &Host) -> Result<Self, Problems> {
         let document = Document::parse(&SCHEMA, values, "the configuration", "");
         Ok(resolve(document, &Flags::default(), host)?.0)
     }
@@ -74,164 +73,136 @@ fn resolve(
     mut document: Document,
     flags: &Flags,
     host: &Host,
-) -> Result<(Settings, Vec<Notice>), Problems> {
-    let notices = flags.apply(&mut document);
-    let mut resolution = Resolution { file: document.read(), document, host, notices };
-    let settings = resolution.settings();
-    resolution.document.finish()?;
-    Ok((settings, resolution.notices))
+) -> Result<(Settings, Vec<String>), Problems> {
+    let notices = flags.apply(&mut document).into_iter().collect();
+    Resolution { file: document.read(), document, host, notices }.settings()
 }
 
 struct Resolution<'h> {
     file: File,
     document: Document,
     host: &'h Host,
-    notices: Vec<Notice>,
+    notices: Vec<String>,
 }
 
 impl Resolution<'_> {
-    fn settings(&mut self) -> Settings {
+    fn settings(mut self) -> Result<(Settings, Vec<String>), Problems> {
         let placement = self.placement();
         let placement = self.by_sockets(placement);
         let pin = self.pin(placement);
-        self.identity();
-        Settings {
-            listen: self.listen(),
-            sockets_passed: self.host.passed.is_some(),
+        let listen = self.listen();
+        let access = self.access();
+        self.resolve_announce();
+        self.resolve_overload();
+        self.resolve_limits(placement);
+        self.check_identity();
+        self.check_export();
+        self.check_admin();
+        let Self { file, document, host, notices } = self;
+        let values = document.values().clone();
+        document.finish()?;
+        let settings = Settings {
+            listen,
+            sockets_passed: host.passed.is_some(),
             placement,
-            spin: self.spin(placement, pin.is_some()),
+            spin: file.workers.spin.map_or_else(
+                || auto_spin(placement, pin.is_some()),
+                |micros| Duration::from_micros(u64::from(micros)),
+            ),
             pin,
-            socket: self.file.socket.clone(),
-            announce: self.announce(),
-            scrape: self.file.scrape.clone(),
-            connection: self.file.connection.clone(),
-            overload: self.overload(),
-            limits: self.limits(placement),
-            access: self.access(),
-            blocked: Blocked {
-                blocks: self.file.access.blocked.clone(),
-                file: self.file.access.blocked_file.clone(),
-            },
-            refuse_bogons: self.file.access.refuse_bogons,
-            user: self.file.user.clone(),
-            group: self.file.group.clone(),
-            state_dir: self.file.state_dir.clone().or_else(|| self.host.state_dir()),
-            snapshot: self.file.snapshot.clone(),
-            export: self.export(),
-            admin: self.admin(),
-            log: self.file.log.clone(),
-            values: self.document.values().clone(),
-        }
+            socket: file.socket,
+            announce: file.announce,
+            scrape: file.scrape,
+            connection: file.connection,
+            overload: file.overload,
+            limits: file.limits,
+            access,
+            blocked: Blocked { blocks: file.access.blocked, file: file.access.blocked_file },
+            refuse_bogons: file.access.refuse_bogons,
+            user: file.user,
+            group: file.group,
+            state_dir: file.state_dir.or_else(|| host.state_dir()),
+            snapshot: file.snapshot,
+            export: file.export,
+            admin: file.admin,
+            log: file.log,
+            values,
+        };
+        Ok((settings, notices))
     }
 
     fn listen(&mut self) -> Vec<Listen> {
         let mut listen: Vec<Listen> = Vec::new();
-        for (nth, at) in self.file.listen.clone().into_iter().enumerate() {
-            for (address, optional) in at.addresses() {
+        for (nth, ListenAt(at)) in self.file.listen.iter().enumerate() {
+            for at @ Listen { address, .. } in at {
                 // Port 0 is a new port each time.
-                if address.port() != 0 && listen.iter().any(|l| same(l.address, address)) {
+                if address.port() != 0 && listen.iter().any(|l| l.address == *address) {
                     let what = format!("{address} is listed twice");
-                    self.document.problem_in_list("listen", nth, what);
+                    self.document.problem(&format!("listen.{nth}"), what, None);
                 }
-                listen.push(Listen { address, optional });
+                listen.push(*at);
             }
         }
         self.passed_instead(listen)
     }
 
-    fn announce(&mut self) -> AnnounceSettings {
-        let announce = self.file.announce.clone();
+    fn resolve_announce(&mut self) {
+        let announce = &mut self.file.announce;
         let (interval, jitter) = (announce.interval, announce.interval_jitter_percent);
-        let longest = interval + (interval * jitter).div_ceil(100);
-        let default = interval.saturating_mul(2).min(MAX_PEER_LIFETIME);
-        let peer_lifetime = announce.peer_lifetime.unwrap_or(default);
-        let keys = ["peer_lifetime", "interval", "interval_jitter_percent"];
-        if peer_lifetime < longest && self.accepted("announce", &keys) {
-            let what = format!(
-                "found {peer_lifetime} seconds, but clients may announce up to {longest} seconds \
-                 apart (interval {interval}, jitter {jitter} %)"
-            );
-            let remedy = "write at least that many, or remove the key: the default is twice the \
-                          interval";
-            let path = match announce.peer_lifetime {
-                Some(_) => "announce.peer_lifetime",
-                None => "announce.interval",
-            };
-            self.document.problem(path, what, Some(remedy));
+        let is_given = announce.peer_lifetime != 0;
+        if !is_given {
+            announce.peer_lifetime = interval.saturating_mul(2).min(MAX_PEER_LIFETIME);
         }
+        let (lifetime, longest) =
+            (announce.peer_lifetime, interval + (interval * jitter).div_ceil(100));
         let (default, most) = (announce.default_peers, announce.max_peers_v4);
-        let both_given = ["announce.default_peers", "announce.max_peers_v4"]
-            .iter()
-            .all(|key| self.document.is_given(key));
-        if default > most && both_given {
+        let keys = ["peer_lifetime", "interval", "interval_jitter_percent"];
+        if lifetime < longest && self.accepted("announce", &keys) {
+            let what = format!(
+                "found {lifetime} seconds, but clients may announce up to {longest} seconds apart \
+                 (interval {interval}, jitter {jitter} %)"
+            );
+            let path = if is_given { "announce.peer_lifetime" } else { "announce.interval" };
+            self.document.problem(path, what, Some(NOT_BELOW));
+        }
+        let keys = ["announce.default_peers", "announce.max_peers_v4"];
+        if default > most && keys.iter().all(|key| self.document.is_given(key)) {
             let what = format!("found {default}, but a reply over IPv4 has at most {most} peers");
             let remedy = "raise `max_peers_v4`, or lower this";
             self.document.problem("announce.default_peers", what, Some(remedy));
         }
-        AnnounceSettings {
-            interval,
-            interval_jitter_percent: jitter,
-            default_peers: default,
-            max_peers_v4: most,
-            max_peers_v6: announce.max_peers_v6,
-            peer_lifetime,
-            completed_retention: announce.completed_retention,
-        }
     }
 
-    fn overload(&mut self) -> OverloadSettings {
+    fn resolve_overload(&mut self) {
         let interval = self.file.announce.interval;
         let longest = self.file.overload.longest_interval;
-        if let Some(longest) = longest.filter(|longest| *longest < interval)
-            && self.accepted("announce", &["interval"])
-        {
+        if longest == 0 {
+            self.file.overload.longest_interval = interval.saturating_mul(2).min(MAX_INTERVAL);
+        } else if longest < interval && self.accepted("announce", &["interval"]) {
             let what = format!("found {longest} seconds, but the interval is {interval}");
-            let remedy = "write at least that many, or remove the key: the default is twice the \
-                          interval";
-            self.document.problem("overload.longest_interval", what, Some(remedy));
-        }
-        OverloadSettings {
-            drop_share: self.file.overload.drop_share,
-            longest_interval: longest
-                .unwrap_or_else(|| interval.saturating_mul(2).min(MAX_INTERVAL)),
+            self.document.problem("overload.longest_interval", what, Some(NOT_BELOW));
         }
     }
 
-    fn limits(&mut self, placement: Placement) -> Limits {
-        let limits = &self.file.limits;
-        Limits {
-            idle_swarms: limits.idle_swarms,
-            batch_requests: limits.batch_requests,
-            scrapes_in_flight: limits.scrapes_in_flight,
-            warnings_per_minute: limits.warnings_per_minute,
-            list_entries: limits.list_entries,
-            peers: self.peers(),
-            batches_in_flight: self.batches_in_flight(placement),
-        }
-    }
-
-    fn peers(&mut self) -> u64 {
-        let Some(peers) = self.file.limits.peers else {
-            let fit = self.host.memory.map_or(PEERS, |memory| memory / 2 / BYTES_PER_PEER);
-            return PEERS.min(fit).max(1_000);
-        };
-        let most = peers.saturating_mul(BYTES_PER_PEER);
-        if let Some(memory) = self.host.memory.filter(|memory| *memory < most) {
-            self.notices.push(Notice::new(format!(
-                "limits.peers = {peers} may take {}, but this host has {}",
+    fn resolve_limits(&mut self, placement: Placement) {
+        let limits = &mut self.file.limits;
+        let memory = self.host.memory;
+        let most = limits.peers.saturating_mul(BYTES_PER_PEER);
+        if limits.peers == 0 {
+            let fit = memory.map_or(PEERS, |memory| memory / 2 / BYTES_PER_PEER);
+            limits.peers = PEERS.min(fit).max(1_000);
+        } else if let Some(memory) = memory.filter(|memory| *memory < most) {
+            self.notices.push(format!(
+                "limits.peers = {} may take {}, but this host has {}",
+                limits.peers,
                 bytes(most),
                 bytes(memory)
-            )));
+            ));
         }
-        peers
-    }
-
-    fn batches_in_flight(&mut self, placement: Placement) -> usize {
-        let shards = placement.shards();
-        let Some(batches) = self.file.limits.batches_in_flight else {
-            return (8 * shards).max(32);
-        };
-        if batches < 2 * shards {
+        let (batches, shards) = (limits.batches_in_flight, placement.shards());
+        if batches == 0 {
+            limits.batches_in_flight = (8 * shards).max(32);
+        } else if batches < 2 * shards {
             let what = format!(
                 "found {batches}, but each of {shards} workers with swarms needs one batch that is \
                  filled and one in flight"
@@ -239,7 +210,6 @@ impl Resolution<'_> {
             let remedy = format!("write at least {}, or {} for bursts", 2 * shards, 8 * shards);
             self.document.problem("limits.batches_in_flight", what, Some(&remedy));
         }
-        batches
     }
 
     fn access(&mut self) -> Access {
@@ -251,7 +221,7 @@ impl Resolution<'_> {
         let repeated = access.info_hashes.len() - hashes.len();
         if repeated > 0 {
             let what = format!("access.info_hashes has {repeated} repeated entries");
-            self.notices.push(Notice::new(what));
+            self.notices.push(what);
         }
         let is_empty = hashes.is_empty() && file.is_none();
         let accepted = self.accepted("access", &["mode", "info_hashes", "file"]);
@@ -268,9 +238,9 @@ impl Resolution<'_> {
                 self.document.problem("access.mode", what, Some(remedy));
             }
             AccessMode::Deny if is_empty && accepted => {
-                self.notices.push(Notice::new(
+                self.notices.push(
                     "access.mode is \"deny\" with an empty list: everything is served".to_owned(),
-                ));
+                );
             }
             _ => {}
         }
@@ -281,45 +251,30 @@ impl Resolution<'_> {
         }
     }
 
-    fn export(&mut self) -> ExportSettings {
-        let export = self.file.export.clone();
-        if let Some(path) = export.file.as_deref()
+    fn check_export(&mut self) {
+        if let Some(path) = &self.file.export.file
             && of_name(path).is_none()
         {
             let what = format!("the name {} does not select a format", path.display());
             let remedy = format!("write a name that ends in {NAMES}");
             self.document.problem("export.file", what, Some(&remedy));
         }
-        export
     }
 
-    fn admin(&mut self) -> AdminSettings {
-        let admin = self.file.admin.clone();
-        let listen = match admin.listen {
-            Some(AdminAt::Off) => None,
-            Some(AdminAt::Address(address)) => Some(Listen { address, optional: false }),
-            None => Some(Listen { address: ADMIN, optional: true }),
-        };
-        if let (Some(Listen { address, .. }), Some(_)) = (listen, &admin.token_file)
+    fn check_admin(&mut self) {
+        let admin = &self.file.admin;
+        if let (Some(Listen { address, .. }), Some(_)) = (admin.listen, &admin.token_file)
             && !address.ip().to_canonical().is_loopback()
         {
-            self.notices.push(Notice::new(format!(
+            self.notices.push(format!(
                 "the admin API listens at {address}, and its token is sent unencrypted: write \
                  admin.listen = \"127.0.0.1:{}\" and put a proxy with TLS in front",
                 address.port()
-            )));
-        }
-        AdminSettings {
-            listen,
-            token_file: admin.token_file,
-            publish_lists: admin.publish_lists,
-            connections: admin.connections,
-            max_body: admin.max_body,
-            timeout: admin.timeout,
+            ));
         }
     }
 
-    fn identity(&mut self) {
+    fn check_identity(&mut self) {
         if self.file.group.is_some()
             && self.file.user.is_none()
             && !self.document.is_rejected("user")
@@ -334,13 +289,4 @@ impl Resolution<'_> {
     fn accepted(&self, table: &str, keys: &[&str]) -> bool {
         !keys.iter().any(|key| self.document.is_rejected(&format!("{table}.{key}")))
     }
-}
-
-/// Whether two addresses are the same to the kernel: flow information does not count.
-fn same(one: SocketAddr, other: SocketAddr) -> bool {
-    let scope = |address: &SocketAddr| match address {
-        SocketAddr::V6(address) => address.scope_id(),
-        SocketAddr::V4(_) => 0,
-    };
-    (one.ip(), one.port(), scope(&one)) == (other.ip(), other.port(), scope(&other))
 }

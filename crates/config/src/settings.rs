@@ -1,22 +1,21 @@
 //! The settings of the daemon: checked, resolved against the host, and independent of how they
 //! were written.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use onrush_proto::InfoHash;
-use onrush_toml_keys::Table;
+use onrush_toml_keys::Values;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::blocks::AddressBlock;
 use onrush_tracker::limits::{AnnounceSettings, Placement, WorkerSettings};
 use onrush_tracker::rules::Rules;
 
 pub use crate::keys::{
-    ConnectionSettings, ExportSettings, LogSettings, ScrapeSettings, SnapshotSettings,
-    SocketSettings,
+    AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
+    ScrapeSettings, SnapshotSettings, SocketSettings,
 };
+pub use crate::values::Listen;
 
 /// Memory per peer at most, on average: one alone in its swarm, with its share of the tables,
 /// takes 58 to 61 bytes (crates/lab/programs/memory.rs). The text of `limits.peers` has it, too.
@@ -69,7 +68,7 @@ pub struct Settings {
     /// The log.
     pub log: LogSettings,
     /// The values of all keys before they were resolved: reloads compare these.
-    pub values: Table,
+    pub values: Values,
 }
 
 impl Settings {
@@ -101,45 +100,6 @@ impl Settings {
     }
 }
 
-/// An address to listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// Address and port.
-    pub address: SocketAddr,
-    /// Whether the tracker starts without it if the host lacks the address family or, for the
-    /// admin side, if it is in use. False for an explicit address.
-    pub optional: bool,
-}
-
-/// Load shedding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OverloadSettings {
-    /// The percentage of datagrams that may be dropped before the tracker sheds load; 0 disables
-    /// load shedding.
-    pub drop_share: u32,
-    /// The interval at the last step, in seconds; at least the interval.
-    pub longest_interval: u32,
-}
-
-/// Upper bounds on memory, queues and log lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Peers of all shards.
-    pub peers: u64,
-    /// Swarms without peers whose `completed` is stored, of all shards.
-    pub idle_swarms: u64,
-    /// Batches that a worker with sockets may have in flight.
-    pub batches_in_flight: usize,
-    /// Requests per batch.
-    pub batch_requests: usize,
-    /// Scrapes that a worker with sockets may have in flight.
-    pub scrapes_in_flight: usize,
-    /// Warnings of one kind per minute.
-    pub warnings_per_minute: u32,
-    /// Entries in the file of a list.
-    pub list_entries: usize,
-}
-
 /// The allowed or denied info hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -167,39 +127,4 @@ pub struct Blocked {
     pub blocks: Vec<AddressBlock>,
     /// A file with further ones.
     pub file: Option<PathBuf>,
-}
-
-/// The admin side over HTTP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminSettings {
-    /// The address to listen on; `None` disables the admin side. Optional unless it is explicit:
-    /// if the default is in use, the tracker runs without the admin side.
-    pub listen: Option<Listen>,
-    /// The file with the token of the admin API; `None` disables the API.
-    pub token_file: Option<PathBuf>,
-    /// Whether the list of info hashes is served without a token.
-    pub publish_lists: bool,
-    /// Concurrent connections.
-    pub connections: usize,
-    /// Bytes of a request body.
-    pub max_body: usize,
-    /// The time limit for each of: receiving a request, producing the response, sending it.
-    pub timeout: Duration,
-}
-
-/// A warning for the operator about settings that are valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice(String);
-
-impl Notice {
-    /// A notice with this text.
-    pub fn new(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }

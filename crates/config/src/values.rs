@@ -1,154 +1,102 @@
 //! The types of values that TOML does not have, and checks of strings.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 
-/// An address of `listen`.
+/// An address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListenAt {
-    /// `:6969` or `6969`: this port on all addresses, IPv4 and, where the host has it, IPv6.
-    Port(u16),
-    /// `192.0.2.1:6969`, `0.0.0.0:6969`, `[2001:db8::1]:6969` or `[::]:6969`: this address, which
-    /// is required.
-    Address(SocketAddr),
+pub struct Listen {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Whether the tracker starts without it if the host lacks the address family or, for the
+    /// admin side, if it is in use. False for an explicit address.
+    pub optional: bool,
 }
 
-impl ListenAt {
-    /// The socket addresses, each with whether it is optional on this host.
-    pub(crate) fn addresses(self) -> impl Iterator<Item = (SocketAddr, bool)> {
-        let (first, second) = match self {
-            Self::Port(port) => (
-                (SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), false),
-                Some((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), true)),
-            ),
-            Self::Address(address) => ((address, false), None),
-        };
-        [Some(first), second].into_iter().flatten()
-    }
-}
-
-impl fmt::Display for ListenAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Port(port) => write!(f, ":{port}"),
-            Self::Address(address) => write!(f, "{address}"),
-        }
-    }
-}
-
-/// Why a string is not a [`ListenAt`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidListen {
-    /// An address without a port; here with the default one.
-    #[error("the port is missing: write `{0}`")]
-    NoPort(SocketAddr),
-    /// Trackers answer requests of single clients.
-    #[error("{0} is a multicast address; write a unicast address")]
-    Multicast(IpAddr),
-    /// IPv6 sockets are opened with IPV6_V6ONLY and would not receive datagrams for it.
-    #[error("this is an IPv4 address in IPv6 form: write `{0}`")]
-    Mapped(SocketAddr),
-    /// Anything else.
-    #[error(
-        "write an address and a port, like `192.0.2.1:6969` or `[2001:db8::1]:6969`, or `:6969` \
-         for every address of both families"
-    )]
-    Form,
-}
+/// An entry of `listen`: `:6969` or `6969` is this port on all addresses, IPv4 and, where the host
+/// has it, IPv6; `192.0.2.1:6969` or `[::]:6969` is this address, which is required.
+#[derive(Clone, Debug)]
+pub(crate) struct ListenAt(pub(crate) Vec<Listen>);
 
 impl FromStr for ListenAt {
-    type Err = InvalidListen;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let port = text.strip_prefix(':').unwrap_or(text);
         if port.bytes().all(|byte| byte.is_ascii_digit())
             && let Ok(port) = port.parse()
         {
-            return Ok(Self::Port(port));
+            let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+            let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+            return Ok(Self(vec![
+                Listen { address: v4, optional: false },
+                Listen { address: v6, optional: true },
+            ]));
         }
         let Ok(address) = text.parse::<SocketAddr>() else {
-            let bare = text.trim_start_matches('[').trim_end_matches(']');
-            return Err(match bare.parse::<IpAddr>() {
-                Ok(ip) => InvalidListen::NoPort(SocketAddr::new(ip, 6969)),
-                Err(_) => InvalidListen::Form,
-            });
+            return Err(port_is_missing(text, 6969).unwrap_or_else(|| {
+                "write an address and a port, like `192.0.2.1:6969` or `[2001:db8::1]:6969`, or \
+                 `:6969` for every address of both families"
+                    .to_owned()
+            }));
         };
-        match address.ip() {
-            ip if ip.is_multicast() => Err(InvalidListen::Multicast(ip)),
-            ip if ip.to_canonical() != ip => {
-                Err(InvalidListen::Mapped(SocketAddr::new(ip.to_canonical(), address.port())))
-            }
-            _ => Ok(Self::Address(address)),
+        let (ip, canonical) = (address.ip(), address.ip().to_canonical());
+        if ip.is_multicast() {
+            return Err(format!("{ip} is a multicast address; write a unicast address"));
         }
+        // IPv6 sockets are opened with IPV6_V6ONLY and would not receive datagrams for it.
+        if ip != canonical {
+            let address = SocketAddr::new(canonical, address.port());
+            return Err(format!("this is an IPv4 address in IPv6 form: write `{address}`"));
+        }
+        Ok(Self(vec![Listen { address, optional: false }]))
     }
 }
 
-/// `admin.listen`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum AdminAt {
-    /// No admin side.
-    Off,
-    /// This address and port.
-    Address(SocketAddr),
-}
-
-impl fmt::Display for AdminAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("off"),
-            Self::Address(address) => write!(f, "{address}"),
-        }
+/// The address of the admin side; `None` for "off".
+fn admin_at(text: &str) -> Result<Option<Listen>, String> {
+    if text == "off" {
+        return Ok(None);
     }
-}
-
-/// Why a string is not an [`AdminAt`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidAdminAt {
-    /// A port alone is not enough: the admin side must not become public by default.
-    #[error(
-        "the address is missing: write `127.0.0.1:{0}` for this host alone, or `0.0.0.0:{0}` for \
-         all IPv4 addresses"
-    )]
-    NoAddress(u16),
-    /// An address without a port; here with the default one.
-    #[error("the port is missing: write `{0}`")]
-    NoPort(SocketAddr),
-    /// Anything else.
-    #[error("write an address and a port, like `127.0.0.1:6970` or `[::1]:6970`, or `off`")]
-    Form,
-}
-
-impl FromStr for AdminAt {
-    type Err = InvalidAdminAt;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "off" {
-            return Ok(Self::Off);
-        }
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
-        }
-        let bare = text.trim_start_matches('[').trim_end_matches(']');
-        let port = text.strip_prefix(':').unwrap_or(text);
-        Err(match (bare.parse::<IpAddr>(), port.parse()) {
-            (Ok(ip), _) => InvalidAdminAt::NoPort(SocketAddr::new(ip, 6970)),
-            (_, Ok(port)) => InvalidAdminAt::NoAddress(port),
-            _ => InvalidAdminAt::Form,
-        })
+    if let Ok(address) = text.parse() {
+        return Ok(Some(Listen { address, optional: false }));
     }
+    if let Some(error) = port_is_missing(text, 6970) {
+        return Err(error);
+    }
+    // A port alone is not enough: the admin side must not become public by default.
+    Err(match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+        Ok(port) => format!(
+            "the address is missing: write `127.0.0.1:{port}` for this host alone, or \
+             `0.0.0.0:{port}` for all IPv4 addresses"
+        ),
+        Err(_) => "write an address and a port, like `127.0.0.1:6970` or `[::1]:6970`, or `off`"
+            .to_owned(),
+    })
 }
 
-impl TryFrom<String> for AdminAt {
-    type Error = InvalidAdminAt;
+/// The error for an address without a port, with the default one.
+fn port_is_missing(text: &str, port: u16) -> Option<String> {
+    let ip: IpAddr = text.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
+    Some(format!("the port is missing: write `{}`", SocketAddr::new(ip, port)))
+}
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
+/// Checks `admin.listen`.
+pub(crate) fn is_admin_at(text: &str) -> Result<(), String> {
+    admin_at(text).map(drop)
+}
+
+/// For `#[serde(deserialize_with)]`: `admin.listen`.
+pub(crate) fn admin<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Listen>, D::Error> {
+    admin_at(&String::deserialize(from)?).map_err(de::Error::custom)
+}
+
+/// For `#[serde(default)]`: `admin.listen` if the file does not have it.
+pub(crate) fn default_admin() -> Option<Listen> {
+    Some(Listen { address: (Ipv4Addr::LOCALHOST, 6970).into(), optional: true })
 }
 
 /// `workers.placement`.
@@ -177,24 +125,17 @@ pub(crate) enum AccessMode {
 
 /// `workers.pin`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Pin {
-    /// One of the words.
-    Mode(PinMode),
-    /// The vCPUs in the order of the workers.
-    Vcpus(Vec<usize>),
-}
-
-/// The words of `workers.pin`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum PinMode {
+pub(crate) enum Pin {
     /// If there are enough vCPUs.
     Auto,
     /// Required.
     On,
     /// The scheduler places the workers.
     Off,
+    /// The vCPUs in the order of the workers.
+    #[serde(untagged)]
+    Vcpus(Vec<usize>),
 }
 
 /// Checks an absolute path.
@@ -223,30 +164,23 @@ pub(crate) fn seconds<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Durati
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_port_is_both_families_and_ipv6_is_optional() {
-        for text in ["6969", ":6969"] {
-            let listen: ListenAt = text.parse().unwrap();
-            let addresses: Vec<_> = listen.addresses().map(|(a, o)| (a.to_string(), o)).collect();
-            let expected = [("0.0.0.0:6969".to_owned(), false), ("[::]:6969".to_owned(), true)];
-            assert_eq!(addresses, expected);
-            assert_eq!(listen.to_string(), ":6969");
-        }
+    fn listen(text: &str) -> Vec<(String, bool)> {
+        let ListenAt(listen) = text.parse().unwrap();
+        listen.iter().map(|listen| (listen.address.to_string(), listen.optional)).collect()
     }
 
     #[test]
-    fn an_explicit_address_is_required() {
+    fn a_port_is_both_families_and_an_explicit_address_is_required() {
+        let both = [("0.0.0.0:6969".to_owned(), false), ("[::]:6969".to_owned(), true)];
+        assert_eq!((listen("6969"), listen(":6969")), (both.to_vec(), both.to_vec()));
         for text in ["1.2.3.4:6969", "[::1]:6969", "[::]:80", "[fe80::1%2]:6969", "0.0.0.0:0"] {
-            let listen: ListenAt = text.parse().unwrap();
-            let address = text.parse().unwrap();
-            assert_eq!(listen.addresses().collect::<Vec<_>>(), [(address, false)]);
-            assert_eq!(listen.to_string(), text);
+            assert_eq!(listen(text), [(text.to_owned(), false)]);
         }
     }
 
     #[test]
     fn errors_of_listen_have_the_remedy() {
-        let error = |text: &str| text.parse::<ListenAt>().unwrap_err().to_string();
+        let error = |text: &str| text.parse::<ListenAt>().map(drop).unwrap_err();
         for text in ["1.2.3.4", "::1", "[::1]"] {
             let address = text.trim_matches(['[', ']']).parse().unwrap();
             let right = SocketAddr::new(address, 6969);
@@ -262,16 +196,26 @@ mod tests {
 
     #[test]
     fn admin_listens_at_an_address_or_not_at_all() {
-        for text in ["off", "127.0.0.1:6970", "[::1]:0", "0.0.0.0:80"] {
-            assert_eq!(text.parse::<AdminAt>().unwrap().to_string(), text);
+        assert_eq!(admin_at("off"), Ok(None));
+        for text in ["127.0.0.1:6970", "[::1]:0", "0.0.0.0:80"] {
+            let address = text.parse().unwrap();
+            assert_eq!(admin_at(text), Ok(Some(Listen { address, optional: false })));
         }
-        let error = |text: &str| text.parse::<AdminAt>().unwrap_err().to_string();
-        assert!(error(":6970").contains("`127.0.0.1:6970` for this host alone"));
-        assert!(error("6970").contains("`0.0.0.0:6970` for all"));
-        assert!(error("::1").ends_with("write `[::1]:6970`"));
-        assert!(error("10.0.0.1").ends_with("write `10.0.0.1:6970`"));
-        for text in ["", "on", "localhost:6970", "127.0.0.1:70000"] {
-            assert!(error(text).ends_with("or `off`"), "{text}");
+        for (text, end) in [
+            (
+                ":6970",
+                "`127.0.0.1:6970` for this host alone, or `0.0.0.0:6970` for all IPv4 addresses",
+            ),
+            ("6970", "`0.0.0.0:6970` for all IPv4 addresses"),
+            ("::1", "write `[::1]:6970`"),
+            ("10.0.0.1", "write `10.0.0.1:6970`"),
+            ("", "or `off`"),
+            ("on", "or `off`"),
+            ("localhost:6970", "or `off`"),
+            ("127.0.0.1:70000", "or `off`"),
+        ] {
+            let error = admin_at(text).unwrap_err();
+            assert!(error.ends_with(end), "{text}: {error}");
         }
     }
 }

@@ -19,7 +19,7 @@ use onrush::supervise::{End, Supervisor};
 use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
-use onrush_config::{Host, Notice, Passed, Settings};
+use onrush_config::{Host, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 
 fn main() -> ExitCode {
@@ -63,7 +63,7 @@ fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
 /// Runs a tracker from start to end.
 fn serve(
     settings: Settings,
-    notices: &[Notice],
+    notices: &[String],
     passed: Option<Adopted>,
     cli: Cli,
     host: Host,

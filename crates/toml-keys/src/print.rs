@@ -1,6 +1,6 @@
 //! The default file with comments, and the reference page, both from the declarations.
 
-use crate::key::{Absent, Applied, Key, Schema};
+use crate::key::{Absent, Applied, Key, Schema, join};
 
 /// Columns of the default file.
 const FILE_WIDTH: usize = 96;
@@ -12,13 +12,11 @@ impl Schema {
     /// A file with every key and its documentation that has the effect of an empty file.
     pub fn print(&self) -> String {
         let mut out = self.head.to_owned();
-        for key in self.keys.iter().filter(|key| key.keys().is_empty()) {
-            print_key(key, &mut out);
-        }
-        for table in self.keys.iter().filter(|key| !key.keys().is_empty()) {
-            out.push_str(&format!("\n\n[{}]\n", table.name));
-            wrap(table.doc, "# ", FILE_WIDTH, &mut out);
-            table.keys().iter().for_each(|key| print_key(key, &mut out));
+        for (table, keys) in self.sections() {
+            if let Some(table) = table {
+                out += &format!("\n\n[{}]\n{}", table.name, wrap(table.doc, "# ", FILE_WIDTH));
+            }
+            keys.into_iter().for_each(|key| out += &printed(key));
         }
         out
     }
@@ -28,59 +26,59 @@ impl Schema {
     pub fn markdown(&self, title: &str, introduction: &[&str]) -> String {
         let mut out = format!("# {title}\n");
         for paragraph in introduction {
-            out.push('\n');
-            wrap(paragraph, "", PAGE_WIDTH, &mut out);
+            out += &format!("\n{}", wrap(paragraph, "", PAGE_WIDTH));
         }
-        out.push_str("\n## Top level\n");
-        for key in self.keys.iter().filter(|key| key.keys().is_empty()) {
-            describe(key.name, key, &mut out);
-        }
-        for table in self.keys.iter().filter(|key| !key.keys().is_empty()) {
-            out.push_str(&format!("\n## `[{}]`\n\n", table.name));
-            wrap(table.doc, "", PAGE_WIDTH, &mut out);
-            let path = |key: &Key| format!("{}.{}", table.name, key.name);
-            table.keys().iter().for_each(|key| describe(&path(key), key, &mut out));
+        for (table, keys) in self.sections() {
+            let path = table.map_or("", |table| table.name);
+            match table {
+                None => out += "\n## Top level\n",
+                Some(table) => {
+                    out += &format!("\n## `[{path}]`\n\n{}", wrap(table.doc, "", PAGE_WIDTH));
+                }
+            }
+            keys.into_iter().for_each(|key| out += &described(&join(path, key.name), key));
         }
         out
     }
+
+    /// The keys at the top level, and those of each table.
+    fn sections(&self) -> Vec<(Option<&Key>, Vec<&Key>)> {
+        let (top, tables): (Vec<_>, Vec<_>) =
+            self.keys.iter().partition(|key| key.keys().is_empty());
+        let tables = tables.into_iter().map(|table| (Some(table), table.keys().iter().collect()));
+        [(None, top)].into_iter().chain(tables).collect()
+    }
 }
 
-fn print_key(key: &Key, out: &mut String) {
-    out.push('\n');
-    wrap(key.doc, "# ", FILE_WIDTH, out);
-    let expects = key.kind.expects();
-    let applied = applied(key);
-    match key.absent {
+/// The lines of a key in the default file.
+fn printed(key: &Key) -> String {
+    let (absent, line) = match key.absent {
         Absent::Derived { from, example } => {
-            let text = format!("Takes {expects}. Without this key: {from}. {applied}");
-            wrap(&text, "# ", FILE_WIDTH, out);
-            out.push_str(&format!("# {} = {example}\n", key.name));
+            (format!(" Without this key: {from}."), format!("# {} = {example}", key.name))
         }
-        Absent::Default(_) | Absent::Base => {
-            let value = if let Absent::Default(value) = key.absent { value } else { "" };
-            wrap(&format!("Takes {expects}. {applied}"), "# ", FILE_WIDTH, out);
-            out.push_str(&format!("{} = {value}\n", key.name));
-        }
-    }
+        Absent::Default(value) => (String::new(), format!("{} = {value}", key.name)),
+        Absent::Base => (String::new(), format!("{} =", key.name)),
+    };
+    let doc = wrap(key.doc, "# ", FILE_WIDTH);
+    let takes = format!("Takes {}.{absent} {}", key.kind.expects(), applied(key));
+    format!("\n{doc}{}{line}\n", wrap(&takes, "# ", FILE_WIDTH))
 }
 
 /// A section of the reference page.
-fn describe(path: &str, key: &Key, out: &mut String) {
-    out.push_str(&format!("\n### `{path}`\n\n"));
-    wrap(key.doc, "", PAGE_WIDTH, out);
-    let accepted = format!("- Takes {}.", key.kind.expects());
+fn described(path: &str, key: &Key) -> String {
+    let takes = format!("Takes {}.", key.kind.expects());
     let absent = match key.absent {
-        Absent::Default(value) => format!("- Default: `{value}`."),
-        Absent::Derived { from, example } => format!("- Without it: {from}. Example: `{example}`."),
-        Absent::Base => String::new(),
+        Absent::Default(value) => Some(format!("Default: `{value}`.")),
+        Absent::Derived { from, example } => {
+            Some(format!("Without it: {from}. Example: `{example}`."))
+        }
+        Absent::Base => None,
     };
-    out.push('\n');
-    for item in [accepted, absent, format!("- {}", applied(key))] {
-        let mut lines = String::new();
-        wrap(&item, "", PAGE_WIDTH - 2, &mut lines);
-        out.push_str(lines.trim_end().replace('\n', "\n  ").as_str());
-        out.push('\n');
-    }
+    let applied = applied(key).to_owned();
+    let items = [Some(takes), absent, Some(applied)].into_iter().flatten();
+    let items: String =
+        items.map(|item| wrap(&item, "  ", PAGE_WIDTH).replacen("  ", "- ", 1)).collect();
+    format!("\n### `{path}`\n\n{}\n{items}", wrap(key.doc, "", PAGE_WIDTH))
 }
 
 fn applied(key: &Key) -> &'static str {
@@ -92,23 +90,15 @@ fn applied(key: &Key) -> &'static str {
 }
 
 /// A text in lines of at most `width` columns, each with a prefix, broken at spaces.
-fn wrap(text: &str, prefix: &str, width: usize, out: &mut String) {
-    let mut column = 0;
+fn wrap(text: &str, prefix: &str, width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length <= width {
-            out.push(' ');
-            column += 1 + length;
-        } else {
-            if column > 0 {
-                out.push('\n');
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                *line += &format!(" {word}");
             }
-            out.push_str(prefix);
-            column = prefix.len() + length;
+            _ => lines.push(format!("{prefix}{word}")),
         }
-        out.push_str(word);
     }
-    if column > 0 {
-        out.push('\n');
-    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }

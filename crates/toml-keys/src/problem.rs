@@ -20,7 +20,7 @@ pub struct Problem {
 }
 
 /// Where a problem is. The order is that of the report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum At {
     /// In a file as a whole, or in what follows from it.
     File(String),
@@ -40,27 +40,6 @@ impl Problem {
     pub fn in_file(file: &str, key: &str, what: String) -> Self {
         Self::new(At::File(file.to_owned()), key, what, None)
     }
-
-    /// The path of the key; empty when the problem is not that of a key.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Line and column in the file, from 1; `None` for a flag or a file as a whole.
-    pub fn position(&self) -> Option<(usize, usize)> {
-        match &self.at {
-            At::Place(place) => Some((place.line, place.column)),
-            _ => None,
-        }
-    }
-
-    fn order(&self) -> (usize, usize, usize) {
-        match &self.at {
-            At::File(_) => (0, 0, 0),
-            At::Place(place) => (1, place.line, place.column),
-            At::Flag(_) => (2, 0, 0),
-        }
-    }
 }
 
 impl fmt::Display for Problem {
@@ -75,7 +54,7 @@ impl fmt::Display for Problem {
         }
         writeln!(f, "{}", self.what)?;
         if let At::Place(place) = &self.at {
-            place.write_excerpt(f)?;
+            f.write_str(&place.excerpt)?;
         }
         match &self.remedy {
             Some(remedy) => writeln!(f, "  help: {remedy}"),
@@ -102,7 +81,7 @@ impl Problems {
 
     /// An error if there are any.
     pub(crate) fn into_result(mut self) -> Result<(), Self> {
-        self.kept.sort_by_key(Problem::order);
+        self.kept.sort_by(|one, other| one.at.cmp(&other.at));
         if self.total == 0 { Ok(()) } else { Err(self) }
     }
 

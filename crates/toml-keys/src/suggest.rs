@@ -6,20 +6,26 @@ use crate::spelling::{nearest, plain};
 impl Schema {
     /// The remedy for the unknown `name` in the table with these keys, which is called `table`.
     pub(crate) fn remedy(&self, keys: &[Key], table: &str, name: &str) -> String {
-        let places = self.places(|other, key| other != table && key == plain(name));
-        if !places.is_empty() {
-            return format!("this key belongs {places}");
+        let leaves = self.leaves();
+        let places = |name: &str| {
+            let named = leaves.iter().filter(|(_, key)| key.name == name);
+            let tables =
+                named.map(|(path, _)| path.rsplit_once('.').map_or("", |(table, _)| table));
+            tables.map(place).collect::<Vec<_>>().join(" or ")
+        };
+        let known = plain(name);
+        let is_here = keys.iter().any(|key| key.name == known);
+        if !is_here && leaves.iter().any(|(_, key)| key.name == known) {
+            return format!("this key belongs {}", places(&known));
         }
-        if let Some((_, hint)) = self.hints.iter().find(|(known, _)| *known == plain(name)) {
+        if let Some((_, hint)) = self.hints.iter().find(|(hinted, _)| *hinted == known) {
             return (*hint).to_owned();
         }
         if let Some(near) = nearest(name, keys.iter().map(|key| key.name)) {
             return format!("did you mean `{near}`?");
         }
-        let leaves = self.leaves();
         if let Some(near) = nearest(name, leaves.iter().map(|(_, key)| key.name)) {
-            let places = self.places(|_, key| key == near);
-            return format!("did you mean `{near}`, which belongs {places}?");
+            return format!("did you mean `{near}`, which belongs {}?", places(near));
         }
         if self.keys.iter().any(|key| key.name == name && !key.keys().is_empty()) {
             return format!("[{name}] is a table at the top level");
@@ -39,17 +45,6 @@ impl Schema {
                 (format!("the tables are {}", names.join(", ")), None)
             }
         }
-    }
-
-    /// The places of all keys whose table and name fulfil a condition.
-    fn places(&self, is_meant: impl Fn(&str, &str) -> bool) -> String {
-        let leaves = self.leaves();
-        let tables = leaves.iter().map(|(path, key)| {
-            let table = path.strip_suffix(key.name).unwrap_or_default();
-            (table.trim_end_matches('.'), key.name)
-        });
-        let found = tables.filter(|(table, key)| is_meant(table, key));
-        found.map(|(table, _)| place(table)).collect::<Vec<_>>().join(" or ")
     }
 }
 

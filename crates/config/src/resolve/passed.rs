@@ -6,7 +6,7 @@ use onrush_tracker::limits::Placement;
 use super::Resolution;
 use crate::format::count;
 use crate::host::Passed;
-use crate::settings::{Listen, Notice};
+use crate::settings::Listen;
 
 impl Resolution<'_> {
     /// The placement with as many workers with sockets as there are sockets per address.
@@ -32,11 +32,11 @@ impl Resolution<'_> {
                 self.document.problem(key, what, Some(&remedy));
                 return placement;
             }
-            _ if each < asked => self.notices.push(Notice::new(format!(
+            _ if each < asked => self.notices.push(format!(
                 "there are sockets for {each} of {asked} workers, and fewer workers are started: \
                  repeat each ListenDatagram= line {asked} times in the socket unit, with \
                  ReusePort=yes"
-            ))),
+            )),
             _ => {}
         }
         match placement {
@@ -58,11 +58,11 @@ impl Resolution<'_> {
                 None => format!("`listen` of {}", self.document.name()),
             };
             let opened: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-            self.notices.push(Notice::new(format!(
+            self.notices.push(format!(
                 "{by} is ignored, as the service manager has opened {}: change the socket unit \
                  instead, or disable it",
                 opened.join(" and ")
-            )));
+            ));
         }
         addresses.iter().map(|&address| Listen { address, optional: false }).collect()
     }
@@ -83,52 +83,43 @@ mod tests {
         let addresses = ["0.0.0.0:6969", "[::]:6969"].map(|text| text.parse().unwrap()).to_vec();
         let passed = Some(Passed { addresses, each });
         let host = Host { vcpus: (0..vcpus).collect(), passed, ..Host::default() };
-        let (settings, notices) = Settings::parse("test.toml", text, &Flags::default(), &host)?;
-        Ok((settings, notices.iter().map(ToString::to_string).collect()))
+        Settings::parse("test.toml", text, &Flags::default(), &host)
     }
 
     #[test]
-    fn as_many_sockets_as_workers_change_nothing() {
-        let (settings, notices) = settings("listen = [\":6969\"]", 2, 2).unwrap();
-        assert_eq!(settings.placement, Placement::Colocated { workers: 2 });
-        assert_eq!(settings.pin, Some(vec![0, 1]));
-        let addresses: Vec<_> = settings.listen.iter().map(|l| l.address.to_string()).collect();
-        assert_eq!(addresses, ["0.0.0.0:6969", "[::]:6969"]);
-        assert_eq!(notices, [""; 0]);
-    }
-
-    #[test]
-    fn fewer_sockets_give_fewer_workers_and_a_notice() {
-        let (one, notices) = settings("", 4, 1).unwrap();
-        assert_eq!(one.placement, Placement::Colocated { workers: 1 });
-        assert_eq!(one.pin, Some(vec![0]));
-        assert_eq!(notices.len(), 1);
-        for part in ["1 of 4 workers", "line 4 times", "ReusePort=yes"] {
-            assert!(notices[0].contains(part), "{notices:?}");
+    fn sockets_determine_workers_and_addresses() {
+        let colocated = |workers| Placement::Colocated { workers };
+        let split = Placement::Split { socket_workers: 2, swarm_workers: 1 };
+        let three = "[workers]\nplacement = 'split'\nsocket = 3\nswarm = 1\n";
+        for (text, vcpus, each, placement, notice) in [
+            ("listen = [':6969']", 2, 2, colocated(2), &[][..]),
+            ("", 4, 1, colocated(1), &["1 of 4 workers", "line 4 times", "ReusePort=yes"]),
+            (three, 4, 2, split, &["2 of 3 workers"]),
+            ("", 2, 3, colocated(3), &["3 workers share 2 vCPUs"]),
+            (
+                "listen = ['127.0.0.1:80']",
+                2,
+                2,
+                colocated(2),
+                &["`listen` of test.toml", "0.0.0.0:6969 and [::]:6969"],
+            ),
+        ] {
+            let (settings, notices) = settings(text, vcpus, each).unwrap();
+            assert_eq!(settings.placement, placement, "{text}");
+            let pinned = placement.workers() <= vcpus;
+            assert_eq!(settings.pin, pinned.then(|| (0..placement.workers()).collect()));
+            let addresses: Vec<_> = settings.listen.iter().map(|l| l.address.to_string()).collect();
+            assert_eq!(addresses, ["0.0.0.0:6969", "[::]:6969"]);
+            assert_eq!(notices.len(), usize::from(!notice.is_empty()), "{text}: {notices:?}");
+            assert!(notice.iter().all(|part| notices[0].contains(part)), "{text}: {notices:?}");
         }
-        let text = "[workers]\nplacement = \"split\"\nsocket = 3\nswarm = 1\n";
-        let (split, notices) = settings(text, 4, 2).unwrap();
-        let expected = Placement::Split { socket_workers: 2, swarm_workers: 1 };
-        assert_eq!(split.placement, expected);
-        assert!(notices[0].contains("2 of 3 workers"), "{notices:?}");
     }
 
     #[test]
-    fn more_sockets_give_more_workers_unless_the_number_is_explicit() {
-        let (three, _) = settings("", 2, 3).unwrap();
-        assert_eq!(three.placement, Placement::Colocated { workers: 3 });
-        let problems = settings("[workers]\ntotal = 2\n", 4, 3).unwrap_err();
-        assert_eq!(problems.iter().next().unwrap().key(), "workers.total");
-        let text = problems.to_string();
-        assert!(text.contains("3 sockets") && text.contains("2 workers"), "{text}");
-        assert!(text.contains("configure 3 workers"), "{text}");
-    }
-
-    #[test]
-    fn ignored_addresses_are_named() {
-        let (settings, notices) = settings("listen = [\"127.0.0.1:80\"]", 2, 2).unwrap();
-        assert_eq!(settings.listen.len(), 2);
-        assert!(notices[0].contains("`listen` of test.toml"), "{notices:?}");
-        assert!(notices[0].contains("0.0.0.0:6969 and [::]:6969"), "{notices:?}");
+    fn more_sockets_than_the_explicit_number_of_workers_are_an_error() {
+        let problems = settings("[workers]\ntotal = 2\n", 4, 3).unwrap_err().to_string();
+        assert!(problems.starts_with("test.toml:2:9: `workers.total`: 3 sockets"), "{problems}");
+        assert!(problems.contains("2 workers"), "{problems}");
+        assert!(problems.contains("configure 3 workers"), "{problems}");
     }
 }

@@ -1,16 +1,13 @@
 //! The number of workers of each kind, and their vCPUs.
 
-use std::time::Duration;
-
 use onrush_net::affinity::format_list;
 use onrush_tracker::limits::Placement;
 
 use super::Resolution;
 use crate::format::count;
-use crate::keys::MAX_WORKERS;
+use crate::keys::{MAX_WORKERS, WorkerKeys};
 use crate::placement;
-use crate::settings::Notice;
-use crate::values::{Pin, PinMode, PlacementMode};
+use crate::values::{Pin, PlacementMode};
 
 impl Resolution<'_> {
     /// Workers by kind. Where the keys contradict each other, a substitute.
@@ -39,45 +36,36 @@ impl Resolution<'_> {
     }
 
     fn split(&mut self, workers: usize) -> Option<Placement> {
-        let keys = &self.file.workers;
-        let (socket_workers, swarm_workers) = match (keys.socket, keys.swarm, keys.total) {
-            (None, None, Some(1)) => {
+        let WorkerKeys { socket, swarm, total, .. } = self.file.workers;
+        let (given, kind, other) = match (socket, swarm) {
+            (None, None) if total == Some(1) => {
                 let what = "found 1, but a split placement needs at least 2 workers".to_owned();
                 let remedy = "write 2 or more, or `placement = \"colocated\"`";
                 self.document.problem("workers.total", what, Some(remedy));
                 return None;
             }
-            (None, None, _) => return Some(placement::split(workers)),
-            (Some(socket), Some(swarm), total) => {
-                let sum = socket + swarm;
+            (None, None) => return Some(placement::split(workers)),
+            (Some(socket_workers), Some(swarm_workers)) => {
+                let sum = socket_workers + swarm_workers;
                 if let Some(total) = total.filter(|total| *total != sum) {
                     let what =
                         format!("found {total}, but the sum of `socket` and `swarm` is {sum}");
                     let remedy = "remove one of the three keys";
                     self.document.problem("workers.total", what, Some(remedy));
                 }
-                (socket, swarm)
+                return Some(Placement::Split { socket_workers, swarm_workers });
             }
-            (Some(socket), None, total) => {
-                (socket, self.other_kind(socket, "socket", "swarm", total)?)
-            }
-            (None, Some(swarm), total) => {
-                (self.other_kind(swarm, "swarm", "socket", total)?, swarm)
-            }
+            (Some(socket), None) => (socket, "socket", "swarm"),
+            (None, Some(swarm)) => (swarm, "swarm", "socket"),
         };
-        Some(Placement::Split { socket_workers, swarm_workers })
-    }
-
-    /// The number of workers of one kind, by that of the other.
-    fn other_kind(
-        &mut self,
-        given: usize,
-        kind: &str,
-        other: &str,
-        total: Option<usize>,
-    ) -> Option<usize> {
         let what = match total {
-            Some(total) if total > given => return Some(total - given),
+            Some(total) if total > given => {
+                let rest = total - given;
+                return Some(Placement::Split {
+                    socket_workers: socket.unwrap_or(rest),
+                    swarm_workers: swarm.unwrap_or(rest),
+                });
+            }
             Some(total) => {
                 format!("found {given} of {total} workers, which leaves no {other} workers")
             }
@@ -95,15 +83,14 @@ impl Resolution<'_> {
         let workers = placement.workers();
         let usable = &self.host.vcpus;
         if workers > self.host.vcpu_count() {
-            self.notices.push(Notice::new(format!(
-                "{workers} workers share {}: one worker per vCPU is best",
-                count(self.host.vcpu_count(), "vCPU")
-            )));
+            let vcpus = count(self.host.vcpu_count(), "vCPU");
+            self.notices
+                .push(format!("{workers} workers share {vcpus}: one worker per vCPU is best"));
         }
         match self.file.workers.pin.clone() {
-            Pin::Mode(PinMode::Off) => None,
+            Pin::Off => None,
             Pin::Vcpus(vcpus) => self.pin_to(&vcpus, workers),
-            Pin::Mode(PinMode::On) if workers > usable.len() => {
+            Pin::On if workers > usable.len() => {
                 let what = format!(
                     "{} cannot be pinned to {}",
                     count(workers, "worker"),
@@ -115,18 +102,9 @@ impl Resolution<'_> {
             }
             // Under a quota, other processes are pinned to the same first vCPUs: all of them would
             // wait for these while the others are idle.
-            Pin::Mode(PinMode::Auto) if workers > usable.len() || self.host.is_short_of_time() => {
-                None
-            }
-            Pin::Mode(PinMode::Auto | PinMode::On) => Some(usable[..workers].to_vec()),
+            Pin::Auto if workers > usable.len() || self.host.is_short_of_time() => None,
+            Pin::Auto | Pin::On => Some(usable[..workers].to_vec()),
         }
-    }
-
-    pub(super) fn spin(&self, placement: Placement, pinned: bool) -> Duration {
-        self.file.workers.spin.map_or_else(
-            || placement::auto_spin(placement, pinned),
-            |micros| Duration::from_micros(u64::from(micros)),
-        )
     }
 
     /// Checks an explicit list of vCPUs.
@@ -154,13 +132,13 @@ impl Resolution<'_> {
         distinct.dedup();
         if distinct.len() < vcpus.len() {
             let what = "workers.pin has a vCPU twice: its workers will wait for each other";
-            self.notices.push(Notice::new(what.to_owned()));
+            self.notices.push(what.to_owned());
         }
         if vcpus.len() > workers {
             let unused = format_list(&vcpus[workers..]);
-            self.notices.push(Notice::new(format!(
+            self.notices.push(format!(
                 "workers.pin has more vCPUs than there are workers: {unused} is not used"
-            )));
+            ));
         }
         Some(vcpus.iter().copied().take(workers).collect())
     }

@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use ctl::Ctl;
 use doctor::Doctor;
 use onrush_config::settings::Access;
-use onrush_config::{Flags, Host, Notice, Problem, Problems, Settings, print_config};
+use onrush_config::{Flags, Host, Problem, Problems, Settings, print_config};
 use onrush_control::client::ClientError;
 use onrush_tracker::access::Lists;
 use top::Top;
@@ -101,7 +101,7 @@ pub enum Task {
     /// Print this text and exit with 0.
     Show(String),
     /// Serve with these settings, after logging these notices.
-    Serve(Box<Settings>, Vec<Notice>),
+    Serve(Box<Settings>, Vec<String>),
 }
 
 impl Cli {
@@ -126,7 +126,7 @@ impl Cli {
         &self,
         settings: &Settings,
         lists: &Lists,
-        notices: &[Notice],
+        notices: &[String],
         host: &Host,
     ) -> String {
         let what = match &self.flags.config {

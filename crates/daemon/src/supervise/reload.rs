@@ -7,7 +7,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::process::notify;
-use onrush_config::{Flags, Host, Notice, Settings};
+use onrush_config::{Flags, Host, Settings};
 use onrush_control::Token;
 use onrush_control::request::{Reloaded, Responder};
 use onrush_store::lists::journal::{Journal, ReplayedList};
@@ -19,7 +19,7 @@ pub struct Loaded {
     /// Its settings on this host.
     pub settings: Settings,
     /// Notices for the operator.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<String>,
     /// Its lists, with the changes of the journal.
     pub lists: Lists,
     /// The journal, and the list with its changes, not merged; `None` without a journal.
@@ -108,7 +108,7 @@ fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded,
         if replayed.unreadable {
             return Err(replayed.warning.clone().unwrap_or_default());
         }
-        notices.extend(replayed.warning.clone().map(Notice::new));
+        notices.extend(replayed.warning.clone());
         lists.access = Arc::new(replayed.settled());
     }
     Ok(Loaded { settings, notices, lists, replayed, token })

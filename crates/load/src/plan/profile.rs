@@ -7,7 +7,7 @@ pub mod read;
 mod text;
 
 use onrush_proto::announce::REQUEST_LEN;
-use onrush_toml_keys::{Key, integer, keys, number, table, tables, word};
+use onrush_toml_keys::{Key, integer, keys, number, table, tables, text as characters, word};
 use serde::{Deserialize, Serialize};
 
 pub use super::tail::Tail;
@@ -37,15 +37,8 @@ pub const MAX_OPTIONS: usize = 1398;
 /// Entries of a list of tables.
 const MAX_ENTRIES: usize = 64;
 
-const NAMES: [&str; BUILT_IN.len()] = {
-    let mut names = [""; BUILT_IN.len()];
-    let mut nth = 0;
-    while nth < BUILT_IN.len() {
-        names[nth] = BUILT_IN[nth].0;
-        nth += 1;
-    }
-    names
-};
+const NAMES: [&str; BUILT_IN.len()] =
+    [BUILT_IN[0].0, BUILT_IN[1].0, BUILT_IN[2].0, BUILT_IN[3].0, BUILT_IN[4].0, BUILT_IN[5].0];
 const SHARE: Key = number(0.0..=1.0);
 const WEIGHT: Key = number(0.0..=1_000_000.0);
 
@@ -57,7 +50,7 @@ keys! {
         #[serde(default, skip_serializing)]
         pub base: String = word(&NAMES),
         /// The name in reports.
-        pub name: String = onrush_toml_keys::text("1 to 40 characters, in quotes", text::is_name),
+        pub name: String = characters("1 to 40 characters, in quotes", text::has_length::<1, 40>),
         /// Weights of the kinds of requests.
         pub mix: Mix = table(Mix::KEYS),
         /// Share of peers that have everything, 0 to 1.
@@ -160,15 +153,15 @@ keys! {
         /// Share of the peers; only the ratios of weights matter.
         pub weight: f64 = WEIGHT,
         /// The first eight characters of the peer ids (BEP 20).
-        #[serde(with = "text::prefix")]
-        pub prefix: [u8; 8] = onrush_toml_keys::text("8 characters, in quotes", text::is_prefix),
+        #[serde(with = "text")]
+        pub prefix: [u8; 8] = characters("8 characters, in quotes", text::has_length::<8, 8>),
         /// Number of peers requested; -1 leaves it to the tracker.
         pub num_want: i32 = integer(i32::MIN as i64..=i32::MAX as i64, ""),
         /// Options behind the announce (BEP 41). In TOML and JSON, a character stands for the
         /// byte of its number.
-        #[serde(with = "text::bytes")]
+        #[serde(with = "text")]
         pub options: Vec<u8> =
-            onrush_toml_keys::text("0 to 1398 characters, in quotes", text::is_options),
+            characters("0 to 1398 characters, in quotes", text::has_length::<0, MAX_OPTIONS>),
     }
 
     /// A size of scrapes.

@@ -1,7 +1,7 @@
 //! The values that a key accepts: how to check one, and how to describe them in an error.
 
 use std::fmt::Display;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
@@ -19,51 +19,23 @@ const SHOWN: usize = 60;
 pub enum Kind {
     /// `true` or `false`.
     Switch,
-    /// An integer.
-    Integer {
-        /// The least value.
-        least: i64,
-        /// The greatest value.
-        most: i64,
-        /// What it counts; empty where that is plain.
-        unit: &'static str,
-    },
+    /// An integer in a range, and what it counts; empty where that is plain.
+    Integer(RangeInclusive<i64>, &'static str),
     /// A number with or without a fraction.
-    Number {
-        /// The least value.
-        least: f64,
-        /// The greatest value.
-        most: f64,
-    },
+    Number(RangeInclusive<f64>),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A string.
-    Text {
-        /// What it is, as in "an absolute path, in quotes".
-        expects: &'static str,
-        /// The error is a remedy; if it is empty, the remedy of the key is shown.
-        check: fn(&str) -> Result<(), String>,
-    },
-    /// A list.
-    List {
-        /// What its entries are.
-        of: &'static Kind,
-        /// The least number of entries.
-        least: usize,
-        /// The greatest number of entries.
-        most: usize,
-    },
+    /// A string: what it is, as in "an absolute path, in quotes", and a check. The error of the
+    /// check is a remedy; if it is empty, the remedy of the key is shown.
+    Text(&'static str, fn(&str) -> Result<(), String>),
+    /// A list: what its entries are, and how many there may be.
+    List(&'static Kind, RangeInclusive<usize>),
     /// One of these words, or a list.
     WordOrList(&'static [&'static str], &'static Kind),
     /// A table with these keys.
     Table(&'static [Key]),
-    /// A list of tables, each with all of these keys.
-    Tables {
-        /// The keys of each.
-        keys: &'static [Key],
-        /// The greatest number of tables.
-        most: usize,
-    },
+    /// A list of 1 to this many tables, each with all of these keys.
+    Tables(&'static [Key], usize),
 }
 
 /// A value that is not accepted.
@@ -77,51 +49,105 @@ pub(crate) struct Mismatch {
     pub(crate) remedy: Option<String>,
 }
 
-impl Mismatch {
-    pub(crate) fn new(value: &Spanned<DeValue<'_>>) -> Self {
-        Self { span: value.span(), found: describe(value.get_ref()), remedy: None }
-    }
-
-    fn remedy(self, remedy: impl Into<String>) -> Self {
-        Self { remedy: Some(remedy.into()).filter(|remedy| !remedy.is_empty()), ..self }
-    }
-}
-
 impl Kind {
     /// The accepted values, as in "found 5, expected ...".
     pub fn expects(&self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
-            Self::Integer { least, most, unit: "" } => format!("an integer from {least} to {most}"),
-            Self::Integer { least, most, unit } => {
-                format!("an integer from {least} to {most} ({unit})")
+            Self::Integer(range, unit) => {
+                let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+                format!("an integer from {} to {}{unit}", range.start(), range.end())
             }
-            Self::Number { least, most } => format!("a number from {least} to {most}"),
+            Self::Number(range) => format!("a number from {} to {}", range.start(), range.end()),
             Self::Word(words) => format!("one of {}", quoted(words)),
-            Self::Text { expects, .. } => (*expects).to_owned(),
-            Self::List { of, least, most } => {
+            Self::Text(expects, _) => (*expects).to_owned(),
+            Self::List(of, range) => {
+                let (least, most) = (range.start(), range.end());
                 format!("a list of {least} to {most} entries, each {}", of.expects())
             }
             Self::WordOrList(words, list) => format!("{} or {}", quoted(words), list.expects()),
             Self::Table(_) => "a table".to_owned(),
-            Self::Tables { most, .. } => format!("a list of 1 to {most} tables"),
+            Self::Tables(_, most) => format!("a list of 1 to {most} tables"),
         }
     }
 
     /// The value, or all that is wrong with it. Tables are read key by key and never accepted
     /// as a whole.
     pub(crate) fn accept(&self, value: &Spanned<DeValue<'_>>) -> Result<Value, Vec<Mismatch>> {
-        let accepted = match self {
-            Self::List { of, least, most } => return list(of, *least, *most, value),
-            Self::WordOrList(_, of) if value.get_ref().is_array() => return of.accept(value),
-            Self::Switch => switch(value),
-            Self::Integer { least, most, .. } => integer(*least, *most, value),
-            Self::Number { least, most } => number(*least, *most, value),
-            Self::Word(words) | Self::WordOrList(words, _) => word(words, value),
-            Self::Text { check, .. } => text(*check, value),
-            Self::Table(_) | Self::Tables { .. } => Err(Mismatch::new(value)),
+        let mismatch = |found| {
+            vec![Mismatch { span: value.span(), found, remedy: self.remedy(value.get_ref()) }]
         };
-        accepted.map_err(|mismatch| vec![mismatch])
+        match (self, value.get_ref()) {
+            (Self::WordOrList(_, list), DeValue::Array(_)) => list.accept(value),
+            (Self::List(of, range), DeValue::Array(entries)) => {
+                if !range.contains(&entries.len()) {
+                    return Err(mismatch(format!("a list of {}", entries.len())));
+                }
+                let (mut values, mut mismatches) = (Vec::new(), Vec::new());
+                for entry in entries.iter() {
+                    match of.accept(entry) {
+                        Ok(value) => values.push(value),
+                        Err(wrong) => mismatches.extend(wrong),
+                    }
+                }
+                if mismatches.is_empty() { Ok(Value::Array(values)) } else { Err(mismatches) }
+            }
+            (_, single) => plain(single)
+                .filter(|value| self.includes(value))
+                .ok_or_else(|| mismatch(describe(single))),
+        }
+    }
+
+    /// Whether it accepts a value that is neither a list nor a table.
+    fn includes(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Switch, Value::Boolean(_)) => true,
+            (Self::Integer(range, _), Value::Integer(number)) => range.contains(number),
+            (Self::Number(range), Value::Integer(number)) => range.contains(&(*number as f64)),
+            (Self::Number(range), Value::Float(number)) => range.contains(number),
+            (Self::Word(words) | Self::WordOrList(words, _), Value::String(text)) => {
+                words.contains(&text.as_str())
+            }
+            (Self::Text(_, check), Value::String(text)) => check(text).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// What to write in place of a value that is not accepted, if it is clear what it means.
+    fn remedy(&self, value: &DeValue<'_>) -> Option<String> {
+        let remedy = match (self, value) {
+            (Self::Switch, DeValue::String(text)) if matches!(&**text, "true" | "false") => {
+                "write it without quotes".to_owned()
+            }
+            (Self::Integer(..) | Self::Number(_), DeValue::String(text)) => {
+                match text.trim().parse::<f64>() {
+                    Ok(_) => "write the number without quotes".to_owned(),
+                    Err(_) => "write a number, without a unit".to_owned(),
+                }
+            }
+            (Self::Word(words) | Self::WordOrList(words, _), value) => {
+                let word = match value {
+                    DeValue::String(text) => spelling::nearest(text, words.iter().copied())?,
+                    DeValue::Boolean(true) if words.contains(&"on") => "on",
+                    DeValue::Boolean(false) if words.contains(&"off") => "off",
+                    _ => return None,
+                };
+                format!("did you mean \"{word}\"?")
+            }
+            (Self::Text(_, check), DeValue::String(text)) => check(text).err()?,
+            (Self::Text(_, check), DeValue::Integer(number)) => match check(number.as_str()) {
+                Ok(()) => format!("write it in quotes: \"{}\"", number.as_str()),
+                Err(remedy) => remedy,
+            },
+            (Self::Text(_, check), DeValue::Boolean(false)) if check("off").is_ok() => {
+                "write \"off\"".to_owned()
+            }
+            (Self::List(..), DeValue::String(text)) => {
+                format!("write it as a list: [{text:?}]")
+            }
+            _ => return None,
+        };
+        Some(remedy).filter(|remedy| !remedy.is_empty())
     }
 }
 
@@ -144,112 +170,17 @@ pub fn texts<'d, T: FromStr<Err: Display>, D: Deserializer<'d>>(
     texts.iter().map(|text| text.parse().map_err(de::Error::custom)).collect()
 }
 
-fn switch(value: &Spanned<DeValue<'_>>) -> Result<Value, Mismatch> {
-    match value.get_ref() {
-        DeValue::Boolean(on) => Ok(Value::Boolean(*on)),
-        DeValue::String(text) if matches!(&**text, "true" | "false") => {
-            Err(Mismatch::new(value).remedy("write it without quotes"))
-        }
-        _ => Err(Mismatch::new(value)),
-    }
-}
-
-fn integer(least: i64, most: i64, value: &Spanned<DeValue<'_>>) -> Result<Value, Mismatch> {
-    let mismatch = Mismatch::new(value);
-    match value.get_ref() {
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .ok()
-            .filter(|number| (least..=most).contains(number))
-            .map_or(Err(mismatch), |number| Ok(Value::Integer(number))),
-        _ => Err(number_in_quotes(value)),
-    }
-}
-
-fn number(least: f64, most: f64, value: &Spanned<DeValue<'_>>) -> Result<Value, Mismatch> {
-    let number = match value.get_ref() {
+/// A value that a key may have, unless it is a list or a table.
+fn plain(value: &DeValue<'_>) -> Option<Value> {
+    match value {
+        DeValue::String(text) => Some(Value::String(text.to_string())),
         DeValue::Integer(number) => {
-            i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number as f64)
+            i64::from_str_radix(number.as_str(), number.radix()).ok().map(Value::Integer)
         }
-        DeValue::Float(number) => number.as_str().parse().ok(),
-        _ => return Err(number_in_quotes(value)),
-    };
-    let in_range = number.filter(|number| (least..=most).contains(number));
-    in_range.map_or_else(|| Err(Mismatch::new(value)), |number| Ok(Value::Float(number)))
-}
-
-fn number_in_quotes(value: &Spanned<DeValue<'_>>) -> Mismatch {
-    match value.get_ref() {
-        DeValue::String(text) if text.trim().parse::<f64>().is_ok() => {
-            Mismatch::new(value).remedy("write the number without quotes")
-        }
-        DeValue::String(_) => Mismatch::new(value).remedy("write a number, without a unit"),
-        _ => Mismatch::new(value),
+        DeValue::Float(number) => number.as_str().parse().ok().map(Value::Float),
+        DeValue::Boolean(on) => Some(Value::Boolean(*on)),
+        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
     }
-}
-
-fn word(words: &'static [&'static str], value: &Spanned<DeValue<'_>>) -> Result<Value, Mismatch> {
-    let meant = match value.get_ref() {
-        DeValue::String(text) if words.contains(&&**text) => {
-            return Ok(Value::String(text.to_string()));
-        }
-        DeValue::String(text) => spelling::nearest(text, words.iter().copied()),
-        DeValue::Boolean(on) => {
-            let meant = if *on { "on" } else { "off" };
-            words.contains(&meant).then_some(meant)
-        }
-        _ => None,
-    };
-    let remedy = meant.map_or_else(String::new, |word| format!("did you mean \"{word}\"?"));
-    Err(Mismatch::new(value).remedy(remedy))
-}
-
-fn text(
-    check: fn(&str) -> Result<(), String>,
-    value: &Spanned<DeValue<'_>>,
-) -> Result<Value, Mismatch> {
-    let mismatch = Mismatch::new(value);
-    // A value of another type that would be right in quotes.
-    let unquoted = |text: String| match check(&text) {
-        Ok(()) => format!("write it in quotes: \"{text}\""),
-        Err(remedy) => remedy,
-    };
-    match value.get_ref() {
-        DeValue::String(text) => match check(text) {
-            Ok(()) => Ok(Value::String(text.to_string())),
-            Err(remedy) => Err(mismatch.remedy(remedy)),
-        },
-        DeValue::Integer(number) => Err(mismatch.remedy(unquoted(number.as_str().to_owned()))),
-        DeValue::Boolean(false) if check("off").is_ok() => Err(mismatch.remedy("write \"off\"")),
-        _ => Err(mismatch),
-    }
-}
-
-fn list(
-    of: &Kind,
-    least: usize,
-    most: usize,
-    value: &Spanned<DeValue<'_>>,
-) -> Result<Value, Vec<Mismatch>> {
-    let mismatch = Mismatch::new(value);
-    let DeValue::Array(entries) = value.get_ref() else {
-        return Err(vec![match value.get_ref() {
-            DeValue::String(text) => mismatch.remedy(format!("write it as a list: [{text:?}]")),
-            _ => mismatch,
-        }]);
-    };
-    if !(least..=most).contains(&entries.len()) {
-        let found = format!("a list of {}", entries.len());
-        return Err(vec![Mismatch { found, ..mismatch }]);
-    }
-    let mut values = Vec::with_capacity(entries.len());
-    let mut mismatches = Vec::new();
-    for entry in entries.iter() {
-        match of.accept(entry) {
-            Ok(value) => values.push(value),
-            Err(wrong) => mismatches.extend(wrong),
-        }
-    }
-    if mismatches.is_empty() { Ok(Value::Array(values)) } else { Err(mismatches) }
 }
 
 fn quoted(words: &[&str]) -> String {
@@ -258,7 +189,7 @@ fn quoted(words: &[&str]) -> String {
 
 /// A value as an error shows it: long strings are cut, tables and lists are only named. Numbers
 /// are escaped, as the parser recovers from control characters in them.
-fn describe(value: &DeValue<'_>) -> String {
+pub(crate) fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) if text.chars().count() > SHOWN => {
             format!("{:?}...", text.chars().take(SHOWN).collect::<String>())

@@ -2,23 +2,26 @@
 
 mod kind;
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use serde::Serialize;
 use toml::{Table, Value};
 
-pub(crate) use kind::Mismatch;
+pub(crate) use kind::describe;
 pub use kind::{Kind, parses, texts};
 
 /// Declares structs whose fields are keys of a TOML file. Each field has its documentation and,
 /// behind `=`, a [`Key`]; the struct gets a constant `KEYS` with all of them. The documentation
 /// of a field is at once its rustdoc, the comment in the default file and the text of the
-/// reference page. `#[derive(..)]` of a struct has to include `serde::Deserialize`; a field may
-/// have one `#[serde(..)]`.
+/// reference page. `#[derive(..)]` of a struct has to include `serde::Deserialize`; structs and
+/// fields may have one `#[serde(..)]` each.
 #[macro_export]
 macro_rules! keys {
     ($(
         $(#[doc = $about:literal])+
         $(#[derive($($derive:path),+ $(,)?)])?
+        $(#[serde($($of_table:tt)+)])?
         $visibility:vis struct $name:ident {$(
             $(#[doc = $doc:literal])+
             $(#[serde($($serde:tt)+)])?
@@ -27,6 +30,7 @@ macro_rules! keys {
     )+) => {$(
         $(#[doc = $about])+
         $(#[derive($($derive),+)])?
+        $(#[serde($($of_table)+)])?
         $visibility struct $name {$(
             $(#[doc = $doc])+
             $(#[serde($($serde)+)])?
@@ -54,8 +58,14 @@ pub struct Schema {
 
 impl Schema {
     /// The values of all keys that have a default.
-    pub fn defaults(&self) -> Table {
-        defaults(self.keys)
+    pub fn defaults(&self) -> Values {
+        let mut values = Values::new();
+        for (path, key) in self.leaves() {
+            if let Absent::Default(text) = key.absent {
+                flatten(text.parse().expect("a default is TOML"), path, &mut values);
+            }
+        }
+        values
     }
 
     /// Every key that is not a table, with its path, in the order of declaration.
@@ -64,43 +74,62 @@ impl Schema {
         add_leaves(self.keys, "", &mut leaves);
         leaves
     }
+}
 
-    /// The keys whose values differ, in the order of declaration.
-    pub fn differing(&self, one: &Table, other: &Table) -> Vec<(String, &'static Key)> {
-        let mut leaves = self.leaves();
-        leaves.retain(|(path, _)| get(one, path) != get(other, path));
-        leaves
-    }
+/// Values by the paths of their keys, like `limits.connections`. Entries of a list of tables are
+/// numbered from 0: `clients.0.weight`.
+pub type Values = BTreeMap<String, Value>;
 
-    /// Gives a key the value that it has in `from`, or none.
-    pub fn copy(&self, path: &str, from: &Table, into: &mut Table) {
-        put(into, path, get(from, path).cloned());
+/// The values of a struct whose fields are keys.
+///
+/// # Panics
+/// When TOML has no form for one of them.
+pub fn values_of(keys: &impl Serialize) -> Values {
+    let mut values = Values::new();
+    let root = Value::try_from(keys).expect("keys are plain data");
+    flatten(root, String::new(), &mut values);
+    values
+}
+
+fn flatten(value: Value, path: String, into: &mut Values) {
+    match value {
+        Value::Table(table) => {
+            for (name, value) in table {
+                flatten(value, join(&path, &name), into);
+            }
+        }
+        Value::Array(list) if list.first().is_some_and(Value::is_table) => {
+            for (nth, value) in list.into_iter().enumerate() {
+                flatten(value, join(&path, &nth.to_string()), into);
+            }
+        }
+        value => _ = into.insert(path, value),
     }
 }
 
-/// The value at a path.
-pub(crate) fn get<'t>(values: &'t Table, path: &str) -> Option<&'t Value> {
-    let mut parts = path.split('.');
-    let first = values.get(parts.next()?)?;
-    parts.try_fold(first, |value, part| value.get(part))
+/// The number of entries of a list of tables. An entry counts if it has all of `keys`, as do those
+/// before it.
+pub(crate) fn entries(keys: &[Key], list: &str, values: &Values) -> usize {
+    let has = |nth: usize, key: &Key| values.contains_key(&format!("{list}.{nth}.{}", key.name));
+    (0..).take_while(|nth| keys.iter().all(|key| has(*nth, key))).count()
 }
 
-/// Replaces or removes the value at a path.
-pub(crate) fn put(values: &mut Table, path: &str, value: Option<Value>) {
-    match (path.split_once('.'), value) {
-        (Some((table, below)), value) => put(table_in(values, table), below, value),
-        (None, Some(value)) => _ = values.insert(path.to_owned(), value),
-        (None, None) => _ = values.remove(path),
+/// The table of these keys, for serde.
+pub(crate) fn nested(keys: &[Key], path: &str, values: &Values) -> Table {
+    let mut table = Table::new();
+    for key in keys {
+        let path = join(path, key.name);
+        let value = match key.kind {
+            Kind::Table(keys) => Some(Value::Table(nested(keys, &path, values))),
+            Kind::Tables(keys, _) => {
+                let entry = |nth| Value::Table(nested(keys, &format!("{path}.{nth}"), values));
+                Some(Value::Array((0..entries(keys, &path, values)).map(entry).collect()))
+            }
+            _ => values.get(&path).cloned(),
+        };
+        table.extend(value.map(|value| (key.name.to_owned(), value)));
     }
-}
-
-/// The table of this name, which is made where it is missing.
-pub(crate) fn table_in<'t>(values: &'t mut Table, name: &str) -> &'t mut Table {
-    let slot = values.entry(name).or_insert_with(|| Value::Table(Table::new()));
-    if !slot.is_table() {
-        *slot = Value::Table(Table::new());
-    }
-    slot.as_table_mut().expect("it was made a table")
+    table
 }
 
 /// One key of a file.
@@ -190,7 +219,7 @@ impl Key {
             (Kind::Table(_), _) => {
                 Some(format!("write `[{path}]` on a line of its own and its keys below"))
             }
-            (Kind::Tables { .. }, _) => {
+            (Kind::Tables(..), _) => {
                 Some(format!("write `[[{path}]]` on a line of its own for each entry"))
             }
             (_, Absent::Default(value)) => Some(format!("the default is {value}")),
@@ -209,12 +238,12 @@ pub const fn switch() -> Key {
 
 /// A key for an integer in a range; `unit` is what it counts, or empty.
 pub const fn integer(range: RangeInclusive<i64>, unit: &'static str) -> Key {
-    Key::new(Kind::Integer { least: *range.start(), most: *range.end(), unit })
+    Key::new(Kind::Integer(range, unit))
 }
 
 /// A key for a number in a range, with or without a fraction.
 pub const fn number(range: RangeInclusive<f64>) -> Key {
-    Key::new(Kind::Number { least: *range.start(), most: *range.end() })
+    Key::new(Kind::Number(range))
 }
 
 /// A key for one of a few words.
@@ -225,12 +254,12 @@ pub const fn word(words: &'static [&'static str]) -> Key {
 /// A key for a string that `check` accepts ([`parses`](crate::parses) for any `FromStr`);
 /// `expects` describes it, as in "an absolute path, in quotes".
 pub const fn text(expects: &'static str, check: fn(&str) -> Result<(), String>) -> Key {
-    Key::new(Kind::Text { expects, check })
+    Key::new(Kind::Text(expects, check))
 }
 
 /// A key for a list, with the number of entries that it may have.
 pub const fn list(of: &'static Kind, entries: RangeInclusive<usize>) -> Key {
-    Key::new(Kind::List { of, least: *entries.start(), most: *entries.end() })
+    Key::new(Kind::List(of, entries))
 }
 
 /// A key for one of a few words, or a list in place of a word.
@@ -245,7 +274,7 @@ pub const fn table(keys: &'static [Key]) -> Key {
 
 /// A key that is a list of 1 to `most` tables, each with all of these keys.
 pub const fn tables(keys: &'static [Key], most: usize) -> Key {
-    Key::new(Kind::Tables { keys, most })
+    Key::new(Kind::Tables(keys, most))
 }
 
 /// The path of a key below a table.
@@ -261,21 +290,4 @@ fn add_leaves(keys: &'static [Key], path: &str, leaves: &mut Vec<(String, &'stat
             _ => leaves.push((path, key)),
         }
     }
-}
-
-fn defaults(keys: &[Key]) -> Table {
-    let mut values = Table::new();
-    for key in keys {
-        match (&key.kind, key.absent) {
-            (Kind::Table(keys), _) => {
-                values.insert(key.name.to_owned(), Value::Table(defaults(keys)));
-            }
-            (_, Absent::Default(text)) => {
-                let parsed: Table = format!("value = {text}").parse().expect("a default is TOML");
-                values.extend(parsed.into_iter().map(|(_, value)| (key.name.to_owned(), value)));
-            }
-            _ => {}
-        }
-    }
-    values
 }

@@ -1,6 +1,6 @@
 //! Checks of a profile's keys against each other.
 
-use super::{Events, Profile, Tail};
+use super::{Events, Profile, Swarms, Tail};
 
 /// Peers of a population.
 const MAX_PEERS: f64 = 4e9;
@@ -47,53 +47,49 @@ fn weights(profile: &Profile) -> Vec<(&'static str, String)> {
 
 fn events(profile: &Profile) -> Option<(&'static str, String)> {
     let events = &profile.events;
-    let turnover = events.turnover();
+    let (turnover, completed) = (events.turnover(), events.completed);
+    let most_completed = turnover * profile.seeders;
+    let remaining = remaining_leechers(profile.seeders, events);
+    let sum = completed + events.paused;
     if turnover > 0.5 {
         let what = format!(
             "the sum of stopped and vanished is {turnover}, expected at most 0.5: each peer that \
              leaves has to arrive first"
         );
-        return Some(("events.stopped", what));
-    }
-    let most = turnover * profile.seeders;
-    if events.completed > most + TOLERANCE {
+        Some(("events.stopped", what))
+    } else if completed > most_completed + TOLERANCE {
         let what = format!(
-            "found {}, expected at most (stopped + vanished) * seeders = {most}: otherwise the \
-             share of seeders would grow",
-            events.completed
+            "found {completed}, expected at most (stopped + vanished) * seeders = \
+             {most_completed}: otherwise the share of seeders would grow"
         );
-        return Some(("events.completed", what));
-    }
-    let most = remaining_leechers(profile.seeders, events);
-    if events.completed + events.paused > most + TOLERANCE {
+        Some(("events.completed", what))
+    } else if sum > remaining + TOLERANCE {
         let what = format!(
-            "the sum of completed and paused is {}, expected at most {most}, the share of \
-             announces by leechers that stay",
-            events.completed + events.paused
+            "the sum of completed and paused is {sum}, expected at most {remaining}, the share of \
+             announces by leechers that stay"
         );
-        return Some(("events.paused", what));
+        Some(("events.paused", what))
+    } else {
+        None
     }
-    None
 }
 
 fn swarms(profile: &Profile) -> Option<(&'static str, String)> {
-    let swarms = &profile.swarms;
-    let peers = f64::from(swarms.count) * swarms.mean;
+    let Swarms { count, mean, tail, exponent } = profile.swarms;
+    let peers = f64::from(count) * mean;
+    let (low, high) = tail.exponents();
     if peers > MAX_PEERS {
         let what = format!(
-            "{} swarms of {} peers are {peers} peers, expected at most {MAX_PEERS}",
-            swarms.count, swarms.mean
+            "{count} swarms of {mean} peers are {peers} peers, expected at most {MAX_PEERS}"
         );
-        return Some(("swarms.mean", what));
-    }
-    let (low, high) = swarms.tail.exponents();
-    if !(low..=high).contains(&swarms.exponent) {
-        let word = Tail::WORDS[swarms.tail as usize];
+        Some(("swarms.mean", what))
+    } else if !(low..=high).contains(&exponent) {
+        let word = Tail::WORDS[tail as usize];
         let what = format!(
-            "found {}, expected a number from {low} to {high} where tail = \"{word}\"",
-            swarms.exponent
+            "found {exponent}, expected a number from {low} to {high} where tail = \"{word}\""
         );
-        return Some(("swarms.exponent", what));
+        Some(("swarms.exponent", what))
+    } else {
+        None
     }
-    None
 }

@@ -1,6 +1,6 @@
 //! Reading profiles: a file over the built-in profile that it is based on, and `--set` over both.
 
-use onrush_toml_keys::{Document, Schema};
+use onrush_toml_keys::{Document, Schema, values_of};
 use serde::Deserialize;
 
 use super::{Profile, consistency};
@@ -20,7 +20,7 @@ pub fn file(name: &str, text: &str) -> Result<Profile, String> {
     // Whether `text` and its base are correct is for the document to report.
     let Base { base } = toml::from_str(text).unwrap_or_default();
     let base = base.and_then(|base| Profile::named(&base)).unwrap_or_else(Profile::real);
-    finish(Document::parse(&SCHEMA, values(&base), name, text))
+    finish(Document::parse(&SCHEMA, values_of(&base), name, text))
 }
 
 /// Changes a profile by each `KEY=VALUE` of `changes`.
@@ -28,7 +28,7 @@ pub fn file(name: &str, text: &str) -> Result<Profile, String> {
 /// # Errors
 /// Everything that is wrong, with key and remedy.
 pub fn change(profile: &Profile, changes: &[String]) -> Result<Profile, String> {
-    let mut document = Document::parse(&SCHEMA, values(profile), &profile.name, "");
+    let mut document = Document::parse(&SCHEMA, values_of(profile), &profile.name, "");
     for change in changes {
         let Some((path, value)) = change.split_once('=') else {
             return Err(format!("--set {change}: expected KEY=VALUE, like mix.scrape=5"));
@@ -36,10 +36,6 @@ pub fn change(profile: &Profile, changes: &[String]) -> Result<Profile, String> 
         document.set("--set", path.trim(), value.trim());
     }
     finish(document)
-}
-
-fn values(profile: &Profile) -> toml::Table {
-    toml::Table::try_from(profile).expect("a profile is plain data")
 }
 
 fn finish(mut document: Document) -> Result<Profile, String> {

@@ -43,18 +43,13 @@ fn a_file_is_read_over_its_base() {
 #[test]
 fn problems_of_a_file_have_line_key_and_remedy() {
     for (text, place, remedy) in [
-        ("\n[mix]\nscrpe = 2\n", "p.toml:3:1: `mix.scrpe`", "did you mean `scrape`?"),
-        ("[mixx]\n", "p.toml:1:2: `mixx`", "did you mean [mix]?"),
         ("seeders = 35\n", "p.toml:1:11: `seeders`", "found 35, expected a number from 0 to 1"),
         ("[swarms]\ntail = \"pareta\"\n", "2:8: `swarms.tail`", "did you mean \"pareto\"?"),
         ("[swarms]\nexponent = 50\n", "2:12: `swarms.exponent`", "from 0.1 to 3 where tail"),
-        ("[scrapes]\nweight = 1\n", "`scrapes`: found a table", "write `[[scrapes]]`"),
         ("[[scrapes]]\nweight = 1\n", "p.toml:1:1: `scrapes.0`", "`hashes` is missing"),
         ("[[scrapes]]\nweight = 1\nhashes = 101\n", "p.toml:3:10: `scrapes.0.hashes`", "to 100"),
         ("[events]\ncompleted = 0.2\n", "p.toml:2:13: `events.completed`", "expected at most"),
         ("base = \"rael\"\n", "p.toml:1:8: `base`: found \"rael\"", "did you mean \"real\"?"),
-        ("[mix]\nscrape = \n", "p.toml:2:10: syntax: ", "write a value: `scrape = ...`"),
-        ("seeders = nan\n", "p.toml:1:11: `seeders`", "found nan"),
     ] {
         let error = file("p.toml", text).unwrap_err();
         assert!(error.contains(place) && error.contains(remedy), "{text}: {error}");
@@ -80,8 +75,6 @@ fn every_key_can_be_set() {
 fn problems_of_set_have_key_and_remedy() {
     for (set, part) in [
         ("mix.scrape", "expected KEY=VALUE, like mix.scrape=5"),
-        ("mix.scarpe=5", "did you mean `scrape`?"),
-        ("mix.scrape.x=5", "`mix.scrape.x`: this key has no keys below"),
         ("mix.scrape=lots", "`mix.scrape`: found \"lots\", expected a number from 0 to 1000000"),
         ("clients.9.weight=1", "expected the number of an entry, from 0 to 5"),
         ("seeders=1.5", "expected a number from 0 to 1"),
