@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records, SnapshotCounts};
-use onrush_store::snapshot::load::{from_stream, verify};
+use onrush_store::snapshot::load::{LoadOptions, from_stream, verify};
 use onrush_swarm::{Moment, Shard, ShardMap, ShardSettings};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
@@ -38,8 +38,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let mut shard = Shard::new(settings, [7; 16], 1);
     let map = ShardMap::new([1; 5], 1);
-    let (list, file) = (AccessList::Open, file.as_slice());
-    let loaded = from_stream(file, vec![&mut shard], map, &list, NOW, 0, &mut || {});
+    let options = LoadOptions { map, access: &AccessList::Open, now: NOW, extra_age: 0 };
+    let file = file.as_slice();
+    let loaded = from_stream(file, vec![&mut shard], options, &mut || {});
     shard.check();
     if let Ok(loaded) = loaded {
         let counts = verify(file, &mut || {}).expect("a loaded file is valid");

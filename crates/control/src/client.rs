@@ -1,5 +1,6 @@
 //! HTTP client for a tracker's HTTP side, used by `onrush ctl` and `onrush top`.
 
+use std::error::Error;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -8,7 +9,6 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -19,8 +19,11 @@ use crate::token::Token;
 /// Maximum size of a response, in bytes. `/metrics` of a thousand workers is a tenth of it.
 const MAX_RESPONSE: usize = 256 << 20;
 
+/// Why there is no response.
+type Cause = Box<dyn Error + Send + Sync>;
+
 /// Why a request failed.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The command line is wrong; complete lines for the terminal.
     #[error("{0}")]
@@ -150,43 +153,45 @@ impl Client {
         path: &str,
         body: Option<&str>,
     ) -> Result<Response, ClientError> {
-        let unreachable = |cause| ClientError::Unreachable { url: self.url.clone(), cause };
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.base))
-            .header(HOST, &self.host);
+        let unreachable = |cause: Cause| ClientError::Unreachable {
+            url: self.url.clone(),
+            cause: cause.to_string(),
+        };
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreachable(error.into()))?;
+        let sending = async { timeout(self.timeout, self.send(method, path, body)).await };
+        let sent = runtime.block_on(sending);
+        // A lookup of the host name may still block its thread.
+        runtime.shutdown_background();
+        let late = || format!("no complete response within {} s", self.timeout.as_secs_f64());
+        let response = sent.unwrap_or_else(|_| Err(late().into()));
+        let (status, text) = response.map_err(unreachable)?;
+        Ok(Response { status, text, url: format!("{}{path}", self.url) })
+    }
+
+    /// Sends a request; returns status and body.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&str>,
+    ) -> Result<(u16, String), Cause> {
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let mut request = request.header(HOST, &self.host);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.header());
         }
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        let request = request
-            .body(body.unwrap_or_default().to_owned())
-            .map_err(|error| unreachable(error.to_string()))?;
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
-        let sent = runtime.block_on(async { timeout(self.timeout, self.send(request)).await });
-        // A lookup of the host name may still block its thread.
-        runtime.shutdown_background();
-        let late = || format!("no complete response within {} s", self.timeout.as_secs_f64());
-        let response = sent.unwrap_or_else(|_| Err(late()));
-        let (status, text) = response.map_err(unreachable)?;
-        Ok(Response { status, text, url: format!("{}{path}", self.url) })
-    }
-
-    /// Sends a request; returns status and body. The error is a text.
-    async fn send(&self, request: Request<String>) -> Result<(u16, String), String> {
-        let stream = TcpStream::connect(&self.address).await.map_err(|error| error.to_string())?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
+        let request = request.body(body.unwrap_or_default().to_owned())?;
+        let stream = TcpStream::connect(&self.address).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let response = sender.send_request(request).await?;
         let status = response.status().as_u16();
-        let body = to_bytes(Body::new(response.into_body()), MAX_RESPONSE).await;
-        let body = body.map_err(|error| error.to_string())?;
-        let text = String::from_utf8(body.into()).map_err(|error| error.to_string())?;
-        Ok((status, text))
+        let body = to_bytes(Body::new(response.into_body()), MAX_RESPONSE).await?;
+        Ok((status, String::from_utf8(body.into())?))
     }
 }
 

@@ -1,42 +1,42 @@
-//! Counters of the files that the daemon writes: snapshots and exports.
+//! State of the files that the daemon writes: snapshots and exports.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-use onrush_tracker::metrics::Counter;
+use crate::api::stats::FileStats;
 
-/// Counters of one kind of file. The main thread updates them after each attempt to write.
+/// State of one kind of file. The main thread changes it after each attempt to write.
 #[derive(Debug, Default)]
-pub struct FileWrites {
-    /// Files written completely.
-    pub written: Counter,
-    /// Failed writes; the previous file stays in place.
-    pub failed: Counter,
-    /// Time of the last successful write, in seconds since 1970; 0 before the first.
-    pub last: Counter,
-    /// Size of the last written file, in bytes.
-    pub bytes: Counter,
-    /// Duration of the last successful write, in milliseconds.
-    pub took: Counter,
-}
+pub struct FileWrites(Mutex<FileStats>);
 
 impl FileWrites {
     /// Counts a successful write.
-    pub fn wrote(&self, bytes: u64, took: Duration) {
+    pub fn wrote(&self, bytes: u64, seconds: f64) {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.written.add(1);
-        self.last.set(unix.as_secs());
-        self.bytes.set(bytes);
-        self.took.set(took.as_millis() as u64);
+        let mut stats = self.lock();
+        stats.written += 1;
+        stats.last = Some(unix.as_secs());
+        stats.bytes = bytes;
+        stats.seconds = seconds;
     }
 
-    /// Duration of the last successful write, in seconds.
-    pub fn seconds(&self) -> f64 {
-        self.took.get() as f64 / 1e3
+    /// Counts a failed write.
+    pub fn failed(&self) {
+        self.lock().failed += 1;
+    }
+
+    /// The state at the moment.
+    pub fn stats(&self) -> FileStats {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FileStats> {
+        // Each change is a few plain assignments, which cannot panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Counters of all kinds of files. Cheap to clone.
+/// State of all kinds of files.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     /// Snapshots of the peers.

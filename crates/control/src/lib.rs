@@ -33,6 +33,8 @@ pub mod version;
 pub mod view;
 
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use server::{AdminError, Server};
 pub use token::{Token, TokenError};

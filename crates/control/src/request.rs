@@ -3,58 +3,23 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::api::Successor;
-use onrush_tracker::access::ListKind;
+use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, Successor};
 use onrush_tracker::access::overlay::ListChange;
 
 /// A request. The main thread answers each one through its [`Responder`].
 #[derive(Debug)]
 pub enum Request {
     /// Reload the configuration. The error lists everything that is wrong with it.
-    Reload(Responder<Result<Reloaded, String>>),
+    Reload(Responder<Result<ReloadReport, String>>),
     /// Write the full scrape to its file.
-    Export(Responder<Result<Exported, String>>),
+    Export(Responder<Result<ExportReport, String>>),
     /// Start the successor process. The response is sent when it takes over.
     Upgrade(Responder<Result<Successor, String>>),
     /// Add info hashes to the access list or remove them; later changes override earlier ones.
-    ChangeList(Vec<ListChange>, Responder<Result<ListChanged, ListChangeError>>),
-}
-
-/// A written export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exported {
-    /// The file.
-    pub path: PathBuf,
-    /// Number of swarms in the file.
-    pub swarms: u64,
-    /// Size of the file in bytes.
-    pub bytes: u64,
-    /// How long the export took.
-    pub took: Duration,
-}
-
-impl fmt::Display for Exported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (swarms, bytes, seconds) = (self.swarms, self.bytes, self.took.as_secs_f64());
-        write!(f, "{swarms} swarms to {}, {bytes} bytes in {seconds:.2} s", self.path.display())
-    }
-}
-
-/// Result of a change to the access list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListChanged {
-    /// Allow list or deny list.
-    pub kind: ListKind,
-    /// Number of info hashes on the list after the change.
-    pub listed: usize,
-    /// Number of named info hashes whose state changed.
-    pub changed: usize,
-    /// Whether the change survives a restart; it does with a state directory.
-    pub lasting: bool,
+    ChangeList(Vec<ListChange>, Responder<Result<ListUpdate, ListChangeError>>),
 }
 
 /// Why the access list was not changed.
@@ -80,17 +45,6 @@ pub enum ListChangeError {
         /// The cause.
         error: String,
     },
-}
-
-/// Result of a reload.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Keys whose values have changed.
-    pub changed: Vec<String>,
-    /// Keys whose old values stay in force until an upgrade or a restart.
-    pub restart: Vec<String>,
-    /// Warnings for the operator, in sentences.
-    pub notices: Vec<String>,
 }
 
 /// Sends the response to a request. The callback must not block: the main thread calls it.

@@ -1,57 +1,78 @@
 //! State of the HTTP server, shared by its routes and the main thread. Workers never touch it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use axum::extract::State;
+use tokio::sync::Semaphore;
+
 use crate::api::Problem;
-use crate::api::stats::HttpStats;
+use crate::api::stats::{Files, HttpStats};
 use crate::metrics::process::Process;
 use crate::metrics::snapshot::{StatsSnapshot, WorkerState};
-use crate::readiness::{AtomicReadiness, Readiness};
+use crate::readiness::Readiness;
 use crate::stall::{STALL_THRESHOLD, StallDetector};
 use crate::token::Token;
 use crate::view::{InForce, View};
 use onrush_config::settings::AdminSettings;
+use onrush_tracker::metrics::Counter;
+
+/// The state as an argument of the routes.
+pub(crate) type SharedState = State<Arc<ServerState>>;
 
 /// State of the HTTP server.
 #[derive(Debug)]
 pub(crate) struct ServerState {
-    pub(crate) readiness: AtomicReadiness,
     /// `admin.timeout`: time limit for a response that depends on another thread.
     pub(crate) timeout: Duration,
-    /// Set while a request walks over all swarms; only one may at a time.
-    pub(crate) walk_running: AtomicBool,
+    /// Held while a request walks over all swarms; only one may at a time.
+    pub(crate) walk: tokio::sync::Mutex<()>,
+    /// Requests answered.
+    pub(crate) requests: Counter,
+    /// Connections refused because too many were open.
+    pub(crate) turned_away: Counter,
+    /// Free places for connections.
+    pub(crate) slots: Arc<Semaphore>,
+    /// `admin.connections`: the number of places.
+    connections: usize,
+    /// Each request in progress has a clone.
+    pub(crate) in_progress: Arc<()>,
+    readiness: Mutex<Readiness>,
     view: OnceLock<View>,
     token: Mutex<Option<Token>>,
     stalls: Mutex<StallDetector>,
-    requests: AtomicU64,
-    connections: Arc<AtomicU64>,
-    in_progress: Arc<AtomicU64>,
-    turned_away: AtomicU64,
 }
 
 impl ServerState {
     pub(crate) fn new(token: Option<Token>, settings: &AdminSettings) -> Self {
         Self {
-            readiness: AtomicReadiness::new(),
             timeout: settings.timeout,
-            walk_running: AtomicBool::new(false),
+            walk: tokio::sync::Mutex::default(),
+            requests: Counter::default(),
+            turned_away: Counter::default(),
+            slots: Arc::new(Semaphore::new(settings.connections)),
+            connections: settings.connections,
+            in_progress: Arc::default(),
+            readiness: Mutex::new(Readiness::Starting),
             view: OnceLock::new(),
             token: Mutex::new(token),
             stalls: Mutex::new(StallDetector::new(Instant::now())),
-            requests: AtomicU64::new(0),
-            connections: Arc::default(),
-            in_progress: Arc::default(),
-            turned_away: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn readiness(&self) -> Readiness {
+        *lock(&self.readiness)
+    }
+
+    pub(crate) fn set_readiness(&self, readiness: Readiness) {
+        *lock(&self.readiness) = readiness;
     }
 
     /// Publishes the view of a tracker that has started.
     pub(crate) fn serve(&self, view: View) {
         *lock(&self.stalls) = StallDetector::new(Instant::now());
         let _ = self.view.set(view);
-        self.readiness.set(Readiness::Serving);
+        self.set_readiness(Readiness::Serving);
     }
 
     /// The view of the tracker; `None` until it has started.
@@ -61,7 +82,12 @@ impl ServerState {
 
     /// The view of the tracker, or the 503 response that says why there is none.
     pub(crate) fn serving(&self) -> Result<&View, Problem> {
-        self.view().ok_or_else(|| Problem::not_serving(self.readiness.get().name()))
+        self.view().ok_or_else(|| {
+            let readiness = self.readiness().name();
+            Problem::unavailable(format!(
+                "the tracker is {readiness}: /ready reports when it serves"
+            ))
+        })
     }
 
     /// Reads the workers' turn counters; returns for how long each has not changed.
@@ -85,27 +111,34 @@ impl ServerState {
     /// A 503 response, until the tracker has started.
     pub(crate) fn snapshot(&self) -> Result<StatsSnapshot, Problem> {
         let view = self.serving()?;
-        let InForce { settings, lists, pressure } = view.in_force();
-        let stalled_for = self.observe_turns(Instant::now()).into_iter().enumerate();
-        let states = stalled_for.map(|(worker, stalled_for)| {
-            let (lane_waiting, lane_capacity) = view.lane_depth(worker);
+        let View { parts, started: (start, started), .. } = view;
+        let InForce { settings, lists, overload } = view.in_force();
+        let stalled_for = self.observe_turns(Instant::now()).into_iter();
+        let states = stalled_for.zip(parts.mailboxes.iter()).map(|(stalled_for, mailbox)| {
+            let (lane_waiting, lane_capacity) = mailbox.requests.depth();
             WorkerState { lane_waiting, lane_capacity, stalled_for }
         });
-        let (start, started) = view.started();
         Ok(StatsSnapshot {
-            workers: view.shared_workers(),
+            workers: parts.workers.clone(),
             states: states.collect(),
-            addresses: view.addresses().to_vec(),
+            addresses: parts.addresses.clone(),
             lists,
-            pressure,
+            overload,
             settings,
-            readiness: self.readiness.get(),
+            readiness: self.readiness(),
             time: unix(SystemTime::now()),
-            started: unix(started),
+            started: unix(*started),
             uptime: start.elapsed(),
-            files: view.files().clone(),
+            files: Files {
+                snapshot: parts.files.snapshot.stats(),
+                export: parts.files.export.stats(),
+            },
             process: Process::read(),
-            http: self.http(),
+            http: HttpStats {
+                requests: self.requests.get(),
+                connections: (self.connections - self.slots.available_permits()) as u64,
+                turned_away: self.turned_away.get(),
+            },
         })
     }
 
@@ -119,53 +152,9 @@ impl ServerState {
         *lock(&self.token) = token;
     }
 
-    /// Counts a request.
-    pub(crate) fn count_request(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a connection that was refused because too many are open.
-    pub(crate) fn count_turned_away(&self) {
-        self.turned_away.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a request as in progress until the returned value is dropped.
-    pub(crate) fn begin_request(&self) -> Counted {
-        Counted::new(&self.in_progress)
-    }
-
     /// Whether a request is in progress.
     pub(crate) fn is_busy(&self) -> bool {
-        self.in_progress.load(Ordering::Relaxed) > 0
-    }
-
-    /// Counts a connection as open until the returned value is dropped.
-    pub(crate) fn begin_connection(&self) -> Counted {
-        Counted::new(&self.connections)
-    }
-
-    fn http(&self) -> HttpStats {
-        HttpStats {
-            requests: self.requests.load(Ordering::Relaxed),
-            connections: self.connections.load(Ordering::Relaxed),
-            turned_away: self.turned_away.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// Increments a level for as long as it exists.
-pub(crate) struct Counted(Arc<AtomicU64>);
-
-impl Counted {
-    fn new(level: &Arc<AtomicU64>) -> Self {
-        level.fetch_add(1, Ordering::Relaxed);
-        Self(level.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        Arc::strong_count(&self.in_progress) > 1
     }
 }
 
@@ -182,8 +171,8 @@ fn unix(time: SystemTime) -> f64 {
 mod tests {
     use super::*;
     use crate::files::Files;
-    use crate::metrics::testing::settings;
     use crate::view::Parts;
+    use onrush_config::Settings;
     use onrush_swarm::ShardMap;
     use onrush_tracker::access::Lists;
     use onrush_tracker::metrics::WorkerMetrics;
@@ -191,7 +180,7 @@ mod tests {
 
     /// The state of a tracker with two workers; the test sets their turn counters.
     fn state() -> (ServerState, [Arc<WorkerMetrics>; 2]) {
-        let settings = settings("");
+        let settings = Settings::for_test("");
         let workers = [(); 2].map(|()| Arc::new(WorkerMetrics::default()));
         let named = ["worker-0", "worker-1"].into_iter().zip(&workers);
         let state = ServerState::new(None, &settings.admin);
@@ -204,7 +193,7 @@ mod tests {
             files: Files::default(),
         };
         let settings = Arc::new(settings);
-        let in_force = InForce { settings, lists: Lists::open(), pressure: Default::default() };
+        let in_force = InForce { settings, lists: Lists::open(), overload: Default::default() };
         state.serve(View::new(parts, in_force, crossbeam_channel::bounded(1).0));
         (state, workers)
     }
@@ -214,12 +203,9 @@ mod tests {
         let (state, workers) = state();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        for second in 0..5 {
-            workers.iter().for_each(|worker| worker.turns.add(1));
-            assert_eq!(state.stalled(at(second)), [""; 0]);
-        }
-        for second in 5..9 {
+        for second in 0..9 {
             workers[0].turns.add(1);
+            workers[1].turns.add(u64::from(second < 5));
             assert_eq!(state.stalled(at(second)), [""; 0]);
         }
         workers[0].turns.add(1);

@@ -9,6 +9,7 @@
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`overload`] | longer intervals and load shedding |
 //! | [`snapshots`] | when peers are written to disk |
+//! | `file_writer` | the thread that writes a snapshot or an export |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
 
 #![forbid(unsafe_code)]
@@ -26,5 +27,7 @@ pub mod snapshots;
 pub mod start;
 pub mod supervise;
 pub mod upgrade;
+
+mod file_writer;
 
 pub use start::{StartError, Tracker};

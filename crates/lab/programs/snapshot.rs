@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_store::snapshot::load::load;
+use onrush_store::snapshot::load::{LoadOptions, load};
 use onrush_store::snapshot::write::write_all;
 use onrush_swarm::{PeerView, Shard, ShardMap, ShardSettings};
 use onrush_tracker::access::AccessList;
@@ -59,16 +59,16 @@ fn main() {
     println!("filled:  {peers} peers in {:.2} s", began.elapsed().as_secs_f64());
 
     let written = write_all(&path, full, clock.now(), &mut || {}).expect("write the file");
-    let seconds = written.took.as_secs_f64();
+    let seconds = written.seconds;
     let per_peer =
         (written.bytes as f64 - 32.0 * written.counts.records as f64) / written.counts.v4 as f64;
     println!("written: {written} ({seconds:.2} s with fsync)");
     println!("on disk: {per_peer:.2} bytes per IPv4 peer beside 32 per swarm");
 
     let mut empty = shards(count, peers);
+    let options = LoadOptions { map, access: &AccessList::Open, now: clock.now(), extra_age: 0 };
     let began = Instant::now();
-    let loaded =
-        load(&path, empty.iter_mut().collect(), map, &AccessList::Open, clock.now(), &mut || {});
+    let loaded = load(&path, empty.iter_mut().collect(), options, &mut || {});
     println!(
         "loaded:  {} in {:.2} s",
         loaded.expect("a complete snapshot"),

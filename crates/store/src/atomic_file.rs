@@ -19,7 +19,7 @@ const LOCK_GAP: Duration = Duration::from_secs(60);
 /// A temporary file, renamed into place by [`finish`](Self::finish) and deleted on drop.
 #[derive(Debug)]
 pub struct AtomicFile {
-    file: Option<BufWriter<File>>,
+    file: BufWriter<File>,
     /// Marks the temporary file as being written; `None` where the file system has no locks.
     _lock: Option<Flock<File>>,
     /// Empty once the file was renamed.
@@ -46,7 +46,7 @@ impl AtomicFile {
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         // Non-blocking: every user who can read the file could lock it.
         let lock = Flock::lock(file.try_clone()?, FlockArg::LockExclusiveNonblock).ok();
-        let file = Some(BufWriter::with_capacity(256 << 10, file));
+        let file = BufWriter::with_capacity(256 << 10, file);
         Ok(Self { file, _lock: lock, temporary, path: path.to_owned(), unsynced: 0 })
     }
 
@@ -57,10 +57,9 @@ impl AtomicFile {
     /// # Errors
     /// When the file cannot be written; the previous file stays.
     pub fn finish(mut self) -> io::Result<u64> {
-        let file = self.file.take().expect("a file is finished once");
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
-        let len = file.metadata()?.len();
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        let len = self.file.get_ref().metadata()?.len();
         fs::rename(&self.temporary, &self.path)?;
         self.temporary = PathBuf::new();
         if let Err(error) = sync_directory_of(&self.path) {
@@ -79,31 +78,43 @@ impl AtomicFile {
 /// # Errors
 /// When the directory cannot be opened or synced.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let Some(directory) = path.parent() else { return Ok(()) };
-    File::open(if directory == Path::new("") { Path::new(".") } else { directory })?.sync_all()
+    File::open(directory_of(path))?.sync_all()
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    }
+}
+
+/// The files beside `path` whose names are its name, `middle`, a number and `end`, each with its
+/// number.
+pub(crate) fn numbered_files(path: &Path, middle: &str, end: &str) -> Vec<(u64, PathBuf)> {
+    let prefix = format!("{}{middle}", path.file_name().unwrap_or_default().to_string_lossy());
+    let entries = fs::read_dir(directory_of(path)).into_iter().flatten().flatten();
+    let numbered = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let number = name.to_str()?.strip_prefix(&prefix)?.strip_suffix(end)?;
+        Some((number.parse().ok()?, entry.path()))
+    });
+    numbered.collect()
 }
 
 /// Removes temporary files for `path` whose processes were killed.
 fn remove_orphans(path: &Path) {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return };
-    let directory = if directory == Path::new("") { Path::new(".") } else { directory };
-    let prefix = format!("{}.", name.to_string_lossy());
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let file = entry.file_name();
-        let file = file.to_string_lossy();
-        let process = file.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(".new"));
-        let Some(Ok(process)) = process.map(str::parse::<u32>) else { continue };
-        if is_orphan(&entry.path(), process) {
-            let _ = fs::remove_file(entry.path());
+    for (process, file) in numbered_files(path, ".", ".new") {
+        if is_orphan(&file, process) {
+            let _ = fs::remove_file(file);
         }
     }
 }
 
 /// Whether no process writes this temporary file, which process number `process` created. The
 /// number alone does not decide: after a reboot another process may have it.
-fn is_orphan(path: &Path, process: u32) -> bool {
+fn is_orphan(path: &Path, process: u64) -> bool {
     let lives = Path::new("/proc").join(process.to_string()).exists();
-    let own_or_gone = process == std::process::id() || !lives;
+    let own_or_gone = process == u64::from(std::process::id()) || !lives;
     // O_NONBLOCK: opening a pipe of this name must not wait.
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     match opened.map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock)) {
@@ -122,18 +133,17 @@ fn age(file: &File) -> Option<Duration> {
 
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let file = self.file.as_mut().expect("the file is not finished");
-        let written = file.write(bytes)?;
+        let written = self.file.write(bytes)?;
         self.unsynced += written;
         if self.unsynced >= SYNC_EVERY {
             self.unsynced = 0;
-            file.get_ref().sync_data()?;
+            self.file.get_ref().sync_data()?;
         }
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.as_mut().expect("the file is not finished").flush()
+        self.file.flush()
     }
 }
 

@@ -9,13 +9,14 @@
 //! To rotate the key on several hosts, rename `current` to `previous` on each and add the new
 //! secret as `current`; meanwhile every host accepts ids of both keys.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use onrush_tracker::connection::{Key, Keys};
 use thiserror::Error;
+
+use crate::atomic_file::AtomicFile;
 
 /// Why no keys could be loaded.
 #[derive(Debug, Error)]
@@ -72,15 +73,10 @@ pub fn load_or_create(path: &Path) -> Result<Keys, KeyError> {
     }
 }
 
-/// Written under a temporary name and renamed: a crash leaves either no key or a whole one.
 fn create(keys: &Keys, path: &Path) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    let mut file = AtomicFile::create(path, 0o600)?;
     file.write_all(to_text(keys).as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
+    file.finish().map(drop)
 }
 
 fn to_text(keys: &Keys) -> String {
@@ -123,7 +119,7 @@ fn parse(text: &str) -> Result<Keys, (usize, String)> {
 }
 
 fn hex(key: &Key) -> String {
-    key.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(key.0))
 }
 
 fn unhex(digits: &str) -> Option<Key> {
@@ -135,6 +131,8 @@ fn unhex(digits: &str) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use onrush_config::secret_file::readable_by_others;
 

@@ -8,6 +8,7 @@
 //! | [`snapshot`] | the peers in a file |
 //! | [`lists`] | files of info hashes and of blocked sources, and the journal of changes |
 //! | [`export`] | the full scrape in a file |
+//! | [`stream`] | the contents of running shards for a thread that writes a snapshot or an export |
 //! | [`atomic_file`] | a file that is whole or not there |
 
 #![forbid(unsafe_code)]
@@ -19,3 +20,4 @@ pub mod lists;
 pub mod lock;
 pub mod snapshot;
 pub mod state;
+pub mod stream;

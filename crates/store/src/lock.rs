@@ -49,7 +49,7 @@ impl StateLock {
     /// # Errors
     /// When no descriptor is left (RLIMIT_NOFILE).
     pub fn share(&self) -> std::io::Result<OwnedFd> {
-        self.file().as_fd().try_clone_to_owned()
+        self.file.as_ref().expect("the file is open until dropped").as_fd().try_clone_to_owned()
     }
 
     /// The lock from a descriptor that another process made with [`share`](Self::share). The
@@ -85,10 +85,6 @@ impl StateLock {
         self.shared = true;
     }
 
-    fn file(&self) -> &File {
-        self.file.as_ref().expect("the file is open until dropped")
-    }
-
     /// Takes the lock of a state directory.
     ///
     /// # Errors
@@ -111,14 +107,11 @@ impl StateLock {
                 Ok(lock)
             }
             Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
-                let mut holder = String::new();
+                let mut number = String::new();
                 // The other process may not have written its number yet.
-                let read = file.read_to_string(&mut holder);
-                let holder = match (read, holder.trim()) {
-                    (Ok(_), number) if !number.is_empty() => number.to_owned(),
-                    _ => "unknown".to_owned(),
-                };
-                Err(LockError::Held { directory: directory.to_owned(), holder })
+                let _ = file.read_to_string(&mut number);
+                let holder = if number.is_empty() { "unknown" } else { number.trim() };
+                Err(LockError::Held { directory: directory.to_owned(), holder: holder.to_owned() })
             }
             Err((_, errno)) => Err(failed(errno.into())),
         }

@@ -39,20 +39,12 @@ pub enum StateError {
 
 impl State {
     /// Opens the state directory and creates it if missing. Without a writable directory the key is
-    /// kept in memory, with a warning.
+    /// kept in memory, with a warning. `lock` is that of the directory, if it is held already.
     ///
     /// # Errors
     /// [`StateError`], when starting would do damage: two trackers on one directory, or a key file
     /// that would have to be overwritten.
-    pub fn open(settings: &Settings) -> Result<Self, StateError> {
-        Self::with_lock(settings, None)
-    }
-
-    /// As [`open`](Self::open), with a lock that is held already.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn with_lock(settings: &Settings, lock: Option<StateLock>) -> Result<Self, StateError> {
+    pub fn open(settings: &Settings, lock: Option<StateLock>) -> Result<Self, StateError> {
         let mut state = Self { keys: Keys::random(), warnings: Vec::new(), lock };
         if let Some(directory) = settings.state_dir.as_ref().filter(|_| state.lock.is_none()) {
             state.lock_directory(directory)?;
@@ -130,23 +122,26 @@ mod tests {
     fn a_second_start_reads_the_key_of_the_first() {
         let root = tempfile::tempdir().unwrap();
         let settings = settings(&root.path().join("a/b"));
-        let first = State::open(&settings).unwrap();
+        let first = State::open(&settings, None).unwrap();
         assert!(first.lock.is_some() && first.warnings.is_empty(), "{:?}", first.warnings);
-        assert!(matches!(State::open(&settings), Err(StateError::Lock(LockError::Held { .. }))));
+        assert!(matches!(
+            State::open(&settings, None),
+            Err(StateError::Lock(LockError::Held { .. }))
+        ));
         let keys = first.keys;
         drop(first);
-        assert_eq!(State::open(&settings).unwrap().keys, keys);
+        assert_eq!(State::open(&settings, None).unwrap().keys, keys);
     }
 
     #[test]
     fn an_existing_key_is_used_without_the_lock() {
         let root = tempfile::tempdir().unwrap();
         let settings = settings(root.path());
-        let keys = State::open(&settings).unwrap().keys;
+        let keys = State::open(&settings, None).unwrap().keys;
         // A directory of that name cannot be opened for writing, not even by root.
         fs::remove_file(root.path().join("lock")).unwrap();
         fs::create_dir(root.path().join("lock")).unwrap();
-        let state = State::open(&settings).unwrap();
+        let state = State::open(&settings, None).unwrap();
         assert_eq!(state.keys, keys);
         assert!(state.lock.is_none() && state.warnings.len() == 1, "{:?}", state.warnings);
     }
@@ -157,7 +152,7 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         for settings in [settings(&file.join("below")), settings(Path::new("/proc/nope"))] {
-            let state = State::open(&settings).unwrap();
+            let state = State::open(&settings, None).unwrap();
             assert!(state.lock.is_none());
             assert!(state.warnings[0].contains("--state-dir"), "{:?}", state.warnings);
         }

@@ -1,20 +1,77 @@
-//! Search for the largest swarms of a shard.
+//! `GET /api/v1/swarms/top`: the largest swarms.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
-use crossbeam_channel::Sender;
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use crossbeam_channel::{Sender, bounded};
 use onrush_proto::InfoHash;
 use onrush_swarm::{Shard, SwarmSummary, Verdict};
+use tokio::time::Instant;
 
-use crate::api::admin::Measure;
+use super::wait::worker_response;
+use crate::api::Problem;
+use crate::api::admin::{LargestSwarms, Measure, Swarm, TopQuery};
+use crate::state::SharedState;
 use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
 
 /// Swarms per step: one or two cache misses each.
 const STEP: usize = 128;
+/// Largest accepted `limit`.
+const MAX_LIMIT: usize = 1_000;
+
+/// The largest swarms. The workers examine every swarm, in small steps between their turns. Only
+/// one such request runs at a time.
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/swarms/top", params(TopQuery), responses(
+    (status = 200, description = "The largest first", body = LargestSwarms),
+    (status = 400, description = "Unknown measure or a limit out of range"),
+    (status = 429, description = "Another such request is running"),
+    (status = 503, description = "The tracker does not serve, or a worker accepts no orders"),
+    (status = 504, description = "A worker did not answer in time"),
+)))]
+pub(crate) async fn top(
+    State(state): SharedState,
+    query: Result<Query<TopQuery>, QueryRejection>,
+) -> Result<Json<LargestSwarms>, Problem> {
+    let Query(TopQuery { by, limit }) = query.map_err(|error| {
+        Problem::bad_request(format!(
+            "{}: write ?by=peers|seeders|leechers|completed&limit=1 to {MAX_LIMIT}",
+            error.body_text()
+        ))
+    })?;
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(Problem::bad_request(format!(
+            "limit is {limit}: write a number from 1 to {MAX_LIMIT}"
+        )));
+    }
+    let view = state.serving()?;
+    let Ok(_permit) = state.walk.try_lock() else {
+        return Err(Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "another request is searching the swarms: try again in a moment",
+        ));
+    };
+    let deadline = Instant::now() + state.timeout;
+    let orders = &view.parts.orders;
+    // The walks end when this is dropped: axum drops the handler of a closed connection.
+    let request = Arc::new(());
+    let (sender, responses) = bounded(orders.shards());
+    let walk = |_| Box::new(Top::new(by, limit, Arc::downgrade(&request), sender.clone())) as _;
+    let ordered = orders.run_on_every_shard(walk);
+    ordered.map_err(|error| Problem::unavailable(error.to_string()))?;
+    drop(sender);
+    let mut found = Vec::with_capacity(orders.shards());
+    while found.len() < orders.shards() {
+        found.push(worker_response(&responses, deadline, "a worker").await?);
+    }
+    let Found { swarms, examined } = merge(by, limit, found);
+    let swarms = swarms.into_iter().map(Swarm::from).collect();
+    Ok(Json(LargestSwarms { by, looked_at: examined, swarms }))
+}
 
 impl Measure {
     /// Size of a swarm by this measure.
@@ -41,43 +98,25 @@ pub struct Found {
 pub struct Top {
     by: Measure,
     limit: usize,
-    cancelled: Arc<AtomicBool>,
+    request: Weak<()>,
     begun: bool,
-    examined: u64,
-    largest: BinaryHeap<Reverse<Ranked>>,
+    found: Found,
     response: Sender<Found>,
 }
 
 impl Top {
-    /// Sends the largest `limit` swarms to `response`; ends without a response once `cancelled` is
-    /// set.
-    pub fn new(
-        by: Measure,
-        limit: usize,
-        cancelled: Arc<AtomicBool>,
-        response: Sender<Found>,
-    ) -> Self {
+    /// Sends the largest `limit` swarms to `response`; ends without a response once `request` is
+    /// dropped.
+    pub fn new(by: Measure, limit: usize, request: Weak<()>, response: Sender<Found>) -> Self {
         // Allocated here, so that the worker does not allocate.
-        let largest = BinaryHeap::with_capacity(limit + 1);
-        Self { by, limit, cancelled, begun: false, examined: 0, largest, response }
-    }
-
-    fn examine(&mut self, swarm: &SwarmSummary) {
-        self.examined += 1;
-        let ranked = Ranked { size: self.by.of(swarm), info_hash: swarm.info_hash, swarm: *swarm };
-        if ranked.size == 0 {
-            return;
-        }
-        self.largest.push(Reverse(ranked));
-        if self.largest.len() > self.limit {
-            self.largest.pop();
-        }
+        let found = Found { swarms: Vec::with_capacity(2 * limit), examined: 0 };
+        Self { by, limit, request, begun: false, found, response }
     }
 }
 
 impl ShardTask for Top {
     fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        if self.cancelled.load(Ordering::Relaxed) {
+        if self.request.strong_count() == 0 {
             return false;
         }
         if !self.begun {
@@ -85,15 +124,39 @@ impl ShardTask for Top {
             shard.begin_walk();
         }
         let more = shard.walk(now.moment, STEP, |swarm| {
-            self.examine(swarm);
+            self.found.examine(swarm, self.by, self.limit);
             Verdict::Keep
         });
         if !more {
-            let swarms = self.largest.drain().map(|Reverse(ranked)| ranked.swarm).collect();
-            let _ = self.response.try_send(Found { swarms, examined: self.examined });
+            self.found.keep_largest(self.by, self.limit);
+            let _ = self.response.try_send(std::mem::take(&mut self.found));
         }
         more
     }
+}
+
+impl Found {
+    fn examine(&mut self, swarm: &SwarmSummary, by: Measure, limit: usize) {
+        self.examined += 1;
+        if by.of(swarm) > 0 {
+            self.swarms.push(*swarm);
+        }
+        if self.swarms.len() == 2 * limit {
+            self.keep_largest(by, limit);
+        }
+    }
+
+    fn keep_largest(&mut self, by: Measure, limit: usize) {
+        if self.swarms.len() > limit {
+            self.swarms.select_nth_unstable_by_key(limit, |swarm| rank(by, swarm));
+            self.swarms.truncate(limit);
+        }
+    }
+}
+
+/// Sort key by which the largest swarm comes first; of equal ones that with the smaller info hash.
+fn rank(by: Measure, swarm: &SwarmSummary) -> (Reverse<u64>, InfoHash) {
+    (Reverse(by.of(swarm)), swarm.info_hash)
 }
 
 /// The largest swarms of all shards, in descending order.
@@ -103,38 +166,17 @@ pub fn merge(by: Measure, limit: usize, found: impl IntoIterator<Item = Found>) 
         all.swarms.extend(part.swarms);
         all.examined += part.examined;
     }
-    all.swarms.sort_by_key(|swarm| (Reverse(by.of(swarm)), swarm.info_hash));
+    all.swarms.sort_unstable_by_key(|swarm| rank(by, swarm));
     all.swarms.truncate(limit);
     all
-}
-
-/// A swarm and its size. Between equal sizes the smaller info hash ranks higher.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Ranked {
-    size: u64,
-    info_hash: InfoHash,
-    swarm: SwarmSummary,
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.size, Reverse(self.info_hash)).cmp(&(other.size, Reverse(other.info_hash)))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
-    use crossbeam_channel::bounded;
-    use onrush_proto::{Endpoint, Event, TransactionId};
-    use onrush_swarm::{Announce, Moment, ShardBatch, ShardSettings};
+    use onrush_proto::Endpoint;
+    use onrush_swarm::{Moment, PeerView, ShardSettings};
 
     use super::*;
 
@@ -142,28 +184,14 @@ mod tests {
 
     /// A shard in which swarm `n` has `n` peers, a third of them seeders.
     fn shard(swarms: u16) -> Shard {
-        let settings = ShardSettings {
-            interval: 1800,
-            interval_jitter_percent: 5,
-            peer_lifetime: 3600,
-            completed_retention: 0,
-            max_peers: 1_000_000,
-            max_idle_swarms: 0,
-        };
-        let mut shard = Shard::new(settings, [1; 16], 1);
-        for (swarm, peer) in (0..swarms).flat_map(|swarm| (0..swarm).map(move |peer| (swarm, peer)))
-        {
-            let announce = Announce {
-                info_hash: hash(swarm),
+        let mut shard = Shard::new(ShardSettings::default(), [1; 16], 1);
+        for swarm in 1..swarms {
+            let peers = (0..swarm).map(|peer| PeerView {
                 endpoint: Endpoint::v4(Ipv4Addr::new(192, 0, 2, 1), 1_000 + peer),
-                event: Event::Started,
                 seeder: peer % 3 == 0,
-                want: 0,
-                transaction_id: TransactionId(0),
-            };
-            let mut batch = ShardBatch::<(), ()>::new(1, 1, 64);
-            batch.push_announce(announce, ()).unwrap();
-            shard.serve(&mut batch, NOW.moment);
+                age: 0,
+            });
+            shard.restore(hash(swarm), 0, peers, NOW.moment);
         }
         shard
     }
@@ -176,7 +204,8 @@ mod tests {
 
     fn found(shard: &mut Shard, by: Measure, limit: usize) -> Found {
         let (sender, response) = bounded(1);
-        let mut top = Top::new(by, limit, Arc::default(), sender);
+        let request = Arc::new(());
+        let mut top = Top::new(by, limit, Arc::downgrade(&request), sender);
         while top.step(shard, NOW) {}
         response.try_recv().unwrap()
     }
@@ -206,10 +235,10 @@ mod tests {
     fn a_cancelled_search_sends_no_response() {
         let mut shard = shard(300);
         let (sender, response) = bounded(1);
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let mut top = Top::new(Measure::Peers, 10, cancelled.clone(), sender);
+        let request = Arc::new(());
+        let mut top = Top::new(Measure::Peers, 10, Arc::downgrade(&request), sender);
         assert!(top.step(&mut shard, NOW));
-        cancelled.store(true, Ordering::Relaxed);
+        drop(request);
         assert!(!top.step(&mut shard, NOW));
         assert!(response.is_empty());
     }

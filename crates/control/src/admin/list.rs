@@ -1,7 +1,6 @@
 //! `/api/v1/list`: the access list and changes to it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -15,37 +14,31 @@ use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
 use crate::api::stats::ListState;
 use crate::request::{ListChangeError, Request};
-use crate::state::ServerState;
+use crate::state::{ServerState, SharedState};
 use onrush_tracker::access::overlay::ListChange;
 
 /// The mode and the length of the list.
-#[utoipa::path(get, path = "/api/v1/list", tag = "admin", security(("token" = [])), responses(
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/list", responses(
     (status = 200, description = "The list in force", body = ListState),
-    (status = 401, description = "Missing or wrong token", body = Problem),
-    (status = 403, description = "The admin API is off", body = Problem),
-    (status = 503, description = "The tracker does not serve", body = Problem),
-))]
-pub(crate) async fn state(
-    State(state): State<Arc<ServerState>>,
-) -> Result<Json<ListState>, Problem> {
+    (status = 503, description = "The tracker does not serve"),
+)))]
+pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListState>, Problem> {
     let in_force = state.serving()?.in_force();
     Ok(Json(ListState::of(&in_force.lists, &in_force.settings)))
 }
 
 /// Whether one info hash is listed.
-#[utoipa::path(get, path = "/api/v1/list/{info_hash}", tag = "admin", security(("token" = [])),
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/{info_hash}",
     params(("info_hash" = String, Path,
             description = "40 hexadecimal digits or 32 base32 characters")),
     responses(
         (status = 200, description = "Whether it is listed and served", body = ListEntry),
-        (status = 400, description = "Not an info hash", body = Problem),
-        (status = 401, description = "Missing or wrong token", body = Problem),
-        (status = 403, description = "The admin API is off", body = Problem),
-        (status = 503, description = "The tracker does not serve", body = Problem),
+        (status = 400, description = "Not an info hash"),
+        (status = 503, description = "The tracker does not serve"),
     )
-)]
+))]
 pub(crate) async fn entry(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     Path(text): Path<String>,
 ) -> Result<Json<ListEntry>, Problem> {
     let info_hash = parse_info_hash(&text)?;
@@ -57,44 +50,32 @@ pub(crate) async fn entry(
 
 /// Adds info hashes to the list: all of them, or none where one is invalid. Swarms that are no
 /// longer permitted are removed.
-#[utoipa::path(post, path = "/api/v1/list", tag = "admin", security(("token" = [])),
-    request_body = ListEntries,
-    responses(
-        (status = 200, description = "The list contains them", body = ListUpdate),
-        (status = 400, description = "An entry of the body is no info hash", body = Problem),
-        (status = 401, description = "Missing or wrong token", body = Problem),
-        (status = 403, description = "The admin API is off", body = Problem),
-        (status = 409, description = "There is no list, or it would be too long",
-         body = Problem),
-        (status = 413, description = "The body is longer than admin.max_body", body = Problem),
-        (status = 503, description = "The tracker does not serve, or is busy", body = Problem),
-        (status = 504, description = "The main thread did not answer in time", body = Problem),
-    )
-)]
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/list", request_body = ListEntries, responses(
+    (status = 200, description = "The list contains them", body = ListUpdate),
+    (status = 400, description = "An entry of the body is no info hash"),
+    (status = 409, description = "There is no list, or it would be too long"),
+    (status = 413, description = "The body is longer than admin.max_body"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "The main thread did not answer in time"),
+)))]
 pub(crate) async fn add(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
     change(&state, entries, true).await
 }
 
 /// Removes info hashes from the list: all of them, or none where one is invalid.
-#[utoipa::path(delete, path = "/api/v1/list", tag = "admin", security(("token" = [])),
-    request_body = ListEntries,
-    responses(
-        (status = 200, description = "The list does not contain them", body = ListUpdate),
-        (status = 400, description = "An entry of the body is no info hash", body = Problem),
-        (status = 401, description = "Missing or wrong token", body = Problem),
-        (status = 403, description = "The admin API is off", body = Problem),
-        (status = 409, description = "There is no list, or the allow list would be empty",
-         body = Problem),
-        (status = 413, description = "The body is longer than admin.max_body", body = Problem),
-        (status = 503, description = "The tracker does not serve, or is busy", body = Problem),
-        (status = 504, description = "The main thread did not answer in time", body = Problem),
-    )
-)]
+#[cfg_attr(test, utoipa::path(delete, path = "/api/v1/list", request_body = ListEntries, responses(
+    (status = 200, description = "The list does not contain them", body = ListUpdate),
+    (status = 400, description = "An entry of the body is no info hash"),
+    (status = 409, description = "There is no list, or the allow list would be empty"),
+    (status = 413, description = "The body is longer than admin.max_body"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "The main thread did not answer in time"),
+)))]
 pub(crate) async fn remove(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
     change(&state, entries, false).await
@@ -112,19 +93,13 @@ async fn change(
     let changes = hashes.into_iter().map(|info_hash| ListChange { info_hash, listed }).collect();
     let request = |responder| Request::ChangeList(changes, responder);
     let changed = main_thread(state.serving()?, state.timeout, request).await?;
-    let changed = changed.map_err(|error| {
+    changed.map(Json).map_err(|error| {
         let status = match error {
             ListChangeError::Journal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::CONFLICT,
         };
         Problem::new(status, error.to_string())
-    })?;
-    Ok(Json(ListUpdate {
-        mode: changed.kind.name().to_owned(),
-        entries: changed.listed as u64,
-        changed: changed.changed as u64,
-        lasting: changed.lasting,
-    }))
+    })
 }
 
 fn invalid_body(error: JsonRejection) -> Problem {

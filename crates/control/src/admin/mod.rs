@@ -1,13 +1,9 @@
 //! The admin API, `/api/v1`. It requires the token of `admin.token_file`.
 
-pub mod export;
+pub mod actions;
 pub mod largest;
 pub mod list;
-pub mod lookup;
-pub mod reload;
 pub mod swarm;
-pub mod top;
-pub mod upgrade;
 
 mod wait;
 
@@ -30,12 +26,12 @@ pub(crate) type Route = (&'static str, MethodRouter<Arc<ServerState>>);
 /// All routes of the admin API, below [`API`].
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        ("/reload", post(reload::reload)),
-        ("/export", post(export::export)),
-        ("/upgrade", post(upgrade::upgrade)),
+        ("/reload", post(actions::reload)),
+        ("/export", post(actions::export)),
+        ("/upgrade", post(actions::upgrade)),
         ("/list", get(list::state).post(list::add).delete(list::remove)),
         ("/list/{info_hash}", get(list::entry)),
         ("/swarm/{info_hash}", get(swarm::swarm)),
-        ("/swarms/top", get(top::top)),
+        ("/swarms/top", get(largest::top)),
     ]
 }

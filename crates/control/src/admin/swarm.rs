@@ -1,21 +1,20 @@
 //! `GET /api/v1/swarm/{info_hash}`: one swarm.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 use onrush_proto::InfoHash;
 use onrush_proto::id::InvalidInfoHash;
-use onrush_swarm::SwarmSummary;
+use onrush_swarm::{Shard, SwarmSummary};
 use tokio::time::Instant;
 
-use super::lookup::Lookup;
 use super::wait::worker_response;
 use crate::api::Problem;
 use crate::api::admin::Swarm;
-use crate::state::ServerState;
+use crate::state::SharedState;
+use onrush_tracker::clock::Now;
+use onrush_tracker::lanes::ShardTask;
 
 impl From<SwarmSummary> for Swarm {
     fn from(summary: SwarmSummary) -> Self {
@@ -25,38 +24,49 @@ impl From<SwarmSummary> for Swarm {
 }
 
 /// One swarm: the counts that a scrape returns, and for how long it has had no peers.
-#[utoipa::path(get, path = "/api/v1/swarm/{info_hash}", tag = "admin", security(("token" = [])),
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/swarm/{info_hash}",
     params(("info_hash" = String, Path,
             description = "40 hexadecimal digits or 32 base32 characters")),
     responses(
         (status = 200, description = "The swarm", body = Swarm),
-        (status = 400, description = "Not an info hash", body = Problem),
-        (status = 401, description = "Missing or wrong token", body = Problem),
-        (status = 403, description = "The admin API is off", body = Problem),
-        (status = 404, description = "No such swarm", body = Problem),
+        (status = 400, description = "Not an info hash"),
+        (status = 404, description = "No such swarm"),
         (status = 503, description = "The tracker does not serve, or the swarm's worker accepts no \
-                                      orders", body = Problem),
-        (status = 504, description = "The swarm's worker did not answer in time", body = Problem),
+                                      orders"),
+        (status = 504, description = "The swarm's worker did not answer in time"),
     )
-)]
+))]
 pub(crate) async fn swarm(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     Path(text): Path<String>,
 ) -> Result<Json<Swarm>, Problem> {
     let info_hash = parse_info_hash(&text)?;
     let view = state.serving()?;
     let deadline = Instant::now() + state.timeout;
     let (sender, response) = bounded(1);
-    let lookup = Box::new(Lookup::new(info_hash, sender));
-    view.orders()
-        .run_on_shard(view.shard_of(&info_hash), lookup)
-        .map_err(|error| Problem::unavailable(error.to_string()))?;
+    let lookup = Box::new(Lookup { info_hash, response: sender });
+    let ordered = view.parts.orders.run_on_shard(view.parts.map.shard_of(&info_hash), lookup);
+    ordered.map_err(|error| Problem::unavailable(error.to_string()))?;
     match worker_response(&response, deadline, "the worker of this swarm").await? {
         Some(summary) => Ok(Json(summary.into())),
         None => Err(Problem::new(
             StatusCode::NOT_FOUND,
             format!("no swarm {info_hash}: it has had no announce lately"),
         )),
+    }
+}
+
+/// Task that sends the summary of a swarm, or `None` where its shard has no such swarm.
+struct Lookup {
+    info_hash: InfoHash,
+    response: Sender<Option<SwarmSummary>>,
+}
+
+impl ShardTask for Lookup {
+    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
+        // The request may have timed out, and the receiver is gone.
+        let _ = self.response.try_send(shard.summary(&self.info_hash, now.moment));
+        false
     }
 }
 

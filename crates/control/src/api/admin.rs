@@ -1,10 +1,12 @@
 //! Requests and responses of the admin API.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 /// Info hashes to add to the access list, or to remove from it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListEntries {
     /// Each as 40 hexadecimal digits or 32 base32 characters.
@@ -12,7 +14,8 @@ pub struct ListEntries {
 }
 
 /// Result of a change to the access list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ListUpdate {
     /// `allow` or `deny`.
     pub mode: String,
@@ -25,7 +28,8 @@ pub struct ListUpdate {
 }
 
 /// State of one info hash in the access list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ListEntry {
     /// In hexadecimal.
     pub info_hash: String,
@@ -36,7 +40,8 @@ pub struct ListEntry {
 }
 
 /// A written export.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ExportReport {
     /// The file: `export.file` of the configuration.
     pub path: String,
@@ -48,8 +53,16 @@ pub struct ExportReport {
     pub seconds: f64,
 }
 
+impl fmt::Display for ExportReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, swarms, bytes, seconds } = self;
+        write!(f, "{swarms} swarms to {path}, {bytes} bytes in {seconds:.2} s")
+    }
+}
+
 /// Result of a reload.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ReloadReport {
     /// Keys whose values have changed.
     pub changed: Vec<String>,
@@ -60,7 +73,8 @@ pub struct ReloadReport {
 }
 
 /// The process that takes over in an upgrade.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Successor {
     /// Its process id; the `pid` in `/stats.json` once it answers there.
     pub process: u32,
@@ -69,7 +83,8 @@ pub struct Successor {
 }
 
 /// A swarm.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Swarm {
     /// In hexadecimal.
     pub info_hash: String,
@@ -85,16 +100,16 @@ pub struct Swarm {
 }
 
 /// Query of `/swarms/top`.
-#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct TopQuery {
     /// Measure of a swarm's size.
     #[serde(default)]
-    #[param(inline)]
+    #[cfg_attr(test, param(inline))]
     pub by: Measure,
     /// Maximum number of swarms, 1 to 1000.
     #[serde(default = "default_limit")]
-    #[param(default = 20, minimum = 1, maximum = 1000)]
+    #[cfg_attr(test, param(default = 20, minimum = 1, maximum = 1000))]
     pub limit: usize,
 }
 
@@ -103,7 +118,8 @@ fn default_limit() -> usize {
 }
 
 /// Measure of a swarm's size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
     /// All peers.
@@ -118,7 +134,8 @@ pub enum Measure {
 }
 
 /// The largest swarms.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct LargestSwarms {
     /// The measure.
     pub by: Measure,

@@ -1,10 +1,10 @@
 //! Responses of `/health` and `/ready`.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// Whether all workers make progress.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Health {
     /// `ok` or `stuck`.
     pub status: String,
@@ -13,7 +13,8 @@ pub struct Health {
 }
 
 /// Whether the tracker answers requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Ready {
     /// True while it does.
     pub ready: bool,

@@ -4,26 +4,21 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// An error response.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Problem {
     /// The HTTP status.
     #[serde(skip)]
-    pub(crate) status: u16,
+    status: StatusCode,
     /// The error and its remedy.
     pub error: String,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status: status.as_u16(), error: error.into() }
-    }
-
-    /// 503: the tracker is `starting` or `stopping`.
-    pub(crate) fn not_serving(readiness: &str) -> Self {
-        Self::unavailable(format!("the tracker is {readiness}: /ready reports when it serves"))
+        Self { status, error: error.into() }
     }
 
     /// 503.
@@ -50,7 +45,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = self.status;
         let mut response = (status, Json(self)).into_response();
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use onrush_tracker::counter_table;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// Declares the JSON type of each struct in the table, with a conversion that adds counters to it.
 macro_rules! declare_stats {
@@ -25,7 +24,8 @@ macro_rules! declare_stats {
         }
     )*) => { $(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(test, derive(utoipa::ToSchema))]
         pub struct $Json {
             $($(
                 #[doc = $help]
@@ -45,7 +45,8 @@ macro_rules! declare_stats {
 counter_table!(declare_stats);
 
 /// All counters and gauges of the tracker.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Stats {
     /// Version and build.
     pub version: String,
@@ -92,7 +93,8 @@ pub struct Stats {
 }
 
 /// Sums over all workers and both address families.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Totals {
     /// Traffic and peers of both families.
     #[serde(flatten)]
@@ -106,7 +108,8 @@ pub struct Totals {
 }
 
 /// Both address families.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Families {
     /// IPv4.
     pub ipv4: FamilyStats,
@@ -115,7 +118,8 @@ pub struct Families {
 }
 
 /// Traffic and peers of one address family.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct FamilyStats {
     /// Traffic.
     #[serde(flatten)]
@@ -140,7 +144,8 @@ pub struct FamilyStats {
 }
 
 /// One worker.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WorkerStats {
     /// The name of its thread.
     pub name: String,
@@ -175,7 +180,8 @@ pub struct WorkerStats {
 }
 
 /// Number of values by size.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Distribution {
     /// Counter: number of values.
     pub count: u64,
@@ -186,7 +192,8 @@ pub struct Distribution {
 }
 
 /// A class of a [`Distribution`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Class {
     /// Inclusive upper bound; absent for the last class, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,7 +203,8 @@ pub struct Class {
 }
 
 /// Client software by peer id prefix, from a sample of the announces.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Clients {
     /// One announce out of this many is sampled.
     pub sample: u64,
@@ -205,7 +213,8 @@ pub struct Clients {
 }
 
 /// One software.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Software {
     /// Its name; `other` stands for all unknown software.
     pub name: String,
@@ -216,7 +225,8 @@ pub struct Software {
 }
 
 /// Memory of the process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Memory {
     /// Gauge: resident set size in bytes.
     pub resident: u64,
@@ -226,14 +236,16 @@ pub struct Memory {
 }
 
 /// CPU time of the process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Cpu {
     /// Counter: seconds of all threads, in user space and in the kernel.
     pub seconds: f64,
 }
 
 /// Configured limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Limits {
     /// Peers.
     pub peers: u64,
@@ -246,7 +258,8 @@ pub struct Limits {
 }
 
 /// The access lists in force.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ListState {
     /// `open` (no list), `allow` (only listed info hashes are served) or `deny` (all others are).
     pub mode: String,
@@ -259,7 +272,8 @@ pub struct ListState {
 }
 
 /// The overload level and its effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Overload {
     /// Gauge: 0 (none) to 8.
     pub step: u32,
@@ -268,7 +282,8 @@ pub struct Overload {
 }
 
 /// Files written by the daemon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Files {
     /// Snapshots of the peers.
     pub snapshot: FileStats,
@@ -277,7 +292,8 @@ pub struct Files {
 }
 
 /// One kind of file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct FileStats {
     /// Counter: files written completely.
     pub written: u64,
@@ -294,7 +310,8 @@ pub struct FileStats {
 }
 
 /// The HTTP side itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct HttpStats {
     /// Counter: requests answered.
     pub requests: u64,

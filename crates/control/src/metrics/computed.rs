@@ -10,7 +10,7 @@ use onrush_tracker::metrics::Kind;
 use super::prometheus::Samples;
 use super::snapshot::{StatsSnapshot, Worker};
 use super::stats::{mode_name, placement_name};
-use crate::files::FileWrites;
+use crate::api::stats::FileStats;
 use crate::readiness::Readiness;
 use crate::stall::STALL_THRESHOLD;
 
@@ -100,9 +100,9 @@ declare_computed! {
             to.put(&["ipv6", worker.name], swarms.v6 as f64)
         });
     Gauge "onrush_overload_step" [] "Overload level, 0 (none) to 8"
-        => |all, to| to.put(&[], f64::from(all.pressure.step));
+        => |all, to| to.put(&[], f64::from(all.overload.step));
     Gauge "onrush_announce_interval_seconds" [] "Announce interval sent to clients, before jitter"
-        => |all, to| to.put(&[], f64::from(all.pressure.interval));
+        => |all, to| to.put(&[], f64::from(all.overload.interval));
     Gauge "onrush_peers_limit" [] "limits.peers"
         => |all, to| to.put(&[], all.settings.limits.peers as f64);
     Gauge "onrush_idle_swarms_limit" [] "limits.idle_swarms"
@@ -116,16 +116,16 @@ declare_computed! {
     Counter "onrush_file_writes" [file, outcome]
         "Writes of a file; after a failed write the previous file stays in place"
         => |all, to| files(all).into_iter().try_for_each(|(file, writes)| {
-            to.put(&[file, "written"], writes.written.get() as f64)?;
-            to.put(&[file, "failed"], writes.failed.get() as f64)
+            to.put(&[file, "written"], writes.written as f64)?;
+            to.put(&[file, "failed"], writes.failed as f64)
         });
     Gauge "onrush_file_last_written_timestamp_seconds" [file]
         "Time of the last successful write, in seconds since 1970"
-        => |all, to| each_written(all, to, |writes| writes.last.get() as f64);
+        => |all, to| each_written(all, to, |_, last| last as f64);
     Gauge "onrush_file_bytes" [file] "Size of the last written file"
-        => |all, to| each_written(all, to, |writes| writes.bytes.get() as f64);
+        => |all, to| each_written(all, to, |writes, _| writes.bytes as f64);
     Gauge "onrush_file_write_duration_seconds" [file] "Duration of the last successful write"
-        => |all, to| each_written(all, to, FileWrites::seconds);
+        => |all, to| each_written(all, to, |writes, _| writes.seconds);
     Counter "onrush_http_requests" [] "HTTP requests answered"
         => |all, to| to.put(&[], all.http.requests as f64);
     Gauge "onrush_http_connections" [] "Open HTTP connections"
@@ -162,16 +162,18 @@ fn peers(all: &StatsSnapshot, to: &mut Samples<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn files(all: &StatsSnapshot) -> [(&'static str, &FileWrites); 2] {
-    [("snapshot", &all.files.snapshot), ("export", &all.files.export)]
+fn files(all: &StatsSnapshot) -> [(&'static str, FileStats); 2] {
+    [("snapshot", all.files.snapshot), ("export", all.files.export)]
 }
 
-/// One sample per kind of file that this process has written.
+/// One sample per kind of file that this process has written, from its state and the time of the
+/// last write.
 fn each_written(
     all: &StatsSnapshot,
     to: &mut Samples<'_>,
-    value: fn(&FileWrites) -> f64,
+    value: fn(FileStats, u64) -> f64,
 ) -> fmt::Result {
-    let mut written = files(all).into_iter().filter(|(_, writes)| writes.last.get() > 0);
-    written.try_for_each(|(file, writes)| to.put(&[file], value(writes)))
+    files(all).into_iter().try_for_each(|(file, writes)| {
+        writes.last.map_or(Ok(()), |last| to.put(&[file], value(writes, last)))
+    })
 }

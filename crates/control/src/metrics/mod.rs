@@ -3,11 +3,8 @@
 mod computed;
 pub mod process;
 pub mod prometheus;
-pub mod reference;
 pub mod snapshot;
 pub mod stats;
 
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

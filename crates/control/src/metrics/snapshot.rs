@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use crate::api::stats::HttpStats;
-use crate::files::Files;
+use crate::api::stats::{Files, HttpStats, Overload};
 use crate::readiness::Readiness;
-use crate::view::Pressure;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
 use onrush_tracker::metrics::WorkerMetrics;
@@ -28,7 +26,7 @@ pub struct StatsSnapshot {
     /// The access lists in force.
     pub lists: Lists,
     /// The overload level.
-    pub pressure: Pressure,
+    pub overload: Overload,
     /// Readiness of the tracker.
     pub readiness: Readiness,
     /// Time of the snapshot: seconds since 1970.
@@ -37,7 +35,7 @@ pub struct StatsSnapshot {
     pub started: f64,
     /// Time since the start.
     pub uptime: Duration,
-    /// Counters of the files that the daemon writes.
+    /// State of the files that the daemon writes.
     pub files: Files,
     /// Memory and CPU time of the process.
     pub process: Process,
@@ -48,8 +46,10 @@ pub struct StatsSnapshot {
 /// A worker in a [`StatsSnapshot`].
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {
-    /// Its index among all workers.
-    pub index: usize,
+    /// Whether it has sockets.
+    pub sockets: bool,
+    /// Whether it has a shard.
+    pub shard: bool,
     /// The name of its thread.
     pub name: &'a str,
     /// Its counters.
@@ -78,7 +78,7 @@ impl StatsSnapshot {
             workers,
             addresses: Vec::new(),
             lists: Lists::open(),
-            pressure: Pressure { step: 0, interval: settings.announce.interval },
+            overload: Overload { step: 0, interval: settings.announce.interval },
             settings: Arc::new(settings),
             readiness: Readiness::Serving,
             time: 1_790_000_000.25,
@@ -92,9 +92,11 @@ impl StatsSnapshot {
 
     /// All workers.
     pub fn workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
+        let placement = self.settings.placement;
         let workers = self.workers.iter().zip(&self.states).enumerate();
-        workers.map(|(index, ((name, metrics), state))| Worker {
-            index,
+        workers.map(move |(index, ((name, metrics), state))| Worker {
+            sockets: index < placement.socket_sides(),
+            shard: index >= placement.owner(0),
             name,
             metrics,
             state: *state,
@@ -103,12 +105,12 @@ impl StatsSnapshot {
 
     /// Workers with sockets.
     pub fn socket_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().take(self.settings.placement.socket_sides())
+        self.workers().filter(|worker| worker.sockets)
     }
 
     /// Workers with a shard.
     pub fn swarm_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().skip(self.settings.placement.owner(0))
+        self.workers().filter(|worker| worker.shard)
     }
 
     /// The counters of all workers.

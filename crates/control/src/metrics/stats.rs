@@ -6,10 +6,9 @@ use onrush_proto::Family;
 
 use super::snapshot::{StatsSnapshot, Worker};
 use crate::api::stats::{
-    Class, Clients, Cpu, Distribution, Families, FamilyStats, FileStats, Files, IncomingStats,
-    Limits, ListState, Memory, Overload, Software, Stats, Totals, WorkerStats,
+    Class, Clients, Cpu, Distribution, Families, FamilyStats, IncomingStats, Limits, ListState,
+    Memory, Software, Stats, Totals, WorkerStats,
 };
-use crate::files::FileWrites;
 use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
@@ -34,10 +33,7 @@ impl Stats {
                 ipv4: FamilyStats::of(snapshot, &[Family::V4]),
                 ipv6: FamilyStats::of(snapshot, &[Family::V6]),
             },
-            workers: snapshot
-                .workers()
-                .map(|worker| WorkerStats::of(worker, settings.placement))
-                .collect(),
+            workers: snapshot.workers().map(WorkerStats::of).collect(),
             batches: Distribution::of(snapshot.metrics().map(|worker| &worker.receives), 1.0),
             turns: Distribution::of(snapshot.metrics().map(|worker| &worker.turn_times), 1e-9),
             clients: Clients::of(snapshot),
@@ -53,14 +49,8 @@ impl Stats {
                 http_connections: settings.admin.connections as u64,
             },
             list: ListState::of(&snapshot.lists, settings),
-            overload: Overload {
-                step: snapshot.pressure.step,
-                interval: snapshot.pressure.interval,
-            },
-            files: Files {
-                snapshot: FileStats::of(&snapshot.files.snapshot),
-                export: FileStats::of(&snapshot.files.export),
-            },
+            overload: snapshot.overload,
+            files: snapshot.files,
             http: snapshot.http,
         }
     }
@@ -138,15 +128,15 @@ fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
 }
 
 impl WorkerStats {
-    fn of(worker: Worker<'_>, placement: Placement) -> Self {
-        let Worker { index, name, metrics, state } = worker;
+    fn of(worker: Worker<'_>) -> Self {
+        let Worker { sockets, shard, name, metrics, state } = worker;
         let families = [&metrics.incoming.v4, &metrics.incoming.v6];
         let mut incoming = IncomingStats::default();
         families.iter().for_each(|family| incoming.add(family));
         let mut stats = Self {
             name: name.to_owned(),
-            socket_side: index < placement.socket_sides(),
-            swarm_side: (0..placement.shards()).any(|shard| placement.owner(shard) == index),
+            socket_side: sockets,
+            swarm_side: shard,
             datagrams: incoming.datagrams,
             refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
             replies_dropped: metrics.send_blocked.get() + metrics.send_failed.get(),
@@ -211,19 +201,6 @@ impl ListState {
             entries: lists.access.len() as u64,
             blocked_sources: lists.blocked.len() as u64,
             published: settings.admin.publish_lists,
-        }
-    }
-}
-
-impl FileStats {
-    fn of(writes: &FileWrites) -> Self {
-        let last = writes.last.get();
-        Self {
-            written: writes.written.get(),
-            failed: writes.failed.get(),
-            last: (last > 0).then_some(last),
-            bytes: writes.bytes.get(),
-            seconds: writes.seconds(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Every sample of `/metrics` against its source. Each counter has a different value, so a series
 //! that shows another counter, or none, is found.
 
+pub(crate) mod reference;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +10,8 @@ use std::time::Duration;
 use super::process::Process;
 use super::prometheus::{Format, to_text, write};
 use super::snapshot::{StatsSnapshot, WorkerState};
-use super::testing::{settings, workers};
-use crate::api::stats::{HttpStats, Stats};
-use crate::files::{FileWrites, Files};
-use crate::view::Pressure;
+use crate::api::stats::{FileStats, Files, HttpStats, Overload, Stats};
+use onrush_config::Settings;
 use onrush_tracker::access::blocks::{AddressBlock, BlockList};
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
@@ -133,13 +133,6 @@ fn fill(metrics: &WorkerMetrics, from: u64) {
     shard.peers_v6.set(from + 9_006 + 102);
 }
 
-fn written(from: u64) -> Arc<FileWrites> {
-    let writes = FileWrites::default();
-    let FileWrites { written, failed, last, bytes, took } = &writes;
-    [written, failed, last, bytes, took].iter().zip(from..).for_each(|(c, n)| c.set(n));
-    Arc::new(writes)
-}
-
 /// A deny list of 25 info hashes and 26 blocked ranges.
 fn lists() -> Lists {
     let listed = InfoHashSet::new((0..25).map(|n| [n; 20]).collect());
@@ -150,8 +143,14 @@ fn lists() -> Lists {
     }
 }
 
+/// As many workers as the settings have, with counters of 0.
+fn workers(settings: &Settings) -> Arc<[(String, Arc<WorkerMetrics>)]> {
+    let named = |worker| (settings.placement.worker_name(worker), Arc::default());
+    (0..settings.placement.workers()).map(named).collect()
+}
+
 fn full_snapshot() -> StatsSnapshot {
-    let mut settings = settings("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
+    let mut settings = Settings::for_test("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
     (settings.limits.peers, settings.limits.idle_swarms) = (21, 22);
     (settings.limits.list_entries, settings.admin.connections) = (23, 24);
     let workers = workers(&settings);
@@ -164,9 +163,24 @@ fn full_snapshot() -> StatsSnapshot {
     StatsSnapshot {
         states: vec![state(10_000, 4), state(20_000, 5)],
         lists: lists(),
-        pressure: Pressure { step: 5, interval: 2345 },
+        overload: Overload { step: 5, interval: 2345 },
         uptime: Duration::from_millis(12_500),
-        files: Files { snapshot: written(31), export: written(41) },
+        files: Files {
+            snapshot: FileStats {
+                written: 31,
+                failed: 32,
+                last: Some(33),
+                bytes: 34,
+                seconds: 0.035,
+            },
+            export: FileStats {
+                written: 41,
+                failed: 42,
+                last: Some(43),
+                bytes: 44,
+                seconds: 0.045,
+            },
+        },
         process: Process {
             cpu_seconds: 13.25,
             resident: 14,
@@ -288,7 +302,7 @@ fn swarms_by_family_are_absent_until_an_expiry_pass_has_ended() {
 /// Workers with sockets show traffic; workers with a shard show what is stored.
 #[test]
 fn split_workers_show_their_own_series() {
-    let settings = settings("[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 2\n");
+    let settings = Settings::for_test("[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 2\n");
     assert_eq!(settings.placement, Placement::Split { socket_workers: 1, swarm_workers: 2 });
     let workers = workers(&settings);
     workers.iter().for_each(|(_, metrics)| metrics.shard.sweep_passes.set(1));

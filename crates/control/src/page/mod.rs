@@ -13,14 +13,12 @@
 //! | `show.js` | updates the sections from statistics |
 //! | `poll.js` | requests statistics, and reports failures |
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::api::stats::Stats;
-use crate::state::ServerState;
+use crate::state::SharedState;
 
 const STYLE: &str = include_str!("style.css");
 const FRAME: &str = include_str!("frame.html");
@@ -38,11 +36,10 @@ const ICON: &str = "data:image/svg+xml,\
     %3Cpath d='M4 12V8M8 12V4M12 12V6' stroke='white' stroke-width='2'/%3E%3C/svg%3E";
 
 /// The status page.
-#[utoipa::path(get, path = "/", tag = "observation", responses(
-    (status = 200, description = "The status page", body = String,
-     content_type = "text/html"),
-))]
-pub(crate) async fn page(State(state): State<Arc<ServerState>>) -> Response {
+#[cfg_attr(test, utoipa::path(get, path = "/", responses(
+    (status = 200, description = "The status page", body = String, content_type = "text/html"),
+)))]
+pub(crate) async fn page(State(state): SharedState) -> Response {
     let stats = state.snapshot().ok().map(|snapshot| Stats::of(&snapshot));
     respond(stats.as_ref(), rand::random())
 }

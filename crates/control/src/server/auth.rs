@@ -1,18 +1,16 @@
 //! Authorization of the admin API.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::Problem;
-use crate::state::ServerState;
+use crate::state::SharedState;
 
 /// Middleware: passes only requests that carry the token (RFC 6750, section 2.1).
 pub(super) async fn require_token(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     request: Request,
     next: Next,
 ) -> Response {

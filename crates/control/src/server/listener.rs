@@ -89,7 +89,7 @@ pub(super) async fn listening(
     loop {
         match tokio::net::TcpListener::bind(bound.address).await {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                if wait.should_warn(state.readiness.get(), Instant::now()) {
+                if wait.should_warn(state.readiness(), Instant::now()) {
                     log::warn!("{}", still_taken(bound.address));
                 }
                 sleep(RETRY_INTERVAL).await;
@@ -137,20 +137,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_address_is_reported_with_the_remedy() {
+    fn an_address_that_cannot_be_bound_is_reported_with_the_remedy() {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = first.local_addr().unwrap();
-        let error = bind(Listen { address, optional: false }).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("admin.listen: {address} is taken\n")), "{error}");
-        assert!(error.contains(&format!("ss -ltnp 'sport = :{}'", address.port())), "{error}");
-    }
-
-    #[test]
-    fn a_foreign_address_is_reported_with_the_remedy() {
-        let address = "192.0.2.7:6970".parse().unwrap();
-        let error = bind(Listen { address, optional: false }).unwrap_err();
-        assert!(error.to_string().contains("admin.listen"), "{error}");
-        assert!(error.to_string().contains("--admin"), "{error}");
+        let taken = first.local_addr().unwrap();
+        for (address, problem, remedy) in [
+            (taken, "is taken", format!("ss -ltnp 'sport = :{}'", taken.port())),
+            ("192.0.2.7:6970".parse().unwrap(), "cannot listen", "--admin".to_owned()),
+        ] {
+            let error = bind(Listen { address, optional: false }).unwrap_err().to_string();
+            assert!(error.starts_with("admin.listen: ") && error.contains(problem), "{error}");
+            assert!(error.contains(&address.to_string()) && error.contains(&remedy), "{error}");
+        }
     }
 
     #[test]

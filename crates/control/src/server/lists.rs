@@ -14,17 +14,17 @@ use hyper::body::Frame;
 use onrush_proto::InfoHash;
 
 use crate::api::Problem;
-use crate::state::ServerState;
+use crate::state::SharedState;
 use crate::view::InForce;
 use onrush_tracker::access::AccessList;
 
 /// The access list in force: a comment with its meaning, then one info hash per line.
-#[utoipa::path(get, path = "/lists", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/lists", responses(
     (status = 200, description = "The list", body = String, content_type = "text/plain"),
-    (status = 404, description = "The list is not published (admin.publish_lists)", body = Problem),
-    (status = 503, description = "The tracker is starting", body = Problem),
-))]
-pub(super) async fn lists(State(state): State<Arc<ServerState>>) -> Result<Response, Problem> {
+    (status = 404, description = "The list is not published (admin.publish_lists)"),
+    (status = 503, description = "The tracker is starting"),
+)))]
+pub(super) async fn lists(State(state): SharedState) -> Result<Response, Problem> {
     let InForce { settings, lists, .. } = state.serving()?.in_force();
     if !settings.admin.publish_lists {
         return Err(Problem::new(

@@ -1,25 +1,55 @@
-//! `/metrics` and `/stats.json`.
+//! `/health`, `/ready`, `/metrics` and `/stats.json`.
 
-use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::api::Problem;
 use crate::api::stats::Stats;
+use crate::api::{Health, Problem, Ready};
 use crate::metrics::prometheus::{self, Format};
-use crate::state::ServerState;
+use crate::readiness::Readiness;
+use crate::state::SharedState;
+
+/// Liveness: every worker took a turn within the last five seconds.
+#[cfg_attr(test, utoipa::path(get, path = "/health", responses(
+    (status = 200, description = "Every worker takes turns", body = Health),
+    (status = 503, description = "The named workers take no turns", body = Health),
+)))]
+pub(super) async fn health(State(state): SharedState) -> Response {
+    respond(state.stalled(Instant::now()))
+}
+
+fn respond(stuck: Vec<String>) -> Response {
+    let (code, status) = match stuck.is_empty() {
+        true => (StatusCode::OK, "ok"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "stuck"),
+    };
+    (code, Json(Health { status: status.to_owned(), stuck })).into_response()
+}
+
+/// Readiness: all sockets are bound and saved state is loaded.
+#[cfg_attr(test, utoipa::path(get, path = "/ready", responses(
+    (status = 200, description = "The tracker serves", body = Ready),
+    (status = 503, description = "The tracker is starting or stopping", body = Ready),
+)))]
+pub(super) async fn ready(State(state): SharedState) -> Response {
+    let readiness = state.readiness();
+    let ready = readiness == Readiness::Serving;
+    let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(Ready { ready, stage: readiness.name().to_owned() })).into_response()
+}
 
 /// All counters and gauges for Prometheus: in OpenMetrics where `Accept` names it, else in the text
 /// format 0.0.4.
-#[utoipa::path(get, path = "/metrics", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/metrics", responses(
     (status = 200, description = "Metrics", body = String, content_type = "text/plain"),
-    (status = 503, description = "The tracker is starting", body = Problem),
-))]
+    (status = 503, description = "The tracker is starting"),
+)))]
 pub(super) async fn metrics(
-    State(state): State<Arc<ServerState>>,
+    State(state): SharedState,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let snapshot = state.snapshot()?;
@@ -31,10 +61,22 @@ pub(super) async fn metrics(
 
 /// All counters and gauges as JSON. Counters never decrease, and `time` is the time of the
 /// response: clients compute rates from two responses.
-#[utoipa::path(get, path = "/stats.json", tag = "observation", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/stats.json", responses(
     (status = 200, description = "All counters and gauges", body = Stats),
-    (status = 503, description = "The tracker is starting", body = Problem),
-))]
-pub(super) async fn stats(State(state): State<Arc<ServerState>>) -> Result<Json<Stats>, Problem> {
+    (status = 503, description = "The tracker is starting"),
+)))]
+pub(super) async fn stats(State(state): SharedState) -> Result<Json<Stats>, Problem> {
     Ok(Json(Stats::of(&state.snapshot()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalled_workers_make_the_tracker_unhealthy() {
+        assert_eq!(respond(Vec::new()).status(), StatusCode::OK);
+        let stalled = respond(vec!["worker-1".to_owned()]);
+        assert_eq!(stalled.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
 }

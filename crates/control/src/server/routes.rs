@@ -10,19 +10,19 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::time::timeout;
 
-use super::{auth, health, lists, observation, openapi};
+use super::{auth, lists, observation, openapi};
 use crate::admin::{self, API, Route};
 use crate::api::Problem;
 use crate::page;
-use crate::state::ServerState;
+use crate::state::{ServerState, SharedState};
 use onrush_config::settings::AdminSettings;
 
 /// The routes without a token. A test compares these and [`admin::routes`] with the OpenAPI file.
 pub(super) fn public_routes() -> Vec<Route> {
     vec![
         ("/", get(page::page)),
-        ("/health", get(health::health)),
-        ("/ready", get(health::ready)),
+        ("/health", get(observation::health)),
+        ("/ready", get(observation::ready)),
         ("/metrics", get(observation::metrics)),
         ("/stats.json", get(observation::stats)),
         ("/lists", get(lists::lists)),
@@ -62,16 +62,16 @@ async fn method_not_allowed() -> Problem {
 }
 
 /// Middleware for all routes: time limit, request counter, and headers that forbid caching.
-async fn common(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    state.count_request();
+async fn common(State(state): SharedState, request: Request, next: Next) -> Response {
+    state.requests.add(1);
     // Handlers that wait for another thread have a shorter limit with a more precise error. This
     // one ends requests whose body does not arrive.
     let limit = match request.uri().path() {
         path if path.ends_with("/reload") || path.ends_with("/export") => admin::LONG_TIMEOUT * 2,
-        path if path.ends_with("/upgrade") => admin::upgrade::UPGRADE_TIMEOUT * 2,
+        path if path.ends_with("/upgrade") => admin::actions::UPGRADE_TIMEOUT * 2,
         _ => state.timeout * 2,
     };
-    let _in_progress = state.begin_request();
+    let _in_progress = state.in_progress.clone();
     let response = timeout(limit, next.run(request)).await;
     let mut response = response.unwrap_or_else(|_| {
         let error = "the request did not arrive within admin.timeout: send it without pauses";

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
-use onrush_control::view::Pressure;
+use onrush_control::api::stats;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
@@ -110,11 +110,11 @@ impl Overload {
     }
 
     /// The current step, and the interval that it leads to.
-    pub fn pressure(&self, settings: &Settings) -> Pressure {
+    pub fn pressure(&self, settings: &Settings) -> stats::Overload {
         let (step, interval) = (self.policy.step(), settings.announce.interval);
         let longest = settings.overload.longest_interval.max(interval);
         let more = u64::from(longest - interval) * u64::from(step) / u64::from(SLOTS);
-        Pressure { step, interval: interval + more as u32 }
+        stats::Overload { step, interval: interval + more as u32 }
     }
 
     /// The configured rules, adapted to the current step and commitment.

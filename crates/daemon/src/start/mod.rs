@@ -34,6 +34,7 @@ use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
+use onrush_store::snapshot::load::{LoadOptions, load_at_start};
 use onrush_store::state::{State, StateError};
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::assemble::{Secrets, assemble, shard_map};
@@ -225,7 +226,7 @@ impl<'a> Start<'a> {
         if self.settings.user.is_some() {
             user::drop_capabilities();
         }
-        let State { keys, warnings, lock } = State::with_lock(self.settings, lock)?;
+        let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
         if let Some(directory) = self.settings.state_dir.as_deref().filter(|_| lock.is_some()) {
             let commitment = CommitmentFile::new(directory);
@@ -277,9 +278,9 @@ impl<'a> Start<'a> {
     /// Loads the peers of the last snapshot, if there is one.
     fn load_snapshot(&mut self, shards: Vec<&mut Shard>, map: ShardMap) {
         let Some(path) = &self.state.snapshot else { return };
-        let (access, now, progress) =
-            (&self.lists.access, self.clock.now(), &mut notify::progress());
-        let warning = snapshot::load::load_at_start(path, shards, map, access, now, progress);
+        let (access, now) = (&self.lists.access, self.clock.now());
+        let options = LoadOptions { map, access, now, extra_age: 0 };
+        let warning = load_at_start(path, shards, options, &mut notify::progress());
         self.warnings.extend(warning);
     }
 

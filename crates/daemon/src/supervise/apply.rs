@@ -9,7 +9,8 @@ use crate::process::notify;
 use crate::start::Tracker;
 use onrush_config::keys;
 use onrush_config::reload::Changes;
-use onrush_control::request::{Reloaded, Responder};
+use onrush_control::api::admin::ReloadReport;
+use onrush_control::request::Responder;
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
@@ -50,7 +51,7 @@ impl Supervisor {
         }
     }
 
-    fn apply(&mut self, loaded: Loaded) -> Result<Reloaded, String> {
+    fn apply(&mut self, loaded: Loaded) -> Result<ReloadReport, String> {
         // Keys that change now may contradict the running values of keys that need a restart.
         let Changes { settings, mut changed, restart } =
             Changes::new(&self.settings, loaded.settings, &self.reload.host)
@@ -75,7 +76,7 @@ impl Supervisor {
         report(&notices, &changed, &restart);
         // Even of an unchanged list, so that a reload repeats a purge that has failed.
         self.purge.start(&self.tracker.lists.access, former_list, now);
-        Ok(Reloaded { changed, restart, notices })
+        Ok(ReloadReport { changed, restart, notices })
     }
 
     /// Puts lists into force, with the changes made while they were read. Returns the former list
@@ -114,7 +115,7 @@ impl Supervisor {
         self.view.update(|shown| {
             shown.settings = self.settings.clone();
             shown.lists = lists.clone();
-            shown.pressure = overload.pressure(&self.settings);
+            shown.overload = overload.pressure(&self.settings);
         });
     }
 }

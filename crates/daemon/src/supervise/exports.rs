@@ -3,18 +3,20 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, select};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
+use crate::file_writer::FileWriter;
 use onrush_config::export_format::of_name;
 use onrush_config::settings::ExportSettings;
+use onrush_control::api::admin::ExportReport;
 use onrush_control::files::FileWrites;
-use onrush_control::request::{Exported, Responder};
+use onrush_control::request::Responder;
 use onrush_store::atomic_file::AtomicFile;
-use onrush_store::export::count::{CountTask, SwarmCounts};
-use onrush_store::export::format::{Packed, write};
+use onrush_store::export::count::{SwarmCounter, SwarmCounts};
+use onrush_store::export::format::write;
+use onrush_store::stream::{ShardStream, StreamError};
 use onrush_tracker::orders::Orders;
 
 /// Mode of the file: readable by all users.
@@ -23,47 +25,36 @@ const MODE: u32 = 0o644;
 const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Replies to the request for an export.
-pub(super) type ExportResponder = Responder<Result<Exported, String>>;
+pub(super) type ExportResponder = Responder<Result<ExportReport, String>>;
 
 /// The exports of a running tracker.
 #[derive(Debug)]
 pub(super) struct Exports {
-    last: Instant,
-    writer: Option<Writer>,
+    writer: FileWriter<ExportReport>,
+    /// Dropping this aborts the export being written.
+    keep: Option<Sender<()>>,
     /// Responders of the export being written.
     waiting: Vec<ExportResponder>,
-    writes: Arc<FileWrites>,
-}
-
-/// The thread that writes an export.
-#[derive(Debug)]
-struct Writer {
-    thread: JoinHandle<io::Result<Exported>>,
-    /// Dropping this aborts the export.
-    keep: Sender<()>,
-    /// Closed when the thread ends.
-    ended: Receiver<()>,
 }
 
 impl Default for Exports {
     fn default() -> Self {
-        Self { last: Instant::now(), writer: None, waiting: Vec::new(), writes: Arc::default() }
+        Self { writer: FileWriter::new("export"), keep: None, waiting: Vec::new() }
     }
 }
 
 impl Exports {
-    /// Counters of exports written and failed.
+    /// State of the exports.
     pub(super) fn writes(&self) -> &Arc<FileWrites> {
-        &self.writes
+        self.writer.writes()
     }
 
     /// Call every second: starts an export when it is due, and reports a finished one.
     pub(super) fn tick(&mut self, settings: &ExportSettings, orders: &Orders, now: Instant) {
-        if let Some(writer) = self.writer.take_if(|writer| writer.thread.is_finished()) {
-            self.join(writer.thread);
+        if let Some(result) = self.writer.finished(Duration::ZERO) {
+            self.finish(result);
         }
-        let due = !settings.every.is_zero() && now.duration_since(self.last) >= settings.every;
-        if due && settings.file.is_some() && self.writer.is_none() {
+        if settings.file.is_some() && self.writer.is_due(settings.every, now) {
             self.start(settings, orders, None);
         }
     }
@@ -81,99 +72,57 @@ impl Exports {
             return responder.into_iter().for_each(|it| it.respond(Err(why.to_owned())));
         };
         self.waiting.extend(responder);
-        if self.writer.is_some() {
+        if self.writer.is_writing() {
             return;
         }
-        self.last = Instant::now();
-        let (to, parts) = bounded(2 * orders.shards() + 2);
-        if let Err(error) = orders.run_on_every_shard(|_| Box::new(CountTask::new(to.clone()))) {
-            return self.finish(Err(error.to_string()));
-        }
-        drop(to);
-        let shards = orders.shards();
         let (keep, aborted) = bounded(1);
-        let (running, ended) = bounded(0);
-        let write = move || {
-            let _running = running;
-            write_parts(&path, &parts, shards, &aborted)
-        };
-        match thread::Builder::new().name("export".into()).spawn(write) {
-            Ok(thread) => self.writer = Some(Writer { thread, keep, ended }),
-            Err(error) => self.finish(Err(format!("cannot start a thread: {error}"))),
+        self.keep = Some(keep);
+        let write = move |swarms| write_stream(&path, swarms, &aborted);
+        if let Err(why) = self.writer.start(orders, SwarmCounter::default, write) {
+            self.finish(Err(io::Error::other(why)));
         }
     }
 
     /// Aborts the export being written, since the tracker stops. A slow disk is not waited for: the
     /// final snapshot is still to be written.
     pub(super) fn abort(&mut self) {
-        let Some(Writer { thread, keep, ended }) = self.writer.take() else { return };
-        drop(keep);
-        match ended.recv_timeout(ABORT_TIMEOUT) {
-            Err(RecvTimeoutError::Timeout) => self.finish(Err(
-                "the disk is slow; the next export removes the temporary file".to_owned(),
-            )),
-            _ => self.join(thread),
+        self.keep = None;
+        if self.writer.is_writing() {
+            let slow = "the disk is slow; the next export removes the temporary file";
+            let result = self.writer.finished(ABORT_TIMEOUT);
+            self.finish(result.unwrap_or_else(|| Err(io::Error::other(slow))));
         }
     }
 
-    fn join(&mut self, thread: JoinHandle<io::Result<Exported>>) {
-        let result = match thread.join() {
-            Ok(result) => result.map_err(|error| error.to_string()),
-            Err(_) => Err("its thread panicked".to_owned()),
-        };
-        self.finish(result);
-    }
-
-    fn finish(&mut self, result: Result<Exported, String>) {
+    fn finish(&mut self, result: io::Result<ExportReport>) {
+        let result = result.map_err(|error| error.to_string());
         match &result {
-            Ok(exported) => {
-                self.writes.wrote(exported.bytes, exported.took);
-                log::info!("export: {exported}");
-            }
-            Err(why) => {
-                self.writes.failed.add(1);
-                log::warn!("export failed; the previous one stays: {why}");
-            }
+            Ok(export) => self.writer.succeeded(export, export.bytes, export.seconds),
+            Err(why) => self.writer.failed(why),
         }
         self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
     }
 }
 
 /// Writes the counts of all shards, unless the export is aborted.
-fn write_parts(
+fn write_stream(
     path: &Path,
-    parts: &Receiver<Vec<SwarmCounts>>,
-    shards: usize,
+    mut stream: ShardStream<Vec<SwarmCounts>>,
     aborted: &Receiver<()>,
-) -> io::Result<Exported> {
+) -> io::Result<ExportReport> {
     let began = Instant::now();
-    let mut swarms = collect(parts, shards, aborted)?;
+    let mut swarms = Vec::new();
+    let failed = |error| match error {
+        StreamError::Stopped => stopping(),
+        StreamError::Interrupted => io::Error::other(error),
+    };
+    while let Some(mut counted) = stream.next(aborted).map_err(failed)? {
+        swarms.append(&mut counted);
+    }
     let bytes = write_swarms(path, &mut swarms, aborted)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    let swarms = swarms.len() as u64;
-    Ok(Exported { path: path.to_owned(), swarms, bytes, took: began.elapsed() })
-}
-
-/// Receives the counts of all shards. An empty part is the last one of its shard.
-fn collect(
-    parts: &Receiver<Vec<SwarmCounts>>,
-    shards: usize,
-    aborted: &Receiver<()>,
-) -> io::Result<Vec<SwarmCounts>> {
-    let mut swarms = Vec::new();
-    let mut done = 0;
-    while done < shards {
-        let part = select! {
-            recv(parts) -> part => part,
-            recv(aborted) -> _ => return Err(stopping()),
-        };
-        match part {
-            Ok(part) if part.is_empty() => done += 1,
-            Ok(mut part) => swarms.append(&mut part),
-            Err(_) => return Err(io::Error::other("a worker has ended, or was too slow")),
-        }
-    }
-    Ok(swarms)
+    let (path, swarms) = (path.display().to_string(), swarms.len() as u64);
+    Ok(ExportReport { path, swarms, bytes, seconds: began.elapsed().as_secs_f64() })
 }
 
 fn write_swarms(
@@ -181,10 +130,9 @@ fn write_swarms(
     swarms: &mut [SwarmCounts],
     aborted: &Receiver<()>,
 ) -> io::Result<u64> {
-    let (content, packing) = of_name(path).ok_or(io::ErrorKind::InvalidFilename)?;
-    let file = Packed::new(packing, AtomicFile::create(path, MODE)?);
-    let mut to = Abortable { file, aborted };
-    write(content, swarms, &mut to)?;
+    let format = of_name(path).ok_or(io::ErrorKind::InvalidFilename)?;
+    let mut to = Abortable { file: AtomicFile::create(path, MODE)?, aborted };
+    write(format, swarms, &mut to)?;
     to.file.finish()
 }
 
@@ -194,7 +142,7 @@ fn stopping() -> io::Error {
 
 /// A file whose writes fail once the export is aborted.
 struct Abortable<'a> {
-    file: Packed,
+    file: AtomicFile,
     aborted: &'a Receiver<()>,
 }
 
@@ -213,7 +161,10 @@ impl Write for Abortable<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use onrush_proto::InfoHash;
+    use onrush_store::stream::Part;
 
     use super::*;
 
@@ -240,9 +191,10 @@ mod tests {
             let former = std::fs::read(&path).unwrap();
 
             let (to, parts) = bounded(2);
-            to.send(swarms()).unwrap();
+            to.send(Part::Message(swarms())).unwrap();
             let waiting = thread::scope(|scope| {
-                let waiting = scope.spawn(|| write_parts(&path, &parts, 1, &aborted));
+                let stream = ShardStream::new(parts, 1);
+                let waiting = scope.spawn(|| write_stream(&path, stream, &aborted));
                 drop(keep);
                 waiting.join().unwrap()
             });
@@ -259,23 +211,18 @@ mod tests {
         let path = directory.path().join("a.txt");
         let (keep, aborted) = bounded::<()>(1);
         let file = AtomicFile::create(&path, MODE).unwrap();
-        let (running, ended) = bounded(0);
-        let thread = thread::spawn(move || {
-            let _running: Sender<()> = running;
+        let mut exports = Exports { keep: Some(keep), ..Exports::default() };
+        let write = move || {
             let aborted = aborted.recv().is_err();
             drop(file);
             Err(io::Error::other(format!("aborted: {aborted}")))
-        });
-        let (sender, response) = bounded(1);
-        let responder = Responder::new(move |result| drop(sender.send(result)));
-        let mut exports = Exports {
-            writer: Some(Writer { thread, keep, ended }),
-            waiting: vec![responder],
-            ..Exports::default()
         };
+        exports.writer.spawn(write).unwrap();
+        let (sender, response) = bounded(1);
+        exports.waiting.push(Responder::new(move |result| drop(sender.send(result))));
         exports.abort();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         assert_eq!(response.recv().unwrap(), Err("aborted: true".to_owned()));
-        assert_eq!(exports.writes.failed.get(), 1);
+        assert_eq!(exports.writes().stats().failed, 1);
     }
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::Supervisor;
-use onrush_control::request::{ListChangeError, ListChanged};
+use onrush_control::api::admin::ListUpdate;
+use onrush_control::request::ListChangeError;
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::ListKind;
@@ -64,7 +65,7 @@ impl Supervisor {
     pub(super) fn change_list(
         &mut self,
         changes: &[ListChange],
-    ) -> Result<ListChanged, ListChangeError> {
+    ) -> Result<ListUpdate, ListChangeError> {
         if self.upgrade.is_final {
             return Err(ListChangeError::Upgrading);
         }
@@ -104,10 +105,10 @@ impl Supervisor {
             self.list_changes.since_merge.extend_from_slice(changes);
         }
         let list = Arc::new(list);
-        let changed = ListChanged {
-            kind,
-            listed: list.len(),
-            changed: effective.len(),
+        let changed = ListUpdate {
+            mode: kind.name().to_owned(),
+            entries: list.len() as u64,
+            changed: effective.len() as u64,
             lasting: self.tracker.state.journal.is_some(),
         };
         self.tracker.lists.access = list.clone();

@@ -103,7 +103,7 @@ impl Supervisor {
         let in_force = InForce {
             settings: settings.clone(),
             lists: tracker.lists.clone(),
-            pressure: tracker.overload.pressure(&settings),
+            overload: tracker.overload.pressure(&settings),
         };
         let view = View::new(parts, in_force, sender);
         if let Some(admin) = &tracker.admin {

@@ -9,7 +9,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::process::notify;
 use onrush_config::{Flags, Host, Settings};
 use onrush_control::Token;
-use onrush_control::request::{Reloaded, Responder};
+use onrush_control::api::admin::ReloadReport;
+use onrush_control::request::Responder;
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
@@ -44,7 +45,7 @@ pub struct Reload {
 }
 
 /// The outcome of a reload, or the problems of the configuration.
-pub type ReloadResult = Result<Reloaded, String>;
+pub type ReloadResult = Result<ReloadReport, String>;
 
 impl Reload {
     /// For a tracker that was started with these flags on this host.

@@ -66,7 +66,7 @@ pub fn send(
     }
     let youngest = now.moment.since(handed_over.since) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
-    writer.shards(shards, now, || Encoder::since(youngest), &mut notify::progress())?;
+    writer.shards(shards, now, Encoder::since(youngest), &mut notify::progress())?;
     let (mut to, counts) = writer.end(now.unix)?;
     to.flush()?;
     Ok(counts)

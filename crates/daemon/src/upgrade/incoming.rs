@@ -22,7 +22,7 @@ use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_control::version::version;
 use onrush_store::lock::StateLock;
-use onrush_store::snapshot::load::from_stream;
+use onrush_store::snapshot::load::{LoadOptions, from_stream};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -152,9 +152,9 @@ impl Incoming {
         send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
         // The delta may contain peers that stop at this process before it arrives.
         self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
-        let progress = &mut notify::progress();
+        let options = LoadOptions { map, access, now, extra_age: OLDER_IN_DUMP };
         // Unbuffered, so that the messages behind the peers are not read.
-        let loaded = from_stream(&self.stream, shards, map, access, now, OLDER_IN_DUMP, progress)
+        let loaded = from_stream(&self.stream, shards, options, &mut notify::progress())
             .map_err(io::Error::other)?;
         log::info!("upgrade: {loaded}");
         Ok(())

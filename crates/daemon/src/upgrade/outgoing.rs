@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Sender, after, bounded};
 use onrush_net::bind::BoundSocket;
 use onrush_net::handover;
 use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
@@ -22,8 +22,9 @@ use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
 use super::{run_on_every_shard, stalled};
 use crate::overload::IntervalCommitment;
 use onrush_control::version::version;
-use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::write::SnapshotWriter;
+use onrush_store::stream::ShardStream;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
 
@@ -253,16 +254,12 @@ impl Outgoing {
     }
 
     fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
-        let parts = DumpTask::of_all(&self.orders).map_err(io::Error::other)?;
+        let mut blocks =
+            ShardStream::start(&self.orders, Encoder::default).map_err(io::Error::other)?;
         let to = BufWriter::with_capacity(256 << 10, stream);
         let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
-        let mut done = 0;
-        while done < self.orders.shards() {
-            match parts.recv_timeout(DUMP_TIMEOUT) {
-                Ok(DumpMessage::Block(block)) => writer.block(&block)?,
-                Ok(DumpMessage::Done) => done += 1,
-                Err(_) => return Err(stalled()),
-            }
+        while let Some(block) = blocks.next(&after(DUMP_TIMEOUT)).map_err(|_| stalled())? {
+            writer.block(&block)?;
         }
         let (mut to, _) = writer.end(self.clock.now().unix)?;
         to.flush()

@@ -16,9 +16,10 @@ use onrush_control::api::admin::Measure;
 use onrush_net::Socket;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
-use onrush_store::export::count::{CountTask, SwarmCounts};
-use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
+use onrush_store::export::count::{SwarmCounter, SwarmCounts};
+use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{BLOCK_HEAD_LEN, Peers, Records};
+use onrush_store::stream::{Part, StreamTask};
 use onrush_swarm::{Announce, PeerView, Shard, ShardBatch, ShardSettings};
 use onrush_testing::memory_tracker::{TestTracker, announce, at, connect, secrets, send, settings};
 use onrush_tracker::access::AccessList;
@@ -173,12 +174,16 @@ impl ShardWithTask {
 fn an_export_visits_each_swarm_once_in_short_steps() {
     let mut busy = ShardWithTask::new();
     let (to, parts) = unbounded();
-    busy.side.add_task(Box::new(CountTask::new(to)));
+    busy.side.add_task(Box::new(StreamTask::new(SwarmCounter::default(), to)));
     while busy.step() {
         busy.change_swarms();
     }
     let mut met: BTreeMap<u32, SwarmCounts> = BTreeMap::new();
-    for counted in parts.try_iter().flatten() {
+    let messages = parts.try_iter().filter_map(|part| match part {
+        Part::Message(counted) => Some(counted),
+        Part::End => None,
+    });
+    for counted in messages.flatten() {
         assert_eq!(met.insert(number(&counted.info_hash), counted), None, "visited twice");
     }
     assert!(busy.left.len() > 500, "only {} swarms were emptied meanwhile", busy.left.len());
@@ -198,14 +203,14 @@ fn an_export_visits_each_swarm_once_in_short_steps() {
 fn a_snapshot_emits_each_peer_once_in_short_steps() {
     let mut busy = ShardWithTask::new();
     let (to, parts) = unbounded();
-    busy.side.add_task(Box::new(DumpTask::new(to)));
+    busy.side.add_task(Box::new(StreamTask::new(Encoder::default(), to)));
     let mut blocks = Vec::new();
     let mut steps = 0;
     loop {
         let unfinished = busy.step();
         steps += 1;
         for part in parts.try_iter() {
-            let DumpMessage::Block(block) = part else { continue };
+            let Part::Message(block) = part else { continue };
             let shown = block.counts.records + block.counts.v4 + block.counts.v6;
             assert!(shown <= steps * MAX_EMITTED, "{shown} swarms and peers in {steps} steps");
             steps = 0;
@@ -316,10 +321,11 @@ fn the_worker_replies_between_two_steps() {
     let (to, parts) = unbounded();
     let (dump_to, dumped) = unbounded();
     let (top_to, top) = unbounded();
+    let request = Arc::new(());
     let tasks: [Box<dyn ShardTask>; 4] = [
-        Box::new(CountTask::new(to)),
-        Box::new(DumpTask::new(dump_to)),
-        Box::new(Top::new(Measure::Peers, 10, Arc::default(), top_to)),
+        Box::new(StreamTask::new(SwarmCounter::default(), to)),
+        Box::new(StreamTask::new(Encoder::default(), dump_to)),
+        Box::new(Top::new(Measure::Peers, 10, Arc::downgrade(&request), top_to)),
         Box::new(remove_forbidden(forbidding_list(), Arc::default(), sender)),
     ];
     let orders = Orders::new(&worker.mailboxes, 1, worker.owners.clone());
@@ -333,11 +339,8 @@ fn the_worker_replies_between_two_steps() {
     }
     let steps = 4 * u64::from(SWARMS) / MAX_VISITED as u64;
     assert!(turns > steps, "{turns} turns");
-    assert!(parts.iter().any(|part| part.is_empty()), "the export is complete");
-    assert!(
-        dumped.iter().any(|part| matches!(part, DumpMessage::Done)),
-        "the snapshot is complete"
-    );
+    assert!(parts.iter().any(|part| matches!(part, Part::End)), "the export is complete");
+    assert!(dumped.iter().any(|part| matches!(part, Part::End)), "the snapshot is complete");
     assert_eq!(top.recv().unwrap().swarms.len(), 10);
 }
 

@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crossbeam_channel::never;
 use onrush_net::Socket;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_proto::{Announce, InfoHash};
-use onrush_store::snapshot::dump::{DumpMessage, DumpTask};
-use onrush_store::snapshot::write::SnapshotWriter;
-use onrush_store::snapshot::write::write_all;
+use onrush_store::snapshot::encode::Encoder;
+use onrush_store::snapshot::write::{SnapshotWriter, write_all};
+use onrush_store::stream::ShardStream;
 use onrush_testing::memory_tracker::{TestTracker, announce, at, connect, send, settings};
 use onrush_tracker::assemble::Secrets;
 use onrush_tracker::connection::{Key, Keys};
@@ -82,17 +83,12 @@ fn dumped(world: &mut TestTracker<Client>) -> Vec<u8> {
         world.workers.len(),
         world.workers[0].owners.clone(),
     );
-    let parts = DumpTask::of_all(&orders).unwrap();
+    let mut blocks = ShardStream::start(&orders, Encoder::default).unwrap();
     world.settle(at(1_010));
     let mut writer = SnapshotWriter::begin(Vec::new(), at(1_010).unix).unwrap();
-    let mut done = 0;
-    for part in parts.try_iter() {
-        match part {
-            DumpMessage::Block(block) => writer.block(&block).unwrap(),
-            DumpMessage::Done => done += 1,
-        }
+    while let Some(block) = blocks.next::<()>(&never()).unwrap() {
+        writer.block(&block).unwrap();
     }
-    assert_eq!(done, orders.shards());
     writer.end(at(1_010).unix).unwrap().0
 }
 

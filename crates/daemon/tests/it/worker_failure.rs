@@ -90,7 +90,8 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
 
 /// A tracker with these workers and no other part.
 fn tracker(running: Running) -> Tracker {
-    let (lists, clock, snapshots) = (Lists::open(), Clock::start(), Snapshots::disabled());
+    let (lists, clock, snapshots) =
+        (Lists::open(), Clock::start(), Snapshots::new(None, Duration::ZERO));
     Tracker {
         running,
         steering: None,

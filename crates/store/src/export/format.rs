@@ -6,14 +6,32 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use onrush_config::export_format::{Content, Packing};
 
-use crate::atomic_file::AtomicFile;
 use crate::export::count::SwarmCounts;
 
 /// Writes swarms; bencoded ones sorted by info hash.
 ///
 /// # Errors
 /// When `to` cannot be written.
-pub fn write(content: Content, swarms: &mut [SwarmCounts], to: &mut impl Write) -> io::Result<()> {
+pub fn write(
+    (content, packing): (Content, Packing),
+    swarms: &mut [SwarmCounts],
+    to: &mut impl Write,
+) -> io::Result<()> {
+    match packing {
+        Packing::Plain => write_content(content, swarms, to),
+        Packing::Gzip => {
+            let mut packed = GzEncoder::new(to, Compression::default());
+            write_content(content, swarms, &mut packed)?;
+            packed.finish().map(drop)
+        }
+    }
+}
+
+fn write_content(
+    content: Content,
+    swarms: &mut [SwarmCounts],
+    to: &mut impl Write,
+) -> io::Result<()> {
     match content {
         Content::Text => swarms.iter().try_for_each(|swarm| text(swarm, to)),
         Content::Bencoded => {
@@ -38,53 +56,6 @@ fn bencoded(swarm: &SwarmCounts, to: &mut impl Write) -> io::Result<()> {
     write!(to, "d8:completei{seeders}e10:downloadedi{completed}e10:incompletei{leechers}ee")
 }
 
-/// An export file, compressed as its name asks.
-pub enum Packed {
-    /// Not compressed.
-    Plain(AtomicFile),
-    /// Compressed by gzip.
-    Gzip(GzEncoder<AtomicFile>),
-}
-
-impl Packed {
-    /// Compresses what is written to `file`.
-    pub fn new(packing: Packing, file: AtomicFile) -> Self {
-        match packing {
-            Packing::Plain => Self::Plain(file),
-            Packing::Gzip => Self::Gzip(GzEncoder::new(file, Compression::default())),
-        }
-    }
-
-    /// Writes the end of the compressed stream and renames the file into place. Returns its length
-    /// in bytes.
-    ///
-    /// # Errors
-    /// When the file cannot be written; the previous one stays.
-    pub fn finish(self) -> io::Result<u64> {
-        match self {
-            Self::Plain(file) => file,
-            Self::Gzip(encoder) => encoder.finish()?,
-        }
-        .finish()
-    }
-}
-
-impl Write for Packed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(file) => file.write(bytes),
-            Self::Gzip(encoder) => encoder.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(file) => file.flush(),
-            Self::Gzip(encoder) => encoder.flush(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,12 +71,12 @@ mod tests {
         };
         let mut swarms = [swarm(0x62, 1, 20, 300), swarm(0x61, 0, 4_294_967_295, 7)];
         let mut out = Vec::new();
-        write(Content::Text, &mut swarms, &mut out).unwrap();
+        write_content(Content::Text, &mut swarms, &mut out).unwrap();
         let expected =
             format!("{} 1 20 300\n{} 0 4294967295 7\n", "62".repeat(20), "61".repeat(20));
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let mut out = Vec::new();
-        write(Content::Bencoded, &mut swarms, &mut out).unwrap();
+        write_content(Content::Bencoded, &mut swarms, &mut out).unwrap();
         let (a, b) = ("a".repeat(20), "b".repeat(20));
         let expected = format!(
             "d5:filesd20:{a}d8:completei0e10:downloadedi7e10:incompletei4294967295ee\
@@ -113,7 +84,7 @@ mod tests {
         );
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let mut out = Vec::new();
-        write(Content::Bencoded, &mut [], &mut out).unwrap();
+        write_content(Content::Bencoded, &mut [], &mut out).unwrap();
         assert_eq!(out, b"d5:filesdee");
     }
 }

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`mod@format`] | the contents of the file, and its compression |
-//! | [`count`] | the background task that counts the swarms of a running shard |
+//! | [`count`] | the counts of the swarms of a running shard |
 
 pub mod count;
 pub mod format;

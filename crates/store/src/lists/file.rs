@@ -4,9 +4,8 @@
 //! An info hash is 40 hexadecimal digits or 32 base32 characters, as in older magnet links (RFC
 //! 4648, section 6).
 
-use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use onrush_proto::InfoHash;
@@ -95,40 +94,11 @@ pub enum ListError {
         path: PathBuf,
     },
     /// Lines that are not entries.
-    #[error("{}", Shown { path, lines, total: *total, name, form })]
-    Lines {
-        /// The file.
-        path: PathBuf,
-        /// The first bad lines, counted from 1, each with its fault.
-        lines: Vec<(usize, String)>,
-        /// Number of bad lines.
-        total: usize,
-        /// Plural name of the entries.
-        name: &'static str,
-        /// The form of a line.
-        form: &'static str,
-    },
-}
-
-/// Displays bad lines.
-struct Shown<'a> {
-    path: &'a Path,
-    lines: &'a [(usize, String)],
-    total: usize,
-    name: &'a str,
-    form: &'a str,
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, lines, total, name, form } = self;
-        for (line, what) in *lines {
-            writeln!(f, "{}:{line}: {what}", path.display())?;
-        }
-        let more = if *total > lines.len() { "; the first are shown" } else { "" };
-        let least = if *total == MAX_BAD { "at least " } else { "" };
-        write!(f, "{least}{total} lines of the list are not {name}{more}; {form}")
-    }
+    #[error("{0}")]
+    Lines(
+        /// The first of them with number and fault, their number, and the form of a line.
+        String,
+    ),
 }
 
 /// Reads a file with at most `most` entries. Calls `progress` every few milliseconds.
@@ -145,8 +115,7 @@ pub fn read<T>(
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         // Reading from a pipe or a device may never end.
-        let error = io::Error::other("not a regular file");
-        return Err(unreadable(error));
+        return Err(unreadable(io::Error::other("not a regular file")));
     }
     let file = File::open(path).map_err(unreadable)?;
     let likely = (metadata.len() / entries.bytes_per_line) as usize + 1;
@@ -175,9 +144,9 @@ fn read_all<T>(
     progress: &mut dyn FnMut(),
 ) -> Result<Vec<T>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
-    let mut lines = Lines { reader: BufReader::with_capacity(1 << 16, from) };
-    let (mut bad, mut total, mut number, mut line) = (Vec::new(), 0, 0, Vec::new());
-    while let Some(whole) = lines.next(&mut line).map_err(unreadable)? {
+    let mut from = BufReader::with_capacity(1 << 16, from);
+    let (mut bad, mut total, mut number, mut line) = (String::new(), 0, 0, Vec::new());
+    while let Some(whole) = next_line(&mut from, &mut line).map_err(unreadable)? {
         number += 1;
         if usize::is_multiple_of(number, LINES_PER_STEP) {
             progress();
@@ -194,8 +163,8 @@ fn read_all<T>(
             None => {}
             Some(Err(what)) => {
                 total += 1;
-                if bad.len() < SHOWN {
-                    bad.push((number, what));
+                if total <= SHOWN {
+                    bad += &format!("{}:{number}: {what}\n", path.display());
                 }
             }
         }
@@ -203,44 +172,28 @@ fn read_all<T>(
             break;
         }
     }
-    match total {
-        0 => Ok(found),
-        _ => {
-            let EntryFormat { name, form, .. } = *entries;
-            Err(ListError::Lines { path: path.to_owned(), lines: bad, total, name, form })
-        }
+    if total == 0 {
+        return Ok(found);
     }
+    let EntryFormat { name, form, .. } = *entries;
+    let more = if total > SHOWN { "; the first are shown" } else { "" };
+    let least = if total == MAX_BAD { "at least " } else { "" };
+    let text = format!("{bad}{least}{total} lines of the list are not {name}{more}; {form}");
+    Err(ListError::Lines(text))
 }
 
-/// Reads a file line by line with a bounded buffer.
-struct Lines<R> {
-    reader: BufReader<R>,
-}
-
-impl<R: io::Read> Lines<R> {
-    /// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the
-    /// file. The rest of a line longer than [`MAX_LINE`] is skipped.
-    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
-        line.clear();
-        let mut part = self.reader.by_ref().take(MAX_LINE);
-        if part.read_until(b'\n', line)? == 0 {
-            return Ok(None);
-        }
-        let whole = line.len() < MAX_LINE as usize || line.ends_with(b"\n");
-        let mut ended = whole;
-        while !ended {
-            let (used, found) = match self.reader.fill_buf()? {
-                [] => (0, true),
-                more => match more.iter().position(|byte| *byte == b'\n') {
-                    Some(at) => (at + 1, true),
-                    None => (more.len(), false),
-                },
-            };
-            self.reader.consume(used);
-            ended = found;
-        }
-        Ok(Some(whole))
+/// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the
+/// file. The rest of a line longer than [`MAX_LINE`] is skipped.
+fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+    line.clear();
+    if from.by_ref().take(MAX_LINE).read_until(b'\n', line)? == 0 {
+        return Ok(None);
     }
+    let whole = line.len() < MAX_LINE as usize || line.ends_with(b"\n");
+    if !whole {
+        from.skip_until(b'\n')?;
+    }
+    Ok(Some(whole))
 }
 
 impl<T> EntryFormat<T> {

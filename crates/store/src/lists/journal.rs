@@ -7,19 +7,20 @@
 //! that the list's file contains already, so that the file decides from then on, and lines that
 //! cannot be parsed, with a warning.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use onrush_proto::InfoHash;
-
-use crate::atomic_file::sync_directory_of;
+use crate::atomic_file::{AtomicFile, sync_directory_of};
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 use onrush_tracker::access::{AccessList, ListKind};
 
 /// File name of the journal in the state directory.
 pub const FILE: &str = "access.changes";
+
+/// Permissions of the file.
+const MODE: u32 = 0o600;
 
 /// Maximum bytes of a line, with its end.
 const MAX_LINE: u64 = 49;
@@ -72,18 +73,21 @@ impl Journal {
         &self.path
     }
 
+    /// Opens the file to read it; `None` if it is missing.
+    fn open(&self) -> io::Result<Option<File>> {
+        match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => file.map(Some),
+        }
+    }
+
     /// Reads the journal. A missing file has no changes.
     ///
     /// # Errors
     /// When the file exists and cannot be read.
     pub fn read(&self, kind: ListKind) -> io::Result<JournalContents> {
-        let file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(JournalContents::default());
-            }
-            file => file?,
-        };
         let mut read = JournalContents::default();
+        let Some(file) = self.open()? else { return Ok(read) };
         for line in BufReader::new(file).split(b'\n') {
             let line = line?;
             match change(&line) {
@@ -107,10 +111,7 @@ impl Journal {
     /// # Errors
     /// When the file exists and cannot be read.
     pub fn since(&self, kind: ListKind, len: u64) -> io::Result<Vec<ListChange>> {
-        let mut file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            file => file?,
-        };
+        let Some(mut file) = self.open()? else { return Ok(Vec::new()) };
         let before = len.min(MAX_LINE);
         file.seek(SeekFrom::Start(len - before))?;
         let mut text = Vec::new();
@@ -125,12 +126,8 @@ impl Journal {
     /// Applies the changes of the journal to a list that was just loaded.
     pub fn replay(&self, list: AccessList) -> ReplayedList {
         let Some(kind) = list.kind() else {
-            return ReplayedList {
-                list,
-                warning: None,
-                unreadable: false,
-                read: JournalContents::default(),
-            };
+            let read = JournalContents::default();
+            return ReplayedList { list, warning: None, unreadable: false, read };
         };
         let path = self.path.display();
         let (read, warning, unreadable) = match self.read(kind) {
@@ -157,15 +154,20 @@ impl Journal {
     /// it.
     pub fn append(&self, kind: ListKind, changes: &[ListChange]) -> io::Result<()> {
         let is_new = !self.path.exists();
-        let mut file = open(&self.path)?;
+        let mut options = File::options();
+        let mut file = options.read(true).append(true).create(true).mode(MODE).open(&self.path)?;
         let before = file.metadata()?.len();
-        let text: String = changes.iter().map(|change| line(kind, change)).collect();
+        let mut last = *b"\n";
+        if before > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
         // A line that a full disk or a power failure cut off is ended first.
-        let torn = before > 0 && last_byte(&self.path)? != b'\n';
-        let text = if torn { format!("\n{text}") } else { text };
+        let mut text = String::from(if last == *b"\n" { "" } else { "\n" });
+        text.extend(changes.iter().map(|change| line(kind, change)));
+        let synced = || if is_new { sync_directory_of(&self.path) } else { Ok(()) };
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-        let written =
-            written.and_then(|()| if is_new { sync_directory_of(&self.path) } else { Ok(()) });
+        let written = written.and_then(|()| synced());
         if written.is_err() {
             let _ = file.set_len(before);
         }
@@ -187,7 +189,9 @@ impl Journal {
         }
         let others = read.others.iter().map(|(kind, change)| line(*kind, change));
         let of_kind = listing.changes().map(|change| line(kind, &change));
-        self.replace(&others.chain(of_kind).collect::<String>())
+        let mut file = AtomicFile::create(&self.path, MODE)?;
+        file.write_all(others.chain(of_kind).collect::<String>().as_bytes())?;
+        file.finish().map(drop)
     }
 
     /// As [`compact`](Self::compact); returns an error as a warning for the operator.
@@ -195,29 +199,6 @@ impl Journal {
         let error = self.compact(replayed).err()?;
         Some(format!("{} cannot be compacted: {error}", self.path.display()))
     }
-
-    /// Writes a new file and renames it into place.
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let temporary = self.path.with_extension("changes.new");
-        let _ = fs::remove_file(&temporary);
-        let mut file = open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_data()?;
-        fs::rename(&temporary, &self.path)?;
-        sync_directory_of(&self.path)
-    }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
-}
-
-fn last_byte(path: &Path) -> io::Result<u8> {
-    let mut file = File::open(path)?;
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    Ok(last[0])
 }
 
 fn line(kind: ListKind, change: &ListChange) -> String {
@@ -226,26 +207,18 @@ fn line(kind: ListKind, change: &ListChange) -> String {
 }
 
 fn change(line: &[u8]) -> Option<(ListKind, ListChange)> {
-    let mut words = line.split(|byte| *byte == b' ');
-    let kind = match words.next()? {
-        b"allow" => ListKind::Allow,
-        b"deny" => ListKind::Deny,
-        _ => return None,
-    };
-    let listed = match words.next()? {
-        b"+" => true,
-        b"-" => false,
-        _ => return None,
-    };
-    let hash = words.next().filter(|hash| hash.len() == 40 && words.next().is_none())?;
-    let info_hash = InfoHash::from_text(hash).ok()?;
-    Some((kind, ListChange { info_hash, listed }))
+    let words: Vec<&str> = std::str::from_utf8(line).ok()?.split(' ').collect();
+    let [kind, sign @ ("+" | "-"), hash] = words[..] else { return None };
+    let kind = [ListKind::Allow, ListKind::Deny].into_iter().find(|known| known.name() == kind)?;
+    let info_hash = hash.parse().ok().filter(|_| hash.len() == 40)?;
+    Some((kind, ListChange { info_hash, listed: sign == "+" }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use onrush_config::settings::{Access, Listed};
+    use onrush_proto::InfoHash;
 
     fn of(number: u8, listed: bool) -> ListChange {
         ListChange { info_hash: InfoHash([number; 20]), listed }

@@ -14,7 +14,10 @@ use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{PeerView, Restored, Shard, ShardMap};
 use thiserror::Error;
 
-use super::format::{self, BlockHead, Damage, HEAD_LEN, Peers, Record, Records, SnapshotCounts};
+use super::format::{
+    self, BlockHead, Damage, HEAD_LEN, MAGIC, Peers, Record, Records, SnapshotCounts,
+};
+use crate::atomic_file::numbered_files;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -25,35 +28,34 @@ const QUEUED_BLOCKS: usize = 8;
 
 /// Why a snapshot was not loaded.
 #[derive(Debug, Error)]
-pub enum LoadError {
-    /// There is no file.
-    #[error("there is no snapshot")]
-    Absent,
-    /// The file cannot be read.
-    #[error("{path}: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        cause: io::Error,
-    },
-    /// The file was valid when it was verified, and failed while it was loaded. The blocks before
-    /// the failure are in the shards.
-    #[error("{path}: {cause}")]
-    Interrupted {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        cause: ReadError,
-    },
-    /// The file is not a valid snapshot.
-    #[error("{path}: {damage}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        damage: Damage,
-    },
+#[error("{path}: {cause}")]
+pub struct LoadError {
+    /// The file.
+    pub path: PathBuf,
+    /// The cause.
+    pub cause: ReadError,
+    /// Whether the file was valid when it was verified, and failed while it was loaded: the blocks
+    /// before the failure are in the shards.
+    pub partly: bool,
+}
+
+impl LoadError {
+    fn is_missing_file(&self) -> bool {
+        matches!(&self.cause, ReadError::Io(error) if error.kind() == ErrorKind::NotFound)
+    }
+}
+
+/// What is loaded, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions<'a> {
+    /// Maps info hashes to the shards.
+    pub map: ShardMap,
+    /// Permits the swarms that are loaded.
+    pub access: &'a AccessList,
+    /// The time.
+    pub now: Now,
+    /// Seconds added to the age of every peer.
+    pub extra_age: u32,
 }
 
 /// The result of loading a snapshot.
@@ -61,8 +63,6 @@ pub enum LoadError {
 pub struct Loaded {
     /// Peers stored, expired, and above the limit.
     pub peers: Restored,
-    /// Swarms without peers, kept for their `completed`.
-    pub idle: u64,
     /// Records of swarms that the access list refuses.
     pub forbidden: u64,
     /// Seconds since the snapshot was written; 0 if that is in the future by this clock.
@@ -72,7 +72,6 @@ pub struct Loaded {
 impl std::ops::AddAssign for Loaded {
     fn add_assign(&mut self, other: Self) {
         self.peers += other.peers;
-        self.idle += other.idle;
         self.forbidden += other.forbidden;
     }
 }
@@ -112,22 +111,13 @@ impl<R: Read> BlockReader<R> {
     /// # Errors
     /// When the source fails, or the head is not valid.
     pub fn begin(mut from: R) -> Result<Self, ReadError> {
-        let mut head = [0; HEAD_LEN];
-        let mut read = 0;
-        while read < HEAD_LEN {
-            match from.read(&mut head[read..]) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if read < HEAD_LEN {
-            let known = read.min(format::MAGIC.len());
-            let ours = head[..known] == format::MAGIC[..known];
+        let mut head = Vec::with_capacity(HEAD_LEN);
+        from.by_ref().take(HEAD_LEN as u64).read_to_end(&mut head)?;
+        let Ok(head) = head.as_slice().try_into() else {
+            let ours = head.starts_with(&MAGIC) || MAGIC.starts_with(&head);
             return Err(if ours { Damage::Truncated } else { Damage::Magic }.into());
-        }
-        Ok(Self { from, read: SnapshotCounts::default(), unix: format::read_head(&head)? })
+        };
+        Ok(Self { from, read: SnapshotCounts::default(), unix: format::read_head(head)? })
     }
 
     /// Reads the records of the next block into `records`; returns the time that their ages refer
@@ -178,42 +168,27 @@ pub fn verify(
 }
 
 /// Loads one shard.
-pub struct ShardLoader<'a> {
+struct ShardLoader<'a> {
     shard: &'a mut Shard,
     number: usize,
-    map: ShardMap,
-    access: &'a AccessList,
-    now: Now,
-    /// Seconds added to the age of every peer.
-    extra_age: u32,
+    options: LoadOptions<'a>,
     /// Swarms without live peers: seconds since the last one left, `completed`, info hash. Stored
     /// at the end, oldest first.
     idle: Vec<(u32, u32, InfoHash)>,
     loaded: Loaded,
 }
 
-impl<'a> ShardLoader<'a> {
-    /// Loads into shard `number` of `map` the swarms that `access` permits.
-    pub fn new(
-        shard: &'a mut Shard,
-        number: usize,
-        map: ShardMap,
-        access: &'a AccessList,
-        now: Now,
-    ) -> Self {
-        let (extra_age, idle, loaded) = (0, Vec::new(), Loaded::default());
-        Self { shard, number, map, access, now, extra_age, idle, loaded }
-    }
-
+impl ShardLoader<'_> {
     /// Loads this shard's records of a block, whose ages refer to `unix`, in seconds since 1970.
-    pub fn load_block(&mut self, records: &[u8], unix: u64) {
+    fn load_block(&mut self, records: &[u8], unix: u64) {
+        let LoadOptions { map, access, now, extra_age } = self.options;
         // A clock that was set back counts as no time passed.
-        let since = u32::try_from(self.now.unix.saturating_sub(unix)).unwrap_or(u32::MAX);
+        let since = u32::try_from(now.unix.saturating_sub(unix)).unwrap_or(u32::MAX);
         for record in Records::new(records).map_while(Result::ok) {
-            if self.map.shard_of(&record.info_hash) != self.number {
+            if map.shard_of(&record.info_hash) != self.number {
                 continue;
             }
-            if !self.access.permits(record.info_hash) {
+            if !access.permits(record.info_hash) {
                 self.loaded.forbidden += 1;
                 continue;
             }
@@ -223,8 +198,8 @@ impl<'a> ShardLoader<'a> {
                     self.idle.push((idle_for.saturating_add(since), completed, info_hash));
                 }
                 Peers::Rows(v4, v6) => {
-                    let peers = peer_views(v4, v6, since.saturating_add(self.extra_age));
-                    let restored = self.shard.restore(info_hash, completed, peers, self.now.moment);
+                    let peers = peer_views(v4, v6, since.saturating_add(extra_age));
+                    let restored = self.shard.restore(info_hash, completed, peers, now.moment);
                     self.loaded.peers += restored;
                     let idle = restored.idle_for.map(|idle_for| (idle_for, completed, info_hash));
                     self.idle.extend(idle);
@@ -234,13 +209,12 @@ impl<'a> ShardLoader<'a> {
     }
 
     /// Stores the swarms without peers, once all blocks are loaded.
-    pub fn finish(mut self) -> Loaded {
+    fn finish(mut self) -> Loaded {
         self.idle.sort_unstable_by_key(|(idle_for, ..)| std::cmp::Reverse(*idle_for));
         // The youngest come last and stay if there are more than fit.
         for (idle_for, completed, info_hash) in self.idle {
-            self.shard.restore_idle(info_hash, completed, idle_for, self.now.moment);
+            self.shard.restore_idle(info_hash, completed, idle_for, self.options.now.moment);
         }
-        self.loaded.idle = self.shard.totals().idle_swarms;
         self.loaded
     }
 }
@@ -265,75 +239,49 @@ pub fn peer_views<'a>(
     v4.chain(v6)
 }
 
-/// Loads a snapshot file into the shards of `map`, in order, each on its own thread.
+/// Loads a snapshot file into all shards, in order, each on its own thread.
 ///
 /// # Errors
-/// [`LoadError`]; the shards are unchanged except after [`LoadError::Interrupted`].
+/// [`LoadError`]; the shards are unchanged unless it is `partly` loaded.
 pub fn load(
     path: &Path,
     shards: Vec<&mut Shard>,
-    map: ShardMap,
-    access: &AccessList,
-    now: Now,
+    options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, LoadError> {
-    let failed = |error| match error {
-        ReadError::Io(cause) if cause.kind() == ErrorKind::NotFound => LoadError::Absent,
-        ReadError::Io(cause) => LoadError::Unreadable { path: path.to_owned(), cause },
-        ReadError::Damage(damage) => LoadError::Damaged { path: path.to_owned(), damage },
-    };
+    let failed = |cause, partly| LoadError { path: path.to_owned(), cause, partly };
+    let unusable = |cause| failed(cause, false);
     // O_NONBLOCK: opening a pipe of this name must not wait.
-    let nonblocking = OFlag::O_NONBLOCK.bits();
-    let open = || File::options().read(true).custom_flags(nonblocking).open(path);
-    let mut file = open().map_err(|error| failed(error.into()))?;
-    verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(failed)?;
-    file.rewind().map_err(|error| failed(error.into()))?;
-    let lost = |cause| LoadError::Interrupted { path: path.to_owned(), cause };
-    let blocks = BlockReader::begin(BufReader::with_capacity(256 << 10, &file)).map_err(lost)?;
-    let age = now.unix.saturating_sub(blocks.unix);
-    let loaders = shards.into_iter().enumerate();
-    let loaders =
-        loaders.map(|(number, shard)| ShardLoader::new(shard, number, map, access, now)).collect();
-    let loaded = fill(blocks, loaders, progress).map_err(lost)?;
-    Ok(Loaded { age, ..loaded })
+    let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let mut file = opened.map_err(|error| unusable(error.into()))?;
+    verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
+    file.rewind().map_err(|error| unusable(error.into()))?;
+    from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
+        .map_err(|cause| failed(cause, true))
 }
 
-/// Loads a snapshot from a stream and adds `extra_age` seconds to the age of every peer. After an
-/// error the blocks before it are in the shards.
+/// The records of a block, and the time that their ages refer to.
+type TimedRecords = (Arc<Vec<u8>>, u64);
+
+/// Loads a snapshot from a stream: each block is sent to the threads of all shards, each of which
+/// picks the records of its shard. After an error the blocks before it are in the shards.
 ///
 /// # Errors
 /// When it cannot be read, or is damaged.
 pub fn from_stream(
     from: impl Read,
     shards: Vec<&mut Shard>,
-    map: ShardMap,
-    access: &AccessList,
-    now: Now,
-    extra_age: u32,
+    options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, ReadError> {
-    let loaders = shards.into_iter().enumerate();
-    let loader = |(number, shard)| ShardLoader {
-        extra_age,
-        ..ShardLoader::new(shard, number, map, access, now)
-    };
-    let loaders = loaders.map(loader).collect();
-    fill(BlockReader::begin(from)?, loaders, progress)
-}
-
-/// The records of a block, and the time that their ages refer to.
-type TimedRecords = (Arc<Vec<u8>>, u64);
-
-/// Sends each block to all loaders, each of which picks the records of its shard.
-fn fill(
-    mut blocks: BlockReader<impl Read>,
-    loaders: Vec<ShardLoader<'_>>,
-    progress: &mut dyn FnMut(),
-) -> Result<Loaded, ReadError> {
+    let mut blocks = BlockReader::begin(from)?;
+    let age = options.now.unix.saturating_sub(blocks.unix);
     thread::scope(|scope| {
         let mut senders = Vec::new();
         let mut threads = Vec::new();
-        for mut loader in loaders {
+        for (number, shard) in shards.into_iter().enumerate() {
+            let (idle, loaded) = (Vec::new(), Loaded::default());
+            let mut loader = ShardLoader { shard, number, options, idle, loaded };
             let (sender, blocks): (_, Receiver<TimedRecords>) = bounded(QUEUED_BLOCKS);
             senders.push(sender);
             threads.push(scope.spawn(move || {
@@ -352,7 +300,7 @@ fn fill(
             }
         }
         drop(senders);
-        let mut loaded = Loaded::default();
+        let mut loaded = Loaded { age, ..Loaded::default() };
         for thread in threads {
             loaded += thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
@@ -369,26 +317,20 @@ pub fn set_aside(path: &Path, unix: u64) -> io::Result<PathBuf> {
     name.push(format!(".damaged-{unix}"));
     let renamed = path.with_file_name(name);
     fs::rename(path, &renamed)?;
-    // Older damaged files cost only disk space.
-    let _ = remove_oldest_damaged(path);
+    remove_oldest_damaged(path);
     Ok(renamed)
 }
 
 /// Removes all but the youngest [`MAX_DAMAGED`] damaged files, so that repeated restarts cannot
 /// fill the disk.
-fn remove_oldest_damaged(path: &Path) -> io::Result<()> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let prefix = format!("{}.damaged-", name.to_string_lossy());
-    let mut damaged = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let time = name.to_str().and_then(|name| name.strip_prefix(&prefix)?.parse::<u64>().ok());
-        damaged.extend(time.map(|time| (time, entry.path())));
-    }
+fn remove_oldest_damaged(path: &Path) {
+    let mut damaged = numbered_files(path, ".damaged-", "");
     damaged.sort_unstable();
     let surplus = damaged.len().saturating_sub(MAX_DAMAGED);
-    damaged.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
+    for (_, path) in damaged.iter().take(surplus) {
+        // Damaged files cost only disk space.
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// Loads the snapshot of the last process at start and logs the result. Returns a warning for the
@@ -396,25 +338,23 @@ fn remove_oldest_damaged(path: &Path) -> io::Result<()> {
 pub fn load_at_start(
     path: &Path,
     shards: Vec<&mut Shard>,
-    map: ShardMap,
-    access: &AccessList,
-    now: Now,
+    options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Option<String> {
     let began = Instant::now();
-    let error = match load(path, shards, map, access, now, progress) {
+    let error = match load(path, shards, options, progress) {
         Ok(loaded) => {
             log::info!("{loaded} in {:.2} s", began.elapsed().as_secs_f64());
             return None;
         }
-        Err(LoadError::Absent) => return None,
+        Err(error) if error.is_missing_file() => return None,
         // The file was valid a moment ago, so it is kept: the disk may be failing.
-        Err(error @ LoadError::Interrupted { .. }) => {
+        Err(error) if error.partly => {
             return Some(format!("only a part of the snapshot was loaded: {error}"));
         }
         Err(error) => error,
     };
-    Some(match set_aside(path, now.unix) {
+    Some(match set_aside(path, options.now.unix) {
         Ok(renamed) => format!(
             "snapshot not loaded: {error}; the file was renamed to {} and may be removed",
             renamed.display()

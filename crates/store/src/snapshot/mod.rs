@@ -7,9 +7,7 @@
 //! | [`encode`] | blocks from a walk over a shard |
 //! | [`write`](mod@write) | a file from blocks |
 //! | [`load`] | loading a file into shards; damaged files |
-//! | [`dump`] | the background task that sends a running shard |
 
-pub mod dump;
 pub mod encode;
 pub mod format;
 pub mod load;

@@ -3,19 +3,24 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crossbeam_channel::bounded;
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{Moment, PeerView, Shard, ShardMap, ShardSettings};
 use proptest::prelude::*;
+use tempfile::TempDir;
 
+use super::encode::Encoder;
 use super::format::{self, Damage};
-use super::load::{LoadError, Loaded, ReadError, load, load_at_start, set_aside, verify};
+use super::load::{
+    LoadError, LoadOptions, Loaded, ReadError, load, load_at_start, set_aside, verify,
+};
 use super::write::write_all;
 use crate::lists::access_list;
-use crate::snapshot::dump::{DumpMessage, DumpTask};
+use crate::stream::{Part, StreamTask};
 use onrush_config::settings::{Access, Listed};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
@@ -31,19 +36,23 @@ type Peers = BTreeMap<Endpoint, (u32, bool)>;
 type Model = BTreeMap<InfoHash, Swarm>;
 
 fn shards(number: usize) -> Vec<Shard> {
-    let settings = ShardSettings {
-        interval: 1800,
-        interval_jitter_percent: 5,
-        peer_lifetime: LIFETIME,
-        completed_retention: 86_400,
-        max_peers: 100_000,
-        max_idle_swarms: 1_000,
-    };
+    let settings = ShardSettings { peer_lifetime: LIFETIME, ..ShardSettings::default() };
     (0..number).map(|n| Shard::new(settings, [n as u8 + 1; 16], n as u64)).collect()
 }
 
 fn map(shards: usize) -> ShardMap {
     ShardMap::new([0x9E37_79B1, 3, 5, 7, 0x85EB_CA77 ^ shards as u32], shards as u16)
+}
+
+fn options(shards: usize) -> LoadOptions<'static> {
+    LoadOptions { map: map(shards), access: &AccessList::Open, now: NOW, extra_age: 0 }
+}
+
+/// The path of a snapshot in a directory of its own.
+fn path() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(super::FILE);
+    (directory, path)
 }
 
 fn endpoint() -> impl Strategy<Value = Endpoint> {
@@ -54,17 +63,13 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
 }
 
 fn model() -> impl Strategy<Value = Model> {
-    let peer = (endpoint(), (0u32..LIFETIME / 4, any::<bool>()));
-    let small =
-        proptest::collection::btree_map(peer.0, peer.1.prop_map(|(age, s)| (age * 4, s)), 1..40);
-    let large = proptest::collection::btree_map(
-        endpoint(),
-        (0u32..LIFETIME / 4, any::<bool>()).prop_map(|(age, s)| (age * 4, s)),
-        200..900,
-    );
+    let peers = |number: Range<usize>| {
+        let peer = (0u32..LIFETIME / 4, any::<bool>()).prop_map(|(age, seeder)| (age * 4, seeder));
+        proptest::collection::btree_map(endpoint(), peer, number)
+    };
     let swarm = prop_oneof![
-        12 => (0u32..9, small).prop_map(|(completed, peers)| (completed, None, peers)),
-        1 => (0u32..9, large).prop_map(|(completed, peers)| (completed, None, peers)),
+        12 => (0u32..9, peers(1..40)).prop_map(|(completed, peers)| (completed, None, peers)),
+        1 => (0u32..9, peers(200..900)).prop_map(|(completed, peers)| (completed, None, peers)),
         3 => (1u32..9, 0u32..80_000).prop_map(|(c, idle)| (c, Some(idle), BTreeMap::new())),
     ];
     proptest::collection::btree_map(any::<[u8; 20]>().prop_map(InfoHash), swarm, 0..30)
@@ -106,8 +111,8 @@ fn seen(shards: &[Shard], now: Now) -> Model {
 
 fn loaded(path: &Path, number: usize, now: Now) -> (Result<Loaded, LoadError>, Model) {
     let mut shards = shards(number);
-    let open = AccessList::Open;
-    let loaded = load(path, shards.iter_mut().collect(), map(number), &open, now, &mut || {});
+    let options = LoadOptions { now, ..options(number) };
+    let loaded = load(path, shards.iter_mut().collect(), options, &mut || {});
     shards.iter().for_each(Shard::check);
     (loaded, seen(&shards, now))
 }
@@ -131,8 +136,7 @@ fn sample() -> Vec<u8> {
 }
 
 fn bytes(shards: Vec<Shard>) -> Vec<u8> {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(super::FILE);
+    let (_directory, path) = path();
     write_all(&path, shards, NOW, &mut || {}).unwrap();
     fs::read(&path).unwrap()
 }
@@ -143,8 +147,7 @@ proptest! {
     /// The swarms of some shards, written and loaded into another number of shards, are the same.
     #[test]
     fn a_snapshot_round_trips(model in model(), before in 1usize..4, after in 1usize..5) {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(super::FILE);
+        let (_directory, path) = path();
         let written = write_all(&path, filled(&model, before), NOW, &mut || {}).unwrap();
         let peers: usize = model.values().map(|(_, _, peers)| peers.len()).sum();
         prop_assert_eq!(written.counts.v4 + written.counts.v6, peers as u64);
@@ -160,8 +163,7 @@ proptest! {
     #[test]
     fn downtime_ages_peers(model in model(), down in 0u32..2_000) {
         let down = down * 4;
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(super::FILE);
+        let (_directory, path) = path();
         write_all(&path, filled(&model, 1), NOW, &mut || {}).unwrap();
         let later = Now { moment: Moment(1 << 21), unix: NOW.unix + u64::from(down) };
         let (result, got) = loaded(&path, 2, later);
@@ -243,38 +245,28 @@ fn another_version_is_an_error_that_names_both() {
 
 #[test]
 fn a_damaged_file_is_renamed_and_changes_no_shard() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(super::FILE);
+    let (_directory, path) = path();
     let mut damaged = sample();
     let last = damaged.len() - 1;
     damaged[last] ^= 1;
     for content in [b"something else".to_vec(), Vec::new(), damaged] {
         fs::write(&path, &content).unwrap();
         let mut shards = shards(1);
-        let open = AccessList::Open;
         let warning =
-            load_at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {})
-                .unwrap();
+            load_at_start(&path, shards.iter_mut().collect(), options(1), &mut || {}).unwrap();
         let aside = format!("{}.damaged-{}", path.display(), NOW.unix);
         assert!(warning.contains(&aside), "{warning}");
         assert!(!path.exists());
         assert_eq!(fs::read(&aside).unwrap(), content);
         assert_eq!(shards[0].totals().peers() + shards[0].totals().idle_swarms, 0);
     }
-    let mut shards = shards(1);
-    let open = AccessList::Open;
-    assert_eq!(
-        load_at_start(&path, shards.iter_mut().collect(), map(1), &open, NOW, &mut || {}),
-        None,
-        "no file"
-    );
+    assert_eq!(load_at_start(&path, Vec::new(), options(1), &mut || {}), None, "no file");
 }
 
 /// Repeated starts with a damaged file do not fill the disk.
 #[test]
 fn a_few_damaged_files_are_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(super::FILE);
+    let (directory, path) = path();
     fs::write(directory.path().join("onrush.snapshot.damaged-by-hand"), "mine").unwrap();
     for unix in [50, 9, 100, 70, 60] {
         fs::write(&path, unix.to_string()).unwrap();
@@ -289,8 +281,7 @@ fn a_few_damaged_files_are_kept() {
 
 #[test]
 fn a_clock_set_back_does_not_age_peers() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(super::FILE);
+    let (_directory, path) = path();
     fs::write(&path, sample()).unwrap();
     let (result, _) = loaded(&path, 1, Now { unix: NOW.unix - 100_000, ..NOW });
     let result = result.unwrap();
@@ -299,14 +290,13 @@ fn a_clock_set_back_does_not_age_peers() {
 
 #[test]
 fn refused_swarms_are_not_loaded() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(super::FILE);
+    let (_directory, path) = path();
     fs::write(&path, sample()).unwrap();
     let listed = Listed { hashes: vec![InfoHash([2; 20]), InfoHash([3; 20])], file: None };
     let access = access_list(&Access::Deny(listed), 0, &mut || {}).unwrap();
     let mut shards = shards(1);
-    let result =
-        load(&path, shards.iter_mut().collect(), map(1), &access, NOW, &mut || {}).unwrap();
+    let options = LoadOptions { access: &access, ..options(1) };
+    let result = load(&path, shards.iter_mut().collect(), options, &mut || {}).unwrap();
     assert_eq!((result.forbidden, result.peers.stored), (2, 2));
 }
 
@@ -332,7 +322,7 @@ fn a_snapshot_is_compact() {
 fn a_dump_continues_after_a_full_channel() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to);
+    let mut dump = StreamTask::new(Encoder::default(), to);
     let (mut blocks, mut peers, mut waited) = (0, 0, 0);
     let mut later = NOW;
     loop {
@@ -342,10 +332,8 @@ fn a_dump_continues_after_a_full_channel() {
         waited += usize::from(steps == 200);
         later.moment = later.moment.after(100);
         match parts.try_recv() {
-            Ok(DumpMessage::Block(block)) => {
-                (blocks, peers) = (blocks + 1, peers + block.counts.v4)
-            }
-            Ok(DumpMessage::Done) => break,
+            Ok(Part::Message(block)) => (blocks, peers) = (blocks + 1, peers + block.counts.v4),
+            Ok(Part::End) => break,
             Err(error) => panic!("after {blocks} blocks: {error}"),
         }
     }
@@ -358,7 +346,7 @@ fn a_dump_continues_after_a_full_channel() {
 fn a_dump_ends_when_its_messages_are_not_received() {
     let mut shard = filled(&Model::from([crowd(60_000)]), 1).remove(0);
     let (to, parts) = bounded(1);
-    let mut dump = DumpTask::new(to);
+    let mut dump = StreamTask::new(Encoder::default(), to);
     let mut now = NOW;
     let mut seconds = 0;
     while (0..200).all(|_| dump.step(&mut shard, now)) {
@@ -367,6 +355,6 @@ fn a_dump_ends_when_its_messages_are_not_received() {
     }
     assert!((60..200).contains(&seconds), "after {seconds} s");
     drop(dump);
-    assert!(matches!(parts.recv(), Ok(DumpMessage::Block(_))));
+    assert!(matches!(parts.recv(), Ok(Part::Message(_))));
     assert!(parts.recv().is_err(), "no end of the shard is sent");
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use onrush_swarm::Shard;
 
@@ -42,8 +42,7 @@ impl<W: Write> SnapshotWriter<W> {
         Ok(())
     }
 
-    /// Writes whole shards after their workers have stopped, each with its own encoder. Calls
-    /// `progress` once per step.
+    /// Writes whole shards after their workers have stopped. Calls `progress` once per step.
     ///
     /// # Errors
     /// When `to` cannot be written.
@@ -51,11 +50,10 @@ impl<W: Write> SnapshotWriter<W> {
         &mut self,
         shards: &mut [Shard],
         now: Now,
-        encoder: impl Fn() -> Encoder,
+        mut encoder: Encoder,
         progress: &mut dyn FnMut(),
     ) -> io::Result<()> {
         for shard in shards {
-            let mut encoder = encoder();
             shard.begin_walk();
             loop {
                 progress();
@@ -83,23 +81,39 @@ impl<W: Write> SnapshotWriter<W> {
 }
 
 /// A snapshot that was written to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SnapshotSummary {
     /// The records and peers in it.
     pub counts: SnapshotCounts,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The time that writing took.
-    pub took: Duration,
+    /// The seconds that writing took.
+    pub seconds: f64,
 }
 
 impl std::fmt::Display for SnapshotSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let SnapshotCounts { records, v4, v6 } = self.counts;
-        let (peers, megabytes) = (v4 + v6, self.bytes as f64 / 1e6);
-        let seconds = self.took.as_secs_f64();
+        let Self { counts: SnapshotCounts { records, v4, v6 }, bytes, seconds } = *self;
+        let (peers, megabytes) = (v4 + v6, bytes as f64 / 1e6);
         write!(f, "{peers} peers in {records} swarms, {megabytes:.1} MB in {seconds:.2} s")
     }
+}
+
+/// Writes a snapshot file at `unix`, with the blocks that `write` writes.
+///
+/// # Errors
+/// When the file cannot be written, or `write` fails; the previous one stays.
+pub fn write_file(
+    path: &Path,
+    unix: u64,
+    write: impl FnOnce(&mut SnapshotWriter<AtomicFile>) -> io::Result<()>,
+) -> io::Result<SnapshotSummary> {
+    let began = Instant::now();
+    let mut writer = SnapshotWriter::begin(AtomicFile::create(path, 0o600)?, unix)?;
+    write(&mut writer)?;
+    let (file, counts) = writer.end(unix)?;
+    let bytes = file.finish()?;
+    Ok(SnapshotSummary { counts, bytes, seconds: began.elapsed().as_secs_f64() })
 }
 
 /// Writes shards to a snapshot file after their workers have stopped.
@@ -112,11 +126,10 @@ pub fn write_all(
     now: Now,
     progress: &mut dyn FnMut(),
 ) -> io::Result<SnapshotSummary> {
-    let began = Instant::now();
-    let mut writer = SnapshotWriter::begin(AtomicFile::create(path, 0o600)?, now.unix)?;
-    writer.shards(&mut shards, now, Encoder::new, progress)?;
+    let summary = write_file(path, now.unix, |writer| {
+        writer.shards(&mut shards, now, Encoder::default(), progress)
+    });
     // The process is about to exit, which frees the memory faster than dropping the shards.
     std::mem::forget(shards);
-    let (draft, counts) = writer.end(now.unix)?;
-    Ok(SnapshotSummary { counts, bytes: draft.finish()?, took: began.elapsed() })
+    summary
 }

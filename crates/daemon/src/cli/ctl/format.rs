@@ -101,8 +101,7 @@ pub fn reload(report: &ReloadReport) -> String {
 
 /// The export that was written.
 pub fn export(written: &ExportReport) -> String {
-    let ExportReport { path, swarms, bytes, seconds } = written;
-    format!("{swarms} swarms to {path}, {bytes} bytes in {seconds:.2} s\n")
+    format!("{written}\n")
 }
 
 /// The mode and length of the list.

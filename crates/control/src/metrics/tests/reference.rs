@@ -1,6 +1,6 @@
 //! `docs/METRICS.md`: the reference of all series, generated from the tables.
 
-use super::computed::COMPUTED;
+use crate::metrics::computed::COMPUTED;
 use onrush_tracker::metrics::{Incoming, Kind, Series, ShardGauges, WorkerMetrics};
 
 const HEAD: &str = "\
@@ -17,31 +17,28 @@ label `worker` is a sum over all workers. Counters never decrease while the proc
 ";
 
 /// The text of `docs/METRICS.md`.
-pub fn markdown() -> String {
+pub(crate) fn markdown() -> String {
     let mut text = HEAD.to_owned();
     section(&mut text, "Traffic", Incoming::SERIES);
     section(&mut text, "Workers and sockets", WorkerMetrics::SERIES);
     section(&mut text, "Shards", ShardGauges::SERIES);
-    text.push_str(&heading("State, limits and computed values"));
+    text += "\n## State, limits and computed values\n\n";
     for series in COMPUTED {
-        text.push_str(&row(series.kind, series.name, series.labels, series.help, Vec::new()));
+        text += &row(series.kind, series.name, series.labels, series.help, &[]);
     }
     text
 }
 
 fn section<T>(text: &mut String, title: &str, table: &[Series<T>]) {
-    text.push_str(&heading(title));
+    *text += &format!("\n## {title}\n\n");
     for series in table {
-        let values = series.fields.iter().flat_map(|field| field.values.iter().copied());
-        text.push_str(&row(series.kind, series.name, series.labels, series.help, values.collect()));
+        let values: Vec<&str> =
+            series.fields.iter().flat_map(|field| field.values.iter().copied()).collect();
+        *text += &row(series.kind, series.name, series.labels, series.help, &values);
     }
 }
 
-fn heading(title: &str) -> String {
-    format!("\n## {title}\n\n")
-}
-
-fn row(kind: Kind, name: &str, labels: &[&str], help: &str, values: Vec<&str>) -> String {
+fn row(kind: Kind, name: &str, labels: &[&str], help: &str, values: &[&str]) -> String {
     let (suffix, kind) = match kind {
         Kind::Counter => ("_total", "counter"),
         Kind::Gauge => ("", "gauge"),
@@ -51,16 +48,12 @@ fn row(kind: Kind, name: &str, labels: &[&str], help: &str, values: Vec<&str>) -
         [] => String::new(),
         labels => format!(", by {}", labels.join(", ")),
     };
-    let own = labels_list(&values);
-    let stop = if help.ends_with('.') { "" } else { "." };
-    wrap(&format!("- `{name}{suffix}` ({kind}{labels}): {help}{stop}{own}"))
-}
-
-fn labels_list(values: &[&str]) -> String {
-    match values {
+    let values = match values {
         [] => String::new(),
         values => format!(" Values: {}.", values.join(", ")),
-    }
+    };
+    let stop = if help.ends_with('.') { "" } else { "." };
+    wrap(&format!("- `{name}{suffix}` ({kind}{labels}): {help}{stop}{values}"))
 }
 
 /// Breaks an item of a list into lines of at most 100 characters.
@@ -80,21 +73,4 @@ fn wrap(item: &str) -> String {
         }
     }
     text + &line + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `ONRUSH_BLESS=1 cargo test -p onrush-control` writes the file. A difference that removes or
-    /// renames a series breaks the dashboards and alerts of operators.
-    #[test]
-    fn docs_metrics_md_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/METRICS.md");
-        if std::env::var_os("ONRUSH_BLESS").is_some() {
-            std::fs::write(path, markdown()).unwrap();
-        }
-        let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == markdown(), "docs/METRICS.md is old: ONRUSH_BLESS=1 writes it");
-    }
 }

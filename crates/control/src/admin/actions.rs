@@ -1,0 +1,75 @@
+//! `POST /api/v1/reload`, `/api/v1/export` and `/api/v1/upgrade`: what signals request too.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::LONG_TIMEOUT;
+use super::wait::main_thread;
+use crate::api::Problem;
+use crate::api::admin::{ExportReport, ReloadReport, Successor};
+use crate::request::Request;
+use crate::state::SharedState;
+
+/// Time limit until the successor has all peers. A connection may last 300 s by default.
+pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(280);
+
+/// Reloads the configuration and its lists, as SIGHUP does. Live keys take effect at once. If
+/// anything is wrong, nothing changes.
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/reload", responses(
+    (status = 200, description = "Which keys have changed, and which need an upgrade or a restart",
+     body = ReloadReport),
+    (status = 422, description = "The configuration is wrong: the old one stays in force"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "Not read within two minutes; it may still take effect"),
+)))]
+pub(crate) async fn reload(State(state): SharedState) -> Result<Json<ReloadReport>, Problem> {
+    let reloaded = main_thread(state.serving()?, LONG_TIMEOUT, Request::Reload).await?;
+    reloaded.map(Json).map_err(|errors| {
+        let error =
+            format!("the configuration is wrong, and the old one stays in force:\n{errors}");
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error)
+    })
+}
+
+/// Writes the full scrape to its file, as SIGUSR1 does, and responds when the file is complete. If
+/// an export is in progress, the response reports that one.
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/export", responses(
+    (status = 200, description = "The export is written", body = ExportReport),
+    (status = 409, description = "export.file is not set"),
+    (status = 500, description = "The export failed: the previous file stays"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "Not written within two minutes; it may still complete"),
+)))]
+pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportReport>, Problem> {
+    let view = state.serving()?;
+    if view.in_force().settings.export.file.is_none() {
+        let error = "no file to export to: set export.file and reload";
+        return Err(Problem::new(StatusCode::CONFLICT, error));
+    }
+    let exported = main_thread(view, LONG_TIMEOUT, Request::Export).await?;
+    exported.map(Json).map_err(|cause| {
+        let error = format!("the export failed, and the previous file stays: {cause}");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+    })
+}
+
+/// Starts the program again with the same command line and hands sockets and peers over to the new
+/// process. The response is sent when the new process has all peers, just before it receives the
+/// sockets. A moment later the new process answers at this address and the old one exits.
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", responses(
+    (status = 202, description = "The new process takes over", body = Successor),
+    (status = 409, description = "The upgrade failed, or another one is in progress: this process \
+                                  continues to serve"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "Not loaded within five minutes; it may still take over"),
+)))]
+pub(crate) async fn upgrade(
+    State(state): SharedState,
+) -> Result<(StatusCode, Json<Successor>), Problem> {
+    let upgraded = main_thread(state.serving()?, UPGRADE_TIMEOUT, Request::Upgrade).await?;
+    let successor = upgraded.map_err(|cause| Problem::new(StatusCode::CONFLICT, cause))?;
+    Ok((StatusCode::ACCEPTED, Json(successor)))
+}

@@ -1,0 +1,149 @@
+//! Generates the OpenAPI document from the handlers, and compares it with the routes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Content, Ref, RefOr, Response};
+use utoipa::{Modify, OpenApi};
+
+use crate::Token;
+use crate::api::Problem;
+use crate::server::{lists, observation, routes};
+use crate::state::ServerState;
+use crate::{admin, page};
+use onrush_config::Settings;
+
+/// The OpenAPI document.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "onrush",
+        description = "Control and observation of an onrush tracker. Every error response is \
+                       JSON with an `error` that names the remedy."
+    ),
+    paths(
+        page::page,
+        observation::health,
+        observation::ready,
+        observation::metrics,
+        observation::stats,
+        super::openapi,
+        lists::lists,
+        admin::actions::reload,
+        admin::actions::export,
+        admin::actions::upgrade,
+        admin::list::state,
+        admin::list::entry,
+        admin::list::add,
+        admin::list::remove,
+        admin::swarm::swarm,
+        admin::largest::top,
+    ),
+    components(schemas(Problem)),
+    tags(
+        (name = "observation", description = "Public: no token required"),
+        (name = "admin", description = "Requires the token of admin.token_file, as \
+                                        `Authorization: Bearer TOKEN`"),
+    ),
+    modifiers(&Shared)
+)]
+struct Document;
+
+/// Adds what many paths share: their tag, the token and its errors, the body of errors.
+struct Shared;
+
+impl Modify for Shared {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        if let Some(components) = document.components.as_mut() {
+            let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+            components.add_security_scheme("token", scheme);
+        }
+        for (path, item) in &mut document.paths.paths {
+            let operations = [&mut item.get, &mut item.post, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                complete(operation, path.starts_with(admin::API));
+            }
+        }
+    }
+}
+
+fn complete(operation: &mut Operation, requires_token: bool) {
+    let tag = if requires_token { "admin" } else { "observation" };
+    operation.tags = Some(vec![tag.to_owned()]);
+    let responses = &mut operation.responses.responses;
+    if requires_token {
+        operation.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
+        responses.insert("401".into(), Response::new("Missing or wrong token").into());
+        responses.insert("403".into(), Response::new("The admin API is off").into());
+    }
+    for (status, response) in responses {
+        if let RefOr::T(response) = response
+            && status.as_str() >= "400"
+            && response.content.is_empty()
+        {
+            let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+            response.content.insert("application/json".to_owned(), problem.into());
+        }
+    }
+}
+
+/// The document as the text of `docs/openapi.json`.
+pub(crate) fn text() -> String {
+    Document::openapi().to_pretty_json().unwrap() + "\n"
+}
+
+const TOKEN: &str = "of-the-tests-0123456789";
+
+/// Methods that a document can describe; GET implies HEAD.
+const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "patch", "trace"];
+
+/// All routes of a tracker that is starting: each one answers and changes nothing.
+fn router() -> axum::Router {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, TOKEN).unwrap();
+    let settings = Settings::for_test("").admin;
+    let token = Token::load(Some(&file)).unwrap();
+    routes::router(Arc::new(ServerState::new(token, &settings)), &settings)
+}
+
+/// Whether the router has a handler for this method at this path.
+async fn accepts(router: &axum::Router, method: &str, path: &str) -> bool {
+    let request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
+    let request = request.header("Authorization", format!("Bearer {TOKEN}"));
+    let service = TowerToHyperService::new(router.clone());
+    let response = service.call(request.body(Body::empty()).unwrap()).await.unwrap();
+    let status = response.status();
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let nothing = String::from_utf8_lossy(&body).contains("there is nothing at this path");
+    assert_eq!(nothing, nothing && status == StatusCode::NOT_FOUND, "{status} {path}");
+    assert!(status != StatusCode::UNAUTHORIZED && status != StatusCode::FORBIDDEN, "{path}");
+    !nothing && status != StatusCode::METHOD_NOT_ALLOWED
+}
+
+#[test]
+fn the_document_describes_exactly_the_routes() {
+    let document = serde_json::to_value(Document::openapi()).unwrap();
+    let described = document["paths"].as_object().unwrap();
+    let admin = admin::routes().into_iter().map(|(path, _)| format!("{}{path}", admin::API));
+    let public = routes::public_routes().into_iter().map(|(path, _)| path.to_owned());
+    let routed: BTreeSet<String> = public.chain(admin).collect();
+    assert_eq!(described.keys().cloned().collect::<BTreeSet<_>>(), routed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let router = router();
+    let accepts = |method: &str, path: &str| runtime.block_on(accepts(&router, method, path));
+    for (path, item) in described {
+        let example = path.replace("{info_hash}", &"0".repeat(40));
+        for method in METHODS {
+            let is_described = item.get(method).is_some();
+            assert_eq!(accepts(method, &example), is_described, "{method} {path}");
+        }
+    }
+    assert!(!accepts("get", "/nothing") && !accepts("get", "/api/v1/nothing"));
+}
