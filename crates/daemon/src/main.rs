@@ -47,9 +47,7 @@ fn main() -> ExitCode {
         Err(problems) => Exit::wrong(problems),
         Ok(Task::Show(text)) => print(&text, GOOD),
         Ok(Task::Serve(settings, notices)) => {
-            let host_warnings = doctor::host_warnings(&settings, &host);
-            let launch = Launch { passed, cli, host, program };
-            exit_after(serve(*settings, launch, &notices, host_warnings))
+            serve(*settings, &notices, passed, cli, host, program).unwrap_or_else(failed_start)
         }
     };
     exit.report()
@@ -62,22 +60,16 @@ fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
     passed_sockets(&settings)
 }
 
-/// How this process was launched, and the host that it runs on.
-struct Launch {
+/// Runs a tracker from start to end.
+fn serve(
+    settings: Settings,
+    notices: &[String],
     passed: Option<Adopted>,
     cli: Cli,
     host: Host,
     program: Program,
-}
-
-/// Runs a tracker from start to end.
-fn serve(
-    settings: Settings,
-    launch: Launch,
-    notices: &[String],
-    host_warnings: Option<String>,
-) -> Result<End, StartError> {
-    let Launch { passed, cli, host, program } = launch;
+) -> Result<Exit, StartError> {
+    let host_warnings = doctor::host_warnings(&settings, &host);
     logging::start(settings.log.level);
     if let Some(name) = &settings.user {
         user::load_names(name, settings.group.as_deref());
@@ -86,7 +78,7 @@ fn serve(
     let signals = signals::listen().map_err(StartError::Threads)?;
     let tracker = match cli.upgrade {
         true => Tracker::take_over(&settings)?,
-        false => Tracker::start_on(&settings, passed)?,
+        false => Tracker::start(&settings, passed)?,
     };
     for notice in notices {
         log::warn!("{notice}");
@@ -100,44 +92,43 @@ fn serve(
     for line in greeting {
         log::info!("{line}");
     }
-    let mut end = supervisor.run(&signals);
-    let tracker = supervisor.into_tracker();
-    match &mut end {
-        End::HandedOver(handed_over) => {
-            if !tracker.hand_over(handed_over) {
-                return Ok(End::SuccessorFailed(handed_over.process));
+    Ok(match supervisor.run(&signals) {
+        End::HandedOver(mut handed_over) => {
+            match supervisor.into_tracker().hand_over(&mut handed_over) {
+                true => Exit::good(),
+                false => Exit::failed(format!(
+                    "process {} took over and exited at once: start again (the log says whether \
+                     the peers are in the snapshot)",
+                    handed_over.process
+                )),
             }
         }
         End::Stopped => {
-            let summary = tracker.stop();
+            let summary = supervisor.into_tracker().stop();
             log::info!(
                 "stopped: {} datagrams in, {} out, {} refused",
                 summary.datagrams,
                 summary.sent,
                 summary.refused_in_all(),
             );
+            Exit::good()
         }
-        // The other workers may hang for the same reason, so they are not waited for.
-        End::WorkerFailed(_) | End::SuccessorFailed(_) => std::mem::forget(tracker),
-    }
-    Ok(end)
+        End::WorkerFailed(failure) => {
+            // The other workers may hang for the same reason, so they are not waited for.
+            std::mem::forget(supervisor);
+            Exit::failed(failure)
+        }
+    })
 }
 
-/// The exit status and final message after [`serve`].
-fn exit_after(served: Result<End, StartError>) -> Exit {
-    match served {
-        Ok(End::Stopped | End::HandedOver(_)) => Exit::good(),
-        Ok(End::SuccessorFailed(process)) => Exit::failed(format!(
-            "process {process} took over and exited at once: start again (the log says whether the \
-             peers are in the snapshot)"
-        )),
-        Ok(End::WorkerFailed(failure)) => {
-            Exit::failed(format!("{} failed: {}", failure.name, failure.cause))
-        }
+/// The exit status and final message of a start that has failed.
+fn failed_start(error: StartError) -> Exit {
+    match error {
         // Parts of the configuration.
-        Err(StartError::List(error)) => Exit::wrong(format!("{error}\nnothing was started.\n")),
-        Err(StartError::Token(error)) => Exit::wrong(format!("{error}\nnothing was started.\n")),
-        Err(error) => Exit::failed(error),
+        StartError::List(_) | StartError::Token(_) => {
+            Exit::wrong(format!("{error}\nnothing was started.\n"))
+        }
+        error => Exit::failed(error),
     }
 }
 
@@ -148,15 +139,14 @@ mod tests {
     use std::io;
 
     #[test]
-    fn each_end_has_its_exit_status_and_message() {
-        assert_eq!(exit_after(Ok(End::Stopped)), Exit::good());
+    fn failures_have_their_exit_status_and_message() {
         let failure = WorkerFailure { name: "worker-3".into(), cause: "it panicked: why".into() };
-        let exit = exit_after(Ok(End::WorkerFailed(failure)));
+        let exit = Exit::failed(failure);
         assert_eq!(
             (exit.code, exit.text.as_str()),
             (1, "onrush: worker-3 failed: it panicked: why\n")
         );
-        let exit = exit_after(Err(StartError::Poll(io::ErrorKind::OutOfMemory.into())));
+        let exit = failed_start(StartError::Poll(io::ErrorKind::OutOfMemory.into()));
         assert_eq!(exit.code, 1);
         assert!(exit.text.starts_with("onrush: cannot set up polling: "), "{}", exit.text);
     }

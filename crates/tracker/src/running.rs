@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use onrush_net::{Socket, affinity};
 use onrush_swarm::Shard;
+use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::lanes::Mailbox;
@@ -26,7 +27,8 @@ use crate::worker::Worker;
 const MAX_SLEEP: Duration = Duration::from_millis(250);
 
 /// The unexpected exit of a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name} failed: {cause}")]
 pub struct WorkerFailure {
     /// The name of the worker.
     pub name: String,

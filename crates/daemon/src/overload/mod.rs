@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
-use onrush_config::settings::OverloadSettings;
 use onrush_control::api::stats;
+use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::shedding::{ProvenSources, SLOTS, Shedding};
@@ -31,13 +31,13 @@ const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 /// of the time, three of four clients get through by their fourth connect, within two minutes.
 const LEAST_OPEN: u32 = 2;
 
-/// The supervisor's side of load shedding.
-#[derive(Debug)]
+/// The supervisor's side of load shedding. In the beginning without shedding and commitments.
+#[derive(Debug, Default)]
 pub struct Overload {
     policy: Policy,
-    /// Sources that have proven their address; created at the first step.
-    known: Option<Arc<ProvenSources>>,
-    generation_at: Instant,
+    /// Sources that have proven their address, and when their generation began; created at the
+    /// first step.
+    known: Option<(Arc<ProvenSources>, Instant)>,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
@@ -53,6 +53,12 @@ pub struct IntervalCommitment {
 }
 
 impl IntervalCommitment {
+    /// The commitment to clients that were sent `interval`.
+    fn of(announce: &AnnounceSettings, interval: u32) -> Self {
+        let lifetime = lifetime(announce, interval);
+        Self { lifetime, seconds: longest_wait(announce, interval) }
+    }
+
     /// The commitment that includes both.
     fn max(self, other: Self) -> Self {
         Self {
@@ -63,11 +69,6 @@ impl IntervalCommitment {
 }
 
 impl Overload {
-    /// Without shedding and commitments.
-    pub fn new(now: Instant) -> Self {
-        Self { policy: Policy::default(), known: None, generation_at: now, committed: None }
-    }
-
     /// Call every second with the datagrams received and dropped by the kernel since the start.
     /// Returns whether rules have changed, and a message for the log.
     pub fn tick(
@@ -77,10 +78,9 @@ impl Overload {
         dropped: u64,
         now: Instant,
     ) -> (bool, Option<String>) {
-        let Settings { overload, announce, .. } = settings;
-        let before = self.pressure(overload, announce);
-        let change = self.policy.tick(overload.drop_share, received, dropped);
-        let after = self.pressure(overload, announce);
+        let before = self.pressure(settings);
+        let change = self.policy.tick(settings.overload.drop_share, received, dropped);
+        let after = self.pressure(settings);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
         let cause = match change {
             None => {
@@ -88,14 +88,12 @@ impl Overload {
                 return (expired, None);
             }
             Some(Change::Up(share)) => {
-                if self.known.is_none() {
-                    let known = ProvenSources::new(settings.limits.peers);
-                    (self.known, self.generation_at) = (Some(Arc::new(known)), now);
-                }
+                let peers = settings.limits.peers;
+                self.known.get_or_insert_with(|| (Arc::new(ProvenSources::new(peers)), now));
                 format!("{share} % of the datagrams of the last seconds were dropped")
             }
             Some(Change::Down) => {
-                self.commit(announce, before.interval, now);
+                self.commit(settings, before.interval, now);
                 if after.step == 0 {
                     self.known = None;
                 }
@@ -112,49 +110,38 @@ impl Overload {
     }
 
     /// The current step, and the interval that it leads to.
-    pub fn pressure(
-        &self,
-        overload: &OverloadSettings,
-        announce: &AnnounceSettings,
-    ) -> stats::Overload {
-        let step = self.policy.step();
-        let longest = overload.longest_interval.max(announce.interval);
-        let more = u64::from(longest - announce.interval) * u64::from(step) / u64::from(SLOTS);
-        stats::Overload { step, interval: announce.interval + more as u32 }
+    pub fn pressure(&self, settings: &Settings) -> stats::Overload {
+        let (step, interval) = (self.policy.step(), settings.announce.interval);
+        let longest = settings.overload.longest_interval.max(interval);
+        let more = u64::from(longest - interval) * u64::from(step) / u64::from(SLOTS);
+        stats::Overload { step, interval: interval + more as u32 }
     }
 
-    /// Adapts the configured `rules` to the current step and commitment.
-    pub fn apply(&self, overload: &OverloadSettings, rules: &mut Rules) {
-        let pressure = self.pressure(overload, &rules.announce);
-        let lifetime = lifetime(&rules.announce, pressure.interval);
+    /// The configured rules, adapted to the current step and commitment.
+    pub fn rules(&self, settings: &Settings, lists: &Lists) -> Rules {
+        let mut rules = settings.rules(lists);
+        let pressure = self.pressure(settings);
+        let lifetime = lifetime(&settings.announce, pressure.interval);
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
         rules.shedding = match (&self.known, pressure.step) {
-            (Some(known), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
+            (Some((known, _)), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
             _ => None,
         };
+        rules
     }
 
     /// Commits to `interval`, which was sent until now: the next one sent is shorter.
-    pub fn commit(&mut self, announce: &AnnounceSettings, interval: u32, now: Instant) {
-        let seconds = longest_wait(announce, interval);
-        let lifetime = lifetime(announce, interval);
-        self.adopt(IntervalCommitment { lifetime, seconds }, now);
+    pub fn commit(&mut self, settings: &Settings, interval: u32, now: Instant) {
+        self.adopt(IntervalCommitment::of(&settings.announce, interval), now);
     }
 
     /// The commitment beyond the configured interval; `None` if only that was sent.
-    pub fn commitment(
-        &self,
-        overload: &OverloadSettings,
-        announce: &AnnounceSettings,
-        now: Instant,
-    ) -> Option<IntervalCommitment> {
-        let pressure = self.pressure(overload, announce);
-        let current = (pressure.step > 0).then(|| IntervalCommitment {
-            lifetime: lifetime(announce, pressure.interval),
-            seconds: longest_wait(announce, pressure.interval),
-        });
+    pub fn commitment(&self, settings: &Settings, now: Instant) -> Option<IntervalCommitment> {
+        let pressure = self.pressure(settings);
+        let current = (pressure.step > 0)
+            .then(|| IntervalCommitment::of(&settings.announce, pressure.interval));
         let earlier = self.committed.map(|(until, lifetime)| {
             let left = until.saturating_duration_since(now).as_secs() + 1;
             IntervalCommitment { lifetime, seconds: left as u32 }
@@ -167,17 +154,9 @@ impl Overload {
 
     /// The commitment including the configured interval, for a successor whose configuration may
     /// have a shorter one.
-    pub fn full_commitment(
-        &self,
-        overload: &OverloadSettings,
-        announce: &AnnounceSettings,
-        now: Instant,
-    ) -> IntervalCommitment {
-        let configured = IntervalCommitment {
-            lifetime: announce.peer_lifetime,
-            seconds: longest_wait(announce, announce.interval),
-        };
-        self.commitment(overload, announce, now).map_or(configured, |more| more.max(configured))
+    pub fn full_commitment(&self, settings: &Settings, now: Instant) -> IntervalCommitment {
+        let configured = IntervalCommitment::of(&settings.announce, settings.announce.interval);
+        self.commitment(settings, now).map_or(configured, |more| more.max(configured))
     }
 
     /// Adds a commitment, of this process or of its predecessor.
@@ -192,11 +171,11 @@ impl Overload {
     /// the filter is so full that unknown sources would pass.
     fn renew_known(&mut self, interval: u32, now: Instant) {
         let generation = Duration::from_secs(u64::from(interval) * 5 / 4);
-        if let Some(known) = &self.known
-            && (now.duration_since(self.generation_at) >= generation || known.is_crowded())
+        if let Some((known, since)) = &mut self.known
+            && (now.duration_since(*since) >= generation || known.is_crowded())
         {
             known.start_generation();
-            self.generation_at = now;
+            *since = now;
         }
     }
 }
@@ -223,7 +202,6 @@ fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::access::Lists;
 
     /// An [`Overload`] with a clock and counters that the test advances.
     struct Fixture {
@@ -238,8 +216,7 @@ mod tests {
     impl Fixture {
         fn new(text: &str) -> Self {
             let settings = Settings::for_test(text);
-            let now = Instant::now();
-            let overload = Overload::new(now);
+            let (overload, now) = (Overload::default(), Instant::now());
             Self { settings, overload, now, received: 0, dropped: 0, messages: Vec::new() }
         }
 
@@ -256,9 +233,7 @@ mod tests {
         }
 
         fn rules(&self) -> Rules {
-            let mut rules = self.settings.rules(&Lists::open());
-            self.overload.apply(&self.settings.overload, &mut rules);
-            rules
+            self.overload.rules(&self.settings, &Lists::open())
         }
     }
 
@@ -306,10 +281,8 @@ mod tests {
     fn a_successor_keeps_the_commitment() {
         let text = "[overload]\nlongest_interval = 3600\n";
         let mut fixture = Fixture::new(text);
-        let commitment = |fixture: &Fixture| {
-            let Settings { overload, announce, .. } = &fixture.settings;
-            fixture.overload.commitment(overload, announce, fixture.now)
-        };
+        let commitment =
+            |fixture: &Fixture| fixture.overload.commitment(&fixture.settings, fixture.now);
         assert_eq!(commitment(&fixture), None);
         fixture.seconds(100, 90);
         assert_eq!(
@@ -320,10 +293,8 @@ mod tests {
         let left = commitment(&fixture).unwrap();
         assert!(left.lifetime == 7200 && (3400..3780).contains(&left.seconds), "{left:?}");
         // The configured interval is included: the successor's may be shorter.
-        let full = |fixture: &Fixture| {
-            let Settings { overload, announce, .. } = &fixture.settings;
-            fixture.overload.full_commitment(overload, announce, fixture.now)
-        };
+        let full =
+            |fixture: &Fixture| fixture.overload.full_commitment(&fixture.settings, fixture.now);
         assert_eq!(full(&fixture), left);
         let configured = IntervalCommitment { lifetime: 3600, seconds: 1890 };
         assert_eq!(full(&Fixture::new(text)), configured);

@@ -42,7 +42,8 @@ impl Log for Lossy {
 /// Limits the warnings of each kind per minute, and counts those held back.
 #[derive(Debug)]
 pub struct WarningLimit {
-    per_minute: u32,
+    /// Warnings of each kind per minute.
+    pub per_minute: u32,
     kinds: HashMap<&'static str, Kind>,
 }
 
@@ -57,11 +58,6 @@ impl WarningLimit {
     /// At most `per_minute` warnings of each kind.
     pub fn new(per_minute: u32) -> Self {
         Self { per_minute, kinds: HashMap::new() }
-    }
-
-    /// Changes the limit.
-    pub fn set(&mut self, per_minute: u32) {
-        self.per_minute = per_minute;
     }
 
     /// The text of a warning, with the number of its kind held back since the last one. `None`

@@ -3,57 +3,20 @@
 
 use std::time::{Duration, Instant};
 
-use sd_notify::NotifyState;
+pub use sd_notify::NotifyState;
 
 /// Time granted by each extension of a timeout.
 const EXTENSION: Duration = Duration::from_secs(30);
 /// How often the timeout is extended.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// The tracker serves, for the first time or after a reload. `status` is a line for people.
-pub fn ready(status: &str) {
-    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
-}
-
-/// A reload has begun. [`ready`] ends it, whether it succeeds or fails.
+/// A reload has begun. [`NotifyState::Ready`] ends it, whether it succeeds or fails.
 pub fn reloading() {
     // With Type=notify-reload the manager matches the reload to its request by the time.
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => notify(&[NotifyState::Reloading, now]),
-        Err(_) => notify(&[NotifyState::Reloading]),
+        Ok(now) => send(&[NotifyState::Reloading, now]),
+        Err(_) => send(&[NotifyState::Reloading]),
     }
-}
-
-/// The tracker has begun to stop.
-pub fn stopping(status: &str) {
-    notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
-}
-
-/// Another process is the service's main process from now on. Its watchdog timeout starts anew.
-pub fn main_process(process: u32) {
-    notify(&[NotifyState::MainPid(process), NotifyState::Watchdog]);
-}
-
-/// This process has become the main process. Its notifications before were ignored
-/// (NotifyAccess=main).
-pub fn took_over() {
-    notify(&[NotifyState::Ready, NotifyState::Watchdog]);
-}
-
-/// The line for people, shown by `systemctl status`.
-pub fn status(status: &str) {
-    notify(&[NotifyState::Status(status)]);
-}
-
-/// Resets the manager's watchdog.
-pub fn reset_watchdog() {
-    notify(&[NotifyState::Watchdog]);
-}
-
-/// The time after which the manager's watchdog expires, if it has one for this process
-/// (`WatchdogSec=` in the unit).
-pub fn watchdog_timeout() -> Option<Duration> {
-    sd_notify::watchdog_enabled()
 }
 
 /// A callback for long work, to be called every few milliseconds. It extends the manager's timeout
@@ -63,7 +26,7 @@ pub fn progress() -> impl FnMut() {
     move || {
         if extension_due(&mut last, Instant::now()) {
             let micros = u32::try_from(EXTENSION.as_micros()).unwrap_or(u32::MAX);
-            notify(&[NotifyState::ExtendTimeoutUsec(micros)]);
+            send(&[NotifyState::ExtendTimeoutUsec(micros)]);
         }
     }
 }
@@ -76,7 +39,8 @@ fn extension_due(last: &mut Option<Instant>, now: Instant) -> bool {
     due
 }
 
-fn notify(state: &[NotifyState<'_>]) {
+/// Sends a notification. Failures are logged alone.
+pub fn send(state: &[NotifyState<'_>]) {
     // The tracker serves whether or not the manager receives its notifications.
     if let Err(error) = sd_notify::notify(state) {
         log::debug!("cannot notify the service manager: {error}");

@@ -17,38 +17,20 @@ const KEPT: Capability = Capability::CAP_NET_BIND_SERVICE;
 /// Why the process cannot switch to another user.
 #[derive(Debug, Error)]
 pub enum UserError {
-    /// The user does not exist.
+    /// The user or group does not exist.
     #[error(
-        "there is no user `{0}` on this host\n  create it (`useradd --system {0}`) or change `user`"
+        "there is no {0} `{1}` on this host\n  create it (`{0}add --system {1}`) or change `{0}`"
     )]
-    NoUser(String),
-    /// The group does not exist.
+    Missing(&'static str, String),
+    /// Only root can switch from the user of this id to the configured one.
     #[error(
-        "there is no group `{0}` on this host\n  create it (`groupadd --system {0}`) or change \
-         `group`"
+        "started as user {0}, which cannot become `{1}`\n  start as root, or remove `user` from \
+         the configuration"
     )]
-    NoGroup(String),
-    /// Only root can switch users.
-    #[error(
-        "started as user {now}, which cannot become `{wanted}`\n  start as root, or remove \
-         `user` from the configuration"
-    )]
-    NotRoot {
-        /// The effective user id of this process.
-        now: u32,
-        /// The configured user.
-        wanted: String,
-    },
+    NotRoot(u32, String),
     /// A system call failed.
-    #[error("cannot become user `{user}`: {step}: {cause}")]
-    Refused {
-        /// The configured user.
-        user: String,
-        /// The step that failed.
-        step: &'static str,
-        /// Its error.
-        cause: String,
-    },
+    #[error("cannot become user `{0}`: {1}")]
+    Refused(String, String),
 }
 
 /// Loads the name service modules for this user and group. Call while the process has one
@@ -70,23 +52,23 @@ pub fn become_user(
     group: Option<&str>,
     state_dir: Option<&Path>,
 ) -> Result<(), UserError> {
-    let account = User::from_name(user).ok().flatten().ok_or(UserError::NoUser(user.to_owned()))?;
-    let gid = match group {
+    let missing = |kind, name: &str| UserError::Missing(kind, name.to_owned());
+    let account = User::from_name(user).ok().flatten().ok_or_else(|| missing("user", user))?;
+    let gid = match group.map(|name| (name, Group::from_name(name))) {
         None => account.gid,
-        Some(name) => {
-            Group::from_name(name).ok().flatten().ok_or(UserError::NoGroup(name.to_owned()))?.gid
-        }
+        Some((_, Ok(Some(found)))) => found.gid,
+        Some((name, _)) => return Err(missing("group", name)),
     };
-    let refused = |(step, cause)| UserError::Refused { user: user.to_owned(), step, cause };
+    let refused = |why| UserError::Refused(user.to_owned(), why);
     let now = Uid::effective();
     if now == account.uid {
         if group.is_some() && gid != Gid::effective() {
-            return setgid(gid).map_err(|cause| refused(("group", cause.to_string())));
+            return setgid(gid).map_err(|cause| refused(format!("group: {cause}")));
         }
         return Ok(());
     }
     if !now.is_root() {
-        return Err(UserError::NotRoot { now: now.as_raw(), wanted: user.to_owned() });
+        return Err(UserError::NotRoot(now.as_raw(), user.to_owned()));
     }
     if let Some(directory) = state_dir {
         // The tracker works without a state directory, and warns when the user cannot open it.
@@ -122,22 +104,22 @@ fn create_for(directory: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
     chown(directory, Some(uid.as_raw()), Some(gid.as_raw()))
 }
 
-fn switch(account: &User, gid: Gid) -> Result<(), (&'static str, String)> {
-    let step = |step: &'static str| move |error: &dyn std::fmt::Display| (step, error.to_string());
+fn switch(account: &User, gid: Gid) -> Result<(), String> {
     let name = std::ffi::CString::new(account.name.as_str())
-        .map_err(|error| step("the user's name")(&error))?;
+        .map_err(|error| format!("the user's name: {error}"))?;
     // Without this, setuid would clear the permitted set (capabilities(7), "Effect of user ID
     // changes").
-    securebits::set_keepcaps(true).map_err(|error| step("keeping capabilities")(&error))?;
-    initgroups(&name, gid).map_err(|error| step("supplementary groups")(&error))?;
-    setgid(gid).map_err(|error| step("group")(&error))?;
-    setuid(account.uid).map_err(|error| step("user")(&error))?;
-    let kept = [KEPT].into_iter().collect();
+    securebits::set_keepcaps(true).map_err(|error| format!("keeping capabilities: {error}"))?;
+    initgroups(&name, gid).map_err(|error| format!("supplementary groups: {error}"))?;
+    setgid(gid).map_err(|error| format!("group: {error}"))?;
+    setuid(account.uid).map_err(|error| format!("user: {error}"))?;
     // A container may lack the capability from the start; binding a high port works without it.
     let has = caps::has_cap(None, CapSet::Permitted, KEPT).unwrap_or(false);
-    let wanted = if has { kept } else { Default::default() };
-    caps::set(None, CapSet::Effective, &wanted).map_err(|error| step("capabilities")(&error))?;
-    caps::set(None, CapSet::Permitted, &wanted).map_err(|error| step("capabilities")(&error))
+    let kept = has.then_some(KEPT).into_iter().collect();
+    [CapSet::Effective, CapSet::Permitted]
+        .into_iter()
+        .try_for_each(|set| caps::set(None, set, &kept))
+        .map_err(|error| format!("capabilities: {error}"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod stop;
 mod takeover;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -40,7 +40,6 @@ use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::assemble::{Secrets, assemble, shard_map};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
-use onrush_tracker::rules::Rules;
 use onrush_tracker::running::Running;
 use onrush_tracker::worker::Worker;
 
@@ -59,20 +58,16 @@ pub struct Tracker {
     pub warnings: Vec<String>,
     /// The lists in force.
     pub lists: Lists,
-    /// Changes of the list of info hashes on disk; `None` without a state directory.
-    pub journal: Option<Journal>,
-    /// Held until the end; `None` without a state directory.
-    pub lock: Option<StateLock>,
+    /// Its files in the state directory.
+    pub state: StateDir,
     /// The workers' clock.
     pub clock: Clock,
     /// When peers are written to disk.
     pub snapshots: Snapshots,
     /// Receives the progress of a process that takes over.
     pub upgrade: Receiver<Event>,
-    /// The interval commitment of the previous process.
-    pub commitment: Option<IntervalCommitment>,
-    /// The commitment on disk; `None` without a state directory.
-    pub commitment_file: Option<CommitmentFile>,
+    /// Load shedding, and the interval commitment of the previous process.
+    pub overload: Overload,
     /// The list by which peers were loaded, where changes have come since.
     pub replaced_list: Option<Arc<AccessList>>,
     /// Whether the delta of the previous process is being merged.
@@ -122,30 +117,20 @@ pub enum StartError {
 }
 
 impl Tracker {
-    /// Starts a tracker on its own sockets.
-    ///
-    /// # Errors
-    /// [`StartError`]; everything that was opened is closed again.
-    pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        Self::start_on(settings, None)
-    }
-
     /// Starts a tracker on `passed` sockets, or on its own. The settings must be resolved for the
     /// number of passed sockets.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
-    pub fn start_on(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
+    /// [`StartError`]; everything that was opened is closed again.
+    pub fn start(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, server::bind)?;
         let mut group = sockets::open(settings, passed)?;
-        let state = start.open_state(None)?;
-        start.replay_journal(&state, true);
-        let secrets = Secrets::random(state.keys);
+        let secrets = Secrets::random(start.open_state(None)?);
+        start.replay_journal(true);
         let map = shard_map(settings.placement.shards(), &secrets);
-        let commitment = state.read_commitment(start.clock);
-        let mut workers = start.assemble(&mut group, &secrets, commitment)?;
-        start.load_snapshot(state.snapshot.as_deref(), shards(&mut workers), map);
-        let mut tracker = start.into_tracker(workers, &group, map, state, commitment)?;
+        let mut workers = start.assemble(&mut group, &secrets)?;
+        start.load_snapshot(shards(&mut workers), map);
+        let mut tracker = start.into_tracker(workers, &group, map)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         tracker.serve(settings, group, secrets.shard_key);
         Ok(tracker)
@@ -159,18 +144,18 @@ impl Tracker {
         let mut start = Start::begin(settings, |listen| takeover::bind_admin(settings, listen))?;
         let mut incoming = Incoming::request(settings)?;
         let (mut group, pending) = sockets::take(settings, &mut incoming)?;
-        let state = start.open_state(incoming.take_lock()?)?;
-        let journal_length = state.journal.as_ref().map_or(0, Journal::length);
-        start.replay_journal(&state, false);
+        let keys = start.open_state(incoming.lock.take())?;
+        let journal_length = start.state.journal.as_ref().map_or(0, Journal::length);
+        start.replay_journal(false);
         // The steering program, which both processes share, depends on the key.
         let shard_key = incoming.handoff.shard_key;
-        let secrets = Secrets { shard_key, ..Secrets::random(state.keys) };
+        let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
-        let commitment = incoming.handoff.commitment;
-        let mut workers = start.assemble(&mut group, &secrets, commitment)?;
+        start.adopt_commitment(incoming.handoff.commitment);
+        let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.lists.access, start.clock.now());
         incoming.load_peers(shards(&mut workers), map, access, now)?;
-        let mut tracker = start.into_tracker(workers, &group, map, state, commitment)?;
+        let mut tracker = start.into_tracker(workers, &group, map)?;
         tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
@@ -195,16 +180,21 @@ struct Start<'a> {
     admin: Option<Server>,
     lists: Lists,
     clock: Clock,
+    overload: Overload,
+    state: StateDir,
 }
 
-/// The state directory. Without a writable one, everything but the keys is `None`.
-struct StateDir {
-    keys: Keys,
-    lock: Option<StateLock>,
-    journal: Option<Journal>,
-    commitment: Option<CommitmentFile>,
+/// The files in the state directory. Without a writable one there are none.
+#[derive(Default)]
+pub struct StateDir {
+    /// Held until the end.
+    pub lock: Option<StateLock>,
+    /// Changes of the list of info hashes.
+    pub journal: Option<Journal>,
+    /// The interval commitment.
+    pub commitment: Option<CommitmentFile>,
     /// The snapshot's path, unless snapshots are off.
-    snapshot: Option<PathBuf>,
+    pub snapshot: Option<PathBuf>,
 }
 
 impl<'a> Start<'a> {
@@ -226,29 +216,39 @@ impl<'a> Start<'a> {
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
         let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
-        Ok(Self { settings, warnings, admin, lists, clock: Clock::start() })
+        let (clock, overload, state) = (Clock::start(), Overload::default(), StateDir::default());
+        Ok(Self { settings, warnings, admin, lists, clock, overload, state })
     }
 
-    /// Drops the capability that binding needed, and opens the state directory. `lock` is the one
-    /// shared by the running process.
-    fn open_state(&mut self, lock: Option<StateLock>) -> Result<StateDir, StartError> {
+    /// Drops the capability that binding needed, opens the state directory, and adopts the
+    /// commitment of the previous process. `lock` is the one shared by the running process.
+    fn open_state(&mut self, lock: Option<StateLock>) -> Result<Keys, StartError> {
         if self.settings.user.is_some() {
             user::drop_capabilities();
         }
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
-        let directory = self.settings.state_dir.as_deref().filter(|_| lock.is_some());
-        let journal = directory.map(Journal::new);
-        let commitment = directory.map(CommitmentFile::new);
-        let snapshot = directory.filter(|_| self.settings.snapshot.enabled);
-        let snapshot = snapshot.map(|directory| directory.join(snapshot::FILE));
-        Ok(StateDir { keys, lock, journal, commitment, snapshot })
+        if let Some(directory) = self.settings.state_dir.as_deref().filter(|_| lock.is_some()) {
+            let commitment = CommitmentFile::new(directory);
+            self.adopt_commitment(commitment.read(self.clock.now().unix));
+            let journal = Some(Journal::new(directory));
+            let snapshots = self.settings.snapshot.enabled;
+            let snapshot = snapshots.then(|| directory.join(snapshot::FILE));
+            self.state = StateDir { lock, journal, commitment: Some(commitment), snapshot };
+        }
+        Ok(keys)
+    }
+
+    fn adopt_commitment(&mut self, commitment: Option<IntervalCommitment>) {
+        if let Some(commitment) = commitment {
+            self.overload.adopt(commitment, Instant::now());
+        }
     }
 
     /// Repeats the list changes that the journal holds. It is compacted only if no other process
     /// writes to it.
-    fn replay_journal(&mut self, state: &StateDir, compact: bool) {
-        if let Some(journal) = &state.journal {
+    fn replay_journal(&mut self, compact: bool) {
+        if let Some(journal) = &self.state.journal {
             let replayed = journal.replay((*self.lists.access).clone());
             let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
             self.lists.access = Arc::new(replayed.settled());
@@ -262,32 +262,25 @@ impl<'a> Start<'a> {
         &self,
         group: &mut Group,
         secrets: &Secrets,
-        commitment: Option<IntervalCommitment>,
     ) -> Result<Vec<Worker<mio::Backend>>, StartError> {
-        let Self { settings, lists, .. } = self;
         let buffers = sockets::buffer_sizes(group);
-        let backends = sockets::backends(settings, group).map_err(StartError::Poll)?;
-        let rules = settings.rules(lists);
-        let mut workers = assemble(&settings.workers(), secrets, backends, &rules);
+        let backends = sockets::backends(self.settings, group).map_err(StartError::Poll)?;
+        // With the commitment, so that no peer is dropped for its age too early.
+        let rules = self.overload.rules(self.settings, &self.lists);
+        let workers = assemble(&self.settings.workers(), secrets, backends, &rules);
         for (worker, buffers) in workers.iter().zip(buffers) {
             worker.metrics.receive_buffer.set(buffers.receive as u64);
             worker.metrics.send_buffer.set(buffers.send as u64);
-        }
-        if commitment.is_some() {
-            // Before peers are loaded, so that none is dropped for its age too early.
-            let rules = rules_with(commitment, settings, lists);
-            let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
-            sides.for_each(|side| side.update(&rules));
         }
         Ok(workers)
     }
 
     /// Loads the peers of the last snapshot, if there is one.
-    fn load_snapshot(&mut self, path: Option<&Path>, shards: Vec<&mut Shard>, map: ShardMap) {
+    fn load_snapshot(&mut self, shards: Vec<&mut Shard>, map: ShardMap) {
+        let Some(path) = &self.state.snapshot else { return };
         let (access, now) = (&self.lists.access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
-        let warning =
-            path.and_then(|path| load_at_start(path, shards, options, &mut notify::progress()));
+        let warning = load_at_start(path, shards, options, &mut notify::progress());
         self.warnings.extend(warning);
     }
 
@@ -297,10 +290,8 @@ impl<'a> Start<'a> {
         workers: Vec<Worker<mio::Backend>>,
         group: &Group,
         map: ShardMap,
-        state: StateDir,
-        commitment: Option<IntervalCommitment>,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, admin, lists, clock } = self;
+        let Self { settings, warnings, admin, lists, clock, overload, mut state } = self;
         let addresses = group.addresses.clone();
         let running = Running::prepare(&settings.workers(), addresses, workers, clock)
             .map_err(StartError::Threads)?;
@@ -309,25 +300,16 @@ impl<'a> Start<'a> {
             steering: None,
             warnings,
             lists,
-            journal: state.journal,
-            lock: state.lock,
             clock,
-            snapshots: Snapshots::new(state.snapshot, settings.snapshot.every),
+            snapshots: Snapshots::new(state.snapshot.take(), settings.snapshot.every),
+            state,
             upgrade: never(),
-            commitment,
-            commitment_file: state.commitment,
+            overload,
             replaced_list: None,
             merging: Arc::default(),
             map,
             admin,
         })
-    }
-}
-
-impl StateDir {
-    /// The commitment of the previous process.
-    fn read_commitment(&self, clock: Clock) -> Option<IntervalCommitment> {
-        self.commitment.as_ref()?.read(clock.now().unix)
     }
 }
 
@@ -354,14 +336,4 @@ fn start_admin(
 fn shards(workers: &mut [Worker<mio::Backend>]) -> Vec<&mut Shard> {
     let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
     sides.map(|side| &mut side.shard).collect()
-}
-
-/// The configured rules, changed to keep a commitment.
-fn rules_with(commitment: Option<IntervalCommitment>, settings: &Settings, lists: &Lists) -> Rules {
-    let now = Instant::now();
-    let mut overload = Overload::new(now);
-    commitment.into_iter().for_each(|commitment| overload.adopt(commitment, now));
-    let mut rules = settings.rules(lists);
-    overload.apply(&settings.overload, &mut rules);
-    rules
 }

@@ -43,7 +43,7 @@ pub(super) fn take(
     settings: &Settings,
     incoming: &mut Incoming,
 ) -> Result<(Group, PendingSockets), StartError> {
-    let (kept, workers) = (incoming.take_sockets(), settings.placement.socket_sides());
+    let (kept, workers) = (std::mem::take(&mut incoming.kept), settings.placement.socket_sides());
     Ok(regroup(kept, &incoming.added, workers, wanted_buffers(settings))?)
 }
 

@@ -22,7 +22,7 @@ impl Tracker {
         }
         let (summary, shards) = self.running.stop_and_take_shards();
         self.snapshots.write_final(shards, self.clock);
-        drop(self.lock);
+        drop(self.state.lock);
         summary
     }
 
@@ -49,7 +49,7 @@ impl Tracker {
         }
         // This process exits now: freeing millions of peers would only delay the exit.
         std::mem::forget(shards);
-        if let Some(lock) = self.lock.take() {
+        if let Some(lock) = self.state.lock.take() {
             lock.release_to_other();
         }
         true

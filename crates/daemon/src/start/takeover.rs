@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crossbeam_channel::unbounded;
 use onrush_net::bind::Group;
 use onrush_net::regroup::PendingSockets;
 
-use super::{StartError, Tracker, rules_with};
+use super::{StartError, Tracker};
 use crate::upgrade::incoming::{self, Incoming, TakeoverError};
 use crate::upgrade::message::Handoff;
 use crate::upgrade::outgoing::Outgoing;
@@ -54,13 +55,18 @@ impl Tracker {
             std::mem::take(&mut incoming.stops),
         )
         .map_err(StartError::Threads)?;
-        self.commitment = incoming.wait_for_release()?;
-        self.apply_late_changes(settings, journal_length);
+        self.overload.adopt(incoming.wait_for_release()?, Instant::now());
+        self.apply_late_changes(journal_length);
+        let rules = Arc::new(self.overload.rules(settings, &self.lists));
+        // Workers wait at the gate, so their lanes have room.
+        if let Err(error) = self.running.orders().update_rules(&rules) {
+            self.warnings.push(format!("{error}: it keeps the rules from before the upgrade"));
+        }
         pending.bind().map_err(TakeoverError::Broken)?;
         // Before the upgrade socket is opened, which refuses requests during the merge.
         self.merging.store(true, Ordering::Release);
         incoming.acquire()?;
-        if let Some(lock) = &mut self.lock {
+        if let Some(lock) = &mut self.state.lock {
             lock.take_ownership();
         }
         // Fails only if the merging thread has ended.
@@ -69,8 +75,9 @@ impl Tracker {
     }
 
     /// Applies list changes that the running process has made since the journal was replayed here.
-    fn apply_late_changes(&mut self, settings: &Settings, journal_length: u64) {
-        let (Some(journal), Some(kind)) = (&self.journal, self.lists.access.kind()) else { return };
+    fn apply_late_changes(&mut self, journal_length: u64) {
+        let access = &self.lists.access;
+        let (Some(journal), Some(kind)) = (&self.state.journal, access.kind()) else { return };
         let changes = match journal.since(kind, journal_length) {
             Ok(changes) if changes.is_empty() => return,
             Ok(changes) => changes,
@@ -82,14 +89,8 @@ impl Tracker {
                 ));
             }
         };
-        let former = self.lists.access.clone();
-        self.lists.access = Arc::new(former.with(&changes));
-        let rules = Arc::new(rules_with(self.commitment, settings, &self.lists));
-        // Workers wait at the gate, so their lanes have room.
-        if let Err(error) = self.running.orders().update_rules(&rules) {
-            self.warnings.push(format!("{error}: it keeps the list from before the upgrade"));
-        }
-        self.replaced_list = Some(former);
+        let changed = Arc::new(access.with(&changes));
+        self.replaced_list = Some(std::mem::replace(&mut self.lists.access, changed));
     }
 
     /// Listens for a process that takes over from this one.
@@ -99,7 +100,7 @@ impl Tracker {
         group: Group,
         shard_key: [u32; 5],
     ) {
-        let (Some(lock), Some(directory)) = (&self.lock, &settings.state_dir) else { return };
+        let (Some(lock), Some(directory)) = (&self.state.lock, &settings.state_dir) else { return };
         let (events, upgrade) = unbounded();
         let workers = group.workers.len();
         let addresses = group.into_address_sockets();

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::Supervisor;
 use super::reload::{Loaded, ReloadResult};
 use crate::process::notify;
+use crate::start::Tracker;
 use onrush_config::keys;
 use onrush_config::reload::Changes;
 use onrush_control::api::admin::ReloadReport;
@@ -25,7 +26,7 @@ impl Supervisor {
             return;
         }
         notify::reloading();
-        self.reload.start(cause, self.tracker.journal.as_ref(), responder);
+        self.reload.start(cause, self.tracker.state.journal.as_ref(), responder);
         self.ready_unless_loading();
     }
 
@@ -35,33 +36,36 @@ impl Supervisor {
         if let Err(problems) = &result {
             log::error!("the reload was rejected; the configuration in force stays:\n{problems}");
         }
-        self.list_changes.reload_finished(self.tracker.journal.is_some());
-        self.reload.finish(&result, self.tracker.journal.as_ref());
+        if self.tracker.state.journal.is_some() {
+            // The next reload finds these changes in the journal.
+            self.list_changes.since_reload.clear();
+        }
+        self.reload.finish(&result, self.tracker.state.journal.as_ref());
         self.ready_unless_loading();
     }
 
     /// Ends the reload for the service manager, unless another one has begun.
     fn ready_unless_loading(&self) {
-        if !self.reload.is_loading() {
+        if !self.reload.loading {
             self.lifeline.ready();
         }
     }
 
     fn apply(&mut self, loaded: Loaded) -> Result<ReloadReport, String> {
+        // Keys that change now may contradict the running values of keys that need a restart.
         let Changes { settings, mut changed, restart } =
-            self.reload.compare(&self.settings, loaded.settings)?;
+            Changes::new(&self.settings, loaded.settings, &self.reload.host)
+                .map_err(|problems| problems.to_string())?;
         self.compact_journal(loaded.replayed.as_ref());
-        let settings = Arc::new(settings);
-        let (former_announce, former_interval) =
-            (self.settings.announce.clone(), self.pressure().interval);
         let former_list = self.apply_lists(loaded.lists, &mut changed);
         log::set_max_level(settings.log.level);
         self.watch.update(&settings);
         self.tracker.snapshots.set_interval(settings.snapshot.every);
-        self.settings = settings;
-        let now = Instant::now();
-        if self.pressure().interval < former_interval {
-            self.overload.commit(&former_announce, former_interval, now);
+        let former = std::mem::replace(&mut self.settings, Arc::new(settings));
+        let (overload, now) = (&mut self.tracker.overload, Instant::now());
+        let former_interval = overload.pressure(&former).interval;
+        if overload.pressure(&self.settings).interval < former_interval {
+            overload.commit(&former, former_interval, now);
         }
         self.publish_rules();
         if let Some(admin) = &self.tracker.admin {
@@ -76,43 +80,42 @@ impl Supervisor {
     }
 
     /// Puts lists into force, with the changes made while they were read. Returns the former list
-    /// of info hashes.
+    /// of info hashes. A changed file is added to the `changed` keys, unless one of its table is
+    /// there.
     fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<String>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
-        let access = match self.list_changes.since_reload(loaded.access.kind()).as_slice() {
+        let mut add = |keys: &[&str]| {
+            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
+                changed.extend(keys.last().map(ToString::to_string));
+            }
+        };
+        let access = match self.list_changes.of_kind_since_reload(loaded.access.kind()).as_slice() {
             [] => loaded.access,
             changes => Arc::new(loaded.access.with(changes)),
         };
         if *access != *former {
             lists.access = access;
-            let keys = ["access.mode", "access.info_hashes", "access.file"];
-            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
-                changed.push("access.file".to_owned());
-            }
+            add(&["access.mode", "access.info_hashes", "access.file"]);
         }
         if loaded.blocked != lists.blocked {
             lists.blocked = loaded.blocked;
-            let keys = ["access.blocked", "access.blocked_file"];
-            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
-                changed.push("access.blocked_file".to_owned());
-            }
+            add(&["access.blocked", "access.blocked_file"]);
         }
         former
     }
 
     /// Sends the rules in force to workers, and shows them in the view.
     pub(super) fn publish_rules(&self) {
-        let lists = &self.tracker.lists;
-        let mut rules = self.settings.rules(lists);
-        self.overload.apply(&self.settings.overload, &mut rules);
-        if let Err(error) = self.tracker.running.orders().update_rules(&Arc::new(rules)) {
+        let Tracker { lists, overload, running, .. } = &self.tracker;
+        let rules = overload.rules(&self.settings, lists);
+        if let Err(error) = running.orders().update_rules(&Arc::new(rules)) {
             log::error!("{error}: it keeps the former configuration");
         }
         self.view.update(|shown| {
             shown.settings = self.settings.clone();
             shown.lists = lists.clone();
-            shown.overload = self.pressure();
+            shown.overload = overload.pressure(&self.settings);
         });
     }
 }

@@ -4,9 +4,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::process::notify;
-use onrush_control::stall::StallDetector;
-use onrush_tracker::metrics::{Summary, WorkerMetrics};
+use crate::process::notify::{self, NotifyState};
+use onrush_tracker::metrics::Summary;
 
 /// How often the status line is renewed.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
@@ -27,24 +26,23 @@ impl Lifeline {
         let addresses: Vec<_> =
             addresses.iter().map(|address| format!("udp://{address}")).collect();
         let serves = format!("serves {}", addresses.join(" and "));
-        let watchdog = notify::watchdog_timeout().map(|timeout| Watchdog::new(timeout, now));
+        // The unit's WatchdogSec=, if it is for this process.
+        let watchdog = sd_notify::watchdog_enabled().map(|timeout| Watchdog::new(timeout, now));
         Self { watchdog, serves, status: (now, 0) }
     }
 
     /// The tracker serves, for the first time or after a reload.
     pub(super) fn ready(&self) {
-        notify::ready(&self.serves);
+        notify::send(&[NotifyState::Ready, NotifyState::Status(&self.serves)]);
     }
 
-    /// Call every second with all workers, always in the same order.
-    pub(super) fn tick(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
-        let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
-        if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(turns, now)) {
-            notify::reset_watchdog();
+    /// Call every second with the sum of all counters, and how long each worker has been `stalled`.
+    pub(super) fn tick(&mut self, summary: &Summary, stalled: &[Duration], now: Instant) {
+        if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(stalled, now)) {
+            notify::send(&[NotifyState::Watchdog]);
         }
         if now.duration_since(self.status.0) >= STATUS_EVERY {
-            let summary = Summary::of(workers.iter().map(|(_, metrics)| *metrics));
-            notify::status(&self.line(&summary, now));
+            notify::send(&[NotifyState::Status(&self.line(summary, now))]);
         }
     }
 
@@ -64,7 +62,6 @@ struct Watchdog {
     /// Time between resets.
     every: Duration,
     last: Instant,
-    stalls: StallDetector,
 }
 
 impl Watchdog {
@@ -72,15 +69,14 @@ impl Watchdog {
     fn new(timeout: Duration, now: Instant) -> Self {
         // Workers take at least four turns per second; a shorter interval could see none.
         let every = (timeout / 3).max(Duration::from_millis(500));
-        Self { every, last: now, stalls: StallDetector::new(now) }
+        Self { every, last: now }
     }
 
-    /// Whether to reset the watchdog at `now`, given each worker's turn counter. Call at least
-    /// once a second, always with the workers in the same order.
-    fn is_due(&mut self, turns: impl IntoIterator<Item = u64>, now: Instant) -> bool {
+    /// Whether to reset the watchdog at `now`, given how long each worker has been `stalled`. Call
+    /// at least once a second.
+    fn is_due(&mut self, stalled: &[Duration], now: Instant) -> bool {
         let elapsed = now.duration_since(self.last);
-        let stalled = self.stalls.observe(turns, now).into_iter().any(|time| time >= elapsed);
-        let due = elapsed >= self.every && !stalled;
+        let due = elapsed >= self.every && stalled.iter().all(|time| *time < elapsed);
         if due {
             self.last = now;
         }
@@ -91,13 +87,14 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_control::stall::StallDetector;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn the_watchdog_is_reset_while_every_worker_takes_turns() {
         let mut now = Instant::now();
-        let mut watchdog = Watchdog::new(9 * SECOND, now);
+        let (mut watchdog, mut stalls) = (Watchdog::new(9 * SECOND, now), StallDetector::new(now));
         let mut turns = [0, 0];
         let mut resets = Vec::new();
         for second in 0..30 {
@@ -105,20 +102,12 @@ mod tests {
             turns[0] += 4;
             // The second worker hangs for ten seconds.
             turns[1] += if (10..20).contains(&second) { 0 } else { 1 };
-            if watchdog.is_due(turns, now) {
+            if watchdog.is_due(&stalls.observe(turns, now), now) {
                 resets.push(second);
             }
         }
         // The second worker's last turn before the reset at 11 was at 9; the next one is at 20.
         assert_eq!(resets, [2, 5, 8, 11, 20, 23, 26, 29]);
-    }
-
-    #[test]
-    fn a_worker_that_never_took_a_turn_prevents_the_reset() {
-        let now = Instant::now();
-        let mut watchdog = Watchdog::new(3 * SECOND, now);
-        assert!(!watchdog.is_due([5, 0], now + 9 * SECOND));
-        assert!(watchdog.is_due([5, 1], now + 9 * SECOND));
     }
 
     #[test]

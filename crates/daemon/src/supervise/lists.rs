@@ -19,13 +19,14 @@ pub(super) struct ListChanges {
     /// Changes since a reload began, which may have read the journal before; without a journal, all
     /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow
     /// list.
-    since_reload: Vec<(ListKind, ListChange)>,
+    pub(super) since_reload: Vec<(ListKind, ListChange)>,
     /// Changes since the merge in progress began.
     since_merge: Vec<ListChange>,
     /// The list being merged.
     merging: Option<Arc<AccessList>>,
     sender: Sender<AccessList>,
-    merged: Receiver<AccessList>,
+    /// Receives merged lists.
+    pub(super) merged: Receiver<AccessList>,
 }
 
 impl ListChanges {
@@ -36,31 +37,9 @@ impl ListChanges {
     }
 
     /// The changes that a list of this kind, read by the current reload, may lack.
-    pub(super) fn since_reload(&self, kind: Option<ListKind>) -> Vec<ListChange> {
+    pub(super) fn of_kind_since_reload(&self, kind: Option<ListKind>) -> Vec<ListChange> {
         let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == kind);
         of_kind.map(|(_, change)| *change).collect()
-    }
-
-    /// A reload has succeeded or failed: the next one finds these changes in the journal, if there
-    /// is one.
-    pub(super) fn reload_finished(&mut self, has_journal: bool) {
-        if has_journal {
-            self.since_reload.clear();
-        }
-    }
-
-    /// Receives merged lists.
-    pub(super) fn merged(&self) -> &Receiver<AccessList> {
-        &self.merged
-    }
-
-    fn record(&mut self, kind: ListKind, changes: &[ListChange], keep: bool) {
-        if keep {
-            self.since_reload.extend(changes.iter().map(|change| (kind, *change)));
-        }
-        if self.merging.is_some() {
-            self.since_merge.extend_from_slice(changes);
-        }
     }
 
     /// Merges a list with many changes, on a thread of its own: millions of entries take a second.
@@ -87,7 +66,7 @@ impl Supervisor {
         &mut self,
         changes: &[ListChange],
     ) -> Result<ListUpdate, ListChangeError> {
-        if self.upgrade.is_final() {
+        if self.upgrade.is_final {
             return Err(ListChangeError::Upgrading);
         }
         let former = self.tracker.lists.access.clone();
@@ -108,23 +87,29 @@ impl Supervisor {
         }
         // Changes without effect are not journaled, unless a reload or upgrade in progress may have
         // read a different list.
-        let in_progress = self.reload.is_loading() || self.upgrade.is_running();
+        let in_progress = self.reload.loading || self.upgrade.is_running();
         let journaled = if in_progress { changes } else { &effective };
         // On disk first: a change that was confirmed must survive a crash.
-        if let Some(journal) = self.tracker.journal.as_ref().filter(|_| !journaled.is_empty()) {
+        if let Some(journal) = self.tracker.state.journal.as_ref().filter(|_| !journaled.is_empty())
+        {
             journal.append(kind, journaled).map_err(|error| ListChangeError::Journal {
                 path: journal.path().to_owned(),
                 error: error.to_string(),
             })?;
         }
-        let keep = self.reload.is_loading() || self.tracker.journal.is_none();
-        self.list_changes.record(kind, changes, keep);
+        if self.reload.loading || self.tracker.state.journal.is_none() {
+            let of_kind = changes.iter().map(|change| (kind, *change));
+            self.list_changes.since_reload.extend(of_kind);
+        }
+        if self.list_changes.merging.is_some() {
+            self.list_changes.since_merge.extend_from_slice(changes);
+        }
         let list = Arc::new(list);
         let changed = ListUpdate {
             mode: kind.name().to_owned(),
             entries: list.len() as u64,
             changed: effective.len() as u64,
-            lasting: self.tracker.journal.is_some(),
+            lasting: self.tracker.state.journal.is_some(),
         };
         self.tracker.lists.access = list.clone();
         self.publish_rules();
@@ -141,7 +126,9 @@ impl Supervisor {
     /// After the list's file was read: removes changes from the journal that the file contains, so
     /// that the file decides from now on. Skipped where the journal has changed since it was read.
     pub(super) fn compact_journal(&self, replayed: Option<&ReplayedList>) {
-        let (Some(journal), Some(replayed)) = (&self.tracker.journal, replayed) else { return };
+        let (Some(journal), Some(replayed)) = (&self.tracker.state.journal, replayed) else {
+            return;
+        };
         // A successor continues to read at the length that it has seen.
         if !self.list_changes.since_reload.is_empty() || self.upgrade.is_running() {
             return;

@@ -22,14 +22,12 @@ mod totals_log;
 mod upgrades;
 mod watch;
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
-use crate::overload::Overload;
-use crate::process::notify;
+use crate::process::notify::{self, NotifyState};
 use crate::process::signals::Signal;
 use crate::start::Tracker;
 use crate::upgrade::outgoing::HandedOver;
@@ -38,16 +36,17 @@ use exports::{ExportResponder, Exports};
 use lifeline::Lifeline;
 use lists::ListChanges;
 use onrush_config::Settings;
-use onrush_control::api::stats;
 use onrush_control::files::Files;
 use onrush_control::request::Request;
+use onrush_control::stall::StallDetector;
 use onrush_control::view::{InForce, Parts, View};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
 use purge::Purge;
 use reload::Reload;
+use steering_backoff::Change;
 use upgrades::UpgradeState;
-use watch::{Steer, Watch, change_steering};
+use watch::Watch;
 
 /// Requests queued for the supervisor. It serves each of them without waiting.
 const MAX_REQUESTS: usize = 64;
@@ -63,8 +62,6 @@ pub enum End {
     WorkerFailed(WorkerFailure),
     /// A successor has the sockets.
     HandedOver(HandedOver),
-    /// The successor with this process id exited before it had all peers.
-    SuccessorFailed(i32),
 }
 
 /// The supervisor of a running tracker.
@@ -74,7 +71,7 @@ pub struct Supervisor {
     reload: Reload,
     watch: Watch,
     purge: Purge,
-    overload: Overload,
+    stalls: StallDetector,
     list_changes: ListChanges,
     upgrade: UpgradeState,
     exports: Exports,
@@ -106,7 +103,7 @@ impl Supervisor {
         let in_force = InForce {
             settings: settings.clone(),
             lists: tracker.lists.clone(),
-            overload: stats::Overload { step: 0, interval: settings.announce.interval },
+            overload: tracker.overload.pressure(&settings),
         };
         let view = View::new(parts, in_force, sender);
         if let Some(admin) = &tracker.admin {
@@ -117,32 +114,25 @@ impl Supervisor {
             purge.start(&tracker.lists.access, former, now);
         }
         let lifeline = Lifeline::new(running.addresses(), now);
-        let commitment = tracker.commitment.take();
-        let mut overload = Overload::new(now);
-        commitment.into_iter().for_each(|commitment| overload.adopt(commitment, now));
-        let supervisor = Self {
+        Self {
             tracker,
             settings,
             reload,
             watch,
             purge,
-            overload,
+            stalls: StallDetector::new(now),
             list_changes: ListChanges::new(),
-            upgrade: UpgradeState::new(None, now),
+            upgrade: UpgradeState::new(now),
             exports,
             requests,
             view,
             lifeline,
-        };
-        if commitment.is_some() {
-            supervisor.publish_rules();
         }
-        supervisor
     }
 
     /// Enables upgrades that this process starts itself, with this program.
     pub fn with_program(mut self, program: Program) -> Self {
-        self.upgrade = UpgradeState::new(Some(program), Instant::now());
+        self.upgrade.program = Some(program);
         self
     }
 
@@ -160,14 +150,12 @@ impl Supervisor {
     pub fn run(&mut self, signals: &Receiver<Signal>) -> End {
         self.lifeline.ready();
         let end = match self.serve_events(signals) {
+            End::HandedOver(handed_over) => End::HandedOver(handed_over),
             // The sockets may have changed hands at the same moment.
-            end @ (End::Stopped | End::WorkerFailed(_)) => {
-                self.finish_handoff().map_or(end, End::HandedOver)
-            }
-            end => end,
+            end => self.finish_handoff().map_or(end, End::HandedOver),
         };
         if !matches!(end, End::HandedOver(_)) {
-            notify::stopping("stopping");
+            notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
             self.store_commitment(true, Instant::now());
         }
         if let Some(admin) = &self.tracker.admin {
@@ -180,7 +168,7 @@ impl Supervisor {
     fn serve_events(&mut self, signals: &Receiver<Signal>) -> End {
         let seconds = tick(Duration::from_secs(1));
         loop {
-            let successor = self.upgrade.successor_exited().unwrap_or_else(never);
+            let successor = self.upgrade.successor_exited();
             select! {
                 recv(signals) -> signal => match signal {
                     Ok(Signal::Reload) => self.start_reload("SIGHUP", None),
@@ -195,20 +183,20 @@ impl Supervisor {
                     // The thread at the upgrade socket has ended.
                     Err(_) => self.tracker.upgrade = never(),
                 },
-                recv(successor) -> exited => match exited {
-                    Ok(exited) => self.successor_failed(exited),
-                    Err(_) => self.successor_failed(Err(io::ErrorKind::BrokenPipe.into())),
-                },
+                recv(successor) -> exited => {
+                    let unknown = |_| "its exit status is unknown".to_owned();
+                    self.successor_failed(&exited.unwrap_or_else(unknown));
+                }
                 recv(self.requests) -> request => if let Ok(request) = request {
                     self.handle_request(request);
                 },
-                recv(self.reload.loaded()) -> loaded => if let Ok(loaded) = loaded {
+                recv(self.reload.loaded) -> loaded => if let Ok(loaded) = loaded {
                     self.finish_reload(loaded);
                 },
-                recv(self.list_changes.merged()) -> list => if let Ok(list) = list {
+                recv(self.list_changes.merged) -> list => if let Ok(list) = list {
                     self.replace_by_merged(&list);
                 },
-                recv(self.purge.removed()) -> removed => match removed {
+                recv(self.purge.removed) -> removed => match removed {
                     Ok(0) | Err(_) => {}
                     Ok(1) => log::info!("removed 1 swarm that is no longer permitted"),
                     Ok(swarms) => {
@@ -243,30 +231,32 @@ impl Supervisor {
 
     /// Periodic work, once a second.
     fn tick(&mut self, now: Instant) {
-        let Self { tracker, watch, purge, lifeline, exports, settings, upgrade, .. } = self;
+        let Self { tracker, watch, purge, lifeline, exports, settings, upgrade, stalls, .. } = self;
         let Tracker { running, snapshots, clock, lists, steering, .. } = tracker;
         if let Err(error) = purge.tick(&lists.access, running.orders(), now) {
             log::error!("{error}: its shard keeps swarms that are no longer permitted");
         }
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
-        let workers: Vec<_> = running.workers().collect();
-        lifeline.tick(&workers, now);
+        let (workers, summary): (Vec<_>, _) = (running.workers().collect(), running.summary());
+        let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
+        let stalled = stalls.observe(turns, now);
+        lifeline.tick(&summary, &stalled, now);
         // Once the sockets are released, the successor steers them.
-        let steering = steering.as_mut().filter(|_| !upgrade.is_final());
-        let mut steer = steering.map(|steering| |change| change_steering(steering, change));
-        let steer = steer.as_mut().map(|steer| steer as Steer<'_>);
-        for (level, text) in watch.tick(&workers, now, steer) {
+        let steering = steering.as_mut().filter(|_| !upgrade.is_final);
+        let steer = steering.map(|steering| |change: Change| change.apply(steering));
+        for (level, text) in watch.tick(&workers, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
         }
-        self.check_overload(now);
+        self.check_overload(&summary, now);
         self.check_successor(now);
     }
 
     /// Adapts load shedding to the share of dropped datagrams.
-    fn check_overload(&mut self, now: Instant) {
-        let Summary { datagrams, kernel_drops, .. } = self.tracker.running.summary();
-        let (changed, message) = self.overload.tick(&self.settings, datagrams, kernel_drops, now);
+    fn check_overload(&mut self, summary: &Summary, now: Instant) {
+        let Summary { datagrams, kernel_drops, .. } = *summary;
+        let overload = &mut self.tracker.overload;
+        let (changed, message) = overload.tick(&self.settings, datagrams, kernel_drops, now);
         if let Some(message) = message {
             log::warn!("{message}");
         }
@@ -278,17 +268,12 @@ impl Supervisor {
 
     /// Writes the interval commitment to disk, for the process after this one.
     fn store_commitment(&mut self, changed: bool, now: Instant) {
-        let Settings { overload, announce, .. } = &*self.settings;
-        let commitment = self.overload.commitment(overload, announce, now);
-        let unix = self.tracker.clock.now().unix;
-        if let Some(file) = &mut self.tracker.commitment_file
-            && let Err(error) = file.tick(commitment, changed, unix, now)
+        let Tracker { overload, state, clock, .. } = &mut self.tracker;
+        let commitment = overload.commitment(&self.settings, now);
+        if let Some(file) = &mut state.commitment
+            && let Err(error) = file.tick(commitment, changed, clock.now().unix, now)
         {
             log::debug!("the interval commitment cannot be written: {error}");
         }
-    }
-
-    fn pressure(&self) -> stats::Overload {
-        self.overload.pressure(&self.settings.overload, &self.settings.announce)
     }
 }

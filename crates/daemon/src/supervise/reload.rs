@@ -7,7 +7,6 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::process::notify;
-use onrush_config::reload::Changes;
 use onrush_config::{Flags, Host, Settings};
 use onrush_control::Token;
 use onrush_control::api::admin::ReloadReport;
@@ -33,15 +32,16 @@ pub struct Loaded {
 /// Reads the configuration on a thread of its own, since lists of millions of entries take seconds.
 pub struct Reload {
     flags: Flags,
-    host: Host,
+    pub(super) host: Host,
     sender: Sender<Result<Loaded, String>>,
-    loaded: Receiver<Result<Loaded, String>>,
-    loading: bool,
-    /// Whether to read once more afterwards.
-    again: bool,
-    /// Responders of the current reading, and of the next one.
+    /// Receives configurations read, or their problems. Call [`finish`](Self::finish) after each.
+    pub(super) loaded: Receiver<Result<Loaded, String>>,
+    /// Whether the configuration is being read.
+    pub(super) loading: bool,
+    /// Responders of the current reading.
     waiting: Vec<Responder<ReloadResult>>,
-    later: Vec<Responder<ReloadResult>>,
+    /// Those of the next one, if the configuration is to be read once more afterwards.
+    later: Option<Vec<Responder<ReloadResult>>>,
 }
 
 /// The outcome of a reload, or the problems of the configuration.
@@ -51,16 +51,8 @@ impl Reload {
     /// For a tracker that was started with these flags on this host.
     pub fn new(flags: Flags, host: Host) -> Self {
         let (sender, loaded) = unbounded();
-        Self {
-            flags,
-            host,
-            sender,
-            loaded,
-            loading: false,
-            again: false,
-            waiting: Vec::new(),
-            later: Vec::new(),
-        }
+        let (loading, waiting, later) = (false, Vec::new(), None);
+        Self { flags, host, sender, loaded, loading, waiting, later }
     }
 
     /// Starts to read the configuration. If it is being read already, it is read once more
@@ -72,8 +64,7 @@ impl Reload {
         responder: Option<Responder<ReloadResult>>,
     ) {
         if self.loading {
-            self.again = true;
-            self.later.extend(responder);
+            self.later.get_or_insert_default().extend(responder);
             log::info!("{cause}: another reload follows the one in progress");
             return;
         }
@@ -95,30 +86,12 @@ impl Reload {
         }
     }
 
-    /// Compares the running settings with those `read`.
-    ///
-    /// # Errors
-    /// When keys that change now contradict the running values of keys that need a restart.
-    pub fn compare(&self, running: &Settings, read: Settings) -> Result<Changes, String> {
-        Changes::new(running, read, &self.host).map_err(|problems| problems.to_string())
-    }
-
-    /// Whether the configuration is being read.
-    pub fn is_loading(&self) -> bool {
-        self.loading
-    }
-
-    /// Receives configurations read, or their problems. Call [`finish`](Self::finish) after each.
-    pub fn loaded(&self) -> &Receiver<Result<Loaded, String>> {
-        &self.loaded
-    }
-
     /// Responds with the result of the current reading, and starts the next one if requested.
     pub fn finish(&mut self, result: &ReloadResult, journal: Option<&Journal>) {
         self.loading = false;
         self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
-        if std::mem::take(&mut self.again) {
-            self.waiting = std::mem::take(&mut self.later);
+        if let Some(later) = self.later.take() {
+            self.waiting = later;
             self.start("reload", journal, None);
         }
     }

@@ -3,6 +3,9 @@
 //! Suspending it makes the kernel spread that worker's datagrams over all sockets, and the lanes
 //! carry them to their shard.
 
+use std::io;
+
+use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
 /// Consecutive seconds with drops after which steering to a worker is suspended.
@@ -19,6 +22,19 @@ pub enum Change {
     Withdraw(usize),
     /// Steer to this worker again.
     Restore(usize),
+}
+
+impl Change {
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn apply(self, steering: &mut Steering) -> io::Result<()> {
+        match self {
+            Self::Withdraw(worker) => steering.withdraw(worker as u16),
+            Self::Restore(worker) => steering.restore(worker as u16),
+        }
+    }
 }
 
 /// Decides from each worker's kernel drops which steering to suspend.

@@ -123,10 +123,7 @@ mod tests {
         assert!(line(2_099, 1).contains("; steered 100 %; "));
         assert!(line(2_099, 2).contains("; steered 0 %; "));
         assert!(!line(2_099, 2).contains("steered"), "no new requests");
-    }
-
-    #[test]
-    fn one_worker_or_split_placement_shows_no_share() {
+        // One worker, or split placement.
         let split = Placement::Split { socket_workers: 2, swarm_workers: 2 };
         for placement in [Placement::Colocated { workers: 1 }, split] {
             let now = Summary { local: 5, foreign: 5, ..Summary::default() };

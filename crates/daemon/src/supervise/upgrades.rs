@@ -1,15 +1,13 @@
 //! Upgrades: a successor is started on request, and watched until it has the sockets or has failed.
 
-use std::io;
 use std::time::Instant;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, never};
 
 use super::Supervisor;
-use crate::overload::IntervalCommitment;
-use crate::process::notify;
+use crate::process::notify::{self, NotifyState};
 use crate::upgrade::outgoing::{Event, HandedOver};
-use crate::upgrade::successor::{Exited, Program, Successor};
+use crate::upgrade::successor::{Program, Successor};
 use onrush_control::api;
 use onrush_control::request::Responder;
 
@@ -19,21 +17,22 @@ pub(super) type UpgradeResponder = Responder<Result<api::Successor, String>>;
 /// The upgrade in progress, if there is one.
 pub(super) struct UpgradeState {
     /// Starts a successor.
-    program: Option<Program>,
+    pub(super) program: Option<Program>,
     /// The successor that this process has started.
     successor: Option<Successor>,
     /// The process that gets sockets and peers.
     process: Option<i32>,
-    /// Whether that process has the final state.
-    is_final: bool,
+    /// Whether that process has the final state, and would miss further changes.
+    pub(super) is_final: bool,
     responder: Option<UpgradeResponder>,
     /// When this process began to serve: earlier signals were meant for its predecessor.
     since: Instant,
 }
 
 impl UpgradeState {
-    pub(super) fn new(program: Option<Program>, since: Instant) -> Self {
-        Self { program, successor: None, process: None, is_final: false, responder: None, since }
+    pub(super) fn new(since: Instant) -> Self {
+        let (program, successor, process, responder) = (None, None, None, None);
+        Self { program, successor, process, is_final: false, responder, since }
     }
 
     /// Whether an upgrade is in progress: the successor may have read the configuration already.
@@ -41,14 +40,9 @@ impl UpgradeState {
         self.process.is_some() || self.successor.is_some()
     }
 
-    /// Whether the successor would miss further changes.
-    pub(super) fn is_final(&self) -> bool {
-        self.is_final
-    }
-
-    /// Receives the exit of the successor.
-    pub(super) fn successor_exited(&self) -> Option<Receiver<io::Result<Exited>>> {
-        self.successor.as_ref().map(|successor| successor.exited().clone())
+    /// Receives how the successor has exited.
+    pub(super) fn successor_exited(&self) -> Receiver<String> {
+        self.successor.as_ref().map_or_else(never, |successor| successor.exited.clone())
     }
 }
 
@@ -79,7 +73,7 @@ impl Supervisor {
         if self.upgrade.successor.is_some() {
             return Err("an upgrade is under way already: its process is starting".to_owned());
         }
-        if self.tracker.lock.is_none() {
+        if self.tracker.state.lock.is_none() {
             return Err("an upgrade needs a writable state directory, and there is none: see the \
                         warnings at the start"
                 .to_owned());
@@ -87,7 +81,7 @@ impl Supervisor {
         let Some(program) = &self.upgrade.program else {
             return Err("the program of this process is unknown".to_owned());
         };
-        let path = program.path().display();
+        let path = program.path.display();
         let successor = program
             .start(Instant::now())
             .map_err(|error| format!("cannot start {path}: {error}"))?;
@@ -105,14 +99,14 @@ impl Supervisor {
                 if let Some(successor) = &mut self.upgrade.successor {
                     successor.handoff_requested(now);
                 }
-                let _ = commitment.send(self.full_commitment(now));
+                let _ = commitment.send(self.tracker.overload.full_commitment(&self.settings, now));
             }
             Event::Ready { process, version, commitment } => {
                 self.upgrade.is_final = true;
                 if let Some(responder) = self.upgrade.responder.take() {
                     responder.respond(Ok(api::Successor { process: process as u32, version }));
                 }
-                let _ = commitment.send(self.full_commitment(now));
+                let _ = commitment.send(self.tracker.overload.full_commitment(&self.settings, now));
             }
             Event::Failed => {
                 let was_final = std::mem::take(&mut self.upgrade.is_final);
@@ -129,26 +123,19 @@ impl Supervisor {
                 if let Some(successor) = self.upgrade.successor.take() {
                     successor.release();
                 }
-                notify::main_process(handed_over.process as u32);
+                // The watchdog's timeout starts anew for that process.
+                let process = NotifyState::MainPid(handed_over.process as u32);
+                notify::send(&[process, NotifyState::Watchdog]);
                 return Some(handed_over);
             }
         }
         None
     }
 
-    fn full_commitment(&self, now: Instant) -> Option<IntervalCommitment> {
-        let (overload, announce) = (&self.settings.overload, &self.settings.announce);
-        Some(self.overload.full_commitment(overload, announce, now))
-    }
-
     /// The successor has exited without taking over.
-    pub(super) fn successor_failed(&mut self, exited: io::Result<Exited>) {
+    pub(super) fn successor_failed(&mut self, exited: &str) {
         self.upgrade.successor = None;
-        let why = match exited {
-            Ok(exited) => exited.to_string(),
-            Err(error) => format!("its exit status is unknown: {error}"),
-        };
-        let why = format!("the new process has not taken over; this one keeps serving: {why}");
+        let why = format!("the new process has not taken over; this one keeps serving: {exited}");
         log::error!("{why}");
         if let Some(responder) = self.upgrade.responder.take() {
             responder.respond(Err(why));
@@ -166,7 +153,7 @@ impl Supervisor {
 
     /// Waits for the end of a handoff that is final, before this process ends.
     pub(super) fn finish_handoff(&mut self) -> Option<HandedOver> {
-        while self.upgrade.is_final() {
+        while self.upgrade.is_final {
             let event = self.tracker.upgrade.recv_timeout(super::RELEASE_TIMEOUT).ok()?;
             if let Some(handed_over) = self.handle_upgrade(event) {
                 return Some(handed_over);

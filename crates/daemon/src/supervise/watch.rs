@@ -4,28 +4,17 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use log::Level;
-use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
 use super::steering_backoff::{Change, SteeringBackoff};
 use super::totals_log::Totals;
 use crate::process::logging::WarningLimit;
 use onrush_config::Settings;
-use onrush_control::stall::{STALL_THRESHOLD, StallDetector};
+use onrush_control::stall::STALL_THRESHOLD;
 use onrush_tracker::metrics::{Summary, WorkerMetrics};
 
 /// Ticks are not exactly a second apart: totals that are due within this time are not postponed.
 const TOLERANCE: Duration = Duration::from_millis(500);
-
-/// Changes the steering. The kernel may refuse.
-pub(super) type Steer<'a> = &'a mut dyn FnMut(Change) -> io::Result<()>;
-
-pub(super) fn change_steering(steering: &mut Steering, change: Change) -> io::Result<()> {
-    match change {
-        Change::Withdraw(worker) => steering.withdraw(worker as u16),
-        Change::Restore(worker) => steering.restore(worker as u16),
-    }
-}
 
 /// The state between ticks. All decisions follow from counters and times.
 pub(super) struct Watch {
@@ -35,7 +24,6 @@ pub(super) struct Watch {
     totals_every: Duration,
     totals_at: Instant,
     drops: u64,
-    stalls: StallDetector,
     backoff: SteeringBackoff,
     /// Log lines of the current tick.
     lines: Vec<(Level, String)>,
@@ -50,7 +38,6 @@ impl Watch {
             totals_every: settings.log.totals_every,
             totals_at: now,
             drops: 0,
-            stalls: StallDetector::new(now),
             backoff: SteeringBackoff::new(settings.placement.socket_sides()),
             lines: Vec::new(),
         }
@@ -58,20 +45,22 @@ impl Watch {
 
     /// Applies changed settings.
     pub(super) fn update(&mut self, settings: &Settings) {
-        self.limit.set(settings.limits.warnings_per_minute);
+        self.limit.per_minute = settings.limits.warnings_per_minute;
         self.totals_every = settings.log.totals_every;
     }
 
-    /// Call every second with all workers, always in the same order. Returns lines for the log.
-    /// `steer` is `None` where steering is off.
+    /// Call every second with all workers, always in the same order, the sum of their counters, and
+    /// how long each has been `stalled`. Returns lines for the log. `steer` changes the steering,
+    /// which the kernel may refuse; it is `None` where steering is off.
     pub(super) fn tick(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
+        summary: &Summary,
+        stalled: &[Duration],
         now: Instant,
-        steer: Option<Steer<'_>>,
+        steer: Option<impl FnMut(Change) -> io::Result<()>>,
     ) -> Vec<(Level, String)> {
-        self.warn_of_stalls(workers, now);
-        let summary = Summary::of(workers.iter().map(|(_, metrics)| *metrics));
+        self.warn_of_stalls(workers, stalled, now);
         self.check_drops(summary.kernel_drops, now);
         if let Some(steer) = steer {
             self.adapt_steering(workers, now, steer);
@@ -79,7 +68,7 @@ impl Watch {
         let elapsed = now.duration_since(self.totals_at);
         if !self.totals_every.is_zero() && elapsed + TOLERANCE >= self.totals_every {
             self.totals_at = now;
-            self.lines.push((Level::Info, self.totals.line(summary, elapsed)));
+            self.lines.push((Level::Info, self.totals.line(*summary, elapsed)));
         }
         std::mem::take(&mut self.lines)
     }
@@ -89,10 +78,14 @@ impl Watch {
         self.lines.extend(line.map(|text| (Level::Warn, text)));
     }
 
-    fn warn_of_stalls(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) {
-        let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
-        for ((name, _), stalled) in workers.iter().zip(self.stalls.observe(turns, now)) {
-            if stalled >= STALL_THRESHOLD {
+    fn warn_of_stalls(
+        &mut self,
+        workers: &[(&str, &WorkerMetrics)],
+        stalled: &[Duration],
+        now: Instant,
+    ) {
+        for ((name, _), stalled) in workers.iter().zip(stalled) {
+            if *stalled >= STALL_THRESHOLD {
                 self.warn("stall", now, || {
                     format!(
                         "{name} has not taken a turn for {} s: its vCPU may be taken by others",
@@ -121,7 +114,7 @@ impl Watch {
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
         now: Instant,
-        steer: Steer<'_>,
+        mut steer: impl FnMut(Change) -> io::Result<()>,
     ) {
         let drops = workers.iter().map(|(_, metrics)| metrics.kernel_drops.get());
         let moment = Moment(now.duration_since(self.start).as_secs() as u32);
@@ -145,17 +138,18 @@ impl Watch {
 mod tests {
     use super::*;
     use onrush_config::{Flags, Host};
-    use onrush_net::bind::{Address, Buffers, Options, bind_group};
-    use onrush_net::steering::Function;
+    use onrush_control::stall::StallDetector;
 
     const NAMES: [&str; 2] = ["worker-0", "worker-1"];
 
     /// Two workers whose counters and clock the test advances.
     struct Tracked {
         watch: Watch,
+        stalls: StallDetector,
         metrics: [WorkerMetrics; 2],
         now: Instant,
         changes: Vec<Change>,
+        steered: bool,
         refuse: bool,
     }
 
@@ -165,9 +159,15 @@ mod tests {
             let parsed = Settings::parse("test.toml", text, &Flags::default(), &host);
             let (settings, _) = parsed.expect("a valid configuration");
             let now = Instant::now();
-            let watch = Watch::new(&settings, now);
-            let metrics = Default::default();
-            Self { watch, metrics, now, changes: Vec::new(), refuse: false }
+            Self {
+                watch: Watch::new(&settings, now),
+                stalls: StallDetector::new(now),
+                metrics: Default::default(),
+                now,
+                changes: Vec::new(),
+                steered: true,
+                refuse: false,
+            }
         }
 
         /// A second in which these workers take turns.
@@ -175,11 +175,15 @@ mod tests {
             awake.iter().for_each(|worker| self.metrics[*worker].turns.add(1));
             self.now += Duration::from_secs(1);
             let workers: Vec<_> = NAMES.into_iter().zip(&self.metrics).collect();
-            let mut steer = |change| {
+            let summary = Summary::of(&self.metrics);
+            let turns = self.metrics.iter().map(|metrics| metrics.turns.get());
+            let stalled = self.stalls.observe(turns, self.now);
+            let steer = |change| {
                 self.changes.push(change);
                 if self.refuse { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
             };
-            self.watch.tick(&workers, self.now, Some(&mut steer))
+            let steer = self.steered.then_some(steer);
+            self.watch.tick(&workers, &summary, &stalled, self.now, steer)
         }
 
         /// The warnings of such a second.
@@ -198,16 +202,11 @@ mod tests {
         }
         let said = "worker-1 has not taken a turn for 5 s: its vCPU may be taken by others";
         assert_eq!(tracked.warnings(&[0]), [said]);
-        assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "it goes on");
-        for _ in 0..4 {
-            assert_eq!(tracked.warnings(&[0]), [""; 0], "the count starts again");
-        }
-        assert_eq!(tracked.warnings(&[0]), [said]);
     }
 
     #[test]
     fn drops_are_reported_with_number_and_remedy() {
-        let mut tracked = Tracked::new("");
+        let mut tracked = Tracked { steered: false, ..Tracked::new("") };
         tracked.metrics[0].kernel_drops.add(7);
         tracked.metrics[1].kernel_drops.add(4);
         let warnings = tracked.warnings(&[0, 1]);
@@ -215,10 +214,15 @@ mod tests {
         assert!(warnings[0].starts_with("the kernel dropped 11 datagrams within a second"));
         assert!(warnings[0].contains("raise net.core.rmem_max and socket.receive_buffer"));
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0], "already reported");
+        // Where steering is off, nothing else follows from them.
+        for _ in 0..5 {
+            tracked.metrics[1].kernel_drops.add(1);
+            assert_eq!(tracked.warnings(&[0, 1]).len(), 1);
+        }
     }
 
     #[test]
-    fn warnings_of_one_kind_are_held_back_and_counted() {
+    fn warnings_of_one_kind_are_limited_per_minute() {
         let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 2\n");
         let shown: Vec<usize> = (1..=62)
             .filter(|_| {
@@ -228,57 +232,26 @@ mod tests {
             .collect();
         // The minute begins with the first warning.
         assert_eq!(shown, [1, 2, 61, 62]);
-        let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 1\n");
-        let mut last = Vec::new();
-        for _ in 1..=61 {
-            tracked.metrics.iter().for_each(|metrics| metrics.kernel_drops.add(1));
-            last = tracked.warnings(&[0, 1]);
-        }
-        assert!(last[0].ends_with("(59 more of these were not shown)"), "{last:?}");
     }
 
     #[test]
     fn the_dropping_worker_is_withdrawn_and_later_restored() {
-        let mut tracked = Tracked::new("");
-        for _ in 0..2 {
-            assert_eq!(tracked.changes, []);
-            tracked.metrics[1].kernel_drops.add(1);
-            let warnings = tracked.warnings(&[0, 1]);
-            let warned = warnings.iter().any(|text| text.starts_with("worker-1 drops datagrams"));
-            assert_eq!(warned, !tracked.changes.is_empty(), "{warnings:?}");
-        }
+        let mut tracked = Tracked { refuse: true, ..Tracked::new("") };
+        tracked.metrics[1].kernel_drops.add(1);
+        assert_eq!((tracked.warnings(&[0, 1]).len(), tracked.changes.len()), (1, 0));
+        tracked.metrics[1].kernel_drops.add(1);
+        let warnings = tracked.warnings(&[0, 1]);
         assert_eq!(tracked.changes, [Change::Withdraw(1)]);
+        assert!(warnings[1].starts_with("worker-1 drops datagrams"), "{warnings:?}");
+        assert!(warnings[2].starts_with("cannot change the steering: "), "{warnings:?}");
+        assert!(warnings[2].contains("denied"), "{warnings:?}");
+        tracked.refuse = false;
         for _ in 0..29 {
             tracked.tick(&[0, 1]);
         }
         assert_eq!(tracked.changes, [Change::Withdraw(1)], "half a minute is not over");
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
         assert_eq!(tracked.changes, [Change::Withdraw(1), Change::Restore(1)]);
-    }
-
-    #[test]
-    fn a_failed_change_of_the_steering_is_reported() {
-        let mut tracked = Tracked::new("");
-        tracked.refuse = true;
-        tracked.metrics[0].kernel_drops.add(1);
-        tracked.tick(&[0, 1]);
-        tracked.metrics[0].kernel_drops.add(1);
-        let warnings = tracked.warnings(&[0, 1]);
-        let refused = warnings.iter().find(|text| text.starts_with("cannot change the steering: "));
-        assert!(refused.is_some_and(|text| text.contains("denied")), "{warnings:?}");
-    }
-
-    #[test]
-    fn without_steering_drops_are_only_reported() {
-        let mut tracked = Tracked::new("");
-        for _ in 0..5 {
-            tracked.metrics[1].kernel_drops.add(1);
-            tracked.metrics.iter().for_each(|metrics| metrics.turns.add(1));
-            tracked.now += Duration::from_secs(1);
-            let workers: Vec<_> = NAMES.into_iter().zip(&tracked.metrics).collect();
-            let lines = tracked.watch.tick(&workers, tracked.now, None);
-            assert!(lines.iter().all(|(_, text)| text.contains("the kernel dropped")), "{lines:?}");
-        }
     }
 
     #[test]
@@ -310,22 +283,5 @@ mod tests {
             let lines = tracked.tick(&[0, 1]);
             assert_eq!(lines.len(), 1, "after {milliseconds} ms: {lines:?}");
         }
-    }
-
-    /// With the kernel's program.
-    #[test]
-    fn a_change_reaches_the_steering() {
-        let address = Address { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-        let options = Options { workers: 2, buffers: Buffers::default(), probe: true };
-        let group = bind_group(&[address], &options).unwrap();
-        let function = Function { offset: 16, multipliers: [1; 5], min_len: 36, buckets: 2 };
-        let (mut steering, notices) = Steering::attach(function, &group);
-        assert!(notices.is_empty(), "{notices:?}");
-        change_steering(&mut steering, Change::Withdraw(1)).unwrap();
-        assert_eq!(steering.withdrawn(), [1]);
-        change_steering(&mut steering, Change::Restore(0)).unwrap();
-        assert_eq!(steering.withdrawn(), [1]);
-        change_steering(&mut steering, Change::Restore(1)).unwrap();
-        assert_eq!(steering.withdrawn(), [0; 0]);
     }
 }

@@ -16,15 +16,16 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Shard, ShardMap};
 
+use super::message::read_array;
 use super::outgoing::HandedOver;
-use crate::process::notify;
+use super::run_on_every_shard;
+use crate::process::notify::{self, NotifyState};
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Peers, Record, Records, SnapshotCounts};
 use onrush_store::snapshot::load::{BlockReader, peer_views};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
 
 /// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
@@ -119,22 +120,15 @@ fn write_stop(to: &mut impl Write, stop: &Stop) -> io::Result<()> {
 }
 
 fn read_stop(from: &mut impl Read) -> io::Result<Stop> {
-    let (mut info_hash, mut family, mut numbers) = ([0; 20], [0], [0; 8]);
-    from.read_exact(&mut info_hash)?;
-    from.read_exact(&mut family)?;
-    let endpoint = if family == [4] {
-        let mut row = [0; 6];
-        from.read_exact(&mut row)?;
-        Endpoint::V4(row)
-    } else {
-        let mut row = [0; 18];
-        from.read_exact(&mut row)?;
-        Endpoint::V6(row)
-    };
-    from.read_exact(&mut numbers)?;
-    let (words, _) = numbers.as_chunks::<4>();
-    let [completed, age] = [words[0], words[1]].map(u32::from_be_bytes);
-    Ok(Stop { info_hash: InfoHash(info_hash), endpoint, completed, age })
+    Ok(Stop {
+        info_hash: InfoHash(read_array(from)?),
+        endpoint: match read_array(from)? {
+            [4] => Endpoint::V4(read_array(from)?),
+            _ => Endpoint::V6(read_array(from)?),
+        },
+        completed: u32::from_be_bytes(read_array(from)?),
+        age: u32::from_be_bytes(read_array(from)?),
+    })
 }
 
 /// Starts a thread that receives the delta and merges it into the shards of running workers. It
@@ -186,131 +180,107 @@ impl Merge {
         let result = self.merge_stream(stream);
         // A peer that stopped here meanwhile may have been stored again by the merge.
         let mut stops = stops.into_iter();
-        self.every_shard(|_| Part::OwnStops(stops.next(), None))?;
+        self.every_shard(|_| apply_own_stops(stops.next()))?;
         result
     }
 
     fn merge_stream(&self, stream: &UnixStream) -> io::Result<SnapshotCounts> {
         let mut from = BufReader::with_capacity(256 << 10, stream);
-        let mut count = [0; 4];
-        from.read_exact(&mut count)?;
+        let count = u32::from_be_bytes(read_array(&mut from)?);
         // Before its first byte, the outgoing process has named this one as the main process.
-        notify::took_over();
+        // Earlier notifications were ignored (NotifyAccess=main).
+        notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);
         let mut stops: Vec<Vec<Stop>> = Vec::new();
         stops.resize_with(self.orders.shards(), Vec::new);
-        for _ in 0..u32::from_be_bytes(count) {
+        for _ in 0..count {
             let stop = read_stop(&mut from)?;
             stops[self.map.shard_of(&stop.info_hash)].push(stop);
         }
         let received = self.clock.now();
-        self.every_shard(|shard| Part::Stops(std::mem::take(&mut stops[shard]), received))?;
-        let mut blocks =
-            BlockReader::begin(from).map_err(|error| io::Error::other(error.to_string()))?;
+        self.every_shard(|shard| apply_stops(std::mem::take(&mut stops[shard]), received))?;
+        let mut blocks = BlockReader::begin(from).map_err(io::Error::other)?;
         loop {
             let mut block = Vec::new();
-            let unix = blocks.next(&mut block).map_err(|e| io::Error::other(e.to_string()))?;
+            let unix = blocks.next(&mut block).map_err(io::Error::other)?;
             let Some(unix) = unix else { return Ok(blocks.read()) };
             let block = Arc::new(block);
-            self.every_shard(|_| Part::Block(block.clone(), unix))?;
+            self.every_shard(|shard| self.merge_block(block.clone(), unix, shard))?;
         }
     }
 
-    /// Gives every shard a part to merge, and waits until all are done.
-    fn every_shard(&self, mut part: impl FnMut(usize) -> Part) -> io::Result<()> {
-        let (done, finished) = bounded(self.orders.shards());
-        let task = |shard| -> Box<dyn ShardTask> {
-            let (map, access, done) = (self.map, self.access.clone(), done.clone());
-            Box::new(MergeTask { part: part(shard), shard, map, access, at: 0, done })
-        };
-        self.orders.run_on_every_shard(task).map_err(io::Error::other)?;
-        for _ in 0..self.orders.shards() {
-            let finished = finished.recv_timeout(TIMEOUT);
-            finished.map_err(|_| io::Error::other("a worker has ended, or is stalled"))?;
-        }
+    /// Runs a task on every shard, and waits until all are done.
+    fn every_shard<T>(&self, mut task: impl FnMut(usize) -> T) -> io::Result<()>
+    where
+        T: FnMut(&mut Shard, Now) -> bool + Send + 'static,
+    {
+        run_on_every_shard(&self.orders, TIMEOUT, |shard| {
+            let mut step = task(shard);
+            move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
+        })?;
         Ok(())
     }
-}
 
-/// A part of the delta, for one shard.
-enum Part {
-    /// Peers that have stopped at the outgoing process. Their ages were right at this time.
-    Stops(Vec<Stop>, Now),
-    /// Records of all shards, and the time at which their ages were right, seconds since 1970.
-    Block(Arc<Vec<u8>>, u64),
-    /// The stops in the shard's own change log, up to the position that the log has at the first
-    /// step: later stops meet peers that are merged already.
-    OwnStops(Option<ChangeReader>, Option<u64>),
-}
-
-/// Merges a part into a shard.
-struct MergeTask {
-    part: Part,
-    shard: usize,
-    map: ShardMap,
-    access: Arc<AccessList>,
-    /// Bytes of the block that are merged.
-    at: usize,
-    done: Sender<()>,
-}
-
-impl ShardTask for MergeTask {
-    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        let more = match &mut self.part {
-            Part::OwnStops(None, _) => false,
-            Part::OwnStops(Some(reader), end) => {
-                let end = *end.get_or_insert_with(|| shard.change_position());
-                let mut stops = Vec::new();
-                let more = read_stops(shard, reader, STEP, now.moment, &mut stops);
-                stops.iter().for_each(|stop| apply(shard, stop, 0, now.moment));
-                more && reader.position() < end
-            }
-            Part::Stops(stops, received) => {
-                let since = now.moment.since(received.moment);
-                for stop in stops.drain(stops.len().saturating_sub(STEP)..) {
-                    apply(shard, &stop, since, now.moment);
+    /// Merges the records of a block that belong to a shard. The block has the records of all
+    /// shards, whose ages were right at `unix`, seconds since 1970.
+    fn merge_block(
+        &self,
+        block: Arc<Vec<u8>>,
+        unix: u64,
+        number: usize,
+    ) -> impl FnMut(&mut Shard, Now) -> bool + use<> {
+        let (map, access, mut at) = (self.map, self.access.clone(), 0);
+        move |shard, now| {
+            let since = now.unix.saturating_sub(unix) as u32;
+            let mut records = Records::new(&block[at..]);
+            let mut merged = 0;
+            while merged < STEP
+                && let Some(Ok(Record { info_hash, completed, peers })) = records.next()
+            {
+                if map.shard_of(&info_hash) != number || !access.permits(info_hash) {
+                    continue;
                 }
-                !stops.is_empty()
+                merged += 1;
+                let idle_for = match peers {
+                    Peers::Idle(idle_for) => Some(idle_for.saturating_add(since)),
+                    Peers::Rows(v4, v6) => {
+                        merged += v4.len() + v6.len();
+                        let peers = peer_views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
+                        shard.restore(info_hash, completed, peers, now.moment).idle_for
+                    }
+                };
+                if let Some(idle_for) = idle_for {
+                    shard.restore_idle(info_hash, completed, idle_for, now.moment);
+                }
             }
-            Part::Block(block, unix) => {
-                let (block, unix) = (block.clone(), *unix);
-                self.merge_records(shard, &block, unix, now)
-            }
-        };
-        if !more {
-            // The receiver is dropped after a timeout.
-            let _ = self.done.send(());
+            at = block.len() - records.rest();
+            at < block.len()
         }
-        more
     }
 }
 
-impl MergeTask {
-    /// Merges some records of the block. Returns whether there are more.
-    fn merge_records(&mut self, shard: &mut Shard, block: &[u8], unix: u64, now: Now) -> bool {
-        let since = now.unix.saturating_sub(unix) as u32;
-        let mut records = Records::new(&block[self.at..]);
-        let mut merged = 0;
-        while merged < STEP
-            && let Some(Ok(Record { info_hash, completed, peers })) = records.next()
-        {
-            if self.map.shard_of(&info_hash) != self.shard || !self.access.permits(info_hash) {
-                continue;
-            }
-            merged += 1;
-            let idle_for = match peers {
-                Peers::Idle(idle_for) => Some(idle_for.saturating_add(since)),
-                Peers::Rows(v4, v6) => {
-                    merged += v4.len() + v6.len();
-                    let peers = peer_views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
-                    shard.restore(info_hash, completed, peers, now.moment).idle_for
-                }
-            };
-            if let Some(idle_for) = idle_for {
-                shard.restore_idle(info_hash, completed, idle_for, now.moment);
-            }
+/// Removes peers that have stopped at the outgoing process. Their ages were right when they were
+/// `received`.
+fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, Now) -> bool {
+    move |shard, now| {
+        let since = now.moment.since(received.moment);
+        for stop in stops.drain(stops.len().saturating_sub(STEP)..) {
+            apply(shard, &stop, since, now.moment);
         }
-        self.at = block.len() - records.rest();
-        self.at < block.len()
+        !stops.is_empty()
+    }
+}
+
+/// Removes peers by the stops in the shard's own change log, up to the position that the log has at
+/// the first step: later stops meet peers that are merged already.
+fn apply_own_stops(mut reader: Option<ChangeReader>) -> impl FnMut(&mut Shard, Now) -> bool {
+    let mut end = None;
+    move |shard, now| {
+        let Some(reader) = &mut reader else { return false };
+        let end = *end.get_or_insert_with(|| shard.change_position());
+        let mut stops = Vec::new();
+        let more = read_stops(shard, reader, STEP, now.moment, &mut stops);
+        stops.iter().for_each(|stop| apply(shard, stop, 0, now.moment));
+        more && reader.position() < end
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,13 +68,13 @@ pub struct Incoming {
     /// The description of the handoff.
     pub handoff: Handoff,
     /// The sockets of the addresses that both processes serve.
-    kept: Vec<AddressSockets>,
+    pub kept: Vec<AddressSockets>,
     /// For each address of the handoff whether it is kept.
     keeps: Vec<bool>,
     /// The addresses that only the new process serves.
     pub added: Vec<Address>,
     /// The state directory's lock.
-    lock: Option<OwnedFd>,
+    pub lock: Option<StateLock>,
     /// For each shard, the peers that have stopped since the dump was loaded.
     pub stops: Vec<ChangeReader>,
 }
@@ -123,32 +122,18 @@ impl Incoming {
             Message::Refusal(why) => return Err(TakeoverError::Refused(why)),
             other => return Err(unexpected(&other).into()),
         };
-        let mut groups = Vec::with_capacity(handoff.addresses.len());
-        for &count in &handoff.sockets {
-            groups.push(receive_sockets(&stream, count)?);
-        }
+        let sockets = handoff.sockets.iter().map(|count| receive_sockets(&stream, *count));
+        let groups = sockets.collect::<io::Result<Vec<_>>>()?;
         let lock = handover::receive(&stream)?.pop();
         let lock = lock.ok_or_else(|| io::Error::other("the state lock is missing"))?;
+        let lock = Some(StateLock::adopt(lock)?);
         let (keeps, added) = compare(&handoff.addresses, &settings.listen);
         let all = handoff.addresses.iter().zip(groups).zip(&keeps);
         let kept = all
             .filter(|(_, keep)| **keep)
             .map(|((&address, sockets), _)| AddressSockets { address, sockets })
             .collect();
-        Ok(Self { stream, handoff, kept, keeps, added, lock: Some(lock), stops: Vec::new() })
-    }
-
-    /// Takes the sockets of the addresses that both serve. Empty from the second call on.
-    pub fn take_sockets(&mut self) -> Vec<AddressSockets> {
-        std::mem::take(&mut self.kept)
-    }
-
-    /// Takes the state directory's lock. `None` from the second call on.
-    ///
-    /// # Errors
-    /// When the descriptor is not a lock.
-    pub fn take_lock(&mut self) -> Result<Option<StateLock>, TakeoverError> {
-        Ok(self.lock.take().map(StateLock::adopt).transpose()?)
+        Ok(Self { stream, handoff, kept, keeps, added, lock, stops: Vec::new() })
     }
 
     /// Accepts the handoff, and loads the peers as they arrive.
@@ -165,14 +150,13 @@ impl Incoming {
         let Handoff { version, process, .. } = &self.handoff;
         log::info!("taking over from process {process}, onrush {version}");
         send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
-        let borrowed = shards.iter_mut().map(|shard| &mut **shard).collect();
-        // Unbuffered, so that the messages behind the peers are not read.
-        let options = LoadOptions { map, access, now, extra_age: OLDER_IN_DUMP };
-        let loaded = from_stream(&self.stream, borrowed, options, &mut notify::progress())
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        log::info!("upgrade: {loaded}");
         // The delta may contain peers that stop at this process before it arrives.
         self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
+        let options = LoadOptions { map, access, now, extra_age: OLDER_IN_DUMP };
+        // Unbuffered, so that the messages behind the peers are not read.
+        let loaded = from_stream(&self.stream, shards, options, &mut notify::progress())
+            .map_err(io::Error::other)?;
+        log::info!("upgrade: {loaded}");
         Ok(())
     }
 
@@ -181,11 +165,10 @@ impl Incoming {
     ///
     /// # Errors
     /// [`TakeoverError`], when the running process keeps the sockets.
-    pub fn wait_for_release(&self) -> Result<Option<IntervalCommitment>, TakeoverError> {
+    pub fn wait_for_release(&self) -> Result<IntervalCommitment, TakeoverError> {
         send(&self.stream, &Message::Ready)?;
         match receive(&self.stream)? {
             Message::Release { commitment } => Ok(commitment),
-            Message::Refusal(why) => Err(TakeoverError::Refused(why)),
             other => Err(unexpected(&other).into()),
         }
     }

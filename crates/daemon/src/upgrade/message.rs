@@ -41,7 +41,7 @@ pub enum Message {
     /// Outgoing: it has stopped receiving.
     Release {
         /// What the new process has to keep of intervals sent.
-        commitment: Option<IntervalCommitment>,
+        commitment: IntervalCommitment,
     },
     /// Incoming: it serves from now on.
     Acquired,
@@ -86,7 +86,7 @@ impl Handoff {
 /// # Errors
 /// When the peer has closed the connection, or a timeout of the stream expires.
 pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
-    let text = serde_json::to_vec(message).map_err(io::Error::other)?;
+    let text = serde_json::to_vec(message)?;
     let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
     bytes.extend_from_slice(&text);
     stream.write_all(&bytes)
@@ -98,15 +98,23 @@ pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
 /// When the peer has closed the connection, a timeout of the stream expires, or the message is
 /// malformed.
 pub fn receive(mut stream: &UnixStream) -> io::Result<Message> {
-    let mut len = [0; 4];
-    stream.read_exact(&mut len)?;
-    let len = u32::from_be_bytes(len) as usize;
+    let len = u32::from_be_bytes(read_array(&mut stream)?) as usize;
     if len > MAX_LEN {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
     }
     let mut text = vec![0; len];
     stream.read_exact(&mut text)?;
-    serde_json::from_slice(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Reads an array of bytes.
+///
+/// # Errors
+/// When the stream ends before it is complete, or cannot be read.
+pub fn read_array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The error of a message out of order.
@@ -139,7 +147,7 @@ mod tests {
             Message::Handoff(handoff(&["127.0.0.1:6970"])),
             Message::Refusal("no".into()),
             Message::Accept { keeps: vec![true, false] },
-            Message::Release { commitment: None },
+            Message::Release { commitment: IntervalCommitment { lifetime: 7200, seconds: 0 } },
             Message::Acquired,
         ];
         messages.iter().for_each(|message| send(&here, message).unwrap());

@@ -19,13 +19,13 @@ use onrush_net::handover;
 use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
 
 use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
+use super::{run_on_every_shard, stalled};
 use crate::overload::IntervalCommitment;
 use onrush_control::version::version;
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_store::stream::ShardStream;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
 
 /// Time for a reply of the new process that takes no work, and for each write to it.
@@ -43,17 +43,6 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
-
-/// Subscribes to the stops of a shard.
-struct Subscribe(Sender<ChangeReader>);
-
-impl ShardTask for Subscribe {
-    fn step(&mut self, shard: &mut Shard, _: Now) -> bool {
-        // The receiver is dropped if the upgrade has failed meanwhile.
-        let _ = self.0.send(shard.subscribe(Interest::Stops));
-        false
-    }
-}
 
 /// The running process's side, with all that it hands over.
 pub struct Outgoing {
@@ -83,7 +72,7 @@ pub enum Event {
         /// Its process id.
         process: i32,
         /// For the commitment so far.
-        commitment: Sender<Option<IntervalCommitment>>,
+        commitment: Sender<IntervalCommitment>,
     },
     /// The new process could serve. The sockets are released after the reply; from then on the main
     /// thread makes no changes that the new process would miss.
@@ -93,7 +82,7 @@ pub enum Event {
         /// Its build.
         version: String,
         /// For the final commitment.
-        commitment: Sender<Option<IntervalCommitment>>,
+        commitment: Sender<IntervalCommitment>,
     },
     /// The upgrade has failed; this process serves.
     Failed,
@@ -146,31 +135,29 @@ impl Outgoing {
 
     /// Serves one connection. Returns whether the sockets were handed over.
     fn serve(&self, stream: UnixStream) -> bool {
-        let failed = |error: &io::Error| {
-            log::warn!("upgrade failed; this process keeps serving: {error}");
-        };
-        let candidate = match self.receive_request(&stream) {
-            Ok(Some(candidate)) => candidate,
+        let result = match self.receive_request(&stream) {
             Ok(None) => return false,
-            Err(error) => {
-                // Nothing was handed over, and the main thread was not involved.
-                failed(&error);
-                return false;
+            Ok(Some((process, version))) => {
+                self.hand_over(stream, process, version).inspect_err(|_| {
+                    // The main thread may have ended.
+                    let _ = self.events.send(Event::Failed);
+                })
             }
+            // Nothing was handed over, and the main thread was not involved.
+            Err(error) => Err(error),
         };
-        match self.hand_over(stream, candidate) {
+        match result {
             Ok(handed_over) => self.events.send(Event::HandedOver(handed_over)).is_ok(),
             Err(error) => {
-                failed(&error);
-                // The main thread may have ended.
-                let _ = self.events.send(Event::Failed);
+                log::warn!("upgrade failed; this process keeps serving: {error}");
                 false
             }
         }
     }
 
-    /// Authenticates the peer and reads its request; `None` if the connection needs nothing more.
-    fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<Candidate>> {
+    /// Authenticates the peer and reads its request. Returns the id and the build of the process
+    /// that takes over; `None` if the connection needs nothing more.
+    fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<(i32, String)>> {
         let peer = handover::peer(stream)?;
         let own = nix::unistd::Uid::effective().as_raw();
         if peer.user != own && peer.user != 0 {
@@ -189,7 +176,7 @@ impl Outgoing {
                 "the previous upgrade is still merging peers: try again in a few seconds".to_owned()
             }
             Message::Request { protocol: PROTOCOL, version } => {
-                return Ok(Some(Candidate { process: peer.process, version }));
+                return Ok(Some((peer.process, version)));
             }
             Message::Request { protocol, version: other } => format!(
                 "onrush {} has version {PROTOCOL} of the upgrade protocol, and onrush {other} \
@@ -203,8 +190,12 @@ impl Outgoing {
     }
 
     /// Hands over sockets and peers.
-    fn hand_over(&self, stream: UnixStream, candidate: Candidate) -> io::Result<HandedOver> {
-        let Candidate { process, version } = candidate;
+    fn hand_over(
+        &self,
+        stream: UnixStream,
+        process: i32,
+        version: String,
+    ) -> io::Result<HandedOver> {
         let commitment =
             self.ask_main_thread(|commitment| Event::Requested { process, commitment })?;
         self.send_handoff(&stream, commitment)?;
@@ -220,7 +211,8 @@ impl Outgoing {
         };
         log::info!("process {process} takes over: it gets the peers while this one keeps serving");
         let since = self.clock.now().moment;
-        let stops = self.subscribe()?;
+        let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
+        let stops = run_on_every_shard(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
         self.send_peers(&stream)?;
         match receive(&stream)? {
             Message::Ready => {}
@@ -228,7 +220,11 @@ impl Outgoing {
         }
         let commitment =
             self.ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
-        self.release_sockets(&stream, commitment)?;
+        self.release(&stream, commitment).inspect_err(|_| {
+            if let Err(error) = self.orders.resume() {
+                log::error!("{error}: it does not serve");
+            }
+        })?;
         self.drain_dropped_addresses(&keeps);
         Ok(HandedOver { stream, process, since, stops })
     }
@@ -236,20 +232,18 @@ impl Outgoing {
     /// Reports an event to the main thread, and waits for the commitment in reply.
     fn ask_main_thread(
         &self,
-        event: impl FnOnce(Sender<Option<IntervalCommitment>>) -> Event,
-    ) -> io::Result<Option<IntervalCommitment>> {
+        event: impl FnOnce(Sender<IntervalCommitment>) -> Event,
+    ) -> io::Result<IntervalCommitment> {
         let (reply, replied) = bounded(1);
-        let ending = |_| io::Error::other("this process is stopping");
-        self.events.send(event(reply)).map_err(|_| ending(()))?;
-        replied.recv_timeout(MAIN_THREAD_TIMEOUT).map_err(|_| ending(()))
+        // A failure drops the sender of the reply.
+        let _ = self.events.send(event(reply));
+        let stopping = |_| io::Error::other("this process is stopping");
+        replied.recv_timeout(MAIN_THREAD_TIMEOUT).map_err(stopping)
     }
 
-    fn send_handoff(
-        &self,
-        stream: &UnixStream,
-        commitment: Option<IntervalCommitment>,
-    ) -> io::Result<()> {
-        send(stream, &Message::Handoff(Handoff { commitment, ..self.handoff.clone() }))?;
+    fn send_handoff(&self, stream: &UnixStream, commitment: IntervalCommitment) -> io::Result<()> {
+        let handoff = Handoff { commitment: Some(commitment), ..self.handoff.clone() };
+        send(stream, &Message::Handoff(handoff))?;
         for sockets in &self.sockets {
             let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
             for chunk in descriptors.chunks(handover::MAX_DESCRIPTORS) {
@@ -257,16 +251,6 @@ impl Outgoing {
             }
         }
         handover::send(stream, &[self.lock.as_fd()])
-    }
-
-    /// A reader of each shard's stops.
-    fn subscribe(&self) -> io::Result<Vec<ChangeReader>> {
-        let (to, readers) = bounded(self.orders.shards());
-        self.orders
-            .run_on_every_shard(|_| Box::new(Subscribe(to.clone())))
-            .map_err(io::Error::other)?;
-        let next = |_| readers.recv_timeout(DUMP_TIMEOUT).map_err(|_| stalled());
-        (0..self.orders.shards()).map(next).collect()
     }
 
     fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
@@ -281,26 +265,8 @@ impl Outgoing {
         to.flush()
     }
 
-    /// Stops receiving and releases the sockets; on failure, receives again.
-    fn release_sockets(
-        &self,
-        stream: &UnixStream,
-        commitment: Option<IntervalCommitment>,
-    ) -> io::Result<()> {
-        let result = self.release(stream, commitment);
-        if result.is_err()
-            && let Err(error) = self.orders.resume()
-        {
-            log::error!("{error}: it does not serve");
-        }
-        result
-    }
-
-    fn release(
-        &self,
-        stream: &UnixStream,
-        commitment: Option<IntervalCommitment>,
-    ) -> io::Result<()> {
+    /// Stops receiving and releases the sockets. After a failure, workers have to receive again.
+    fn release(&self, stream: &UnixStream, commitment: IntervalCommitment) -> io::Result<()> {
         stream.set_read_timeout(Some(ACQUIRE_TIMEOUT))?;
         let (done, drained) = bounded(self.workers);
         self.orders.pause(&done).map_err(io::Error::other)?;
@@ -338,14 +304,4 @@ impl Outgoing {
             log::warn!("some requests at addresses that are no longer served were not answered");
         }
     }
-}
-
-/// A process that may take over.
-struct Candidate {
-    process: i32,
-    version: String,
-}
-
-fn stalled() -> io::Error {
-    io::Error::other("a worker has ended, or is stalled")
 }

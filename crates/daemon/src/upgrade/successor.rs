@@ -13,7 +13,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -22,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, ExitStatus, Stdio};
+use std::process::{self, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,7 +48,8 @@ const MAX_MESSAGE: u64 = 64 << 10;
 /// The program of this process and its arguments, by which a successor is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    path: PathBuf,
+    /// The path of the executable.
+    pub path: PathBuf,
     args: Vec<OsString>,
 }
 
@@ -61,11 +61,6 @@ impl Program {
         let executable = env::current_exe().ok();
         let path = find_program(Path::new(&name), env::var_os("PATH"), executable.as_deref());
         Self { path, args: args.filter(|arg| arg != "--upgrade").collect() }
-    }
-
-    /// The path of the executable.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn command(&self, role: &str) -> Command {
@@ -89,8 +84,10 @@ impl Program {
         let (done, exited) = bounded(1);
         let messages = control.try_clone()?;
         thread::Builder::new().name("successor".into()).spawn(move || {
-            let status = launcher.wait();
-            let exited = status.map(|status| Exited { status, message: read_message(&messages) });
+            let exited = match launcher.wait() {
+                Ok(status) => describe(status, &read_message(&messages)),
+                Err(error) => format!("its exit status is unknown: {error}"),
+            };
             // After the handoff the receiver is dropped.
             let _ = done.send(exited);
         })?;
@@ -127,37 +124,23 @@ fn read_message(control: &UnixStream) -> String {
 #[derive(Debug)]
 pub struct Successor {
     control: UnixStream,
-    exited: Receiver<io::Result<Exited>>,
+    /// Receives how the launcher has exited, and so a successor that has failed.
+    pub exited: Receiver<String>,
     /// When it is killed.
     deadline: Instant,
 }
 
-/// How a successor exited.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exited {
-    /// Its exit status, as the launcher passed it on.
-    pub status: ExitStatus,
-    /// Its final message.
-    pub message: String,
-}
-
-impl fmt::Display for Exited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.status.code(), self.status.signal()) {
-            (Some(code), _) => write!(f, "it ended with exit code {code}")?,
-            (None, Some(signal)) => write!(f, "signal {signal} ended it")?,
-            (None, None) => write!(f, "it ended")?,
-        }
-        if self.message.is_empty() { Ok(()) } else { write!(f, ":\n{}", self.message) }
-    }
+/// How a successor has exited: its status, as the launcher passed it on, and its final message.
+fn describe(status: ExitStatus, message: &str) -> String {
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal} ended it"),
+        (None, None) => "it ended".to_owned(),
+    };
+    if message.is_empty() { how } else { format!("{how}:\n{message}") }
 }
 
 impl Successor {
-    /// Receives the end of the launcher, and so of a successor that has failed.
-    pub fn exited(&self) -> &Receiver<io::Result<Exited>> {
-        &self.exited
-    }
-
     /// It has requested the handoff, which has timeouts of its own.
     pub fn handoff_requested(&mut self, now: Instant) {
         self.deadline = now + Duration::from_secs(86_400);
@@ -203,20 +186,20 @@ pub fn run_launcher() -> Exit {
     // Catches and discards signals sent to all processes of a unit: the launcher exits with the
     // successor, or with the running process.
     let _signals = signals::listen();
-    let failed = |what: &str, error: io::Error| Exit::failed(format!("{what}: {error}"));
-    let stdin = || io::stdin().as_fd().try_clone_to_owned();
-    let (mut control, successors) = match (stdin().map(UnixStream::from), stdin()) {
-        (Ok(control), Ok(successors)) => (control, successors),
-        (Err(error), _) | (_, Err(error)) => {
-            return failed("no connection to the running onrush", error);
-        }
+    launch().map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
+}
+
+/// The exit status of the launcher.
+fn launch() -> Result<u8, String> {
+    let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let stdin = || {
+        let stdin = io::stdin().as_fd().try_clone_to_owned();
+        stdin.map_err(failed("no connection to the running onrush"))
     };
-    let program = Program::current();
-    let mut child = match program.command(SUCCESSOR).stdin(Stdio::from(successors)).spawn() {
-        Ok(child) => child,
-        Err(error) => return failed("cannot start the successor", error),
-    };
-    let pid = Pid::from_raw(child.id() as i32);
+    let mut control = UnixStream::from(stdin()?);
+    let successor = Program::current().command(SUCCESSOR).stdin(stdin()?).spawn();
+    let mut successor = successor.map_err(failed("cannot start the successor"))?;
+    let pid = Pid::from_raw(successor.id() as i32);
     let control = thread::Builder::new().name("control".into()).spawn(move || {
         let mut byte = [0];
         while let Ok(1..) = control.read(&mut byte) {
@@ -224,17 +207,15 @@ pub fn run_launcher() -> Exit {
         }
         process::exit(exit::GOOD.into());
     });
-    if let Err(error) = control {
-        let _ = child.kill();
-        return failed("cannot start a thread", error);
-    }
-    let code = match child.wait().map(|status| (status.code(), status.signal())) {
+    control.map_err(failed("cannot start a thread")).inspect_err(|_| {
+        let _ = successor.kill();
+    })?;
+    Ok(match successor.wait().map(|status| (status.code(), status.signal())) {
         Ok((Some(code), _)) => code as u8,
         // As a shell encodes signals.
         Ok((None, signal)) => 128 + signal.unwrap_or(0) as u8,
         Err(_) => exit::FAILED,
-    };
-    Exit { code, text: String::new() }
+    })
 }
 
 #[cfg(test)]
@@ -261,9 +242,7 @@ mod tests {
 
     #[test]
     fn an_exit_shows_status_and_message() {
-        let exited = |raw, message: &str| {
-            Exited { status: ExitStatus::from_raw(raw), message: message.into() }.to_string()
-        };
+        let exited = |raw, message| describe(ExitStatus::from_raw(raw), message);
         assert_eq!(
             exited(2 << 8, "onrush.toml:1: no"),
             "it ended with exit code 2:\nonrush.toml:1: no"

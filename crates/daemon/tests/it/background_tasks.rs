@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
-use onrush::supervise::purge::remove_forbidden::RemoveForbidden;
-use onrush::supervise::purge::remove_named::RemoveNamed;
+use onrush::supervise::purge::removal::{remove_forbidden, remove_named};
 use onrush_config::settings::{Access, Listed};
 use onrush_control::admin::largest::Top;
 use onrush_control::api::admin::Measure;
@@ -248,7 +248,7 @@ fn a_purge_removes_forbidden_swarms_in_short_steps() {
     let mut busy = ShardWithTask::new();
     let (sender, receiver) = unbounded();
     let list = forbidding_list();
-    busy.side.add_task(Box::new(RemoveForbidden::new(list, Arc::default(), sender)));
+    busy.side.add_task(Box::new(remove_forbidden(list, Arc::default(), sender)));
     while busy.step() {
         busy.change_swarms();
     }
@@ -271,12 +271,35 @@ fn a_purge_removes_forbidden_swarms_in_short_steps() {
 }
 
 #[test]
+fn a_superseded_purge_stops_without_a_result() {
+    let mut busy = ShardWithTask::new();
+    let (sender, receiver) = unbounded();
+    let superseded = Arc::new(AtomicBool::new(false));
+    let first = remove_forbidden(forbidding_list(), superseded.clone(), sender.clone());
+    busy.side.add_task(Box::new(first));
+    assert!(busy.step());
+    let swarms = |busy: &ShardWithTask| {
+        let totals = busy.side.shard.totals();
+        totals.swarms + totals.idle_swarms
+    };
+    let before = swarms(&busy);
+    superseded.store(true, Ordering::Relaxed);
+    assert!(!busy.step());
+    assert_eq!((swarms(&busy), receiver.try_recv().ok()), (before, None));
+    // The next one begins anew, and sends the exact number.
+    busy.begun = false;
+    busy.side.add_task(Box::new(remove_forbidden(forbidding_list(), Arc::default(), sender)));
+    while busy.step() {}
+    assert_eq!(receiver.try_recv(), Ok(before - swarms(&busy)));
+}
+
+#[test]
 fn single_swarms_of_any_size_are_removed_in_short_steps() {
     let mut busy = ShardWithTask::new();
     let (sender, receiver) = unbounded();
     let names: Arc<[InfoHash]> = (0..1_000).chain([LARGE]).chain(1_000..2_000).map(name).collect();
     busy.side.shard.begin_walk();
-    busy.side.add_task(Box::new(RemoveNamed::new(names, sender)));
+    busy.side.add_task(Box::new(remove_named(names, sender)));
     busy.begun = true;
     while busy.step() {}
     assert_eq!(receiver.try_recv(), Ok(2_001));
@@ -303,7 +326,7 @@ fn the_worker_replies_between_two_steps() {
         Box::new(StreamTask::new(SwarmCounter::default(), to)),
         Box::new(StreamTask::new(Encoder::default(), dump_to)),
         Box::new(Top::new(Measure::Peers, 10, Arc::downgrade(&request), top_to)),
-        Box::new(RemoveForbidden::new(forbidding_list(), Arc::default(), sender)),
+        Box::new(remove_forbidden(forbidding_list(), Arc::default(), sender)),
     ];
     let orders = Orders::new(&worker.mailboxes, 1, worker.owners.clone());
     tasks.into_iter().for_each(|task| orders.run_on_shard(0, task).unwrap());

@@ -142,7 +142,7 @@ fn many_changes_are_merged() {
     let settings = Settings::for_test(
         "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"\n[admin]\nlisten = \"off\"\n",
     );
-    let tracker = Tracker::start(&settings).unwrap();
+    let tracker = Tracker::start(&settings, None).unwrap();
     let no_file = Reload::new(Flags::default(), Host::default());
     let mut supervisor = Supervisor::new(tracker, settings, no_file);
     let view = supervisor.view().clone();

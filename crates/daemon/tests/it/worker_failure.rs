@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{never, unbounded};
 use onrush::cli::Cli;
+use onrush::overload::Overload;
 use onrush::snapshots::Snapshots;
+use onrush::start::StateDir;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush::{Tracker, process::signals::Signal};
@@ -95,15 +97,13 @@ fn tracker(running: Running) -> Tracker {
         steering: None,
         warnings: Vec::new(),
         lists,
-        journal: None,
+        state: StateDir::default(),
         map: ShardMap::new([1; 5], 1),
         admin: None,
-        lock: None,
         clock,
         snapshots,
         upgrade: never(),
-        commitment: None,
-        commitment_file: None,
+        overload: Overload::default(),
         replaced_list: None,
         merging: Default::default(),
     }

@@ -40,3 +40,10 @@ pub trait ShardTask: Send {
         false
     }
 }
+
+/// A closure that runs a step, and never waits.
+impl<F: FnMut(&mut Shard, Now) -> bool + Send> ShardTask for F {
+    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
+        self(shard, now)
+    }
+}

@@ -4,9 +4,7 @@
 //! A purge is delayed, since announces that the former list has permitted may still be on the way
 //! to their shard. Workers take several turns a second, so after two seconds there are none.
 
-mod release;
-pub mod remove_forbidden;
-pub mod remove_named;
+pub mod removal;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,10 +16,8 @@ use onrush_proto::InfoHash;
 
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::overlay::ListChange;
-use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::{Orders, WorkerUnresponsive};
-use remove_forbidden::RemoveForbidden;
-use remove_named::RemoveNamed;
+use removal::{remove_forbidden, remove_named};
 
 /// Time between a change of the list and the purge.
 const DELAY: Duration = Duration::from_secs(2);
@@ -29,7 +25,8 @@ const DELAY: Duration = Duration::from_secs(2);
 /// The supervisor's side: decides when shards are purged, and frees former lists.
 pub(super) struct Purge {
     result: Sender<u64>,
-    removed: Receiver<u64>,
+    /// Receives the number of swarms that a shard has removed.
+    pub(super) removed: Receiver<u64>,
     /// Stops the walk in progress.
     superseded: Arc<AtomicBool>,
     /// The next walk over all swarms.
@@ -113,19 +110,14 @@ impl Purge {
             let hashes: Arc<[InfoHash]> =
                 hashes.iter().copied().filter(|hash| !list.permits(*hash)).collect();
             orders.run_on_every_shard(|_| {
-                Box::new(RemoveNamed::new(hashes.clone(), self.result.clone()))
+                Box::new(remove_named(hashes.clone(), self.result.clone()))
             })?;
         }
         let Some((_, list)) = self.walk.take_if(|(due, _)| now >= *due) else { return Ok(()) };
-        orders.run_on_every_shard(|_| -> Box<dyn ShardTask> {
+        orders.run_on_every_shard(|_| {
             let superseded = self.superseded.clone();
-            Box::new(RemoveForbidden::new(list.clone(), superseded, self.result.clone()))
+            Box::new(remove_forbidden(list.clone(), superseded, self.result.clone()))
         })
-    }
-
-    /// Receives the number of swarms that a shard has removed.
-    pub(super) fn removed(&self) -> &Receiver<u64> {
-        &self.removed
     }
 }
 
@@ -141,30 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_list_is_freed_even_after_reloads_of_itself() {
+    fn a_replaced_list_is_freed() {
         let orders = Orders::new(&[], 0, Arc::from([]));
         let mut purge = Purge::new();
         let now = Instant::now();
         let (first, second) = (list(), list());
+        let weak = Arc::downgrade(&first);
         for _ in 0..3 {
             purge.start(&first, first.clone(), now);
         }
-        let weak = Arc::downgrade(&first);
+        // A merge retires its source and the list in force, which are often the same.
+        purge.retire(first.clone());
         purge.start(&second, first, now);
         purge.tick(&second, &orders, now).unwrap();
-        assert_eq!(weak.strong_count(), 0);
-    }
-
-    /// A merge retires its source and the list in force, which are often the same.
-    #[test]
-    fn a_list_retired_twice_is_freed() {
-        let orders = Orders::new(&[], 0, Arc::from([]));
-        let mut purge = Purge::new();
-        let (first, second) = (list(), list());
-        let weak = Arc::downgrade(&first);
-        purge.retire(first.clone());
-        purge.retire(first);
-        purge.tick(&second, &orders, Instant::now()).unwrap();
-        assert_eq!(weak.strong_count(), 0);
+        assert_eq!(weak.strong_count(), 0, "after reloads of itself, and retired twice");
     }
 }

@@ -86,7 +86,7 @@ impl TrackerConfig {
     pub(crate) fn start(&self) -> RunningTracker {
         let state = tempfile::tempdir().expect("a state directory");
         let settings = self.settings(state.path());
-        let tracker = Tracker::start(&settings).unwrap_or_else(|error| panic!("{error}"));
+        let tracker = Tracker::start(&settings, None).unwrap_or_else(|error| panic!("{error}"));
         RunningTracker { workers: self.workers, tracker, state }
     }
 
