@@ -13,25 +13,27 @@ use crate::harness::process::{Daemon, Launch, mode, nobody, require_root};
 
 #[test]
 fn all_threads_change_user_and_drop_all_capabilities() {
-    require_root("changes user");
-    let account = nobody();
-    for placement in ["colocated", "split"] {
-        let config =
-            format!("user = \"nobody\"\n[workers]\nplacement = \"{placement}\"\ntotal = 3\n");
-        let daemon = Launch::on_loopback().config(&config).serve();
-        assert!(daemon.threads("Uid").len() >= 4, "three workers and the main thread");
-        assert_every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
-        assert_every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
-        assert_every_thread(&daemon, "Groups", &account.gid.to_string());
-        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-            assert_every_thread(&daemon, set, "0000000000000000");
+    // Owners of sockets are found by port, so no other program may have a socket here.
+    in_own_network(&[], || {
+        let account = nobody();
+        for placement in ["colocated", "split"] {
+            let config =
+                format!("user = \"nobody\"\n[workers]\nplacement = \"{placement}\"\ntotal = 3\n");
+            let daemon = Launch::on_loopback().config(&config).serve();
+            assert!(daemon.threads("Uid").len() >= 4, "three workers and the main thread");
+            assert_every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
+            assert_every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
+            assert_every_thread(&daemon, "Groups", &account.gid.to_string());
+            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                assert_every_thread(&daemon, set, "0000000000000000");
+            }
+            for address in daemon.addresses() {
+                assert_eq!(socket_owners(address.port()), [account.uid.to_string()].into());
+            }
+            daemon.check();
+            daemon.stop();
         }
-        for address in daemon.addresses() {
-            assert_eq!(socket_owners(address.port()), [account.uid.to_string()].into());
-        }
-        daemon.check();
-        daemon.stop();
-    }
+    });
 }
 
 #[test]
