@@ -241,7 +241,7 @@ impl<'p> Session<'p> {
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
             (0, _) => 1.0,
-            _ => settings.v6,
+            _ => plan.profile().v6,
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
         let (in_flight, timetable) = match &settings.pace {

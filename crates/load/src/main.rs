@@ -212,7 +212,7 @@ fn once(args: &Args, plan: &Plan, seed: u64, settings: &RunSettings) -> anyhow::
         }
         sockets = opened.sockets.len();
         let options = Options {
-            segmentation: settings.group,
+            segmentation: settings.worker.group,
             coalesced: !args.target.no_coalescing,
             ..Options::default()
         };
@@ -289,24 +289,25 @@ fn addresses(args: &Args, routed: &[(SocketAddr, IpAddr)]) -> Addresses {
 
 fn setup(args: &Args, plan: &Plan, settings: &RunSettings, seed: u64, sockets: usize) -> Setup {
     let families = [Family::V4, Family::V6];
+    let worker = &settings.worker;
     Setup {
         targets: args.target.target.iter().map(ToString::to_string).collect(),
         sources: families.map(|family| plan.population.addresses().count(family)),
         sockets,
         workers: args.target.workers as usize,
         pin: args.target.pin.clone(),
-        pace: settings.pace.clone(),
-        burst: settings.burst,
-        bursts: settings.group,
+        pace: worker.pace.clone(),
+        burst: worker.burst,
+        bursts: worker.group,
         coalescing: !args.target.no_coalescing,
         warmup: settings.warmup.as_secs_f64(),
-        timeout: settings.timeout.as_secs_f64(),
+        timeout: args.pace.timeout.as_secs_f64(),
         seed,
         profile: plan.profile().clone(),
         swarms: plan.population.swarms(),
         peers: families.map(|family| plan.population.peers(family)),
-        strictness: settings.strictness,
-        strict: args.checks.strict,
+        strictness: worker.strictness,
+        strict: worker.strict,
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, anyhow};
 use onrush_net::Socket;
 
-use crate::check::Strictness;
 use crate::cpu::Cpu;
 use crate::generator::flight::Nanos;
 use crate::generator::{Generator, Next, Pace, Route, Settings, Window};
@@ -28,27 +27,12 @@ const NOTICE: Nanos = 60_000_000;
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// The pace of requests; a schedule is that of all workers together and starts after the
-    /// warm-up.
-    pub pace: Pace,
-    /// Limit of requests in flight per worker in an open loop.
-    pub limit: usize,
-    /// Requests per burst.
-    pub burst: usize,
-    /// Whether requests of equal length are adjacent in a burst, for UDP_SEGMENT.
-    pub group: bool,
-    /// Time after which a request is lost.
-    pub timeout: Duration,
+    /// The settings of each worker; the schedule of an open loop starts after the warm-up.
+    pub worker: Settings,
     /// Duration of the load before the measured window.
     pub warmup: Duration,
     /// Duration of the measured window.
     pub duration: Duration,
-    /// Strictness of the checks.
-    pub strictness: Strictness,
-    /// Whether a difference within what BEP 15 leaves open counts as wrong.
-    pub strict: bool,
-    /// Seed of the transaction ids.
-    pub seed: u64,
     /// A vCPU per worker; empty for unpinned workers.
     pub pin: Vec<usize>,
     /// The process id of the tracker, which is observed.
@@ -87,7 +71,7 @@ pub fn run<S: Socket + Send>(
     let (outcomes, series, tracker) = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
             let (done, recorder, end) = (done.clone(), &recorder, &end);
-            let of_worker = generator_settings(settings, plan, number, workers);
+            let of_worker = Settings { worker: number, workers, ..settings.worker.clone() };
             let pin = settings.pin.get(number).copied();
             let work = move || {
                 let generator = Generator::new(socket, plan, routes, of_worker, window);
@@ -131,27 +115,6 @@ pub fn run<S: Socket + Send>(
     report.series = series;
     report.tracker = tracker;
     Ok(report)
-}
-
-fn generator_settings(
-    settings: &RunSettings,
-    plan: &Plan,
-    worker: usize,
-    workers: usize,
-) -> Settings {
-    Settings {
-        pace: settings.pace.clone(),
-        limit: settings.limit,
-        burst: settings.burst,
-        group: settings.group,
-        timeout: nanos(settings.timeout),
-        v6: plan.profile().v6,
-        strictness: settings.strictness,
-        strict: settings.strict,
-        seed: settings.seed,
-        worker,
-        workers,
-    }
 }
 
 fn nanos(duration: Duration) -> Nanos {
@@ -298,7 +261,7 @@ fn wait(
 /// The phase of the run at `time` seconds after its start, with the end of the window at `end`.
 fn phase(settings: &RunSettings, time: f64, end: f64) -> String {
     let measured = time - settings.warmup.as_secs_f64();
-    match &settings.pace {
+    match &settings.worker.pace {
         _ if measured < 0.0 => "warm-up".into(),
         _ if time >= end => "drain".into(),
         Pace::Open(schedule) if schedule.segments.len() > 1 => schedule.step(measured),

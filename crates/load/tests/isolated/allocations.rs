@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use onrush_load::check::Strictness;
 use onrush_load::generator::{Generator, Pace, Settings, Window};
 use onrush_load::plan::population::{Addresses, Population};
 use onrush_load::plan::{Kind, Plan, Profile, profile::Swarms};
@@ -74,19 +73,7 @@ fn requests_allocate_nothing() {
     let profile = Profile::real();
     let swarms = Swarms { count: 10_000, ..profile.swarms };
     let plan = Plan::new(profile, Population::new(&swarms, 0.0, addresses, 1, false), 1);
-    let settings = Settings {
-        pace: Pace::InFlight(128),
-        limit: 128,
-        burst: 32,
-        group: true,
-        timeout: 1_000_000_000,
-        v6: 0.0,
-        strictness: Strictness { strangers: false, sample: 8 },
-        strict: false,
-        seed: 1,
-        worker: 0,
-        workers: 1,
-    };
+    let settings = Settings { pace: Pace::InFlight(128), ..Settings::default() };
     let window = Window { start: 0, end: 10_000_000_000 };
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
     let socket = network.bind(&bound).unwrap();
