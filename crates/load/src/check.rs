@@ -70,72 +70,40 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// All findings, in the order of a report.
-    pub const ALL: [Self; 22] = [
-        Self::UnknownTransaction,
-        Self::AnsweredTwice,
-        Self::NotSilent,
-        Self::FromElsewhere,
-        Self::Layout,
-        Self::OtherAction,
-        Self::ErrorReply,
-        Self::ZeroId,
-        Self::CountsTooHigh,
-        Self::MorePeersThanCounted,
-        Self::MorePeersThanWanted,
-        Self::DuplicatePeer,
-        Self::UnknownPeer,
-        Self::ScrapeEntries,
-        Self::ScrapeTooHigh,
-        Self::OwnPeer,
-        Self::AskerNotCounted,
-        Self::FewerPeersThanThere,
-        Self::PeersForLeaver,
-        Self::PeersUnasked,
-        Self::ZeroInterval,
-        Self::PortZero,
+    /// All findings with their texts in a report, in its order: those that BEP 15 leaves open last.
+    pub const ALL: [(Self, &'static str); 22] = [
+        (Self::UnknownTransaction, "transaction id of no request"),
+        (Self::AnsweredTwice, "second reply to one request"),
+        (Self::NotSilent, "reply to junk or to an unusable connection id"),
+        (Self::FromElsewhere, "reply from another address than the target's"),
+        (Self::Layout, "malformed reply"),
+        (Self::OtherAction, "action of another request"),
+        (Self::ErrorReply, "error packet to a valid request"),
+        (Self::ZeroId, "connection id 0"),
+        (Self::CountsTooHigh, "more peers counted than exist"),
+        (Self::MorePeersThanCounted, "more peers listed than counted"),
+        (Self::MorePeersThanWanted, "more peers listed than wanted"),
+        (Self::DuplicatePeer, "peer listed twice"),
+        (Self::UnknownPeer, "peer that is not in the swarm"),
+        (Self::ScrapeEntries, "scrape with another number of entries than requested"),
+        (Self::ScrapeTooHigh, "scrape counts more peers than exist"),
+        (Self::OwnPeer, "announcer in its own list"),
+        (Self::AskerNotCounted, "announcer not counted"),
+        (Self::FewerPeersThanThere, "fewer peers than wanted and available"),
+        (Self::PeersForLeaver, "peers for a peer that stops"),
+        (Self::PeersUnasked, "peers for a peer that wants none"),
+        (Self::ZeroInterval, "interval of 0 seconds"),
+        (Self::PortZero, "peer with port 0 served"),
     ];
 
     /// Whether BEP 15 leaves it open.
     pub const fn is_open(self) -> bool {
-        matches!(
-            self,
-            Self::OwnPeer
-                | Self::AskerNotCounted
-                | Self::FewerPeersThanThere
-                | Self::PeersForLeaver
-                | Self::PeersUnasked
-                | Self::ZeroInterval
-                | Self::PortZero
-        )
+        self as usize >= Self::OwnPeer as usize
     }
 
     /// The text in a report.
     pub const fn text(self) -> &'static str {
-        match self {
-            Self::UnknownTransaction => "transaction id of no request",
-            Self::AnsweredTwice => "second reply to one request",
-            Self::NotSilent => "reply to junk or to an unusable connection id",
-            Self::FromElsewhere => "reply from another address than the target's",
-            Self::Layout => "malformed reply",
-            Self::OtherAction => "action of another request",
-            Self::ErrorReply => "error packet to a valid request",
-            Self::ZeroId => "connection id 0",
-            Self::CountsTooHigh => "more peers counted than exist",
-            Self::MorePeersThanCounted => "more peers listed than counted",
-            Self::MorePeersThanWanted => "more peers listed than wanted",
-            Self::DuplicatePeer => "peer listed twice",
-            Self::UnknownPeer => "peer that is not in the swarm",
-            Self::ScrapeEntries => "scrape with another number of entries than requested",
-            Self::ScrapeTooHigh => "scrape counts more peers than exist",
-            Self::OwnPeer => "announcer in its own list",
-            Self::AskerNotCounted => "announcer not counted",
-            Self::FewerPeersThanThere => "fewer peers than wanted and available",
-            Self::PeersForLeaver => "peers for a peer that stops",
-            Self::PeersUnasked => "peers for a peer that wants none",
-            Self::ZeroInterval => "interval of 0 seconds",
-            Self::PortZero => "peer with port 0 served",
-        }
+        Self::ALL[self as usize].1
     }
 }
 

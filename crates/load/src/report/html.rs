@@ -2,9 +2,8 @@
 
 use askama::Template;
 
-use super::search::{Round, Search};
-use super::steps::{Step, steps};
-use super::{CpuReport, CurvePoint, Report};
+use super::figures::{Fact, Grid, by_step, figures, kinds, rounds, setup};
+use super::{CurvePoint, Report};
 use crate::chart::{Axis, Line, Lines, Span, lines};
 use crate::number::{Unit, grouped};
 use crate::series::Sample;
@@ -16,16 +15,10 @@ struct Page<'a> {
     report: &'a Report,
     verdict: Verdict,
     headline: Vec<(&'static str, String, String)>,
-    kinds: Vec<Vec<String>>,
     plots: Vec<String>,
-    /// The result of a search.
-    searched: String,
-    /// The rounds of a search.
-    rounds: Vec<[String; 7]>,
-    /// The steps of the load, where there are several.
-    steps: Vec<[String; 6]>,
-    facts: Vec<(&'static str, String)>,
-    machine: Vec<(String, String)>,
+    grids: Vec<Grid>,
+    /// Lists of facts under their titles.
+    lists: [(&'static str, Vec<(String, String)>); 3],
 }
 
 struct Verdict {
@@ -39,17 +32,20 @@ impl Report {
     /// # Panics
     /// Never: rendering into text does not fail.
     pub fn to_html(&self) -> String {
+        let owned = |facts: Vec<Fact>| {
+            facts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+        };
         let page = Page {
             report: self,
             verdict: verdict(self),
             headline: headline(self),
-            kinds: kinds(self),
             plots: plots(self),
-            searched: self.search.as_ref().map(Search::headline).unwrap_or_default(),
-            rounds: rounds(self),
-            steps: steps(self).iter().map(Step::row).collect(),
-            facts: facts(self),
-            machine: machine(self),
+            grids: [rounds(self), by_step(self), Some(kinds(self))].into_iter().flatten().collect(),
+            lists: [
+                ("Figures", owned(figures(self))),
+                ("Setup", owned(setup(self))),
+                ("Machine", machine(self)),
+            ],
         };
         page.render().expect("rendering into text does not fail")
     }
@@ -85,41 +81,6 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
         all.push(("tracker's memory", Unit::Bytes.label(tracker.peak_rss as f64), "peak".into()));
     }
     all
-}
-
-fn kinds(report: &Report) -> Vec<Vec<String>> {
-    let row = |kind: &super::KindReport| {
-        let number = |n: u64| grouped(n as f64);
-        let mut row = vec![kind.kind.name().to_owned(), number(kind.requests)];
-        if !kind.kind.is_answered() {
-            row.push("silence".into());
-            row.resize(11, String::new());
-            return row;
-        }
-        row.extend([kind.right, kind.wrong, kind.lost, kind.repeats].map(number));
-        let latency = kind.latency;
-        let times = [latency.p50, latency.p90, latency.p99, latency.p999, latency.max];
-        row.extend(times.map(|time| Unit::Micros.label(time)));
-        row
-    };
-    report.kinds.iter().filter(|kind| kind.requests > 0).map(row).collect()
-}
-
-fn rounds(report: &Report) -> Vec<[String; 7]> {
-    let Some(search) = &report.search else { return Vec::new() };
-    let row = |round: &Round| {
-        let verdict = if round.held() { "held" } else { round.why.as_str() };
-        [
-            round.purpose.name().to_owned(),
-            grouped(round.rate),
-            grouped(round.replies_rate),
-            format!("{:.3} %", round.loss_percent),
-            Unit::Micros.label(round.p99),
-            Unit::Micros.label(round.behind_p99),
-            verdict.to_owned(),
-        ]
-    };
-    search.rounds.iter().map(row).collect()
 }
 
 fn plots(report: &Report) -> Vec<String> {
@@ -230,35 +191,6 @@ fn drops(report: &Report) -> String {
             Some(tracker.drops? as f64 / seconds)
         })],
     )
-}
-
-fn facts(report: &Report) -> Vec<(&'static str, String)> {
-    let setup = &report.setup;
-    let cpu = |cpu: Option<CpuReport>| {
-        cpu.map_or("not measured".into(), |cpu| {
-            format!("{:.0} % of a vCPU, {:.3} us per right reply", cpu.percent, cpu.per_reply)
-        })
-    };
-    let mut facts = vec![
-        ("tracker", setup.targets.join(", ")),
-        ("profile", setup.profile.name.clone()),
-        ("pace", setup.pace.describe()),
-        ("seed", setup.seed.to_string()),
-        ("swarms", grouped(f64::from(setup.swarms))),
-        ("peers", grouped(f64::from(setup.peers[0]) + f64::from(setup.peers[1]))),
-        ("source addresses", grouped(f64::from(setup.sources[0]) + f64::from(setup.sources[1]))),
-        ("load workers", setup.workers.to_string()),
-        ("measured", format!("{} s after {} s of warm-up", report.seconds, setup.warmup)),
-        ("tracker's CPU", cpu(report.tracker_cpu)),
-        ("load tester's CPU", cpu(report.own_cpu)),
-        ("late replies", grouped(report.late as f64)),
-        ("replies dropped here", grouped(report.dropped_here as f64)),
-    ];
-    if let Some(tracker) = &report.tracker {
-        let drops = tracker.drops.map_or("not seen".into(), |drops| grouped(drops as f64));
-        facts.push(("dropped before the tracker", drops));
-    }
-    facts
 }
 
 fn machine(report: &Report) -> Vec<(String, String)> {

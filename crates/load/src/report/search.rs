@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::Report;
-use crate::number::grouped;
+use crate::number::{Unit, grouped};
 
 /// The bounds within which a rate counts as held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,21 +168,30 @@ impl Round {
         self.verdict == Verdict::Held
     }
 
-    /// The round's line in the table.
+    /// Purpose, due rate, rate of right replies, loss, p99, p99 of the load tester's own delay, and
+    /// verdict.
+    pub(super) fn cells(&self) -> [String; 7] {
+        [
+            self.purpose.name().to_owned(),
+            grouped(self.rate),
+            grouped(self.replies_rate),
+            format!("{:.3} %", self.loss_percent),
+            Unit::Micros.label(self.p99),
+            Unit::Micros.label(self.behind_p99),
+            if self.held() { "held".into() } else { format!("failed: {}", self.why) },
+        ]
+    }
+
+    /// The round's line in the text.
     pub fn line(&self) -> String {
-        let purpose = self.purpose.name();
-        let verdict = if self.held() { "held".into() } else { format!("failed: {}", self.why) };
+        let [purpose, rate, replies, loss, p99, _, verdict] = self.cells();
         let wrong = match self.wrong {
             0 => String::new(),
             wrong => format!("  WRONG {wrong}"),
         };
         format!(
-            "{purpose:<8}{:>12}/s{:>12} replies/s  loss {:>7.3} %  p99 {:>8.0} us  {verdict}\
-             {wrong}",
-            grouped(self.rate),
-            grouped(self.replies_rate),
-            self.loss_percent,
-            self.p99,
+            "{purpose:<8}{rate:>12}/s{replies:>12} replies/s  loss {loss:>9}  p99 {p99:>8}  \
+             {verdict}{wrong}"
         )
     }
 }

@@ -2,7 +2,6 @@
 //! it was sent, so the losses of a step are in later samples.
 
 use super::Report;
-use crate::number::{Unit, grouped};
 use crate::series::Sample;
 
 /// One step of an open loop.
@@ -48,32 +47,6 @@ pub(super) fn steps(report: &Report) -> Vec<Step> {
         }
     };
     names.into_iter().map(step).collect()
-}
-
-impl Step {
-    /// The step's line in the table.
-    pub(super) fn line(&self) -> String {
-        format!(
-            "{:<34}{:>12} sent/s{:>12} replies/s  loss {:>7.3} %  p99 up to {:.0} us",
-            self.name,
-            grouped(self.sent_rate),
-            grouped(self.rate),
-            self.loss_percent,
-            self.p99,
-        )
-    }
-
-    /// The step's cells in the page.
-    pub(super) fn row(&self) -> [String; 6] {
-        [
-            self.name.clone(),
-            format!("{:.1} s", self.seconds),
-            grouped(self.sent_rate),
-            grouped(self.rate),
-            format!("{:.3} %", self.loss_percent),
-            Unit::Micros.label(self.p99),
-        ]
-    }
 }
 
 #[cfg(test)]
