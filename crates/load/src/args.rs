@@ -268,14 +268,6 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_printed_with_its_comments() {
-        let text = args("-p abuse --print-profile").unwrap().mix.printed().unwrap();
-        assert!(text.contains("# requests for a connection id"), "{text}");
-        let text = args("--print-profile --set seeders=0.5").unwrap().mix.printed().unwrap();
-        assert!(text.ends_with("# --set seeders=0.5"), "{text}");
-    }
-
-    #[test]
     fn an_invalid_profile_is_named() {
         for (line, named) in [
             ("--profile rael", "the profiles are real, classic"),

@@ -309,15 +309,7 @@ impl<'p> Session<'p> {
                 self.tally.late += u64::from(in_window);
                 return;
             }
-            ReplyMatch::Twice => {
-                return self.finding(Finding::AnsweredTwice, reply, in_window, None);
-            }
-            ReplyMatch::Unexpected => {
-                return self.finding(Finding::NotSilent, reply, in_window, None);
-            }
-            ReplyMatch::Unknown => {
-                return self.finding(Finding::UnknownTransaction, reply, in_window, None);
-            }
+            ReplyMatch::Wrong(finding) => return self.finding(finding, reply, in_window, None),
         };
         self.answer(&pending, reply, source, socket, now);
     }

@@ -130,19 +130,22 @@ impl Population {
     /// A uniformly random peer at address number `address`; `None` when no peer has this address.
     #[inline]
     pub fn pick(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
-        let addresses = self.addresses.count(family);
-        let here = self.peers[family as usize].checked_sub(address + 1)? / addresses + 1;
-        // Multiply and shift picks below `here` without a division (Lemire, 2019).
-        let nth = ((u64::from(draw) * u64::from(here)) >> 32) as u32;
-        Some(address + nth * addresses)
+        self.pick_below(self.peers[family as usize], family, address, draw)
     }
 
     /// A random peer of the largest swarm at address number `address`; `None` when it has none.
     #[inline]
     pub fn pick_hot(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
-        let addresses = self.addresses.count(family);
         let largest = self.classes.first()?.sizes[family as usize];
-        let here = largest.checked_sub(address + 1)? / addresses + 1;
+        self.pick_below(largest, family, address, draw)
+    }
+
+    /// A random one of the first `peers` peers that have this address.
+    #[inline]
+    fn pick_below(&self, peers: u32, family: Family, address: u32, draw: u32) -> Option<u32> {
+        let addresses = self.addresses.count(family);
+        let here = peers.checked_sub(address + 1)? / addresses + 1;
+        // Multiply and shift picks below `here` without a division (Lemire, 2019).
         let nth = ((u64::from(draw) * u64::from(here)) >> 32) as u32;
         Some(address + nth * addresses)
     }
@@ -204,14 +207,7 @@ impl Population {
         peer % self.addresses.count(family)
     }
 
-    /// The place of an endpoint in `of`'s swarm; `None` when the swarm has no such peer. The
-    /// endpoint is in wire form, 6 or 18 bytes by `of`'s family.
-    #[inline]
-    pub fn place_of(&self, of: &Member, endpoint: &[u8]) -> Option<u32> {
-        self.places(of).of(endpoint)
-    }
-
-    /// [`Self::place_of`] for a list of endpoints, with the common terms computed once.
+    /// Finds the places of endpoints in `of`'s swarm and family.
     #[inline]
     pub fn places(&self, of: &Member) -> Places<'_> {
         let count = self.addresses.count(of.family);
@@ -489,7 +485,7 @@ mod tests {
             for peer in 0..population.peers(family) {
                 let member = population.member(family, peer);
                 let endpoint = endpoint(&population, family, peer);
-                assert_eq!(population.place_of(&member, endpoint.as_bytes()), Some(member.place));
+                assert_eq!(population.places(&member).of(endpoint.as_bytes()), Some(member.place));
                 assert!(seen.entry(member.swarm).or_default().insert(endpoint), "{endpoint:?}");
             }
         }
@@ -505,7 +501,7 @@ mod tests {
             let here = population.member(Family::V4, peer);
             let other = endpoint(&population, Family::V4, last - 1000 + (last - peer));
             all += 1;
-            strange += u32::from(population.place_of(&here, other.as_bytes()).is_none());
+            strange += u32::from(population.places(&here).of(other.as_bytes()).is_none());
         }
         assert!(strange >= all - 1, "{strange} of {all}");
     }
@@ -519,11 +515,11 @@ mod tests {
         let ip = known.ip();
         for port in 0..FIRST_PORT as u16 {
             let wire = Endpoint::new(ip, port);
-            assert_eq!(population.place_of(&member, wire.as_bytes()), None);
+            assert_eq!(population.places(&member).of(wire.as_bytes()), None);
         }
         let elsewhere = Endpoint::new("192.0.2.1".parse().unwrap(), known.port());
-        assert_eq!(population.place_of(&member, elsewhere.as_bytes()), None);
-        assert_eq!(population.place_of(&member, &[0; 18]), None, "the other family's form");
+        assert_eq!(population.places(&member).of(elsewhere.as_bytes()), None);
+        assert_eq!(population.places(&member).of(&[0; 18]), None, "the other family's form");
     }
 
     #[test]
@@ -556,7 +552,7 @@ mod tests {
                         prop_assert!(member.place < member.sizes[family as usize]);
                         let wire = endpoint(&population, family, peer);
                         prop_assert_eq!(
-                            population.place_of(&member, wire.as_bytes()), Some(member.place)
+                            population.places(&member).of(wire.as_bytes()), Some(member.place)
                         );
                     }
                 }

@@ -1,8 +1,7 @@
 //! The figures of a report, laid out once for the text and for the page.
 
-use super::steps::{Step, steps};
-use super::{CpuReport, KindReport, Report};
-use crate::number::{Unit, grouped};
+use super::{CpuReport, KindReport, Report, steps};
+use crate::number::grouped;
 
 /// A name and its value.
 pub(super) type Fact = (&'static str, String);
@@ -145,17 +144,7 @@ fn row(name: &str, kind: &KindReport) -> Vec<String> {
 
 /// A row per step of the load; none where it has only one.
 pub(super) fn by_step(report: &Report) -> Option<Grid> {
-    let row = |step: &Step| {
-        vec![
-            step.name.clone(),
-            format!("{:.1} s", step.seconds),
-            grouped(step.sent_rate),
-            grouped(step.rate),
-            format!("{:.3} %", step.loss_percent),
-            Unit::Micros.label(step.p99),
-        ]
-    };
-    let rows: Vec<_> = steps(report).iter().map(row).collect();
+    let rows = steps::rows(report);
     (!rows.is_empty()).then_some(Grid {
         title: "By step",
         class: "steps",

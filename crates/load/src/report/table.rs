@@ -25,7 +25,8 @@ pub(super) fn table(report: &Report) -> String {
     lines.extend(findings("wrong replies", &report.wrong));
     lines.extend(findings("different within what BEP 15 leaves open", &report.differs));
     if let Some(search) = &report.search {
-        lines.extend(search.to_table().lines().map(str::to_owned));
+        lines.push(format!("\n{}", search.headline()));
+        lines.extend(search.rounds.iter().map(|round| format!("  {}", round.line())));
     }
     lines.extend(report.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.join("\n") + "\n"
