@@ -4,6 +4,7 @@
 //! exist. A *different* reply deviates from most trackers within what BEP 15 leaves open; it counts
 //! as wrong in strict mode only.
 
+use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
 use onrush_proto::response::{BadResponse, Peers};
 use onrush_proto::scrape::MAX_HASHES;
 use onrush_proto::{Event, Family, Response};
@@ -190,17 +191,15 @@ impl Checker {
                     stopped: event == Event::Stopped,
                     want: num_want(plan.client(family, peer).num_want, event),
                 };
-                let counted = Counted { leechers: head.leechers, seeders: head.seeders };
-                self.counts(&announcer, counted, &peers)?;
-                let checked = self.peers(plan, &announcer.member, &peers, reply)?;
-                let differs = if checked.own {
+                self.counts(&announcer, &head, &peers)?;
+                let (peers_checked, own) = self.peers(plan, &announcer.member, &peers, reply)?;
+                let differs = if own {
                     Some(Finding::OwnPeer)
                 } else if head.interval == 0 {
                     Some(Finding::ZeroInterval)
                 } else {
-                    announcer.differs(counted, peers.len() as u32)
+                    announcer.differs(&head, peers.len() as u32)
                 };
-                let peers_checked = checked.at;
                 Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..plain })
             }
             (Response::Scrape(_, counts), PlannedRequest::Scrape { draw, hashes }) => {
@@ -228,11 +227,11 @@ impl Checker {
     fn counts(
         &self,
         announcer: &Announcer,
-        counted: Counted,
+        counted: &AnnounceHead,
         peers: &Peers<'_>,
     ) -> Result<(), Finding> {
         let listed = peers.len() as u64;
-        let all_counted = counted.all();
+        let all_counted = u64::from(counted.leechers) + u64::from(counted.seeders);
         if !self.strictness.strangers && all_counted > u64::from(announcer.member.swarm_size()) {
             return Err(Finding::CountsTooHigh);
         }
@@ -247,7 +246,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks the peers, or a part of a long list.
+    /// Checks the peers, or a part of a long list. Returns how many it has checked, and whether the
+    /// announcing peer was one of them.
     #[inline]
     fn peers(
         &mut self,
@@ -255,7 +255,7 @@ impl Checker {
         announcer: &Member,
         peers: &Peers<'_>,
         reply: &[u8],
-    ) -> Result<CheckedPeers, Finding> {
+    ) -> Result<(u32, bool), Finding> {
         let mut count = peers.len();
         if count > SHORT_LIST {
             self.long_lists = self.long_lists.wrapping_add(1);
@@ -263,7 +263,7 @@ impl Checker {
                 count = SHORT_LIST;
             }
         }
-        let list = &reply[onrush_proto::announce::HEAD_LEN..];
+        let list = &reply[HEAD_LEN..];
         let places = plan.population.places(announcer);
         // The length of an endpoint is a constant per family, so the compiler removes checks.
         let verdict = match announcer.family {
@@ -277,7 +277,7 @@ impl Checker {
         for word in self.touched.drain(..) {
             self.seen[word as usize] = 0;
         }
-        verdict.map(|own| CheckedPeers { at: count as u32, own })
+        verdict.map(|own| (count as u32, own))
     }
 
     /// Checks each peer of `list`, and returns whether the peer at `announcer` is in it. Marks the
@@ -312,15 +312,6 @@ impl Checker {
     }
 }
 
-/// The result of a peer list without a fault.
-#[derive(Clone, Copy)]
-struct CheckedPeers {
-    /// Peers checked.
-    at: u32,
-    /// Whether the announcing peer was one of them.
-    own: bool,
-}
-
 /// Whether an error reply is right: to an announce with port 0, and to scrapes of no swarm or of
 /// more swarms than BEP 15 allows ("Scrape": up to about 74).
 fn may_be_refused(request: &PlannedRequest) -> bool {
@@ -339,23 +330,10 @@ struct Announcer {
     want: i32,
 }
 
-/// The counts of an announce reply.
-#[derive(Clone, Copy)]
-struct Counted {
-    leechers: u32,
-    seeders: u32,
-}
-
-impl Counted {
-    fn all(self) -> u64 {
-        u64::from(self.leechers) + u64::from(self.seeders)
-    }
-}
-
 impl Announcer {
     /// The difference of a reply within what BEP 15 leaves open, if any.
     #[inline]
-    fn differs(&self, counted: Counted, listed: u32) -> Option<Finding> {
+    fn differs(&self, counted: &AnnounceHead, listed: u32) -> Option<Finding> {
         if self.stopped {
             return (listed > 0).then_some(Finding::PeersForLeaver);
         }

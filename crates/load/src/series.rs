@@ -138,11 +138,6 @@ impl Intervals {
     pub fn end(&self, number: usize) -> Nanos {
         self.first + self.length * number as Nanos
     }
-
-    /// The length of an interval; the first one may be shorter.
-    pub fn length(&self) -> Nanos {
-        self.length
-    }
 }
 
 /// Collects the counts of workers and makes samples.
@@ -250,7 +245,7 @@ mod tests {
         {
             let intervals =
                 Intervals::new(Duration::from_secs_f64(warmup), Duration::from_secs_f64(duration));
-            assert_eq!(intervals.length(), (length * 1e9) as Nanos, "{duration}");
+            assert_eq!(intervals.length, (length * 1e9) as Nanos, "{duration}");
             let [start, end] = [warmup, warmup + duration].map(|time| (time * 1e9) as Nanos);
             let first = intervals.number(start);
             assert_eq!(first.checked_sub(1).map_or(0, |n| intervals.end(n)), start, "{warmup}");
