@@ -308,34 +308,19 @@ impl Layout {
 /// The addresses of the peers, numbered per family.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    v4: Vec<Ipv4Addr>,
-    v6: Vec<Ipv6Addr>,
-    v4_numbers: Numbers<u32>,
-    v6_numbers: Numbers<u128>,
+    v4: Numbers<u32>,
+    v6: Numbers<u128>,
 }
 
 impl Addresses {
     /// From addresses of both families; a repeated one counts once.
     pub fn new(all: &[IpAddr]) -> Self {
         let six = all.iter().filter(|address| address.is_ipv6()).count();
-        let mut found = Self {
-            v4: Vec::new(),
-            v6: Vec::new(),
-            v4_numbers: Numbers::new(all.len() - six),
-            v6_numbers: Numbers::new(six),
-        };
+        let mut found = Self { v4: Numbers::new(all.len() - six), v6: Numbers::new(six) };
         for address in all {
-            match *address {
-                IpAddr::V4(address) => {
-                    if found.v4_numbers.add(address.to_bits(), found.v4.len()) {
-                        found.v4.push(address);
-                    }
-                }
-                IpAddr::V6(address) => {
-                    if found.v6_numbers.add(address.to_bits(), found.v6.len()) {
-                        found.v6.push(address);
-                    }
-                }
+            match address {
+                IpAddr::V4(address) => found.v4.add(address.to_bits()),
+                IpAddr::V6(address) => found.v6.add(address.to_bits()),
             }
         }
         found
@@ -345,16 +330,16 @@ impl Addresses {
     #[inline]
     pub fn count(&self, family: Family) -> u32 {
         match family {
-            Family::V4 => self.v4.len() as u32,
-            Family::V6 => self.v6.len() as u32,
+            Family::V4 => self.v4.all.len() as u32,
+            Family::V6 => self.v6.all.len() as u32,
         }
     }
 
     /// The address with this number. Panics when there is none.
     pub fn get(&self, family: Family, number: u32) -> IpAddr {
         match family {
-            Family::V4 => self.v4[number as usize].into(),
-            Family::V6 => self.v6[number as usize].into(),
+            Family::V4 => Ipv4Addr::from_bits(self.v4.all[number as usize]).into(),
+            Family::V6 => Ipv6Addr::from_bits(self.v6.all[number as usize]).into(),
         }
     }
 
@@ -362,25 +347,23 @@ impl Addresses {
     #[inline]
     pub fn find(&self, family: Family, ip: &[u8]) -> Option<u32> {
         match family {
-            Family::V4 => self.v4_numbers.find(u32::from_be_bytes(ip.try_into().ok()?)),
-            Family::V6 => self.v6_numbers.find(u128::from_be_bytes(ip.try_into().ok()?)),
+            Family::V4 => self.v4.find(u32::from_be_bytes(ip.try_into().ok()?)),
+            Family::V6 => self.v6.find(u128::from_be_bytes(ip.try_into().ok()?)),
         }
     }
 
     fn fingerprint(&self) -> u64 {
-        let all = self
-            .v4
-            .iter()
-            .map(|ip| u128::from(ip.to_bits()))
-            .chain(self.v6.iter().map(|ip| ip.to_bits()));
+        let four = self.v4.all.iter().map(|bits| u128::from(*bits));
+        let all = four.chain(self.v6.all.iter().copied());
         all.fold(0, |sum, bits| mix(sum ^ bits as u64 ^ (bits >> 64) as u64))
     }
 }
 
-/// A hash table from an address's bits to its number. The table of IPv4 has slots of 8 bytes, so
-/// that it stays in the caches with thousands of sources.
+/// Addresses as bits, and a hash table from these to their numbers. The table of IPv4 has slots of
+/// 8 bytes, so that it stays in the caches with thousands of sources.
 #[derive(Clone, Debug)]
 struct Numbers<B> {
+    all: Vec<B>,
     /// Open addressing, at most a quarter full: address and number plus one, 0 for a free slot.
     slots: Vec<(B, u32)>,
 }
@@ -388,20 +371,21 @@ struct Numbers<B> {
 impl<B: Copy + Default + Eq + Into<u128>> Numbers<B> {
     /// A table for `count` addresses.
     fn new(count: usize) -> Self {
-        Self { slots: vec![(B::default(), 0); (count * 4).next_power_of_two().max(8)] }
+        let slots = vec![(B::default(), 0); (count * 4).next_power_of_two().max(8)];
+        Self { all: Vec::with_capacity(count), slots }
     }
 
-    /// Adds an address; false when it is in the table.
-    fn add(&mut self, bits: B, number: usize) -> bool {
+    /// Adds an address, unless it is in the table.
+    fn add(&mut self, bits: B) {
         let mut at = self.slot(bits);
         while self.slots[at].1 != 0 {
             if self.slots[at].0 == bits {
-                return false;
+                return;
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
-        self.slots[at] = (bits, number as u32 + 1);
-        true
+        self.all.push(bits);
+        self.slots[at] = (bits, self.all.len() as u32);
     }
 
     #[inline]
