@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use onrush_lab::population::{BATCH, batch};
-use onrush_load::check::Strictness;
 use onrush_load::generator::flight::Nanos;
 use onrush_load::generator::{Generator, Pace, Settings, Window};
 use onrush_load::plan::population::{Addresses, Population};
@@ -61,7 +60,8 @@ fn main() -> anyhow::Result<()> {
     fill(&mut swarm_side.shard, &plan.population);
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
     let window = Window { start: 0, end: Nanos::MAX / 2 };
-    let mut worker = Generator::new(network.bind(&bound)?, &plan, ways, settings(), window);
+    let settings = Settings { pace: Pace::InFlight(IN_FLIGHT), ..Settings::default() };
+    let mut worker = Generator::new(network.bind(&bound)?, &plan, ways, settings, window);
     for _ in 0..TURNS {
         turn(&mut worker, &network)?;
         tracker.settle(at(10));
@@ -82,22 +82,6 @@ fn main() -> anyhow::Result<()> {
 fn turn(worker: &mut Generator<'_, Endpoint>, network: &Network) -> anyhow::Result<()> {
     worker.turn(&|| network.now().as_nanos() as Nanos).context("the in-process network")?;
     Ok(())
-}
-
-fn settings() -> Settings {
-    Settings {
-        pace: Pace::InFlight(IN_FLIGHT),
-        limit: IN_FLIGHT,
-        burst: 32,
-        group: true,
-        timeout: 1_000_000_000,
-        v6: 0.0,
-        strictness: Strictness { strangers: false, sample: 8 },
-        strict: false,
-        seed: 1,
-        worker: 0,
-        workers: 1,
-    }
 }
 
 /// Serves an announce of each peer of the population, as if all had announced before.

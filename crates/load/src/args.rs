@@ -8,8 +8,10 @@ mod pace;
 mod target;
 mod verify;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -21,7 +23,8 @@ pub(crate) use pace::PaceArgs;
 pub(crate) use target::TargetArgs;
 pub(crate) use verify::VerifyArgs;
 
-use onrush_load::generator::Pace;
+use onrush_load::generator::flight::Nanos;
+use onrush_load::generator::{Pace, Settings};
 use onrush_load::plan::Profile;
 use onrush_load::report::search::Purpose;
 use onrush_load::run::RunSettings;
@@ -109,18 +112,22 @@ impl Args {
 
     /// The settings of a run.
     pub(crate) fn run_settings(&self, seed: u64) -> RunSettings {
-        RunSettings {
+        let worker = Settings {
             pace: self.pace.pace(),
             limit: self.pace.limit(self.target.workers),
-            stop: Arc::default(),
             burst: self.target.burst as usize,
             group: !self.target.no_bursts,
-            timeout: self.pace.timeout,
-            warmup: self.pace.warmup,
-            duration: self.pace.duration(),
+            timeout: self.pace.timeout.as_nanos() as Nanos,
             strictness: self.checks.strictness(),
             strict: self.checks.strict,
             seed,
+            ..Settings::default()
+        };
+        RunSettings {
+            worker,
+            stop: Arc::default(),
+            warmup: self.pace.warmup,
+            duration: self.pace.duration(),
             pin: self.target.pin.clone(),
             tracker: self.output.tracker_pid,
             quiet: self.output.quiet,
@@ -137,22 +144,44 @@ impl Args {
     ) -> RunSettings {
         let confirm = purpose == Purpose::Confirm;
         let duration = if confirm { self.pace.duration() } else { self.bounds.round };
-        RunSettings {
+        let settings = self.run_settings(seed);
+        let worker = Settings {
             pace: Pace::Open(self.pace.at(rate, duration)),
             limit: self.pace.limit_at(rate, self.target.workers),
+            ..settings.worker
+        };
+        RunSettings {
+            worker,
             warmup: if confirm { self.pace.warmup } else { self.bounds.round / 4 },
             duration,
             stop: Arc::clone(stop),
             quiet: self.output.quiet || !confirm,
-            ..self.run_settings(seed)
+            ..settings
         }
     }
 }
 
-/// Parses a number that `fits`; the error says which `range` is expected.
-fn number(text: &str, range: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    if fits(number) { Ok(number) } else { Err(format!("`{text}` is not {range}")) }
+/// A parser of numbers within `range`, in `unit`.
+fn number(
+    range: RangeInclusive<f64>,
+    unit: &'static str,
+) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+        match range.contains(&number) {
+            true => Ok(number),
+            false => {
+                let (low, high) = (range.start(), range.end());
+                Err(format!("`{text}` is not between {low} and {high}{unit}"))
+            }
+        }
+    }
+}
+
+/// A parser of durations within `range` of seconds.
+fn seconds(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    let number = number(range, " seconds");
+    move |text| number(text).map(Duration::from_secs_f64)
 }
 
 #[cfg(test)]
@@ -172,7 +201,7 @@ mod tests {
         let args = args("").unwrap();
         assert_eq!(args.target.target, ["127.0.0.1:6969".parse().unwrap()]);
         assert_eq!(args.mix.profile(), Ok(Profile::real()));
-        assert_eq!(args.run_settings(1).pace, Pace::InFlight(256));
+        assert_eq!(args.run_settings(1).worker.pace, Pace::InFlight(256));
     }
 
     #[test]
@@ -181,10 +210,10 @@ mod tests {
         assert_eq!(args.target.target.len(), 2);
         let settings = args.run_settings(1);
         assert_eq!(
-            (settings.pace, settings.pin.as_slice()),
+            (settings.worker.pace, settings.pin.as_slice()),
             (even(&[(2000.0, 2000.0, 10.0)]), &[0, 1][..])
         );
-        assert_eq!(settings.limit, 1250);
+        assert_eq!(settings.worker.limit, 1250);
     }
 
     fn even(segments: &[(f64, f64, f64)]) -> Pace {
@@ -196,13 +225,13 @@ mod tests {
     #[test]
     fn ramps_and_steps_are_schedules() {
         let ramp = args("--ramp 1000-50000 --duration 30 --poisson").unwrap().run_settings(1);
-        let Pace::Open(schedule) = ramp.pace else { panic!("{ramp:?}") };
+        let Pace::Open(schedule) = ramp.worker.pace else { panic!("{ramp:?}") };
         assert_eq!(schedule.arrivals, Arrivals::Poisson);
         assert_eq!(schedule.segments, [Segment { from: 1000.0, to: 50000.0, seconds: 30.0 }]);
-        assert_eq!(ramp.limit, 62_500, "1.25 s of its highest rate");
+        assert_eq!(ramp.worker.limit, 62_500, "1.25 s of its highest rate");
         let steps = args("--steps 1000:10,1000-2000:5,20:0.5").unwrap().run_settings(1);
         let meant = [(1000.0, 1000.0, 10.0), (1000.0, 2000.0, 5.0), (20.0, 20.0, 0.5)];
-        assert_eq!(steps.pace, even(&meant));
+        assert_eq!(steps.worker.pace, even(&meant));
         assert_eq!(steps.duration.as_secs_f64(), 15.5);
     }
 
@@ -214,10 +243,10 @@ mod tests {
         let stop = Arc::default();
         for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
             let settings = args.round(1, purpose, 8000.0, &stop);
-            let Pace::Open(schedule) = settings.pace else { panic!("{settings:?}") };
+            let Pace::Open(schedule) = settings.worker.pace else { panic!("{settings:?}") };
             assert_eq!(schedule.arrivals, Arrivals::Poisson);
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
-            assert_eq!((settings.duration.as_secs_f64(), settings.limit), (seconds, 10_000));
+            assert_eq!((settings.duration.as_secs_f64(), settings.worker.limit), (seconds, 10_000));
         }
     }
 
@@ -236,14 +265,6 @@ mod tests {
         let profile = args.mix.profile().unwrap();
         assert_eq!((profile.swarms.count, profile.mix.scrape), (9, 5.0));
         assert_eq!((profile.seeders, profile.events.completed), (0.0, 0.0));
-    }
-
-    #[test]
-    fn a_profile_is_printed_with_its_comments() {
-        let text = args("-p abuse --print-profile").unwrap().mix.printed().unwrap();
-        assert!(text.contains("# requests for a connection id"), "{text}");
-        let text = args("--print-profile --set seeders=0.5").unwrap().mix.printed().unwrap();
-        assert!(text.ends_with("# --set seeders=0.5"), "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! exist. A *different* reply deviates from most trackers within what BEP 15 leaves open; it counts
 //! as wrong in strict mode only.
 
+use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
 use onrush_proto::response::{BadResponse, Peers};
 use onrush_proto::scrape::MAX_HASHES;
 use onrush_proto::{Event, Family, Response};
@@ -70,72 +71,40 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// All findings, in the order of a report.
-    pub const ALL: [Self; 22] = [
-        Self::UnknownTransaction,
-        Self::AnsweredTwice,
-        Self::NotSilent,
-        Self::FromElsewhere,
-        Self::Layout,
-        Self::OtherAction,
-        Self::ErrorReply,
-        Self::ZeroId,
-        Self::CountsTooHigh,
-        Self::MorePeersThanCounted,
-        Self::MorePeersThanWanted,
-        Self::DuplicatePeer,
-        Self::UnknownPeer,
-        Self::ScrapeEntries,
-        Self::ScrapeTooHigh,
-        Self::OwnPeer,
-        Self::AskerNotCounted,
-        Self::FewerPeersThanThere,
-        Self::PeersForLeaver,
-        Self::PeersUnasked,
-        Self::ZeroInterval,
-        Self::PortZero,
+    /// All findings with their texts in a report, in its order: those that BEP 15 leaves open last.
+    pub const ALL: [(Self, &'static str); 22] = [
+        (Self::UnknownTransaction, "transaction id of no request"),
+        (Self::AnsweredTwice, "second reply to one request"),
+        (Self::NotSilent, "reply to junk or to an unusable connection id"),
+        (Self::FromElsewhere, "reply from another address than the target's"),
+        (Self::Layout, "malformed reply"),
+        (Self::OtherAction, "action of another request"),
+        (Self::ErrorReply, "error packet to a valid request"),
+        (Self::ZeroId, "connection id 0"),
+        (Self::CountsTooHigh, "more peers counted than exist"),
+        (Self::MorePeersThanCounted, "more peers listed than counted"),
+        (Self::MorePeersThanWanted, "more peers listed than wanted"),
+        (Self::DuplicatePeer, "peer listed twice"),
+        (Self::UnknownPeer, "peer that is not in the swarm"),
+        (Self::ScrapeEntries, "scrape with another number of entries than requested"),
+        (Self::ScrapeTooHigh, "scrape counts more peers than exist"),
+        (Self::OwnPeer, "announcer in its own list"),
+        (Self::AskerNotCounted, "announcer not counted"),
+        (Self::FewerPeersThanThere, "fewer peers than wanted and available"),
+        (Self::PeersForLeaver, "peers for a peer that stops"),
+        (Self::PeersUnasked, "peers for a peer that wants none"),
+        (Self::ZeroInterval, "interval of 0 seconds"),
+        (Self::PortZero, "peer with port 0 served"),
     ];
 
     /// Whether BEP 15 leaves it open.
     pub const fn is_open(self) -> bool {
-        matches!(
-            self,
-            Self::OwnPeer
-                | Self::AskerNotCounted
-                | Self::FewerPeersThanThere
-                | Self::PeersForLeaver
-                | Self::PeersUnasked
-                | Self::ZeroInterval
-                | Self::PortZero
-        )
+        self as usize >= Self::OwnPeer as usize
     }
 
     /// The text in a report.
     pub const fn text(self) -> &'static str {
-        match self {
-            Self::UnknownTransaction => "transaction id of no request",
-            Self::AnsweredTwice => "second reply to one request",
-            Self::NotSilent => "reply to junk or to an unusable connection id",
-            Self::FromElsewhere => "reply from another address than the target's",
-            Self::Layout => "malformed reply",
-            Self::OtherAction => "action of another request",
-            Self::ErrorReply => "error packet to a valid request",
-            Self::ZeroId => "connection id 0",
-            Self::CountsTooHigh => "more peers counted than exist",
-            Self::MorePeersThanCounted => "more peers listed than counted",
-            Self::MorePeersThanWanted => "more peers listed than wanted",
-            Self::DuplicatePeer => "peer listed twice",
-            Self::UnknownPeer => "peer that is not in the swarm",
-            Self::ScrapeEntries => "scrape with another number of entries than requested",
-            Self::ScrapeTooHigh => "scrape counts more peers than exist",
-            Self::OwnPeer => "announcer in its own list",
-            Self::AskerNotCounted => "announcer not counted",
-            Self::FewerPeersThanThere => "fewer peers than wanted and available",
-            Self::PeersForLeaver => "peers for a peer that stops",
-            Self::PeersUnasked => "peers for a peer that wants none",
-            Self::ZeroInterval => "interval of 0 seconds",
-            Self::PortZero => "peer with port 0 served",
-        }
+        Self::ALL[self as usize].1
     }
 }
 
@@ -222,17 +191,15 @@ impl Checker {
                     stopped: event == Event::Stopped,
                     want: num_want(plan.client(family, peer).num_want, event),
                 };
-                let counted = Counted { leechers: head.leechers, seeders: head.seeders };
-                self.counts(&announcer, counted, &peers)?;
-                let checked = self.peers(plan, &announcer.member, &peers, reply)?;
-                let differs = if checked.own {
+                self.counts(&announcer, &head, &peers)?;
+                let (peers_checked, own) = self.peers(plan, &announcer.member, &peers, reply)?;
+                let differs = if own {
                     Some(Finding::OwnPeer)
                 } else if head.interval == 0 {
                     Some(Finding::ZeroInterval)
                 } else {
-                    announcer.differs(counted, peers.len() as u32)
+                    announcer.differs(&head, peers.len() as u32)
                 };
-                let peers_checked = checked.at;
                 Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..plain })
             }
             (Response::Scrape(_, counts), PlannedRequest::Scrape { draw, hashes }) => {
@@ -260,11 +227,11 @@ impl Checker {
     fn counts(
         &self,
         announcer: &Announcer,
-        counted: Counted,
+        counted: &AnnounceHead,
         peers: &Peers<'_>,
     ) -> Result<(), Finding> {
         let listed = peers.len() as u64;
-        let all_counted = counted.all();
+        let all_counted = u64::from(counted.leechers) + u64::from(counted.seeders);
         if !self.strictness.strangers && all_counted > u64::from(announcer.member.swarm_size()) {
             return Err(Finding::CountsTooHigh);
         }
@@ -279,7 +246,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks the peers, or a part of a long list.
+    /// Checks the peers, or a part of a long list. Returns how many it has checked, and whether the
+    /// announcing peer was one of them.
     #[inline]
     fn peers(
         &mut self,
@@ -287,7 +255,7 @@ impl Checker {
         announcer: &Member,
         peers: &Peers<'_>,
         reply: &[u8],
-    ) -> Result<CheckedPeers, Finding> {
+    ) -> Result<(u32, bool), Finding> {
         let mut count = peers.len();
         if count > SHORT_LIST {
             self.long_lists = self.long_lists.wrapping_add(1);
@@ -295,7 +263,7 @@ impl Checker {
                 count = SHORT_LIST;
             }
         }
-        let list = &reply[onrush_proto::announce::HEAD_LEN..];
+        let list = &reply[HEAD_LEN..];
         let places = plan.population.places(announcer);
         // The length of an endpoint is a constant per family, so the compiler removes checks.
         let verdict = match announcer.family {
@@ -309,7 +277,7 @@ impl Checker {
         for word in self.touched.drain(..) {
             self.seen[word as usize] = 0;
         }
-        verdict.map(|own| CheckedPeers { at: count as u32, own })
+        verdict.map(|own| (count as u32, own))
     }
 
     /// Checks each peer of `list`, and returns whether the peer at `announcer` is in it. Marks the
@@ -344,15 +312,6 @@ impl Checker {
     }
 }
 
-/// The result of a peer list without a fault.
-#[derive(Clone, Copy)]
-struct CheckedPeers {
-    /// Peers checked.
-    at: u32,
-    /// Whether the announcing peer was one of them.
-    own: bool,
-}
-
 /// Whether an error reply is right: to an announce with port 0, and to scrapes of no swarm or of
 /// more swarms than BEP 15 allows ("Scrape": up to about 74).
 fn may_be_refused(request: &PlannedRequest) -> bool {
@@ -371,23 +330,10 @@ struct Announcer {
     want: i32,
 }
 
-/// The counts of an announce reply.
-#[derive(Clone, Copy)]
-struct Counted {
-    leechers: u32,
-    seeders: u32,
-}
-
-impl Counted {
-    fn all(self) -> u64 {
-        u64::from(self.leechers) + u64::from(self.seeders)
-    }
-}
-
 impl Announcer {
     /// The difference of a reply within what BEP 15 leaves open, if any.
     #[inline]
-    fn differs(&self, counted: Counted, listed: u32) -> Option<Finding> {
+    fn differs(&self, counted: &AnnounceHead, listed: u32) -> Option<Finding> {
         if self.stopped {
             return (listed > 0).then_some(Finding::PeersForLeaver);
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Sub;
 use std::path::Path;
+use std::time::Instant;
 
 use procfs_core::FromRead as _;
 use procfs_core::process::Stat;
@@ -62,6 +63,29 @@ impl Sub for Cpu {
 
     fn sub(self, earlier: Self) -> Self {
         Self { user: self.user - earlier.user, system: self.system - earlier.system }
+    }
+}
+
+/// The share of a vCPU that is used from one reading of CPU time to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Meter {
+    at: Instant,
+    cpu: Cpu,
+}
+
+impl Meter {
+    /// A meter with its first reading, made now.
+    pub fn new(cpu: Cpu) -> Self {
+        Self { at: Instant::now(), cpu }
+    }
+
+    /// Percent of one vCPU since the last reading; `cpu` was read now.
+    pub fn percent(&mut self, cpu: Cpu) -> f64 {
+        let now = Self::new(cpu);
+        let passed = (now.at - self.at).as_secs_f64().max(1e-9);
+        let time = (now.cpu - self.cpu).total();
+        *self = now;
+        time / passed * 100.0
     }
 }
 

@@ -145,26 +145,10 @@ mod tests {
 
     /// A file as the kernel writes it, of 1 MiB of memory.
     fn meminfo() -> String {
-        let others = [
-            "MemFree",
-            "Buffers",
-            "Cached",
-            "SwapCached",
-            "Active",
-            "Inactive",
-            "SwapTotal",
-            "SwapFree",
-            "Dirty",
-            "Writeback",
-            "Mapped",
-            "Slab",
-            "Committed_AS",
-            "VmallocTotal",
-            "VmallocUsed",
-            "VmallocChunk",
-        ];
-        let others = others.map(|name| format!("{name}: 1 kB\n")).concat();
-        format!("MemTotal:       1024 kB\n{others}")
+        let others = "MemFree Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty \
+                      Writeback Mapped Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
+        let others = others.split(' ').map(|name| format!("{name}: 1 kB\n"));
+        format!("MemTotal:       1024 kB\n{}", others.collect::<String>())
     }
 
     #[test]

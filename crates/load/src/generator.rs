@@ -108,11 +108,6 @@ impl<'p, S: Socket> Generator<'p, S> {
         self.socket.dropped()
     }
 
-    /// The network.
-    pub fn socket_mut(&mut self) -> &mut S {
-        &mut self.socket
-    }
-
     /// Receives, expires, sends. Reads the time from `clock`, which is monotonic.
     ///
     /// # Errors
@@ -241,7 +236,7 @@ impl<'p> Session<'p> {
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
             (0, _) => 1.0,
-            _ => settings.v6,
+            _ => plan.profile().v6,
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
         let (in_flight, timetable) = match &settings.pace {
@@ -292,7 +287,6 @@ impl<'p> Session<'p> {
     fn accept_reply(&mut self, reply: &[u8], source: SocketAddr, socket: u16, now: Nanos) {
         let in_window = self.counts(now);
         if in_window {
-            self.tally.replies_in_window += 1;
             self.tally.bytes_in_window += reply.len() as u64;
         }
         let Some(head) = reply.first_chunk::<8>() else {
@@ -309,15 +303,7 @@ impl<'p> Session<'p> {
                 self.tally.late += u64::from(in_window);
                 return;
             }
-            ReplyMatch::Twice => {
-                return self.finding(Finding::AnsweredTwice, reply, in_window, None);
-            }
-            ReplyMatch::Unexpected => {
-                return self.finding(Finding::NotSilent, reply, in_window, None);
-            }
-            ReplyMatch::Unknown => {
-                return self.finding(Finding::UnknownTransaction, reply, in_window, None);
-            }
+            ReplyMatch::Wrong(finding) => return self.finding(finding, reply, in_window, None),
         };
         self.answer(&pending, reply, source, socket, now);
     }
@@ -619,7 +605,8 @@ impl<'p> Session<'p> {
         if now >= self.window.end {
             let due = self.wanted(now) > 0;
             if self.flight.is_empty() && !due {
-                self.close();
+                let unsent = self.timetable.as_ref().map(|due| due.left(self.window.end));
+                self.tally.unsent = unsent.unwrap_or(0);
                 return Next::Done;
             }
             if due && self.room() > 0 {
@@ -639,13 +626,6 @@ impl<'p> Session<'p> {
         match until.min(self.window.end - now).min(LONGEST_WAIT) {
             soon if soon <= SPIN_BEFORE_SEND => Next::Again,
             later => Next::Wait(Duration::from_nanos(later - SPIN_BEFORE_SEND)),
-        }
-    }
-
-    /// Counts due requests that could not be sent.
-    fn close(&mut self) {
-        if let Some(timetable) = &self.timetable {
-            self.tally.unsent = timetable.left(self.window.end);
         }
     }
 }

@@ -15,17 +15,9 @@ use crate::plan::Population;
 pub fn write(population: &Population, file: &Path) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(file)?);
     for swarm in 0..population.swarms() {
-        let mut line = [b'\n'; 41];
-        for (pair, byte) in line.chunks_exact_mut(2).zip(population.info_hash(swarm).0) {
-            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-        }
-        file.write_all(&line)?;
+        writeln!(file, "{}", population.info_hash(swarm))?;
     }
     file.flush()
-}
-
-fn digit(nibble: u8) -> u8 {
-    b"0123456789abcdef"[usize::from(nibble)]
 }
 
 /// The source address of requests to `target` by the routing table. No request is sent, as the list

@@ -13,9 +13,7 @@ const COLUMNS: u16 = 80;
 
 /// The progress of a run.
 #[derive(Debug)]
-pub struct Live {
-    shown: Shown,
-}
+pub struct Live(Shown);
 
 #[derive(Debug)]
 enum Shown {
@@ -28,20 +26,19 @@ impl Live {
     /// Progress of a run of `whole`, on standard error; none when `quiet`.
     pub fn new(whole: Duration, quiet: bool) -> Self {
         let stderr = std::io::stderr();
-        let shown = match quiet {
+        Self(match quiet {
             true => Shown::Nothing,
             false if stderr.is_terminal() => {
                 let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
                 Shown::Picture(Picture::new(whole), Screen::new(stderr, colors))
             }
             false => Shown::Lines(Lines::new(whole)),
-        };
-        Self { shown }
+        })
     }
 
     /// Shows a sample that was made at `now`, since the start of the run.
     pub fn show(&mut self, now: Duration, sample: &Sample) {
-        match &mut self.shown {
+        match &mut self.0 {
             Shown::Nothing => {}
             Shown::Lines(lines) => {
                 if let Some(line) = lines.add(now, sample) {
@@ -59,7 +56,7 @@ impl Live {
 
     /// Clears the picture.
     pub fn finish(self) {
-        if let Shown::Picture(_, mut screen) = self.shown {
+        if let Shown::Picture(_, mut screen) = self.0 {
             screen.clear();
         }
     }
@@ -97,21 +94,16 @@ impl Lines {
 
 /// What has come since the last line.
 fn line(samples: &[Sample]) -> String {
-    let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
-    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
-    let (right, wrong, lost) = (sum(|s| s.right), sum(|s| s.wrong), sum(|s| s.lost));
-    let all = right + wrong + lost;
-    let loss = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
-    // Percentiles cannot be added up: the highest of the samples is the one to know.
-    let most = |of: fn(&Sample) -> f64| samples.iter().map(of).fold(0.0, f64::max);
+    let total = Sample::total(samples);
     let mut line = format!(
-        "{:>9.0} replies/s  loss {loss:.2} %  p50 up to {:.0} us  p99 up to {:.0} us",
-        right as f64 / seconds,
-        most(|s| s.latency.p50),
-        most(|s| s.latency.p99),
+        "{:>9.0} replies/s  loss {:.2} %  p50 up to {:.0} us  p99 up to {:.0} us",
+        total.rate(),
+        total.loss_percent(),
+        total.latency.p50,
+        total.latency.p99,
     );
-    if wrong > 0 {
-        line += &format!("  WRONG {wrong}");
+    if total.wrong > 0 {
+        line += &format!("  WRONG {}", total.wrong);
     }
     line
 }

@@ -3,6 +3,7 @@
 
 mod args;
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -11,13 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use args::{Args, Command, VerifyArgs};
+use anyhow::{Context as _, Error};
+use args::{Args, Command, TargetArgs, VerifyArgs};
 use clap::Parser as _;
 use onrush_load::affinity;
 use onrush_load::environment::Environment;
-use onrush_load::plan::population::Addresses;
-use onrush_load::plan::{Plan, Population};
+use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::probe::probe;
 use onrush_load::report::search::Round;
 use onrush_load::report::{Report, Setup};
@@ -42,63 +42,35 @@ const EXCEEDED: u8 = 4;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let status = execute(&Args::parse()).unwrap_or_else(|error| {
+        eprintln!("onrush-load: {error:#}");
+        UNUSABLE
+    });
+    status.into()
+}
+
+/// Does what the arguments ask for; returns the exit status.
+fn execute(args: &Args) -> anyhow::Result<u8> {
     if let Some(Command::Verify(args)) = &args.command {
         return verify(args);
     }
     if args.mix.print_profile {
-        return match args.mix.printed() {
-            Ok(text) => {
-                println!("{}", text.trim_end());
-                ExitCode::SUCCESS
-            }
-            Err(reason) => unusable(&anyhow::anyhow!(reason)),
-        };
+        println!("{}", args.mix.printed().map_err(Error::msg)?.trim_end());
+        return Ok(0);
     }
-    if let Some(file) = &args.output.write_hashes {
-        return match write_hashes(&args, file) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => unusable(&error),
-        };
-    }
-    match measure(&args) {
-        Ok(Outcome::NoReply(reason)) => {
-            eprintln!("onrush-load: {reason}");
-            NO_REPLY.into()
-        }
-        Ok(Outcome::Measured(report)) => match write(&args, &report) {
-            // Silence is the right answer where all requests are junk.
-            Ok(())
-                if report.answerable() > 0
-                    && report.right_replies() + report.wrong_replies() == 0 =>
-            {
-                eprintln!("onrush-load: no reply arrived within the measured time");
-                NO_REPLY.into()
-            }
-            Ok(()) if report.wrong_replies() > 0 => WRONG.into(),
-            Ok(()) if exceeds_bounds(&args, &report) => EXCEEDED.into(),
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => unusable(&error),
-        },
-        Err(error) => unusable(&error),
+    args.check().map_err(Error::msg)?;
+    let profile = args.mix.profile().map_err(Error::msg)?;
+    match &args.output.write_hashes {
+        Some(file) => write_hashes(args, profile, file),
+        None => load(args, profile),
     }
 }
 
 /// Runs the conformance checks.
-fn verify(args: &VerifyArgs) -> ExitCode {
-    let settings = match args.settings() {
-        Ok(settings) => settings,
-        Err(error) => return unusable(&error),
-    };
-    let report = match onrush_verify::verify(&settings) {
-        Ok(report) => report,
-        Err(unreachable) => return unusable(&unreachable.into()),
-    };
-    match print(args.json.as_deref(), &report.to_list(), || report.to_json()) {
-        Err(error) => unusable(&error),
-        Ok(()) if report.has_failed(args.strict) => WRONG.into(),
-        Ok(()) => ExitCode::SUCCESS,
-    }
+fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
+    let report = onrush_verify::verify(&args.settings()?)?;
+    print(args.json.as_deref(), &report.to_list(), || report.to_json())?;
+    Ok(if report.has_failed(args.strict) { WRONG } else { 0 })
 }
 
 /// Prints the text; writes the JSON to a file or, with the text on standard error, to standard
@@ -123,78 +95,77 @@ fn print(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> anyho
     }
 }
 
-/// Whether a bound was exceeded, which is printed.
-fn exceeds_bounds(args: &Args, report: &Report) -> bool {
-    let exceeded = args.bounds.max_loss.filter(|max| report.missed_percent() > *max);
-    let not_found = report.search.as_ref().is_some_and(|search| search.found.is_none());
-    if not_found {
-        eprintln!("onrush-load: no rate was found and confirmed within the bounds");
-    } else if let Some(max) = exceeded {
-        let loss = report.missed_percent();
-        eprintln!(
-            "onrush-load: {loss:.3} % of requests were lost or never sent, more than --max-loss \
-             {max} %"
-        );
-    }
-    not_found || exceeded.is_some()
-}
-
-fn unusable(error: &anyhow::Error) -> ExitCode {
-    eprintln!("onrush-load: {error:#}");
-    UNUSABLE.into()
-}
-
-/// The result of a run without an error.
-enum Outcome {
-    Measured(Box<Report>),
-    /// The target does not answer; the text says what to try.
-    NoReply(String),
-}
-
 /// Writes the info hashes of the population that the same arguments measure with.
-fn write_hashes(args: &Args, file: &Path) -> anyhow::Result<()> {
-    if let Err(reason) = args.check() {
-        bail!("{reason}");
-    }
-    let targets = &args.target.target;
-    let addresses =
-        sources::addresses(targets, &args.target.source, args.target.sources, hashes::route);
-    let profile = args.mix.profile().map_err(anyhow::Error::msg)?;
+fn write_hashes(args: &Args, profile: Profile, file: &Path) -> anyhow::Result<u8> {
     let seed = args.mix.seed.unwrap_or_default();
-    let strangers = args.checks.strangers;
-    let population = Population::new(&profile.swarms, profile.v6, addresses, seed, strangers);
-    hashes::write(&population, file).with_context(|| format!("cannot write {}", file.display()))
+    let population = population(args, &profile, seed, hashes::route);
+    hashes::write(&population, file).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(0)
 }
 
-fn measure(args: &Args) -> anyhow::Result<Outcome> {
-    if let Err(reason) = args.check() {
-        bail!("{reason}");
-    }
-    let profile = args.mix.profile().map_err(anyhow::Error::msg)?;
-    args.check_mix(&profile).map_err(anyhow::Error::msg)?;
+/// Measures, and writes the report.
+fn load(args: &Args, profile: Profile) -> anyhow::Result<u8> {
+    args.check_mix(&profile).map_err(Error::msg)?;
     // Unusable arguments are reported before a tracker that does not answer.
     check_host(args)?;
     check_files(args)?;
-    let mut routed = Vec::new();
+    let mut routed = HashMap::new();
     for &target in &args.target.target {
         match probe(target, None, PROBE_TIMEOUT) {
-            Ok(local) => routed.push((target, local)),
-            Err(failure) => return Ok(Outcome::NoReply(failure.advice(target))),
+            Ok(local) => drop(routed.insert(target, local)),
+            Err(failure) => {
+                eprintln!("onrush-load: {}", failure.advice(target));
+                return Ok(NO_REPLY);
+            }
         }
     }
     let seed = args.mix.seed.unwrap_or_else(rand::random);
-    let addresses = addresses(args, &routed);
-    let population =
-        Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers);
+    let population = population(args, &profile, seed, |target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);
-    sources::reserve(plan.population.addresses(), args.target.workers)
-        .map_err(anyhow::Error::msg)?;
+    sources::reserve(plan.population.addresses(), args.target.workers).map_err(Error::msg)?;
     let stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
     let report = match args.bounds.find_max {
         true => find_max(args, &plan, seed, &stop)?,
         false => once(args, &plan, seed, &RunSettings { stop, ..args.run_settings(seed) })?,
     };
-    Ok(Outcome::Measured(Box::new(report)))
+    write(args, &report)?;
+    Ok(status(args, &report))
+}
+
+fn population(
+    args: &Args,
+    profile: &Profile,
+    seed: u64,
+    routed: impl Fn(SocketAddr) -> Option<IpAddr>,
+) -> Population {
+    let TargetArgs { target, source, sources, .. } = &args.target;
+    let addresses = sources::addresses(target, source, *sources, routed);
+    Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers)
+}
+
+/// The exit status of a measurement; prints why it is not 0.
+fn status(args: &Args, report: &Report) -> u8 {
+    let loss = report.missed_percent();
+    let not_found = report.search.as_ref().is_some_and(|search| search.found.is_none());
+    let exceeded = args.bounds.max_loss.filter(|max| loss > *max);
+    // Silence is the right answer where all requests are junk.
+    if report.answerable() > 0 && report.right_replies() + report.wrong_replies() == 0 {
+        eprintln!("onrush-load: no reply arrived within the measured time");
+        NO_REPLY
+    } else if report.wrong_replies() > 0 {
+        WRONG
+    } else if not_found {
+        eprintln!("onrush-load: no rate was found and confirmed within the bounds");
+        EXCEEDED
+    } else if let Some(max) = exceeded {
+        eprintln!(
+            "onrush-load: {loss:.3} % of requests were lost or never sent, more than --max-loss \
+             {max} %"
+        );
+        EXCEEDED
+    } else {
+        0
+    }
 }
 
 /// One run with sockets of its own, so that late replies do not reach the next run.
@@ -212,7 +183,7 @@ fn once(args: &Args, plan: &Plan, seed: u64, settings: &RunSettings) -> anyhow::
         }
         sockets = opened.sockets.len();
         let options = Options {
-            segmentation: settings.group,
+            segmentation: settings.worker.group,
             coalesced: !args.target.no_coalescing,
             ..Options::default()
         };
@@ -282,47 +253,42 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn addresses(args: &Args, routed: &[(SocketAddr, IpAddr)]) -> Addresses {
-    let find = |target| routed.iter().find(|(to, _)| *to == target).map(|(_, local)| *local);
-    sources::addresses(&args.target.target, &args.target.source, args.target.sources, find)
-}
-
 fn setup(args: &Args, plan: &Plan, settings: &RunSettings, seed: u64, sockets: usize) -> Setup {
     let families = [Family::V4, Family::V6];
+    let worker = &settings.worker;
     Setup {
         targets: args.target.target.iter().map(ToString::to_string).collect(),
         sources: families.map(|family| plan.population.addresses().count(family)),
         sockets,
         workers: args.target.workers as usize,
         pin: args.target.pin.clone(),
-        pace: settings.pace.clone(),
-        burst: settings.burst,
-        bursts: settings.group,
+        pace: worker.pace.clone(),
+        burst: worker.burst,
+        bursts: worker.group,
         coalescing: !args.target.no_coalescing,
         warmup: settings.warmup.as_secs_f64(),
-        timeout: settings.timeout.as_secs_f64(),
+        timeout: args.pace.timeout.as_secs_f64(),
         seed,
         profile: plan.profile().clone(),
         swarms: plan.population.swarms(),
         peers: families.map(|family| plan.population.peers(family)),
-        strictness: settings.strictness,
-        strict: args.checks.strict,
+        strictness: worker.strictness,
+        strict: worker.strict,
     }
 }
 
 /// Prints the table and writes the requested files. A file that cannot be written does not prevent
 /// the others; the first failure is the error.
 fn write(args: &Args, report: &Report) -> anyhow::Result<()> {
-    let cannot = |path: &Path| format!("cannot write {}", path.display());
     let output = &args.output;
     let printed = print(output.json.as_deref(), &report.to_table(), || report.to_json());
-    let html = output.html.as_deref().map_or(Ok(()), |path| {
-        std::fs::write(path, report.to_html()).with_context(|| cannot(path))
-    });
-    let hgrm = output
-        .hgrm
-        .as_deref()
-        .map_or(Ok(()), |path| report.write_hgrm(path).with_context(|| cannot(path)));
+    let written = |path: &Path, result: std::io::Result<()>| {
+        result.with_context(|| format!("cannot write {}", path.display()))
+    };
+    let html = output.html.as_deref();
+    let html = html.map_or(Ok(()), |path| written(path, std::fs::write(path, report.to_html())));
+    let hgrm = output.hgrm.as_deref();
+    let hgrm = hgrm.map_or(Ok(()), |path| written(path, report.write_hgrm(path)));
     printed.and(html).and(hgrm)
 }
 

@@ -27,14 +27,14 @@ pub struct Plan {
     /// Cumulative shares of the kinds in 65536, in the order of [`Kind`].
     kinds: [u32; 5],
     peer_states: PeerStates,
-    /// Cumulative shares of unusual announces: port 0, the largest swarm.
-    odd: [u32; 2],
+    /// Cumulative shares of unusual announces, port 0 and the largest swarm, and of usual ones.
+    odd: [u32; 3],
     /// Cumulative shares of unusable ids: unknown, foreign, zero.
     unusable: [u32; 3],
     /// Cumulative shares of junk, in the order of [`Broken`].
     junk: [u32; 4],
-    /// Cumulative shares of scrape sizes, and the sizes.
-    scrapes: Vec<(u32, u8)>,
+    /// Cumulative shares of the scrape sizes.
+    scrapes: Vec<u32>,
     /// Cumulative shares of the clients.
     clients: Vec<u32>,
     seed: u64,
@@ -151,34 +151,21 @@ impl PlannedRequest {
 impl Plan {
     /// A plan of `profile` over `population`.
     pub fn new(profile: Profile, population: Population, seed: u64) -> Self {
-        let kinds =
-            ends(&profile.mix.weights(), 65_536.0 / profile.mix.weights().iter().sum::<f64>());
-        let parts = |weights: &[f64]| 65_536.0 / weights.iter().sum::<f64>().max(1e-9);
-        let (unusable, junk) = (profile.unusable.weights(), profile.junk.weights());
-        let unusable = ends(&unusable, parts(&unusable));
-        let junk = ends(&junk, parts(&junk));
-        let odd = [profile.odd.port_zero, profile.odd.hot];
-        let odd = ends(&odd, 65_536.0);
         let peers = [Family::V4, Family::V6].map(|family| population.peers(family));
         let peer_states = PeerStates::new(&profile, peers);
-        let total: f64 = profile.scrapes.iter().map(|scrape| scrape.weight).sum();
-        let sizes: Vec<f64> = profile.scrapes.iter().map(|scrape| scrape.weight).collect();
-        let scrapes = ends_of(&sizes, 65_536.0 / total)
-            .into_iter()
-            .zip(&profile.scrapes)
-            .map(|(end, scrape)| (end, scrape.hashes))
-            .collect();
-        let total: f64 = profile.clients.iter().map(|client| client.weight).sum();
+        let (port_zero, hot) = (profile.odd.port_zero, profile.odd.hot);
+        let weights: Vec<f64> = profile.scrapes.iter().map(|scrape| scrape.weight).collect();
+        let scrapes = ends(&weights);
         let weights: Vec<f64> = profile.clients.iter().map(|client| client.weight).collect();
-        let clients = ends_of(&weights, 65_536.0 / total);
+        let clients = ends(&weights);
         Self {
             population,
-            profile,
-            kinds,
+            kinds: ends_of(profile.mix.weights()),
             peer_states,
-            odd,
-            unusable,
-            junk,
+            odd: ends_of([port_zero, hot, 1.0 - port_zero - hot]),
+            unusable: ends_of(profile.unusable.weights()),
+            junk: ends_of(profile.junk.weights()),
+            profile,
             scrapes,
             clients,
             seed,
@@ -211,7 +198,8 @@ impl Plan {
             Some(0) => PlannedRequest::Connect,
             Some(2) => {
                 let size = (draw >> 16) as u32 & 0xFFFF;
-                let &(_, hashes) = self.scrapes.iter().find(|(end, _)| size < *end)?;
+                let nth = self.scrapes.iter().position(|&end| size < end)?;
+                let hashes = self.profile.scrapes[nth].hashes;
                 PlannedRequest::Scrape { draw: chance.random(), hashes }
             }
             Some(3) => self.unusable(peer()?, (draw >> 16) as u32 & 0xFFFF, chance.random()),
@@ -222,11 +210,11 @@ impl Plan {
                     let odd: u64 = chance.random();
                     match self.odd.iter().position(|&end| (odd as u32 & 0xFFFF) < end) {
                         Some(0) => return Some(PlannedRequest::PortZero { peer }),
-                        Some(_) => {
+                        Some(1) => {
                             let hot = self.population.pick_hot(family, address, (odd >> 32) as u32);
                             peer = hot.unwrap_or(peer);
                         }
-                        None => {}
+                        _ => {}
                     }
                 }
                 let traits = self.population.trait_of(family, peer);
@@ -294,22 +282,20 @@ pub fn num_want(of_client: i32, event: Event) -> i32 {
     if event == Event::Stopped { 0 } else { of_client }
 }
 
-/// Cumulative sums of `shares`, each times `scale`.
-fn ends<const N: usize>(shares: &[f64; N], scale: f64) -> [u32; N] {
+/// Cumulative shares of `weights` in 65536; all 0 where these are 0.
+fn ends(weights: &[f64]) -> Vec<u32> {
+    let scale = 65_536.0 / weights.iter().sum::<f64>().max(1e-9);
     let mut sum = 0.0;
-    shares.map(|share| {
-        sum += share * scale;
-        sum.round() as u32
-    })
-}
-
-fn ends_of(shares: &[f64], scale: f64) -> Vec<u32> {
-    let mut sum = 0.0;
-    let running = |share: &f64| {
-        sum += share * scale;
+    let running = |weight: &f64| {
+        sum += weight * scale;
         sum.round() as u32
     };
-    shares.iter().map(running).collect()
+    weights.iter().map(running).collect()
+}
+
+/// [`ends`] of a fixed number of weights.
+fn ends_of<const N: usize>(weights: [f64; N]) -> [u32; N] {
+    ends(&weights).try_into().expect("as many shares as weights")
 }
 
 #[cfg(test)]
@@ -336,24 +322,16 @@ mod tests {
         counts.map(|count| count as f64 / draws as f64)
     }
 
-    #[track_caller]
-    fn near(found: f64, meant: f64) {
-        assert!((found - meant).abs() < 0.004, "{found} is not {meant}");
-    }
-
     #[test]
-    fn the_real_mix_has_the_shares_of_real_traffic() {
-        let found = shares(&plan(Profile::real(), 1), 200_000);
-        for (found, meant) in found.into_iter().zip([0.22, 0.70, 0.02, 0.04, 0.02]) {
-            near(found, meant);
-        }
-    }
-
-    #[test]
-    fn the_classic_mix_is_50_50_1_without_bad_ids() {
-        let found = shares(&plan(Profile::classic(), 1), 200_000);
-        for (found, meant) in found.into_iter().zip([50.0, 50.0, 1.0, 0.0, 0.0]) {
-            near(found, meant / 101.0);
+    fn mixes_have_their_shares() {
+        for (name, shares_of, meant) in [
+            ("real", Profile::real(), [0.22, 0.70, 0.02, 0.04, 0.02]),
+            ("classic", Profile::classic(), [50.0, 50.0, 1.0, 0.0, 0.0].map(|part| part / 101.0)),
+        ] {
+            let found = shares(&plan(shares_of, 1), 200_000);
+            for (found, meant) in found.into_iter().zip(meant) {
+                assert!((found - meant).abs() < 0.004, "{name}: {found} is not {meant}");
+            }
         }
     }
 
@@ -377,7 +355,7 @@ mod tests {
         let profile = plan.profile();
         let events = &profile.events;
         let with_event = events.turnover() + events.stopped + events.completed + events.paused;
-        near(plain / announces, 1.0 - with_event);
+        assert!((plain / announces - (1.0 - with_event)).abs() < 0.004, "{plain} of {announces}");
         // The variance of a population of 13,000 peers exceeds that of the draws.
         assert!((seeders / announces - profile.seeders).abs() < 0.02);
         for (len, count) in &sizes {

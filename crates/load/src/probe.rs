@@ -172,8 +172,27 @@ mod tests {
     use super::*;
     use onrush_proto::ConnectionId;
     use onrush_proto::connect::{ConnectResponse, RESPONSE_LEN};
+    use std::thread::JoinHandle;
 
     const TIMEOUT: Duration = Duration::from_millis(300);
+
+    /// A port where `count` requests are answered.
+    fn answering(
+        count: usize,
+        mut answer: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static,
+    ) -> (SocketAddr, JoinHandle<()>) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut request = [0; 256];
+            for _ in 0..count {
+                let (len, client) = socket.recv_from(&mut request).unwrap();
+                socket.send_to(&answer(&request[..len]), client).unwrap();
+            }
+        });
+        (address, thread)
+    }
 
     #[test]
     fn a_closed_port_is_reported() {
@@ -193,16 +212,12 @@ mod tests {
 
     #[test]
     fn a_tracker_answers_and_the_source_is_returned() {
-        let tracker = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let target = tracker.local_addr().unwrap();
-        let thread = std::thread::spawn(move || {
-            let mut request = [0; 64];
-            let (_, client) = tracker.recv_from(&mut request).unwrap();
+        let (target, thread) = answering(1, |request| {
             let transaction = u32::from_be_bytes(*request[12..].first_chunk().unwrap());
             let mut reply = [0; RESPONSE_LEN];
             let transaction_id = TransactionId(transaction);
             ConnectResponse { transaction_id, connection_id: ConnectionId(9) }.write(&mut reply);
-            tracker.send_to(&reply, client).unwrap();
+            reply.to_vec()
         });
         let source = "127.0.0.9".parse().unwrap();
         let found = probe(target, Some(source), Duration::from_secs(5)).unwrap();
@@ -213,26 +228,21 @@ mod tests {
     /// A tracker that refuses its first announces, as while it reads its allow list.
     #[test]
     fn serves_waits_for_the_swarm() {
-        let tracker = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let target = tracker.local_addr().unwrap();
-        tracker.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let thread = std::thread::spawn(move || {
-            let (mut request, mut announces) = ([0; 256], 0);
-            while announces < 4 {
-                let (len, client) = tracker.recv_from(&mut request).unwrap();
-                let mut reply = vec![0; if len == REQUEST_LEN { RESPONSE_LEN } else { 20 }];
-                reply[4..8].copy_from_slice(&request[12..16]);
-                if len > REQUEST_LEN {
-                    announces += 1;
-                    reply[3] = 1;
-                    assert_eq!(request[16..36], [0xAB; 20]);
-                    assert_eq!(request[83], if announces < 4 { 2 } else { 3 }, "the event");
-                    if announces < 3 {
-                        reply.truncate(8);
-                    }
+        let mut announces = 0;
+        let (target, thread) = answering(5, move |request| {
+            let is_connect = request.len() == REQUEST_LEN;
+            let mut reply = vec![0; if is_connect { RESPONSE_LEN } else { 20 }];
+            reply[4..8].copy_from_slice(&request[12..16]);
+            if !is_connect {
+                announces += 1;
+                reply[3] = 1;
+                assert_eq!(request[16..36], [0xAB; 20]);
+                assert_eq!(request[83], if announces < 4 { 2 } else { 3 }, "the event");
+                if announces < 3 {
+                    reply.truncate(8);
                 }
-                tracker.send_to(&reply, client).unwrap();
             }
+            reply
         });
         let hash = "ab".repeat(20);
         assert!(serves(target, &hash, Duration::from_secs(5)).unwrap());
@@ -244,14 +254,7 @@ mod tests {
 
     #[test]
     fn another_service_is_reported() {
-        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let target = other.local_addr().unwrap();
-        other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let thread = std::thread::spawn(move || {
-            let mut request = [0; 64];
-            let (_, client) = other.recv_from(&mut request).unwrap();
-            other.send_to(b"hello", client).unwrap();
-        });
+        let (target, thread) = answering(1, |_| b"hello".to_vec());
         let dead = probe(target, None, TIMEOUT);
         thread.join().unwrap();
         // The port closes after the reply.

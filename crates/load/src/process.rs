@@ -3,14 +3,15 @@
 //! (proc(5)), so the process may live in another network namespace.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader};
+use std::fs;
+use std::io;
 use std::time::{Duration, Instant};
 
 use procfs_core::FromRead as _;
 use procfs_core::process::Status;
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Meter};
+use crate::report::TrackerReport;
 use crate::series::ProcessSample;
 
 /// Upper bound on the file descriptors that are read to find the process's sockets.
@@ -25,7 +26,7 @@ const READ_SHARE: u32 = 100;
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
-    before: Reading,
+    cpu: Meter,
     /// Drop counter by inode of each socket that the process has.
     sockets: HashMap<u64, u64>,
     /// Whether the process's descriptors are readable (same user, or root).
@@ -39,13 +40,6 @@ pub struct Process {
     reported_at: Instant,
     /// Drops are not read again before this time, see [`READ_SHARE`].
     next_read: Instant,
-    line: String,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    at: Instant,
-    cpu: Cpu,
 }
 
 /// Memory of a process, in bytes.
@@ -63,11 +57,11 @@ impl Process {
     /// # Errors
     /// When there is no such process, or no /proc.
     pub fn observe(pid: u32) -> io::Result<Self> {
+        let cpu = Meter::new(Cpu::of_process(pid)?);
         let now = Instant::now();
-        let before = Reading { at: now, cpu: Cpu::of_process(pid)? };
         let mut process = Self {
             pid,
-            before,
+            cpu,
             sockets: HashMap::new(),
             readable: true,
             listed_at: now,
@@ -75,7 +69,6 @@ impl Process {
             reported: 0,
             reported_at: now,
             next_read: now,
-            line: String::new(),
         };
         process.list_sockets();
         process.read_drops();
@@ -84,21 +77,12 @@ impl Process {
         Ok(process)
     }
 
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
     /// CPU time, memory and drops since the last call.
     ///
     /// # Errors
     /// When the process has ended.
     pub fn sample(&mut self) -> io::Result<ProcessSample> {
-        let now = Reading { at: Instant::now(), cpu: Cpu::of_process(self.pid)? };
-        let passed = (now.at - self.before.at).as_secs_f64();
-        let time = (now.cpu - self.before.cpu).total();
-        self.before = now;
-        let cpu_percent = if passed > 0.0 { time / passed * 100.0 } else { 0.0 };
+        let cpu_percent = self.cpu.percent(Cpu::of_process(self.pid)?);
         let rss = Memory::of(self.pid)?.rss;
         let reported_at = self.reported_at;
         let drops = self.recent_drops();
@@ -114,12 +98,13 @@ impl Process {
         self.readable.then_some(self.drops)
     }
 
-    /// Memory now.
+    /// Memory now, and the drops since the observation began.
     ///
     /// # Errors
     /// When the process has ended.
-    pub fn memory(&self) -> io::Result<Memory> {
-        Memory::of(self.pid)
+    pub fn report(&mut self) -> io::Result<TrackerReport> {
+        let Memory { rss, peak: peak_rss } = Memory::of(self.pid)?;
+        Ok(TrackerReport { pid: self.pid, rss, peak_rss, drops: self.drops() })
     }
 
     fn recent_drops(&mut self) -> Option<u64> {
@@ -159,15 +144,9 @@ impl Process {
     fn read_drops(&mut self) {
         for table in ["udp", "udp6"] {
             // A host without IPv6 has no udp6.
-            let Ok(file) = File::open(format!("/proc/{}/net/{table}", self.pid)) else { continue };
-            let mut lines = BufReader::new(file);
-            loop {
-                self.line.clear();
-                match lines.read_line(&mut self.line) {
-                    Ok(0) | Err(_) => break,
-                    Ok(_) => {}
-                }
-                let Some((inode, drops)) = parse_socket(&self.line) else { continue };
+            let path = format!("/proc/{}/net/{table}", self.pid);
+            let Ok(text) = fs::read_to_string(path) else { continue };
+            for (inode, drops) in text.lines().filter_map(parse_socket) {
                 if let Some(before) = self.sockets.get_mut(&inode) {
                     self.drops += drops.saturating_sub(*before);
                     *before = drops;

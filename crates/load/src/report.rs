@@ -1,6 +1,7 @@
 //! The result of a run: a table for people, JSON for machines, an HTML page, latency distributions.
 
 mod curve;
+mod figures;
 mod html;
 pub mod search;
 mod steps;
@@ -17,7 +18,7 @@ use crate::generator::Pace;
 use crate::latency::Latency;
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
-use crate::tally::{Example, OfKind, Tally};
+use crate::tally::{Example, Found, OfKind, Tally};
 
 /// The version of the JSON. Keys are only added under one version.
 pub const FORMAT: u32 = 2;
@@ -393,12 +394,12 @@ impl KindReport {
 }
 
 fn findings(tally: &Tally, wanted: impl Fn(Finding) -> bool) -> Vec<Findings> {
-    let of = |finding: Finding| {
-        let found = &tally.findings[finding as usize];
-        let (text, examples) = (finding.text().into(), found.examples.clone());
-        (found.count > 0).then_some(Findings { finding, text, count: found.count, examples })
+    let of = |((finding, text), found): ((Finding, &str), &Found)| {
+        let (text, examples) = (text.into(), found.examples.clone());
+        Findings { finding, text, count: found.count, examples }
     };
-    Finding::ALL.into_iter().filter(|finding| wanted(*finding)).filter_map(of).collect()
+    let all = Finding::ALL.into_iter().zip(&tally.findings);
+    all.filter(|((finding, _), found)| wanted(*finding) && found.count > 0).map(of).collect()
 }
 
 /// `a / b`, or 0 where `b` is 0, as JSON has no NaN.

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, anyhow};
 use onrush_net::Socket;
 
-use crate::check::Strictness;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Meter};
 use crate::generator::flight::Nanos;
 use crate::generator::{Generator, Next, Pace, Route, Settings, Window};
 use crate::live::Live;
@@ -28,27 +27,12 @@ const NOTICE: Nanos = 60_000_000;
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// The pace of requests; a schedule is that of all workers together and starts after the
-    /// warm-up.
-    pub pace: Pace,
-    /// Limit of requests in flight per worker in an open loop.
-    pub limit: usize,
-    /// Requests per burst.
-    pub burst: usize,
-    /// Whether requests of equal length are adjacent in a burst, for UDP_SEGMENT.
-    pub group: bool,
-    /// Time after which a request is lost.
-    pub timeout: Duration,
+    /// The settings of each worker; the schedule of an open loop starts after the warm-up.
+    pub worker: Settings,
     /// Duration of the load before the measured window.
     pub warmup: Duration,
     /// Duration of the measured window.
     pub duration: Duration,
-    /// Strictness of the checks.
-    pub strictness: Strictness,
-    /// Whether a difference within what BEP 15 leaves open counts as wrong.
-    pub strict: bool,
-    /// Seed of the transaction ids.
-    pub seed: u64,
     /// A vCPU per worker; empty for unpinned workers.
     pub pin: Vec<usize>,
     /// The process id of the tracker, which is observed.
@@ -74,10 +58,9 @@ pub fn run<S: Socket + Send>(
     let window =
         Window { start: nanos(settings.warmup), end: nanos(settings.warmup + settings.duration) };
     let workers = networks.len();
-    let end = AtomicU64::new(window.end);
     let recorder = Recorder::new(Intervals::new(settings.warmup, settings.duration), workers);
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let epoch = Instant::now();
+    let span = Span { epoch: Instant::now(), start: window.start, end: AtomicU64::new(window.end) };
     let (done, results) = channel();
     let of = |pid| {
         Cpu::of_process(pid)
@@ -86,18 +69,15 @@ pub fn run<S: Socket + Send>(
     settings.tracker.map(of).transpose()?;
     let (outcomes, series, tracker) = std::thread::scope(|scope| {
         for (number, (socket, routes)) in networks.into_iter().enumerate() {
-            let (done, recorder, end) = (done.clone(), &recorder, &end);
-            let of_worker = generator_settings(settings, plan, number, workers);
+            let (done, recorder, span) = (done.clone(), &recorder, &span);
+            let of_worker = Settings { worker: number, workers, ..settings.worker.clone() };
             let pin = settings.pin.get(number).copied();
             let work = move || {
                 let generator = Generator::new(socket, plan, routes, of_worker, window);
                 let result = pin
                     .map_or(Ok(()), onrush_net::affinity::pin_current_thread)
                     .map_err(anyhow::Error::from)
-                    .and_then(|()| {
-                        let span = Span { epoch, start: window.start, end };
-                        work(generator, number, settings.tracker, &span, recorder)
-                    });
+                    .and_then(|()| work(generator, number, settings.tracker, span, recorder));
                 // The receiver is closed once another worker has failed.
                 let _ = done.send(result.with_context(|| format!("load worker {number}")));
             };
@@ -105,15 +85,9 @@ pub fn run<S: Socket + Send>(
             std::thread::Builder::new().name(name).spawn_scoped(scope, work)?;
         }
         drop(done);
-        wait(
-            &results,
-            workers,
-            settings,
-            &Span { epoch, start: window.start, end: &end },
-            &recorder,
-        )
+        wait(&results, workers, settings, &span, &recorder)
     })?;
-    let measured = Duration::from_nanos(end.into_inner().saturating_sub(window.start));
+    let measured = Duration::from_nanos(span.end().saturating_sub(window.start));
     let mut warnings = warnings;
     if measured.is_zero() {
         return Err(anyhow!("interrupted before the measured window: nothing was measured"));
@@ -133,42 +107,21 @@ pub fn run<S: Socket + Send>(
     Ok(report)
 }
 
-fn generator_settings(
-    settings: &RunSettings,
-    plan: &Plan,
-    worker: usize,
-    workers: usize,
-) -> Settings {
-    Settings {
-        pace: settings.pace.clone(),
-        limit: settings.limit,
-        burst: settings.burst,
-        group: settings.group,
-        timeout: nanos(settings.timeout),
-        v6: plan.profile().v6,
-        strictness: settings.strictness,
-        strict: settings.strict,
-        seed: settings.seed,
-        worker,
-        workers,
-    }
-}
-
 fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
 }
 
 /// The time of a run.
-struct Span<'r> {
+struct Span {
     /// Its time 0.
     epoch: Instant,
     /// The start of the measured window.
     start: Nanos,
     /// The end of the measured window, which may be set to an earlier time.
-    end: &'r AtomicU64,
+    end: AtomicU64,
 }
 
-impl Span<'_> {
+impl Span {
     fn end(&self) -> Nanos {
         self.end.load(Ordering::Relaxed)
     }
@@ -221,7 +174,7 @@ fn work<S: Socket>(
     mut generator: Generator<'_, S>,
     worker: usize,
     tracker: Option<u32>,
-    span: &Span<'_>,
+    span: &Span,
     recorder: &Recorder,
 ) -> anyhow::Result<WorkerOutcome> {
     let clock = || nanos(span.epoch.elapsed());
@@ -256,7 +209,7 @@ fn wait(
     results: &Receiver<anyhow::Result<WorkerOutcome>>,
     workers: usize,
     settings: &RunSettings,
-    span: &Span<'_>,
+    span: &Span,
     recorder: &Recorder,
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
     let mut live = Live::new(settings.warmup + settings.duration, settings.quiet);
@@ -292,13 +245,14 @@ fn wait(
     }
     live.finish();
     outcomes.sort_by_key(|outcomes| outcomes.worker);
-    Ok((outcomes, series, observed.tracker()))
+    let tracker = observed.tracker.as_mut().and_then(|process| process.report().ok());
+    Ok((outcomes, series, tracker))
 }
 
 /// The phase of the run at `time` seconds after its start, with the end of the window at `end`.
 fn phase(settings: &RunSettings, time: f64, end: f64) -> String {
     let measured = time - settings.warmup.as_secs_f64();
-    match &settings.pace {
+    match &settings.worker.pace {
         _ if measured < 0.0 => "warm-up".into(),
         _ if time >= end => "drain".into(),
         Pace::Open(schedule) if schedule.segments.len() > 1 => schedule.step(measured),
@@ -309,35 +263,20 @@ fn phase(settings: &RunSettings, time: f64, end: f64) -> String {
 /// The processes that are observed, once per sample.
 struct Observed {
     tracker: Option<Process>,
-    own: Option<(Instant, Cpu)>,
+    own: Option<Meter>,
 }
 
 impl Observed {
     fn new(tracker: Option<u32>) -> Self {
         let tracker = tracker.and_then(|pid| Process::observe(pid).ok());
-        Self { tracker, own: Self::own() }
-    }
-
-    fn own() -> Option<(Instant, Cpu)> {
-        Some((Instant::now(), Cpu::of_self().ok()?))
-    }
-
-    /// Memory and drops of the tracker's process; none when it has ended.
-    fn tracker(&mut self) -> Option<TrackerReport> {
-        let process = self.tracker.as_mut()?;
-        let memory = process.memory().ok()?;
-        let drops = process.drops();
-        let (rss, peak_rss) = (memory.rss, memory.peak);
-        Some(TrackerReport { pid: process.pid(), rss, peak_rss, drops })
+        Self { tracker, own: Cpu::of_self().ok().map(Meter::new) }
     }
 
     /// Adds phase, CPU and memory to a sample.
     fn complete(&mut self, sample: Sample, settings: &RunSettings, end: Nanos) -> Sample {
         let tracker = self.tracker.as_mut().and_then(|process| process.sample().ok());
-        let before = std::mem::replace(&mut self.own, Self::own());
-        let own_cpu_percent = before.zip(self.own).map(|((then, before), (now, own))| {
-            (own - before).total() / (now - then).as_secs_f64().max(1e-9) * 100.0
-        });
+        let own = self.own.as_mut().zip(Cpu::of_self().ok());
+        let own_cpu_percent = own.map(|(meter, cpu)| meter.percent(cpu));
         let phase = phase(settings, sample.time - sample.seconds / 2.0, end as f64 / 1e9);
         Sample { phase, tracker, own_cpu_percent, ..sample }
     }

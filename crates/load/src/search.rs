@@ -44,21 +44,19 @@ pub fn search(
     stopped: impl Fn() -> bool,
 ) -> anyhow::Result<Report> {
     let (rounds, best) = (Vec::new(), Vec::new());
-    let mut seeker = Seeker { aim, measure, observe, stopped, rounds, best, last: None };
-    let (held, failed) = seeker.grow()?;
-    let (held, mut failed) = seeker.narrow(held, failed)?;
-    let confirmed = match held {
-        Some(rate) => seeker.confirm(rate, &mut failed)?,
-        None => None,
-    };
-    let found = confirmed.or_else(|| seeker.unconfirmed(failed));
+    let (held, failed, last) = (None, None, None);
+    let mut seeker = Seeker { aim, measure, observe, stopped, held, failed, rounds, best, last };
+    seeker.grow()?;
+    seeker.narrow()?;
+    let confirmed = seeker.confirm()?;
+    let found = confirmed.or_else(|| seeker.unconfirmed());
     let search = Search {
         bounds: aim.bounds,
         // Rounded, as 0.02 * 100 is not exactly 2 in binary.
         resolution_percent: (aim.resolution * 1e8).round() / 1e6,
         found,
         confirmed: confirmed.is_some(),
-        limit: failed.map(|(_, verdict)| verdict),
+        limit: seeker.failed.map(|(_, verdict)| verdict),
         rounds: seeker.rounds,
     };
     // The last of several rounds at the found rate is the confirming one.
@@ -70,14 +68,15 @@ pub fn search(
     Ok(report)
 }
 
-/// The lowest failed rate and its verdict.
-type Failed = Option<(f64, Verdict)>;
-
 struct Seeker<M, T, S> {
     aim: Aim,
     measure: M,
     observe: T,
     stopped: S,
+    /// The highest held rate.
+    held: Option<f64>,
+    /// The lowest failed rate and its verdict.
+    failed: Option<(f64, Verdict)>,
     rounds: Vec<Round>,
     /// The reports of held rounds, with their rates.
     best: Vec<(f64, Report)>,
@@ -108,68 +107,67 @@ where
         Ok(Some(verdict))
     }
 
-    /// Runs a round and, where it failed, a second one.
-    fn held(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Option<Verdict>> {
-        match self.round(purpose, rate)? {
-            Some(failed) if failed != Verdict::Held && !self.is_over() => self.round(purpose, rate),
-            decided => Ok(decided),
+    /// Runs a round and, where it failed, a second one, and notes the result; `None` when it was
+    /// interrupted.
+    fn attempt(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Option<Verdict>> {
+        let mut verdict = self.round(purpose, rate)?;
+        if verdict.is_some_and(|verdict| verdict != Verdict::Held) && !self.is_over() {
+            verdict = self.round(purpose, rate)?;
         }
+        match verdict {
+            Some(Verdict::Held) => self.held = Some(rate),
+            Some(verdict) => self.failed = Some((rate, verdict)),
+            None => {}
+        }
+        Ok(verdict)
     }
 
     fn is_over(&self) -> bool {
         (self.stopped)() || self.rounds.len() >= MAX_ROUNDS
     }
 
-    /// The highest held and the lowest failed rate by doubling, or dividing.
-    fn grow(&mut self) -> anyhow::Result<(Option<f64>, Failed)> {
-        let (mut held, mut failed, mut rate) = (None, None, FIRST_RATE);
+    /// Finds a held and a failed rate by doubling, or dividing.
+    fn grow(&mut self) -> anyhow::Result<()> {
+        let mut rate = FIRST_RATE;
         while (MIN_RATE..=MAX_RATE).contains(&rate) && !self.is_over() {
-            match self.held(Purpose::Grow, rate)? {
-                Some(Verdict::Held) => held = Some(rate),
-                Some(verdict) => failed = Some((rate, verdict)),
-                None => break,
+            if self.attempt(Purpose::Grow, rate)?.is_none() {
+                break;
             }
-            match (held, failed) {
+            match (self.held, self.failed) {
                 (Some(_), Some(_)) => break,
                 (Some(_), None) => rate *= 2.0,
                 _ => rate /= 4.0,
             }
         }
-        Ok((held, failed))
+        Ok(())
     }
 
-    /// Both of them closer together.
-    fn narrow(
-        &mut self,
-        mut held: Option<f64>,
-        mut failed: Failed,
-    ) -> anyhow::Result<(Option<f64>, Failed)> {
-        while let (Some(low), Some((high, _))) = (held, failed)
+    /// Brings both of them closer together.
+    fn narrow(&mut self) -> anyhow::Result<()> {
+        while let (Some(low), Some((high, _))) = (self.held, self.failed)
             && high / low > 1.0 + self.aim.resolution
             && !self.is_over()
         {
-            let rate = (low * high).sqrt();
-            match self.held(Purpose::Narrow, rate)? {
-                Some(Verdict::Held) => held = Some(rate),
-                Some(verdict) => failed = Some((rate, verdict)),
-                None => break,
+            if self.attempt(Purpose::Narrow, (low * high).sqrt())?.is_none() {
+                break;
             }
         }
-        Ok((held, failed))
+        Ok(())
     }
 
-    /// The rate that holds for longer too: `rate`, or one that is lower by some steps of the
-    /// resolution, each step twice as long as the one before. What fails here is `failed`.
-    fn confirm(&mut self, rate: f64, failed: &mut Failed) -> anyhow::Result<Option<f64>> {
+    /// The rate that holds for longer too: the highest held one, or one that is lower by some steps
+    /// of the resolution, each step twice as long as the one before.
+    fn confirm(&mut self) -> anyhow::Result<Option<f64>> {
+        let Some(highest) = self.held else { return Ok(None) };
         for nth in 0..MAX_CONFIRMATIONS {
             if (self.stopped)() {
                 break;
             }
             let steps = f64::from(2_i32.pow(nth as u32) - 1);
-            let rate = rate * (1.0 - self.aim.resolution).powf(steps);
-            match self.held(Purpose::Confirm, rate)? {
+            let rate = highest * (1.0 - self.aim.resolution).powf(steps);
+            match self.attempt(Purpose::Confirm, rate)? {
                 Some(Verdict::Held) => return Ok(Some(rate)),
-                Some(verdict) => *failed = Some((rate, verdict)),
+                Some(_) => {}
                 None => break,
             }
         }
@@ -177,11 +175,11 @@ where
     }
 
     /// The highest rate that held when somebody had enough, below what failed.
-    fn unconfirmed(&self, failed: Failed) -> Option<f64> {
+    fn unconfirmed(&self) -> Option<f64> {
         if !(self.stopped)() {
             return None;
         }
-        let below = |rate: &f64| failed.is_none_or(|(failed, _)| *rate < failed);
+        let below = |rate: &f64| self.failed.is_none_or(|(failed, _)| *rate < failed);
         self.best.iter().map(|(rate, _)| *rate).filter(below).reduce(f64::max)
     }
 }

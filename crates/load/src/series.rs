@@ -2,10 +2,10 @@
 //! interval, and the main thread makes samples of them, in order. The live view draws the samples
 //! and the report has them.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::generator::Recent;
@@ -64,6 +64,22 @@ pub struct ProcessSample {
 }
 
 impl Sample {
+    /// The counts of several samples together, and the highest of their percentiles, which do not
+    /// add up.
+    pub fn total<'a>(samples: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut total = Self::default();
+        for sample in samples {
+            total.seconds += sample.seconds;
+            total.sent += sample.sent;
+            total.right += sample.right;
+            total.wrong += sample.wrong;
+            total.lost += sample.lost;
+            total.latency.p50 = total.latency.p50.max(sample.latency.p50);
+            total.latency.p99 = total.latency.p99.max(sample.latency.p99);
+        }
+        total
+    }
+
     /// Right replies per second.
     pub fn rate(&self) -> f64 {
         self.per_second(self.right)
@@ -122,11 +138,6 @@ impl Intervals {
     pub fn end(&self, number: usize) -> Nanos {
         self.first + self.length * number as Nanos
     }
-
-    /// The length of an interval; the first one may be shorter.
-    pub fn length(&self) -> Nanos {
-        self.length
-    }
 }
 
 /// Collects the counts of workers and makes samples.
@@ -141,18 +152,9 @@ struct Inner {
     /// The number of the next sample.
     next: usize,
     /// The counts of this interval and of later ones.
-    open: std::collections::VecDeque<Counts>,
+    open: VecDeque<Recent>,
     /// Number of intervals that each worker has handed over.
     reported: Vec<usize>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    sent: u64,
-    right: u64,
-    wrong: u64,
-    lost: u64,
-    latency: Option<Histogram<u64>>,
 }
 
 impl Recorder {
@@ -174,9 +176,9 @@ impl Recorder {
         inner.reported[worker] = number + 1;
         let place = number.saturating_sub(inner.next);
         while inner.open.len() <= place {
-            inner.open.push_back(Counts::default());
+            inner.open.push_back(Recent::default());
         }
-        inner.open[place].add(recent);
+        inner.open[place].take(recent);
     }
 
     /// The next sample, once all workers have handed over its interval, or half an interval after
@@ -194,11 +196,11 @@ impl Recorder {
     /// The last, shorter sample when all workers are done at `now`; `None` where it would be empty.
     pub fn last(&self, now: Nanos) -> Option<Sample> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = inner.open.drain(..).reduce(Counts::and)?;
+        let mut rest = Recent::default();
+        inner.open.drain(..).for_each(|mut counts| rest.take(&mut counts));
+        let is_due = !rest.is_empty() && now > self.begin(inner.next);
         inner.open.push_back(rest);
-        let begin = self.begin(inner.next);
-        let some = inner.open.front().is_some_and(Counts::any);
-        (some && now > begin).then(|| self.make(&mut inner, now))
+        is_due.then(|| self.make(&mut inner, now))
     }
 
     fn begin(&self, number: usize) -> Nanos {
@@ -216,42 +218,9 @@ impl Recorder {
             right: counts.right,
             wrong: counts.wrong,
             lost: counts.lost,
-            latency: counts.latency.as_ref().map(Latency::of).unwrap_or_default(),
+            latency: Latency::of(&counts.latency),
             ..Sample::default()
         }
-    }
-}
-
-impl Counts {
-    fn add(&mut self, recent: &mut Recent) {
-        self.sent += std::mem::take(&mut recent.sent);
-        self.right += std::mem::take(&mut recent.right);
-        self.wrong += std::mem::take(&mut recent.wrong);
-        self.lost += std::mem::take(&mut recent.lost);
-        match &mut self.latency {
-            Some(all) => all.add(&recent.latency).expect("all histograms have the same bounds"),
-            None => self.latency = Some(recent.latency.clone()),
-        }
-        recent.latency.reset();
-    }
-
-    fn and(mut self, other: Self) -> Self {
-        self.sent += other.sent;
-        self.right += other.right;
-        self.wrong += other.wrong;
-        self.lost += other.lost;
-        self.latency = match (self.latency, other.latency) {
-            (Some(mut all), Some(more)) => {
-                all.add(&more).expect("all histograms have the same bounds");
-                Some(all)
-            }
-            (all, more) => all.or(more),
-        };
-        self
-    }
-
-    fn any(&self) -> bool {
-        self.sent + self.right + self.wrong + self.lost > 0
     }
 }
 
@@ -276,7 +245,7 @@ mod tests {
         {
             let intervals =
                 Intervals::new(Duration::from_secs_f64(warmup), Duration::from_secs_f64(duration));
-            assert_eq!(intervals.length(), (length * 1e9) as Nanos, "{duration}");
+            assert_eq!(intervals.length, (length * 1e9) as Nanos, "{duration}");
             let [start, end] = [warmup, warmup + duration].map(|time| (time * 1e9) as Nanos);
             let first = intervals.number(start);
             assert_eq!(first.checked_sub(1).map_or(0, |n| intervals.end(n)), start, "{warmup}");

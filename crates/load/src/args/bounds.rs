@@ -6,7 +6,7 @@ use clap::Args;
 use onrush_load::report::search::Bounds;
 use onrush_load::search::Aim;
 
-use super::number;
+use super::{number, seconds};
 
 /// Default loss bound of a search, in percent.
 const LOSS: f64 = 0.1;
@@ -22,26 +22,27 @@ pub(crate) struct BoundArgs {
 
     /// Percent of requests that may be lost; exit with status 4 above it [default with --find-max:
     /// 0.1].
-    #[arg(long, value_name = "%", value_parser = percent)]
+    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
     pub(crate) max_loss: Option<f64>,
 
     /// Upper bound on the 99th percentile of latency in milliseconds, with --find-max.
     #[arg(
-        long, value_name = "MS", default_value = "10", value_parser = milliseconds,
-        requires = "find_max"
+        long, value_name = "MS", default_value = "10", requires = "find_max",
+        value_parser = number(0.01..=60e3, " milliseconds")
     )]
     pub(crate) max_p99: f64,
 
     /// Precision of the rate that --find-max finds, in percent.
     #[arg(
-        long, value_name = "%", default_value = "2", value_parser = resolution,
-        requires = "find_max"
+        long, value_name = "%", default_value = "2", requires = "find_max",
+        value_parser = number(0.1..=50.0, "")
     )]
     pub(crate) resolution: f64,
 
     /// Seconds of each round of --find-max except the confirming one.
     #[arg(
-        long, value_name = "S", default_value = "2", value_parser = round, requires = "find_max"
+        long, value_name = "S", default_value = "2", requires = "find_max",
+        value_parser = seconds(0.2..=600.0)
     )]
     pub(crate) round: Duration,
 }
@@ -53,21 +54,4 @@ impl BoundArgs {
         let bounds = Bounds { loss_percent, p99_ms: self.max_p99 };
         Aim { bounds, resolution: self.resolution / 100.0 }
     }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    number(text, "between 0 and 100", |percent| (0.0..=100.0).contains(&percent))
-}
-
-fn milliseconds(text: &str) -> Result<f64, String> {
-    number(text, "between 0.01 and 60000 milliseconds", |ms| (0.01..=60e3).contains(&ms))
-}
-
-fn resolution(text: &str) -> Result<f64, String> {
-    number(text, "between 0.1 and 50", |percent| (0.1..=50.0).contains(&percent))
-}
-
-fn round(text: &str) -> Result<Duration, String> {
-    number(text, "between 0.2 and 600 seconds", |s| (0.2..=600.0).contains(&s))
-        .map(Duration::from_secs_f64)
 }

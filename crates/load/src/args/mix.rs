@@ -32,20 +32,20 @@ pub(crate) struct MixArgs {
     pub(crate) swarms: Option<u32>,
 
     /// Peers per swarm on average, at least 1 [default: the profile's].
-    #[arg(long, value_name = "X", value_parser = mean)]
+    #[arg(long, value_name = "X", value_parser = number(1.0..=10_000.0, ""))]
     pub(crate) peers_per_swarm: Option<f64>,
 
     /// Exponent of swarm sizes by rank; 1 is Zipf's law [default: the profile's tail].
-    #[arg(long, value_name = "X", value_parser = zipf)]
+    #[arg(long, value_name = "X", value_parser = number(0.1..=3.0, ""))]
     pub(crate) zipf: Option<f64>,
 
     /// Percent of announces by seeders [default: the profile's].
-    #[arg(long, value_name = "%", value_parser = percent)]
+    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
     pub(crate) seeders: Option<f64>,
 
     /// Percent of traffic over IPv6 where there are targets of both families [default: the
     /// profile's].
-    #[arg(long, value_name = "%", value_parser = percent)]
+    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
     pub(crate) ipv6: Option<f64>,
 
     /// Seed of the population and the mix; part of the report [default: random].
@@ -69,9 +69,9 @@ impl MixArgs {
             *swarms = Swarms::zipf(swarms.count, swarms.mean, exponent);
         }
         if let Some(seeders) = self.seeders {
-            profile.set_seeders(seeders);
+            profile.set_seeders(seeders / 100.0);
         }
-        profile.v6 = self.ipv6.unwrap_or(profile.v6);
+        profile.v6 = self.ipv6.map_or(profile.v6, |percent| percent / 100.0);
         read::change(&profile, &self.set)
     }
 
@@ -118,16 +118,4 @@ fn profiles() -> String {
         help.push_str(&format!("\n- {name}: {what}"));
     }
     help
-}
-
-fn mean(text: &str) -> Result<f64, String> {
-    number(text, "between 1 and 10000", |mean| (1.0..=10_000.0).contains(&mean))
-}
-
-fn zipf(text: &str) -> Result<f64, String> {
-    number(text, "between 0.1 and 3", |exponent| (0.1..=3.0).contains(&exponent))
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    number(text, "between 0 and 100", |percent| (0.0..=100.0).contains(&percent)).map(|p| p / 100.0)
 }

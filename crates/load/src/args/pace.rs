@@ -6,7 +6,7 @@ use clap::Args;
 use onrush_load::generator::Pace;
 use onrush_load::generator::pace::{Arrivals, Schedule, Segment};
 
-use super::number;
+use super::{number, seconds};
 
 /// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
 /// buffer holds some 500 small datagrams.
@@ -55,15 +55,15 @@ pub(crate) struct PaceArgs {
     pub(crate) poisson: bool,
 
     /// Seconds to measure [default: 10, or the sum of --steps].
-    #[arg(long, short, value_name = "S", value_parser = seconds)]
+    #[arg(long, short, value_name = "S", value_parser = seconds(0.0..=1e6))]
     pub(crate) duration: Option<Duration>,
 
     /// Seconds of load before measuring.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds(0.0..=1e6))]
     pub(crate) warmup: Duration,
 
     /// Seconds after which a request is lost.
-    #[arg(long, value_name = "S", default_value = "1", value_parser = positive_seconds)]
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds(0.001..=60.0))]
     pub(crate) timeout: Duration,
 }
 
@@ -138,18 +138,8 @@ impl PaceArgs {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    number(text, "between 0 and 1000000 seconds", |s| (0.0..=1e6).contains(&s))
-        .map(Duration::from_secs_f64)
-}
-
-fn positive_seconds(text: &str) -> Result<Duration, String> {
-    number(text, "between 0.001 and 60 seconds", |s| (0.001..=60.0).contains(&s))
-        .map(Duration::from_secs_f64)
-}
-
 fn rate(text: &str) -> Result<f64, String> {
-    number(text, "between 0.1 and 1000000000 per second", |rate| (0.1..=1e9).contains(&rate))
+    number(0.1..=1e9, " per second")(text)
 }
 
 fn ramp(text: &str) -> Result<(f64, f64), String> {
@@ -163,8 +153,7 @@ fn step(text: &str) -> Result<Segment, String> {
     let (rates, duration) = text.split_once(':').ok_or_else(|| {
         format!("`{text}` is no step: expected RATE:SECONDS or FROM-TO:SECONDS, like 5000:10")
     })?;
-    let seconds =
-        number(duration, "between 0.001 and 1000000 seconds", |s| (0.001..=1e6).contains(&s))?;
+    let seconds = number(0.001..=1e6, " seconds")(duration)?;
     let (from, to) = match rate(rates) {
         Ok(rate) => (rate, rate),
         Err(_) if rates.contains('-') => ramp(rates)?,

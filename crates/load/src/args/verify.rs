@@ -10,7 +10,7 @@ use onrush_proto::InfoHash;
 use onrush_verify::Settings;
 use onrush_verify::check::Group;
 
-use super::number;
+use super::seconds;
 
 /// Checks a UDP tracker against BEP 15 and the needs of real clients, one line per check.
 ///
@@ -51,7 +51,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) only: Option<Group>,
 
     /// Seconds that a reply may take; silence is waited for up to three times as long.
-    #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds(0.01..=10.0))]
     pub(crate) timeout: Duration,
 
     /// Exit with status 1 also where a check differs.
@@ -143,11 +143,6 @@ fn plain(address: SocketAddr) -> SocketAddr {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
         IpAddr::V6(_) => address,
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    number(text, "between 0.01 and 10 seconds", |s| (0.01..=10.0).contains(&s))
-        .map(Duration::from_secs_f64)
 }
 
 #[cfg(test)]

@@ -18,6 +18,16 @@ fn some_lines() -> Lines {
     }
 }
 
+fn some_bars(groups: impl IntoIterator<Item = String>, rows: Vec<Row>) -> Bars {
+    Bars {
+        title: "CPU time per reply".into(),
+        y: Axis::linear("microseconds per right reply"),
+        groups: groups.into_iter().collect(),
+        rows,
+        marked: vec![],
+    }
+}
+
 /// Points of each polyline with more than `more` of them.
 fn polylines(svg: &str, more: usize) -> Vec<usize> {
     let count = |rest: &str| rest.split('"').next().map_or(0, |p| p.split_whitespace().count());
@@ -43,25 +53,17 @@ fn pictures_without_data_are_pictures() {
     assert!(lines(&nothing).contains("</svg>"));
     let constant = Lines { lines: vec![Line::new("one", [(1.0, 1.0)])], ..nothing };
     assert!(lines(&constant).contains("<circle"));
-    let y = Axis::linear("us");
-    let none = Bars { title: "t".into(), y, groups: vec![], rows: vec![], marked: vec![] };
-    assert!(bars(&none).contains("</svg>"));
+    assert!(bars(&some_bars([], vec![])).contains("</svg>"));
 }
 
 #[test]
 fn what_is_absent_is_not_zero() {
     let bar = Bar { value: 2.57, spread: Some((2.4, 2.7)) };
-    let chart = Bars {
-        title: "CPU time per reply".into(),
-        y: Axis::linear("microseconds per right reply"),
-        groups: vec!["classic mix, 1,000 sources".into(), "real".into()],
-        rows: vec![
-            Row { name: "onrush".into(), bars: vec![Some(bar), Some(1.21.into())] },
-            Row { name: "other".into(), bars: vec![None, Some(3.0.into())] },
-        ],
-        marked: vec![],
-    };
-    let svg = bars(&chart);
+    let rows = vec![
+        Row { name: "onrush".into(), bars: vec![Some(bar), Some(1.21.into())] },
+        Row { name: "other".into(), bars: vec![None, Some(3.0.into())] },
+    ];
+    let svg = bars(&some_bars(["classic mix, 1,000 sources", "real"].map(String::from), rows));
     for part in ["2.57", "1.21", "absent", "onrush", "1,000", "microseconds per right reply"] {
         assert!(svg.contains(part), "{part} is not in {svg}");
     }
@@ -70,14 +72,9 @@ fn what_is_absent_is_not_zero() {
 
 #[test]
 fn names_of_groups_are_wrapped() {
-    let chart = Bars {
-        title: "t".into(),
-        y: Axis::linear("us"),
-        groups: (0..6).map(|n| format!("a long name of group {n}")).collect(),
-        rows: vec![Row { name: "r".into(), bars: vec![Some(1.0.into()); 6] }],
-        marked: vec![],
-    };
-    let svg = bars(&chart);
+    let groups = (0..6).map(|n| format!("a long name of group {n}"));
+    let rows = vec![Row { name: "r".into(), bars: vec![Some(1.0.into()); 6] }];
+    let svg = bars(&some_bars(groups, rows));
     assert!(!svg.contains("a long name of group"), "{svg}");
     assert!(svg.contains("group 5") || svg.contains("of group"), "{svg}");
 }
@@ -85,14 +82,8 @@ fn names_of_groups_are_wrapped() {
 #[test]
 fn groups_that_stand_out_leave_the_others_paler() {
     let of = |marked: Vec<usize>| {
-        let bars_of = vec![Some(1.0.into()), Some(2.0.into()), Some(3.0.into())];
-        bars(&Bars {
-            title: "t".into(),
-            y: Axis::linear("us"),
-            groups: ["a", "b", "c"].map(String::from).into(),
-            rows: vec![Row { name: "r".into(), bars: bars_of }],
-            marked,
-        })
+        let rows = vec![Row { name: "r".into(), bars: vec![Some(1.0.into()); 3] }];
+        bars(&Bars { marked, ..some_bars(["a", "b", "c"].map(String::from), rows) })
     };
     let pale = |svg: &str| svg.matches("opacity=\"0.45\"").count();
     assert_eq!((pale(&of(vec![])), pale(&of(vec![1]))), (0, 2), "{}", of(vec![1]));

@@ -5,9 +5,9 @@ use onrush_proto::connect::ConnectResponse;
 use onrush_proto::{ConnectionId, Endpoint, ScrapeCounts, TransactionId, error, scrape};
 
 use super::*;
+use crate::plan::Profile;
 use crate::plan::population::{Addresses, Population};
 use crate::plan::profile::Swarms;
-use crate::plan::{Kind, Profile};
 
 const TRANSACTION: TransactionId = TransactionId(7);
 
@@ -74,124 +74,109 @@ fn a_right_announce_reply_is_right() {
     }
 }
 
-/// Judges a faulty announce reply for a leecher who wants 50 peers.
-#[track_caller]
-fn fault(finding: Finding, make: impl FnOnce(&Plan, u32) -> Vec<u8>) {
-    let plan = plan();
-    let asker = wants(&plan, 50, false);
-    let reply = make(&plan, asker);
-    let mut checker = checker(&plan);
-    assert_eq!(checker.check(&plan, &announce(&plan, asker), Family::V4, &reply), Err(finding));
-    // The fault leaves nothing behind.
-    let reply = response(60, 0, &others(&plan, asker, 50));
-    let right = checker.check(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
-    assert_eq!(right.differs, None);
+/// A reply to `asker` that lists 20 other peers of swarm 0, changed by `change`.
+fn listing(plan: &Plan, asker: u32, change: impl FnOnce(&mut [Endpoint])) -> Vec<u8> {
+    let mut peers = others(plan, asker, 20);
+    change(&mut peers);
+    response(60, 0, &peers)
+}
+
+fn error_response() -> Vec<u8> {
+    let mut reply = vec![0; 64];
+    let len = error::write(TRANSACTION, "go away", &mut reply);
+    reply.truncate(len);
+    reply
 }
 
 #[test]
 fn an_own_peer_is_found() {
     let plan = plan();
     let asker = wants(&plan, 50, false);
-    let mut peers = others(&plan, asker, 20);
-    peers[11] = endpoint(&plan, asker);
-    let right = checker(&plan)
-        .check(&plan, &announce(&plan, asker), Family::V4, &response(60, 0, &peers))
-        .unwrap();
+    let reply = listing(&plan, asker, |peers| peers[11] = endpoint(&plan, asker));
+    let right = checker(&plan).check(&plan, &announce(&plan, asker), Family::V4, &reply).unwrap();
     assert_eq!((right.differs, right.peers_checked), (Some(Finding::OwnPeer), 20));
 }
 
+/// Each reply is one to a leecher who wants 50 peers.
 #[test]
-fn an_own_peer_hides_no_fault_behind_it() {
-    fault(Finding::DuplicatePeer, |plan, asker| {
-        let mut peers = others(plan, asker, 20);
-        peers[3] = endpoint(plan, asker);
-        peers[19] = endpoint(plan, asker);
-        response(60, 0, &peers)
-    });
+fn every_fault_of_an_announce_reply_is_found() {
+    use Finding::*;
+    type Make = fn(&Plan, u32) -> Vec<u8>;
+    let plan = plan();
+    let asker = wants(&plan, 50, false);
+    let cases: [(&str, Finding, Make); 16] = [
+        ("a peer twice", DuplicatePeer, |plan, asker| {
+            listing(plan, asker, |peers| peers[19] = peers[3])
+        }),
+        ("the announcer twice", DuplicatePeer, |plan, asker| {
+            let own = endpoint(plan, asker);
+            listing(plan, asker, |peers| (peers[3], peers[19]) = (own, own))
+        }),
+        ("a peer of another swarm", UnknownPeer, |plan, asker| {
+            let other = endpoint(plan, plan.population.peers(Family::V4) - 1);
+            listing(plan, asker, |peers| peers[7] = other)
+        }),
+        ("a peer that never was", UnknownPeer, |plan, asker| {
+            listing(plan, asker, |peers| peers[0] = stranger())
+        }),
+        ("ports with swapped bytes", UnknownPeer, |plan, asker| {
+            let mut reply = listing(plan, asker, |_| ());
+            reply[20..].chunks_exact_mut(6).for_each(|peer| peer.swap(4, 5));
+            reply
+        }),
+        // 18 bytes are three IPv4 peers, of which none exists.
+        ("a peer of the other family", UnknownPeer, |_, _| {
+            response(60, 0, &[Endpoint::new("2001:db8::1".parse().unwrap(), 51413)])
+        }),
+        ("more peers than wanted", MorePeersThanWanted, |plan, asker| {
+            response(60, 0, &others(plan, asker, 51))
+        }),
+        ("more peers than counted", MorePeersThanCounted, |plan, asker| {
+            response(3, 2, &others(plan, asker, 6))
+        }),
+        ("counts above the population", CountsTooHigh, |plan, _| {
+            response(plan.population.largest(), 1, &[])
+        }),
+        ("counts whose sum overflows", CountsTooHigh, |_, _| response(u32::MAX, 2, &[])),
+        ("half a peer", Layout, |plan, asker| {
+            let mut reply = listing(plan, asker, |_| ());
+            reply.pop();
+            reply
+        }),
+        ("half a head", Layout, |_, _| response(60, 0, &[])[..19].to_vec()),
+        ("an undefined action", Layout, |_, _| {
+            let mut reply = response(60, 0, &[]);
+            reply[3] = 9;
+            reply
+        }),
+        ("an error", ErrorReply, |_, _| error_response()),
+        ("a connect reply", OtherAction, |_, _| connect_response(5)),
+        ("a scrape reply", OtherAction, |_, _| scrape_response(&[])),
+    ];
+    let mut checker = checker(&plan);
+    for (name, finding, make) in cases {
+        let mut check =
+            |reply: &[u8]| checker.check(&plan, &announce(&plan, asker), Family::V4, reply);
+        assert_eq!(check(&make(&plan, asker)), Err(finding), "{name}");
+        let right = check(&response(60, 0, &others(&plan, asker, 50))).unwrap();
+        assert_eq!(right.differs, None, "{name} leaves a mark behind");
+    }
 }
 
-#[test]
-fn a_duplicate_peer_is_found() {
-    fault(Finding::DuplicatePeer, |plan, asker| {
-        let mut peers = others(plan, asker, 20);
-        peers[19] = peers[3];
-        response(60, 0, &peers)
-    });
+/// An endpoint that is not of the population.
+fn stranger() -> Endpoint {
+    Endpoint::new("192.0.2.1".parse().unwrap(), 51413)
 }
 
-#[test]
-fn a_peer_of_another_swarm_is_found() {
-    fault(Finding::UnknownPeer, |plan, asker| {
-        let mut peers = others(plan, asker, 20);
-        peers[7] = endpoint(plan, plan.population.peers(Family::V4) - 1);
-        response(60, 0, &peers)
-    });
-}
-
-#[test]
-fn a_peer_that_never_was_is_found() {
-    fault(Finding::UnknownPeer, |plan, asker| {
-        let mut peers = others(plan, asker, 20);
-        peers[0] = Endpoint::new("192.0.2.1".parse().unwrap(), 51413);
-        response(60, 0, &peers)
-    });
-}
-
-#[test]
-fn swapped_bytes_in_a_port_are_found() {
-    fault(Finding::UnknownPeer, |plan, asker| {
-        let mut reply = response(60, 0, &others(plan, asker, 20));
-        for peer in reply[20..].chunks_exact_mut(6) {
-            peer.swap(4, 5);
-        }
-        reply
-    });
-}
-
-#[test]
-fn too_many_peers_are_found() {
-    fault(Finding::MorePeersThanWanted, |plan, asker| response(60, 0, &others(plan, asker, 51)));
-    fault(Finding::MorePeersThanCounted, |plan, asker| response(3, 2, &others(plan, asker, 6)));
-}
-
-#[test]
-fn counts_above_the_population_are_found() {
-    fault(Finding::CountsTooHigh, |plan, _| response(plan.population.largest(), 1, &[]));
-    // Counts whose sum overflows 32 bits are no small ones.
-    fault(Finding::CountsTooHigh, |_, _| response(u32::MAX, 2, &[]));
-}
-
-#[test]
-fn a_broken_layout_is_found() {
-    fault(Finding::Layout, |plan, asker| {
-        let mut reply = response(60, 0, &others(plan, asker, 20));
-        reply.pop();
-        reply
-    });
-    fault(Finding::Layout, |_, _| response(60, 0, &[])[..19].to_vec());
-    fault(Finding::Layout, |_, _| {
-        let mut reply = response(60, 0, &[]);
-        reply[3] = 9;
-        reply
-    });
-}
-
-#[test]
-fn peers_of_the_other_family_are_found() {
-    let peer = Endpoint::new("2001:db8::1".parse().unwrap(), 51413);
-    // 18 bytes are three IPv4 peers, of which none exists.
-    fault(Finding::UnknownPeer, |_, _| response(60, 0, &[peer]));
-}
-
-#[test]
-fn errors_and_other_actions_are_found() {
-    fault(Finding::ErrorReply, |_, _| {
-        let mut reply = vec![0; 64];
-        let len = error::write(TRANSACTION, "go away", &mut reply);
-        reply.truncate(len);
-        reply
-    });
-    fault(Finding::OtherAction, |_, _| connect_response(5));
+fn scrape_response(entries: &[ScrapeCounts]) -> Vec<u8> {
+    let mut reply = vec![0; scrape::HEAD_LEN];
+    scrape::write_head(TRANSACTION, reply.first_chunk_mut().unwrap());
+    for counts in entries {
+        let mut wire = [0; scrape::COUNTS_LEN];
+        counts.write(&mut wire);
+        reply.extend_from_slice(&wire);
+    }
+    reply
 }
 
 fn connect_response(id: u64) -> Vec<u8> {
@@ -220,17 +205,6 @@ fn scrape_replies_are_judged() {
     let plan = plan();
     let request = PlannedRequest::Scrape { draw: 11, hashes: 3 };
     let sizes: Vec<u32> = plan.scraped(11, 3).map(|member| member.swarm_size()).collect();
-    let reply = |entries: &[ScrapeCounts]| {
-        let mut head = [0; 8];
-        scrape::write_head(TRANSACTION, &mut head);
-        let mut reply = head.to_vec();
-        for counts in entries {
-            let mut wire = [0; 12];
-            counts.write(&mut wire);
-            reply.extend_from_slice(&wire);
-        }
-        reply
-    };
     let full = |more: u32| {
         let mut all: Vec<_> = sizes
             .iter()
@@ -241,7 +215,8 @@ fn scrape_replies_are_judged() {
     };
     let mut checker = checker(&plan);
     let mut verdict = |entries: &[ScrapeCounts]| {
-        checker.check(&plan, &request, Family::V4, &reply(entries)).map(|right| right.differs)
+        let reply = scrape_response(entries);
+        checker.check(&plan, &request, Family::V4, &reply).map(|right| right.differs)
     };
     assert_eq!(verdict(&full(0)), Ok(None));
     assert_eq!(verdict(&full(1)), Err(Finding::ScrapeTooHigh));
@@ -249,53 +224,36 @@ fn scrape_replies_are_judged() {
     assert_eq!(verdict(&[full(0), full(0)].concat()), Err(Finding::ScrapeEntries));
 }
 
-/// What BEP 15 leaves open, in a reply to `peer` that says `event`.
-#[track_caller]
-fn differs(
-    peer: impl Fn(&Plan) -> u32,
-    event: Event,
-    counted: [u32; 2],
-    peers: usize,
-) -> Option<Finding> {
+/// Replies of some counts and a number of peers to a peer that announces an event.
+#[test]
+fn differences_within_what_bep_15_leaves_open_are_found() {
+    use Finding::*;
     let plan = plan();
-    let asker = peer(&plan);
-    let reply = response(counted[0], counted[1], &others(&plan, asker, peers));
-    let request = says(&plan, asker, event);
-    checker(&plan).check(&plan, &request, Family::V4, &reply).unwrap().differs
-}
-
-#[test]
-fn fewer_peers_than_there_are_differ() {
-    let leecher = |plan: &Plan| wants(plan, 50, false);
-    let seeder = |plan: &Plan| wants(plan, 50, true);
-    let less = Some(Finding::FewerPeersThanThere);
-    assert_eq!(differs(leecher, Event::None, [10, 5], 14), None);
-    assert_eq!(differs(leecher, Event::None, [10, 5], 13), less);
-    // A tracker may hand out no more than 30.
-    assert_eq!(differs(leecher, Event::None, [60, 0], 30), None);
-    assert_eq!(differs(leecher, Event::None, [60, 0], 29), less);
-    // A seeder needs no seeders.
-    assert_eq!(differs(seeder, Event::None, [10, 5], 10), None);
-    assert_eq!(differs(seeder, Event::None, [10, 5], 9), less);
-    assert_eq!(differs(|plan| wants(plan, -1, false), Event::None, [10, 5], 0), less);
-}
-
-#[test]
-fn peers_for_who_wants_none_differ() {
-    let modest = |plan: &Plan| wants(plan, 0, false);
-    assert_eq!(differs(modest, Event::None, [10, 5], 0), None);
-    assert_eq!(differs(modest, Event::None, [10, 5], 1), Some(Finding::PeersUnasked));
-    let leaver = |plan: &Plan| wants(plan, 50, false);
-    assert_eq!(differs(leaver, Event::Stopped, [10, 5], 0), None);
-    assert_eq!(differs(leaver, Event::Stopped, [10, 5], 1), Some(Finding::PeersForLeaver));
-}
-
-#[test]
-fn an_asker_that_is_not_counted_differs() {
-    let leecher = |plan: &Plan| wants(plan, 50, false);
-    assert_eq!(differs(leecher, Event::None, [0, 1], 1), Some(Finding::AskerNotCounted));
-    assert_eq!(differs(leecher, Event::Completed, [1, 0], 1), Some(Finding::AskerNotCounted));
-    assert_eq!(differs(leecher, Event::Stopped, [0, 0], 0), None);
+    let [leecher, seeder] = [false, true].map(|seeder| wants(&plan, 50, seeder));
+    let [modest, default] = [0, -1].map(|want| wants(&plan, want, false));
+    let less = Some(FewerPeersThanThere);
+    for (asker, event, counted, listed, differs) in [
+        (leecher, Event::None, [10, 5], 14, None),
+        (leecher, Event::None, [10, 5], 13, less),
+        // A tracker may hand out no more than 30.
+        (leecher, Event::None, [60, 0], 30, None),
+        (leecher, Event::None, [60, 0], 29, less),
+        // A seeder needs no seeders.
+        (seeder, Event::None, [10, 5], 10, None),
+        (seeder, Event::None, [10, 5], 9, less),
+        (default, Event::None, [10, 5], 0, less),
+        (modest, Event::None, [10, 5], 0, None),
+        (modest, Event::None, [10, 5], 1, Some(PeersUnasked)),
+        (leecher, Event::Stopped, [10, 5], 0, None),
+        (leecher, Event::Stopped, [10, 5], 1, Some(PeersForLeaver)),
+        (leecher, Event::None, [0, 1], 1, Some(AskerNotCounted)),
+        (leecher, Event::Completed, [1, 0], 1, Some(AskerNotCounted)),
+        (leecher, Event::Stopped, [0, 0], 0, None),
+    ] {
+        let reply = response(counted[0], counted[1], &others(&plan, asker, listed));
+        let right = checker(&plan).check(&plan, &says(&plan, asker, event), Family::V4, &reply);
+        assert_eq!(right.unwrap().differs, differs, "{asker} {event:?}: {listed} of {counted:?}");
+    }
 }
 
 #[test]
@@ -313,12 +271,11 @@ fn strangers_are_tolerated_where_asked_for_but_no_other_fault() {
     let plan = plan();
     let asker = wants(&plan, 50, false);
     let mut checker = Checker::new(&plan, Strictness { strangers: true, sample: 1 });
-    let stranger = Endpoint::new("192.0.2.1".parse().unwrap(), 51413);
     let mut verdict =
         |reply: &[u8]| checker.check(&plan, &announce(&plan, asker), Family::V4, reply);
-    assert!(verdict(&response(9_999_999, 0, &[stranger; 30])).is_ok());
+    assert!(verdict(&response(9_999_999, 0, &[stranger(); 30])).is_ok());
     // Counts that nothing can be added to.
-    assert!(verdict(&response(u32::MAX, u32::MAX, &[stranger; 30])).is_ok());
+    assert!(verdict(&response(u32::MAX, u32::MAX, &[stranger(); 30])).is_ok());
     let twice = [endpoint(&plan, asker); 2];
     assert_eq!(verdict(&response(60, 0, &twice)), Err(Finding::DuplicatePeer));
 }
@@ -345,19 +302,14 @@ fn of_long_lists_a_sample_is_looked_at_in_full() {
 
 #[test]
 fn every_finding_has_words_of_its_own() {
-    let mut texts: Vec<_> = Finding::ALL.iter().map(|finding| finding.text()).collect();
-    texts.sort_unstable();
-    texts.dedup();
+    let texts: std::collections::BTreeSet<_> = Finding::ALL.iter().map(|(_, text)| text).collect();
     assert_eq!(texts.len(), Finding::ALL.len());
-    assert!(Kind::ALL.iter().all(|kind| !kind.name().is_empty()));
 }
 
 #[test]
 fn what_may_be_refused_may_be_refused() {
     let plan = plan();
-    let mut reply = [0; 32];
-    let len = error::write(TRANSACTION, "no", &mut reply);
-    let verdict = |request| checker(&plan).check(&plan, &request, Family::V4, &reply[..len]);
+    let verdict = |request| checker(&plan).check(&plan, &request, Family::V4, &error_response());
     for hashes in [0, 75, 100] {
         assert!(verdict(PlannedRequest::Scrape { draw: 1, hashes }).is_ok(), "{hashes} hashes");
     }
@@ -373,12 +325,10 @@ fn what_may_be_refused_may_be_refused() {
 #[test]
 fn of_too_many_swarms_the_first_74_or_all_are_answered() {
     let plan = plan();
-    let mut head = [0; 8];
-    scrape::write_head(TRANSACTION, &mut head);
     let request = PlannedRequest::Scrape { draw: 1, hashes: 100 };
     let verdict = |entries: usize| {
-        let mut reply = head.to_vec();
-        reply.resize(8 + 12 * entries, 0);
+        let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
+        let reply = scrape_response(&vec![none; entries]);
         checker(&plan).check(&plan, &request, Family::V4, &reply).map(|_| ())
     };
     assert_eq!((verdict(74), verdict(80), verdict(100)), (Ok(()), Ok(()), Ok(())));

@@ -12,6 +12,7 @@
 
 use onrush_proto::TransactionId;
 
+use crate::check::Finding;
 pub use crate::latency::Nanos;
 use crate::plan::PlannedRequest;
 
@@ -40,12 +41,8 @@ pub enum ReplyMatch {
     Open(Pending),
     /// An expired request.
     Late,
-    /// An answered request.
-    Twice,
-    /// A request that deserves silence.
-    Unexpected,
-    /// No request that was sent.
-    Unknown,
+    /// An answered request, one that deserves silence, or none that was sent.
+    Wrong(Finding),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,10 +162,10 @@ impl Flight {
                 self.give_back(index);
                 ReplyMatch::Open(pending)
             }
-            (0, State::Answered) => ReplyMatch::Twice,
+            (0, State::Answered) => ReplyMatch::Wrong(Finding::AnsweredTwice),
             (0, State::Expired) => ReplyMatch::Late,
             (1..=LATE_GENERATIONS, _) if age < entry.generation => ReplyMatch::Late,
-            _ => ReplyMatch::Unknown,
+            _ => ReplyMatch::Wrong(Finding::UnknownTransaction),
         }
     }
 
@@ -177,10 +174,10 @@ impl Flight {
     fn silenced(&self, id: u32) -> ReplyMatch {
         let capacity = self.entries.len() as u64;
         let number = u64::from(id >> self.index_bits) * capacity + (u64::from(id) & (capacity - 1));
-        match (1..=self.silent).contains(&number) {
-            true => ReplyMatch::Unexpected,
-            false => ReplyMatch::Unknown,
-        }
+        ReplyMatch::Wrong(match (1..=self.silent).contains(&number) {
+            true => Finding::NotSilent,
+            false => Finding::UnknownTransaction,
+        })
     }
 
     /// Expires the next entry of the search if it is overdue at `now`.
@@ -229,7 +226,7 @@ mod tests {
         let mut flight = Flight::new(4, 0xABCD_EF01);
         let id = flight.open(pending(7)).unwrap();
         assert!(matches!(flight.close(id), ReplyMatch::Open(Pending { sent: 7, route: 3, .. })));
-        assert!(matches!(flight.close(id), ReplyMatch::Twice));
+        assert!(matches!(flight.close(id), ReplyMatch::Wrong(Finding::AnsweredTwice)));
         assert!(flight.is_empty());
     }
 
@@ -255,8 +252,14 @@ mod tests {
         let mut flight = Flight::new(4, 5);
         let id = flight.open(pending(0)).unwrap();
         let next_generation = TransactionId((id.0 ^ 5).wrapping_add(1 << 3) ^ 5);
-        assert!(matches!(flight.close(next_generation), ReplyMatch::Unknown));
-        assert!(matches!(flight.close(TransactionId(2 ^ 5)), ReplyMatch::Unknown));
+        assert!(matches!(
+            flight.close(next_generation),
+            ReplyMatch::Wrong(Finding::UnknownTransaction)
+        ));
+        assert!(matches!(
+            flight.close(TransactionId(2 ^ 5)),
+            ReplyMatch::Wrong(Finding::UnknownTransaction)
+        ));
         assert!(matches!(flight.close(id), ReplyMatch::Open(_)));
     }
 
@@ -265,14 +268,20 @@ mod tests {
         let mut flight = Flight::new(4, 5);
         let ids: Vec<_> = (0..9).map(|_| flight.silent()).collect();
         for (n, id) in ids.iter().enumerate() {
-            assert!(matches!(flight.close(*id), ReplyMatch::Unexpected));
+            assert!(matches!(flight.close(*id), ReplyMatch::Wrong(Finding::NotSilent)));
             assert!(!ids[..n].contains(id));
         }
         // The next id has not been used yet.
         let next = flight.silent();
         flight.silent -= 1;
-        assert!(matches!(flight.close(next), ReplyMatch::Unknown));
-        assert!(matches!(flight.close(TransactionId(4 ^ 5)), ReplyMatch::Unknown), "number 0");
+        assert!(matches!(flight.close(next), ReplyMatch::Wrong(Finding::UnknownTransaction)));
+        assert!(
+            matches!(
+                flight.close(TransactionId(4 ^ 5)),
+                ReplyMatch::Wrong(Finding::UnknownTransaction)
+            ),
+            "number 0"
+        );
     }
 
     #[test]

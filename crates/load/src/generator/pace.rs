@@ -97,10 +97,7 @@ impl Schedule {
             time < end
         });
         let at = at.unwrap_or(self.segments.len() - 1);
-        let Segment { from, to, .. } = self.segments[at];
-        let from_there =
-            if from == to { String::new() } else { format!("{} to ", per_second(from)) };
-        format!("step {}: {from_there}{} per second", at + 1, per_second(to))
+        format!("step {}: {} per second", at + 1, self.segments[at].describe())
     }
 
     /// The highest rate, per second.
@@ -110,20 +107,26 @@ impl Schedule {
 
     /// Describes the rates.
     fn describe(&self) -> String {
-        let piece = |segment: &Segment| match segment {
-            Segment { from, to, .. } if from == to => per_second(*from),
-            Segment { from, to, .. } => format!("{} to {}", per_second(*from), per_second(*to)),
-        };
         let rates = match self.segments.as_slice() {
-            [only] => piece(only),
+            [only] => only.describe(),
             all => {
-                let all = all.iter().map(|s| format!("{} for {} s", piece(s), s.seconds));
+                let all = all.iter().map(|s| format!("{} for {} s", s.describe(), s.seconds));
                 all.collect::<Vec<_>>().join(", ")
             }
         };
         match self.arrivals {
             Arrivals::Even => format!("{rates} per second"),
             Arrivals::Poisson => format!("{rates} per second, Poisson arrivals"),
+        }
+    }
+}
+
+impl Segment {
+    /// Its rate, or its rates at both ends.
+    fn describe(&self) -> String {
+        match (per_second(self.from), per_second(self.to)) {
+            (from, to) if from == to => to,
+            (from, to) => format!("{from} to {to}"),
         }
     }
 }

@@ -248,7 +248,7 @@ mod tests {
             assert_eq!(announce.event, event);
             assert_eq!(bytes.len(), client.announce_len());
             let wire = Endpoint::new("127.0.0.1".parse().unwrap(), announce.port);
-            assert_eq!(plan.population.place_of(&member, wire.as_bytes()), Some(member.place));
+            assert_eq!(plan.population.places(&member).of(wire.as_bytes()), Some(member.place));
         }
     }
 

@@ -24,3 +24,20 @@ impl Default for Recent {
         Self { sent: 0, right: 0, wrong: 0, lost: 0, latency }
     }
 }
+
+impl Recent {
+    /// Adds the counts of `other`, and resets them.
+    pub fn take(&mut self, other: &mut Self) {
+        self.sent += std::mem::take(&mut other.sent);
+        self.right += std::mem::take(&mut other.right);
+        self.wrong += std::mem::take(&mut other.wrong);
+        self.lost += std::mem::take(&mut other.lost);
+        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+        other.latency.reset();
+    }
+
+    /// Whether nothing was sent, received or lost.
+    pub fn is_empty(&self) -> bool {
+        self.sent + self.right + self.wrong + self.lost == 0
+    }
+}

@@ -39,8 +39,6 @@ pub struct Settings {
     pub group: bool,
     /// Time after which a request is lost.
     pub timeout: Nanos,
-    /// Share of traffic over IPv6 where there are routes of both families.
-    pub v6: f64,
     /// Strictness of the checks.
     pub strictness: Strictness,
     /// Whether a difference within what BEP 15 leaves open counts as wrong.
@@ -51,6 +49,24 @@ pub struct Settings {
     pub worker: usize,
     /// The number of workers.
     pub workers: usize,
+}
+
+impl Default for Settings {
+    /// A closed loop of one worker with the defaults of the command line.
+    fn default() -> Self {
+        Self {
+            pace: Pace::InFlight(256),
+            limit: 4096,
+            burst: 32,
+            group: true,
+            timeout: 1_000_000_000,
+            strictness: Strictness { strangers: false, sample: 8 },
+            strict: false,
+            seed: 1,
+            worker: 0,
+            workers: 1,
+        }
+    }
 }
 
 /// The measured window: requests and replies within it count.

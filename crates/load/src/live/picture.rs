@@ -104,8 +104,7 @@ impl Picture {
 
     /// Draws the totals.
     fn counts(&self, row: Rect, cells: &mut Buffer) {
-        let sum = |of: fn(&Sample) -> u64| self.samples.iter().map(of).sum::<u64>();
-        let (right, wrong, lost) = (sum(|s| s.right), sum(|s| s.wrong), sum(|s| s.lost));
+        let Sample { right, wrong, lost, .. } = Sample::total(&self.samples);
         let mut line = figure("in all", grouped(right as f64), " right, ");
         let alarm = if wrong > 0 { Color::Red } else { Color::Reset };
         line.push(Span::styled(format!("{} wrong", grouped(wrong as f64)), alarm));

@@ -130,19 +130,22 @@ impl Population {
     /// A uniformly random peer at address number `address`; `None` when no peer has this address.
     #[inline]
     pub fn pick(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
-        let addresses = self.addresses.count(family);
-        let here = self.peers[family as usize].checked_sub(address + 1)? / addresses + 1;
-        // Multiply and shift picks below `here` without a division (Lemire, 2019).
-        let nth = ((u64::from(draw) * u64::from(here)) >> 32) as u32;
-        Some(address + nth * addresses)
+        self.pick_below(self.peers[family as usize], family, address, draw)
     }
 
     /// A random peer of the largest swarm at address number `address`; `None` when it has none.
     #[inline]
     pub fn pick_hot(&self, family: Family, address: u32, draw: u32) -> Option<u32> {
-        let addresses = self.addresses.count(family);
         let largest = self.classes.first()?.sizes[family as usize];
-        let here = largest.checked_sub(address + 1)? / addresses + 1;
+        self.pick_below(largest, family, address, draw)
+    }
+
+    /// A random one of the first `peers` peers that have this address.
+    #[inline]
+    fn pick_below(&self, peers: u32, family: Family, address: u32, draw: u32) -> Option<u32> {
+        let addresses = self.addresses.count(family);
+        let here = peers.checked_sub(address + 1)? / addresses + 1;
+        // Multiply and shift picks below `here` without a division (Lemire, 2019).
         let nth = ((u64::from(draw) * u64::from(here)) >> 32) as u32;
         Some(address + nth * addresses)
     }
@@ -204,14 +207,7 @@ impl Population {
         peer % self.addresses.count(family)
     }
 
-    /// The place of an endpoint in `of`'s swarm; `None` when the swarm has no such peer. The
-    /// endpoint is in wire form, 6 or 18 bytes by `of`'s family.
-    #[inline]
-    pub fn place_of(&self, of: &Member, endpoint: &[u8]) -> Option<u32> {
-        self.places(of).of(endpoint)
-    }
-
-    /// [`Self::place_of`] for a list of endpoints, with the common terms computed once.
+    /// Finds the places of endpoints in `of`'s swarm and family.
     #[inline]
     pub fn places(&self, of: &Member) -> Places<'_> {
         let count = self.addresses.count(of.family);
@@ -312,34 +308,19 @@ impl Layout {
 /// The addresses of the peers, numbered per family.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    v4: Vec<Ipv4Addr>,
-    v6: Vec<Ipv6Addr>,
-    v4_numbers: Numbers<u32>,
-    v6_numbers: Numbers<u128>,
+    v4: Numbers<u32>,
+    v6: Numbers<u128>,
 }
 
 impl Addresses {
     /// From addresses of both families; a repeated one counts once.
     pub fn new(all: &[IpAddr]) -> Self {
         let six = all.iter().filter(|address| address.is_ipv6()).count();
-        let mut found = Self {
-            v4: Vec::new(),
-            v6: Vec::new(),
-            v4_numbers: Numbers::new(all.len() - six),
-            v6_numbers: Numbers::new(six),
-        };
+        let mut found = Self { v4: Numbers::new(all.len() - six), v6: Numbers::new(six) };
         for address in all {
-            match *address {
-                IpAddr::V4(address) => {
-                    if found.v4_numbers.add(address.to_bits(), found.v4.len()) {
-                        found.v4.push(address);
-                    }
-                }
-                IpAddr::V6(address) => {
-                    if found.v6_numbers.add(address.to_bits(), found.v6.len()) {
-                        found.v6.push(address);
-                    }
-                }
+            match address {
+                IpAddr::V4(address) => found.v4.add(address.to_bits()),
+                IpAddr::V6(address) => found.v6.add(address.to_bits()),
             }
         }
         found
@@ -349,16 +330,16 @@ impl Addresses {
     #[inline]
     pub fn count(&self, family: Family) -> u32 {
         match family {
-            Family::V4 => self.v4.len() as u32,
-            Family::V6 => self.v6.len() as u32,
+            Family::V4 => self.v4.all.len() as u32,
+            Family::V6 => self.v6.all.len() as u32,
         }
     }
 
     /// The address with this number. Panics when there is none.
     pub fn get(&self, family: Family, number: u32) -> IpAddr {
         match family {
-            Family::V4 => self.v4[number as usize].into(),
-            Family::V6 => self.v6[number as usize].into(),
+            Family::V4 => Ipv4Addr::from_bits(self.v4.all[number as usize]).into(),
+            Family::V6 => Ipv6Addr::from_bits(self.v6.all[number as usize]).into(),
         }
     }
 
@@ -366,25 +347,23 @@ impl Addresses {
     #[inline]
     pub fn find(&self, family: Family, ip: &[u8]) -> Option<u32> {
         match family {
-            Family::V4 => self.v4_numbers.find(u32::from_be_bytes(ip.try_into().ok()?)),
-            Family::V6 => self.v6_numbers.find(u128::from_be_bytes(ip.try_into().ok()?)),
+            Family::V4 => self.v4.find(u32::from_be_bytes(ip.try_into().ok()?)),
+            Family::V6 => self.v6.find(u128::from_be_bytes(ip.try_into().ok()?)),
         }
     }
 
     fn fingerprint(&self) -> u64 {
-        let all = self
-            .v4
-            .iter()
-            .map(|ip| u128::from(ip.to_bits()))
-            .chain(self.v6.iter().map(|ip| ip.to_bits()));
+        let four = self.v4.all.iter().map(|bits| u128::from(*bits));
+        let all = four.chain(self.v6.all.iter().copied());
         all.fold(0, |sum, bits| mix(sum ^ bits as u64 ^ (bits >> 64) as u64))
     }
 }
 
-/// A hash table from an address's bits to its number. The table of IPv4 has slots of 8 bytes, so
-/// that it stays in the caches with thousands of sources.
+/// Addresses as bits, and a hash table from these to their numbers. The table of IPv4 has slots of
+/// 8 bytes, so that it stays in the caches with thousands of sources.
 #[derive(Clone, Debug)]
 struct Numbers<B> {
+    all: Vec<B>,
     /// Open addressing, at most a quarter full: address and number plus one, 0 for a free slot.
     slots: Vec<(B, u32)>,
 }
@@ -392,20 +371,21 @@ struct Numbers<B> {
 impl<B: Copy + Default + Eq + Into<u128>> Numbers<B> {
     /// A table for `count` addresses.
     fn new(count: usize) -> Self {
-        Self { slots: vec![(B::default(), 0); (count * 4).next_power_of_two().max(8)] }
+        let slots = vec![(B::default(), 0); (count * 4).next_power_of_two().max(8)];
+        Self { all: Vec::with_capacity(count), slots }
     }
 
-    /// Adds an address; false when it is in the table.
-    fn add(&mut self, bits: B, number: usize) -> bool {
+    /// Adds an address, unless it is in the table.
+    fn add(&mut self, bits: B) {
         let mut at = self.slot(bits);
         while self.slots[at].1 != 0 {
             if self.slots[at].0 == bits {
-                return false;
+                return;
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
-        self.slots[at] = (bits, number as u32 + 1);
-        true
+        self.all.push(bits);
+        self.slots[at] = (bits, self.all.len() as u32);
     }
 
     #[inline]
@@ -489,7 +469,7 @@ mod tests {
             for peer in 0..population.peers(family) {
                 let member = population.member(family, peer);
                 let endpoint = endpoint(&population, family, peer);
-                assert_eq!(population.place_of(&member, endpoint.as_bytes()), Some(member.place));
+                assert_eq!(population.places(&member).of(endpoint.as_bytes()), Some(member.place));
                 assert!(seen.entry(member.swarm).or_default().insert(endpoint), "{endpoint:?}");
             }
         }
@@ -505,7 +485,7 @@ mod tests {
             let here = population.member(Family::V4, peer);
             let other = endpoint(&population, Family::V4, last - 1000 + (last - peer));
             all += 1;
-            strange += u32::from(population.place_of(&here, other.as_bytes()).is_none());
+            strange += u32::from(population.places(&here).of(other.as_bytes()).is_none());
         }
         assert!(strange >= all - 1, "{strange} of {all}");
     }
@@ -519,11 +499,11 @@ mod tests {
         let ip = known.ip();
         for port in 0..FIRST_PORT as u16 {
             let wire = Endpoint::new(ip, port);
-            assert_eq!(population.place_of(&member, wire.as_bytes()), None);
+            assert_eq!(population.places(&member).of(wire.as_bytes()), None);
         }
         let elsewhere = Endpoint::new("192.0.2.1".parse().unwrap(), known.port());
-        assert_eq!(population.place_of(&member, elsewhere.as_bytes()), None);
-        assert_eq!(population.place_of(&member, &[0; 18]), None, "the other family's form");
+        assert_eq!(population.places(&member).of(elsewhere.as_bytes()), None);
+        assert_eq!(population.places(&member).of(&[0; 18]), None, "the other family's form");
     }
 
     #[test]
@@ -556,7 +536,7 @@ mod tests {
                         prop_assert!(member.place < member.sizes[family as usize]);
                         let wire = endpoint(&population, family, peer);
                         prop_assert_eq!(
-                            population.place_of(&member, wire.as_bytes()), Some(member.place)
+                            population.places(&member).of(wire.as_bytes()), Some(member.place)
                         );
                     }
                 }

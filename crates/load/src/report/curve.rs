@@ -1,7 +1,6 @@
 //! Latencies by percentile: for pictures, and as .hgrm text, the format of HdrHistogram's
 //! `outputPercentileDistribution` and its plotters.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
@@ -41,39 +40,28 @@ pub(super) fn curve(histogram: &Histogram<u64>) -> Vec<CurvePoint> {
 
 /// A distribution as .hgrm text, in microseconds.
 pub(super) fn hgrm(latency: &Latency, curve: &[CurvePoint]) -> String {
-    let mut out = String::new();
-    // Writing to a string does not fail.
-    let mut line = |text: std::fmt::Arguments<'_>| {
-        let _ = writeln!(out, "{text}");
-    };
-    line(format_args!(
-        "{:>12} {:>14} {:>10} {:>14}\n",
+    let mut out = format!(
+        "{:>12} {:>14} {:>10} {:>14}\n\n",
         "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
-    ));
+    );
     for CurvePoint { share, latency, count } in curve {
-        match 1.0 / (1.0 - share) {
-            above if above.is_finite() => {
-                line(format_args!("{latency:>12.3} {share:>14.12} {count:>10} {above:>14.2}"));
-            }
-            _ => line(format_args!("{latency:>12.3} {share:>14.12} {count:>10}")),
+        out += &format!("{latency:>12.3} {share:>14.12} {count:>10}");
+        let above = 1.0 / (1.0 - share);
+        if above.is_finite() {
+            out += &format!(" {above:>14.2}");
         }
+        out.push('\n');
     }
     let count = curve.last().map_or(0, |point| point.count);
-    let histogram = crate::tally::histogram();
-    let (mean, deviation, max) = (latency.mean, latency.stddev, latency.max);
-    line(format_args!("#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]"));
-    line(format_args!("#[Max     = {max:>12.3}, Total count    = {count:>12}]"));
-    line(format_args!("#[Buckets = {:>12}, SubBuckets     = {:>12}]", histogram.buckets(), 2048));
-    line(format_args!("#[Unit    = microseconds]"));
-    out
+    let buckets = crate::tally::histogram().buckets();
+    let Latency { mean, stddev, max, .. } = latency;
+    out += &format!("#[Mean    = {mean:>12.3}, StdDeviation   = {stddev:>12.3}]\n");
+    out += &format!("#[Max     = {max:>12.3}, Total count    = {count:>12}]\n");
+    out += &format!("#[Buckets = {buckets:>12}, SubBuckets     = {:>12}]\n", 2048);
+    out + "#[Unit    = microseconds]\n"
 }
 
 impl Report {
-    /// The distribution of all latencies as .hgrm text, in microseconds.
-    pub fn to_hgrm(&self) -> String {
-        hgrm(&self.latency, &self.curve)
-    }
-
     /// Writes distributions as .hgrm: to a directory `all.hgrm` and one file per kind of request
     /// that was answered, else the one of all requests to the file.
     ///
@@ -81,9 +69,9 @@ impl Report {
     /// When a file cannot be written.
     pub fn write_hgrm(&self, path: &Path) -> io::Result<()> {
         if !path.is_dir() {
-            return std::fs::write(path, self.to_hgrm());
+            return std::fs::write(path, hgrm(&self.latency, &self.curve));
         }
-        std::fs::write(path.join("all.hgrm"), self.to_hgrm())?;
+        std::fs::write(path.join("all.hgrm"), hgrm(&self.latency, &self.curve))?;
         for kind in self.kinds.iter().filter(|kind| !kind.curve.is_empty()) {
             let name = format!("{}.hgrm", kind.kind.name());
             std::fs::write(path.join(name), hgrm(&kind.latency, &kind.curve))?;

@@ -1,11 +1,9 @@
 //! The result of a search for the highest rate, and every round of it with its verdict.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 
 use super::Report;
-use crate::number::grouped;
+use crate::number::{Unit, grouped};
 
 /// The bounds within which a rate counts as held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,21 +166,30 @@ impl Round {
         self.verdict == Verdict::Held
     }
 
-    /// The round's line in the table.
+    /// Purpose, due rate, rate of right replies, loss, p99, p99 of the load tester's own delay, and
+    /// verdict.
+    pub(super) fn cells(&self) -> [String; 7] {
+        [
+            self.purpose.name().to_owned(),
+            grouped(self.rate),
+            grouped(self.replies_rate),
+            format!("{:.3} %", self.loss_percent),
+            Unit::Micros.label(self.p99),
+            Unit::Micros.label(self.behind_p99),
+            if self.held() { "held".into() } else { format!("failed: {}", self.why) },
+        ]
+    }
+
+    /// The round's line in the text.
     pub fn line(&self) -> String {
-        let purpose = self.purpose.name();
-        let verdict = if self.held() { "held".into() } else { format!("failed: {}", self.why) };
+        let [purpose, rate, replies, loss, p99, _, verdict] = self.cells();
         let wrong = match self.wrong {
             0 => String::new(),
             wrong => format!("  WRONG {wrong}"),
         };
         format!(
-            "{purpose:<8}{:>12}/s{:>12} replies/s  loss {:>7.3} %  p99 {:>8.0} us  {verdict}\
-             {wrong}",
-            grouped(self.rate),
-            grouped(self.replies_rate),
-            self.loss_percent,
-            self.p99,
+            "{purpose:<8}{rate:>12}/s{replies:>12} replies/s  loss {loss:>9}  p99 {p99:>8}  \
+             {verdict}{wrong}"
         )
     }
 }
@@ -201,15 +208,6 @@ impl Search {
                 None => "none".into(),
             },
         )
-    }
-
-    /// A table of all rounds; ends with a line feed.
-    pub fn to_table(&self) -> String {
-        let mut out = format!("\n{}\n", self.headline());
-        for round in &self.rounds {
-            let _ = writeln!(out, "  {}", round.line());
-        }
-        out
     }
 
     /// A warning about the result, where it may mislead.
@@ -238,7 +236,6 @@ impl Search {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::latency::Latency;
 
     const BOUNDS: Bounds = Bounds { loss_percent: 0.1, p99_ms: 10.0 };
 
@@ -251,43 +248,49 @@ pub(crate) mod tests {
 
     #[test]
     fn a_round_is_judged_by_the_bounds() {
-        let judge = |change| BOUNDS.judge(&report(change));
-        assert_eq!(judge(|_| {}), (Verdict::Held, String::new()));
-        let (verdict, why) = judge(|report| report.loss_percent = 0.2);
-        assert_eq!((verdict, why.as_str()), (Verdict::Lost, "loss 0.200 % > 0.1 %"));
-        let (verdict, why) = judge(|report| report.latency.p99 = 11_000.0);
-        assert_eq!((verdict, why.as_str()), (Verdict::Slow, "p99 11.0 ms > 10 ms"));
-    }
-
-    #[test]
-    fn limits_of_the_load_tester_are_not_the_trackers() {
-        for (change, named) in [
-            ((|report| report.unsent = 50) as fn(&mut Report), "50 requests were due"),
+        type Change = fn(&mut Report);
+        let own = |named| format!("the load tester's own limit: {named}");
+        let cases: [(Change, Verdict, String); 10] = [
+            (|_| {}, Verdict::Held, String::new()),
+            (|report| report.loss_percent = 0.2, Verdict::Lost, "loss 0.200 % > 0.1 %".into()),
+            (|report| report.latency.p99 = 11e3, Verdict::Slow, "p99 11.0 ms > 10 ms".into()),
+            // Late, but within the bound.
+            (|report| report.behind.p99 = 8000.0, Verdict::Held, String::new()),
             (
-                |report| {
-                    report.latency.p99 = 50_000.0;
-                    report.behind = Latency { p99: 40_000.0, ..Latency::default() };
-                },
-                "40.0 ms late",
+                |report| report.unsent = 50,
+                Verdict::LoadTester,
+                own("50 requests were due and never sent"),
             ),
-            (|report| (report.loss_percent, report.dropped_here) = (5.0, 70), "dropped 70"),
-            (|report| (report.loss_percent, report.not_sent) = (5.0, 60), "refused 60"),
-        ] {
-            let (verdict, why) = BOUNDS.judge(&report(change));
-            assert_eq!(verdict, Verdict::LoadTester, "{why}");
-            assert!(why.contains("own limit") && why.contains(named), "{why}");
+            (
+                |report| (report.latency.p99, report.behind.p99) = (50e3, 40e3),
+                Verdict::LoadTester,
+                own("requests left 40.0 ms late at p99"),
+            ),
+            (
+                |report| (report.loss_percent, report.dropped_here) = (5.0, 70),
+                Verdict::LoadTester,
+                own("its sockets dropped 70 replies"),
+            ),
+            (
+                |report| (report.loss_percent, report.not_sent) = (5.0, 60),
+                Verdict::LoadTester,
+                own("the kernel refused 60 requests"),
+            ),
+            // Of some fifty lost requests the load tester lost seven.
+            (
+                |report| (report.loss_percent, report.dropped_here) = (5.0, 7),
+                Verdict::Lost,
+                "loss 5.000 % > 0.1 %".into(),
+            ),
+            (
+                |report| (report.loss_percent, report.not_sent) = (5.0, 7),
+                Verdict::Lost,
+                "loss 5.000 % > 0.1 %".into(),
+            ),
+        ];
+        for (change, verdict, why) in cases {
+            assert_eq!(BOUNDS.judge(&report(change)), (verdict, why));
         }
-        // Of some fifty lost requests the load tester lost seven.
-        for change in [
-            (|report| (report.loss_percent, report.dropped_here) = (5.0, 7)) as fn(&mut Report),
-            |report| (report.loss_percent, report.not_sent) = (5.0, 7),
-        ] {
-            let (verdict, why) = BOUNDS.judge(&report(change));
-            assert_eq!((verdict, why.as_str()), (Verdict::Lost, "loss 5.000 % > 0.1 %"));
-        }
-        // Late, but within the bound.
-        let late = |report: &mut Report| report.behind.p99 = 8000.0;
-        assert_eq!(BOUNDS.judge(&report(late)).0, Verdict::Held);
     }
 
     /// A search with one round.
@@ -309,11 +312,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_table_has_every_round() {
+    fn the_text_has_every_round() {
         let search = example();
-        let table = search.to_table();
-        assert!(table.contains("p99 <= 10 ms, to 2 %: 12,346 requests per second"), "{table}");
-        assert!(table.contains("20,000/s") && table.contains("failed: loss 3.000 %"), "{table}");
-        assert!(search.warning().unwrap().contains("the load tester's limit"));
+        let warning = search.warning().unwrap();
+        assert!(warning.contains("the load tester's limit"), "{warning}");
+        let mut report = crate::report::tests::example();
+        report.search = Some(search);
+        let text = report.to_table();
+        for part in
+            ["p99 <= 10 ms, to 2 %: 12,346 requests per second", "20,000/s", "failed: loss 3.000 %"]
+        {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
     }
 }

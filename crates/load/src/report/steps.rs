@@ -5,32 +5,14 @@ use super::Report;
 use crate::number::{Unit, grouped};
 use crate::series::Sample;
 
-/// One step of an open loop.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Step {
-    /// Its name in the samples.
-    pub(super) name: String,
-    /// Measured seconds.
-    pub(super) seconds: f64,
-    /// Requests sent per second.
-    pub(super) sent_rate: f64,
-    /// Right replies per second.
-    pub(super) rate: f64,
-    /// Lost requests, in percent of the sent ones.
-    pub(super) loss_percent: f64,
-    /// The highest 99th percentile of its samples in microseconds, as percentiles do not add up.
-    pub(super) p99: f64,
-}
-
-/// The steps in order; empty where the load has only one.
-pub(super) fn steps(report: &Report) -> Vec<Step> {
+/// A row per step in order; none where the load has only one.
+pub(super) fn rows(report: &Report) -> Vec<Vec<String>> {
     let measured = || report.series.iter().filter(|sample| sample.phase.starts_with("step "));
     let mut names: Vec<&str> = measured().map(|sample| sample.phase.as_str()).collect();
     names.dedup();
-    let step = |name: &str| {
+    let row = |name: &str| {
         let samples: Vec<&Sample> = measured().filter(|sample| sample.phase == name).collect();
-        let sum = |of: fn(&Sample) -> u64| samples.iter().map(|s| of(s)).sum::<u64>() as f64;
-        let seconds = samples.iter().map(|sample| sample.seconds).sum::<f64>();
+        let total = Sample::total(samples.iter().copied());
         let start = samples.first().map_or(0.0, |sample| sample.time - sample.seconds);
         let end = samples.last().map_or(0.0, |sample| sample.time);
         let sent_then = |sample: &&Sample| {
@@ -38,42 +20,16 @@ pub(super) fn steps(report: &Report) -> Vec<Step> {
             start <= middle && middle < end
         };
         let lost = report.series.iter().filter(sent_then).map(|sample| sample.lost).sum::<u64>();
-        Step {
-            name: name.to_owned(),
-            seconds,
-            sent_rate: sum(|s| s.sent) / seconds.max(1e-9),
-            rate: sum(|s| s.right) / seconds.max(1e-9),
-            loss_percent: lost as f64 * 100.0 / sum(|s| s.sent).max(1.0),
-            p99: samples.iter().map(|sample| sample.latency.p99).fold(0.0, f64::max),
-        }
-    };
-    names.into_iter().map(step).collect()
-}
-
-impl Step {
-    /// The step's line in the table.
-    pub(super) fn line(&self) -> String {
-        format!(
-            "{:<34}{:>12} sent/s{:>12} replies/s  loss {:>7.3} %  p99 up to {:.0} us",
-            self.name,
-            grouped(self.sent_rate),
-            grouped(self.rate),
-            self.loss_percent,
-            self.p99,
-        )
-    }
-
-    /// The step's cells in the page.
-    pub(super) fn row(&self) -> [String; 6] {
-        [
-            self.name.clone(),
-            format!("{:.1} s", self.seconds),
-            grouped(self.sent_rate),
-            grouped(self.rate),
-            format!("{:.3} %", self.loss_percent),
-            Unit::Micros.label(self.p99),
+        vec![
+            name.to_owned(),
+            format!("{:.1} s", total.seconds),
+            grouped(total.sent_rate()),
+            grouped(total.rate()),
+            format!("{:.3} %", lost as f64 * 100.0 / total.sent.max(1) as f64),
+            Unit::Micros.label(total.latency.p99),
         ]
-    }
+    };
+    names.into_iter().map(row).collect()
 }
 
 #[cfg(test)]
@@ -103,12 +59,11 @@ mod tests {
             sample(3.0, "drain", 0, 30, 9e9),
             sample(3.5, "drain", 0, 10, 9e9),
         ];
-        let steps = steps(&report);
-        assert_eq!(steps.len(), 2);
-        let Step { seconds, sent_rate, rate, loss_percent, p99, .. } = &steps[0];
-        assert_eq!((*seconds, *sent_rate, *rate), (1.0, 1000.0, 800.0));
-        assert_eq!((*loss_percent, *p99), (10.0, 300.0));
-        assert_eq!((steps[1].rate, steps[1].loss_percent), (1800.0, 2.0));
+        let wanted = [
+            ["step 1: 1,000 per second", "1.0 s", "1,000", "800", "10.000 %", "300 us"],
+            ["step 2: 2,000 per second", "1.0 s", "2,000", "1,800", "2.000 %", "200 us"],
+        ];
+        assert_eq!(rows(&report), wanted);
         let shown = report.to_table();
         assert!(shown.contains("step 2: 2,000 per second"), "{shown}");
         assert!(report.to_html().contains("step 1: 1,000 per second"));
@@ -118,7 +73,7 @@ mod tests {
     fn a_load_of_one_rate_has_no_steps() {
         let mut report = super::super::tests::example();
         report.series = vec![sample(0.5, "measure", 10, 0, 1.0)];
-        assert_eq!(steps(&report), []);
+        assert!(rows(&report).is_empty());
         assert!(!report.to_table().contains("step 1"));
     }
 }

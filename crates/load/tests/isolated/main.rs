@@ -2,3 +2,5 @@
 
 mod allocations;
 mod drops;
+#[path = "../../../verify/tests/it/faulty.rs"]
+mod faulty;

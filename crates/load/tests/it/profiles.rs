@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use super::{command, stderr};
+use super::command::{command, stderr};
 
 /// Runs the command; no test here sends a datagram.
 fn load(args: &[&str]) -> Output {

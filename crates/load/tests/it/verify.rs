@@ -4,8 +4,8 @@ use std::process::Output;
 
 use onrush_verify::report::{Conformance, Outcome};
 
+use super::command::{command, stderr, stdout};
 use super::faulty::{Fault, Server};
-use super::{command, stderr, stdout};
 
 fn verify(arguments: &[&str]) -> Output {
     command().arg("verify").args(arguments).output().unwrap()

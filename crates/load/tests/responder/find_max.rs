@@ -1,40 +1,31 @@
 //! `--find-max` against a server of known capacity, `--max-loss`, and runs that are interrupted.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use onrush_load::report::Report;
 use onrush_load::report::search::{Purpose, Verdict};
 
-use super::server::{Behaviour, Responder};
+use super::command::{self, report, stderr};
+use super::faulty::{Fault, Server};
+use super::server::{Behaviour, serve};
 
-fn command(tracker: &Responder, more: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onrush-load"));
+fn command(tracker: &Server, more: &str) -> Command {
+    let mut command = command::command();
     command
-        .arg(format!("--target={}", tracker.address))
+        .arg(&tracker.targets()[0])
         .args("--profile classic --swarms 5000 --sources 8 --json -".split(' '))
         .args(more.split_whitespace());
     command
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[track_caller]
-fn report(output: &Output) -> Report {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
-}
-
 #[test]
 fn the_capacity_of_a_server_is_found() {
     const CAPACITY: f64 = 1500.0;
-    let tracker = Responder::start("127.0.0.1:0", Behaviour::Serves(CAPACITY));
+    let tracker = serve(Behaviour::Serves(CAPACITY));
     // Delays of a busy host stay below this bound; a growing queue of requests exceeds it.
     let more = "--find-max --max-p99 100 --resolution 8 --round 2 --duration 2 --warmup 0.5";
     let output = command(&tracker, more).output().unwrap();
-    let said = text(&output.stderr);
+    let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let report = report(&output);
     let search = report.search.as_ref().unwrap();
@@ -53,19 +44,19 @@ fn the_capacity_of_a_server_is_found() {
 #[test]
 fn loss_above_its_bound_exits_with_4() {
     // A server per run, as a run leaves seconds of requests in the buffer.
-    let slow = || Responder::start("127.0.0.1:0", Behaviour::Serves(500.0));
+    let slow = || serve(Behaviour::Serves(500.0));
     let more = "--rate 4000 --duration 2 --warmup 0 --timeout 0.2 --quiet";
     let output = command(&slow(), &format!("{more} --max-loss 5")).output().unwrap();
-    let said = text(&output.stderr);
+    let said = stderr(&output);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(report(&output).loss_percent > 5.0 && said.contains("more than --max-loss 5 %"));
     let output = command(&slow(), more).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "without a bound: {}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "without a bound: {}", stderr(&output));
 }
 
 #[test]
 fn ctrl_c_ends_a_run_with_a_report() {
-    let tracker = Responder::start("127.0.0.1:0", Behaviour::Prompt);
+    let tracker = Server::start(Fault::Nothing);
     let begin = Instant::now();
     let mut running = command(&tracker, "--rate 500 --duration 60 --warmup 0.1")
         .stdout(Stdio::piped())
@@ -78,7 +69,7 @@ fn ctrl_c_ends_a_run_with_a_report() {
     let sent = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
     assert!(sent.unwrap().success());
     let output = running.wait_with_output().unwrap();
-    let said = text(&output.stderr);
+    let said = stderr(&output);
     assert!(begin.elapsed() < Duration::from_secs(58), "the run was not interrupted");
     assert_eq!(output.status.code(), Some(0), "{said}");
     let report = report(&output);

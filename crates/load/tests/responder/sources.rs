@@ -3,52 +3,46 @@
 use std::process::{Command, Output};
 
 use nix::sched::{CloneFlags, unshare};
-use onrush_load::report::Report;
 
-use super::server::{Behaviour, Responder};
+use super::command::{command, report, stderr};
+use super::faulty::{Fault, Server};
 
-fn load(command: &mut Command, target: &Responder, more: &str) -> Output {
+fn load(command: &mut Command, target: &str, more: &str) -> Output {
     command
-        .arg(format!("--target={}", target.address))
+        .arg(target)
         .args("--duration 1 --warmup 1 --timeout 5 --in-flight 64 --swarms 5000 --quiet".split(' '))
         .args(more.split_whitespace())
         .output()
         .unwrap()
 }
 
-fn binary() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_onrush-load"))
-}
-
-#[track_caller]
-fn report(output: &Output) -> Report {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+/// A shell that executes the command after `before`.
+fn limited(before: &str) -> Command {
+    let mut shell = Command::new("sh");
+    let script = format!("{before} \"$0\" \"$@\"");
+    shell.args(["-c", script.as_str(), env!("CARGO_BIN_EXE_onrush-load")]);
+    shell
 }
 
 /// The soft limit of descriptors is raised to the hard limit.
 #[test]
 fn thousands_of_sources_need_no_ulimit() {
-    let tracker = Responder::start("127.0.0.1:0", Behaviour::Prompt);
-    let mut limited = Command::new("sh");
-    let binary = env!("CARGO_BIN_EXE_onrush-load");
-    limited.args(["-c", "ulimit -S -n 1024 && exec \"$0\" \"$@\"", binary]);
-    let report = report(&load(&mut limited, &tracker, "--sources 3000 --json -"));
+    let tracker = Server::start(Fault::Nothing);
+    let mut limited = limited("ulimit -S -n 1024 && exec");
+    let output = load(&mut limited, &tracker.targets()[0], "--sources 3000 --json -");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report(&output);
     assert_eq!((report.setup.sources, report.setup.sockets), ([3000, 0], 3000));
     assert!(report.right_replies() > 0);
 }
 
 #[test]
 fn a_hard_limit_is_reported_with_a_remedy() {
-    let tracker = Responder::start("127.0.0.1:0", Behaviour::Prompt);
-    let mut limited = Command::new("sh");
-    let binary = env!("CARGO_BIN_EXE_onrush-load");
+    let tracker = Server::start(Fault::Nothing);
     // Without CAP_SYS_RESOURCE, with which root may exceed the limit.
-    let without = "ulimit -n 1024 && exec setpriv --bounding-set=-sys_resource \"$0\" \"$@\"";
-    limited.args(["-c", without, binary]);
-    let output = load(&mut limited, &tracker, "--sources 3000 --workers 2");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let mut limited = limited("ulimit -n 1024 && exec setpriv --bounding-set=-sys_resource");
+    let output = load(&mut limited, &tracker.targets()[0], "--sources 3000 --workers 2");
+    let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("6000 sockets") && said.contains("ulimit -n 6064"), "{said}");
 }
@@ -64,9 +58,11 @@ fn a_thousand_addresses_of_ipv6() {
         ip("-6 route add local fd00::/64 dev lo");
         // The addresses are local by the route but not assigned (Linux, ip-sysctl.rst).
         std::fs::write("/proc/sys/net/ipv6/ip_nonlocal_bind", "1").unwrap();
-        let tracker = Responder::start("[::1]:0", Behaviour::Prompt);
+        let tracker = Server::start(Fault::Nothing);
         let more = "--source fd00::1-fd00::3e8 --json -";
-        let report = report(&load(&mut binary(), &tracker, more));
+        let output = load(&mut command(), &tracker.targets()[1], more);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = report(&output);
         assert_eq!((report.setup.sources, report.setup.sockets), ([0, 1000], 1000));
         assert!(report.right_replies() > 0);
     });

@@ -506,6 +506,16 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(fault: Fault) -> Self {
+        Self::paced(fault, 128, |_| ())
+    }
+
+    /// A server that receives at most `limit` datagrams at a time, and sends their replies after
+    /// `pause`, which gets their number.
+    pub(crate) fn paced(
+        fault: Fault,
+        limit: usize,
+        pause: impl FnMut(usize) + Send + 'static,
+    ) -> Self {
         let listen: [SocketAddr; 2] = ["127.0.0.1:0", "[::1]:0"].map(|text| text.parse().unwrap());
         let buffers = Buffers { receive: 4 << 20, send: 0 };
         let (four, _) = bind_client(listen[0], buffers).unwrap();
@@ -521,7 +531,8 @@ impl Server {
         let backend = Backend::new(sockets, Options::default()).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || serve(backend, fault, other, &stopped));
+        let thread =
+            std::thread::spawn(move || serve(backend, fault, other, limit, pause, &stopped));
         Self { addresses, stop, thread: Some(thread) }
     }
 
@@ -540,10 +551,17 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut backend: Backend, fault: Fault, other: u16, stop: &AtomicBool) {
+fn serve(
+    mut backend: Backend,
+    fault: Fault,
+    other: u16,
+    limit: usize,
+    mut pause: impl FnMut(usize),
+    stop: &AtomicBool,
+) {
     let mut tracker = Tracker::new(fault);
     while !stop.load(Ordering::Relaxed) {
-        let batch = backend.receive(128).unwrap();
+        let batch = backend.receive(limit).unwrap();
         let mut answers = Vec::new();
         for (bytes, slot) in batch.iter() {
             for reply in tracker.answer(bytes, slot.source) {
@@ -561,8 +579,9 @@ fn serve(mut backend: Backend, fault: Fault, other: u16, stop: &AtomicBool) {
                 answers.push((reply, to));
             }
         }
-        if batch.is_empty() {
-            backend.wait(Duration::from_millis(20)).unwrap();
+        match batch.len() {
+            0 => backend.wait(Duration::from_millis(20)).unwrap(),
+            count => pause(count),
         }
         backend.send(answers.iter().map(|(bytes, to)| Reply { bytes, to }));
     }

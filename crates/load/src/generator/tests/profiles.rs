@@ -30,8 +30,8 @@ fn a_right_tracker_stands_abuse() {
 }
 
 #[test]
-fn an_id_of_another_address_deserves_silence() {
-    let outcome = play(longer(abuse(), Fault::AnyId));
+fn an_unusable_id_deserves_silence() {
+    let outcome = play(longer(abuse(), Fault::ServesBadIds));
     let loud = found(&outcome, Finding::NotSilent);
     assert!(loud > 100, "{loud}");
     assert_eq!(outcome.tally.wrong(false), loud, "and nothing else is wrong");
@@ -39,7 +39,7 @@ fn an_id_of_another_address_deserves_silence() {
 
 #[test]
 fn serving_port_zero_is_different_and_handing_it_out_is_wrong() {
-    let outcome = play(longer(abuse(), Fault::ServesPortZero));
+    let outcome = play(longer(abuse(), Fault::AcceptsPortZero));
     assert!(found(&outcome, Finding::PortZero) > 100);
     assert!(found(&outcome, Finding::UnknownPeer) > 0);
 }

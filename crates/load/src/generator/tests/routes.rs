@@ -4,19 +4,8 @@ use super::*;
 
 /// A worker without a tracker, for looking at what it would send.
 fn session<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Session<'p> {
-    let settings = Settings {
-        pace: Pace::InFlight(in_flight),
-        limit: 1,
-        burst: 1,
-        group: false,
-        timeout: SECOND,
-        v6: 0.0,
-        strictness: Strictness { strangers: false, sample: 1 },
-        strict: false,
-        seed: 5,
-        worker: 0,
-        workers: 1,
-    };
+    let pace = Pace::InFlight(in_flight);
+    let settings = Settings { pace, burst: 1, timeout: SECOND, ..Settings::default() };
     Session::new(plan, routes, settings, Window { start: 0, end: Nanos::MAX / 2 })
 }
 

@@ -1,0 +1,182 @@
+//! The figures of a report, laid out once for the text and for the page.
+
+use super::{CpuReport, KindReport, Report, steps};
+use crate::number::grouped;
+
+/// A name and its value.
+pub(super) type Fact = (&'static str, String);
+
+/// A table.
+pub(super) struct Grid {
+    pub(super) title: &'static str,
+    /// The class of the table in the page.
+    pub(super) class: &'static str,
+    /// A sentence above the table; may be empty.
+    pub(super) note: String,
+    pub(super) heads: &'static [&'static str],
+    /// As many cells as `heads` in each row.
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// Lines of text: the first column starts at the left, the others end at the right.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let heads: Vec<String> = self.heads.iter().map(ToString::to_string).collect();
+        let lines = || std::iter::once(&heads).chain(&self.rows);
+        let width = |n: usize| lines().map(|cells| cells[n].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+        let line = |cells: &Vec<String>| {
+            let mut text = format!("{:<1$}", cells[0], widths[0]);
+            for (cell, width) in cells.iter().zip(&widths).skip(1) {
+                text += &format!("  {cell:>width$}");
+            }
+            text.trim_end().to_owned()
+        };
+        lines().map(line).collect()
+    }
+}
+
+/// What was sent, and from where.
+pub(super) fn setup(report: &Report) -> Vec<Fact> {
+    let setup = &report.setup;
+    let sum = |[v4, v6]: [u32; 2]| grouped(f64::from(v4) + f64::from(v6));
+    let segments = if setup.bursts { "grouped" } else { "single" };
+    let replies = if setup.coalescing { "" } else { ", replies one by one" };
+    vec![
+        ("tracker", setup.targets.join(", ")),
+        ("profile", setup.profile.name.clone()),
+        ("pace", setup.pace.describe()),
+        ("bursts", format!("of {}, {segments}{replies}", setup.burst)),
+        ("seed", setup.seed.to_string()),
+        ("swarms", grouped(f64::from(setup.swarms))),
+        ("peers", sum(setup.peers)),
+        ("source addresses", sum(setup.sources)),
+        ("load workers", setup.workers.to_string()),
+        ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, setup.warmup)),
+    ]
+}
+
+/// The result.
+pub(super) fn figures(report: &Report) -> Vec<Fact> {
+    let Report { reply_megabits, loss_percent, peers_per_reply, peers_checked_percent, .. } =
+        report;
+    let mut figures = vec![
+        (
+            "right replies",
+            format!("{} per second ({reply_megabits:.1} Mbit/s)", grouped(report.rate)),
+        ),
+        ("sent", format!("{} per second", grouped(report.sent_rate))),
+        (
+            "loss",
+            format!(
+                "{loss_percent:.3} % ({} late, {} dropped here)",
+                report.late, report.dropped_here
+            ),
+        ),
+        (
+            "peers per reply",
+            format!(
+                "{peers_per_reply:.2} ({peers_checked_percent:.0} % of them checked: lists over \
+                 {} one in {} in full)",
+                crate::check::SHORT_LIST,
+                report.setup.strictness.sample,
+            ),
+        ),
+    ];
+    for (name, cpu) in [("tracker CPU", report.tracker_cpu), ("load tester CPU", report.own_cpu)] {
+        if let Some(CpuReport { time, percent, per_reply }) = cpu {
+            let text = format!(
+                "{percent:.0} % ({:.2} s user, {:.2} s system), {per_reply:.3} us per right reply",
+                time.user, time.system
+            );
+            figures.push((name, text));
+        }
+    }
+    if let Some(tracker) = &report.tracker {
+        let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| bytes as f64 / 1048576.0);
+        let drops = tracker.drops.map_or("not readable".into(), |drops| grouped(drops as f64));
+        let text = format!("{rss:.1} MiB, {peak:.1} MiB peak; dropped at its sockets: {drops}");
+        figures.push(("tracker memory", text));
+    }
+    figures
+}
+
+/// A row per kind of request, and one of all.
+pub(super) fn kinds(report: &Report) -> Grid {
+    let sum = |of: fn(&KindReport) -> u64| report.kinds.iter().map(of).sum();
+    let all = KindReport {
+        requests: sum(|kind| kind.requests),
+        right: sum(|kind| kind.right),
+        wrong: sum(|kind| kind.wrong),
+        lost: sum(|kind| kind.lost),
+        repeats: sum(|kind| kind.repeats),
+        latency: report.latency,
+        ..report.kinds[0].clone()
+    };
+    let sent = report.kinds.iter().filter(|kind| kind.requests > 0);
+    let mut rows: Vec<_> = sent.map(|kind| row(kind.kind.name(), kind)).collect();
+    rows.push(row("all", &all));
+    Grid {
+        title: "By kind of request",
+        class: "kinds",
+        note: String::new(),
+        heads: &[
+            "kind", "requests", "right", "wrong", "lost", "repeats", "p50 us", "p90 us", "p99 us",
+            "p99.9 us", "max us",
+        ],
+        rows,
+    }
+}
+
+fn row(name: &str, kind: &KindReport) -> Vec<String> {
+    let mut row = vec![name.to_owned(), grouped(kind.requests as f64)];
+    if !kind.kind.is_answered() {
+        row.push("silence".into());
+        row.resize(11, String::new());
+        return row;
+    }
+    let counts = [kind.right, kind.wrong, kind.lost, kind.repeats];
+    row.extend(counts.map(|count| grouped(count as f64)));
+    let latency = kind.latency;
+    row.extend([latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(grouped));
+    row
+}
+
+/// A row per step of the load; none where it has only one.
+pub(super) fn by_step(report: &Report) -> Option<Grid> {
+    let rows = steps::rows(report);
+    (!rows.is_empty()).then_some(Grid {
+        title: "By step",
+        class: "steps",
+        note: String::new(),
+        heads: &[
+            "step",
+            "measured",
+            "sent per second",
+            "right replies per second",
+            "lost",
+            "p99, at most",
+        ],
+        rows,
+    })
+}
+
+/// A row per round of the search, where this is the result of one.
+pub(super) fn rounds(report: &Report) -> Option<Grid> {
+    let search = report.search.as_ref()?;
+    Some(Grid {
+        title: "The search for the highest rate",
+        class: "rounds",
+        note: search.headline(),
+        heads: &[
+            "round",
+            "due per second",
+            "right replies",
+            "lost",
+            "p99",
+            "sent late, p99",
+            "verdict",
+        ],
+        rows: search.rounds.iter().map(|round| round.cells().to_vec()).collect(),
+    })
+}
