@@ -220,18 +220,18 @@ class Case:
         self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=120s\n")
         try:
             pid, _ = self.start()
-            self.host.until("/health is ok", lambda: self._health() == (200, {"status": "ok", "stuck": []}))
-            assert self._stuck() == dict.fromkeys(workers(pid), "0"), self._stuck()
+            self.host.until("/health is ok", lambda: self._health() == (200, {"status": "ok", "stalled": []}))
+            assert self._stalled() == dict.fromkeys(workers(pid), "0"), self._stalled()
             task = workers(pid)["worker-0"][0]
             trace(task, PTRACE_SEIZE, PTRACE_INTERRUPT)
             os.waitpid(task, WAIT_ALL)
-            stalled = (503, {"status": "stuck", "stuck": ["worker-0"]})
+            stalled = (503, {"status": "stalled", "stalled": ["worker-0"]})
             self.host.until("/health reports the worker", lambda: self._health() == stalled)
             expected = {name: "1" if name == "worker-0" else "0" for name in workers(pid)}
-            assert self._stuck() == expected, self._stuck()
+            assert self._stalled() == expected, self._stalled()
             trace(task, PTRACE_DETACH)
             self.host.until("/health is ok again", lambda: self._health()[0] == 200)
-            assert self._stuck()["worker-0"] == "0"
+            assert self._stalled()["worker-0"] == "0"
             assert self.host.show("onrush", "NRestarts") == "0"
             assert_served(self.host)
         finally:
@@ -242,10 +242,10 @@ class Case:
         code, text = get(self.host, "/health")
         return code, json.loads(text)
 
-    def _stuck(self):
-        """The metric onrush_worker_stuck of each worker."""
+    def _stalled(self):
+        """The metric onrush_worker_stalled of each worker."""
         _, text = get(self.host, "/metrics")
-        return dict(re.findall(r'(?m)^onrush_worker_stuck\{worker="([^"]+)"\} (\d)(?:\.0)?$', text))
+        return dict(re.findall(r'(?m)^onrush_worker_stalled\{worker="([^"]+)"\} (\d)(?:\.0)?$', text))
 
     def _stall_a_worker(self, pid, since):
         """Stalls a worker: the watchdog ends the unit's processes, and systemd restarts the unit."""

@@ -7,7 +7,7 @@ use axum::extract::State;
 use tokio::sync::Semaphore;
 
 use crate::api::Problem;
-use crate::api::stats::{Files, HttpStats};
+use crate::api::stats::{AdminStats, Files};
 use crate::metrics::process::Process;
 use crate::metrics::snapshot::{StatsSnapshot, WorkerState};
 use crate::readiness::Readiness;
@@ -30,7 +30,7 @@ pub(crate) struct ServerState {
     /// Requests answered.
     pub(crate) requests: Counter,
     /// Connections refused because too many were open.
-    pub(crate) turned_away: Counter,
+    pub(crate) rejected: Counter,
     /// Free places for connections.
     pub(crate) slots: Arc<Semaphore>,
     /// `admin.connections`: the number of places.
@@ -49,7 +49,7 @@ impl ServerState {
             timeout: settings.timeout,
             walk: tokio::sync::Mutex::default(),
             requests: Counter::default(),
-            turned_away: Counter::default(),
+            rejected: Counter::default(),
             slots: Arc::new(Semaphore::new(settings.connections)),
             connections: settings.connections,
             in_progress: Arc::default(),
@@ -134,10 +134,10 @@ impl ServerState {
                 export: parts.files.export.stats(),
             },
             process: Process::read(),
-            http: HttpStats {
+            admin: AdminStats {
                 requests: self.requests.get(),
                 connections: (self.connections - self.slots.available_permits()) as u64,
-                turned_away: self.turned_away.get(),
+                rejected: self.rejected.get(),
             },
         })
     }

@@ -1,6 +1,6 @@
-//! Waiting for responses of other threads without blocking the HTTP thread.
+//! Waiting for responses of other threads without blocking the admin thread.
 //!
-//! A worker cannot wake the HTTP thread, because that would take a lock; its response is polled.
+//! A worker cannot wake the admin thread, because that would take a lock; its response is polled.
 //! The main thread can.
 
 use std::time::Duration;

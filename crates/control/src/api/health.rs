@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Health {
-    /// `ok` or `stuck`.
+    /// `ok` or `stalled`.
     pub status: String,
     /// The workers that took no turn for five seconds.
-    pub stuck: Vec<String>,
+    pub stalled: Vec<String>,
 }
 
 /// Whether the tracker answers requests.

@@ -89,7 +89,7 @@ pub struct Stats {
     /// Files written by the daemon.
     pub files: Files,
     /// The HTTP side itself.
-    pub http: HttpStats,
+    pub admin: AdminStats,
 }
 
 /// Sums over all workers and both address families.
@@ -254,7 +254,7 @@ pub struct Limits {
     /// Info hashes in the file of a list.
     pub list_entries: u64,
     /// HTTP connections.
-    pub http_connections: u64,
+    pub admin_connections: u64,
 }
 
 /// The access lists in force.
@@ -312,13 +312,13 @@ pub struct FileStats {
 /// The HTTP side itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct HttpStats {
+pub struct AdminStats {
     /// Counter: requests answered.
     pub requests: u64,
     /// Gauge: open connections.
     pub connections: u64,
     /// Counter: connections refused because too many were open.
-    pub turned_away: u64,
+    pub rejected: u64,
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ declare_computed! {
         => |all, to| all.workers().try_for_each(|worker| {
             to.put_histogram(worker.name, &worker.metrics.turn_times, 1e-9)
         });
-    Gauge "onrush_worker_stuck" [worker] "1 for a worker that took no turn for 5 s, else 0"
+    Gauge "onrush_worker_stalled" [worker] "1 for a worker that took no turn for 5 s, else 0"
         => |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_THRESHOLD));
     Gauge "onrush_lane_waiting_batches" [worker] "Batches that wait to be served by a worker"
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_waiting as f64);
@@ -126,15 +126,15 @@ declare_computed! {
         => |all, to| each_written(all, to, |writes, _| writes.bytes as f64);
     Gauge "onrush_file_write_duration_seconds" [file] "Duration of the last successful write"
         => |all, to| each_written(all, to, |writes, _| writes.seconds);
-    Counter "onrush_http_requests" [] "HTTP requests answered"
-        => |all, to| to.put(&[], all.http.requests as f64);
-    Gauge "onrush_http_connections" [] "Open HTTP connections"
-        => |all, to| to.put(&[], all.http.connections as f64);
-    Gauge "onrush_http_connections_limit" [] "admin.connections"
+    Counter "onrush_admin_requests" [] "HTTP requests answered"
+        => |all, to| to.put(&[], all.admin.requests as f64);
+    Gauge "onrush_admin_connections" [] "Open HTTP connections"
+        => |all, to| to.put(&[], all.admin.connections as f64);
+    Gauge "onrush_admin_connections_limit" [] "admin.connections"
         => |all, to| to.put(&[], all.settings.admin.connections as f64);
-    Counter "onrush_http_turned_away_connections" []
+    Counter "onrush_admin_rejected_connections" []
         "HTTP connections refused because too many were open"
-        => |all, to| to.put(&[], all.http.turned_away as f64);
+        => |all, to| to.put(&[], all.admin.rejected as f64);
 }
 
 fn flag(is: bool) -> f64 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use crate::api::stats::{Files, HttpStats, Overload};
+use crate::api::stats::{AdminStats, Files, Overload};
 use crate::readiness::Readiness;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
@@ -40,7 +40,7 @@ pub struct StatsSnapshot {
     /// Memory and CPU time of the process.
     pub process: Process,
     /// Counters of the HTTP side.
-    pub http: HttpStats,
+    pub admin: AdminStats,
 }
 
 /// A worker in a [`StatsSnapshot`].
@@ -86,7 +86,7 @@ impl StatsSnapshot {
             uptime: Duration::from_secs(10_000_000),
             files: Files::default(),
             process: Process::default(),
-            http: HttpStats::default(),
+            admin: AdminStats::default(),
         }
     }
 

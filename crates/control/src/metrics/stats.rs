@@ -46,12 +46,12 @@ impl Stats {
                 peers: settings.limits.peers,
                 idle_swarms: settings.limits.idle_swarms,
                 list_entries: settings.limits.list_entries as u64,
-                http_connections: settings.admin.connections as u64,
+                admin_connections: settings.admin.connections as u64,
             },
             list: ListState::of(&snapshot.lists, settings),
             overload: snapshot.overload,
             files: snapshot.files,
-            http: snapshot.http,
+            admin: snapshot.admin,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::process::Process;
 use super::prometheus::{Format, to_text, write};
 use super::snapshot::{StatsSnapshot, WorkerState};
-use crate::api::stats::{FileStats, Files, HttpStats, Overload, Stats};
+use crate::api::stats::{AdminStats, FileStats, Files, Overload, Stats};
 use onrush_config::Settings;
 use onrush_tracker::access::blocks::{AddressBlock, BlockList};
 use onrush_tracker::access::overlay::OverlaySet;
@@ -23,8 +23,8 @@ use onrush_tracker::metrics::{Counter, Incoming, Series, ShardGauges, WorkerMetr
 /// first worker begins with 1, of the second with 2.
 const COMPUTED: [(&str, f64); 58] = [
     ("onrush_announce_sample_ratio", 64.0),
-    ("onrush_worker_stuck{worker=\"worker-0\"}", 0.0),
-    ("onrush_worker_stuck{worker=\"worker-1\"}", 1.0),
+    ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
+    ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
     ("onrush_uptime_seconds", 12.5),
     ("process_start_time_seconds", 1_780_000_000.5),
     ("process_cpu_seconds_total", 13.25),
@@ -41,7 +41,7 @@ const COMPUTED: [(&str, f64); 58] = [
     ("onrush_peers_limit", 21.0),
     ("onrush_idle_swarms_limit", 22.0),
     ("onrush_list_entries_limit", 23.0),
-    ("onrush_http_connections_limit", 24.0),
+    ("onrush_admin_connections_limit", 24.0),
     ("onrush_list_entries{mode=\"deny\"}", 25.0),
     ("onrush_blocked_source_ranges", 26.0),
     ("onrush_file_writes_total{file=\"snapshot\",outcome=\"written\"}", 31.0),
@@ -54,9 +54,9 @@ const COMPUTED: [(&str, f64); 58] = [
     ("onrush_file_last_written_timestamp_seconds{file=\"export\"}", 43.0),
     ("onrush_file_bytes{file=\"export\"}", 44.0),
     ("onrush_file_write_duration_seconds{file=\"export\"}", 0.045),
-    ("onrush_http_requests_total", 51.0),
-    ("onrush_http_connections", 52.0),
-    ("onrush_http_turned_away_connections_total", 53.0),
+    ("onrush_admin_requests_total", 51.0),
+    ("onrush_admin_connections", 52.0),
+    ("onrush_admin_rejected_connections_total", 53.0),
     ("onrush_batch_datagrams_count{worker=\"worker-0\"}", 2.0),
     ("onrush_batch_datagrams_sum{worker=\"worker-0\"}", 128.0),
     ("onrush_batch_datagrams_bucket{le=\"32.0\",worker=\"worker-0\"}", 0.0),
@@ -189,7 +189,7 @@ fn full_snapshot() -> StatsSnapshot {
             open_files: 17,
             threads: 18,
         },
-        http: HttpStats { requests: 51, connections: 52, turned_away: 53 },
+        admin: AdminStats { requests: 51, connections: 52, rejected: 53 },
         ..StatsSnapshot::of_workers(workers, settings)
     }
 }

@@ -13,8 +13,8 @@ function state(level, mark, text) {
   element.dataset.level = level;
 }
 function showState(stats) {
-  const stuck = stats.workers.filter((worker) => worker.still_for >= 5).map((worker) => worker.name);
-  if (stuck.length) return state('bad', '✕', `Stalled: ${stuck.join(', ')}`);
+  const stalled = stats.workers.filter((worker) => worker.still_for >= 5).map((worker) => worker.name);
+  if (stalled.length) return state('bad', '✕', `Stalled: ${stalled.join(', ')}`);
   if (stats.stage !== 'serving') return state('warn', '◌', stats.stage === 'stopping' ? 'Stopping' : 'Starting');
   if (stats.overload.step) return state('warn', '▲', 'Serving, overloaded');
   return state('good', '●', 'Serving');

@@ -149,7 +149,7 @@ function showClients({ clients }) {
   put(by('sample'), `one announce in ${clients.sample} sampled`);
 }
 function showLimits(stats) {
-  const { limits, totals, list, http, workers } = stats;
+  const { limits, totals, list, admin, workers } = stats;
   const usage = (name, label, now, most) => {
     let value = by(`l-${name}`);
     if (!value) {
@@ -166,7 +166,7 @@ function showLimits(stats) {
   usage('peers', 'Peers stored', totals.peers, limits.peers);
   usage('idle', 'Swarms without peers', totals.idle_swarms, limits.idle_swarms);
   usage('list', 'Listed info hashes', list.entries, limits.list_entries);
-  usage('http', 'HTTP connections', http.connections, limits.http_connections);
+  usage('admin', 'HTTP connections', admin.connections, limits.admin_connections);
   usage('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_room)));
 }
 const MODES = { open: 'every info hash is served', allow: 'only listed info hashes are served', deny: 'all but listed info hashes are served' };

@@ -41,7 +41,7 @@ pub enum AdminError {
     },
     /// The thread or its runtime cannot start.
     #[error(
-        "cannot start the HTTP thread: {0}\n  raise the limits of tasks and open files, or set \
+        "cannot start the admin thread: {0}\n  raise the limits of tasks and open files, or set \
          admin.listen to \"off\""
     )]
     Start(io::Error),

@@ -123,7 +123,7 @@ impl Server {
             runtime.shutdown_background();
         };
         let thread =
-            thread::Builder::new().name("http".into()).spawn(run).map_err(AdminError::Start)?;
+            thread::Builder::new().name("admin".into()).spawn(run).map_err(AdminError::Start)?;
         Ok(Self { state, address, announcement, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -186,7 +186,7 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, state: Arc<Se
         if let Ok(slot) = state.slots.clone().try_acquire_owned() {
             tokio::spawn(serve(stream, router.clone(), state.timeout, slot));
         } else {
-            state.turned_away.add(1);
+            state.rejected.add(1);
             let _ = stream.try_write(TOO_MANY_CONNECTIONS);
         }
     }

@@ -22,12 +22,12 @@ pub(super) async fn health(State(state): SharedState) -> Response {
     respond(state.stalled(Instant::now()))
 }
 
-fn respond(stuck: Vec<String>) -> Response {
-    let (code, status) = match stuck.is_empty() {
+fn respond(stalled: Vec<String>) -> Response {
+    let (code, status) = match stalled.is_empty() {
         true => (StatusCode::OK, "ok"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "stuck"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
     };
-    (code, Json(Health { status: status.to_owned(), stuck })).into_response()
+    (code, Json(Health { status: status.to_owned(), stalled })).into_response()
 }
 
 /// Readiness: all sockets are bound and saved state is loaded.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::IntervalCommitment;
 
 /// The file's name in the state directory.
-pub const FILE: &str = "overload.promise";
+pub const FILE: &str = "overload.interval";
 /// How often the file is rewritten: each reply with a longer interval extends the commitment.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 
@@ -61,7 +61,7 @@ impl CommitmentFile {
     /// Writes a temporary file and renames it, so that the file is always complete.
     fn write(&self, commitment: IntervalCommitment, unix: u64) -> io::Result<()> {
         let IntervalCommitment { lifetime, seconds } = commitment;
-        let temporary = self.path.with_extension("promise.new");
+        let temporary = self.path.with_extension("interval.new");
         fs::write(&temporary, format!("{lifetime} {}\n", unix + u64::from(seconds)))?;
         fs::rename(&temporary, &self.path)
     }

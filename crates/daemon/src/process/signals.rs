@@ -36,7 +36,7 @@ pub fn listen() -> io::Result<Receiver<Signal>> {
                 SIGHUP => Signal::Reload,
                 SIGUSR1 => Signal::Export,
                 SIGUSR2 => Signal::Upgrade(Instant::now()),
-                // The clean stop may be blocked, by a log that is not read or a stuck worker.
+                // The clean stop may be blocked, by a log that is not read or a stalled worker.
                 _ if stopping => std::process::exit(1),
                 _ => Signal::Stop,
             };

@@ -494,7 +494,7 @@ fn the_advertised_interval_survives_restart_and_upgrade() {
     daemon.stop();
     age(&state.path().join(FILE), 120);
     let until = UNIX_EPOCH.elapsed().unwrap().as_secs() + 600;
-    fs::write(state.path().join("overload.promise"), format!("900 {until}\n")).unwrap();
+    fs::write(state.path().join("overload.interval"), format!("900 {until}\n")).unwrap();
     let mut daemon = launch_in(state.path(), PLACEMENTS[0], config).start();
     let line = daemon.line(PEERS_RESTORED);
     assert!(!line.contains(TOO_OLD), "{line}");

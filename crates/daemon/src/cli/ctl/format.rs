@@ -18,9 +18,9 @@ pub fn successor(successor: &Successor) -> String {
 
 /// Readiness, and workers that are stalled.
 pub fn health(health: &Health, ready: &Ready) -> String {
-    let workers = match health.stuck.as_slice() {
+    let workers = match health.stalled.as_slice() {
         [] => "no worker is stalled".to_owned(),
-        stuck => format!("stalled for 5 s or more: {}", stuck.join(", ")),
+        stalled => format!("stalled for 5 s or more: {}", stalled.join(", ")),
     };
     format!("{}: {}\n{workers}\n", if ready.ready { "ready" } else { "not ready" }, ready.stage)
 }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn stalled_workers_are_named() {
         let ready = Ready { ready: true, stage: "serving".into() };
-        let stuck = Health { status: "stuck".into(), stuck: vec!["worker-1".into()] };
-        assert_eq!(health(&stuck, &ready), "ready: serving\nstalled for 5 s or more: worker-1\n");
+        let stalled = Health { status: "stalled".into(), stalled: vec!["worker-1".into()] };
+        assert_eq!(health(&stalled, &ready), "ready: serving\nstalled for 5 s or more: worker-1\n");
     }
 }
