@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
 
 /// Why the affinity mask could not be read or a thread not be pinned.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +45,8 @@ pub fn allowed() -> Result<Vec<usize>, AffinityError> {
 /// The vCPUs on the same core as `cpu`, itself included, ascending; `None` where the system does
 /// not report them.
 pub fn siblings(cpu: usize) -> Option<Vec<usize>> {
-    siblings_in(Path::new("/sys/devices/system/cpu"), cpu)
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    parse_list(&fs::read_to_string(file).ok()?)
 }
 
 /// The same vCPUs, ordered so that the first ones have a core each: the first thread of every core,
@@ -70,12 +70,6 @@ pub fn pin_current_thread(cpu: usize) -> Result<(), AffinityError> {
         Some(libc::EINVAL) => AffinityError::NotAllowed { cpu },
         _ => AffinityError::Refused { cpu, cause },
     })
-}
-
-/// [`siblings`] under another root, for tests.
-fn siblings_in(root: &Path, cpu: usize) -> Option<Vec<usize>> {
-    let file = root.join(format!("cpu{cpu}/topology/thread_siblings_list"));
-    parse_list(&fs::read_to_string(file).ok()?)
 }
 
 /// Parses the list form of the kernel and of `taskset -c`, like `0-3,8,10-11`; `None` where the
@@ -122,17 +116,11 @@ fn group(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
     cores
 }
 
-/// Orders by rank within the core, then by number.
+/// Orders by rank within the core, then by number. Only siblings in `cpus` count.
 fn order(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<usize> {
-    let mut ranked: Vec<(usize, usize)> = cpus
-        .iter()
-        .map(|&cpu| {
-            // Only siblings in `cpus` count.
-            let rank = siblings(cpu)
-                .map_or(0, |all| all.iter().filter(|&&s| s < cpu && cpus.contains(&s)).count());
-            (rank, cpu)
-        })
-        .collect();
+    let cores = group(cpus, siblings).into_iter();
+    let mut ranked: Vec<(usize, usize)> =
+        cores.flat_map(|core| core.into_iter().enumerate()).collect();
     ranked.sort_unstable();
     ranked.into_iter().map(|(_, cpu)| cpu).collect()
 }

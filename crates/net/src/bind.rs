@@ -218,8 +218,8 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     for &Address { address, optional } in addresses {
         match probe(address, options.probe) {
             Ok(()) => wanted.push(address),
-            Err(Failure::Absent(_, cause)) if optional => {
-                notices.push(Notice::AddressUnavailable { address, cause });
+            Err(failure) if optional && failure.is_absence() => {
+                notices.push(Notice::AddressUnavailable { address, cause: failure.1 });
             }
             Err(failure) => return Err(failure.into_error(address)),
         }
@@ -265,16 +265,13 @@ impl Group {
     /// The sockets of one address, in the order of their group: worker `i % workers` reads number
     /// `i`.
     pub fn sockets_at(&self, address: SocketAddr) -> Vec<&BoundSocket> {
-        let own = |sockets: &'_ Vec<BoundSocket>| -> Vec<usize> {
-            (0..sockets.len()).filter(|number| sockets[*number].address == address).collect()
-        };
-        let numbers: Vec<Vec<usize>> = self.workers.iter().map(own).collect();
-        let most = numbers.iter().map(Vec::len).max().unwrap_or(0);
-        let round = |round: usize| {
-            let workers = self.workers.iter().zip(&numbers);
-            workers.filter_map(move |(sockets, own)| own.get(round).map(|number| &sockets[*number]))
-        };
-        (0..most).flat_map(round).collect()
+        let mut sockets = Vec::new();
+        for own in &self.workers {
+            sockets.extend(own.iter().filter(|socket| socket.address == address).enumerate());
+        }
+        // A stable sort: in each round the workers stay in their order.
+        sockets.sort_by_key(|(round, _)| *round);
+        sockets.into_iter().map(|(_, socket)| socket).collect()
     }
 }
 
@@ -308,40 +305,24 @@ enum Sharing {
     Group,
 }
 
-/// Why a socket could not be opened.
-enum Failure {
-    /// The host lacks the address or its family.
-    Absent(Missing, io::Error),
-    /// Any other error, with the step that failed.
-    Other(&'static str, io::Error),
-}
-
-/// What the host lacks.
-enum Missing {
-    Address,
-    Family,
-}
+/// Why a socket could not be opened: the step that failed, and the system's error.
+struct Failure(&'static str, io::Error);
 
 impl Failure {
-    /// Classifies the error of `step`.
-    fn new(step: &'static str, cause: io::Error) -> Self {
-        match cause.raw_os_error() {
-            Some(libc::EAFNOSUPPORT) => Self::Absent(Missing::Family, cause),
-            Some(libc::EADDRNOTAVAIL) => Self::Absent(Missing::Address, cause),
-            _ => Self::Other(step, cause),
-        }
+    /// Whether the host lacks the address or its family.
+    fn is_absence(&self) -> bool {
+        matches!(self.1.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT))
     }
 
     /// The public form of the error.
     fn into_error(self, address: SocketAddr) -> BindError {
-        match self {
-            Self::Absent(Missing::Address, _) => BindError::NotHere { address },
-            Self::Absent(Missing::Family, _) => BindError::NoFamily { address },
-            Self::Other(step, cause) => match cause.raw_os_error() {
-                Some(libc::EADDRINUSE) => BindError::Taken { address },
-                Some(libc::EACCES) => BindError::Forbidden { address },
-                _ => BindError::System { address, step, cause },
-            },
+        let Self(step, cause) = self;
+        match cause.raw_os_error() {
+            Some(libc::EADDRNOTAVAIL) => BindError::NotHere { address },
+            Some(libc::EAFNOSUPPORT) => BindError::NoFamily { address },
+            Some(libc::EADDRINUSE) => BindError::Taken { address },
+            Some(libc::EACCES) => BindError::Forbidden { address },
+            _ => BindError::System { address, step, cause },
         }
     }
 }
@@ -353,9 +334,9 @@ fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
         // With IPv6 disabled (net.ipv6.conf.all.disable_ipv6) the kernel still binds `::`, but no
         // datagram arrives. The address ::1 exists exactly if IPv6 is enabled.
         let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-        open(loopback, Sharing::Alone).map_err(|failure| match failure {
-            Failure::Absent(_, cause) => Failure::Absent(Missing::Family, cause),
-            other => other,
+        open(loopback, Sharing::Alone).map_err(|failure| match failure.is_absence() {
+            true => Failure(failure.0, io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+            false => failure,
         })?;
     }
     // Port 0 is always free, so that only the address is checked.
@@ -365,7 +346,7 @@ fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
 
 /// Opens a socket and sets the options that must be set before it is bound.
 fn prepare(address: SocketAddr, sharing: Sharing) -> Result<Socket, Failure> {
-    let at = |step| move |cause| Failure::new(step, cause);
+    let at = |step| move |cause| Failure(step, cause);
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
         .map_err(at("open a socket"))?;
     socket.set_nonblocking(true).map_err(at("make a socket nonblocking"))?;
@@ -383,7 +364,7 @@ fn prepare(address: SocketAddr, sharing: Sharing) -> Result<Socket, Failure> {
 
 /// Opens and binds a socket.
 fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
-    let at = |step| move |cause| Failure::new(step, cause);
+    let at = |step| move |cause| Failure(step, cause);
     let socket = prepare(address, sharing)?;
     socket.bind(&address.into()).map_err(at("bind"))?;
     let socket = UdpSocket::from(socket);
@@ -495,7 +476,7 @@ mod tests {
 
     /// The message of the error that `bind` returned.
     fn message(code: i32) -> String {
-        let failure = Failure::new("bind", io::Error::from_raw_os_error(code));
+        let failure = Failure("bind", io::Error::from_raw_os_error(code));
         failure.into_error("192.0.2.7:80".parse().unwrap()).to_string()
     }
 

@@ -29,7 +29,6 @@
 //! | [`notice`] | warnings about degraded options, each with its remedy |
 //! | [`steering`] | which socket of a group receives a datagram (classic BPF) |
 //! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
-//! | [`counters`] | datagrams that the kernel dropped |
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 #![warn(unsafe_op_in_unsafe_fn)]
@@ -37,7 +36,7 @@
 pub mod adopt;
 pub mod affinity;
 pub mod bind;
-pub mod counters;
+mod counters;
 pub mod handover;
 pub mod memory;
 pub mod mio;

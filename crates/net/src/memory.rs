@@ -181,11 +181,6 @@ impl Network {
         self.shared.state().next_arrival()
     }
 
-    /// Changes the conditions for datagrams that are sent from now on.
-    pub fn set_conditions(&self, conditions: Conditions) {
-        self.shared.state().conditions = conditions;
-    }
-
     /// The outcomes of all datagrams so far.
     pub fn counts(&self) -> DatagramCounts {
         self.shared.state().counts

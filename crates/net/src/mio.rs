@@ -77,11 +77,6 @@ impl Backend {
         })
     }
 
-    /// The sockets, in the order of their numbers.
-    pub fn sockets(&self) -> &[BoundSocket] {
-        &self.sockets
-    }
-
     /// Counters of the grouping of replies.
     pub fn segmentation(&self) -> Segmentation {
         self.outbox.segmentation()

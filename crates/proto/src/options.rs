@@ -13,8 +13,6 @@
 
 use std::fmt;
 
-use crate::wire;
-
 /// The end of the list (BEP 41, EndOfOptions).
 pub const END: u8 = 0;
 /// Padding without a meaning (BEP 41, NOP).
@@ -61,26 +59,6 @@ impl<'a> Options<'a> {
     pub fn url_data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.iter().filter(|option| option.kind == URL_DATA).map(|option| option.data)
     }
-}
-
-/// The length, in bytes, that [`write_url_data`] needs for a path and query of `len` bytes.
-pub const fn url_data_len(len: usize) -> usize {
-    len + 2 * len.div_ceil(MAX_DATA_LEN)
-}
-
-/// Writes a path and query as URLData and returns the length: one option for each 255 bytes, none
-/// for an empty one, and no end mark, as the datagram ends there (BEP 41, URLData).
-///
-/// # Panics
-/// When `into` is shorter than [`url_data_len`].
-pub fn write_url_data(path_and_query: &[u8], into: &mut [u8]) -> usize {
-    let mut end = 0;
-    for part in path_and_query.chunks(MAX_DATA_LEN) {
-        wire::put(into, end, [URL_DATA, part.len() as u8]);
-        into[end + 2..end + 2 + part.len()].copy_from_slice(part);
-        end += 2 + part.len();
-    }
-    end
 }
 
 impl fmt::Debug for Options<'_> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use onrush_config::{Flags, Host, Settings};
-use onrush_net::memory::{Choice, Endpoint, Network};
+use onrush_net::memory::{Choice, Conditions, Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options;
 use onrush_proto::{
@@ -68,6 +68,16 @@ pub fn secrets(seed: u64) -> Secrets {
 /// The time at this second of the test's clock.
 pub fn at(seconds: u64) -> Now {
     Now { moment: Moment(seconds as u32), unix: EPOCH + seconds }
+}
+
+impl TestTracker<Endpoint> {
+    /// A tracker of a configuration text on a network without faults, and a client's endpoint at
+    /// `clients`.
+    pub fn with_clients(text: &str, clients: &[SocketAddr]) -> (Self, Endpoint) {
+        let network = Network::new(1, Conditions::default());
+        let tracker = Self::new(&settings(text), &secrets(1), &network, |endpoint| endpoint);
+        (tracker, network.bind(clients).unwrap())
+    }
 }
 
 impl<S: Socket> TestTracker<S> {

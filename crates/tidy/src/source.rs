@@ -30,8 +30,6 @@ pub struct Token {
 /// A function with a body.
 #[derive(Debug)]
 pub struct Function {
-    /// Its name.
-    pub name: String,
     /// The line of `fn`.
     pub first: usize,
     /// The line of the closing brace.
@@ -103,7 +101,7 @@ impl Source {
             }
             if let Some(open) = self.body_of(at + 2) {
                 let last = self.tokens[self.close_of(open)].line;
-                functions.push(Function { name: name.text.clone(), first: token.line, last });
+                functions.push(Function { first: token.line, last });
             }
         }
         functions

@@ -6,150 +6,109 @@ use onrush_proto::PeerId;
 /// One announce in this many is sampled, per worker and family: the first, then every 64th.
 pub const SAMPLE: u64 = 64;
 
-/// The names of known software; the first is for all other.
-pub const NAMES: [&str; 33] = [
-    OTHER,
-    "anacrolix/torrent",
-    "aria2",
-    "Baidu Netdisk",
-    "BiglyBT",
-    "BitComet",
-    "BitLord",
-    "BitSpirit",
-    "BitTorrent",
-    "Deluge",
-    "Folx",
-    "Free Download Manager",
-    "FrostWire",
-    "KTorrent",
-    "LibreTorrent",
-    "libtorrent (Rasterbar)",
-    "MediaGet",
-    "onrush-load",
-    "PicoTorrent",
-    "qBittorrent",
-    "QQDownload",
-    "rqbit",
-    "rTorrent",
-    "Tixati",
-    "Transmission",
-    "Tribler",
-    "\u{b5}Torrent",
-    "\u{b5}Torrent Web",
-    "Vuze",
-    "WebTorrent",
-    "Xfplay",
-    "Xunlei",
-    "Zona",
-];
-
 /// The name of unknown software.
 pub const OTHER: &str = "other";
 
-/// Azureus style, `-XX####-`: two characters for the software, then its version. Frequent software
-/// comes first, as the table is searched in this order.
-const AZUREUS: [([u8; 2], &str); 38] = [
-    (*b"qB", "qBittorrent"),
-    (*b"TR", "Transmission"),
-    (*b"UT", "\u{b5}Torrent"),
-    (*b"lt", "rTorrent"),
-    (*b"LT", "libtorrent (Rasterbar)"),
-    (*b"DE", "Deluge"),
-    (*b"BI", "BiglyBT"),
-    (*b"UM", "\u{b5}Torrent"),
-    (*b"UE", "\u{b5}Torrent"),
-    (*b"UW", "\u{b5}Torrent Web"),
-    (*b"XL", "Xunlei"),
-    (*b"SD", "Xunlei"),
-    (*b"BC", "BitComet"),
-    (*b"BT", "BitTorrent"),
-    (*b"BE", "BitTorrent"),
-    (*b"AZ", "Vuze"),
-    (*b"GT", "anacrolix/torrent"),
-    (*b"FD", "Free Download Manager"),
-    (*b"BN", "Baidu Netdisk"),
-    (*b"Lr", "LibreTorrent"),
-    (*b"WW", "WebTorrent"),
-    (*b"WD", "WebTorrent"),
-    (*b"rQ", "rqbit"),
-    (*b"KT", "KTorrent"),
-    (*b"KG", "KTorrent"),
-    (*b"FW", "FrostWire"),
-    (*b"FL", "Folx"),
-    (*b"MG", "MediaGet"),
-    (*b"PI", "PicoTorrent"),
-    (*b"BL", "BitLord"),
-    (*b"SP", "BitSpirit"),
-    (*b"QD", "QQDownload"),
-    (*b"TL", "Tribler"),
-    (*b"XF", "Xfplay"),
-    (*b"ZO", "Zona"),
-    (*b"OL", "onrush-load"),
-    (*b"OR", "onrush-load"),
-    (*b"oR", "onrush-load"),
+/// Software: its name, its codes in Azureus style (`-XX####-`: two characters for the software,
+/// then its version), and its prefixes in other styles.
+type Software = (&'static str, &'static [[u8; 2]], &'static [&'static [u8]]);
+
+/// Known software; the first is for all other.
+const SOFTWARE: [Software; 33] = [
+    (OTHER, &[], &[]),
+    ("anacrolix/torrent", &[*b"GT"], &[]),
+    ("aria2", &[], &[b"A2-", b"aria2-"]),
+    ("Baidu Netdisk", &[*b"BN"], &[]),
+    ("BiglyBT", &[*b"BI"], &[]),
+    ("BitComet", &[*b"BC"], &[b"exbc"]),
+    ("BitLord", &[*b"BL"], &[]),
+    ("BitSpirit", &[*b"SP"], &[]),
+    ("BitTorrent", &[*b"BT", *b"BE"], &[b"M7-"]),
+    ("Deluge", &[*b"DE"], &[]),
+    ("Folx", &[*b"FL"], &[]),
+    ("Free Download Manager", &[*b"FD"], &[]),
+    ("FrostWire", &[*b"FW"], &[]),
+    ("KTorrent", &[*b"KT", *b"KG"], &[]),
+    ("LibreTorrent", &[*b"Lr"], &[]),
+    ("libtorrent (Rasterbar)", &[*b"LT"], &[]),
+    ("MediaGet", &[*b"MG"], &[]),
+    ("onrush-load", &[*b"OL", *b"OR", *b"oR"], &[]),
+    ("PicoTorrent", &[*b"PI"], &[]),
+    ("qBittorrent", &[*b"qB"], &[]),
+    ("QQDownload", &[*b"QD"], &[]),
+    ("rqbit", &[*b"rQ"], &[]),
+    ("rTorrent", &[*b"lt"], &[]),
+    ("Tixati", &[], &[b"TIX"]),
+    ("Transmission", &[*b"TR"], &[]),
+    ("Tribler", &[*b"TL"], &[]),
+    ("\u{b5}Torrent", &[*b"UT", *b"UM", *b"UE"], &[]),
+    ("\u{b5}Torrent Web", &[*b"UW"], &[]),
+    ("Vuze", &[*b"AZ"], &[]),
+    ("WebTorrent", &[*b"WW", *b"WD"], &[]),
+    ("Xfplay", &[*b"XF"], &[]),
+    ("Xunlei", &[*b"XL", *b"SD"], &[]),
+    ("Zona", &[*b"ZO"], &[]),
 ];
 
-/// Prefixes in other styles.
-const PREFIXES: [(&[u8], &str); 5] = [
-    (b"TIX", "Tixati"),
-    (b"A2-", "aria2"),
-    (b"aria2-", "aria2"),
-    (b"M7-", "BitTorrent"),
-    (b"exbc", "BitComet"),
-];
-
-// The two tables, with indices into NAMES instead of names.
-const BY_CODE: [([u8; 2], usize); AZUREUS.len()] = {
-    let mut indices = [([0; 2], 0); AZUREUS.len()];
+/// The names of known software; the first is for all other.
+pub const NAMES: [&str; SOFTWARE.len()] = {
+    let mut names = [OTHER; SOFTWARE.len()];
     let mut at = 0;
-    while at < AZUREUS.len() {
-        indices[at] = (AZUREUS[at].0, index_of_name(AZUREUS[at].1));
+    while at < names.len() {
+        names[at] = SOFTWARE[at].0;
         at += 1;
     }
-    indices
+    names
 };
-const BY_PREFIX: [(&[u8], usize); PREFIXES.len()] = {
-    let mut indices: [(&[u8], usize); PREFIXES.len()] = [(&[], 0); PREFIXES.len()];
-    let mut at = 0;
-    while at < PREFIXES.len() {
-        indices[at] = (PREFIXES[at].0, index_of_name(PREFIXES[at].1));
-        at += 1;
+
+/// The codes of all software in one list, each with its index in [`NAMES`].
+const CODES: [([u8; 2], usize); 38] = {
+    let mut codes = [([0; 2], 0); 38];
+    let mut len = 0;
+    let mut index = 0;
+    while index < SOFTWARE.len() {
+        let mut rest = SOFTWARE[index].1;
+        while let [code, after @ ..] = rest {
+            codes[len] = (*code, index);
+            len += 1;
+            rest = after;
+        }
+        index += 1;
     }
-    indices
+    assert!(len == codes.len());
+    codes
+};
+
+/// The prefixes of all software in one list, each with its index in [`NAMES`].
+const PREFIXES: [(&[u8], usize); 5] = {
+    let mut prefixes: [(&[u8], usize); 5] = [(&[], 0); 5];
+    let mut len = 0;
+    let mut index = 0;
+    while index < SOFTWARE.len() {
+        let mut rest = SOFTWARE[index].2;
+        while let [prefix, after @ ..] = rest {
+            prefixes[len] = (prefix, index);
+            len += 1;
+            rest = after;
+        }
+        index += 1;
+    }
+    assert!(len == prefixes.len());
+    prefixes
 };
 
 /// The index in [`NAMES`] of the software of a peer id.
 pub fn index_of(peer_id: &PeerId) -> usize {
     match peer_id.0 {
         [b'-', a, b, ..] => {
-            let known = BY_CODE.iter().find(|(code, _)| *code == [a, b]);
+            let known = CODES.iter().find(|(code, _)| *code == [a, b]);
             known.map_or(0, |(_, index)| *index)
         }
         ref id => {
-            let known = BY_PREFIX.iter().find(|(prefix, _)| id.starts_with(prefix));
+            let known = PREFIXES.iter().find(|(prefix, _)| id.starts_with(prefix));
             known.map_or(0, |(_, index)| *index)
         }
     }
-}
-
-/// The index of a name in [`NAMES`]; a name that is missing there does not compile.
-const fn index_of_name(name: &str) -> usize {
-    let mut at = 0;
-    while at < NAMES.len() {
-        if same(NAMES[at].as_bytes(), name.as_bytes()) {
-            return at;
-        }
-        at += 1;
-    }
-    panic!("a name of the tables is not in NAMES")
-}
-
-const fn same(a: &[u8], b: &[u8]) -> bool {
-    let mut at = 0;
-    while at < a.len() && at < b.len() && a[at] == b[at] {
-        at += 1;
-    }
-    at == a.len() && at == b.len()
 }
 
 #[cfg(test)]
@@ -182,11 +141,8 @@ mod tests {
 
     #[test]
     fn every_name_has_a_prefix_and_every_code_is_unique() {
-        let indices = BY_CODE.iter().map(|(_, index)| *index);
-        let indices = indices.chain(BY_PREFIX.iter().map(|(_, index)| *index));
-        let reached: std::collections::BTreeSet<usize> = indices.collect();
-        assert_eq!(reached, (1..NAMES.len()).collect());
-        let codes: std::collections::BTreeSet<_> = BY_CODE.iter().map(|(code, _)| code).collect();
-        assert_eq!(codes.len(), BY_CODE.len());
+        assert!(SOFTWARE[1..].iter().all(|(_, codes, prefixes)| codes.len() + prefixes.len() > 0));
+        let codes: std::collections::BTreeSet<_> = CODES.iter().map(|(code, _)| code).collect();
+        assert_eq!(codes.len(), CODES.len());
     }
 }

@@ -77,9 +77,9 @@ impl Running {
     ) -> io::Result<Self> {
         let (gate, opened) = bounded(0);
         let (failure_sender, failures) = unbounded();
-        let mailboxes =
-            workers.first().map_or_else(|| Arc::from([]), |worker| worker.mailboxes.clone());
-        let owners = workers.first().map_or_else(|| Arc::from([]), |w| w.owners.clone());
+        let shared =
+            workers.first().map(|worker| (worker.mailboxes.clone(), worker.owners.clone()));
+        let (mailboxes, owners) = shared.unwrap_or_default();
         let mut running = Self {
             orders: Orders::new(&mailboxes, workers.len(), owners),
             addresses,

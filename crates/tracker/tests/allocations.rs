@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::memory::Endpoint;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
 use onrush_proto::{Announce, Connect, ConnectionId, InfoHash, PeerId, Scrape, TransactionId};
 use onrush_testing::memory_tracker::{
-    COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect, secrets, settings,
+    COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect,
 };
 
 const CLIENTS: u8 = 100;
@@ -65,12 +65,9 @@ fn round(
 }
 
 fn steady_state_allocates_nothing(placement: &str) {
-    let settings = settings(placement);
-    let network = Network::with_options(1, Conditions::default(), Options::default());
-    let mut world = TestTracker::new(&settings, &secrets(1), &network, |endpoint| endpoint);
     let addresses: Vec<SocketAddr> =
         (1..=CLIENTS).map(|n| format!("198.51.100.{n}:3000").parse().unwrap()).collect();
-    let mut clients = network.bind(&addresses).unwrap();
+    let (mut world, mut clients) = TestTracker::with_clients(placement, &addresses);
     let packets: Vec<_> = (0..CLIENTS)
         .map(|client| packets(client, connect(&mut world, &mut clients, client.into(), at(10))))
         .collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onrush_proto::Event;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::{EVENTS, Summary};
+use onrush_tracker::metrics::Summary;
 
 /// Turns counters into log lines of the differences.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Totals {
             since(now.scrapes, last.scrapes),
         );
         let events = |event: Event| {
-            let at = EVENTS.iter().position(|known| *known == event).unwrap_or(0);
+            let at = event.to_wire() as usize;
             since(now.events[at], last.events[at])
         };
         let _ = write!(

@@ -97,21 +97,22 @@ impl Memory {
     }
 }
 
+/// An endpoint at these addresses (port 0), and the addresses with their ports.
+fn endpoint(network: &Network, at: Vec<SocketAddr>) -> (memory::Endpoint, Vec<SocketAddr>) {
+    let endpoint = network.bind(&at).unwrap();
+    let addresses = endpoint.addresses().to_vec();
+    (endpoint, addresses)
+}
+
 impl Rig for Memory {
     type Socket = memory::Endpoint;
 
     fn server(&self, at: &[&str], batch: usize, buffer: usize) -> (Self::Socket, Vec<SocketAddr>) {
-        let at: Vec<_> = at.iter().map(|a| address(a)).collect();
-        let endpoint = self.network(batch, buffer).bind(&at).unwrap();
-        let addresses = endpoint.addresses().to_vec();
-        (endpoint, addresses)
+        endpoint(&self.network(batch, buffer), at.iter().map(|a| address(a)).collect())
     }
 
     fn client(&self, at: &[String]) -> (Self::Socket, Vec<SocketAddr>) {
-        let at: Vec<_> = at.iter().map(|a| address(a)).collect();
-        let endpoint = self.network(128, 1 << 20).bind(&at).unwrap();
-        let addresses = endpoint.addresses().to_vec();
-        (endpoint, addresses)
+        endpoint(&self.network(128, 1 << 20), at.iter().map(|a| address(a)).collect())
     }
 }
 

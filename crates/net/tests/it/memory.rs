@@ -1,7 +1,7 @@
 //! The in-memory network's own behaviour: all events follow from the seed, time is virtual, and
 //! groups are steered as in the kernel.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +10,15 @@ use onrush_net::{Reply, Return, Socket};
 
 const MS: Duration = Duration::from_millis(1);
 
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 6969);
+
 fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
+}
+
+/// A server at [`SERVER`] and a client.
+fn pair(network: &Network) -> (Endpoint, Endpoint) {
+    (network.bind(&[SERVER]).unwrap(), network.bind(&[at("10.0.0.2:0")]).unwrap())
 }
 
 /// Sends one byte per number.
@@ -38,9 +45,8 @@ fn events(seed: u64) -> Vec<(Duration, Vec<u8>)> {
     let conditions =
         Conditions { loss: 0.2, duplicates: 0.1, delay: 5 * MS..=50 * MS, reordering: 0.1 };
     let network = Network::new(seed, conditions);
-    let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
-    let mut client = network.bind(&[at("10.0.0.2:1")]).unwrap();
-    send(&mut client, at("10.0.0.1:6969"), 0..250);
+    let (mut server, mut client) = pair(&network);
+    send(&mut client, SERVER, 0..250);
     let mut story = Vec::new();
     while let Some(next) = network.next_arrival() {
         network.advance(next - network.now());
@@ -78,13 +84,12 @@ fn loss_duplicates_and_reordering_have_their_probabilities() {
 #[test]
 fn nothing_arrives_before_it_is_due() {
     let network = Network::new(1, Conditions { delay: 30 * MS..=30 * MS, ..Conditions::default() });
-    let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
-    let mut client = network.bind(&[at("10.0.0.2:0")]).unwrap();
-    send(&mut client, at("10.0.0.1:6969"), 0..3);
+    let (mut server, mut client) = pair(&network);
+    send(&mut client, SERVER, 0..3);
     assert_eq!(network.next_arrival(), Some(30 * MS));
     network.advance(29 * MS);
     assert_eq!(receive(&mut server), []);
-    send(&mut client, at("10.0.0.1:6969"), 3..5);
+    send(&mut client, SERVER, 3..5);
     network.advance(MS);
     assert_eq!(receive(&mut server), [0, 1, 2]);
     network.advance(100 * MS);
@@ -99,17 +104,16 @@ fn a_group_is_steered_by_content_and_falls_back_to_the_source() {
         255 => None,
         first => Some(usize::from(first) % 5),
     };
-    let address = at("10.0.0.1:6969");
-    let mut group = network.bind_group(&[address], 4, &Choice::By(Arc::new(steer))).unwrap();
+    let mut group = network.bind_group(&[SERVER], 4, &Choice::By(Arc::new(steer))).unwrap();
     let mut client = network.bind(&[at("10.0.0.2:0")]).unwrap();
-    send(&mut client, address, 0..4);
+    send(&mut client, SERVER, 0..4);
     for (number, worker) in group.iter_mut().enumerate() {
         assert_eq!(receive(worker), [number as u8]);
     }
     // A number without a worker, or no number: by source, so the datagrams of one client are at one
     // worker, and those of many clients are at all of them.
     let spread = |client: &mut Endpoint, group: &mut [Endpoint], number: u8| -> Vec<usize> {
-        (0..10).for_each(|_| _ = send(client, address, number..number + 1));
+        (0..10).for_each(|_| _ = send(client, SERVER, number..number + 1));
         group.iter_mut().map(|worker| receive(worker).len()).collect()
     };
     for number in [4, 254] {
@@ -146,9 +150,8 @@ fn capacities_are_bounded_and_drops_are_counted() {
     let options = Options { in_flight: 10, receive_buffer: 4, ..Options::default() };
     let conditions = Conditions { delay: MS..=MS, ..Conditions::default() };
     let network = Network::with_options(1, conditions, options);
-    let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
-    let mut client = network.bind(&[at("10.0.0.2:0")]).unwrap();
-    let to = Return::to(at("10.0.0.1:6969"), 0);
+    let (mut server, mut client) = pair(&network);
+    let to = Return::to(SERVER, 0);
     for round in 1..=3 {
         let sent = client.send((0..25).map(|_| Reply { bytes: b"x", to: &to }));
         assert_eq!((sent.datagrams, sent.blocked), (10, 15));
@@ -162,7 +165,7 @@ fn capacities_are_bounded_and_drops_are_counted() {
 #[test]
 fn waiting_is_instant_unless_blocking() {
     let network = Network::new(1, Conditions::default());
-    let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
+    let mut server = network.bind(&[SERVER]).unwrap();
     let start = std::time::Instant::now();
     server.wait(Duration::from_secs(100)).unwrap();
     assert!(start.elapsed() < Duration::from_secs(10));
@@ -172,9 +175,8 @@ fn waiting_is_instant_unless_blocking() {
 fn nothing_is_allocated_in_a_faulty_network() {
     let conditions = Conditions { loss: 0.1, duplicates: 0.2, delay: MS..=9 * MS, reordering: 0.3 };
     let network = Network::new(3, conditions);
-    let mut server = network.bind(&[at("10.0.0.1:6969")]).unwrap();
-    let mut client = network.bind(&[at("10.0.0.2:0")]).unwrap();
-    let to = Return::to(at("10.0.0.1:6969"), 0);
+    let (mut server, mut client) = pair(&network);
+    let to = Return::to(SERVER, 0);
     let mut arrived = 0;
     let counted = allocation_counter::measure(|| {
         for _ in 0..50 {

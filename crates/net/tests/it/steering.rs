@@ -37,6 +37,11 @@ fn landed(group: &Group, address: usize) -> Vec<Vec<Vec<u8>>> {
     group.workers.iter().map(|sockets| drain(&sockets[address])).collect()
 }
 
+/// How many payloads are at each worker's socket for one address.
+fn counts_at(group: &Group, address: usize) -> Vec<usize> {
+    landed(group, address).iter().map(Vec::len).collect()
+}
+
 /// Sends `payloads` from as many ports, so that the kernel's own hash spreads them.
 fn send(to: SocketAddr, payloads: &[Vec<u8>]) {
     let any = if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
@@ -99,13 +104,13 @@ fn datagrams_without_a_key_are_spread_by_the_kernel() {
         for short in [vec![7; 16], vec![7; 35]] {
             assert_eq!(function.bucket(&short), None);
             send(address, &vec![short; 100]);
-            let counts: Vec<_> = landed(&group, number).iter().map(Vec::len).collect();
+            let counts = counts_at(&group, number);
             assert_eq!(counts.iter().sum::<usize>(), 100);
             assert!(counts.iter().all(|count| (5..50).contains(count)), "{counts:?}");
         }
         // One byte more, and all arrive at one socket.
         send(address, &vec![vec![7; 36]; 100]);
-        let counts: Vec<_> = landed(&group, number).iter().map(Vec::len).collect();
+        let counts = counts_at(&group, number);
         assert!(counts.contains(&100), "{counts:?}");
     }
 }
@@ -116,7 +121,7 @@ fn sockets_beyond_the_buckets_receive_nothing() {
     let group = group(3);
     let (_steering, _) = Steering::attach(function(&mut rng, 2), &group);
     send(group.addresses[0], &payloads(&mut rng, 100, 36));
-    let counts: Vec<_> = landed(&group, 0).iter().map(Vec::len).collect();
+    let counts = counts_at(&group, 0);
     assert!(counts[0] > 20 && counts[1] > 20 && counts[2] == 0, "{counts:?}");
 }
 
@@ -135,7 +140,7 @@ fn a_withdrawn_bucket_is_spread_and_a_restored_one_is_not() {
     let counts = |bucket| -> Vec<Vec<usize>> {
         let count = |(number, &address): (usize, &SocketAddr)| {
             send(address, &of(bucket));
-            landed(&group, number).iter().map(Vec::len).collect()
+            counts_at(&group, number)
         };
         group.addresses.iter().enumerate().map(count).collect()
     };
@@ -165,7 +170,7 @@ fn a_detached_group_is_spread_by_the_kernel() {
     let all = payloads(&mut rng, 400, 36);
     let counts = |number: usize| -> Vec<usize> {
         send(group.addresses[number], &all);
-        landed(&group, number).iter().map(Vec::len).collect()
+        counts_at(&group, number)
     };
     assert!((0..2).all(|number| counts(number) == [400, 0, 0, 0]));
     detach(&group).unwrap();
@@ -184,5 +189,5 @@ fn refused_steering_is_a_notice() {
     assert_eq!((steering.addresses().count(), notices.len()), (0, 2), "{notices:?}");
     assert!(notices[0].to_string().contains(&group.addresses[0].to_string()), "{}", notices[0]);
     send(group.addresses[0], &vec![vec![1; 40]; 50]);
-    assert_eq!(landed(&group, 0).iter().map(Vec::len).sum::<usize>(), 50);
+    assert_eq!(counts_at(&group, 0).iter().sum::<usize>(), 50);
 }

@@ -99,18 +99,54 @@ fn connects_are_read_and_written() {
 
 #[test]
 fn announces_are_read_and_written() {
+    const EVENTS: [Event; 5] =
+        [Event::None, Event::Completed, Event::Started, Event::Stopped, Event::Paused];
     let mut seen = 0;
     for packet in packets() {
-        let Packet::Announce { name, hex, trailing, url, .. } = &packet else { continue };
+        let Packet::Announce {
+            name,
+            connection_id,
+            transaction_id,
+            info_hash,
+            peer_id,
+            downloaded,
+            left,
+            uploaded,
+            event,
+            ip,
+            key,
+            num_want,
+            port,
+            trailing,
+            url,
+            hex,
+        } = packet
+        else {
+            continue;
+        };
         seen += 1;
-        let (wire, trailing) = (bytes(hex), bytes(trailing));
-        let announce = expected(&packet, &trailing);
+        let (wire, trailing) = (bytes(&hex), bytes(&trailing));
+        let announce = Announce {
+            connection_id: connection(&connection_id),
+            transaction_id: TransactionId(transaction_id),
+            info_hash: info_hash.parse().unwrap(),
+            peer_id: PeerId(bytes(&peer_id).try_into().unwrap()),
+            downloaded,
+            left,
+            uploaded,
+            event: EVENTS[event as usize],
+            ip,
+            key,
+            num_want,
+            port,
+            options: Options(&trailing),
+        };
         assert_eq!(Request::parse(&wire), Ok(Request::Announce(announce)), "{name}");
         let mut written = vec![0xAA; wire.len()];
         assert_eq!(announce.write(&mut written), wire.len(), "{name}");
         assert_eq!(written, wire, "{name}");
         let read = announce.options.url_data().collect::<Vec<_>>().concat();
-        assert_eq!(String::from_utf8(read).unwrap(), *url, "{name}");
+        assert_eq!(String::from_utf8(read).unwrap(), url, "{name}");
     }
     assert!(seen >= 40, "only {seen} announces");
 }
@@ -204,43 +240,6 @@ fn options_behind_an_announce() {
             Some("aria2") => assert_eq!(announce.options, Options(&[END, END]), "{name}"),
             _ => assert_eq!(announce.options, Options(&[]), "{name}"),
         }
-    }
-}
-
-fn expected<'a>(packet: &Packet, trailing: &'a [u8]) -> Announce<'a> {
-    let Packet::Announce {
-        connection_id,
-        transaction_id,
-        info_hash,
-        peer_id,
-        downloaded,
-        left,
-        uploaded,
-        event,
-        ip,
-        key,
-        num_want,
-        port,
-        ..
-    } = packet
-    else {
-        panic!("{} is not an announce", packet.name())
-    };
-    let events = [Event::None, Event::Completed, Event::Started, Event::Stopped, Event::Paused];
-    Announce {
-        connection_id: connection(connection_id),
-        transaction_id: TransactionId(*transaction_id),
-        info_hash: info_hash.parse().unwrap(),
-        peer_id: PeerId(bytes(peer_id).try_into().unwrap()),
-        downloaded: *downloaded,
-        left: *left,
-        uploaded: *uploaded,
-        event: events[*event as usize],
-        ip: *ip,
-        key: *key,
-        num_want: *num_want,
-        port: *port,
-        options: Options(trailing),
     }
 }
 

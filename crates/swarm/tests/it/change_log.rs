@@ -10,9 +10,8 @@ use onrush_swarm::{
     SwarmSummary, Verdict,
 };
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 
-use crate::population::{LIFETIME, Step, endpoint, hash, serve, shard, steps, take};
+use crate::population::{LIFETIME, Step, config, endpoint, hash, serve, shard, steps, take};
 
 /// The naive copy: for each peer, whether it is a seeder and when it announced last.
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -78,11 +77,7 @@ fn retaining(seed: u64, max_peers: u64) -> Shard {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 48,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config(48))]
 
     /// Two readers at their own pace, one of which subscribes later and copies the shard by a walk.
     #[test]

@@ -7,6 +7,7 @@
 //! of a run at most. Seeds are fixed, so a test passes always or never.
 
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
 
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{Endpoint, Event, Family, InfoHash, TransactionId};
@@ -16,9 +17,8 @@ const SWARM: InfoHash = InfoHash([7; 20]);
 /// The deviation from the mean that is accepted as chance, in standard deviations.
 const DEVIATIONS: f64 = 5.0;
 
-fn shard(seed: u64) -> Shard {
-    Shard::new(ShardSettings::default(), [9; 16], seed)
-}
+/// How often each peer, in wire form, was given out.
+type Counts = BTreeMap<Vec<u8>, f64>;
 
 /// Seeders have even numbers below twice their number; every 50th peer has port 1.
 fn endpoint(family: Family, number: u32) -> Endpoint {
@@ -44,19 +44,25 @@ struct Crowd {
 
 impl Crowd {
     fn new(family: Family, seeders: u32, leechers: u32) -> Self {
-        let mut crowd = Self { shard: shard(11), family, seeders, leechers };
+        let mut crowd = Self {
+            shard: Shard::new(ShardSettings::default(), [9; 16], 11),
+            family,
+            seeders,
+            leechers,
+        };
         for number in 0..seeders + leechers {
-            crowd.ask(number, 0, |_| {});
+            crowd.announce(number, Event::None, 0);
         }
         crowd
     }
 
-    fn ask(&mut self, number: u32, want: u16, mut got: impl FnMut(&[u8])) {
+    /// Serves an announce; the peers of the reply, in wire form.
+    fn announce(&mut self, number: u32, event: Event, want: u16) -> Vec<Vec<u8>> {
         let mut batch = ShardBatch::<(), ()>::new(1, 0, HEAD_LEN + 200 * 18);
         let announce = Announce {
             info_hash: SWARM,
             endpoint: endpoint(self.family, number),
-            event: Event::None,
+            event,
             seeder: number < self.seeders,
             want,
             transaction_id: TransactionId(number),
@@ -64,7 +70,18 @@ impl Crowd {
         batch.push_announce(announce, ()).unwrap();
         self.shard.serve(&mut batch, Moment(1));
         let (reply, ()) = batch.replies().next().unwrap();
-        reply[HEAD_LEN..].chunks(self.family.peer_len()).for_each(&mut got);
+        reply[HEAD_LEN..].chunks(self.family.peer_len()).map(<[u8]>::to_vec).collect()
+    }
+
+    /// How often each peer is given out in replies to these announcers.
+    fn given_out(&mut self, announcers: impl Iterator<Item = u32>, want: u16) -> Counts {
+        let mut counts = Counts::default();
+        for number in announcers {
+            for row in self.announce(number, Event::None, want) {
+                *counts.entry(row).or_default() += 1.0;
+            }
+        }
+        counts
     }
 
     /// Serves announces until each peer should have been given out `times` times, and compares.
@@ -74,10 +91,7 @@ impl Crowd {
         let (seeders, all) = (reachable(0..self.seeders), self.seeders + self.leechers);
         let leechers = reachable(self.seeders..all);
         let announces = (seeders.max(leechers) * times).div_ceil(u32::from(want)) * 2;
-        let mut counts: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
-        for number in 0..announces {
-            self.ask(asking(number), want, |row| *counts.entry(row.to_vec()).or_default() += 1.0);
-        }
+        let counts = self.given_out((0..announces).map(asking), want);
         let (low, high) = if seeders_too { (0, self.seeders) } else { (0, 0) };
         self.compare(low..high, want, &counts);
         self.compare(self.seeders..all, want, &counts);
@@ -85,12 +99,7 @@ impl Crowd {
         assert_eq!(counts.len(), expected, "all eligible peers and no others");
     }
 
-    fn compare(
-        &self,
-        numbers: impl Iterator<Item = u32>,
-        want: u16,
-        counts: &BTreeMap<Vec<u8>, f64>,
-    ) {
+    fn compare(&self, numbers: impl Iterator<Item = u32>, want: u16, counts: &Counts) {
         let reachable: Vec<f64> = numbers
             .filter(|number| number % 50 != 49)
             .map(|number| {
@@ -148,10 +157,7 @@ fn one_peer_at_a_time_to_the_same_peer() {
     for (seeders, leechers) in [(1, 6), (0, 40), (30, 90), (3, 400)] {
         let mut crowd = Crowd::new(Family::V4, seeders, leechers);
         for own in [seeders, seeders + leechers / 2, seeders + leechers - 1] {
-            let mut counts: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
-            for _ in 0..leechers * 300 {
-                crowd.ask(own, 1, |row| *counts.entry(row.to_vec()).or_default() += 1.0);
-            }
+            let counts = crowd.given_out(repeat_n(own, leechers as usize * 300), 1);
             crowd.compare((seeders..own).chain(own + 1..seeders + leechers), 1, &counts);
         }
     }
@@ -160,25 +166,11 @@ fn one_peer_at_a_time_to_the_same_peer() {
 #[test]
 fn after_most_peers_have_stopped() {
     let mut crowd = Crowd::new(Family::V4, 2_000, 3_000);
-    let mut batch = ShardBatch::<(), ()>::new(1, 0, HEAD_LEN);
     for number in (300..2_000).chain(2_400..5_000) {
-        batch.clear();
-        let announce = Announce {
-            info_hash: SWARM,
-            endpoint: endpoint(Family::V4, number),
-            event: Event::Stopped,
-            seeder: false,
-            want: 0,
-            transaction_id: TransactionId(0),
-        };
-        batch.push_announce(announce, ()).unwrap();
-        crowd.shard.serve(&mut batch, Moment(1));
+        crowd.announce(number, Event::Stopped, 0);
     }
     crowd.shard.check();
-    let mut counts: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
-    for _ in 0..60_000 {
-        crowd.ask(4_949, 1, |row| *counts.entry(row.to_vec()).or_default() += 1.0);
-    }
+    let counts = crowd.given_out(repeat_n(4_949, 60_000), 1);
     crowd.compare(0..300, 1, &counts);
     crowd.compare(2_000..2_400, 1, &counts);
 }

@@ -8,7 +8,8 @@ use onrush_proto::response::{Peers, Response};
 use onrush_proto::{AnnounceHead, Endpoint, Event, Family, InfoHash, ScrapeCounts, TransactionId};
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings, Totals};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+
+use crate::population::config;
 
 /// The model of a swarm.
 #[derive(Clone, Default)]
@@ -568,11 +569,7 @@ fn run(settings: ShardSettings, seed: u64, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 400,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config(400))]
 
     /// A few peers that come and go: the forms within the entry and the first blocks.
     #[test]

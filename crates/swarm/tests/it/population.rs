@@ -6,6 +6,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+/// A property test of as many cases, whose regressions are kept in a file beside its source.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    let failure_persistence: Option<Box<dyn proptest::test_runner::FailurePersistence>> =
+        Some(Box::new(FileFailurePersistence::WithSource("regressions")));
+    ProptestConfig { cases, failure_persistence, ..ProptestConfig::default() }
+}
 
 /// Seconds that a peer is stored for.
 pub(crate) const LIFETIME: u32 = 3600;
@@ -68,16 +76,7 @@ pub(crate) fn serve(
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Announce {
-        swarm: u8,
-        from: u16,
-        peers: u16,
-    },
-    Complete {
-        swarm: u8,
-        from: u16,
-        peers: u16,
-    },
-    Stop {
+        event: Event,
         swarm: u8,
         from: u16,
         peers: u16,
@@ -94,17 +93,22 @@ pub(crate) enum Step {
     },
 }
 
-fn crowd() -> impl Strategy<Value = (u8, u16, u16)> {
+fn announces(event: Event) -> impl Strategy<Value = Step> {
     let peers = prop_oneof![3 => 1u16..6, 2 => 1u16..200, 2 => 200u16..2_000];
-    (0u8..6, 0u16..1_500, peers)
+    (0u8..6, 0u16..1_500, peers).prop_map(move |(swarm, from, peers)| Step::Announce {
+        event,
+        swarm,
+        from,
+        peers,
+    })
 }
 
 /// A history.
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => crowd().prop_map(|(swarm, from, peers)| Step::Announce { swarm, from, peers }),
-        1 => crowd().prop_map(|(swarm, from, peers)| Step::Complete { swarm, from, peers }),
-        3 => crowd().prop_map(|(swarm, from, peers)| Step::Stop { swarm, from, peers }),
+        4 => announces(Event::Started),
+        1 => announces(Event::Completed),
+        3 => announces(Event::Stopped),
         1 => (0u8..6).prop_map(|swarm| Step::Remove { swarm }),
         1 => (0u32..2_500).prop_map(|seconds| Step::Wait { seconds }),
         6 => (1usize..400).prop_map(|budget| Step::Walk { budget }),
@@ -115,14 +119,8 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Runs a step.
 pub(crate) fn take(shard: &mut Shard, now: &mut u32, step: &Step) {
     match *step {
-        Step::Announce { swarm, from, peers } => {
-            serve(shard, swarm, from..from + peers, Event::Started, *now);
-        }
-        Step::Complete { swarm, from, peers } => {
-            serve(shard, swarm, from..from + peers, Event::Completed, *now);
-        }
-        Step::Stop { swarm, from, peers } => {
-            serve(shard, swarm, from..from + peers, Event::Stopped, *now);
+        Step::Announce { event, swarm, from, peers } => {
+            serve(shard, swarm, from..from + peers, event, *now);
         }
         Step::Remove { swarm } => drop(shard.remove(&hash(swarm), Moment(*now))),
         Step::Wait { seconds } => {

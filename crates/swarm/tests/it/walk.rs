@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onrush_proto::{Endpoint, InfoHash};
+use onrush_proto::{Endpoint, Event, InfoHash};
 use onrush_swarm::{
     ChangeKind, Interest, Moment, PeerView, Restored, Shard, ShardSettings, SwarmSummary,
-    SwarmView, Visitor,
+    SwarmView, Verdict, Visitor,
 };
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 
-use crate::population::{self, LIFETIME, Step, endpoint, hash, steps, take};
+use crate::population::{self, LIFETIME, Step, config, endpoint, hash, serve, steps, take};
 
 type Peer = (InfoHash, Endpoint);
 
@@ -85,11 +84,7 @@ fn populated(seed: u64, steps: &[Step]) -> (Shard, u32) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 48,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config(48))]
 
     /// Every peer that stays is shown once, with its state at some time of the walk; no peer is
     /// shown that was never stored.
@@ -282,6 +277,88 @@ proptest! {
         };
         prop_assert_eq!(completed(&new), completed(&old));
     }
+}
+
+/// A shard that evicts idle swarms early, with one peer in each of these swarms.
+fn with_swarms(swarms: impl Iterator<Item = u8>) -> Shard {
+    let settings = ShardSettings { max_idle_swarms: 50, ..ShardSettings::default() };
+    let mut shard = Shard::new(settings, [7; 16], 1);
+    swarms.for_each(|swarm| serve(&mut shard, swarm, 0..1, Event::Started, 10));
+    shard
+}
+
+/// A history of 80 swarms of one peer at most.
+fn small_steps() -> impl Strategy<Value = Vec<Step>> {
+    let announces =
+        |event| (0u8..80).prop_map(move |swarm| Step::Announce { event, swarm, from: 0, peers: 1 });
+    let step = prop_oneof![
+        2 => announces(Event::Started),
+        1 => announces(Event::Completed),
+        2 => announces(Event::Stopped),
+        2 => (1usize..12).prop_map(|budget| Step::Walk { budget }),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+proptest! {
+    /// Swarms that stay are visited once, removed ones at most once, and later ones never.
+    #[test]
+    fn every_swarm_that_stays_is_visited_once(before: [u8; 40], steps in small_steps()) {
+        let mut shard = with_swarms(before.iter().map(|number| number % 80));
+        shard.begin_walk();
+        // The swarms at the beginning, and those that existed all the time.
+        let at_first = names(&shard);
+        let mut stayed = at_first.clone();
+        let mut visited: BTreeMap<InfoHash, usize> = BTreeMap::new();
+        let mut visit = |swarm: &SwarmSummary| {
+            *visited.entry(swarm.info_hash).or_default() += 1;
+            Verdict::Keep
+        };
+        for step in steps {
+            take(&mut shard, &mut 10, &step);
+            if let Step::Walk { budget } = step {
+                shard.walk(Moment(10), budget, &mut visit);
+            }
+            shard.check();
+            let now = names(&shard);
+            stayed.retain(|name| now.contains(name));
+        }
+        while shard.walk(Moment(10), 3, &mut visit) {}
+        prop_assert!(!shard.walk(Moment(10), 3, &mut visit), "the walk is over");
+        for name in &stayed {
+            prop_assert_eq!(visited.get(name), Some(&1), "{:?}", name);
+        }
+        for (name, times) in &visited {
+            prop_assert!(*times == 1 || !stayed.contains(name));
+            prop_assert!(at_first.contains(name), "{:?} was created later", name);
+        }
+    }
+
+    /// Swarms with the verdict `Remove` are removed with their peers; the others are unchanged.
+    #[test]
+    fn swarms_with_the_verdict_remove_are_removed(numbers: [u8; 60], odd in 0u8..2) {
+        let mut shard = with_swarms(numbers.into_iter());
+        shard.begin_walk();
+        let verdict = |swarm: &SwarmSummary| match swarm.info_hash.0[0] % 2 == odd {
+            true => Verdict::Remove,
+            false => Verdict::Keep,
+        };
+        while shard.walk(Moment(10), 7, verdict) {
+            shard.check();
+        }
+        shard.check();
+        let kept = numbers.into_iter().filter(|number| number % 2 != odd);
+        prop_assert_eq!(names(&shard), kept.map(hash).collect());
+    }
+}
+
+#[test]
+fn a_known_swarm_is_found_by_its_info_hash() {
+    let shard = with_swarms(1..2);
+    let found = shard.summary(&hash(1), Moment(20)).unwrap();
+    assert_eq!((found.info_hash, found.seeders, found.leechers), (hash(1), 1, 0));
+    assert_eq!(found.idle_for, None);
+    assert_eq!(shard.summary(&hash(2), Moment(20)), None);
 }
 
 /// Restores a swarm, or a part of it; as an idle swarm if all of its peers have expired.

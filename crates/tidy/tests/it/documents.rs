@@ -1,7 +1,7 @@
 //! Rules for documents: what they point at is there.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use onrush_tidy::{demand, files, root, text};
 
@@ -168,7 +168,7 @@ fn resolve(document: &str, link: &str) -> Result<(), String> {
     }
     let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
     let directory = Path::new(document).parent().expect("a file lies in a directory");
-    let target = if path.is_empty() { document.into() } else { normal(&directory.join(path)) };
+    let target = if path.is_empty() { document.into() } else { directory.join(path) };
     if !root().join(&target).exists() {
         return Err("does not exist".to_owned());
     }
@@ -191,19 +191,6 @@ fn anchors(markdown: &str) -> BTreeSet<String> {
             kept.map(|c| if c == ' ' { '-' } else { c }).collect()
         })
         .collect()
-}
-
-/// Without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => _ = normal.pop(),
-            Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal
 }
 
 /// Whether a word ends in a name with an extension of ours.

@@ -111,10 +111,7 @@ pub fn excerpt(word: &[u8]) -> String {
 }
 
 /// An address as a number.
-trait Number: Copy + Ord + Default {
-    /// The next address, unless this is the last.
-    fn next(self) -> Option<Self>;
-
+trait Number: Copy + Ord + Default + Into<u128> {
     /// The first [`BITS`] bits.
     fn bucket(self) -> usize;
 }
@@ -123,10 +120,6 @@ trait Number: Copy + Ord + Default {
 const BITS: u32 = 16;
 
 impl Number for u32 {
-    fn next(self) -> Option<Self> {
-        self.checked_add(1)
-    }
-
     #[inline]
     fn bucket(self) -> usize {
         (self >> (32 - BITS)) as usize
@@ -134,10 +127,6 @@ impl Number for u32 {
 }
 
 impl Number for u128 {
-    fn next(self) -> Option<Self> {
-        self.checked_add(1)
-    }
-
     #[inline]
     fn bucket(self) -> usize {
         (self >> (128 - BITS)) as usize
@@ -162,7 +151,7 @@ impl<N: Number> Ranges<N> {
         let mut joined: Vec<(N, N)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
             match joined.last_mut() {
-                Some((_, end)) if end.next().is_none_or(|next| first <= next) => {
+                Some((_, end)) if first.into() <= (*end).into().saturating_add(1) => {
                     *end = (*end).max(last);
                 }
                 _ => joined.push((first, last)),

@@ -103,9 +103,9 @@ impl OverlaySet {
     pub fn with(&self, changes: &[ListChange]) -> Self {
         let mut added: HashSet<[u8; 20]> = self.added.iter().copied().collect();
         let mut removed: HashSet<[u8; 20]> = self.removed.iter().copied().collect();
-        for (hash, listed) in last_of_each(changes) {
-            let in_base = self.base.contains(&InfoHash(hash));
-            match (listed, in_base) {
+        for ListChange { info_hash, listed } in changes {
+            let InfoHash(hash) = *info_hash;
+            match (*listed, self.base.contains(info_hash)) {
                 (true, false) => added.insert(hash),
                 (false, true) => removed.insert(hash),
                 (true, true) => removed.remove(&hash),
@@ -140,22 +140,6 @@ impl OverlaySet {
             _ => kept.next(),
         })
     }
-}
-
-/// The last change of each info hash, in order of the hashes.
-fn last_of_each(changes: &[ListChange]) -> impl Iterator<Item = ([u8; 20], bool)> {
-    let mut last: Vec<_> =
-        changes.iter().map(|change| (change.info_hash.0, change.listed)).collect();
-    // A stable sort keeps later changes behind earlier ones.
-    last.sort_by_key(|(hash, _)| *hash);
-    let mut last = last.into_iter().peekable();
-    std::iter::from_fn(move || {
-        let mut change = last.next()?;
-        while let Some(later) = last.next_if(|(hash, _)| *hash == change.0) {
-            change = later;
-        }
-        Some(change)
-    })
 }
 
 /// Sets with the same info hashes are equal, whatever their changes.

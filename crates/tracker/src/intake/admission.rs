@@ -10,7 +10,7 @@ use crate::access::AccessList;
 use crate::access::blocks::BlockList;
 use crate::clients;
 use crate::limits::AnnounceSettings;
-use crate::metrics::{Incoming, event_index};
+use crate::metrics::Incoming;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
 use crate::shedding::Shedding;
@@ -158,7 +158,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
         }
         let announces = self.incoming.announces.get() + 1;
         self.incoming.announces.set(announces);
-        self.incoming.events[event_index(fields.event)].add(1);
+        self.incoming.events[fields.event.to_wire() as usize].add(1);
         if fields.port == UNCONNECTABLE_PORT {
             self.incoming.unconnectable.add(1);
         }

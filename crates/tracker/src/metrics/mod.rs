@@ -8,7 +8,7 @@ mod table;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use onrush_proto::{Event, Family};
+use onrush_proto::Family;
 use onrush_swarm::{SwarmsByFamily, Totals};
 
 pub use series::{Field, Kind, Series, Shown};
@@ -108,57 +108,18 @@ pub type TurnTimes = Histogram<10, 22>;
 /// Datagrams per batch. Bounds: 1, 2, 4, ... 1024, the largest batch.
 pub type BatchSizes = Histogram<0, 12>;
 
-/// The events of an announce, in the order of their counters.
-pub const EVENTS: [Event; 5] =
-    [Event::None, Event::Completed, Event::Started, Event::Stopped, Event::Paused];
-
-/// The index of an event in [`EVENTS`].
-#[inline]
-pub const fn event_index(event: Event) -> usize {
-    event.to_wire() as usize
-}
-
-/// The names of [`EVENTS`], in their order.
-pub const EVENT_NAMES: [&str; EVENTS.len()] = {
-    let mut names = [""; EVENTS.len()];
-    let mut at = 0;
-    while at < EVENTS.len() {
-        names[at] = match EVENTS[at] {
-            Event::None => "none",
-            Event::Completed => "completed",
-            Event::Started => "started",
-            Event::Stopped => "stopped",
-            Event::Paused => "paused",
-        };
-        at += 1;
-    }
-    names
-};
+/// The names of the events of an announce, in the order of their counters: by their number on the
+/// wire (BEP 15).
+pub const EVENT_NAMES: [&str; 5] = ["none", "completed", "started", "stopped", "paused"];
 
 /// Kinds of replies, in the order of their counters: by their action on the wire (BEP 15).
 pub const REPLIES: [&str; 4] = ["connect", "announce", "scrape", "error"];
 
 /// The names of [`Refusal::ALL`], in its order.
-pub const REFUSALS: [&str; Refusal::ALL.len()] = {
-    let mut names = [""; Refusal::ALL.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = Refusal::ALL[at].name();
-        at += 1;
-    }
-    names
-};
+pub const REFUSALS: [&str; Refusal::ALL.len()] = Refusal::NAMES;
 
 /// The names of [`UdpRefusal::ALL`], in its order.
-pub const UDP_REFUSALS: [&str; UdpRefusal::ALL.len()] = {
-    let mut names = [""; UdpRefusal::ALL.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = UdpRefusal::ALL[at].name();
-        at += 1;
-    }
-    names
-};
+pub const UDP_REFUSALS: [&str; UdpRefusal::ALL.len()] = UdpRefusal::NAMES;
 
 impl Incoming {
     /// The name and the count of every reason to refuse.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::memory::{Conditions, Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
     Announce, ConnectionId, Event, Family, InfoHash, PeerId, Response, ScrapeCounts, TransactionId,
@@ -23,6 +23,17 @@ use onrush_tracker::rules::Rules;
 const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
 const BLOCKED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 const UDP_CLIENT: &str = "198.51.100.1:3000";
+const FRONT_CLIENT: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+/// An announce over a front; tests change the fields under test.
+const SEEDER: AnnounceFields = AnnounceFields {
+    info_hash: InfoHash([0; 20]),
+    peer_id: PeerId([2; 20]),
+    port: 7000,
+    seeder: true,
+    event: Event::Started,
+    num_want: -1,
+    transaction_id: TransactionId(0),
+};
 
 /// A waker that counts its calls.
 #[derive(Default)]
@@ -45,16 +56,7 @@ struct MemoryFront {
 impl MemoryFront {
     /// Announces a seeder with port 7000 from `ip`.
     fn announce(&mut self, ip: Ipv4Addr, info_hash: InfoHash) -> Result<Ticket, Refusal> {
-        let fields = AnnounceFields {
-            info_hash,
-            peer_id: PeerId([2; 20]),
-            port: 7000,
-            seeder: true,
-            event: Event::Started,
-            num_want: -1,
-            transaction_id: TransactionId(0),
-        };
-        self.announce_fields(ip, fields)
+        self.announce_fields(ip, AnnounceFields { info_hash, ..SEEDER })
     }
 
     fn announce_fields(&mut self, ip: Ipv4Addr, fields: AnnounceFields) -> Result<Ticket, Refusal> {
@@ -100,7 +102,7 @@ impl TestSetup {
             "{placement}[access]\nmode = \"deny\"\ninfo_hashes = [\"{FORBIDDEN}\"]\n\
              blocked = [\"{BLOCKED}\"]\n[limits]\nbatches_in_flight = 8\n"
         ));
-        let network = Network::with_options(1, Conditions::default(), Options::default());
+        let network = Network::new(1, Conditions::default());
         let wakers: Vec<Arc<CountingWaker>> = (0..count).map(|_| Arc::default()).collect();
         let dyn_wakers = wakers.iter().map(|waker| waker.clone() as Arc<dyn Waker>).collect();
         let secrets = secrets(1);
@@ -150,14 +152,12 @@ impl TestSetup {
     }
 }
 
-/// The peers of an announce reply in wire form.
+/// The peers of an announce reply.
 fn peers_in(reply: &[u8]) -> Vec<SocketAddr> {
-    assert!(matches!(Response::parse(reply, Family::V4), Ok(Response::Announce(..))));
-    let (peers, _) = reply[20..].as_chunks::<6>();
-    let address = |[a, b, c, d, high, low]: &[u8; 6]| {
-        SocketAddr::from(([*a, *b, *c, *d], u16::from_be_bytes([*high, *low])))
+    let Ok(Response::Announce(_, peers)) = Response::parse(reply, Family::V4) else {
+        panic!("{reply:?}")
     };
-    peers.iter().map(address).collect()
+    peers.iter().map(|peer| SocketAddr::new(peer.ip(), peer.port())).collect()
 }
 
 #[test]
@@ -167,17 +167,8 @@ fn peers_of_a_front_and_of_udp_share_swarms() {
         for swarm in 0..20 {
             let info_hash = InfoHash([swarm; 20]);
             assert_eq!(world.announce_over_udp(info_hash), []);
-            let leecher = AnnounceFields {
-                info_hash,
-                peer_id: PeerId([2; 20]),
-                port: 7000,
-                seeder: false,
-                event: Event::None,
-                num_want: 50,
-                transaction_id: TransactionId(0),
-            };
-            let ip = Ipv4Addr::new(198, 51, 100, 7);
-            let ticket = world.fronts[0].announce_fields(ip, leecher).unwrap();
+            let leecher = AnnounceFields { info_hash, seeder: false, num_want: 50, ..SEEDER };
+            let ticket = world.fronts[0].announce_fields(FRONT_CLIENT, leecher).unwrap();
             world.settle();
             let reply = world.fronts[0].reply(ticket);
             assert_eq!(peers_in(&reply), ["198.51.100.1:6881".parse().unwrap()], "{placement}");
@@ -200,7 +191,7 @@ fn a_scrape_of_a_front_spans_shards() {
         hashes.insert(5, FORBIDDEN.0);
         let front = &mut world.fronts[0];
         let metrics = front.front.metrics.clone();
-        let source = Source { ip: Ipv4Addr::new(198, 51, 100, 7), port: 50_000 };
+        let source = Source { ip: FRONT_CLIENT, port: 50_000 };
         let checks = front.admission.of(source, &metrics.incoming.v4);
         assert_eq!(checks.scrape(0), Err(Refusal::NoHash));
         assert_eq!(checks.scrape(hashes.len()), Ok(()));
@@ -221,12 +212,11 @@ fn a_scrape_of_a_front_spans_shards() {
 fn a_front_that_exits_loses_only_its_own_replies() {
     for placement in [SPLIT, COLOCATED] {
         let mut world = TestSetup::new(placement, 2);
-        let ip = Ipv4Addr::new(198, 51, 100, 7);
         let hashes: Vec<InfoHash> = (0..30).map(|n| InfoHash([n; 20])).collect();
         let of_first: Vec<_> =
-            hashes.iter().map(|hash| world.fronts[0].announce(ip, *hash)).collect();
+            hashes.iter().map(|hash| world.fronts[0].announce(FRONT_CLIENT, *hash)).collect();
         let of_second: Vec<_> =
-            hashes.iter().map(|hash| world.fronts[1].announce(ip, *hash)).collect();
+            hashes.iter().map(|hash| world.fronts[1].announce(FRONT_CLIENT, *hash)).collect();
         assert!(of_first.iter().all(Result::is_ok));
         world.fronts.iter_mut().for_each(MemoryFront::turn);
         // The first front exits with all of its requests in flight.
@@ -240,7 +230,7 @@ fn a_front_that_exits_loses_only_its_own_replies() {
         assert_eq!(world.tracker.summary().refused_for(Refusal::Busy), 0);
         // Its announces were served; UDP and the other front are not affected.
         assert_eq!(world.announce_over_udp(hashes[0]), [], "seeders get no seeders");
-        let again = world.fronts[0].announce(ip, hashes[1]).unwrap();
+        let again = world.fronts[0].announce(FRONT_CLIENT, hashes[1]).unwrap();
         world.settle();
         world.fronts[0].reply(again);
         // The control side reaches all others.
@@ -255,17 +245,19 @@ fn a_front_that_exits_loses_only_its_own_replies() {
 #[test]
 fn refusals_of_a_front_are_counted_by_the_front() {
     let mut world = TestSetup::new(SPLIT, 1);
-    let ip = Ipv4Addr::new(198, 51, 100, 7);
     let front = &mut world.fronts[0];
     assert_eq!(front.announce(BLOCKED, InfoHash([1; 20])), Err(Refusal::Blocked));
-    assert_eq!(front.announce(ip, FORBIDDEN), Err(Refusal::Forbidden));
+    assert_eq!(front.announce(FRONT_CLIENT, FORBIDDEN), Err(Refusal::Forbidden));
     // A shard has its share of batches; beyond them a request is refused, not queued.
-    let busy = (0..4_000).find_map(|_| front.announce(ip, InfoHash([1; 20])).err());
+    let busy = (0..4_000).find_map(|_| front.announce(FRONT_CLIENT, InfoHash([1; 20])).err());
     assert_eq!(busy, Some(Refusal::Busy));
     let counted: Vec<_> = front.front.metrics.incoming.v4.refusals().filter(|r| r.1 > 0).collect();
     assert_eq!(counted, [("blocked", 1), ("forbidden", 1), ("busy", 1)]);
     world.settle();
-    assert!(world.fronts[0].announce(ip, InfoHash([1; 20])).is_ok(), "batches are free again");
+    assert!(
+        world.fronts[0].announce(FRONT_CLIENT, InfoHash([1; 20])).is_ok(),
+        "batches are free again"
+    );
     assert_eq!(world.tracker.summary().refused_in_all(), 0);
 }
 
@@ -273,7 +265,7 @@ fn refusals_of_a_front_are_counted_by_the_front() {
 fn a_sleeping_front_is_woken_by_replies_and_orders() {
     let mut world = TestSetup::new(COLOCATED, 1);
     let wakes = |world: &TestSetup| world.wakers[0].0.load(Ordering::SeqCst);
-    world.fronts[0].announce(Ipv4Addr::new(198, 51, 100, 7), InfoHash([1; 20])).unwrap();
+    world.fronts[0].announce(FRONT_CLIENT, InfoHash([1; 20])).unwrap();
     world.fronts[0].turn();
     let (tracker, front) = (&mut world.tracker, &world.fronts[0].front);
     front.sleep(|| tracker.settle(at(2)));

@@ -3,14 +3,13 @@
 
 use std::net::SocketAddr;
 
-use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::memory::Endpoint;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Announce, ConnectionId, InfoHash, Scrape, TransactionId};
-use onrush_testing::memory_tracker::{
-    TRACKER_V4, TestTracker, announce, at, connect, secrets, settings,
-};
+use onrush_testing::memory_tracker::{TRACKER_V4, TestTracker, announce, at, connect};
 use onrush_tracker::refusal::Refusal;
 
+const CLIENT: &str = "198.51.100.1:3000";
 const BATCH: usize = 16;
 const REQUESTS: usize = 40 * BATCH;
 
@@ -19,10 +18,7 @@ fn world(limits: &str) -> (TestTracker<Endpoint>, Endpoint) {
         "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n\
          [socket]\nbatch = {BATCH}\n[limits]\n{limits}\n"
     );
-    let network = Network::with_options(1, Conditions::default(), Options::default());
-    let world = TestTracker::new(&settings(&text), &secrets(1), &network, |endpoint| endpoint);
-    let client = "198.51.100.1:3000".parse().unwrap();
-    (world, network.bind(&[client]).unwrap())
+    TestTracker::with_clients(&text, &[CLIENT.parse().unwrap()])
 }
 
 fn send(client: &mut Endpoint, packets: &[Vec<u8>]) {
@@ -111,10 +107,8 @@ fn a_thousand_single_requests_wait_for_a_paused_worker() {
 /// Scrapes with many hashes have their own limit: a receive batch full of them gets all replies.
 #[test]
 fn a_batch_of_the_longest_scrapes_gets_all_replies() {
-    let network = Network::with_options(1, Conditions::default(), Options::default());
     let text = "[workers]\nplacement = \"colocated\"\ntotal = 1\n";
-    let mut world = TestTracker::new(&settings(text), &secrets(1), &network, |endpoint| endpoint);
-    let mut client = network.bind(&["198.51.100.1:3000".parse().unwrap()]).unwrap();
+    let (mut world, mut client) = TestTracker::with_clients(text, &[CLIENT.parse().unwrap()]);
     let id = connect(&mut world, &mut client, 0, at(1));
     let hashes: Vec<_> = (0..74).map(|n| InfoHash([n; 20])).collect();
     let packets: Vec<_> = (0..128)

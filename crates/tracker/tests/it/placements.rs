@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use onrush_net::memory::{Conditions, Endpoint, Network, Options};
+use onrush_net::memory::Endpoint;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
     TransactionId,
 };
 use onrush_testing::memory_tracker::{
-    COLOCATED, SPLIT, TRACKER_V4, TRACKER_V6, TestTracker, announce, at, secrets, settings,
+    COLOCATED, SPLIT, TRACKER_V4, TRACKER_V6, TestTracker, announce, at,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -32,10 +32,7 @@ fn text(placement: &str) -> String {
 
 /// Sends one request at a time; the reply to each.
 fn replies(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
-    let settings = settings(&text(placement));
-    let network = Network::with_options(1, Conditions::default(), Options::default());
-    let mut world = TestTracker::new(&settings, &secrets(3), &network, |endpoint| endpoint);
-    let mut clients = bind_clients(&network);
+    let (mut world, mut clients) = TestTracker::with_clients(&text(placement), &addresses());
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut ids = vec![ConnectionId(0); CLIENTS];
     let mut all = Vec::new();
@@ -57,14 +54,12 @@ fn replies(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
     all
 }
 
-fn bind_clients(network: &Network) -> Endpoint {
-    let addresses: Vec<SocketAddr> = (0..CLIENTS)
-        .map(|client| match family(client) {
-            Family::V4 => format!("198.51.100.{}:2000", client + 1).parse().unwrap(),
-            Family::V6 => format!("[2001:db8:1::{:x}]:2000", client + 1).parse().unwrap(),
-        })
-        .collect();
-    network.bind(&addresses).unwrap()
+fn addresses() -> Vec<SocketAddr> {
+    let address = |client| match family(client) {
+        Family::V4 => format!("198.51.100.{}:2000", client + 1).parse().unwrap(),
+        Family::V6 => format!("[2001:db8:1::{:x}]:2000", client + 1).parse().unwrap(),
+    };
+    (0..CLIENTS).map(address).collect()
 }
 
 fn family(client: usize) -> Family {

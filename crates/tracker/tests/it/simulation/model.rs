@@ -10,8 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use onrush_config::Settings;
 use onrush_proto::response::Peers;
 use onrush_proto::{
-    Announce, AnnounceHead, Endpoint, Event, Family, InfoHash, Request, Response, Scrape,
-    ScrapeCounts,
+    Announce, Endpoint, Event, Family, InfoHash, Request, Response, Scrape, ScrapeCounts,
 };
 use onrush_tracker::clock::Now;
 use onrush_tracker::connection::{ConnectionIds, Keys};
@@ -124,7 +123,7 @@ impl Model {
             return Expected::Error("port cannot be 0");
         }
         let hash = announce.info_hash;
-        if self.forbids(&hash) {
+        if hash == super::peers::FORBIDDEN {
             return Expected::Error("info hash is not allowed on this tracker");
         }
         let announcer = Endpoint::new(ip, announce.port);
@@ -151,10 +150,6 @@ impl Model {
             swarm.completed += 1;
         }
         Expected::Announce { announcer, seeder, want: usize::from(want), hash }
-    }
-
-    fn forbids(&self, hash: &InfoHash) -> bool {
-        *hash == super::peers::FORBIDDEN
     }
 
     fn compare(
@@ -188,13 +183,13 @@ impl Model {
                 hashes
                     .iter()
                     .zip(counts.iter())
-                    .try_for_each(|(hash, counts)| self.compare_counts(*hash, &counts, now))
+                    .try_for_each(|(hash, counts)| self.compare_scrape(*hash, &counts, now))
             }
             (
                 Expected::Announce { announcer, seeder, want, hash },
                 Some(Response::Announce(head, peers)),
             ) => {
-                self.compare_head(*hash, &head, now)?;
+                self.compare_counts(*hash, (head.leechers, head.seeders), now)?;
                 self.compare_peers(*hash, *announcer, *seeder, *want, &peers, now)
             }
             (_, reply) => Err(format!("unexpected reply: {reply:?}")),
@@ -216,26 +211,25 @@ impl Model {
         (must, may, swarm.completed)
     }
 
-    fn compare_head(
+    fn compare_counts(
         &mut self,
         hash: InfoHash,
-        head: &AnnounceHead,
+        (leechers, seeders): (u32, u32),
         now: Now,
     ) -> Result<(), String> {
         let (must, may, _) = self.counts(hash, now);
-        within("leechers", head.leechers, must[0], may[0])?;
-        within("seeders", head.seeders, must[1], may[1])
+        within("leechers", leechers, must[0], may[0])?;
+        within("seeders", seeders, must[1], may[1])
     }
 
-    fn compare_counts(
+    fn compare_scrape(
         &mut self,
         hash: InfoHash,
         counts: &ScrapeCounts,
         now: Now,
     ) -> Result<(), String> {
-        let (must, may, completed) = self.counts(hash, now);
-        within("leechers", counts.leechers, must[0], may[0])?;
-        within("seeders", counts.seeders, must[1], may[1])?;
+        self.compare_counts(hash, (counts.leechers, counts.seeders), now)?;
+        let (_, _, completed) = self.counts(hash, now);
         within("completed", counts.completed, completed, completed)
     }
 

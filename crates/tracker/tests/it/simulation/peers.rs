@@ -13,7 +13,6 @@ use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
     TransactionId,
 };
-use onrush_tracker::clock::Now;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -84,7 +83,7 @@ impl Peers {
     }
 
     /// Reads all replies, then performs all actions that are due.
-    pub(crate) fn act(&mut self, at: Duration, _: Now) {
+    pub(crate) fn act(&mut self, at: Duration) {
         self.read(at);
         while let Some(Reverse((due, n))) = self.agenda.peek().copied()
             && due <= at
