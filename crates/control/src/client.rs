@@ -1,4 +1,4 @@
-//! HTTP client for a tracker's HTTP side, used by `onrush ctl` and `onrush top`.
+//! HTTP client for a tracker's admin side, used by `onrush ctl` and `onrush top`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -57,6 +57,7 @@ impl<T: Display + Send + 'static> FileWriter<T> {
         self.spawn(move || write(stream))
     }
 
+    /// Starts a thread that writes a file. The error is a text.
     pub(crate) fn spawn(
         &mut self,
         write: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -2,7 +2,9 @@
 //! tenth shows the cost of the code, the highest the influence of the machine. Processor time of
 //! this thread.
 //!
-//! `cargo run --release -p onrush-lab --bin cost [PART OF A NAME [ROUNDS]]`
+//! `cargo run --release -p onrush-lab --bin cost -- [PART OF A NAME [ROUNDS]]`
+//!
+//! `--test` instead runs everything once over populations of a hundredth of the size.
 
 use onrush_lab::measure::{processor_time, quantile};
 use onrush_lab::population::{self, BATCH, LIFETIME, Sizes};
@@ -29,12 +31,15 @@ const POPULATIONS: [(&str, Sizes); 12] = [
 const SWEEP: usize = 2_000;
 
 fn main() {
-    let part = std::env::args().nth(1).unwrap_or_default();
-    let rounds = std::env::args().nth(2).map_or(2_000, |it| it.parse().expect("a number"));
+    let mut arguments = std::env::args().skip(1).peekable();
+    let test = arguments.next_if(|it| it == "--test").is_some();
+    let part = arguments.next().unwrap_or_default();
+    let default = if test { 1 } else { 2_000 };
+    let rounds = arguments.next().map_or(default, |it| it.parse().expect("a number"));
     println!("{:<26} {:>9} {:>9} {:>9} {:>9}", "ns", "lowest", "p10", "median", "p90");
     for (name, sizes) in POPULATIONS.iter().filter(|(name, _)| name.contains(&part)) {
         let mut rng = SmallRng::seed_from_u64(1);
-        let sizes = sizes.draw(&mut rng);
+        let sizes = if test { sizes.hundredth() } else { *sizes }.draw(&mut rng);
         let peers = population::peers(&sizes, &mut rng);
         let mut shard = population::shard(16_000_000);
         population::fill(&mut shard, &peers, Moment(0));

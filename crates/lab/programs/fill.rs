@@ -30,7 +30,8 @@ struct Arguments {
     /// The tracker's address.
     #[arg(long, default_value = "127.0.0.1:6969")]
     target: SocketAddr,
-    /// The process id of the tracker, whose memory is measured.
+    /// The process id of the tracker, whose memory is measured. It should have one worker: all
+    /// announces come from one socket, and the kernel delivers them to one worker's.
     #[arg(long)]
     tracker_pid: u32,
     /// Swarms to create.
@@ -61,7 +62,7 @@ fn main() -> anyhow::Result<()> {
     let mut filling = Filling::new(&arguments)?;
     filling.connect()?;
     let mut connected = Instant::now();
-    let before = resident_of(arguments.tracker_pid);
+    let before = resident_of(arguments.tracker_pid)?;
     let start = Instant::now();
     let total = u64::from(arguments.swarms) * u64::from(arguments.peers);
     let mut next = 0;
@@ -74,7 +75,7 @@ fn main() -> anyhow::Result<()> {
         filling.announce(group.clone())?;
         next = group.end;
     }
-    let grown = resident_of(arguments.tracker_pid).saturating_sub(before);
+    let grown = resident_of(arguments.tracker_pid)?.saturating_sub(before);
     println!(
         "{} swarms of {}: {:.1} bytes per peer, {:.1} per swarm, in {:.0} s",
         arguments.swarms,

@@ -1,4 +1,4 @@
-//! The cost of a request for `/metrics` and `/stats.json` to the HTTP thread, by the number of
+//! The cost of a request for `/metrics` and `/stats.json` to the admin thread, by the number of
 //! workers. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`;
 //! `scripts/bench-observe` runs it beside the whole daemon.
 

@@ -30,6 +30,7 @@ pub fn shard(max_peers: u64) -> Shard {
 }
 
 /// Sizes of swarms, the largest first.
+#[derive(Clone, Copy)]
 pub enum Sizes {
     /// Swarms of equal size: the number of swarms, and of peers in each.
     Even(u32, u32),
@@ -45,6 +46,17 @@ pub enum Sizes {
 }
 
 impl Sizes {
+    /// A hundredth of the peers.
+    pub fn hundredth(self) -> Self {
+        match self {
+            Self::Even(swarms @ ..=100, peers) => Self::Even(swarms, peers.div_ceil(100)),
+            Self::Even(swarms, peers) => Self::Even(swarms / 100, peers),
+            Self::Pareto(swarms) => Self::Pareto(swarms / 100),
+            Self::Real(swarms) => Self::Real(swarms / 100),
+            Self::Classic(swarms, peers) => Self::Classic(swarms / 100, peers / 100),
+        }
+    }
+
     /// The size of each swarm.
     pub fn draw(&self, rng: &mut SmallRng) -> Vec<u32> {
         match *self {

@@ -46,8 +46,7 @@ pub enum Part<M> {
 impl<R: ShardReader> StreamTask<R> {
     /// A task that sends to `to`.
     pub fn new(reader: R, to: Sender<Part<R::Message>>) -> Self {
-        let (started, finished) = (false, false);
-        Self { reader, to, pending: None, started, finished, blocked_since: None }
+        Self { reader, to, pending: None, started: false, finished: false, blocked_since: None }
     }
 }
 

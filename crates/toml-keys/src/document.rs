@@ -26,6 +26,8 @@ pub struct Document {
     source: Source,
     values: Values,
     origins: BTreeMap<String, Origin>,
+    /// Misspelled tables: the name that is probably meant, and the one in the file.
+    misspelled: BTreeMap<&'static str, String>,
     problems: Problems,
     /// The flag whose value is being read; `None` while it is the file.
     flag: Option<&'static str>,
@@ -51,6 +53,7 @@ impl Document {
             source: Source::new(name, text),
             values: base,
             origins: BTreeMap::new(),
+            misspelled: BTreeMap::new(),
             problems: Problems::default(),
             flag: None,
         };
@@ -179,7 +182,9 @@ impl Document {
         let (mut value, mut span) = (&root, None);
         for part in path.split('.') {
             let in_list = || value.get(part.parse::<usize>().ok()?);
-            let Some(below) = value.get(part).or_else(in_list) else { break };
+            let misspelled = || value.get(self.misspelled.get(part)?.as_str());
+            let below = value.get(part).or_else(in_list).or_else(misspelled);
+            let Some(below) = below else { break };
             (value, span) = (below.get_ref(), Some(below.span()));
         }
         span
@@ -299,6 +304,7 @@ impl Document {
                 let (remedy, meant) = self.schema.table_remedy(name.get_ref());
                 self.at(name.span(), &shown, "unknown table".to_owned(), Some(remedy));
                 if let Some(key) = meant {
+                    self.misspelled.insert(key.name, name.get_ref().to_string());
                     self.table(key.keys(), entries, key.name);
                 }
             }

@@ -478,7 +478,7 @@ mod tests {
         reply
     }
 
-    /// Answers connects, and tells `also` of each.
+    /// Answers connects, and calls `also` with the client of each.
     fn answer_connects(tracker: &UdpSocket, also: impl Fn(SocketAddr)) {
         tracker.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut bytes = [0; 128];
@@ -493,7 +493,7 @@ mod tests {
     }
 
     /// The reply to a bad request, where `also` sends further datagrams to the client.
-    fn heard(
+    fn reply_to_bad_while(
         client: &Client<'_>,
         tracker: &UdpSocket,
         also: impl Fn(SocketAddr) + Send,
@@ -511,8 +511,8 @@ mod tests {
         let client = Client::unconnected(&target, target.address, target.sources[0]).unwrap();
         let reply = announce_reply(TransactionId(0));
         let send = |from: &UdpSocket, to| _ = from.send_to(&reply, to).unwrap();
-        assert_eq!(heard(&client, &tracker, |to| send(&stranger, to)), None);
-        let wrong = heard(&client, &tracker, |to| send(&tracker, to));
+        assert_eq!(reply_to_bad_while(&client, &tracker, |to| send(&stranger, to)), None);
+        let wrong = reply_to_bad_while(&client, &tracker, |to| send(&tracker, to));
         assert_eq!(wrong.as_deref(), Some(&reply[..]), "the tracker itself breaks it");
     }
 
@@ -531,7 +531,8 @@ mod tests {
         assert_eq!(stop.event, Event::Stopped);
         let reply = announce_reply(stop.transaction_id);
         let second = Client::bound(&target, target.address, local).unwrap();
-        let late = heard(&second, &tracker, |to| _ = tracker.send_to(&reply, to).unwrap());
+        let late =
+            reply_to_bad_while(&second, &tracker, |to| _ = tracker.send_to(&reply, to).unwrap());
         assert_eq!(late, None);
     }
 }

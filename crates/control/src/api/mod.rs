@@ -1,4 +1,4 @@
-//! JSON types of the HTTP side, shared by server and client.
+//! JSON types of the admin side, shared by server and client.
 
 pub mod admin;
 pub mod stats;

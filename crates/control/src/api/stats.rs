@@ -88,7 +88,7 @@ pub struct Stats {
     pub overload: Overload,
     /// Files written by the daemon.
     pub files: Files,
-    /// The HTTP side itself.
+    /// The admin side itself.
     pub admin: AdminStats,
 }
 
@@ -309,7 +309,7 @@ pub struct FileStats {
     pub seconds: f64,
 }
 
-/// The HTTP side itself.
+/// The admin side itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct AdminStats {

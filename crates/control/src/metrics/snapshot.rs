@@ -39,7 +39,7 @@ pub struct StatsSnapshot {
     pub files: Files,
     /// Memory and CPU time of the process.
     pub process: Process,
-    /// Counters of the HTTP side.
+    /// Counters of the admin side.
     pub admin: AdminStats,
 }
 

@@ -1,4 +1,4 @@
-//! The listening socket of the HTTP side: bound at once, or as soon as another process closes its
+//! The listening socket of the admin side: bound at once, or as soon as another process closes its
 //! own.
 
 use std::io;
@@ -47,7 +47,7 @@ pub enum AdminError {
     Start(io::Error),
 }
 
-/// The socket of the HTTP side, bound or still to be bound.
+/// The socket of the admin side, bound or still to be bound.
 #[derive(Debug)]
 pub struct Bound {
     /// `None` while another process has the address.

@@ -56,7 +56,7 @@ const TOO_MANY_CONNECTIONS: &[u8] =
     Retry-After: 1\r\nConnection: close\r\nContent-Length: 82\r\n\r\n\
     {\"error\":\"too many connections at once: try again, or raise admin.connections\"}\n  ";
 
-/// The log line about the HTTP side.
+/// The log line about the admin side.
 fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
     let admin = match &settings.token_file {
         Some(_) => "",
@@ -132,7 +132,7 @@ impl Server {
         self.address
     }
 
-    /// The log line about the HTTP side. `None` while another process has the address: then the
+    /// The log line about the admin side. `None` while another process has the address: then the
     /// server logs the line itself once it listens.
     pub fn announcement(&self) -> Option<&str> {
         self.announcement.as_deref()

@@ -152,10 +152,15 @@ impl Cli {
 /// Writes a text to standard output and ends with this status. A closed pipe (`onrush
 /// --print-config | head`) is not an error.
 pub fn print(text: &str, code: u8) -> Exit {
+    print_or(text, code, Exit::failed)
+}
+
+/// As [`print`], with the end for the case that standard output cannot be written.
+fn print_or(text: &str, code: u8, failed: fn(String) -> Exit) -> Exit {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Exit::failed(format!("cannot write: {error}"))
+            failed(format!("cannot write: {error}"))
         }
         _ => Exit { code, text: String::new() },
     }

@@ -19,9 +19,15 @@ const KEPT: Capability = Capability::CAP_NET_BIND_SERVICE;
 pub enum UserError {
     /// The user or group does not exist.
     #[error(
-        "there is no {0} `{1}` on this host\n  create it (`{0}add --system {1}`) or change `{0}`"
+        "there is no {key} `{name}` on this host\n  create it (`{key}add --system {name}`) or \
+         change `{key}`"
     )]
-    Missing(&'static str, String),
+    Missing {
+        /// `user` or `group`.
+        key: &'static str,
+        /// The configured name.
+        name: String,
+    },
     /// Only root can switch from the user of this id to the configured one.
     #[error(
         "started as user {0}, which cannot become `{1}`\n  start as root, or remove `user` from \
@@ -29,8 +35,13 @@ pub enum UserError {
     )]
     NotRoot(u32, String),
     /// A system call failed.
-    #[error("cannot become user `{0}`: {1}")]
-    Refused(String, String),
+    #[error("cannot become user `{user}`: {why}")]
+    Refused {
+        /// The configured user.
+        user: String,
+        /// The call and its error.
+        why: String,
+    },
 }
 
 /// Loads the name service modules for this user and group. Call while the process has one
@@ -52,14 +63,14 @@ pub fn become_user(
     group: Option<&str>,
     state_dir: Option<&Path>,
 ) -> Result<(), UserError> {
-    let missing = |kind, name: &str| UserError::Missing(kind, name.to_owned());
+    let missing = |key, name: &str| UserError::Missing { key, name: name.to_owned() };
     let account = User::from_name(user).ok().flatten().ok_or_else(|| missing("user", user))?;
     let gid = match group.map(|name| (name, Group::from_name(name))) {
         None => account.gid,
         Some((_, Ok(Some(found)))) => found.gid,
         Some((name, _)) => return Err(missing("group", name)),
     };
-    let refused = |why| UserError::Refused(user.to_owned(), why);
+    let refused = |why| UserError::Refused { user: user.to_owned(), why };
     let now = Uid::effective();
     if now == account.uid {
         if group.is_some() && gid != Gid::effective() {

@@ -216,8 +216,15 @@ impl<'a> Start<'a> {
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
         let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
-        let (clock, overload, state) = (Clock::start(), Overload::default(), StateDir::default());
-        Ok(Self { settings, warnings, admin, lists, clock, overload, state })
+        Ok(Self {
+            settings,
+            warnings,
+            admin,
+            lists,
+            clock: Clock::start(),
+            overload: Overload::default(),
+            state: StateDir::default(),
+        })
     }
 
     /// Drops the capability that binding needed, opens the state directory, and adopts the

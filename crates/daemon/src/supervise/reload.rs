@@ -51,8 +51,7 @@ impl Reload {
     /// For a tracker that was started with these flags on this host.
     pub fn new(flags: Flags, host: Host) -> Self {
         let (sender, loaded) = unbounded();
-        let (loading, waiting, later) = (false, Vec::new(), None);
-        Self { flags, host, sender, loaded, loading, waiting, later }
+        Self { flags, host, sender, loaded, loading: false, waiting: Vec::new(), later: None }
     }
 
     /// Starts to read the configuration. If it is being read already, it is read once more

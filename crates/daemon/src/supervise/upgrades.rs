@@ -31,8 +31,14 @@ pub(super) struct UpgradeState {
 
 impl UpgradeState {
     pub(super) fn new(since: Instant) -> Self {
-        let (program, successor, process, responder) = (None, None, None, None);
-        Self { program, successor, process, is_final: false, responder, since }
+        Self {
+            program: None,
+            successor: None,
+            process: None,
+            is_final: false,
+            responder: None,
+            since,
+        }
     }
 
     /// Whether an upgrade is in progress: the successor may have read the configuration already.

@@ -16,9 +16,9 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Shard, ShardMap};
 
+use super::collect_from_shards;
 use super::message::read_array;
 use super::outgoing::HandedOver;
-use super::run_on_every_shard;
 use crate::process::notify::{self, NotifyState};
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Peers, Record, Records, SnapshotCounts};
@@ -213,7 +213,7 @@ impl Merge {
     where
         T: FnMut(&mut Shard, Now) -> bool + Send + 'static,
     {
-        run_on_every_shard(&self.orders, TIMEOUT, |shard| {
+        collect_from_shards(&self.orders, TIMEOUT, |shard| {
             let mut step = task(shard);
             move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
         })?;

@@ -12,7 +12,7 @@
 //!  │── Ready: could serve ────────────────────▶│
 //!  │                                           │ refuses changes; workers stop receiving and drain
 //!  │◀─ Release ────────────────────────────────│
-//!  │   (late changes; binds pending sockets)   │
+//!  │   (late changes, rules; binds sockets)      │
 //!  │── Acquired ──────────────────────────────▶│
 //!  │ (serves)                                  │ drains addresses not kept; workers stop
 //!  │◀─ stops and peers since the dump ─────────│
@@ -53,7 +53,7 @@ pub const SOCKET: &str = "upgrade.sock";
 
 /// Runs a task on every shard until it returns a result. Waits for each result up to `timeout`;
 /// they are in any order.
-fn run_on_every_shard<R, T>(
+fn collect_from_shards<R, T>(
     orders: &Orders,
     timeout: Duration,
     mut task: impl FnMut(usize) -> T,

@@ -19,7 +19,7 @@ use onrush_net::handover;
 use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
 
 use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
-use super::{run_on_every_shard, stalled};
+use super::{collect_from_shards, stalled};
 use crate::overload::IntervalCommitment;
 use onrush_control::version::version;
 use onrush_store::snapshot::encode::Encoder;
@@ -212,7 +212,7 @@ impl Outgoing {
         log::info!("process {process} takes over: it gets the peers while this one keeps serving");
         let since = self.clock.now().moment;
         let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
-        let stops = run_on_every_shard(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
+        let stops = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
         self.send_peers(&stream)?;
         match receive(&stream)? {
             Message::Ready => {}

@@ -70,10 +70,10 @@ impl NotifySocket {
 
     /// Asserts the next lines of these four kinds.
     #[track_caller]
-    fn assert_next(&self, lines: &[&str]) {
+    fn assert_next(&self, lines: &[&str], case: &str) {
         for line in lines {
             let next = self.next_of(&[EXTEND, "READY=1", "RELOADING=1", "STOPPING=1"]);
-            assert_eq!(next, *line);
+            assert_eq!(next, *line, "{case}");
         }
     }
 }
@@ -132,10 +132,10 @@ fn loading_and_writing_a_snapshot_extend_the_timeout() {
     for start in [&[ready][..], &[extend, ready]] {
         let notify = NotifySocket::new();
         let daemon = notify.launch(launch()).serve();
-        notify.assert_next(start);
+        notify.assert_next(start, "start");
         daemon.client().announce(&seeder(random_hash(), 4_001));
         daemon.signal("TERM");
-        notify.assert_next(&[stopping, extend]);
+        notify.assert_next(&[stopping, extend], "stop");
         assert_eq!(daemon.end().code, Some(0));
     }
 }
@@ -156,13 +156,13 @@ fn loading_a_list_extends_the_timeout() {
         let notify = NotifySocket::new();
         let config = format!("[access]\n{table}");
         let daemon = notify.launch(Launch::on_loopback().config(&config)).serve();
-        notify.assert_next(&[extend, ready]);
+        notify.assert_next(&[extend, ready], &config);
         daemon.signal("HUP");
-        notify.assert_next(&[reloading, extend, ready]);
+        notify.assert_next(&[reloading, extend, ready], &config);
         // A short list is loaded before the time-out has to be extended.
         std::fs::write(list.path(), "").unwrap();
         daemon.signal("HUP");
-        notify.assert_next(&[reloading, ready]);
+        notify.assert_next(&[reloading, ready], &config);
         daemon.stop();
     }
 }

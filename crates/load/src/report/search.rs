@@ -288,8 +288,8 @@ pub(crate) mod tests {
                 "loss 5.000 % > 0.1 %".into(),
             ),
         ];
-        for (change, verdict, why) in cases {
-            assert_eq!(BOUNDS.judge(&report(change)), (verdict, why));
+        for (case, (change, verdict, why)) in cases.into_iter().enumerate() {
+            assert_eq!(BOUNDS.judge(&report(change)), (verdict, why), "case {case}");
         }
     }
 

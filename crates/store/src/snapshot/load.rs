@@ -280,8 +280,8 @@ pub fn from_stream(
         let mut senders = Vec::new();
         let mut threads = Vec::new();
         for (number, shard) in shards.into_iter().enumerate() {
-            let (idle, loaded) = (Vec::new(), Loaded::default());
-            let mut loader = ShardLoader { shard, number, options, idle, loaded };
+            let loaded = Loaded::default();
+            let mut loader = ShardLoader { shard, number, options, idle: Vec::new(), loaded };
             let (sender, blocks): (_, Receiver<TimedRecords>) = bounded(QUEUED_BLOCKS);
             senders.push(sender);
             threads.push(scope.spawn(move || {

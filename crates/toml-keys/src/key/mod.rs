@@ -77,7 +77,7 @@ impl Schema {
 }
 
 /// Values by the paths of their keys, like `limits.connections`. Entries of a list of tables are
-/// numbered from 0: `clients.0.weight`.
+/// numbered from 0: `clients.0.weight`; the list itself has no value.
 pub type Values = BTreeMap<String, Value>;
 
 /// The values of a struct whose fields are keys.

@@ -246,6 +246,15 @@ fn problems_found_after_reading_are_at_the_value_the_flag_or_the_file() {
 }
 
 #[test]
+fn a_problem_in_a_misspelled_table_is_at_its_value() {
+    let mut document = parse("[limit]\nlifetime = 60\n");
+    document.problem("limits.lifetime", "short".to_owned(), None);
+    let problems = document.finish().unwrap_err();
+    let shown: Vec<_> = problems.iter().map(Problem::to_string).collect();
+    assert!(shown[1].starts_with("s.toml:2:12: `limits.lifetime`: short"), "{problems}");
+}
+
+#[test]
 fn rejected_values_are_known() {
     let document = parse("[limits]\nlifetime = 1\nconnections = 2\n");
     assert!(document.is_rejected("limits.lifetime") && !document.is_given("limits.lifetime"));

@@ -29,7 +29,7 @@ use clap::Args as ClapArgs;
 use onrush_net::affinity;
 use serde::Serialize;
 
-use crate::cli::print;
+use crate::cli::print_or;
 use crate::process::exit::{Exit, FAILED, GOOD, WRONG};
 pub use facts::Facts;
 use onrush_config::{Flags, Host, Settings};
@@ -161,9 +161,9 @@ pub fn run(doctor: &Doctor) -> Exit {
         report::text(&findings, &facts.unreadable, std::io::stdout().is_terminal())
     };
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    let exit = print(&text, if problems { FAILED } else { GOOD });
     // Status 1 stands for problems of the host.
-    if exit.text.is_empty() { exit } else { Exit { code: WRONG, ..exit } }
+    let not_written = |why| Exit { code: WRONG, ..Exit::failed(why) };
+    print_or(&text, if problems { FAILED } else { GOOD }, not_written)
 }
 
 /// A warning for the log at start that names the problems of this host, if there are any. Skips the

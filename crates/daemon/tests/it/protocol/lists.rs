@@ -23,13 +23,14 @@ fn lists_have_exactly_the_requested_length() {
             let most = usize::from(others).min(cap);
             for want in (0..=78).chain([199, 200, 201, 65_535, 65_536, 65_537, i32::MAX]) {
                 let reply = client.announce(&leecher(hash(name), 4999).want(want));
-                assert_eq!(distinct(&reply), most.min(want as usize), "num_want {want}");
-                assert_eq!(reply.len, 20 + reply.peers.len() * width);
-                assert!(reply.len <= MAX_REPLY);
+                let case = format!("num_want {want}, {others} others");
+                assert_eq!(distinct(&reply), most.min(want as usize), "{case}");
+                assert_eq!(reply.len, 20 + reply.peers.len() * width, "{case}");
+                assert!(reply.len <= MAX_REPLY, "{case}: {} bytes", reply.len);
             }
             for negative in [-1, -2, -50, -65_536, i32::MIN] {
                 let reply = client.announce(&leecher(hash(name), 4999).want(negative));
-                assert_eq!(distinct(&reply), 50, "num_want {negative}");
+                assert_eq!(distinct(&reply), 50, "num_want {negative}, {others} others");
             }
         }
     });
