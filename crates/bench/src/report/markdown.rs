@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::number::{date, grouped, hundredths, percent, spread};
+use super::number::{date, grouped, hundredths, mebibytes, percent, spread};
 use crate::contender::{Listed, unique};
 use crate::load::Published;
 use crate::mix::Mix;
@@ -162,7 +162,7 @@ fn figures(text: &mut String, row: &Row, shares: &BTreeSet<u32>, rounds: u32) {
         spread(&row.cpu_per_reply, hundredths),
         ratio(|ratio| &ratio.cpu_per_reply),
         percent(row.cpu_percent.median),
-        row.peak_rss.map_or("?".into(), |rss| Unit::Bytes.label(rss.median)),
+        row.peak_rss.map_or("?".into(), |rss| mebibytes(rss.median)),
     );
     for share in shares {
         let lag = row.latency.iter().find(|lag| lag.percent == *share);
@@ -273,7 +273,7 @@ fn benchmark_report(text: &mut String, summary: &Summary, rows: &[&Row]) {
                 format_list(&load.load),
                 grouped(row.rate.median),
                 percent(row.cpu_percent.median),
-                row.peak_rss.map_or("unknown".into(), |rss| Unit::Bytes.label(rss.median)),
+                row.peak_rss.map_or("unknown".into(), |rss| mebibytes(rss.median)),
             );
         }
     }

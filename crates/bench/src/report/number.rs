@@ -9,6 +9,11 @@ pub(super) fn percent(percent: f64) -> String {
     if percent >= 100.0 { format!("{percent:.0}%") } else { format!("{percent:.1}%") }
 }
 
+/// `192.5 MiB`.
+pub(super) fn mebibytes(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / f64::from(1 << 20))
+}
+
 /// `2.57`.
 pub(super) fn hundredths(number: f64) -> String {
     format!("{number:.2}")
@@ -41,6 +46,7 @@ mod tests {
     #[test]
     fn numbers_are_written_as_published() {
         assert_eq!([95.5, 190.4, 95.0].map(percent), ["95.5%", "190%", "95.0%"]);
+        assert_eq!(mebibytes(201_850_880.0), "192.5 MiB");
         let of = Spread::of([2.5, 2.57, 2.714]).unwrap();
         assert_eq!(spread(&of, hundredths), "2.57 [2.50-2.71]");
         assert_eq!(spread(&Spread::of([1234.4]).unwrap(), grouped), "1,234");

@@ -97,12 +97,16 @@ fn wrong_replies_are_reported_and_exit_with_1() {
 /// Each reply is counted once, in the series as in the totals.
 #[test]
 fn replies_in_strict_mode_are_either_right_or_wrong() {
-    let (_, report) = measured(Fault::ZeroInterval, "--quiet --strict");
-    let announces = of(&report, Kind::Announce);
-    assert!(announces.wrong > 100, "{}", announces.wrong);
-    let counted = announces.right + announces.wrong + announces.lost;
-    assert_eq!((counted, report.wrong_replies()), (announces.requests, announces.wrong));
-    assert!(report.series.iter().map(|sample| sample.wrong).sum::<u64>() >= announces.wrong);
+    for fault in [Fault::ZeroInterval, Fault::ListsOwnPeer] {
+        let (_, report) = measured(fault, "--quiet --strict --sample 1 --peers-per-swarm 4");
+        let announces = of(&report, Kind::Announce);
+        assert!(announces.wrong > 100, "{fault:?}: {}", announces.wrong);
+        let counted = announces.right + announces.wrong + announces.lost;
+        let wrong = report.wrong_replies();
+        assert_eq!((counted, wrong), (announces.requests, announces.wrong), "{fault:?}");
+        let in_series: u64 = report.series.iter().map(|sample| sample.wrong).sum();
+        assert!(in_series >= announces.wrong, "{fault:?}: {in_series}");
+    }
 }
 
 /// A second reply belongs to no request in flight, so it counts under no kind.
@@ -253,6 +257,8 @@ fn every_fault_gives_its_finding() {
         let differs: Vec<_> = report.differs.iter().map(|found| found.finding).collect();
         let found = if finding.is_open() { &differs } else { &wrong };
         assert!(found.contains(&finding), "{fault:?}: {wrong:?}, {differs:?}");
+        let mut all = report.wrong.iter().chain(&report.differs);
+        assert!(all.all(|found| !found.examples.is_empty()), "{fault:?}: an example of each");
         let others = wrong.iter().filter(|other| **other != finding).count();
         assert_eq!(others, 0, "{fault:?}: {wrong:?}");
         assert_eq!(output.status.code(), Some(i32::from(!finding.is_open())), "{fault:?}");
