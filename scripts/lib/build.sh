@@ -1,7 +1,8 @@
 # Sourced by scripts that run programs of this repository.
 
-# release_build [FLAG...]: the programs as they are shipped, and the example that writes man pages and completions. One
-# build for all scripts: cargo builds dependencies again when other packages select other features of them.
+# release_build [FLAG...]: the programs as `cargo build --release` makes them, and the example that writes man pages and
+# completions. One build for all scripts: cargo builds dependencies again when other packages select other features of
+# them.
 release_build() {
   # For reports and --version; another commit is built again.
   ONRUSH_COMMIT="${ONRUSH_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}" \

@@ -318,8 +318,11 @@ impl Failure {
     fn into_error(self, address: SocketAddr) -> BindError {
         let Self(step, cause) = self;
         match cause.raw_os_error() {
-            Some(libc::EADDRNOTAVAIL) => BindError::NotHere { address },
-            Some(libc::EAFNOSUPPORT) => BindError::NoFamily { address },
+            // A host with the family has its unspecified address.
+            Some(libc::EADDRNOTAVAIL) if !address.ip().is_unspecified() => {
+                BindError::NotHere { address }
+            }
+            Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT) => BindError::NoFamily { address },
             Some(libc::EADDRINUSE) => BindError::Taken { address },
             Some(libc::EACCES) => BindError::Forbidden { address },
             _ => BindError::System { address, step, cause },
@@ -334,10 +337,7 @@ fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
         // With IPv6 disabled (net.ipv6.conf.all.disable_ipv6) the kernel still binds `::`, but no
         // datagram arrives. The address ::1 exists exactly if IPv6 is enabled.
         let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-        open(loopback, Sharing::Alone).map_err(|failure| match failure.is_absence() {
-            true => Failure(failure.0, io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
-            false => failure,
-        })?;
+        open(loopback, Sharing::Alone)?;
     }
     // Port 0 is always free, so that only the address is checked.
     let address = if exclusive { address } else { SocketAddr::new(address.ip(), 0) };

@@ -140,7 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn every_name_has_a_prefix_and_every_code_is_unique() {
+    fn names_and_codes_are_unique_and_every_name_has_a_prefix() {
+        assert_eq!(NAMES.iter().collect::<std::collections::BTreeSet<_>>().len(), NAMES.len());
         assert!(SOFTWARE[1..].iter().all(|(_, codes, prefixes)| codes.len() + prefixes.len() > 0));
         let codes: std::collections::BTreeSet<_> = CODES.iter().map(|(code, _)| code).collect();
         assert_eq!(codes.len(), CODES.len());

@@ -8,7 +8,7 @@ mod table;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use onrush_proto::Family;
+use onrush_proto::{Event, Family};
 use onrush_swarm::{SwarmsByFamily, Totals};
 
 pub use series::{Field, Kind, Series, Shown};
@@ -109,8 +109,22 @@ pub type TurnTimes = Histogram<10, 22>;
 pub type BatchSizes = Histogram<0, 12>;
 
 /// The names of the events of an announce, in the order of their counters: by their number on the
-/// wire (BEP 15).
-pub const EVENT_NAMES: [&str; 5] = ["none", "completed", "started", "stopped", "paused"];
+/// wire ([`Event::to_wire`]).
+pub const EVENT_NAMES: [&str; 5] = {
+    let mut names = [""; 5];
+    let mut number = 0;
+    while number < names.len() {
+        names[number] = match Event::from_wire(number as u32) {
+            Event::None => "none",
+            Event::Completed => "completed",
+            Event::Started => "started",
+            Event::Stopped => "stopped",
+            Event::Paused => "paused",
+        };
+        number += 1;
+    }
+    names
+};
 
 /// Kinds of replies, in the order of their counters: by their action on the wire (BEP 15).
 pub const REPLIES: [&str; 4] = ["connect", "announce", "scrape", "error"];
