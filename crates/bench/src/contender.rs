@@ -128,7 +128,7 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// Additional environment variables.
     pub environment: Vec<(String, String)>,
-    /// Whether the tracker runs as the user nobody when the bench runs as root.
+    /// Whether the tracker runs as the account `nobody` when the bench runs as root.
     pub unprivileged: bool,
 }
 

@@ -45,6 +45,11 @@ pub fn grouped(number: f64) -> String {
     out
 }
 
+/// Memory with one decimal: `192.5 MiB`.
+pub fn mebibytes(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / f64::from(1 << 20))
+}
+
 /// Three significant digits at most, without trailing zeros.
 fn significant(value: f64) -> String {
     let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
@@ -71,6 +76,7 @@ mod tests {
         assert_eq!(Unit::Plain.label(100_000.0), "100 k");
         assert_eq!(Unit::Micros.label(1500.0), "1.5 ms");
         assert_eq!(Unit::Bytes.label(32.0 * 1_048_576.0), "32 MiB");
+        assert_eq!(mebibytes(201_850_880.0), "192.5 MiB");
         assert_eq!((Unit::Plain.label(0.0), Unit::Bytes.label(0.0)), ("0".into(), "0 B".into()));
     }
 }

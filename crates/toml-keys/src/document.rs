@@ -153,10 +153,12 @@ impl Document {
     /// Adds a problem with the value of a key that was accepted by itself, or with an entry of a
     /// list (`listen.0`).
     pub fn problem(&mut self, path: &str, what: String, remedy: Option<&str>) {
-        let at = match (self.flag_of(path), self.span(path)) {
-            (Some(flag), _) => At::Flag(flag),
-            (None, Some(span)) => At::Place(self.source.place(span)),
-            (None, None) => At::File(self.source.name.clone()),
+        let at = match self.flag_of(path) {
+            Some(flag) => At::Flag(flag),
+            None => match self.span(path) {
+                Some(span) => At::Place(self.source.place(span)),
+                None => At::File(self.source.name.clone()),
+            },
         };
         self.problems.add(|| Problem::new(at, path, what, remedy.map(str::to_owned)));
     }

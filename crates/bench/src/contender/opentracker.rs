@@ -58,7 +58,7 @@ fn launch(found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Lau
             .or_else(|_| fs::copy(whitelist, &list).map(drop))
             .with_context(|| format!("cannot copy {}", whitelist.display()))?;
     } else {
-        // The user nobody may have no access to the directory of the build.
+        // The account `nobody` may have no access to the directory of the build.
         program = setup.directory.join(found.contender.name);
         fs::copy(&found.program, &program)
             .and_then(|_| fs::set_permissions(&program, Permissions::from_mode(0o755)))
@@ -66,7 +66,7 @@ fn launch(found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Lau
     }
     let file = setup.directory.join("opentracker.conf");
     let launch = Launch::configured(&program, "-f", &file, &config(variant, setup))?;
-    // Readable by the user nobody, whatever the umask is.
+    // Readable by the account `nobody` under any umask.
     fs::set_permissions(&file, Permissions::from_mode(0o644))?;
     // As root it would change its user and lose the parent-death signal of the bench.
     Ok(Launch { unprivileged: true, ..launch })

@@ -1,17 +1,12 @@
 //! Numbers in the form of the published reports.
 
-pub(super) use onrush_load::number::grouped;
+pub(super) use onrush_load::number::{grouped, mebibytes};
 
 use crate::stats::Spread;
 
 /// `95.5%`, `190%`.
 pub(super) fn percent(percent: f64) -> String {
     if percent >= 100.0 { format!("{percent:.0}%") } else { format!("{percent:.1}%") }
-}
-
-/// `192.5 MiB`.
-pub(super) fn mebibytes(bytes: f64) -> String {
-    format!("{:.1} MiB", bytes / f64::from(1 << 20))
 }
 
 /// `2.57`.

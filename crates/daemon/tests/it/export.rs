@@ -49,7 +49,7 @@ fn every_format_agrees_with_scrapes() {
         daemon.signal("USR1");
         let line = daemon.line(EXPORTED);
         assert!(line.contains("24 swarms") && line.contains(name), "{line}");
-        // Readable by others, whatever the umask of the service is.
+        // Readable by others under any umask of the service.
         assert_eq!(mode(&file), 0o644);
         let bytes = match name.rsplit_once('.').unwrap().1 {
             "gz" => unpacked("gzip", &file),

@@ -1,7 +1,7 @@
 //! The figures of a report, laid out once for the text and for the page.
 
 use super::{CpuReport, KindReport, Report, steps};
-use crate::number::grouped;
+use crate::number::{grouped, mebibytes};
 
 /// A name and its value.
 pub(super) type Fact = (&'static str, String);
@@ -93,13 +93,18 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
         }
     }
     if let Some(tracker) = &report.tracker {
-        let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| bytes as f64 / 1048576.0);
+        let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| mebibytes(bytes as f64));
         let drops = tracker.drops.map_or("not readable".into(), |drops| grouped(drops as f64));
-        let text = format!("{rss:.1} MiB, {peak:.1} MiB peak; dropped at its sockets: {drops}");
+        let text = format!("{rss}, {peak} peak; dropped at its sockets: {drops}");
         figures.push(("tracker memory", text));
     }
     figures
 }
+
+const KIND_HEADS: &[&str] = &[
+    "kind", "requests", "right", "wrong", "lost", "repeats", "p50 us", "p90 us", "p99 us",
+    "p99.9 us", "max us",
+];
 
 /// A row per kind of request, and one of all.
 pub(super) fn kinds(report: &Report) -> Grid {
@@ -120,10 +125,7 @@ pub(super) fn kinds(report: &Report) -> Grid {
         title: "By kind of request",
         class: "kinds",
         note: String::new(),
-        heads: &[
-            "kind", "requests", "right", "wrong", "lost", "repeats", "p50 us", "p90 us", "p99 us",
-            "p99.9 us", "max us",
-        ],
+        heads: KIND_HEADS,
         rows,
     }
 }
@@ -132,7 +134,7 @@ fn row(name: &str, kind: &KindReport) -> Vec<String> {
     let mut row = vec![name.to_owned(), grouped(kind.requests as f64)];
     if !kind.kind.is_answered() {
         row.push("silence".into());
-        row.resize(11, String::new());
+        row.resize(KIND_HEADS.len(), String::new());
         return row;
     }
     let counts = [kind.right, kind.wrong, kind.lost, kind.repeats];

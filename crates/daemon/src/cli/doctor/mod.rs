@@ -161,7 +161,7 @@ pub fn run(doctor: &Doctor) -> Exit {
         report::text(&findings, &facts.unreadable, std::io::stdout().is_terminal())
     };
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    // Status 1 stands for problems of the host.
+    // Exit status 1 means that the host has problems.
     let not_written = |why| Exit { code: WRONG, ..Exit::failed(why) };
     print_or(&text, if problems { FAILED } else { GOOD }, not_written)
 }

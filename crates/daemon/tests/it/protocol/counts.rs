@@ -103,7 +103,7 @@ fn completed_ends_with_its_retention() {
     });
 }
 
-/// Announce: `stopped` removes the peer; the reply has counts and no peers, whatever `num_want` is.
+/// Announce: `stopped` removes the peer; the reply has counts and no peers, for any `num_want`.
 #[test]
 fn a_stopped_peer_is_removed_and_gets_no_peers() {
     each("", |_, client| {

@@ -58,7 +58,7 @@ fn an_id_is_invalid_from_other_ipv6_addresses() {
 }
 
 /// Announce: the connection id is checked first, so a request with an invalid id gets no reply,
-/// whatever other faults it has.
+/// even if it has other faults.
 #[test]
 fn an_invalid_id_is_refused_before_any_other_fault() {
     let forbidden = hash(7);
