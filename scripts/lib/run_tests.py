@@ -27,9 +27,12 @@ LOGS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve
 BUILT = LOGS / "binaries.json"
 COUNTS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 # The longest first, so that none of them is left over at the end; names as in `name()`.
-LONGEST = ["onrush/it", "onrush-load/it", "onrush-verify/it", "onrush-tracker/it", "onrush-swarm/it"]
+LONGEST = [
+    "onrush/it", "onrush/faults", "onrush/simulation", "onrush-load/it", "onrush-verify/it", "onrush-tracker/it",
+    "onrush-swarm/it",
+]
 # Most of these tests wait: for a process, a second to pass, a time-out.
-WAITING = {"onrush/it": 8, "onrush-load/it": 4, "onrush-verify/it": 4}
+WAITING = {"onrush/it": 8, "onrush/faults": 8, "onrush-load/it": 4, "onrush-verify/it": 4}
 # A binary that runs for longer than this has a test that hangs, seconds.
 DEADLINE = 900
 

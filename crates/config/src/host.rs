@@ -101,13 +101,20 @@ pub struct Granted {
 
 /// The resources of the process with this id (or `self`), read from /proc and /sys below `root`.
 pub fn granted(root: &Path, process: &str) -> Granted {
-    let groups = cgroups(root, process);
+    let file = root.join("proc").join(process).join("cgroup");
+    let own = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);
+    let top = root.join("sys/fs/cgroup");
+    let unified = own.iter().find(|group| group.hierarchy == 0);
+    let unified = unified.map_or_else(Vec::new, |group| with_parents(&top, &group.pathname));
+    let v1 = own.iter().find(|group| group.controllers.iter().any(|name| name == "memory"));
+    let v1 = v1.map_or_else(Vec::new, |group| with_parents(&top.join("memory"), &group.pathname));
     let installed = fs::read_to_string(root.join("proc/meminfo")).ok();
     // "max" does not parse: no limit.
-    let limits = groups.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
+    let limits = unified.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
+    let v1 = v1.iter().filter_map(|group| memory_limit_v1(&read(group, "memory.limit_in_bytes")?));
     Granted {
-        cpu_quota: groups.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
-        memory: limits.chain(installed.and_then(|text| mem_total(&text))).min(),
+        cpu_quota: unified.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
+        memory: limits.chain(v1).chain(installed.and_then(|text| mem_total(&text))).min(),
     }
 }
 
@@ -117,14 +124,16 @@ fn mem_total(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The directories of the cgroup (version 2) of a process and of those above it: each may limit.
-fn cgroups(root: &Path, process: &str) -> Vec<PathBuf> {
-    let file = root.join("proc").join(process).join("cgroup");
-    let groups = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);
-    let Some(own) = groups.into_iter().find(|group| group.hierarchy == 0) else { return vec![] };
-    let top = root.join("sys/fs/cgroup");
-    let own = top.join(own.pathname.trim_start_matches('/'));
-    own.ancestors().take_while(|path| path.starts_with(&top)).map(Path::to_owned).collect()
+/// The directories below `top` of a cgroup and of those above it: each may limit. In a container
+/// the cgroup may be the top itself, and its name that of the host, which does not exist here.
+fn with_parents(top: &Path, name: &str) -> Vec<PathBuf> {
+    let own = top.join(name.trim_start_matches('/'));
+    own.ancestors().take_while(|path| path.starts_with(top)).map(Path::to_owned).collect()
+}
+
+/// `memory.limit_in_bytes` of version 1, which shows the greatest number of pages for no limit.
+fn memory_limit_v1(limit: &str) -> Option<u64> {
+    limit.trim().parse().ok().filter(|limit| *limit < 1 << 62)
 }
 
 fn read(group: &Path, file: &str) -> Option<String> {
@@ -207,6 +216,30 @@ mod tests {
         assert_eq!(granted(root.path(), "7"), limited);
         let unlimited = Granted { cpu_quota: None, memory: Some(4 << 20) };
         assert_eq!(granted(root.path(), "8"), unlimited);
+    }
+
+    #[test]
+    fn the_memory_limit_of_version_1_applies() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let memory = |process| granted(root.path(), process).memory;
+        let unlimited = "9223372036854771712\n";
+        write("proc/7/cgroup", "9:cpu,cpuacct:/a\n8:memory:/docker/a\n0::/system.slice/docker\n");
+        write("sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "3145728\n");
+        write("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "2097152\n");
+        write("sys/fs/cgroup/memory/memory.limit_in_bytes", unlimited);
+        assert_eq!(memory("7"), Some(2 << 20));
+        // In a container the directory of the cgroup is mounted as the top.
+        write("proc/8/cgroup", "8:memory:/kubepods/b\n");
+        assert_eq!(memory("8"), None);
+        write("proc/meminfo", "MemTotal:           4096 kB\n");
+        assert_eq!(memory("8"), Some(4 << 20));
+        write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");
+        assert_eq!(memory("8"), Some(1 << 20));
     }
 
     #[test]

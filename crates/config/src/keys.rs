@@ -13,13 +13,13 @@ use onrush_toml_keys::{
     Applied, Key, Kind, Schema, integer, keys, list, parses, switch, table, text, texts, word,
     word_or_list,
 };
-use onrush_tracker::access::blocks::AddressBlock;
+use onrush_tracker::access::addresses::AddressBlock;
 use onrush_tracker::limits::AnnounceSettings;
 use serde::Deserialize;
 
 use crate::values::{
-    AccessMode, Listen, ListenAt, Pin, PlacementMode, admin, default_admin, is_admin_at, is_name,
-    is_path, seconds,
+    AccessMode, Listen, ListenAt, Pin, PlacementMode, admin, default_admin, is_admin_at,
+    is_host_name, is_name, is_path, seconds,
 };
 
 /// Workers of all kinds together.
@@ -45,6 +45,7 @@ const VCPUS: Kind = Kind::List(&VCPU, 1..=MAX_WORKERS);
 const LISTEN: Kind = Kind::Text("an address with a port, in quotes", parses::<ListenAt>);
 const INFO_HASH: Kind = Kind::Text("40 hexadecimal digits, in quotes", parses::<InfoHash>);
 const BLOCK: Kind = Kind::Text("an address, a block or a range, in quotes", parses::<AddressBlock>);
+const HOST_NAME: Kind = Kind::Text("a host name without port, in quotes", is_host_name);
 const PATH: Key = text("an absolute path, in quotes", is_path);
 const NAME: Key = text("a name, in quotes", is_name);
 
@@ -138,8 +139,8 @@ keys! {
         /// Allowed and denied info hashes, and blocked sources.
         pub(crate) access: AccessKeys = table(AccessKeys::KEYS),
 
-        /// Load shedding: what the tracker does when the kernel drops datagrams because they arrive
-        /// faster than they are processed.
+        /// Load shedding: what the tracker does when datagrams arrive faster than its workers can
+        /// process them.
         pub(crate) overload: OverloadSettings = table(OverloadSettings::KEYS),
 
         /// Upper bounds on memory, queues and log lines.
@@ -323,10 +324,10 @@ keys! {
     /// Load shedding.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct OverloadSettings {
-        /// The share of datagrams that the kernel may drop. Above it, the tracker lengthens the
-        /// interval step by step and answers fewer connects of sources that have not used a valid
-        /// connection id since, so that announces get through. When drops become rare, it returns
-        /// step by step. 0 disables load shedding.
+        /// The share of datagrams that busy workers may lose. Above it, the tracker lengthens the
+        /// interval step by step, and the kernel drops what is no request and, in a flood of
+        /// connects, those of a part of all sources, so that announces get through. When losses
+        /// become rare, it returns step by step. 0 disables load shedding.
         pub drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
 
         /// The interval at the last of the eight steps of load shedding. The lifetime of peers
@@ -340,18 +341,45 @@ keys! {
     /// Upper bounds on memory, queues and log lines.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct Limits {
-        /// The maximum number of peers. Beyond it, new peers get replies but are not stored, which
-        /// is counted. A peer takes 8 bytes over IPv4 and 20 bytes over IPv6; as most swarms have
-        /// one or two peers, plan 64 bytes per peer including its swarm.
+        /// The maximum number of peers. Beyond it, a new peer replaces one whose source occupies
+        /// more, or gets a reply and is not stored; both are counted. A peer takes 8 bytes over
+        /// IPv4 and 20 bytes over IPv6; as most swarms have one or two peers, plan 64 bytes per
+        /// peer including its swarm.
         #[serde(default)]
         pub peers: u64 = integer(1_000..=MAX_PEERS, "peers").derived(
             "20000000, or as many as fit into half of the memory, whichever is less",
             "20_000_000",
         ),
 
+        /// The maximum number of peers of one source in one swarm: an IPv4 address or an IPv6 /64.
+        /// Beyond it, new peers of the source get replies and are not stored. `trusted_sources`
+        /// exempts large networks behind NAT. A /24 or a /48 may have 16 times as many. 0 disables
+        /// the limit.
+        pub source_peers_per_swarm: u32 =
+            integer(0..=1_000_000, "peers").default("64"),
+
+        /// The maximum number of peers of one source in all swarms, otherwise like
+        /// `source_peers_per_swarm`. It is divided among the workers with swarms. With 0, a tracker
+        /// with `peers` peers stores no new ones.
+        pub source_peers: Option<u64> = integer(0..=MAX_PEERS, "peers")
+            .derived("100000, at most 1 % of `peers`, and at least 64", "50_000"),
+
+        /// The maximum number of swarms per minute that one source creates, otherwise like
+        /// `source_peers`.
+        pub source_new_swarms: u32 =
+            integer(0..=100_000_000, "swarms per minute").default("3000"),
+
+        /// Sources to which no limit of a source applies: addresses, blocks and ranges as in
+        /// access.blocked. The default has the host itself, for proxies and load tests; include it
+        /// when you add others.
+        #[serde(deserialize_with = "texts")]
+        pub trusted_sources: Vec<AddressBlock> = list(&BLOCK, 0..=100_000)
+            .default("[\"127.0.0.0/8\", \"::1\"]")
+            .on_reload(),
+
         /// The maximum number of swarms without peers, which are stored for their count of
         /// completed downloads and take about 100 bytes each. Beyond it, the oldest are removed
-        /// early.
+        /// early, first those with a count of 1.
         pub idle_swarms: u64 =
             integer(0..=MAX_IDLE_SWARMS, "swarms").default("1_000_000"),
 
@@ -390,9 +418,10 @@ keys! {
         /// at start. A damaged snapshot is renamed, and the tracker logs a warning.
         pub enabled: bool = switch().default("true"),
 
-        /// The time between snapshots, in addition to the one at exit; 0 disables these. It limits
-        /// the loss of peers if the process is killed. A snapshot takes about 0.2 us of worker time
-        /// per swarm, in small steps between requests, and 16 to 24 bytes of disk per IPv4 peer.
+        /// The time between snapshots, besides those at exit and after an upgrade; 0 disables it.
+        /// It limits the loss of peers if the process is killed. A snapshot takes about 0.2 us of
+        /// worker time per swarm, in small steps between requests, and 16 to 24 bytes of disk per
+        /// IPv4 peer.
         #[serde(deserialize_with = "seconds")]
         pub every: Duration = integer(0..=86_400, "seconds").default("600").on_reload(),
     }
@@ -411,6 +440,12 @@ keys! {
                 "\"127.0.0.1:6970\"",
             ),
 
+        /// The host names under which the admin side is reached, without port. Requests for other
+        /// names get status 421, so that no web page can read the admin side through a browser of
+        /// this host (DNS rebinding). Addresses and localhost are always accepted. A Prometheus
+        /// or a proxy that uses a name needs it here.
+        pub hosts: Vec<String> = list(&HOST_NAME, 0..=64).default("[]").on_reload(),
+
         /// The file with the token of the admin API (/api/v1): one line of at least 16 characters,
         /// readable only by the user of the tracker (chmod 600). Requests with `Authorization:
         /// Bearer TOKEN` may reload, change lists and inspect swarms. The file is read at start and
@@ -424,8 +459,10 @@ keys! {
         /// publish what they deny.
         pub publish_lists: bool = switch().default("false").on_reload(),
 
-        /// The maximum number of concurrent connections. Further ones get status 503 and are
-        /// closed.
+        /// The maximum number of concurrent connections. One source, an IPv4 address or an IPv6
+        /// /64, may have a quarter of them, at least 8; behind a proxy all clients are one source.
+        /// Beyond either limit the connection that has been idle longest is closed. If none is
+        /// idle, a request gets status 503, except /health and /ready.
         pub connections: usize = integer(1..=4096, "connections").default("64"),
 
         /// The maximum length of a request body. A longer one gets status 413.

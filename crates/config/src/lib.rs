@@ -14,6 +14,7 @@
 //! | [`format`](mod@format) | numbers in messages |
 //! | [`export_format`] | the format of an export, by the name of its file |
 //! | [`secret_file`] | who may read a file with a secret |
+//! | [`regular_file`] | opens regular files only |
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +33,7 @@ pub mod values;
 
 pub use flags::Flags;
 pub use host::{Host, Passed};
-pub use onrush_toml_keys::{Problem, Problems};
+pub use onrush_toml_keys::{Problem, Problems, regular_file};
 pub use settings::Settings;
 
 /// The default file, with every key and its documentation: `onrush --print-config`.

@@ -199,6 +199,8 @@ impl Resolution<'_> {
                 bytes(memory)
             ));
         }
+        let (peers, percent) = (100_000, limits.peers / 100);
+        limits.source_peers.get_or_insert(peers.min(percent).max(64));
         let (batches, shards) = (limits.batches_in_flight, placement.shards());
         if batches == 0 {
             limits.batches_in_flight = (8 * shards).max(32);
@@ -237,11 +239,6 @@ impl Resolution<'_> {
                 let remedy = "write the info hashes to serve in `info_hashes` or in a `file`";
                 self.document.problem("access.mode", what, Some(remedy));
             }
-            AccessMode::Deny if is_empty && accepted => {
-                self.notices.push(
-                    "access.mode is \"deny\" with an empty list: everything is served".to_owned(),
-                );
-            }
             _ => {}
         }
         match mode {
@@ -263,12 +260,17 @@ impl Resolution<'_> {
 
     fn check_admin(&mut self) {
         let admin = &self.file.admin;
-        if let (Some(Listen { address, .. }), Some(_)) = (admin.listen, &admin.token_file)
+        if let Some(Listen { address, .. }) = admin.listen
             && !address.ip().to_canonical().is_loopback()
         {
+            let token = match &admin.token_file {
+                Some(_) => ", and the token of the admin API is sent unencrypted",
+                None => "",
+            };
             self.notices.push(format!(
-                "the admin API listens at {address}, and its token is sent unencrypted: write \
-                 admin.listen = \"127.0.0.1:{}\" and put a proxy with TLS in front",
+                "admin.listen is {address}: anybody who reaches it can read statistics and \
+                 metrics{token}: write admin.listen = \"127.0.0.1:{}\" and put a proxy with TLS \
+                 in front",
                 address.port()
             ));
         }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use onrush_proto::InfoHash;
+use onrush_swarm::{ShardSettings, SourceLimits};
 use onrush_toml_keys::Values;
 use onrush_tracker::access::Lists;
-use onrush_tracker::access::blocks::AddressBlock;
+use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
 use onrush_tracker::limits::{AnnounceSettings, Placement, WorkerSettings};
 use onrush_tracker::rules::Rules;
 
@@ -91,7 +92,14 @@ impl Settings {
         let (shards, limits) = (self.placement.shards(), &self.limits);
         let rules =
             Rules::new(self.announce.clone(), shards, limits.peers, limits.idle_swarms, lists);
+        let sources = SourceLimits {
+            peers_per_swarm: limits.source_peers_per_swarm,
+            peers: limits.source_peers.unwrap_or(0),
+            new_swarms: limits.source_new_swarms,
+        };
         Rules {
+            shard: ShardSettings { sources: sources.share(shards as u64), ..rules.shard },
+            trusted: AddressSet::new(limits.trusted_sources.iter().copied()).into(),
             max_hashes: self.scrape.max_hashes,
             refuse_bogons: self.refuse_bogons,
             log_addresses: self.log.addresses,

@@ -149,6 +149,27 @@ pub(crate) fn is_path(text: &str) -> Result<(), String> {
     }
 }
 
+/// Checks an entry of `admin.hosts`.
+pub(crate) fn is_host_name(text: &str) -> Result<(), String> {
+    let bare = text.trim_start_matches('[').split(']').next().unwrap_or(text);
+    if bare.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok() {
+        return Err("addresses are always accepted: remove this entry".to_owned());
+    }
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let name = rest.split([':', '/']).next().unwrap_or(rest).trim_end_matches('.');
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    match name.len() <= 253 && name.split('.').all(is_label) {
+        true if name == text => Ok(()),
+        true => Err(format!("write the name alone: \"{name}\"")),
+        false => Err("write a name like \"tracker.example.org\"; there are no wildcards, and \
+                      names that are not ASCII are written in their form with xn--"
+            .to_owned()),
+    }
+}
+
 /// Checks the name of a user or a group. The remedy is that of the key.
 pub(crate) fn is_name(text: &str) -> Result<(), String> {
     let is_invalid = |c: char| c.is_control() || c == ':' || c == '/';
@@ -191,6 +212,23 @@ mod tests {
         assert!(error("[::ffff:1.2.3.4]:80").ends_with("write `1.2.3.4:80`"));
         for text in ["", ":", "localhost:6969", "70000", ":70000", "+6969", "1.2.3.4:", "1.2.3:6"] {
             assert!(error(text).starts_with("write an address and a port"), "{text}");
+        }
+    }
+
+    #[test]
+    fn host_names_have_neither_port_nor_wildcard() {
+        for text in ["tracker.example.org", "onrush", "a_b-c.XN--P1AI"] {
+            assert_eq!(is_host_name(text), Ok(()), "{text}");
+        }
+        for text in ["a.example:80", "http://a.example/", "a.example.", "https://a.example:1/x"] {
+            assert_eq!(is_host_name(text).unwrap_err(), "write the name alone: \"a.example\"");
+        }
+        for text in ["192.0.2.7", "::1", "[::1]", "[::1]:6970", "192.0.2.7:6970"] {
+            assert!(is_host_name(text).unwrap_err().contains("always accepted"), "{text}");
+        }
+        for text in ["", "*.example.org", "a b", "a..b", "bücher.example", ":80", &"a".repeat(64)]
+        {
+            assert!(is_host_name(text).unwrap_err().contains("xn--"), "{text}");
         }
     }
 

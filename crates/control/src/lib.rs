@@ -14,7 +14,7 @@
 //! | [`stall`] | detection of stalled workers |
 //! | [`token`] | the token of the admin API |
 //! | [`version`] | version and build |
-//! | `state` | what the routes share |
+//! | `state`, `connections` | what the routes share; the open connections |
 
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@ pub mod token;
 pub mod version;
 pub mod view;
 
+mod connections;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -13,11 +13,21 @@ use onrush_tracker::access::overlay::ListChange;
 #[derive(Debug)]
 pub enum Request {
     /// Reload the configuration. The error lists everything that is wrong with it.
-    Reload(Responder<Result<ReloadReport, String>>),
+    Reload {
+        /// Whether a list that lost most of its entries is accepted.
+        force: bool,
+        /// Gets the result.
+        responder: Responder<Result<ReloadReport, String>>,
+    },
     /// Write the full scrape to its file.
     Export(Responder<Result<ExportReport, String>>),
     /// Start the successor process. The response is sent when it takes over.
-    Upgrade(Responder<Result<Successor, String>>),
+    Upgrade {
+        /// Whether peers that do not fit into the successor are dropped.
+        force: bool,
+        /// Gets the result.
+        responder: Responder<Result<Successor, String>>,
+    },
     /// Add info hashes to the access list or remove them; later changes override earlier ones.
     ChangeList(Vec<ListChange>, Responder<Result<ListUpdate, ListChangeError>>),
 }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
-use tokio::sync::Semaphore;
 
 use crate::api::Problem;
 use crate::api::stats::{AdminStats, Files};
+use crate::connections::Connections;
 use crate::metrics::process::Process;
 use crate::metrics::snapshot::{StatsSnapshot, WorkerState};
 use crate::readiness::Readiness;
@@ -29,12 +29,10 @@ pub(crate) struct ServerState {
     pub(crate) walk: tokio::sync::Mutex<()>,
     /// Requests answered.
     pub(crate) requests: Counter,
-    /// Connections refused because too many were open.
-    pub(crate) rejected: Counter,
-    /// Free places for connections.
-    pub(crate) slots: Arc<Semaphore>,
-    /// `admin.connections`: the number of places.
-    connections: usize,
+    /// The open connections.
+    pub(crate) connections: Arc<Connections>,
+    /// `admin.hosts`, until there is a view.
+    hosts: Vec<String>,
     /// Each request in progress has a clone.
     pub(crate) in_progress: Arc<()>,
     readiness: Mutex<Readiness>,
@@ -49,9 +47,8 @@ impl ServerState {
             timeout: settings.timeout,
             walk: tokio::sync::Mutex::default(),
             requests: Counter::default(),
-            rejected: Counter::default(),
-            slots: Arc::new(Semaphore::new(settings.connections)),
-            connections: settings.connections,
+            connections: Connections::new(settings.connections),
+            hosts: settings.hosts.clone(),
             in_progress: Arc::default(),
             readiness: Mutex::new(Readiness::Starting),
             view: OnceLock::new(),
@@ -133,13 +130,24 @@ impl ServerState {
                 snapshot: parts.files.snapshot.stats(),
                 export: parts.files.export.stats(),
             },
+            lost_log_lines: (parts.lost_log_lines)(),
             process: Process::read(),
             admin: AdminStats {
                 requests: self.requests.get(),
-                connections: (self.connections - self.slots.available_permits()) as u64,
-                rejected: self.rejected.get(),
+                connections: self.connections.len() as u64,
+                evicted: self.connections.evicted.get(),
+                rejected: self.connections.rejected.get(),
             },
         })
+    }
+
+    /// Whether a host name is one of `admin.hosts`.
+    pub(crate) fn is_own_name(&self, name: &str) -> bool {
+        let is_in = |hosts: &[String]| hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
+        match self.view() {
+            Some(view) => is_in(&view.in_force().settings.admin.hosts),
+            None => is_in(&self.hosts),
+        }
     }
 
     /// Whether `given` is the token; `None` where the admin API is off.
@@ -191,6 +199,7 @@ mod tests {
             map: ShardMap::new([1; 5], 1),
             addresses: Vec::new(),
             files: Files::default(),
+            lost_log_lines: || 0,
         };
         let settings = Arc::new(settings);
         let in_force = InForce { settings, lists: Lists::open(), overload: Default::default() };

@@ -1,13 +1,13 @@
 //! The token of the admin API: read from a file, compared in constant time.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
+use onrush_config::regular_file;
 use onrush_config::secret_file::readable_by_others;
 
 /// Minimum length: an attacker can try about ten thousand tokens per second.
@@ -55,7 +55,7 @@ impl Token {
     pub fn load(path: Option<&Path>) -> Result<Option<Self>, TokenError> {
         let Some(path) = path else { return Ok(None) };
         let mut text = String::new();
-        File::open(path)
+        regular_file::open(path)
             .and_then(|file| file.take(4096).read_to_string(&mut text))
             .map_err(|cause| TokenError::Read { path: path.to_owned(), cause })?;
         let token = text.trim();

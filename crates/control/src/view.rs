@@ -44,6 +44,8 @@ pub struct Parts {
     pub addresses: Vec<SocketAddr>,
     /// State of the files that the daemon writes.
     pub files: Files,
+    /// Reads the number of log lines lost since the start.
+    pub lost_log_lines: fn() -> u64,
 }
 
 /// The settings and lists in force.

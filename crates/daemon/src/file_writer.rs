@@ -88,6 +88,12 @@ impl<T: Display + Send + 'static> FileWriter<T> {
         log::info!("{}: {file}", self.name);
     }
 
+    /// Counts and logs a file that is due and cannot be written.
+    pub(crate) fn skip(&mut self, why: &str) {
+        self.last = Instant::now();
+        self.failed(why);
+    }
+
     /// Counts and logs a file that was not written.
     pub(crate) fn failed(&self, why: &str) {
         self.writes.failed();

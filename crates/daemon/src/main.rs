@@ -21,6 +21,7 @@ use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
 use onrush_config::{Host, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
+use onrush_store::lists::file::ListError;
 
 fn main() -> ExitCode {
     // First, since the file may be replaced by the next version.
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
         Some(Command::Top(top)) => return top::run(top).report(),
         None if cli.upgrade && successor::is_launcher() => {
-            return successor::run_launcher().report();
+            return successor::run_launcher(cli.force).report();
         }
         None => {}
     }
@@ -70,14 +71,14 @@ fn serve(
     program: Program,
 ) -> Result<Exit, StartError> {
     let host_warnings = doctor::host_warnings(&settings, &host);
-    logging::start(settings.log.level);
     if let Some(name) = &settings.user {
         user::load_names(name, settings.group.as_deref());
     }
+    logging::start(settings.log.level).map_err(StartError::Threads)?;
     // Before the start, so that an early signal does not end the process in the middle of it.
     let signals = signals::listen().map_err(StartError::Threads)?;
     let tracker = match cli.upgrade {
-        true => Tracker::take_over(&settings)?,
+        true => Tracker::take_over(&settings, cli.force)?,
         false => Tracker::start(&settings, passed)?,
     };
     for notice in notices {
@@ -104,14 +105,14 @@ fn serve(
             }
         }
         End::Stopped => {
-            let summary = supervisor.into_tracker().stop();
+            let (summary, written) = supervisor.into_tracker().stop();
             log::info!(
                 "stopped: {} datagrams in, {} out, {} refused",
                 summary.datagrams,
                 summary.sent,
                 summary.refused_in_all(),
             );
-            Exit::good()
+            written.map_or_else(Exit::lost_peers, |()| Exit::good())
         }
         End::WorkerFailed(failure) => {
             // The other workers may hang for the same reason, so they are not waited for.
@@ -124,6 +125,8 @@ fn serve(
 /// The exit status and final message of a start that has failed.
 fn failed_start(error: StartError) -> Exit {
     match error {
+        // The next start reads it again, and systemd starts no tracker again that exits with 2.
+        error @ StartError::List(ListError::Changed { .. }) => Exit::failed(error),
         // Parts of the configuration.
         StartError::List(_) | StartError::Token(_) => {
             Exit::wrong(format!("{error}\nnothing was started.\n"))
@@ -146,6 +149,10 @@ mod tests {
             (exit.code, exit.text.as_str()),
             (1, "onrush: worker-3 failed: it panicked: why\n")
         );
+        let exit = failed_start(ListError::Empty { path: "list".into() }.into());
+        assert_eq!(exit.code, 2);
+        let exit = failed_start(ListError::Changed { path: "list".into() }.into());
+        assert_eq!(exit.code, 1);
         let exit = failed_start(StartError::Poll(io::ErrorKind::OutOfMemory.into()));
         assert_eq!(exit.code, 1);
         assert!(exit.text.starts_with("onrush: cannot set up polling: "), "{}", exit.text);

@@ -1,8 +1,10 @@
-//! When a snapshot is written: at an interval while workers run, and once they have stopped.
+//! When a snapshot is written: at an interval while workers run, after an upgrade, and once the
+//! workers have stopped.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
@@ -12,23 +14,47 @@ use crate::file_writer::FileWriter;
 use crate::process::notify;
 use onrush_control::files::FileWrites;
 use onrush_store::snapshot::encode::{Block, Encoder};
+use onrush_store::snapshot::load::Unread;
 use onrush_store::snapshot::write::{SnapshotSummary, write_all, write_file};
 use onrush_store::stream::ShardStream;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::orders::Orders;
 
+/// The time after which a failed snapshot after an upgrade is tried again.
+const RETRY: Duration = Duration::from_secs(60);
+
 /// The snapshots of a running tracker.
 #[derive(Debug)]
 pub struct Snapshots {
     path: Option<PathBuf>,
+    /// A file at the path that could not be read at start, and is not overwritten.
+    unread: Option<Unread>,
     interval: Duration,
+    /// Set until the snapshot after an upgrade is written: whether peers are still being merged.
+    merging: Option<Arc<AtomicBool>>,
+    /// When a snapshot of all merged peers was last begun.
+    begun_merged: Option<Instant>,
     writer: FileWriter<SnapshotSummary>,
 }
 
 impl Snapshots {
-    /// To `path`, every `interval`; with zero only when the tracker stops, without a path never.
-    pub fn new(path: Option<PathBuf>, interval: Duration) -> Self {
-        Self { path, interval, writer: FileWriter::new("snapshot") }
+    /// To `path`, every `interval`; with zero only after an upgrade and when the tracker stops,
+    /// without a path never. Nothing is written as long as the `unread` file is there.
+    pub fn new(path: Option<PathBuf>, unread: Option<Unread>, interval: Duration) -> Self {
+        Self {
+            path,
+            unread,
+            interval,
+            merging: None,
+            begun_merged: None,
+            writer: FileWriter::new("snapshot"),
+        }
+    }
+
+    /// Why nothing may be written to the path at the moment.
+    fn obstacle(&mut self) -> Option<String> {
+        self.unread.take_if(|unread| !unread.is_there());
+        self.unread.as_ref().map(Unread::to_string)
     }
 
     /// State of the snapshots.
@@ -41,11 +67,25 @@ impl Snapshots {
         self.interval = interval;
     }
 
+    /// Makes a snapshot due, whatever the interval, as soon as `merging` is cleared.
+    pub fn write_once_merged(&mut self, merging: Arc<AtomicBool>) {
+        self.merging = Some(merging);
+    }
+
     /// Call every second: starts a snapshot when it is due, and reports a finished one.
     pub fn tick(&mut self, orders: &Orders, clock: Clock, now: Instant) {
         self.report(Duration::ZERO);
         let Some(path) = self.path.clone() else { return };
-        if self.writer.is_due(self.interval, now) {
+        let merged = |merging: &Arc<AtomicBool>| !merging.load(Ordering::Acquire);
+        let is_merged = self.merging.as_ref().is_some_and(merged);
+        let after_upgrade = is_merged
+            && !self.writer.is_writing()
+            && self.begun_merged.is_none_or(|begun| now.duration_since(begun) >= RETRY);
+        if after_upgrade || self.writer.is_due(self.interval, now) {
+            self.begun_merged = is_merged.then_some(now);
+            if let Some(why) = self.obstacle() {
+                return self.writer.skip(&why);
+            }
             let write = move |stream| write_stream(&path, stream, clock);
             if let Err(why) = self.writer.start(orders, Encoder::default, write) {
                 self.writer.failed(&why);
@@ -72,19 +112,32 @@ impl Snapshots {
     }
 
     /// Writes the final snapshot, from the shards of stopped workers.
-    pub fn write_final(&mut self, shards: Vec<Shard>, clock: Clock) {
+    ///
+    /// # Errors
+    /// When it cannot be written: the peers since the previous one are lost.
+    pub fn write_final(&mut self, shards: Vec<Shard>, clock: Clock) -> Result<(), String> {
         self.join();
-        let Some(path) = &self.path else { return };
-        match write_all(path, shards, clock.now(), &mut notify::progress()) {
-            Ok(summary) => self.succeeded(&summary),
-            Err(error) => log::error!(
-                "the final snapshot failed; peers since the previous one are lost: {}: {error}",
-                path.display()
-            ),
-        }
+        let Some(path) = self.path.clone() else { return Ok(()) };
+        let written = match self.obstacle() {
+            Some(why) => {
+                // The process is about to exit, which frees the memory faster than dropping them.
+                std::mem::forget(shards);
+                Err(why)
+            }
+            None => write_all(&path, shards, clock.now(), &mut notify::progress())
+                .map_err(|error| error.to_string()),
+        };
+        let summary = written.map_err(|why| {
+            format!("the final snapshot failed; peers since the previous one are lost: {why}")
+        })?;
+        self.succeeded(&summary);
+        Ok(())
     }
 
-    fn succeeded(&self, summary: &SnapshotSummary) {
+    fn succeeded(&mut self, summary: &SnapshotSummary) {
+        if self.begun_merged.is_some() {
+            self.merging = None;
+        }
         self.writer.succeeded(summary, summary.bytes, summary.seconds);
     }
 }

@@ -18,8 +18,8 @@ const NOW: u64 = 1_800_000_060;
 
 fn connection_ids(criterion: &mut Criterion) {
     let key = |byte| Key([byte; 16]);
-    let alone = Keys { current: key(1), previous: None };
-    let rotated = Keys { current: key(1), previous: Some(key(2)) };
+    let alone = Keys { current: key(1), previous: None, next: None };
+    let rotated = Keys { current: key(1), previous: Some(key(2)), next: None };
     let mut group = criterion.benchmark_group("connection ids");
     for (family, ip) in [("v4", "198.51.100.7"), ("v6", "2001:db8::7")] {
         let ip: IpAddr = ip.parse().expect("an address");

@@ -5,7 +5,9 @@
 //! `announce-v6` (the same over IPv6), `scrape` (of ten), `scrape-one`, and `split-announce` for
 //! the path over the lanes. `watched-KIND` is KIND while another thread writes `/metrics`
 //! repeatedly from the worker's counters (`scripts/bench-observe` counts the threads separately).
-//! `serve` is the shard's part of an announce alone. `echo-KIND` is the cost of the network and of
+//! `serve` is the shard's part of an announce alone, and `serve-mix` the same for swarms of one to
+//! three peers of which some percent come and go; `unlimited-serve-mix` is that without limits of
+//! sources. `echo-KIND` is the cost of the network and of
 //! this program for the same datagrams, without a tracker: it is subtracted.
 
 #![forbid(unsafe_code)]
@@ -23,7 +25,7 @@ use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
     Announce, Connect, ConnectionId, Family, InfoHash, PeerId, Response, Scrape, TransactionId,
 };
-use onrush_swarm::{Moment, Shard, ShardBatch, ShardSettings};
+use onrush_swarm::{Moment, Shard, ShardBatch, ShardSettings, SourceLimits};
 use onrush_testing::memory_tracker::{
     TRACKER_V4, TRACKER_V6, TestTracker, announce, at, secrets, settings,
 };
@@ -45,12 +47,14 @@ fn main() {
     let Some((kind, requests)) = parsed else {
         eprintln!(
             "usage: instructions \
-             [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|serve REQUESTS"
+             [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|serve| \
+             [unlimited-]serve-mix REQUESTS"
         );
         std::process::exit(2);
     };
     match (kind.ask, kind.echo) {
         (Ask::Serve, echo) => shard_alone(requests, !echo),
+        (Ask::ServeMix { limited }, echo) => shard_with_churn(requests, limited, !echo),
         (_, true) => echo(&kind, requests),
         (_, false) => serve(&kind, requests),
     }
@@ -76,6 +80,10 @@ enum Ask {
     Scrape(u8),
     /// None: announces are put into batches for a shard.
     Serve,
+    /// The same with peers that come and go, with or without limits of sources.
+    ServeMix {
+        limited: bool,
+    },
 }
 
 impl Kind {
@@ -91,6 +99,8 @@ impl Kind {
             "scrape" => (Ask::Scrape(10), Family::V4),
             "scrape-one" => (Ask::Scrape(1), Family::V4),
             "serve" if !split => (Ask::Serve, Family::V4),
+            "serve-mix" if !split => (Ask::ServeMix { limited: true }, Family::V4),
+            "unlimited-serve-mix" if !split => (Ask::ServeMix { limited: false }, Family::V4),
             _ => return None,
         };
         Some(Self { ask, family, split, echo, watched })
@@ -118,7 +128,9 @@ impl Kind {
         match self.ask {
             Ask::Connect => 16,
             Ask::Scrape(hashes) => 8 + usize::from(hashes) * 12,
-            Ask::Announce | Ask::Serve => 20 + usize::from(PEERS) * self.family.peer_len(),
+            Ask::Announce | Ask::Serve | Ask::ServeMix { .. } => {
+                20 + usize::from(PEERS) * self.family.peer_len()
+            }
         }
     }
 }
@@ -227,6 +239,61 @@ fn shard_alone(requests: usize, serve: bool) {
     }
 }
 
+/// Swarms of the mix, and the peers of each that stay.
+const MIX_SWARMS: u32 = 2_000;
+
+/// Announces of known peers, of which 3 % are of new peers, half of them in new swarms, and 3 % are
+/// stops of these. Peers have addresses of their own.
+fn shard_with_churn(requests: usize, limited: bool, serve: bool) {
+    let sources = match limited {
+        true => SourceLimits { peers_per_swarm: 64, peers: 10_000, new_swarms: 3_000 },
+        false => SourceLimits::default(),
+    };
+    let mut shard =
+        Shard::new(ShardSettings { sources, ..Default::default() }, *b"a key for counts", 1);
+    let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
+    let announce = |swarm: u32, peer: u32, event| {
+        let mut info_hash = [7; 20];
+        info_hash[..4].copy_from_slice(&swarm.to_le_bytes());
+        let [a, b, c, d] = peer.wrapping_mul(0x9E37_79B1).to_be_bytes();
+        onrush_swarm::Announce {
+            info_hash: InfoHash(info_hash),
+            endpoint: onrush_proto::Endpoint::V4([a, b, c, d, 0x1A, 0xE1]),
+            event,
+            seeder: peer.is_multiple_of(3),
+            want: PEERS,
+            transaction_id: TransactionId(peer),
+        }
+    };
+    let of_mix = |number: u32| match number % 64 {
+        // Each of these stops 32 requests later.
+        at @ (5 | 37) => {
+            let swarm = if at == 5 { number % MIX_SWARMS } else { MIX_SWARMS + number };
+            announce(swarm, 1 << 20 | number, onrush_proto::Event::Started)
+        }
+        at @ (21 | 53) => {
+            let number = number - 16;
+            let swarm = if at == 21 { number % MIX_SWARMS } else { MIX_SWARMS + number };
+            announce(swarm, 1 << 20 | number, onrush_proto::Event::Stopped)
+        }
+        _ => announce(number % MIX_SWARMS, number % (2 * MIX_SWARMS), onrush_proto::Event::None),
+    };
+    let mut run = |numbers: std::ops::Range<u32>, serve: bool| {
+        for first in numbers.clone().step_by(BATCH) {
+            batch.clear();
+            for number in first..numbers.end.min(first + BATCH as u32) {
+                batch.push_announce(of_mix(number), 0).expect("there is room");
+            }
+            if serve {
+                shard.serve(&mut batch, Moment(10));
+            }
+        }
+    };
+    let known = 4 * MIX_SWARMS;
+    run(0..known, true);
+    run(known..known + requests as u32, serve);
+}
+
 fn network(kind: &Kind) -> (Network, Endpoint) {
     let options = Options { batch: BATCH, ..Options::default() };
     let network = Network::with_options(1, Conditions::default(), options);
@@ -281,7 +348,7 @@ fn packet(ask: Ask, swarm: u8, client: u8, connection_id: ConnectionId) -> Vec<u
                 (0..hashes).map(|n| InfoHash([(swarm + n) % SWARMS; 20])).collect();
             Scrape::write(connection_id, transaction_id, &hashes, &mut bytes)
         }
-        Ask::Announce | Ask::Serve => Announce {
+        Ask::Announce | Ask::Serve | Ask::ServeMix { .. } => Announce {
             transaction_id,
             peer_id: PeerId([client; 20]),
             left: u64::from(client % 2),

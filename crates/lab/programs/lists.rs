@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use onrush_config::settings::{Access, Listed};
 use onrush_proto::InfoHash;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::access::blocks::{AddressBlock, BlockList};
+use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
 use onrush_tracker::access::bogon::is_bogon;
 use onrush_tracker::access::overlay::ListChange;
 use rand::rngs::SmallRng;
@@ -87,9 +87,9 @@ fn sources(rng: &mut SmallRng, pollution: &mut [u8]) {
             let first = rng.random::<u32>() & !255;
             AddressBlock::V4(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(first | 255))
         });
-        let list = BlockList::new(blocks.collect::<Vec<_>>());
+        let list = AddressSet::new(blocks.collect::<Vec<_>>());
         let name = format!("{} ranges", list.len());
-        row(&name, &asked, pollution, |source| list.blocks_v4(source));
+        row(&name, &asked, pollution, |source| list.contains_v4(source));
     }
     row("bogons", &asked, pollution, |source| is_bogon(source.into()));
 }

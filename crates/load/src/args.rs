@@ -1,5 +1,6 @@
 //! The command line. One file per group of arguments in `--help`.
 
+mod attack;
 mod bounds;
 mod checks;
 mod mix;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use attack::AttackArgs;
 pub(crate) use bounds::BoundArgs;
 pub(crate) use checks::CheckArgs;
 pub(crate) use mix::MixArgs;
@@ -34,7 +36,8 @@ Examples:
   onrush-load                                      closed loop, ten seconds, 127.0.0.1:6969
   onrush-load -t [::1]:6969 --rate 5000 --poisson  5,000 requests/s as from many clients
   onrush-load --find-max --tracker-pid 4711        highest rate within 0.1 % loss, 10 ms at p99
-  onrush-load verify tracker.example.org:6969      check conformance to BEP 15";
+  onrush-load verify tracker.example.org:6969      check conformance to BEP 15
+  onrush-load attack random-hashes                 what honest clients get during an attack";
 
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
@@ -80,6 +83,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Checks a tracker against BEP 15, one line per check.
     Verify(VerifyArgs),
+    /// Attacks a tracker beside an honest load.
+    Attack(Box<AttackArgs>),
 }
 
 impl Args {

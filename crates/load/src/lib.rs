@@ -7,6 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`attack`] | attacks beside an honest load |
 //! | [`plan`] | population and mix, from a seed |
 //! | [`generator`] | one worker: sends, receives, counts; time is an argument |
 //! | [`check`] | checks of replies |
@@ -31,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attack;
 pub mod chart;
 pub mod check;
 pub mod cpu;

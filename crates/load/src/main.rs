@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Error};
-use args::{Args, Command, TargetArgs, VerifyArgs};
+use args::{Args, AttackArgs, Command, TargetArgs, VerifyArgs};
 use clap::Parser as _;
 use onrush_load::affinity;
+use onrush_load::attack;
 use onrush_load::environment::Environment;
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::probe::probe;
@@ -51,8 +52,10 @@ fn main() -> ExitCode {
 
 /// Does what the arguments ask for; returns the exit status.
 fn execute(args: &Args) -> anyhow::Result<u8> {
-    if let Some(Command::Verify(args)) = &args.command {
-        return verify(args);
+    match &args.command {
+        Some(Command::Verify(args)) => return verify(args),
+        Some(Command::Attack(args)) => return attack(args),
+        None => {}
     }
     if args.mix.print_profile {
         println!("{}", args.mix.printed().map_err(Error::msg)?.trim_end());
@@ -71,6 +74,26 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
     let report = onrush_verify::verify(&args.settings()?)?;
     print(args.json.as_deref(), &report.to_list(), || report.to_json())?;
     Ok(if report.has_failed(args.strict) { WRONG } else { 0 })
+}
+
+/// Attacks beside an honest load.
+fn attack(args: &AttackArgs) -> anyhow::Result<u8> {
+    let settings = args.settings(interrupt::watch().context("cannot watch for Ctrl-C")?);
+    attack::check(&settings)?;
+    attack::check_isolation(settings.attack).map_err(Error::msg)?;
+    let mut routed = HashMap::new();
+    for &target in &settings.targets {
+        match probe(target, None, PROBE_TIMEOUT) {
+            Ok(local) => drop(routed.insert(target, local)),
+            Err(failure) => {
+                eprintln!("onrush-load: {}", failure.advice(target));
+                return Ok(NO_REPLY);
+            }
+        }
+    }
+    let report = attack::attack(&settings, |target| routed.get(&target).copied())?;
+    print(args.json.as_deref(), &report.to_table(), || report.to_json())?;
+    Ok(if report.failures.is_empty() { 0 } else { WRONG })
 }
 
 /// Prints the text; writes the JSON to a file or, with the text on standard error, to standard

@@ -59,6 +59,9 @@ pub struct Report {
     pub peers_per_reply: f64,
     /// Checked peers, in percent of the listed ones.
     pub peers_checked_percent: f64,
+    /// Datagrams that the kernel accepted, from warm-up to drain.
+    #[serde(default)]
+    pub datagrams_sent: u64,
     /// Requests that the kernel refused within the window.
     pub not_sent: u64,
     /// Open loop: requests that were due and never sent.
@@ -268,6 +271,7 @@ impl Report {
             late: tally.late,
             peers_per_reply: ratio(tally.peers as f64, announces as f64),
             peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
+            datagrams_sent: tally.sent.datagrams,
             not_sent: host.not_sent,
             unsent: tally.unsent,
             no_room: tally.no_room,

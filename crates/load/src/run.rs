@@ -164,7 +164,7 @@ impl Edge {
             own: Cpu::of_self().ok(),
             thread: Cpu::of_thread().ok(),
             dropped,
-            not_sent: sent.blocked + sent.failed,
+            not_sent: sent.unsent,
         }
     }
 }

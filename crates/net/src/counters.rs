@@ -1,4 +1,6 @@
-//! Datagrams that the kernel dropped at one socket before they could be received.
+//! Datagrams that the kernel dropped at one socket before they could be received: no room in the
+//! receive buffer, a wrong checksum that was found late, or a filter. The kernel does not tell them
+//! apart by socket.
 //!
 //! They are read by SO_MEMINFO, which costs one system call and nothing on the path of a datagram
 //! (a per-packet control message, SO_RXQ_OVFL, measured 7 %).

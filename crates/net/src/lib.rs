@@ -28,24 +28,31 @@
 //! | [`handover`] | descriptors from one process to another |
 //! | [`notice`] | warnings about degraded options, each with its remedy |
 //! | [`steering`] | which socket of a group receives a datagram (classic BPF) |
+//! | [`filter`] | which datagrams the kernel drops before it queues them (classic BPF) |
 //! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
+//! | [`raw`] | datagrams from any source address, for load tests (Linux) |
 #![warn(unsafe_op_in_unsafe_fn)]
 
 pub mod adopt;
 pub mod affinity;
 pub mod bind;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod bpf;
 mod counters;
+pub mod filter;
 pub mod handover;
 pub mod memory;
 pub mod mio;
 mod name;
 pub mod notice;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub mod raw;
 pub mod regroup;
 pub mod socket;
 pub mod steering;
 mod sys;
 
 pub use notice::Notice;
-pub use socket::{Received, Reply, Return, Sent, Slot, Socket, Waker};
+pub use socket::{Cause, Received, Reply, Return, Sent, Slot, Socket, Waker};

@@ -22,7 +22,8 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::socket::{Received, Reply, Return, Sent, Slot, Socket};
+use crate::filter::Filter;
+use crate::socket::{Cause, Received, Reply, Return, Sent, Slot, Socket};
 use state::{SLOT_BYTES, State};
 
 /// The faults of the network. The default has none.
@@ -92,6 +93,8 @@ pub struct DatagramCounts {
     pub duplicated: u64,
     /// Dropped because a receive buffer was full.
     pub dropped: u64,
+    /// Dropped by a [filter](Socket::set_filter).
+    pub filtered: u64,
     /// Sent to an address without a worker.
     pub unreachable: u64,
 }
@@ -253,18 +256,18 @@ impl Socket for Endpoint {
             // The lock is not reserved while the caller's iterator runs.
             let to: &Return = reply.to;
             let Some(&from) = self.addresses.get(usize::from(to.socket)) else {
-                sent.failed += 1;
+                sent.reject(1, Cause::Other);
                 continue;
             };
             let Some(source) = state::source(from, to) else {
-                sent.failed += 1;
+                sent.reject(1, Cause::Other);
                 continue;
             };
             if self.shared.state().send(source, to.peer(), reply.bytes) {
                 sent.datagrams += 1;
                 sent.bytes += reply.bytes.len() as u64;
             } else {
-                sent.blocked += 1;
+                sent.reject(1, Cause::FullBuffer);
             }
         }
         if sent != Sent::default() {
@@ -272,6 +275,11 @@ impl Socket for Endpoint {
             self.shared.arrived.notify_all();
         }
         sent
+    }
+
+    fn set_filter(&mut self, filter: Option<&Filter>) -> io::Result<()> {
+        self.shared.state().workers[self.worker].filter = filter.copied();
+        Ok(())
     }
 
     fn dropped(&self) -> u64 {

@@ -1,6 +1,8 @@
 //! The reference backend: readiness and wake-ups by mio on every Unix; on Linux batches by
 //! `recvmmsg` and `sendmmsg`, and replies to one client grouped by UDP_SEGMENT.
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod filter_program;
 mod inbox;
 mod outbox;
 mod readiness;
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 use crate::bind::BoundSocket;
 use crate::counters::{self, Wrapping};
+use crate::filter::Filter;
 use crate::socket::{Received, Reply, Sent, Socket};
 use crate::sys::message::Calls;
 use inbox::{Inbox, Outcome};
@@ -141,6 +144,13 @@ impl Socket for Backend {
 
     fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent {
         self.outbox.send(&self.sockets, replies)
+    }
+
+    fn set_filter(&mut self, filter: Option<&Filter>) -> io::Result<()> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        return self.sockets.iter().try_for_each(|socket| filter_program::set(socket, filter));
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        return if filter.is_none() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) };
     }
 
     fn dropped(&self) -> u64 {

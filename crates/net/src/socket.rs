@@ -4,6 +4,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use nix::errno::Errno;
+
+use crate::filter::Filter;
 use crate::name;
 
 /// One worker's network side.
@@ -45,8 +48,18 @@ pub trait Socket {
     /// Sends replies, in order for each destination; the backend may group them.
     fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent;
 
-    /// Datagrams that the kernel dropped for lack of buffer space since the socket was opened.
-    /// Costs a system call per kernel socket: call it once a second, not per batch.
+    /// From now on the kernel queues only the datagrams that pass `filter`; all of them if `None`,
+    /// which also removes the filter of another process. A system call per kernel socket.
+    ///
+    /// # Errors
+    /// When the system has no such filters; the default has none.
+    fn set_filter(&mut self, filter: Option<&Filter>) -> io::Result<()> {
+        if filter.is_none() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+    }
+
+    /// Datagrams that the kernel dropped since the socket was opened: for lack of buffer space, for
+    /// a wrong checksum where it is verified late, or by the [filter](Self::set_filter). Costs a
+    /// system call per kernel socket: call it once a second, not per batch.
     fn dropped(&self) -> u64;
 }
 
@@ -152,6 +165,13 @@ impl Return {
         Self { name, local: [0; 16], name_len, has_local: false, socket, backend: [0; 16] }
     }
 
+    /// The same, sent from the local address `ip` of the peer's family: for a kernel socket that is
+    /// bound to all addresses.
+    #[must_use]
+    pub fn from_local(self, ip: IpAddr) -> Self {
+        Self { local: name::encode_ip(ip), has_local: true, ..self }
+    }
+
     /// The number of the backend's kernel socket, in the order in which the backend received them.
     pub fn socket(&self) -> u16 {
         self.socket
@@ -187,20 +207,76 @@ pub struct Sent {
     pub datagrams: u64,
     /// Their payload bytes.
     pub bytes: u64,
-    /// Datagrams dropped because the send buffer was full.
-    pub blocked: u64,
-    /// Datagrams that the kernel refused for any other reason (no route, no buffer, forbidden).
-    pub failed: u64,
+    /// Datagrams that the kernel did not accept.
+    pub unsent: u64,
+    /// The same by cause, in the order of [`Cause`].
+    pub causes: [u64; Cause::NAMES.len()],
     /// System calls made.
     pub calls: u64,
+}
+
+/// Why the kernel does not accept a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The send buffer is full.
+    FullBuffer,
+    /// A rule of a firewall or of the routes forbids it (EPERM, EACCES).
+    Permission,
+    /// There is no way to the destination (ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL).
+    Unreachable,
+    /// The queue of the device is full, or memory is short (ENOBUFS, ENOMEM).
+    NoBuffers,
+    /// It is larger than the path permits (EMSGSIZE).
+    TooLong,
+    /// Any other.
+    Other,
+}
+
+impl Cause {
+    /// The names of all causes, in their order.
+    pub const NAMES: [&str; 6] =
+        ["full_buffer", "permission", "unreachable", "no_buffers", "too_long", "other"];
+
+    /// The cause of an error, as send(2) and udp(7) describe it.
+    pub(crate) fn of(error: Errno) -> Self {
+        match error {
+            Errno::EAGAIN => Self::FullBuffer,
+            Errno::EPERM | Errno::EACCES => Self::Permission,
+            Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::ENETDOWN | Errno::EADDRNOTAVAIL => {
+                Self::Unreachable
+            }
+            Errno::ENOBUFS | Errno::ENOMEM => Self::NoBuffers,
+            Errno::EMSGSIZE => Self::TooLong,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Sent {
+    /// Counts datagrams that were not accepted.
+    #[cold]
+    pub fn reject(&mut self, datagrams: u64, cause: Cause) {
+        self.unsent += datagrams;
+        self.causes[cause as usize] += datagrams;
+    }
+
+    /// Datagrams that were not accepted because the send buffer was full.
+    pub fn blocked(&self) -> u64 {
+        self.causes[Cause::FullBuffer as usize]
+    }
+
+    /// Datagrams that were refused for any other cause.
+    pub fn failed(&self) -> u64 {
+        self.unsent - self.blocked()
+    }
 }
 
 impl std::ops::AddAssign for Sent {
     fn add_assign(&mut self, other: Self) {
         self.datagrams += other.datagrams;
         self.bytes += other.bytes;
-        self.blocked += other.blocked;
-        self.failed += other.failed;
+        self.unsent += other.unsent;
+        self.causes.iter_mut().zip(other.causes).for_each(|(sum, more)| *sum += more);
         self.calls += other.calls;
     }
 }
@@ -235,9 +311,7 @@ mod tests {
     fn the_local_address_has_the_peers_family() {
         for (peer, local) in [("192.0.2.7:1", "127.0.0.2"), ("[::1]:1", "2001:db8::2")] {
             let local: IpAddr = local.parse().unwrap();
-            let mut back = Return::to(peer.parse().unwrap(), 0);
-            back.local = name::encode_ip(local);
-            back.has_local = true;
+            let back = Return::to(peer.parse().unwrap(), 0).from_local(local);
             assert_eq!(back.local(), Some(local));
         }
     }

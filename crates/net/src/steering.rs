@@ -167,6 +167,7 @@ mod kernel {
 
     use super::{Function, WORDS};
     use crate::bind::BoundSocket;
+    use crate::bpf::{jump, statement};
     use crate::sys;
 
     /// A verdict without a socket.
@@ -178,7 +179,8 @@ mod kernel {
         function: &Function,
         withdrawn: &[u16],
     ) -> io::Result<()> {
-        sys::attach_steering(socket.as_fd(), &program(function, withdrawn))?;
+        let program = program(function, withdrawn);
+        sys::attach_program(socket.as_fd(), libc::SO_ATTACH_REUSEPORT_CBPF, &program)?;
         Ok(())
     }
 
@@ -191,9 +193,8 @@ mod kernel {
         }
     }
 
-    /// The instructions. Classic BPF has an accumulator A, a register X and scratch words M; all of
-    /// its arithmetic is 32 bits wide and wraps; loads from the packet are big endian. A load past
-    /// the packet's end ends the program with verdict 0, so the length test comes first.
+    /// The instructions. A load past the packet's end ends the program with verdict 0, so the
+    /// length test comes first.
     fn program(function: &Function, withdrawn: &[u16]) -> Vec<sock_filter> {
         use libc::{BPF_ADD, BPF_JEQ, BPF_JGE, BPF_LEN, BPF_MUL, BPF_RSH, BPF_W, BPF_X};
         let mut program = vec![
@@ -223,16 +224,6 @@ mod kernel {
         }
         program.push(statement(libc::BPF_RET | libc::BPF_A, 0));
         program
-    }
-
-    /// One instruction.
-    fn statement(code: u32, k: u32) -> sock_filter {
-        sock_filter { code: code as u16, jt: 0, jf: 0, k }
-    }
-
-    /// Compares A with `k`: skips `jt` instructions if it holds, else `jf`.
-    fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
-        sock_filter { code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16, jt, jf, k }
     }
 }
 

@@ -1,7 +1,7 @@
 //! System calls that no wrapper offers in the required form, behind safe functions: socket options
 //! by number, batches of messages ([`message`]) and memory with stable addresses ([`fixed`]). All
-//! of the crate's `unsafe` is in this module and in the one call that passes borrowed bytes to the
-//! kernel.
+//! of the crate's `unsafe` is in this module and in the calls of backend and raw sender that pass
+//! borrowed bytes to the kernel.
 
 pub(crate) mod fixed;
 pub(crate) mod message;
@@ -56,16 +56,17 @@ unsafe impl Plain for c_int {}
 #[cfg(any(target_os = "linux", target_os = "android"))]
 unsafe impl<const N: usize> Plain for [u32; N] {}
 
-/// A classic BPF program as the kernel takes it (`struct sock_fprog`).
+/// Attaches a classic BPF program (`struct sock_fprog`) by the socket option `option`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn attach_steering(
+pub(crate) fn attach_program(
     fd: BorrowedFd<'_>,
+    option: c_int,
     program: &[libc::sock_filter],
 ) -> Result<(), Errno> {
     let Ok(len) = u16::try_from(program.len()) else { return Err(Errno::EINVAL) };
     // The kernel copies the instructions and never writes through the pointer.
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
-    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    set_option(fd, libc::SOL_SOCKET, option, &program)
 }
 
 // SAFETY: a length and a pointer, repr(C); only ever passed to the kernel, which checks both.

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::state_file;
 
 /// Bytes after which the data is synced to the disk. One sync at the end of a file of gigabytes
 /// could take longer than a service manager waits for a sign of progress.
@@ -41,7 +43,8 @@ impl AtomicFile {
         name.push(format!(".{}.new", std::process::id()));
         let temporary = path.with_file_name(name);
         remove_orphans(path);
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+        // `create_new` (O_EXCL) neither follows a link nor opens a file that others have opened.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         // `mode` counts, not the umask.
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         // Non-blocking: every user who can read the file could lock it.
@@ -60,8 +63,7 @@ impl AtomicFile {
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
         let len = self.file.get_ref().metadata()?.len();
-        fs::rename(&self.temporary, &self.path)?;
-        self.temporary = PathBuf::new();
+        self.rename()?;
         if let Err(error) = sync_directory_of(&self.path) {
             log::warn!(
                 "{} is written, but its directory cannot be synced, so a power failure may restore \
@@ -70,6 +72,22 @@ impl AtomicFile {
             );
         }
         Ok(len)
+    }
+
+    /// Renames the file into place without waiting for the disk: after a power failure it may be
+    /// empty.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_without_sync(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.rename()
+    }
+
+    fn rename(&mut self) -> io::Result<()> {
+        fs::rename(&self.temporary, &self.path)?;
+        self.temporary = PathBuf::new();
+        Ok(())
     }
 }
 
@@ -115,9 +133,7 @@ fn remove_orphans(path: &Path) {
 fn is_orphan(path: &Path, process: u64) -> bool {
     let lives = Path::new("/proc").join(process.to_string()).exists();
     let own_or_gone = process == u64::from(std::process::id()) || !lives;
-    // O_NONBLOCK: opening a pipe of this name must not wait.
-    let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
-    match opened.map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock)) {
+    match state_file::open(path).map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock)) {
         Ok(Err((_, Errno::EWOULDBLOCK))) => false,
         // A process that has just created it may be about to lock it.
         Ok(Ok(file)) => own_or_gone || age(&file).is_some_and(|age| age > LOCK_GAP),

@@ -1,15 +1,17 @@
-//! The key file: two secrets of 16 bytes, the current and the previous one.
+//! The key file: secrets of 16 bytes.
 //!
 //! ```text
 //! # comment
 //! current  00112233445566778899aabbccddeeff
 //! previous ffeeddccbbaa99887766554433221100
+//! next     0123456789abcdeffedcba9876543210
 //! ```
 //!
-//! To rotate the key on several hosts, rename `current` to `previous` on each and add the new
-//! secret as `current`; meanwhile every host accepts ids of both keys.
+//! Ids are issued under `current`, and accepted under all of them. A host refuses ids of a key that
+//! its file does not have yet, so a new key is distributed as `next` before any host makes it
+//! `current`, and the former one stays as `previous` until its ids have expired.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +24,10 @@ use crate::atomic_file::AtomicFile;
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The file cannot be read.
-    #[error("cannot read the key file {path}: {source}")]
+    #[error(
+        "cannot read the key file {path}: {source}\n  it must be a regular file that the tracker's \
+         user can read; connection.key_file names one elsewhere"
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -39,8 +44,9 @@ pub enum KeyError {
     },
     /// A line is not a key.
     #[error(
-        "{path}:{line}: {problem}\n  a key file has a line `current` and maybe a line `previous`, \
-         each with 32 hexadecimal digits; remove the file to create a new one"
+        "{path}:{line}: {problem}\n  a key file has a line `current` and maybe lines `previous` \
+         and `next`, each with 32 random hexadecimal digits (head -c16 /dev/urandom | xxd -p); \
+         remove the file to create a new one"
     )]
     Content {
         /// The file.
@@ -52,12 +58,13 @@ pub enum KeyError {
     },
 }
 
-/// The keys in `path`. A missing file is created with fresh keys, readable by its owner only.
+/// The keys in `path`, which `open` opens: a file of the state directory or one that the operator
+/// has named. A missing file is created with fresh keys, readable by its owner only.
 ///
 /// # Errors
 /// [`KeyError`], whose text names the remedy.
-pub fn load_or_create(path: &Path) -> Result<Keys, KeyError> {
-    match fs::read_to_string(path) {
+pub fn load_or_create(path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<Keys, KeyError> {
+    match open(path).and_then(io::read_to_string) {
         Ok(text) => parse(&text).map_err(|(line, problem)| KeyError::Content {
             path: path.to_owned(),
             line,
@@ -84,14 +91,14 @@ fn to_text(keys: &Keys) -> String {
         "# Secrets of connection ids. Copy this file to every host of the same tracker.\n",
     );
     text += &format!("current {}\n", hex(&keys.current));
-    if let Some(previous) = &keys.previous {
-        text += &format!("previous {}\n", hex(previous));
+    for (name, key) in [("previous", &keys.previous), ("next", &keys.next)] {
+        text.extend(key.iter().map(|key| format!("{name} {}\n", hex(key))));
     }
     text
 }
 
 fn parse(text: &str) -> Result<Keys, (usize, String)> {
-    let (mut current, mut previous) = (None, None);
+    let (mut current, mut previous, mut next) = (None, None, None);
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -102,20 +109,24 @@ fn parse(text: &str) -> Result<Keys, (usize, String)> {
         let place = match name {
             "current" => &mut current,
             "previous" => &mut previous,
+            "next" => &mut next,
             other => {
                 return Err(wrong(format!(
-                    "`{other}` is not a key name: write `current` or `previous`"
+                    "`{other}` is not a key name: write `current`, `previous` or `next`"
                 )));
             }
         };
         let key = unhex(digits.trim())
             .ok_or_else(|| wrong(format!("the {name} key is not 32 hexadecimal digits")))?;
+        if key.0.iter().all(|byte| *byte == key.0[0]) {
+            return Err(wrong(format!("the {name} key repeats one byte, which anybody can guess")));
+        }
         if place.replace(key).is_some() {
             return Err(wrong(format!("a second {name} key")));
         }
     }
     let current = current.ok_or((text.lines().count().max(1), "no current key".to_owned()))?;
-    Ok(Keys { current, previous })
+    Ok(Keys { current, previous, next })
 }
 
 fn hex(key: &Key) -> String {
@@ -131,35 +142,59 @@ fn unhex(digits: &str) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::state_file;
     use onrush_config::secret_file::readable_by_others;
+
+    fn load(path: &Path) -> Result<Keys, KeyError> {
+        load_or_create(path, state_file::open)
+    }
 
     #[test]
     fn a_created_file_is_private_and_can_be_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("connection.key");
-        let keys = load_or_create(&path).unwrap();
+        let keys = load(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!readable_by_others(&path, false));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(readable_by_others(&path, false) && !readable_by_others(&path, true));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(readable_by_others(&path, true));
-        assert_eq!(load_or_create(&path).unwrap(), keys);
+        assert_eq!(load(&path).unwrap(), keys);
         assert_ne!(Keys::random(), keys);
     }
 
     #[test]
-    fn both_keys_round_trip() {
-        let keys = Keys { current: Key([0xAB; 16]), previous: Some(Key([1; 16])) };
-        assert_eq!(parse(&to_text(&keys)), Ok(keys));
+    fn all_keys_round_trip() {
+        let current = Keys::random().current;
+        for previous in [None, Some(Keys::random().current)] {
+            for next in [None, Some(Keys::random().current)] {
+                let keys = Keys { current, previous, next };
+                assert_eq!(parse(&to_text(&keys)), Ok(keys));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_one_repeated_byte_are_refused() {
+        let good = "00112233445566778899aabbccddeeff";
+        assert!(parse(&format!("current {good}\n")).is_ok());
+        for byte in ["00", "ff", "5a"] {
+            for name in ["current", "previous", "next"] {
+                let text = format!("{name} {}\ncurrent {good}\n", byte.repeat(16));
+                let (line, problem) = parse(&text).unwrap_err();
+                assert!(line == 1 && problem.contains(name), "{problem}");
+            }
+        }
     }
 
     #[test]
     fn errors_name_the_line() {
-        let digits = "0".repeat(32);
+        let digits = "01".repeat(16).replacen("01", "23", 1);
         for (text, line) in [
             (String::new(), 1),
             ("# only a comment\n".to_owned(), 1),
@@ -177,7 +212,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("connection.key");
         fs::write(&path, "current zzz\n").unwrap();
-        let error = load_or_create(&path).unwrap_err().to_string();
+        let error = load(&path).unwrap_err().to_string();
         assert!(error.contains("connection.key:1:"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "current zzz\n");
     }

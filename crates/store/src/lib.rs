@@ -4,6 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`state`] | the state directory, opened at start: its lock and the key |
+//! | [`state_file`] | opens the files of the state directory, without following links |
 //! | [`lock`], [`key_file`] | the lock of the state directory; the secrets of connection ids |
 //! | [`snapshot`] | the peers in a file |
 //! | [`lists`] | files of info hashes and of blocked sources, and the journal of changes |
@@ -20,4 +21,5 @@ pub mod lists;
 pub mod lock;
 pub mod snapshot;
 pub mod state;
+pub mod state_file;
 pub mod stream;

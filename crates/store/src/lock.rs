@@ -1,20 +1,32 @@
 //! The lock of a state directory: one tracker per directory. The kernel releases it when the
 //! process exits, also after a crash (flock(2)).
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use thiserror::Error;
+
+use crate::state_file;
+
+/// File name of the lock in the state directory.
+const FILE: &str = "lock";
+/// Permissions with which other users could open a directory, and lock it themselves.
+const OTHERS_READ: u32 = 0o044;
+/// Attempts to lock a file that is replaced meanwhile.
+const ATTEMPTS: usize = 10;
 
 /// Holds the lock until dropped.
 #[derive(Debug)]
 pub struct StateLock {
-    /// `Some` until dropped.
-    file: Option<Flock<File>>,
+    /// The locks of the directory, if only its owner can open it, and of its file `lock`, which is
+    /// the last. Without the first, a tracker would start beside another one whose file was
+    /// removed. Empty once released.
+    locks: Vec<Flock<File>>,
     /// Whether another process shares the lock, so that dropping it here must not unlock it.
     shared: bool,
 }
@@ -44,23 +56,28 @@ pub enum LockError {
 }
 
 impl StateLock {
-    /// A second descriptor of the lock, for another process: both processes then hold the lock.
+    /// Further descriptors of the lock, for another process: both processes then hold the lock.
     ///
     /// # Errors
     /// When no descriptor is left (RLIMIT_NOFILE).
-    pub fn share(&self) -> std::io::Result<OwnedFd> {
-        self.file.as_ref().expect("the file is open until dropped").as_fd().try_clone_to_owned()
+    pub fn share(&self) -> std::io::Result<Vec<OwnedFd>> {
+        self.locks.iter().map(|lock| lock.as_fd().try_clone_to_owned()).collect()
     }
 
-    /// The lock from a descriptor that another process made with [`share`](Self::share). The
+    /// The lock from the descriptors that another process made with [`share`](Self::share). The
     /// directory is locked until both processes have released it.
     ///
     /// # Errors
-    /// When the descriptor is not that of a lock file.
-    pub fn adopt(descriptor: OwnedFd) -> std::io::Result<Self> {
-        match Flock::lock(File::from(descriptor), FlockArg::LockExclusiveNonblock) {
-            Ok(file) => Ok(Self { file: Some(file), shared: true }),
-            Err((_, errno)) => Err(errno.into()),
+    /// When there is none, or one of them is not that of a lock.
+    pub fn adopt(descriptors: Vec<OwnedFd>) -> std::io::Result<Self> {
+        let lock = |descriptor| {
+            Flock::lock(File::from(descriptor), FlockArg::LockExclusiveNonblock)
+                .map_err(|(_, errno)| errno)
+        };
+        let locks = descriptors.into_iter().map(lock).collect::<Result<Vec<_>, _>>()?;
+        match locks.as_slice() {
+            [] => Err(std::io::Error::other("the state lock is missing")),
+            _ => Ok(Self { locks, shared: true }),
         }
     }
 
@@ -73,7 +90,7 @@ impl StateLock {
 
     fn write_process_id(&mut self) {
         // The number is for error messages only: a full disk must not cost the lock.
-        let Some(file) = &mut self.file else { return };
+        let Some(file) = self.locks.last_mut() else { return };
         let _ = file
             .set_len(0)
             .and_then(|()| file.rewind())
@@ -90,32 +107,62 @@ impl StateLock {
     /// # Errors
     /// [`LockError`], whose text names the remedy.
     pub fn take(directory: &Path) -> Result<Self, LockError> {
-        let path = directory.join("lock");
-        let failed = |source| LockError::Io { path: path.clone(), source };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(failed)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(file) => {
-                let mut lock = Self { file: Some(file), shared: false };
-                lock.write_process_id();
-                Ok(lock)
-            }
-            Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
-                let mut number = String::new();
-                // The other process may not have written its number yet.
-                let _ = file.read_to_string(&mut number);
-                let holder = if number.is_empty() { "unknown" } else { number.trim() };
-                Err(LockError::Held { directory: directory.to_owned(), holder: holder.to_owned() })
-            }
-            Err((_, errno)) => Err(failed(errno.into())),
+        let mut locks = Vec::new();
+        locks.extend(lock_directory(directory)?);
+        locks.push(lock_file(directory)?);
+        let mut lock = Self { locks, shared: false };
+        lock.write_process_id();
+        Ok(lock)
+    }
+}
+
+/// Locks the directory itself. `None` where other users could do so as well, and where the file
+/// system cannot (NFS): there the lock of the file has to suffice.
+fn lock_directory(directory: &Path) -> Result<Option<Flock<File>>, LockError> {
+    let opened = File::options().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(directory);
+    let Ok(file) = opened else { return Ok(None) };
+    if file.metadata().map_or(true, |metadata| metadata.mode() & OTHERS_READ != 0) {
+        return Ok(None);
+    }
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => {
+            let file = state_file::open(&directory.join(FILE)).ok();
+            Err(held(directory, file))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+fn lock_file(directory: &Path) -> Result<Flock<File>, LockError> {
+    let path = directory.join(FILE);
+    let failed = |source| LockError::Io { path: path.clone(), source };
+    for _ in 0..ATTEMPTS {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = state_file::open_with(&mut options, &path).map_err(failed)?;
+        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((file, Errno::EWOULDBLOCK)) => return Err(held(directory, Some(file))),
+            Err((_, errno)) => return Err(failed(errno.into())),
+        };
+        // The file may have been removed before it was locked.
+        let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let here = fs::symlink_metadata(&path).map(id).ok();
+        if here == lock.metadata().map(id).ok() {
+            return Ok(lock);
         }
     }
+    Err(failed(std::io::Error::other("it is removed again and again")))
+}
+
+/// `file` is the lock file, if there is one.
+fn held(directory: &Path, file: Option<File>) -> LockError {
+    let mut number = String::new();
+    // The other process may not have written its number yet.
+    let _ = file.map(|mut file| file.read_to_string(&mut number));
+    let holder = if number.is_empty() { "unknown" } else { number.trim() };
+    LockError::Held { directory: directory.to_owned(), holder: holder.to_owned() }
 }
 
 impl Drop for StateLock {
@@ -123,18 +170,27 @@ impl Drop for StateLock {
         if self.shared {
             // LOCK_UN would unlock it for the other process too (flock(2)); closing at exit does
             // not.
-            std::mem::forget(self.file.take());
+            self.locks.drain(..).for_each(std::mem::forget);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    /// A directory that others cannot open.
+    fn private() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        directory
+    }
 
     #[test]
     fn dropping_an_adopted_lock_keeps_it_locked_for_its_owner() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = private();
         let first = StateLock::take(directory.path()).unwrap();
         drop(StateLock::adopt(first.share().unwrap()).unwrap());
         assert!(StateLock::take(directory.path()).is_err(), "the first process holds it");
@@ -157,12 +213,44 @@ mod tests {
         StateLock::take(directory.path()).unwrap();
     }
 
+    /// Also after a hand-over.
     #[test]
-    fn a_lock_file_that_cannot_be_written_can_be_locked() {
+    fn a_removed_lock_file_does_not_admit_a_second_tracker() {
+        let directory = private();
+        let file = directory.path().join(FILE);
+        let first = StateLock::take(directory.path()).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert!(matches!(StateLock::take(directory.path()), Err(LockError::Held { .. })));
+        let second = StateLock::adopt(first.share().unwrap()).unwrap();
+        first.release_to_other();
+        assert!(matches!(StateLock::take(directory.path()), Err(LockError::Held { .. })));
+        second.release_to_other();
+    }
+
+    /// Every user who can open a directory could lock it, and prevent a start.
+    #[test]
+    fn a_directory_that_others_can_read_is_not_locked_itself() {
         let directory = tempfile::tempdir().unwrap();
-        // A pipe in its place cannot be truncated, like a file on a full disk.
-        let mode = nix::sys::stat::Mode::S_IRWXU;
-        nix::unistd::mkfifo(&directory.path().join("lock"), mode).unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let opened = File::open(directory.path()).unwrap();
+        let locked = Flock::lock(opened, FlockArg::LockExclusiveNonblock).unwrap();
+        let lock = StateLock::take(directory.path()).unwrap();
+        assert!(matches!(StateLock::take(directory.path()), Err(LockError::Held { .. })));
+        drop((lock, locked));
+    }
+
+    /// Versions without a lock of the directory hold and hand over that of the file alone.
+    #[test]
+    fn the_lock_of_the_file_alone_counts_and_can_be_adopted() {
+        let directory = private();
+        let mut lock = StateLock::take(directory.path()).unwrap();
+        drop(lock.locks.remove(0));
+        assert!(matches!(StateLock::take(directory.path()), Err(LockError::Held { .. })));
+        let file = lock.share().unwrap().pop().into_iter().collect();
+        let mut adopted = StateLock::adopt(file).unwrap();
+        adopted.take_ownership();
+        lock.release_to_other();
+        drop(adopted);
         StateLock::take(directory.path()).unwrap();
     }
 

@@ -1,14 +1,17 @@
 //! The state directory, opened at start: its lock and the key of connection ids.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
+use nix::unistd::Uid;
 use thiserror::Error;
 
 use crate::key_file::{KeyError, load_or_create};
 use crate::lock::{LockError, StateLock};
+use crate::state_file;
 use onrush_config::Settings;
+use onrush_config::regular_file;
 use onrush_config::secret_file::readable_by_others;
 use onrush_tracker::connection::Keys;
 
@@ -35,37 +38,72 @@ pub enum StateError {
     /// The key file is damaged, or the configured one cannot be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// Other users can write to the directory.
+    #[error(
+        "other users can write to the state directory {0}, and so replace the key and the peers\n  \
+         fix: chmod go-w {0}, or name a directory below it with --state-dir, which is created"
+    )]
+    Writable(
+        /// The directory.
+        PathBuf,
+    ),
+    /// The directory belongs to another user.
+    #[error(
+        "the state directory {directory} belongs to user {owner}, who can replace the key and the \
+         peers; the tracker runs as user {user}\n  name that user as `user`, name another \
+         directory with --state-dir, or change its owner: chown -R {user} {directory}"
+    )]
+    Owner {
+        /// The directory.
+        directory: PathBuf,
+        /// The user id of its owner.
+        owner: u32,
+        /// The user id of this process.
+        user: u32,
+    },
 }
+
+/// Permissions of other users to create, rename and remove files in a directory. The sticky bit
+/// does not protect files that do not exist yet.
+const OTHERS_WRITE: u32 = 0o022;
 
 impl State {
     /// Opens the state directory and creates it if missing. Without a writable directory the key is
     /// kept in memory, with a warning. `lock` is that of the directory, if it is held already.
     ///
     /// # Errors
-    /// [`StateError`], when starting would do damage: two trackers on one directory, or a key file
-    /// that would have to be overwritten.
+    /// [`StateError`], when starting would do damage: two trackers on one directory, a directory in
+    /// which other users can replace files, or a key file that would have to be overwritten.
     pub fn open(settings: &Settings, lock: Option<StateLock>) -> Result<Self, StateError> {
         let mut state = Self { keys: Keys::random(), warnings: Vec::new(), lock };
-        if let Some(directory) = settings.state_dir.as_ref().filter(|_| state.lock.is_none()) {
-            state.lock_directory(directory)?;
+        if let Some(directory) = &settings.state_dir {
+            state.prepare_directory(directory)?;
         }
         if let Some(path) = &settings.connection.key_file {
-            state.keys = load_or_create(path)?;
+            state.keys = load_or_create(path, regular_file::open)?;
             // The operator may share a configured file with a group on purpose.
             state.warn_if_readable(path, true);
             return Ok(state);
         }
         match settings.state_dir.as_ref().map(|directory| directory.join(KEY_FILE)) {
             // An existing key is used even if the directory cannot be written.
-            Some(path) if state.lock.is_some() || path.is_file() => state.load_key(&path)?,
+            Some(path) if state.lock.is_some() || path.symlink_metadata().is_ok() => {
+                state.load_key(&path)?;
+            }
             Some(_) => {}
             None => state.warnings.push(in_memory("no state directory is configured")),
         }
         Ok(state)
     }
 
-    fn lock_directory(&mut self, directory: &Path) -> Result<(), StateError> {
+    /// Creates and locks the directory, unless the lock is held already, and checks who may write
+    /// to it.
+    fn prepare_directory(&mut self, directory: &Path) -> Result<(), StateError> {
+        if self.lock.is_some() {
+            return check_writers(directory);
+        }
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        check_writers(directory)?;
         let locked = match made {
             Ok(()) => StateLock::take(directory),
             Err(source) => Err(LockError::Io { path: directory.to_owned(), source }),
@@ -79,7 +117,7 @@ impl State {
     }
 
     fn load_key(&mut self, path: &Path) -> Result<(), StateError> {
-        match load_or_create(path) {
+        match load_or_create(path, state_file::open) {
             Ok(keys) => self.keys = keys,
             Err(error @ KeyError::Create { .. }) => {
                 self.warnings.push(in_memory(&error.to_string()));
@@ -101,6 +139,29 @@ impl State {
     }
 }
 
+/// Fails if users other than root and that of this process can write to the directory. The last
+/// component of the path may be a link, as under systemd with `DynamicUser=`.
+fn check_writers(directory: &Path) -> Result<(), StateError> {
+    match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => {
+            check_permissions(directory, found.mode(), found.uid(), Uid::effective().as_raw())
+        }
+        // Locking fails with the reason.
+        _ => Ok(()),
+    }
+}
+
+fn check_permissions(directory: &Path, mode: u32, owner: u32, user: u32) -> Result<(), StateError> {
+    let directory = directory.to_owned();
+    if mode & OTHERS_WRITE != 0 {
+        Err(StateError::Writable(directory))
+    } else if owner != user && owner != 0 {
+        Err(StateError::Owner { directory, owner, user })
+    } else {
+        Ok(())
+    }
+}
+
 fn in_memory(why: &str) -> String {
     format!(
         "{why}: connection ids and peers will not survive a restart; name a writable directory \
@@ -111,7 +172,7 @@ fn in_memory(why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     fn settings(directory: &Path) -> Settings {
         let text = format!("state_dir = {directory:?}\n");
@@ -144,6 +205,43 @@ mod tests {
         let state = State::open(&settings, None).unwrap();
         assert_eq!(state.keys, keys);
         assert!(state.lock.is_none() && state.warnings.len() == 1, "{:?}", state.warnings);
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_refused_with_the_command() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = settings(root.path());
+        let fix = format!("chmod go-w {}", root.path().display());
+        for (mode, good) in [
+            (0o777, false),
+            (0o1777, false),
+            (0o770, false),
+            (0o702, false),
+            (0o755, true),
+            (0o700, true),
+        ] {
+            fs::set_permissions(root.path(), fs::Permissions::from_mode(mode)).unwrap();
+            match State::open(&settings, None) {
+                Ok(_) => assert!(good, "{mode:o}"),
+                Err(error) => {
+                    assert!(!good && error.to_string().contains(&fix), "{mode:o} {error}")
+                }
+            }
+        }
+        // A successor, which gets the lock, checks too.
+        let lock = StateLock::take(root.path()).unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(State::open(&settings, Some(lock)), Err(StateError::Writable(_))));
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused_unless_that_is_root() {
+        let check = |owner, user| check_permissions(Path::new("state"), 0o755, owner, user);
+        assert!(check(7, 7).is_ok() && check(0, 7).is_ok());
+        for user in [0, 8] {
+            let error = check(7, user).unwrap_err().to_string();
+            assert!(error.contains("user 7,") && error.contains("--state-dir"), "{error}");
+        }
     }
 
     #[test]

@@ -8,13 +8,33 @@
 
 use std::hash::Hasher;
 
-use onrush_proto::InfoHash;
+use onrush_proto::{Endpoint, Family, InfoHash};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
 /// The key of a shard's tables.
 pub(crate) struct Keys {
     names: Multilinear,
     rows: SipHasher13,
+    sources: SipHasher13,
+    /// Whether large swarms count the peers of each source.
+    pub(crate) counts_sources: bool,
+}
+
+/// Bytes of an endpoint that name its source, and its network.
+pub(crate) const fn prefixes(family: Family) -> [usize; 2] {
+    match family {
+        Family::V4 => [4, 3],
+        Family::V6 => [8, 6],
+    }
+}
+
+/// The hashes of a peer's source and of the network around it, under the key of the shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceHashes {
+    /// Of the IPv4 address or the IPv6 /64.
+    pub(crate) source: u64,
+    /// Of the IPv4 /24 or the IPv6 /48.
+    pub(crate) network: u64,
 }
 
 /// Shows nothing: a log must not reveal the key.
@@ -34,6 +54,8 @@ impl Keys {
                 factors: std::array::from_fn(|_| words.next()),
                 stirs: std::array::from_fn(|_| words.next() | 1),
             },
+            sources: SipHasher13::new_with_keys(words.next(), words.next()),
+            counts_sources: false,
         }
     }
 
@@ -47,6 +69,19 @@ impl Keys {
     #[inline]
     pub(crate) fn row<const N: usize>(&self, row: &[u8; N]) -> u64 {
         self.rows.hash(row)
+    }
+
+    /// The hashes of an endpoint's source. Counts in replies show whether a peer was stored, and so
+    /// something about the cells that a source shares with others: SipHash, as for endpoints. It
+    /// covers the length, so that no source has the prefix of another level or family.
+    #[inline]
+    pub(crate) fn source(&self, endpoint: &Endpoint) -> SourceHashes {
+        let bytes = endpoint.as_bytes();
+        let [source, network] = prefixes(endpoint.family());
+        SourceHashes {
+            source: self.sources.hash(&bytes[..source]),
+            network: self.sources.hash(&bytes[..network]),
+        }
     }
 }
 

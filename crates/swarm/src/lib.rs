@@ -6,6 +6,7 @@
 //! | [`shard`] | [`Shard`]: serves batches; sweeps, walks, removal, restore and the change log |
 //! | [`shard_id`] | the shard of an info hash |
 //! | [`batch`] | [`ShardBatch`]: requests, and later their replies |
+//! | [`sources`] | fair shares: limits of what one source occupies |
 //! | [`totals`] | [`Totals`]: counters of a shard |
 //! | [`time`] | [`Moment`]: seconds, passed in by the caller |
 //! | `store` | all swarms: by info hash, by place, by idle time |
@@ -23,6 +24,7 @@ mod peers;
 mod sample;
 pub mod shard;
 pub mod shard_id;
+pub mod sources;
 mod steps;
 mod store;
 mod swarm;
@@ -36,5 +38,6 @@ pub use shard::sweep::{SwarmsByFamily, Swept};
 pub use shard::walk::{SwarmSummary, Verdict, Visitor};
 pub use shard::{PeerView, Shard, ShardSettings, SwarmView};
 pub use shard_id::ShardMap;
+pub use sources::{SourceLimits, SourceSet};
 pub use time::Moment;
 pub use totals::Totals;

@@ -1,5 +1,6 @@
 //! All swarms of a shard, without gaps: by info hash, by place, and, if without peers, by the time
-//! since their last one.
+//! since their last one, in two queues: those whose `completed` is 1, which are evicted first, and
+//! the others.
 //!
 //! The last swarm moves into the place of a removed one. So memory is proportional to the number of
 //! swarms, is freed from the end, and a sweep reads the entries in sequence.
@@ -37,8 +38,9 @@ pub(crate) struct Store {
     /// 192 KiB per step.
     swarms: Steps<Swarm, 4096>,
     index: Index,
-    oldest: u32,
-    newest: u32,
+    /// The ends of the queues, by [`Idle::once`].
+    oldest: [u32; 2],
+    newest: [u32; 2],
     idle: usize,
     /// The number of removals so far, modulo 2^32.
     removals: u32,
@@ -59,8 +61,8 @@ impl Store {
             keys,
             swarms: Steps::default(),
             index,
-            oldest: NOWHERE,
-            newest: NOWHERE,
+            oldest: [NOWHERE; 2],
+            newest: [NOWHERE; 2],
             idle: 0,
             removals: 0,
             unvisited: 0,
@@ -213,40 +215,51 @@ impl Store {
         if self.partial == from {
             self.partial = to;
         }
-        if let Peers::Idle(idle) = self.get(to).peers {
-            self.link(idle.older, idle.newer, to, to);
+        if let Peers::Idle(Idle { once, older, newer, .. }) = self.get(to).peers {
+            self.link(once, [older, newer], [to, to]);
         }
     }
 
-    /// Appends a swarm that has lost its last peer to the queue.
+    /// Appends a swarm that has lost its last peer to its queue.
     pub(crate) fn make_idle(&mut self, place: u32, since: Moment) {
-        let older = self.newest;
-        self.get_mut(place).peers = Peers::Idle(Idle { since, older, newer: NOWHERE });
-        self.link(older, NOWHERE, place, place);
+        let once = self.get(place).completed == 1;
+        let older = self.newest[usize::from(once)];
+        self.get_mut(place).peers = Peers::Idle(Idle { once, since, older, newer: NOWHERE });
+        self.link(once, [older, NOWHERE], [place, place]);
         self.idle += 1;
     }
 
-    /// When the last swarm of the queue lost its last peer.
-    pub(crate) fn newest_idle(&self) -> Option<Moment> {
-        match self.swarms.checked(self.newest as usize)?.peers {
-            Peers::Idle(idle) => Some(idle.since),
-            _ => None,
-        }
+    /// When the last swarm of the queue that `completed` selects lost its last peer.
+    pub(crate) fn newest_idle(&self, completed: u32) -> Option<Moment> {
+        self.idle_since(self.newest[usize::from(completed == 1)])
     }
 
-    /// Takes a swarm out of the queue, if it is in it, before it gets a peer or is removed.
+    /// Takes a swarm out of its queue, if it is in one, before it gets a peer or is removed.
     #[inline]
     pub(crate) fn activate(&mut self, place: u32) {
-        if let Peers::Idle(Idle { older, newer, .. }) = self.get(place).peers {
-            self.link(older, newer, newer, older);
+        if let Peers::Idle(Idle { once, older, newer, .. }) = self.get(place).peers {
+            self.link(once, [older, newer], [newer, older]);
             self.idle -= 1;
         }
     }
 
     /// The swarm that has been without peers for the longest time, and since when.
     pub(crate) fn oldest_idle(&self) -> Option<(u32, Moment)> {
-        match self.swarms.checked(self.oldest as usize)?.peers {
-            Peers::Idle(idle) => Some((self.oldest, idle.since)),
+        let heads = self.oldest.into_iter();
+        let heads = heads.filter_map(|place| Some((place, self.idle_since(place)?)));
+        heads.min_by_key(|(_, since)| *since)
+    }
+
+    /// The swarm without peers to evict first: the oldest whose `completed` is 1, or else the
+    /// oldest. So a count of 1, which takes two datagrams, displaces no greater one.
+    pub(crate) fn least_idle(&self) -> Option<u32> {
+        let [others, once] = self.oldest;
+        [once, others].into_iter().find(|place| *place != NOWHERE)
+    }
+
+    fn idle_since(&self, place: u32) -> Option<Moment> {
+        match self.swarms.checked(place as usize)?.peers {
+            Peers::Idle(idle) => Some(idle.since),
             _ => None,
         }
     }
@@ -262,6 +275,12 @@ impl Store {
         self.swarms.iter()
     }
 
+    /// The keys of the shard.
+    #[inline]
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// A swarm, and the keys that changes of its peers need.
     #[inline]
     pub(crate) fn with_keys(&mut self, place: u32) -> (&mut Swarm, &Keys) {
@@ -274,14 +293,14 @@ impl Store {
 
     /// Links `next` behind `older` and `previous` before `newer`; [`NOWHERE`] is an end of the
     /// queue.
-    fn link(&mut self, older: u32, newer: u32, next: u32, previous: u32) {
+    fn link(&mut self, once: bool, [older, newer]: [u32; 2], [next, previous]: [u32; 2]) {
         match self.idle_mut(older) {
             Some(idle) => idle.newer = next,
-            None => self.oldest = next,
+            None => self.oldest[usize::from(once)] = next,
         }
         match self.idle_mut(newer) {
             Some(idle) => idle.older = previous,
-            None => self.newest = previous,
+            None => self.newest[usize::from(once)] = previous,
         }
     }
 
@@ -309,15 +328,24 @@ impl Store {
     }
 
     fn check_queue(&self) {
-        let (mut at, mut before, mut queued) = (self.oldest, NOWHERE, 0);
-        let mut since = Moment(0);
-        while at != NOWHERE {
-            let Peers::Idle(idle) = self.get(at).peers else { panic!("{at} is not idle") };
-            assert_eq!(idle.older, before, "links are symmetric");
-            assert!(idle.since >= since, "the queue is in order of age");
-            (before, at, since, queued) = (at, idle.newer, idle.since, queued + 1);
+        let mut queued = 0;
+        for (once, (oldest, newest)) in self.oldest.into_iter().zip(self.newest).enumerate() {
+            let (mut at, mut before, mut since) = (oldest, NOWHERE, Moment(0));
+            while at != NOWHERE {
+                let Peers::Idle(idle) = self.get(at).peers else { panic!("{at} is not idle") };
+                assert_eq!(usize::from(idle.once), once, "a swarm is in its own queue");
+                assert_eq!(
+                    self.get(at).completed == 1,
+                    idle.once,
+                    "the queue is that of its count"
+                );
+                assert_eq!(idle.older, before, "links are symmetric");
+                assert!(idle.since >= since, "the queue is in order of age");
+                (before, at, since, queued) = (at, idle.newer, idle.since, queued + 1);
+            }
+            assert_eq!(newest, before, "the queue's end");
         }
-        assert_eq!((self.newest, self.idle), (before, queued), "the queue's end and length");
+        assert_eq!(self.idle, queued, "the queues' length");
         let idle = self.iter().filter(|swarm| swarm.peers.is_empty()).count();
         assert_eq!(idle, queued, "swarms without peers are queued");
     }

@@ -3,6 +3,7 @@
 use onrush_proto::{Event, Family};
 
 use crate::batch::Announce;
+use crate::sources::Exceeded;
 
 /// Counters of one shard: gauges ("now") rise and fall, the others ("ever") only rise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,6 +26,20 @@ pub struct Totals {
     pub refused_full: u64,
     /// Ever: peers removed after their lifetime.
     pub expired: u64,
+    /// Ever: announces whose peer was not stored because of
+    /// [`SourceLimits::peers_per_swarm`](crate::SourceLimits).
+    pub refused_per_swarm: u64,
+    /// Ever: announces whose peer was not stored because of
+    /// [`SourceLimits::peers`](crate::SourceLimits).
+    pub refused_of_source: u64,
+    /// Ever: announces whose peer was not stored because of
+    /// [`SourceLimits::new_swarms`](crate::SourceLimits).
+    pub refused_new_swarms: u64,
+    /// Ever: peers removed from a full shard for a newcomer of a source that occupies less.
+    pub replaced: u64,
+    /// Now: whether a table of sources is crowded, so that only the limits of networks apply: 0 or
+    /// 1.
+    pub crowded_tables: u64,
     /// Ever: idle swarms evicted because of the ceiling on them.
     pub idle_evicted: u64,
 }
@@ -40,6 +55,23 @@ impl Totals {
         self.seeders_v4 + self.seeders_v6
     }
 
+    /// Announces whose peer was not stored for any reason.
+    pub fn refused(&self) -> u64 {
+        self.refused_full
+            + self.refused_per_swarm
+            + self.refused_of_source
+            + self.refused_new_swarms
+    }
+
+    /// The counter of newcomers that would exceed a limit.
+    pub(crate) fn exceeded(&mut self, exceeded: Exceeded) -> &mut u64 {
+        match exceeded {
+            Exceeded::PeersPerSwarm => &mut self.refused_per_swarm,
+            Exceeded::Peers => &mut self.refused_of_source,
+            Exceeded::NewSwarms => &mut self.refused_new_swarms,
+        }
+    }
+
     /// Counts a peer that was added or changed; `before` is whether it was a seeder. Counts
     /// completed downloads of its swarm as well.
     #[inline(never)]
@@ -47,17 +79,12 @@ impl Totals {
         &mut self,
         announce: &Announce,
         before: Option<bool>,
-        may_store: bool,
         completed: &mut u32,
     ) {
         let (family, seeder) = (announce.endpoint.family(), announce.seeder);
         match before {
             Some(before) => self.peer_changed(family, before, seeder),
-            None if may_store => self.peer_added(family, seeder),
-            None => {
-                self.refused_full += 1;
-                return;
-            }
+            None => self.peer_added(family, seeder),
         }
         // Once per peer that was not a seeder before. A peer with the event but with bytes left has
         // not completed the torrent.

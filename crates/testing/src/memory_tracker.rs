@@ -58,7 +58,7 @@ pub fn rules(settings: &Settings) -> Rules {
 pub fn secrets(seed: u64) -> Secrets {
     let word = |n: u64| (seed.wrapping_add(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
     Secrets {
-        keys: Keys { current: Key([seed as u8; 16]), previous: None },
+        keys: Keys { current: Key([seed as u8; 16]), previous: None, next: None },
         shard_key: [1, 2, 3, 4, 5].map(word),
         table_key: [seed as u8 ^ 0x5A; 16],
         seed,
@@ -68,6 +68,23 @@ pub fn secrets(seed: u64) -> Secrets {
 /// The time at this second of the test's clock.
 pub fn at(seconds: u64) -> Now {
     Now { moment: Moment(seconds as u32), unix: EPOCH + seconds }
+}
+
+/// The sockets of a tracker's workers at both of its addresses on `network`, steered when it is
+/// colocated.
+pub fn endpoints(settings: &Settings, secrets: &Secrets, network: &Network) -> Vec<Endpoint> {
+    let map = shard_map(settings.placement.shards(), secrets);
+    let colocated = settings.placement.socket_sides() == settings.placement.workers();
+    let choice = match colocated && settings.socket.steering {
+        true => Choice::By(Arc::new(move |payload: &[u8], _: SocketAddr| {
+            let hash = payload.get(16..36)?.try_into().ok()?;
+            Some(map.shard_of(&InfoHash(hash)))
+        })),
+        false => Choice::BySource,
+    };
+    let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
+    let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
+    endpoints.unwrap()
 }
 
 impl TestTracker<Endpoint> {
@@ -100,18 +117,7 @@ impl<S: Socket> TestTracker<S> {
         wrap: impl FnMut(Endpoint) -> S,
         fronts: Vec<Arc<dyn Waker>>,
     ) -> (Self, Vec<Front>) {
-        let map = shard_map(settings.placement.shards(), secrets);
-        let colocated = settings.placement.socket_sides() == settings.placement.workers();
-        let choice = match colocated && settings.socket.steering {
-            true => Choice::By(Arc::new(move |payload: &[u8], _: SocketAddr| {
-                let hash = payload.get(16..36)?.try_into().ok()?;
-                Some(map.shard_of(&InfoHash(hash)))
-            })),
-            false => Choice::BySource,
-        };
-        let addresses = [TRACKER_V4, TRACKER_V6].map(|text| text.parse().unwrap());
-        let endpoints = network.bind_group(&addresses, settings.placement.socket_sides(), &choice);
-        let sockets = endpoints.unwrap().into_iter().map(wrap).collect();
+        let sockets = endpoints(settings, secrets, network).into_iter().map(wrap).collect();
         let (limits, rules) = (settings.workers(), rules(settings));
         let (workers, fronts) = assemble_with_fronts(&limits, secrets, sockets, &rules, fronts);
         (Self { workers }, fronts)

@@ -37,6 +37,7 @@ impl Population {
             completed_retention: RETENTION,
             max_peers: size.into(),
             max_idle_swarms: if self == Self::Idle { size.into() } else { 0 },
+            ..ShardSettings::default()
         };
         let mut shard = Shard::new(settings, *b"a key for expiry", 1);
         let events = match self {

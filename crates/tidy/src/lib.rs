@@ -22,8 +22,11 @@ pub fn root() -> PathBuf {
     crates.parent().expect("crates/ is in the root").to_path_buf()
 }
 
+/// Directories of what programs have written: builds, and inputs and findings of fuzzing.
+const GENERATED: [&str; 3] = ["target", "corpus", "artifacts"];
+
 /// Every file below `directory` whose name ends in `extension` (with its dot), as paths relative
-/// to the root, sorted. Build output and hidden directories are left out.
+/// to the root, sorted. Generated and hidden directories are left out.
 ///
 /// # Panics
 /// When a directory cannot be read, so that a rule over no files fails.
@@ -38,7 +41,7 @@ pub fn files(directory: &str, extension: &str) -> Vec<String> {
             let path = entry.expect("a directory entry").path();
             let name = path.file_name().expect("an entry has a name").to_string_lossy();
             if path.is_dir() {
-                if name != "target" && !name.starts_with('.') {
+                if !GENERATED.contains(&name.as_ref()) && !name.starts_with('.') {
                     open.push(path);
                 }
             } else if name.ends_with(extension) {

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -14,6 +13,7 @@ use toml::de::{DeArray, DeTable, DeValue, Error};
 
 use crate::key::{Key, Kind, Schema, Values, describe, entries, join, nested};
 use crate::problem::{At, Problem, Problems};
+use crate::regular_file;
 use crate::source::Source;
 
 /// Bytes of a file. A list of 100,000 info hashes takes about 5 MB.
@@ -73,7 +73,7 @@ impl Document {
         let name = path.display().to_string();
         let whole = |what: String| Problems::from(Problem::in_file(&name, "", what));
         let mut bytes = Vec::new();
-        File::open(path)
+        regular_file::open(path)
             .and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut bytes))
             .map_err(|error| whole(format!("the file cannot be read: {error}")))?;
         if bytes.len() as u64 > MAX_FILE_LEN {

@@ -12,6 +12,7 @@
 //! | `problem` | [`Problem`], [`Problems`]: messages with place and remedy |
 //! | `source` | lines, columns and excerpts of a file |
 //! | `print` | the default file and the reference page |
+//! | [`regular_file`] | opens regular files only |
 //!
 //! ```
 //! use onrush_toml_keys::{Document, Schema, integer, keys, table};
@@ -50,6 +51,7 @@ mod document;
 mod key;
 mod print;
 mod problem;
+pub mod regular_file;
 mod source;
 mod spelling;
 mod suggest;

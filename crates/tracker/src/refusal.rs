@@ -48,8 +48,6 @@ reasons! {
         Forbidden = "forbidden",
         /// A scrape without a whole info hash.
         NoHash = "no_hash",
-        /// The source has not proven its address, and the host is overloaded.
-        Shed = "shed",
         /// No batch was free, or the lane to the shard was full. The client will ask again.
         Busy = "busy",
     }
@@ -81,7 +79,7 @@ impl Refusal {
             Self::Port => Some("port cannot be 0"),
             Self::Forbidden => Some("info hash is not allowed on this tracker"),
             Self::NoHash => Some("scrape without an info hash"),
-            Self::Bogon | Self::Blocked | Self::Shed | Self::Busy => None,
+            Self::Bogon | Self::Blocked | Self::Busy => None,
         }
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onrush_proto::scrape::MAX_HASHES;
-use onrush_swarm::ShardSettings;
+use onrush_swarm::{ShardSettings, SourceLimits};
 
-use crate::access::blocks::BlockList;
+use crate::access::addresses::AddressSet;
 use crate::access::{AccessList, Lists};
 use crate::limits::AnnounceSettings;
 use crate::shedding::Shedding;
@@ -24,16 +24,18 @@ pub struct Rules {
     /// The info hashes that are served.
     pub access: Arc<AccessList>,
     /// The sources that are not served.
-    pub blocked: Arc<BlockList>,
+    pub blocked: Arc<AddressSet>,
     /// Whether sources that cannot be peers on the internet are refused (bogons).
     pub refuse_bogons: bool,
     /// Whether log lines per request may contain the address of the client.
     pub log_addresses: bool,
     /// The settings of each shard.
     pub shard: ShardSettings,
+    /// The sources to which no limit of a source applies.
+    pub trusted: Arc<AddressSet>,
     /// The time in which expiry visits every peer once.
     pub sweep_period: Duration,
-    /// Which connects are answered under overload; all of them if `None`.
+    /// What the kernel drops under overload; nothing if `None`.
     pub shedding: Option<Shedding>,
 }
 
@@ -43,7 +45,8 @@ fn sweep_period(peer_lifetime: u32) -> Duration {
 
 impl Rules {
     /// Rules for `shards` shards that together store at most `peers` peers and `idle_swarms` swarms
-    /// without peers. Scrapes may have as many info hashes as BEP 15 allows; bogons are served.
+    /// without peers. Scrapes may have as many info hashes as BEP 15 allows; bogons are served, and
+    /// sources are not limited.
     pub fn new(
         announce: AnnounceSettings,
         shards: usize,
@@ -59,6 +62,7 @@ impl Rules {
             completed_retention: announce.completed_retention,
             max_peers: peers.div_ceil(shards),
             max_idle_swarms: idle_swarms.div_ceil(shards),
+            sources: SourceLimits::default(),
         };
         Self {
             max_hashes: MAX_HASHES,
@@ -67,6 +71,7 @@ impl Rules {
             refuse_bogons: false,
             log_addresses: false,
             shard,
+            trusted: Arc::default(),
             sweep_period: sweep_period(announce.peer_lifetime),
             announce,
             shedding: None,

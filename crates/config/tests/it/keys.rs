@@ -123,7 +123,9 @@ fn changed(path: &str, key: &Key) -> String {
         "access.info_hashes" => format!("[access]\nmode = \"deny\"\n{hashes}"),
         "access.file" => "[access]\nmode = \"deny\"\nfile = \"/list\"\n".to_owned(),
         "access.blocked" => "[access]\nblocked = [\"192.0.2.0/24\"]\n".to_owned(),
+        "admin.hosts" => "[admin]\nhosts = [\"tracker.example.org\"]\n".to_owned(),
         "limits.peers" => "[limits]\npeers = 12345".to_owned(),
+        "limits.trusted_sources" => setting(path, "[]"),
         path => match (key.absent, &key.kind) {
             (Absent::Derived { example, .. }, _) => setting(path, example),
             (_, Kind::Word(words)) => setting(path, &format!("{:?}", words[1])),

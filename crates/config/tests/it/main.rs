@@ -47,6 +47,21 @@ fn an_empty_file_gives_the_documented_defaults() {
 }
 
 #[test]
+fn limits_of_sources_follow_the_limit_of_peers() {
+    for (text, in_all) in [
+        ("", 100_000),
+        ("[limits]\npeers = 2_000_000\n", 20_000),
+        ("[limits]\npeers = 1_000\n", 64),
+        ("[limits]\npeers = 1_000\nsource_peers = 0\n", 0),
+    ] {
+        assert_eq!(settings(text).limits.source_peers, Some(in_all), "{text}");
+    }
+    let wrong = problems("[limits]\ntrusted_sources = [\"127.0.0.0/8\", \"192.0.2.1/24\"]\n");
+    let place = "onrush.toml:2:35: `limits.trusted_sources";
+    assert!(wrong.contains(place) && wrong.contains("192.0.2.0/24 or a longer prefix"), "{wrong}");
+}
+
+#[test]
 fn the_committed_file_and_reference_are_those_of_the_declarations() {
     let files = [("config/onrush.toml", print_config()), ("docs/CONFIGURATION.md", reference())];
     for (path, text) in files {
@@ -278,7 +293,8 @@ fn questionable_settings_are_notices() {
         ("[workers]\ntotal = 9".to_owned(), "4 vCPUs"),
         ("[workers]\npin = [0, 0, 1, 2]".to_owned(), "workers.pin"),
         ("[workers]\ntotal = 2\npin = [0, 1, 2, 3]".to_owned(), "2-3"),
-        ("[access]\nmode = \"deny\"".to_owned(), "access"),
+        ("[admin]\nlisten = \"0.0.0.0:6970\"".to_owned(), "\"127.0.0.1:6970\""),
+        ("[admin]\nlisten = \"[::]:70\"\ntoken_file = \"/t\"".to_owned(), "token"),
         (
             format!("[access]\nmode = \"deny\"\ninfo_hashes = [{hash}, {hash}]"),
             "access.info_hashes",

@@ -3,30 +3,45 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 
 use super::LONG_TIMEOUT;
 use super::wait::main_thread;
 use crate::api::Problem;
-use crate::api::admin::{ExportReport, ReloadReport, Successor};
+use crate::api::admin::{ExportReport, ReloadQuery, ReloadReport, Successor, UpgradeQuery};
 use crate::request::Request;
 use crate::state::SharedState;
 
 /// Time limit until the successor has all peers. A connection may last 300 s by default.
 pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(280);
 
+/// The query of a request that can be forced.
+fn read<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Problem> {
+    query.map(|Query(query)| query).map_err(|error| {
+        Problem::bad_request(format!("{}: write ?force=true or false", error.body_text()))
+    })
+}
+
 /// Reloads the configuration and its lists, as SIGHUP does. Live keys take effect at once. If
 /// anything is wrong, nothing changes.
-#[cfg_attr(test, utoipa::path(post, path = "/api/v1/reload", responses(
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/reload", params(ReloadQuery), responses(
     (status = 200, description = "Which keys have changed, and which need an upgrade or a restart",
      body = ReloadReport),
-    (status = 422, description = "The configuration is wrong: the old one stays in force"),
+    (status = 400, description = "The query is wrong"),
+    (status = 422, description = "The configuration is wrong, or a list lost more than half of its \
+                                  entries: the old ones stay in force"),
     (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "Not read within two minutes; it may still take effect"),
 )))]
-pub(crate) async fn reload(State(state): SharedState) -> Result<Json<ReloadReport>, Problem> {
-    let reloaded = main_thread(state.serving()?, LONG_TIMEOUT, Request::Reload).await?;
+pub(crate) async fn reload(
+    State(state): SharedState,
+    query: Result<Query<ReloadQuery>, QueryRejection>,
+) -> Result<Json<ReloadReport>, Problem> {
+    let ReloadQuery { force } = read(query)?;
+    let request = |responder| Request::Reload { force, responder };
+    let reloaded = main_thread(state.serving()?, LONG_TIMEOUT, request).await?;
     reloaded.map(Json).map_err(|errors| {
         let error =
             format!("the configuration is wrong, and the old one stays in force:\n{errors}");
@@ -59,17 +74,21 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportRepor
 /// Starts the program again with the same command line and hands sockets and peers over to the new
 /// process. The response is sent when the new process has all peers, just before it receives the
 /// sockets. A moment later the new process answers at this address and the old one exits.
-#[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", responses(
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", params(UpgradeQuery), responses(
     (status = 202, description = "The new process takes over", body = Successor),
-    (status = 409, description = "The upgrade failed, or another one is in progress: this process \
-                                  continues to serve"),
+    (status = 400, description = "The query is wrong"),
+    (status = 409, description = "The upgrade failed, or would drop peers without `force`, or \
+                                  another one is in progress: this process continues to serve"),
     (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "Not loaded within five minutes; it may still take over"),
 )))]
 pub(crate) async fn upgrade(
     State(state): SharedState,
+    query: Result<Query<UpgradeQuery>, QueryRejection>,
 ) -> Result<(StatusCode, Json<Successor>), Problem> {
-    let upgraded = main_thread(state.serving()?, UPGRADE_TIMEOUT, Request::Upgrade).await?;
+    let UpgradeQuery { force } = read(query)?;
+    let request = |responder| Request::Upgrade { force, responder };
+    let upgraded = main_thread(state.serving()?, UPGRADE_TIMEOUT, request).await?;
     let successor = upgraded.map_err(|cause| Problem::new(StatusCode::CONFLICT, cause))?;
     Ok((StatusCode::ACCEPTED, Json(successor)))
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use onrush_proto::InfoHash;
 
-use super::swarm::parse_info_hash;
+use super::swarm::{info_hash_of, parse_info_hash};
 use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
@@ -39,9 +39,9 @@ pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListState>, 
 ))]
 pub(crate) async fn entry(
     State(state): SharedState,
-    Path(text): Path<String>,
+    path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ListEntry>, Problem> {
-    let info_hash = parse_info_hash(&text)?;
+    let info_hash = info_hash_of(path)?;
     let list = state.serving()?.in_force().lists.access;
     let listed = list.set().is_some_and(|set| set.contains(&info_hash));
     let served = list.permits(info_hash);

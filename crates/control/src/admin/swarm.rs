@@ -1,6 +1,7 @@
 //! `GET /api/v1/swarm/{info_hash}`: one swarm.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use crossbeam_channel::{Sender, bounded};
@@ -38,9 +39,9 @@ impl From<SwarmSummary> for Swarm {
 ))]
 pub(crate) async fn swarm(
     State(state): SharedState,
-    Path(text): Path<String>,
+    path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Swarm>, Problem> {
-    let info_hash = parse_info_hash(&text)?;
+    let info_hash = info_hash_of(path)?;
     let view = state.serving()?;
     let deadline = Instant::now() + state.timeout;
     let (sender, response) = bounded(1);
@@ -68,6 +69,13 @@ impl ShardTask for Lookup {
         let _ = self.response.try_send(shard.summary(&self.info_hash, now.moment));
         false
     }
+}
+
+/// The info hash in the path of a request.
+pub(super) fn info_hash_of(path: Result<Path<String>, PathRejection>) -> Result<InfoHash, Problem> {
+    // The path is not UTF-8.
+    let Path(text) = path.map_err(|error| Problem::bad_request(error.body_text()))?;
+    parse_info_hash(&text)
 }
 
 /// Parses an info hash in hexadecimal or base32.

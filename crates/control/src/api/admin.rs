@@ -60,6 +60,17 @@ impl fmt::Display for ExportReport {
     }
 }
 
+/// Query of `/reload`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct ReloadQuery {
+    /// Accepts a list that lost more than half of its entries.
+    #[serde(default)]
+    #[cfg_attr(test, param(default = false))]
+    pub force: bool,
+}
+
 /// Result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
@@ -70,6 +81,17 @@ pub struct ReloadReport {
     pub restart: Vec<String>,
     /// Warnings for the operator.
     pub notices: Vec<String>,
+}
+
+/// Query of `/upgrade`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct UpgradeQuery {
+    /// Whether peers are dropped for which the new process has no room by `limits.peers`.
+    #[serde(default)]
+    #[cfg_attr(test, param(default = false))]
+    pub force: bool,
 }
 
 /// The process that takes over in an upgrade.

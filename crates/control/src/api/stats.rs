@@ -88,6 +88,8 @@ pub struct Stats {
     pub overload: Overload,
     /// Files written by the daemon.
     pub files: Files,
+    /// Counter: log lines lost because standard error was not read in time.
+    pub lost_log_lines: u64,
     /// The admin side itself.
     pub admin: AdminStats,
 }
@@ -102,6 +104,8 @@ pub struct Totals {
     /// Counters of all workers.
     #[serde(flatten)]
     pub worker: WorkerCounts,
+    /// Counter: replies that the kernel did not accept, by cause.
+    pub unsent: BTreeMap<String, u64>,
     /// State of all shards.
     #[serde(flatten)]
     pub shard: ShardStats,
@@ -279,6 +283,9 @@ pub struct Overload {
     pub step: u32,
     /// Gauge: the announce interval sent to clients, in seconds, before jitter.
     pub interval: u32,
+    /// Gauge: the share of sources whose connects are answered, 0 to 1; below 1 only in a flood of
+    /// connects.
+    pub connect_share: f64,
 }
 
 /// Files written by the daemon.
@@ -317,8 +324,20 @@ pub struct AdminStats {
     pub requests: u64,
     /// Gauge: open connections.
     pub connections: u64,
-    /// Counter: connections refused because too many were open.
+    /// Counter: idle connections closed for another one, because too many were open.
+    pub evicted: u64,
+    /// Counter: connections refused because too many were in use.
     pub rejected: u64,
+}
+
+impl ShardStats {
+    /// New peers that were answered and not stored, because of any limit.
+    pub fn not_stored(&self) -> u64 {
+        self.refused_full
+            + self.refused_per_swarm
+            + self.refused_of_source
+            + self.refused_new_swarms
+    }
 }
 
 #[cfg(test)]

@@ -101,6 +101,9 @@ declare_computed! {
         });
     Gauge "onrush_overload_step" [] "Overload level, 0 (none) to 8"
         => |all, to| to.put(&[], f64::from(all.overload.step));
+    Gauge "onrush_connect_share" []
+        "Share of sources whose connects are answered, 0 to 1; below 1 only in a flood of connects"
+        => |all, to| to.put(&[], all.overload.connect_share);
     Gauge "onrush_announce_interval_seconds" [] "Announce interval sent to clients, before jitter"
         => |all, to| to.put(&[], f64::from(all.overload.interval));
     Gauge "onrush_peers_limit" [] "limits.peers"
@@ -126,14 +129,20 @@ declare_computed! {
         => |all, to| each_written(all, to, |writes, _| writes.bytes as f64);
     Gauge "onrush_file_write_duration_seconds" [file] "Duration of the last successful write"
         => |all, to| each_written(all, to, |writes, _| writes.seconds);
+    Counter "onrush_lost_log_lines" []
+        "Log lines lost because standard error was not read in time"
+        => |all, to| to.put(&[], all.lost_log_lines as f64);
     Counter "onrush_admin_requests" [] "HTTP requests answered"
         => |all, to| to.put(&[], all.admin.requests as f64);
     Gauge "onrush_admin_connections" [] "Open HTTP connections"
         => |all, to| to.put(&[], all.admin.connections as f64);
     Gauge "onrush_admin_connections_limit" [] "admin.connections"
         => |all, to| to.put(&[], all.settings.admin.connections as f64);
+    Counter "onrush_admin_evicted_connections" []
+        "Idle HTTP connections closed for another one, because too many were open"
+        => |all, to| to.put(&[], all.admin.evicted as f64);
     Counter "onrush_admin_rejected_connections" []
-        "HTTP connections refused because too many were open"
+        "HTTP connections refused because too many were in use"
         => |all, to| to.put(&[], all.admin.rejected as f64);
 }
 

@@ -37,6 +37,8 @@ pub struct StatsSnapshot {
     pub uptime: Duration,
     /// State of the files that the daemon writes.
     pub files: Files,
+    /// Log lines lost since the start.
+    pub lost_log_lines: u64,
     /// Memory and CPU time of the process.
     pub process: Process,
     /// Counters of the admin side.
@@ -78,13 +80,18 @@ impl StatsSnapshot {
             workers,
             addresses: Vec::new(),
             lists: Lists::open(),
-            overload: Overload { step: 0, interval: settings.announce.interval },
+            overload: Overload {
+                step: 0,
+                interval: settings.announce.interval,
+                connect_share: 1.0,
+            },
             settings: Arc::new(settings),
             readiness: Readiness::Serving,
             time: 1_790_000_000.25,
             started: 1_780_000_000.5,
             uptime: Duration::from_secs(10_000_000),
             files: Files::default(),
+            lost_log_lines: 0,
             process: Process::default(),
             admin: AdminStats::default(),
         }

@@ -13,7 +13,7 @@ use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::{EVENT_NAMES, Histogram, REPLIES, WorkerMetrics};
+use onrush_tracker::metrics::{Counter, EVENT_NAMES, Histogram, REPLIES, UNSENT, WorkerMetrics};
 
 impl Stats {
     /// The statistics in a snapshot.
@@ -51,6 +51,7 @@ impl Stats {
             list: ListState::of(&snapshot.lists, settings),
             overload: snapshot.overload,
             files: snapshot.files,
+            lost_log_lines: snapshot.lost_log_lines,
             admin: snapshot.admin,
         }
     }
@@ -75,6 +76,9 @@ impl Totals {
         let mut totals = Self { traffic, ..Self::default() };
         for worker in snapshot.metrics() {
             totals.worker.add(worker);
+            for (cause, counter) in UNSENT.iter().zip(&worker.unsent) {
+                *totals.unsent.entry((*cause).to_owned()).or_default() += counter.get();
+            }
             totals.shard.add(&worker.shard);
         }
         totals
@@ -139,7 +143,7 @@ impl WorkerStats {
             swarm_side: shard,
             datagrams: incoming.datagrams,
             refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
-            replies_dropped: metrics.send_blocked.get() + metrics.send_failed.get(),
+            replies_dropped: metrics.unsent.iter().map(Counter::get).sum(),
             lane_waiting: state.lane_waiting as u64,
             lane_room: state.lane_capacity as u64,
             busy_turns: metrics.turn_times.classes().map(|(_, count)| count).sum(),

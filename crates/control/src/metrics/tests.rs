@@ -12,7 +12,7 @@ use super::prometheus::{Format, to_text, write};
 use super::snapshot::{StatsSnapshot, WorkerState};
 use crate::api::stats::{AdminStats, FileStats, Files, Overload, Stats};
 use onrush_config::Settings;
-use onrush_tracker::access::blocks::{AddressBlock, BlockList};
+use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
@@ -21,7 +21,7 @@ use onrush_tracker::metrics::{Counter, Incoming, Series, ShardGauges, WorkerMetr
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
-const COMPUTED: [(&str, f64); 58] = [
+const COMPUTED: [(&str, f64); 61] = [
     ("onrush_announce_sample_ratio", 64.0),
     ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
@@ -37,6 +37,7 @@ const COMPUTED: [(&str, f64); 58] = [
     ("onrush_stage{stage=\"serving\"}", 1.0),
     ("onrush_stage{stage=\"stopping\"}", 0.0),
     ("onrush_overload_step", 5.0),
+    ("onrush_connect_share", 0.25),
     ("onrush_announce_interval_seconds", 2345.0),
     ("onrush_peers_limit", 21.0),
     ("onrush_idle_swarms_limit", 22.0),
@@ -54,9 +55,11 @@ const COMPUTED: [(&str, f64); 58] = [
     ("onrush_file_last_written_timestamp_seconds{file=\"export\"}", 43.0),
     ("onrush_file_bytes{file=\"export\"}", 44.0),
     ("onrush_file_write_duration_seconds{file=\"export\"}", 0.045),
+    ("onrush_lost_log_lines_total", 46.0),
     ("onrush_admin_requests_total", 51.0),
     ("onrush_admin_connections", 52.0),
     ("onrush_admin_rejected_connections_total", 53.0),
+    ("onrush_admin_evicted_connections_total", 54.0),
     ("onrush_batch_datagrams_count{worker=\"worker-0\"}", 2.0),
     ("onrush_batch_datagrams_sum{worker=\"worker-0\"}", 128.0),
     ("onrush_batch_datagrams_bucket{le=\"32.0\",worker=\"worker-0\"}", 0.0),
@@ -85,24 +88,25 @@ const COMPUTED: [(&str, f64); 58] = [
 type ReadCounter = fn(&WorkerMetrics) -> &Counter;
 
 /// Samples of the workers' counters that pin the table to its fields.
-const COUNTERS: [(&str, ReadCounter); 14] = [
+const COUNTERS: [(&str, ReadCounter); 15] = [
     ("onrush_received_bytes_total{family=\"ipv4\",", |w| &w.incoming.v4.bytes),
     ("onrush_requests_total{kind=\"scrape\",family=\"ipv6\",", |w| &w.incoming.v6.scrapes),
     ("onrush_refused_requests_total{reason=\"short\",family=\"ipv4\",", |w| {
         &w.incoming.v4.refused_by_udp[0]
     }),
     ("onrush_refused_requests_total{reason=\"busy\",family=\"ipv4\",", |w| {
-        &w.incoming.v4.refused[6]
+        &w.incoming.v4.refused[5]
     }),
     ("onrush_replies_total{kind=\"error\",family=\"ipv6\",", |w| &w.incoming.v6.replies[3]),
-    ("onrush_unsent_replies_total{cause=\"full_buffer\",", |w| &w.send_blocked),
-    ("onrush_unsent_replies_total{cause=\"error\",", |w| &w.send_failed),
+    ("onrush_unsent_replies_total{cause=\"full_buffer\",", |w| &w.unsent[0]),
+    ("onrush_unsent_replies_total{cause=\"permission\",", |w| &w.unsent[1]),
     ("onrush_shard_requests_total{way=\"foreign\",", |w| &w.foreign),
     ("onrush_shard_requests_total{way=\"local\",", |w| &w.local),
     ("onrush_receive_buffer_bytes{", |w| &w.receive_buffer),
     ("onrush_swarms{state=\"active\",", |w| &w.shard.swarms),
     ("onrush_swarms{state=\"idle\",", |w| &w.shard.idle_swarms),
-    ("onrush_not_stored_peers_total{", |w| &w.shard.refused_full),
+    ("onrush_not_stored_peers_total{limit=\"peers\",", |w| &w.shard.refused_full),
+    ("onrush_not_stored_peers_total{limit=\"source_peers\",", |w| &w.shard.refused_of_source),
     ("onrush_sweep_debt_entries{", |w| &w.shard.sweep_debt),
 ];
 
@@ -139,7 +143,7 @@ fn lists() -> Lists {
     let blocked = (0..26).map(|n| format!("192.0.2.{}", 2 * n).parse::<AddressBlock>().unwrap());
     Lists {
         access: Arc::new(AccessList::Deny(OverlaySet::new(listed))),
-        blocked: Arc::new(BlockList::new(blocked)),
+        blocked: Arc::new(AddressSet::new(blocked)),
     }
 }
 
@@ -163,7 +167,7 @@ fn full_snapshot() -> StatsSnapshot {
     StatsSnapshot {
         states: vec![state(10_000, 4), state(20_000, 5)],
         lists: lists(),
-        overload: Overload { step: 5, interval: 2345 },
+        overload: Overload { step: 5, interval: 2345, connect_share: 0.25 },
         uptime: Duration::from_millis(12_500),
         files: Files {
             snapshot: FileStats {
@@ -181,6 +185,7 @@ fn full_snapshot() -> StatsSnapshot {
                 seconds: 0.045,
             },
         },
+        lost_log_lines: 46,
         process: Process {
             cpu_seconds: 13.25,
             resident: 14,
@@ -189,7 +194,7 @@ fn full_snapshot() -> StatsSnapshot {
             open_files: 17,
             threads: 18,
         },
-        admin: AdminStats { requests: 51, connections: 52, rejected: 53 },
+        admin: AdminStats { requests: 51, connections: 52, evicted: 54, rejected: 53 },
         ..StatsSnapshot::of_workers(workers, settings)
     }
 }

@@ -24,7 +24,7 @@ function span(seconds) {
 const short = (seconds) => (seconds < 1e-3 ? three(seconds * 1e6) + NBSP + 'µs' : three(seconds * 1e3) + NBSP + 'ms');
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 // Refusals that are caused by overload and not by the request.
-const OVERLOAD_REASONS = ['shed', 'busy'];
+const OVERLOAD_REASONS = ['busy'];
 const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !OVERLOAD_REASONS.includes(name));
 
 // Gauges in the chart of stored peers and swarms.
@@ -40,8 +40,8 @@ function counts(stats) {
     scrapes: all.scrapes,
     refused: sum(refusals(stats).map(([, n]) => n)),
     kernel: all.kernel_drops,
-    unsent: all.replies_blocked + all.replies_failed,
-    shed: all.refused.shed ?? 0,
+    unsent: sum(Object.values(all.unsent)),
+    shed: all.kernel_shed,
     busy: all.refused.busy ?? 0,
   };
 }

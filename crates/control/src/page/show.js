@@ -46,7 +46,7 @@ const LOSSES = [
   ['kernel', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
   ['unsent', 'replies not sent', 'line3', 'Send buffers were full, or the kernel refused: raise socket.send_buffer'],
   ['busy', 'no free batch or full lane', 'line2', 'No batch was free or a lane was full; clients retry'],
-  ['shed', 'connects refused under overload', 'line4', 'Sources without a proven address, while the host is overloaded'],
+  ['shed', 'shed by the kernel under overload', 'line4', 'No requests, ids that cannot be valid, and connects in a flood of them'],
 ];
 function counted(body, name, label, now, before, seconds) {
   const [line, a, b] = row(by(body), name, label, ['', '']);
@@ -197,6 +197,7 @@ function showFacts(stats) {
   if (!list.published && by('lists')) { by('lists').parentNode.previousSibling.remove(); by('lists').parentNode.remove(); }
   fact('blocked', 'Blocked sources', `${count(list.blocked_sources)} range${list.blocked_sources === 1 ? '' : 's'}`, exact(list.blocked_sources));
   fact('expired', 'Peers expired', `${count(stats.totals.expired)} without another announce`, exact(stats.totals.expired));
-  fact('full', 'Not stored', `${count(stats.totals.not_stored)} peers at limits.peers`, exact(stats.totals.not_stored));
+  const { not_stored: full, not_stored_per_swarm: perSwarm, not_stored_of_source: ofSource, not_stored_new_swarms: newSwarms } = stats.totals;
+  fact('full', 'Not stored', `${count(full)} peers at limits.peers, ${count(perSwarm + ofSource + newSwarms)} at limits of sources`, exact(full + perSwarm + ofSource + newSwarms));
   put(by('version'), `version ${stats.version} · up for ${span(stats.uptime)} · ${stats.addresses.map((address) => `udp://${address}`).join(' · ')}`);
 }

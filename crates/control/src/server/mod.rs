@@ -1,12 +1,14 @@
 //! The HTTP server on a thread of its own, with bounded connections.
 //!
 //! Its runtime has one thread, apart from the workers. Time limits apply to the request's head, to
-//! each write and to the connection as a whole, and the number of connections is limited, so slow
-//! clients cannot exhaust the server.
+//! each write and to the connection as a whole. The number of connections is limited, in all and
+//! for each source; idle ones are closed for others, and `/health` and `/ready` have a reserve. So
+//! slow clients cannot exhaust the server.
 
 pub mod listener;
 
 mod auth;
+mod host;
 mod lists;
 mod observation;
 pub(crate) mod openapi;
@@ -19,17 +21,22 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{interval, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
 pub use listener::{AdminError, Bound, bind, bind_later};
 
+use crate::connections::{ResponseBody, Slot};
 use crate::readiness::Readiness;
 use crate::state::ServerState;
 use crate::token::Token;
@@ -50,11 +57,8 @@ const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Response to a connection above the limit.
-const TOO_MANY_CONNECTIONS: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
-    Retry-After: 1\r\nConnection: close\r\nContent-Length: 82\r\n\r\n\
-    {\"error\":\"too many connections at once: try again, or raise admin.connections\"}\n  ";
+/// Time limit for the request's head on a connection of the reserve, if `admin.timeout` is longer.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The log line about the admin side.
 fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
@@ -93,7 +97,7 @@ impl Server {
         let text = announcement(address, settings);
         let is_bound = bound.listener.is_some();
         let announcement = is_bound.then(|| text.clone());
-        let (router, accepted) = (routes::router(state.clone(), settings), state.clone());
+        let (routers, accepted) = (Routers::new(&state, settings), state.clone());
         let draining = state.clone();
         let run = move || {
             runtime.block_on(async move {
@@ -103,7 +107,7 @@ impl Server {
                             if !is_bound {
                                 log::info!("{text}");
                             }
-                            accept(listener, router, accepted).await;
+                            accept(listener, routers, accepted).await;
                         }
                         Err(error) => log::error!("HTTP is not served at {address}: {error}"),
                     }
@@ -163,8 +167,21 @@ impl Drop for Server {
     }
 }
 
-/// Accepts connections up to the limit.
-async fn accept(listener: tokio::net::TcpListener, router: Router, state: Arc<ServerState>) {
+/// The routes of ordinary connections, and those of the reserve.
+struct Routers {
+    all: Router,
+    reserve: Router,
+}
+
+impl Routers {
+    fn new(state: &Arc<ServerState>, settings: &AdminSettings) -> Self {
+        let (all, reserve) = (state.clone(), state.clone());
+        Self { all: routes::router(all, settings), reserve: routes::reserve_router(reserve) }
+    }
+}
+
+/// Accepts connections.
+async fn accept(listener: tokio::net::TcpListener, routers: Routers, state: Arc<ServerState>) {
     let observed = state.clone();
     tokio::spawn(async move {
         let mut ticks = interval(OBSERVE_INTERVAL);
@@ -174,8 +191,8 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, state: Arc<Se
         }
     });
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Most likely out of file descriptors: without a pause this would be a busy loop.
                 log::debug!("HTTP: cannot accept: {error}");
@@ -183,25 +200,34 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, state: Arc<Se
                 continue;
             }
         };
-        if let Ok(slot) = state.slots.clone().try_acquire_owned() {
-            tokio::spawn(serve(stream, router.clone(), state.timeout, slot));
-        } else {
-            state.rejected.add(1);
-            let _ = stream.try_write(TOO_MANY_CONNECTIONS);
-        }
+        // Without a place for it, the connection is closed.
+        let Some(slot) = state.connections.admit(peer.ip()) else { continue };
+        let router = if slot.in_reserve { &routers.reserve } else { &routers.all };
+        let number = slot.number;
+        let task = tokio::spawn(serve(stream, router.clone(), state.timeout, slot));
+        state.connections.serves(number, task.abort_handle());
+        // The connection reads a request that has arrived before further ones can displace it.
+        yield_now().await;
     }
 }
 
 /// Serves one connection until it closes or exceeds a time limit, then frees its slot.
-async fn serve(stream: TcpStream, router: Router, limit: Duration, _slot: OwnedSemaphorePermit) {
+async fn serve(stream: TcpStream, router: Router, limit: Duration, slot: Slot) {
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     // A client that does not read its response must not keep the connection.
     stream.set_write_timeout(Some(limit));
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(limit).max_buf_size(MAX_HEAD);
+    let head_limit = if slot.in_reserve { limit.min(RESERVE_TIMEOUT) } else { limit };
+    server.timer(TokioTimer::new()).header_read_timeout(head_limit).max_buf_size(MAX_HEAD);
+    server.keep_alive(!slot.in_reserve);
     let stream = TokioIo::new(Box::pin(stream));
-    let connection = server.serve_connection(stream, TowerToHyperService::new(router));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (in_use, response) = (slot.in_use(), router.call(request));
+        async { response.await.map(|r| r.map(|body| ResponseBody { body, _in_use: in_use })) }
+    });
+    let connection = server.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
     if timeout(limit * CONNECTION_LIFETIME, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
@@ -210,75 +236,4 @@ async fn serve(stream: TcpStream, router: Router, limit: Duration, _slot: OwnedS
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-    use std::net::TcpListener;
-
-    use super::*;
-    use onrush_config::Settings;
-    use onrush_config::settings::Listen;
-
-    pub(super) fn settings() -> AdminSettings {
-        Settings::for_test("").admin
-    }
-
-    /// The complete response to a request.
-    fn get(address: SocketAddr, path: &str) -> String {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
-        io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
-        io::read_to_string(stream).unwrap()
-    }
-
-    #[test]
-    fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
-        let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-        let server = Server::start(bind(listen).unwrap(), &settings(), None).unwrap();
-        assert!(server.announcement().unwrap().contains("admin.token_file"));
-        let get = |path| get(server.address(), path);
-        assert!(get("/health").starts_with("HTTP/1.1 200 "));
-        let ready = get("/ready");
-        assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"starting\""), "{ready}");
-        let stats = get("/stats.json");
-        assert!(stats.starts_with("HTTP/1.1 503 ") && stats.contains("/ready"), "{stats}");
-        server.stopping();
-        let ready = get("/ready");
-        assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"stopping\""), "{ready}");
-        let address = server.address();
-        drop(server);
-        assert!(std::net::TcpStream::connect(address).is_err(), "the socket is closed");
-    }
-
-    #[test]
-    fn a_server_that_waits_for_its_address_has_no_announcement() {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap();
-        let waits = bind_later(first.local_addr().unwrap());
-        assert_eq!(Server::start(waits, &settings(), None).unwrap().announcement(), None);
-    }
-
-    #[test]
-    fn the_response_to_too_many_connections_has_the_stated_length() {
-        let text = std::str::from_utf8(TOO_MANY_CONNECTIONS).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
-        assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"].is_string());
-    }
-
-    #[test]
-    fn a_client_that_does_not_read_is_disconnected() {
-        let settings = AdminSettings { timeout: Duration::from_secs(1), ..settings() };
-        let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-        let server = Server::start(bind(listen).unwrap(), &settings, None).unwrap();
-        let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
-        stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-        let request = b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n";
-        let error = loop {
-            if let Err(error) = io::Write::write_all(&mut stream, request) {
-                break error;
-            }
-        };
-        // Not WouldBlock: the server has closed the connection.
-        let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
-        assert!(kinds.contains(&error.kind()), "{error}");
-    }
-}
+mod tests;

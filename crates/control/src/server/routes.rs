@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::time::timeout;
 
-use super::{auth, lists, observation, openapi};
+use super::{auth, host, lists, observation, openapi};
 use crate::admin::{self, API, Route};
 use crate::api::Problem;
 use crate::page;
@@ -33,11 +33,27 @@ pub(super) fn public_routes() -> Vec<Route> {
 /// The router of all routes.
 pub(super) fn router(state: Arc<ServerState>, settings: &AdminSettings) -> Router {
     let admin = add(admin::routes()).layer(from_fn_with_state(state.clone(), auth::require_token));
-    add(public_routes())
+    let routes = add(public_routes())
         .nest(API, admin)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(settings.max_body))
+        .layer(DefaultBodyLimit::max(settings.max_body));
+    with_common(routes, state)
+}
+
+/// The router of the connections above `admin.connections`: what a supervisor asks, as it may
+/// restart the tracker when it gets no answer.
+pub(super) fn reserve_router(state: Arc<ServerState>) -> Router {
+    let is_asked = |(path, _): &Route| matches!(*path, "/health" | "/ready");
+    let routes = add(public_routes().into_iter().filter(is_asked).collect());
+    let routes = routes.fallback(too_many).method_not_allowed_fallback(method_not_allowed);
+    with_common(routes, state)
+}
+
+/// Adds the middleware of all routes.
+fn with_common(routes: Router<Arc<ServerState>>, state: Arc<ServerState>) -> Router {
+    routes
+        .layer(from_fn_with_state(state.clone(), host::require_known_host))
         .layer(from_fn_with_state(state.clone(), common))
         .with_state(state)
 }
@@ -51,6 +67,14 @@ async fn not_found() -> Problem {
         StatusCode::NOT_FOUND,
         "there is nothing at this path: / is the status page; /openapi.json describes /health, \
          /ready, /metrics, /stats.json, /lists and the admin API under /api/v1",
+    )
+}
+
+async fn too_many(State(state): SharedState) -> Problem {
+    state.connections.rejected.add(1);
+    Problem::unavailable(
+        "too many requests at once, of this source or in all: try again, or raise \
+         admin.connections",
     )
 }
 

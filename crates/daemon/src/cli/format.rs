@@ -1,4 +1,7 @@
-//! Numbers for people: counts, rates, bytes, times.
+//! Numbers for people (counts, rates, bytes, times), and text from elsewhere for a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
 
 /// A count: `12,345`, `12.3 M`.
 pub fn count(value: f64) -> String {
@@ -51,6 +54,33 @@ pub fn bar(share: f64, columns: usize) -> String {
     format!("{}{}", "█".repeat(full), "░".repeat(columns - full))
 }
 
+/// Text that a server, or another user of this host, has written. Characters that control a
+/// terminal are escaped as in JSON, so that JSON stays the same: C0 except line break and tab, DEL,
+/// C1, and those that change the direction of text.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(controls_terminal) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len() + 32);
+    for character in text.chars() {
+        match controls_terminal(character) {
+            // Writing to a string cannot fail.
+            true => drop(write!(safe, "\\u{:04x}", u32::from(character))),
+            false => safe.push(character),
+        }
+    }
+    safe.into()
+}
+
+fn controls_terminal(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        other => other.is_control(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +96,21 @@ mod tests {
             [0.0, 119.0, 7_199.0, 172_799.0, 1e6].map(span),
             ["0 s", "119 s", "119 min", "47 h", "11 days"]
         );
+    }
+
+    #[test]
+    fn characters_that_control_a_terminal_are_escaped() {
+        for (text, safe) in [
+            ("plain\ttext, bücher ██\n", "plain\ttext, bücher ██\n"),
+            ("\x1b]0;title\x07\x1b[2J", "\\u001b]0;title\\u0007\\u001b[2J"),
+            ("\u{9b}31m\u{9c}\x7f\r\x08\0", "\\u009b31m\\u009c\\u007f\\u000d\\u0008\\u0000"),
+            ("a\u{202e}b\u{2066}c\u{200f}", "a\\u202eb\\u2066c\\u200f"),
+        ] {
+            assert_eq!(escaped(text), safe);
+        }
+        let json = "{\"a\": \"\u{9b}\u{202e}\"}\n";
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(read(&escaped(json)), read(json));
     }
 
     #[test]

@@ -47,7 +47,8 @@ starts a new process that takes over without a gap (like onrush ctl upgrade).
 Exit codes:
   0  stopped on request, or the configuration is valid
   1  could not start (an address is in use, a permission is missing), or failed
-  2  the command line or the configuration is invalid; nothing was started";
+  2  the command line or the configuration is invalid; nothing was started
+  3  stopped on request, but the peers could not be written to disk";
 
 /// The command line.
 #[derive(Clone, Debug, Default, Parser)]
@@ -70,6 +71,10 @@ pub struct Cli {
     /// serving. Under a service manager let the running process start it: `onrush ctl upgrade`.
     #[arg(long, conflicts_with = "check_config")]
     pub upgrade: bool,
+
+    /// Take over even if limits.peers has no room for all peers: those that do not fit are dropped
+    #[arg(long, requires = "upgrade")]
+    pub force: bool,
 
     /// Print every key with its documentation and default, and exit
     #[arg(long, exclusive = true)]
@@ -142,7 +147,8 @@ impl Cli {
             let ranges = lists.blocked.len();
             report.push_str(&format!("  blocked   {ranges} address ranges\n"));
         }
-        for notice in notices {
+        let notices = notices.iter().map(String::as_str);
+        for notice in notices.chain(lists.access.warning()) {
             report.push_str(&format!("\nNote: {notice}\n"));
         }
         report
@@ -170,7 +176,8 @@ impl From<ClientError> for Exit {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Usage(problems) => Self::wrong(problems),
-            failure => Self::failed(failure),
+            // It may have the text of a server.
+            failure => Self::failed(format::escaped(&failure.to_string())),
         }
     }
 }

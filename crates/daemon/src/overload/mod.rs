@@ -1,18 +1,23 @@
-//! Load shedding in a chosen order, in place of random drops by the kernel. While more than a
-//! configured share of datagrams is dropped, clients get a longer interval, and connects of
-//! unproven sources are answered only part of the time, so that fewer announces of known clients
-//! are dropped.
+//! Load shedding in a chosen order, in place of random drops by the kernel. While busy workers lose
+//! more than a configured share of datagrams, clients get a longer interval, and the kernel drops
+//! what is no request and, in a flood of connects, the connects of a share of all sources, so that
+//! fewer announces are lost.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`advertised_interval`] | the longer intervals sent, kept over a restart |
-//! | [`policy`] | from counters to the step of shedding |
-//! | [`onrush_tracker::shedding`] | whose connects are answered |
+//! | [`losses`] | why the kernel dropped datagrams |
+//! | [`load`] | the load of a second |
+//! | [`policy`] | from the load to the step of overload |
+//! | [`connect_share`] | from the load to the share of sources whose connects are answered |
+//! | [`onrush_tracker::shedding`] | the filter that the kernel gets |
 
 pub mod advertised_interval;
+pub mod connect_share;
+pub mod load;
+pub mod losses;
 pub mod policy;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -22,22 +27,22 @@ use onrush_control::api::stats;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::shedding::{ProvenSources, SLOTS, Shedding};
-use policy::{Change, Policy};
+use onrush_tracker::shedding::Shedding;
+
+use connect_share::ConnectShare;
+use load::Load;
+use policy::{Change, Policy, STEPS};
 
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
 const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
-/// Lower bound of the [`SLOTS`] parts of the time in which new sources are answered. With a quarter
-/// of the time, three of four clients get through by their fourth connect, within two minutes.
-const LEAST_OPEN: u32 = 2;
 
 /// The supervisor's side of load shedding. In the beginning without shedding and commitments.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Overload {
     policy: Policy,
-    /// Sources that have proven their address, and when their generation began; created at the
-    /// first step.
-    known: Option<(Arc<ProvenSources>, Instant)>,
+    connects: ConnectShare,
+    /// The filter, with the key by which the sources of a share are chosen.
+    shedding: Shedding,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
@@ -68,53 +73,74 @@ impl IntervalCommitment {
     }
 }
 
+impl Default for Overload {
+    fn default() -> Self {
+        let (policy, connects) = (Policy::default(), ConnectShare::default());
+        Self { policy, connects, shedding: Shedding::with_random_key(), committed: None }
+    }
+}
+
 impl Overload {
-    /// Call every second with the datagrams received and dropped by the kernel since the start.
-    /// Returns whether rules have changed, and a message for the log.
+    /// Call every second with its load, and whether datagrams that the kernel's filter drops can be
+    /// told from losses. Returns whether rules have changed, and messages for the log.
     pub fn tick(
         &mut self,
         settings: &Settings,
-        received: u64,
-        dropped: u64,
+        load: &Load,
+        can_shed: bool,
         now: Instant,
-    ) -> (bool, Option<String>) {
+    ) -> (bool, Vec<String>) {
         let before = self.pressure(settings);
-        let change = self.policy.tick(settings.overload.drop_share, received, dropped);
-        let after = self.pressure(settings);
-        let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
-        let cause = match change {
-            None => {
-                self.renew_known(after.interval, now);
-                return (expired, None);
-            }
-            Some(Change::Up(share)) => {
-                let peers = settings.limits.peers;
-                self.known.get_or_insert_with(|| (Arc::new(ProvenSources::new(peers)), now));
-                format!("{share} % of the datagrams of the last seconds were dropped")
-            }
-            Some(Change::Down) => {
-                self.commit(settings, before.interval, now);
-                if after.step == 0 {
-                    self.known = None;
-                }
-                "few datagrams are dropped now".to_owned()
-            }
+        let was_shed = self.is_shedding();
+        let change = self.policy.tick(settings.overload.drop_share, load);
+        let changed_share = match can_shed && settings.overload.drop_share > 0 {
+            true => self.connects.tick(load, self.policy.is_pressed()),
+            false => self.connects.stop(),
         };
-        let message = format!(
-            "overload: {cause}; the interval is {} s now, and connects of new sources are answered \
-             in {} of {SLOTS} parts of the time",
-            after.interval,
-            open(after.step),
-        );
-        (true, Some(message))
+        let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
+        let after = self.pressure(settings);
+        let mut messages = Vec::new();
+        if let Some(change) = change {
+            let cause = match change {
+                Change::Up(share) => {
+                    format!("workers are busy, and {share} % of requests are lost")
+                }
+                Change::Down => {
+                    self.commit(settings, before.interval, now);
+                    "few requests are lost now".to_owned()
+                }
+            };
+            messages.push(format!(
+                "overload: {cause}; the interval is {} s now, and connects of {:.0} % of all \
+                 sources are answered",
+                after.interval,
+                after.connect_share * 100.0,
+            ));
+        }
+        match (was_shed, self.is_shedding()) {
+            (false, true) => messages.push(
+                "load shedding begins: the kernel drops what is no request, and, in a flood of \
+                 connects, connects of a part of all sources"
+                    .to_owned(),
+            ),
+            (true, false) => messages.push("load shedding ends".to_owned()),
+            _ => {}
+        }
+        (expired || change.is_some() || changed_share, messages)
     }
 
-    /// The current step, and the interval that it leads to.
+    /// Whether the kernel is to drop datagrams.
+    pub fn is_shedding(&self) -> bool {
+        self.connects.get().is_some()
+    }
+
+    /// The current step, the interval that it leads to, and the share of connects.
     pub fn pressure(&self, settings: &Settings) -> stats::Overload {
         let (step, interval) = (self.policy.step(), settings.announce.interval);
         let longest = settings.overload.longest_interval.max(interval);
-        let more = u64::from(longest - interval) * u64::from(step) / u64::from(SLOTS);
-        stats::Overload { step, interval: interval + more as u32 }
+        let more = u64::from(longest - interval) * u64::from(step) / u64::from(STEPS);
+        let connect_share = self.connects.get().unwrap_or(1.0);
+        stats::Overload { step, interval: interval + more as u32, connect_share }
     }
 
     /// The configured rules, adapted to the current step and commitment.
@@ -125,10 +151,7 @@ impl Overload {
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
-        rules.shedding = match (&self.known, pressure.step) {
-            (Some((known, _)), 1..) => Some(Shedding::new(known.clone(), open(pressure.step))),
-            _ => None,
-        };
+        rules.shedding = self.connects.get().map(|share| self.shedding.with_share(share));
         rules
     }
 
@@ -166,23 +189,6 @@ impl Overload {
         let until = until.max(now + Duration::from_secs(seconds.into()));
         self.committed = Some((until, committed.max(lifetime.min(LONGEST_LIFETIME))));
     }
-
-    /// Removes sources that have not proven their address within the interval, and earlier where
-    /// the filter is so full that unknown sources would pass.
-    fn renew_known(&mut self, interval: u32, now: Instant) {
-        let generation = Duration::from_secs(u64::from(interval) * 5 / 4);
-        if let Some((known, since)) = &mut self.known
-            && (now.duration_since(*since) >= generation || known.is_crowded())
-        {
-            known.start_generation();
-            *since = now;
-        }
-    }
-}
-
-/// Parts of the time, of [`SLOTS`], in which connects of new sources are answered.
-fn open(step: u32) -> u32 {
-    (SLOTS - step).max(LEAST_OPEN)
 }
 
 /// The longest wait, in seconds, of a client that was sent `interval` with jitter.
@@ -208,8 +214,6 @@ mod tests {
         settings: Settings,
         overload: Overload,
         now: Instant,
-        received: u64,
-        dropped: u64,
         messages: Vec<String>,
     }
 
@@ -217,18 +221,19 @@ mod tests {
         fn new(text: &str) -> Self {
             let settings = Settings::for_test(text);
             let (overload, now) = (Overload::default(), Instant::now());
-            Self { settings, overload, now, received: 0, dropped: 0, messages: Vec::new() }
+            Self { settings, overload, now, messages: Vec::new() }
         }
 
-        /// Advances by `seconds`, each with 10,000 datagrams of which `percent` are dropped.
+        /// Advances by `seconds`, each with 10,000 datagrams, nine tenths of them connects. Busy
+        /// workers lose `percent` of all.
         fn seconds(&mut self, seconds: u32, percent: u64) {
             for _ in 0..seconds {
                 self.now += Duration::from_secs(1);
-                self.dropped += 100 * percent;
-                self.received += 100 * (100 - percent);
-                let (_, message) =
-                    self.overload.tick(&self.settings, self.received, self.dropped, self.now);
-                self.messages.extend(message);
+                let (received, lost) = (100 * (100 - percent), 100 * percent);
+                let connects = received / 10 * 9;
+                let load = Load { received, lost, lost_by_busy: lost, connects, ..Load::default() };
+                let (_, messages) = self.overload.tick(&self.settings, &load, true, self.now);
+                self.messages.extend(messages);
             }
         }
 
@@ -248,18 +253,19 @@ mod tests {
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.interval), (2250, 2250));
         assert_eq!((rules.announce.peer_lifetime, rules.shard.peer_lifetime), (4500, 4500));
-        assert_eq!(rules.shedding.as_ref().map(Shedding::open), Some(7));
         assert!(
             fixture.messages[0].contains("the interval is 2250 s now"),
             "{:?}",
             fixture.messages
         );
-        assert!(fixture.messages[0].contains("answered in 7 of 8 parts"), "{:?}", fixture.messages);
         fixture.seconds(100, 90);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
-        assert_eq!(rules.shedding.as_ref().map(Shedding::open), Some(2));
-        assert_eq!(fixture.messages.len(), 8, "a line for each step");
+        assert_eq!(fixture.messages.len(), 9, "a line for each step and for the filter");
+        let share = rules.shedding.map(|shedding| shedding.share());
+        assert!(share.is_some_and(|share| share < 0.1), "{share:?}");
+        let shown = fixture.overload.pressure(&fixture.settings);
+        assert_eq!((shown.step, Some(shown.connect_share)), (8, share));
     }
 
     #[test]

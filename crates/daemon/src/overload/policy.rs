@@ -1,67 +1,79 @@
-//! The step of load shedding: up by one while more than the configured share of datagrams is
-//! dropped, down by one after half a minute with at most half of that share.
-
-use onrush_tracker::shedding::SLOTS;
+//! The step of overload: up by one while the workers cannot keep up, down by one after half a
+//! minute without pressure.
+//!
+//! A second is under pressure when more than the configured share of its datagrams was lost by busy
+//! workers or refused as busy. A single burst overflows a buffer as well, so that a step up takes
+//! pressure in most seconds of a window, and one second of pressure takes back a calm one instead
+//! of all of them.
 
 use std::collections::VecDeque;
 
-/// Seconds over which the share is computed, and between two steps up.
+use super::load::Load;
+
+/// The highest step.
+pub const STEPS: u32 = 8;
+/// Seconds of the window, and between two steps up.
 const WINDOW: usize = 5;
-/// Consecutive seconds with little loss before a step down.
+/// Seconds of a window under pressure for a step up.
+const PRESSED: usize = 3;
+/// Seconds without pressure before a step down.
 const CALM: u32 = 30;
-/// Datagrams per window below which the share counts as 0.
-const ENOUGH: u64 = 500;
+/// Datagrams in a second below which there is no pressure.
+const ENOUGH: u64 = 100;
 
 /// A step up or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Up: this percentage was dropped.
+    /// Up: this percentage was lost or refused.
     Up(u64),
     /// Down.
     Down,
 }
 
-/// Decides from counters, once a second.
+/// Decides once a second.
 #[derive(Debug, Default)]
 pub struct Policy {
     step: u32,
-    /// Counters of datagrams received and dropped, for each of the last seconds.
-    readings: VecDeque<(u64, u64)>,
+    /// Whether each of the last seconds was under pressure.
+    window: VecDeque<bool>,
     calm_for: u32,
     /// Seconds until the next step up: the last one has to take effect first.
     settling: u32,
 }
 
 impl Policy {
-    /// 0 to [`SLOTS`].
+    /// 0 to [`STEPS`].
     pub fn step(&self) -> u32 {
         self.step
     }
 
-    /// Call every second with the permitted percentage of drops (0 switches shedding off) and
-    /// the datagrams received and dropped since the start.
-    pub fn tick(&mut self, limit: u32, received: u64, dropped: u64) -> Option<Change> {
-        self.readings.push_back((received, dropped));
-        if self.readings.len() <= WINDOW {
-            return None;
+    /// Whether most of the last seconds were under pressure.
+    pub fn is_pressed(&self) -> bool {
+        self.window.iter().filter(|pressed| **pressed).count() >= PRESSED
+    }
+
+    /// Call every second with its load and the permitted percentage of losses (0 switches load
+    /// shedding off).
+    pub fn tick(&mut self, limit: u32, load: &Load) -> Option<Change> {
+        let (all, out) = (load.arrived(), load.pressed_out());
+        let (limit, enough) = (u64::from(limit), all >= ENOUGH && limit > 0);
+        let pressed = enough && out * 100 > limit * all;
+        let calm = !enough || out * 200 <= limit * all;
+        self.window.push_back(pressed);
+        if self.window.len() > WINDOW {
+            self.window.pop_front();
         }
-        let (received_then, dropped_then) = self.readings.pop_front()?;
-        let dropped = dropped.saturating_sub(dropped_then);
-        let all = received.saturating_sub(received_then) + dropped;
-        let share = if all < ENOUGH { 0 } else { dropped * 100 / all };
         self.settling = self.settling.saturating_sub(1);
-        let (limit, off) = (u64::from(limit), limit == 0);
-        let calm = off || share * 2 <= limit;
-        self.calm_for = if calm { self.calm_for + 1 } else { 0 };
-        // Compares products, since the percentage is rounded down.
-        if !off && dropped * 100 > limit * all && all >= ENOUGH {
-            if self.settling > 0 || self.step == SLOTS {
-                return None;
-            }
-            (self.step, self.settling) = (self.step + 1, WINDOW as u32);
-            return Some(Change::Up(share));
+        self.calm_for = match (calm, pressed) {
+            (true, _) => self.calm_for + 1,
+            (_, true) => self.calm_for.min(CALM).saturating_sub(1),
+            _ => self.calm_for,
+        };
+        if pressed && self.is_pressed() && self.settling == 0 && self.step < STEPS {
+            (self.step, self.settling, self.calm_for) = (self.step + 1, WINDOW as u32, 0);
+            return Some(Change::Up(out * 100 / all));
         }
-        if self.step > 0 && self.calm_for >= CALM {
+        if calm && self.step > 0 && self.calm_for >= CALM {
             (self.step, self.calm_for) = (self.step - 1, 0);
             return Some(Change::Down);
         }
@@ -75,66 +87,98 @@ mod tests {
 
     use super::*;
 
-    /// A policy with a limit of 5 %, and its counters.
-    #[derive(Default)]
-    struct Counted {
-        policy: Policy,
-        received: u64,
-        dropped: u64,
+    /// A second of these datagrams, lost by busy workers or by idle ones.
+    fn second(received: u64, lost: u64, busy: bool) -> Load {
+        let lost_by_busy = if busy { lost } else { 0 };
+        Load { received, lost, lost_by_busy, ..Load::default() }
     }
 
-    impl Counted {
-        fn tick(&mut self, received: u64, dropped: u64) -> Option<Change> {
-            self.received += received;
-            self.dropped += dropped;
-            self.policy.tick(5, self.received, self.dropped)
-        }
-
-        fn steps(&mut self, seconds: u32, received: u64, dropped: u64) -> Vec<(u32, Change)> {
-            (1..=seconds).filter_map(|at| Some((at, self.tick(received, dropped)?))).collect()
-        }
+    /// The changes, with a limit of 5 %, of as many seconds.
+    fn steps(policy: &mut Policy, seconds: u32, load: &Load) -> Vec<(u32, Change)> {
+        (1..=seconds).filter_map(|at| Some((at, policy.tick(5, load)?))).collect()
     }
 
     #[test]
     fn steps_up_above_the_limit_and_down_after_calm_seconds() {
-        let mut counted = Counted::default();
-        assert_eq!(counted.steps(20, 950, 50), [], "5 % is permitted");
-        let up = counted.steps(60, 500, 500);
+        let mut policy = Policy::default();
+        assert_eq!(steps(&mut policy, 20, &second(950, 50, true)), [], "5 % is permitted");
+        let up = steps(&mut policy, 60, &second(500, 500, true));
         assert_eq!(up.len(), 8, "{up:?}");
-        assert_eq!(up[0], (1, Change::Up(14)), "one second of the window");
+        assert_eq!(up[0], (3, Change::Up(50)), "most of the window");
         assert!(up.windows(2).all(|pair| pair[1].0 - pair[0].0 == 5), "{up:?}");
-        assert_eq!(counted.policy.step(), SLOTS);
-        assert_eq!(counted.steps(600, 960, 40), [], "4 % is more than half of the limit");
-        let down = counted.steps(300, 1000, 0);
+        assert_eq!(policy.step(), STEPS);
+        let more_than_half_of_the_limit = second(960, 40, true);
+        assert_eq!(steps(&mut policy, 600, &more_than_half_of_the_limit), []);
+        let down = steps(&mut policy, 300, &second(1000, 0, true));
         assert_eq!(down.len(), 8, "{down:?}");
         assert!(down.windows(2).all(|pair| pair[1].0 - pair[0].0 == CALM), "{down:?}");
-        assert_eq!(counted.policy.step(), 0);
+        assert_eq!(policy.step(), 0);
     }
 
     #[test]
     fn few_datagrams_never_cause_a_step() {
-        let mut counted = Counted::default();
-        assert_eq!(counted.steps(100, 0, 80), []);
+        assert_eq!(steps(&mut Policy::default(), 100, &second(0, 80, true)), []);
+    }
+
+    #[test]
+    fn losses_of_idle_workers_never_cause_a_step() {
+        assert_eq!(steps(&mut Policy::default(), 100, &second(500, 5_000, false)), []);
+    }
+
+    #[test]
+    fn requests_refused_as_busy_are_pressure() {
+        let mut policy = Policy::default();
+        let load = Load { received: 1_000, refused_busy: 500, ..Load::default() };
+        assert_eq!(steps(&mut policy, 60, &load).len(), 8);
+    }
+
+    /// A burst of 85,000 datagrams within 0.12 s, every five seconds and every twelve: the step
+    /// stays at 0 whether or not the worker is busy in that second, and it returns to 0 during the
+    /// bursts.
+    #[test]
+    fn bursts_cause_no_step_and_do_not_hold_one() {
+        for (period, busy) in [(5, false), (12, false), (5, true), (12, true)] {
+            let mut policy = Policy::default();
+            let bursts = |policy: &mut Policy, seconds: u32| -> Vec<Change> {
+                let load = |at: u32| match at % period {
+                    0 => second(20_000, 65_000, busy),
+                    _ => second(500, 0, false),
+                };
+                (1..=seconds).filter_map(|at| policy.tick(5, &load(at))).collect()
+            };
+            assert_eq!(bursts(&mut policy, 600), [], "every {period} s");
+            steps(&mut policy, 60, &second(500, 500, true));
+            assert_eq!(policy.step(), STEPS);
+            bursts(&mut policy, 600);
+            assert_eq!(policy.step(), 0, "every {period} s");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_zero_leads_back_to_no_step() {
+        let mut policy = Policy::default();
+        steps(&mut policy, 60, &second(500, 500, true));
+        let down = (0..240).filter_map(|_| policy.tick(0, &second(500, 500, true))).count();
+        assert_eq!((down, policy.step()), (8, 0));
     }
 
     proptest! {
         #[test]
         fn each_change_is_a_single_step(
-            seconds in proptest::collection::vec((0u64..5_000, 0u64..5_000), 0..400),
+            seconds in proptest::collection::vec((0u64..5_000, 0u64..5_000, any::<bool>()), 0..400),
         ) {
-            let mut counted = Counted::default();
+            let mut policy = Policy::default();
             let mut before = 0;
-            for (received, dropped) in seconds {
-                let change = counted.tick(received, dropped);
-                let step = counted.policy.step();
+            for (received, lost, busy) in seconds {
+                let change = policy.tick(5, &second(received, lost, busy));
                 let expected = match change {
                     None => before,
                     Some(Change::Up(_)) => before + 1,
                     Some(Change::Down) => before - 1,
                 };
-                prop_assert_eq!(step, expected);
-                prop_assert!(step <= SLOTS);
-                before = step;
+                prop_assert_eq!(policy.step(), expected);
+                prop_assert!(policy.step() <= STEPS);
+                before = policy.step();
             }
         }
     }

@@ -7,12 +7,16 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use super::logging;
+
 /// Stopped as requested, or wrote what it was asked for.
 pub const GOOD: u8 = 0;
 /// Could not start, or failed while it served.
 pub const FAILED: u8 = 1;
 /// The command line or the configuration is wrong.
 pub const WRONG: u8 = 2;
+/// Stopped as requested, but could not write the peers to disk.
+pub const LOST_PEERS: u8 = 3;
 
 /// Environment variable with the role of a process that an upgrade has started.
 pub const UPGRADE_ROLE: &str = "ONRUSH_UPGRADE";
@@ -40,6 +44,11 @@ impl Exit {
         Self { code: FAILED, text: format!("onrush: {why}\n") }
     }
 
+    /// The tracker stopped as requested, and could not write its peers because of `why`.
+    pub fn lost_peers(why: impl Display) -> Self {
+        Self { code: LOST_PEERS, text: format!("onrush: {why}\n") }
+    }
+
     /// The request itself is wrong; `problems` are whole lines.
     pub fn wrong(problems: impl Display) -> Self {
         Self { code: WRONG, text: problems.to_string() }
@@ -48,8 +57,6 @@ impl Exit {
     /// Writes the message and returns the exit status. A failing successor sends its message to the
     /// running process too.
     pub fn report(self) -> ExitCode {
-        // Where standard error cannot be written, the status has to suffice.
-        let _ = io::stderr().write_all(self.text.as_bytes());
         let is_successor = env::var_os(UPGRADE_ROLE).is_some_and(|role| role == SUCCESSOR);
         if self.code != GOOD
             && is_successor
@@ -58,6 +65,8 @@ impl Exit {
             // The running process may have closed the socket.
             let _ = UnixStream::from(running).write_all(self.text.as_bytes());
         }
+        // Last, since it may wait for a reader. Without a reader, only the status remains.
+        logging::print(&self.text);
         ExitCode::from(self.code)
     }
 }

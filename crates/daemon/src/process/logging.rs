@@ -1,42 +1,114 @@
-//! Log output, and a rate limit for repeated warnings.
+//! Log output by a thread of its own, panics in the log, and a rate limit for repeated warnings.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashMap;
-use std::io::IsTerminal;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::env;
+use std::io::{self, IsTerminal, Write};
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use log::{LevelFilter, Log, Metadata, Record};
-use simple_logger::SimpleLogger;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use time::OffsetDateTime;
 
-/// Starts logging to standard error, with colours on a terminal. A second call changes nothing.
-pub fn start(level: LevelFilter) {
-    let logger = SimpleLogger::new()
-        // The `log` crate's own level, which a reload changes, decides what is shown.
-        .with_level(LevelFilter::Trace)
-        .with_utc_timestamps()
-        .with_colors(std::io::stderr().is_terminal());
+use super::log_queue::LogQueue;
+
+/// Bytes of lines that wait for the reader of standard error at most.
+const CAPACITY: usize = 1 << 20;
+/// Time for the last lines at the end of the process.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The lines on their way to standard error.
+static QUEUE: LogQueue = LogQueue::new(CAPACITY);
+/// Whether a thread writes the lines of [`QUEUE`].
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Starts logging to standard error, with colours on a terminal. A thread of its own writes:
+/// standard error may be a pipe without a reader, and no other thread may wait for it. Call once.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn start(level: LevelFilter) -> io::Result<()> {
+    let report = |lost| {
+        let text = format_args!("{lost} log lines were lost: standard error was not read in time");
+        line(Level::Warn, module_path!(), text, false)
+    };
+    let write = move || QUEUE.write_to(io::stderr(), report, || false);
+    thread::Builder::new().name("log".into()).spawn(write)?;
+    STARTED.store(true, Ordering::Release);
+    let colors = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
+    // Fails only if a logger is set already.
+    let _ = log::set_boxed_logger(Box::new(Queued { colors }));
     log::set_max_level(level);
-    // Fails only if a logger is set already: tests start several trackers.
-    let _ = log::set_boxed_logger(Box::new(Lossy(logger)));
+    panic::set_hook(Box::new(|panicked| {
+        let name = thread::current().name().unwrap_or("without a name").to_owned();
+        let backtrace = Backtrace::capture();
+        let backtrace = match backtrace.status() {
+            BacktraceStatus::Captured => format!("\n{backtrace}"),
+            _ => String::new(),
+        };
+        // The process may end without returning from `main`.
+        print(&format!("thread {name} {panicked}{backtrace}\n"));
+    }));
+    Ok(())
 }
 
-/// Discards lines that cannot be written, because the disk is full or the reader has exited. The
-/// inner logger panics then, and the tracker keeps serving.
-struct Lossy(SimpleLogger);
+/// Log lines lost since the start.
+pub fn lost_lines() -> u64 {
+    QUEUE.lost()
+}
 
-impl Log for Lossy {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        self.0.enabled(metadata)
+/// Writes a text to standard error behind all log lines, at every log level, and waits until it is
+/// written: at most a second if the pipe is full.
+pub fn print(text: &str) {
+    if STARTED.load(Ordering::Acquire) {
+        QUEUE.push(text);
+        QUEUE.flush(FLUSH_TIMEOUT);
+    } else {
+        // Where standard error cannot be written, nothing is shown.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// Puts lines into [`QUEUE`].
+struct Queued {
+    colors: bool,
+}
+
+impl Log for Queued {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        // The `log` crate's own level, which a reload changes, decides what is shown.
+        true
     }
 
     fn log(&self, record: &Record<'_>) {
-        // The inner logger has no state that a panic could leave inconsistent.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.0.log(record)));
+        QUEUE.push(&line(record.level(), record.target(), *record.args(), self.colors));
     }
 
     fn flush(&self) {
-        self.0.flush();
+        QUEUE.flush(FLUSH_TIMEOUT);
     }
+}
+
+/// A line of the log, with the time in UTC.
+fn line(level: Level, target: &str, text: std::fmt::Arguments<'_>, colors: bool) -> String {
+    let now = OffsetDateTime::now_utc();
+    let (year, month, day) = now.to_calendar_date();
+    let (hour, minute, second, milli) = now.to_hms_milli();
+    let (color, reset) = match level {
+        _ if !colors => ("", ""),
+        Level::Error => ("\x1b[31m", "\x1b[0m"),
+        Level::Warn => ("\x1b[33m", "\x1b[0m"),
+        Level::Info => ("\x1b[36m", "\x1b[0m"),
+        Level::Debug => ("\x1b[35m", "\x1b[0m"),
+        Level::Trace => ("", ""),
+    };
+    format!(
+        "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z \
+         {color}{level:<5}{reset} [{target}] {text}\n",
+        u8::from(month),
+    )
 }
 
 /// Limits the warnings of each kind per minute, and counts those held back.
@@ -68,11 +140,31 @@ impl WarningLimit {
         now: Instant,
         text: impl FnOnce() -> String,
     ) -> Option<String> {
+        self.check_against(self.per_minute, kind, now, text)
+    }
+
+    /// As [`check`](Self::check), for a kind of which one warning a minute says everything.
+    pub fn check_once(
+        &mut self,
+        kind: &'static str,
+        now: Instant,
+        text: impl FnOnce() -> String,
+    ) -> Option<String> {
+        self.check_against(self.per_minute.min(1), kind, now, text)
+    }
+
+    fn check_against(
+        &mut self,
+        per_minute: u32,
+        kind: &'static str,
+        now: Instant,
+        text: impl FnOnce() -> String,
+    ) -> Option<String> {
         let entry = self.kinds.entry(kind).or_insert(Kind { since: now, shown: 0, held_back: 0 });
         if now.duration_since(entry.since) >= Duration::from_secs(60) {
             (entry.since, entry.shown) = (now, 0);
         }
-        if entry.shown >= self.per_minute {
+        if entry.shown >= per_minute {
             entry.held_back += 1;
             return None;
         }

@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod exit;
+pub mod log_queue;
 pub mod logging;
 pub mod notify;
 pub mod signals;

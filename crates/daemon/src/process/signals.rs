@@ -36,8 +36,11 @@ pub fn listen() -> io::Result<Receiver<Signal>> {
                 SIGHUP => Signal::Reload,
                 SIGUSR1 => Signal::Export,
                 SIGUSR2 => Signal::Upgrade(Instant::now()),
-                // The clean stop may be blocked, by a log that is not read or a stalled worker.
-                _ if stopping => std::process::exit(1),
+                // The clean stop may be blocked, by a stalled worker or a slow disk.
+                _ if stopping => {
+                    log::logger().flush();
+                    std::process::exit(1);
+                }
                 _ => Signal::Stop,
             };
             stopping |= signal == Signal::Stop;

@@ -3,7 +3,7 @@
 //! be extended after the switch.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::Path;
 
 use caps::{CapSet, Capability, securebits};
@@ -112,7 +112,8 @@ fn create_for(directory: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     fs::DirBuilder::new().mode(0o700).create(directory)?;
-    chown(directory, Some(uid.as_raw()), Some(gid.as_raw()))
+    // Not through a link that has taken its place.
+    lchown(directory, Some(uid.as_raw()), Some(gid.as_raw()))
 }
 
 fn switch(account: &User, gid: Gid) -> Result<(), String> {

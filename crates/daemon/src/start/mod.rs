@@ -34,7 +34,7 @@ use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
-use onrush_store::snapshot::load::{LoadOptions, load_at_start};
+use onrush_store::snapshot::load::{LoadOptions, Unread, load_at_start};
 use onrush_store::state::{State, StateError};
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::assemble::{Secrets, assemble, shard_map};
@@ -136,11 +136,12 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Starts a tracker with the sockets and peers of the process that runs.
+    /// Starts a tracker with the sockets and peers of the process that runs. Peers beyond
+    /// `limits.peers` are dropped if `force` is set, and an error if not.
     ///
     /// # Errors
     /// [`StartError`]; the running process keeps serving.
-    pub fn take_over(settings: &Settings) -> Result<Self, StartError> {
+    pub fn take_over(settings: &Settings, force: bool) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, |listen| takeover::bind_admin(settings, listen))?;
         let mut incoming = Incoming::request(settings)?;
         let (mut group, pending) = sockets::take(settings, &mut incoming)?;
@@ -154,13 +155,20 @@ impl Tracker {
         start.adopt_commitment(incoming.handoff.commitment);
         let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.lists.access, start.clock.now());
-        incoming.load_peers(shards(&mut workers), map, access, now)?;
+        let limit = (!force).then_some(settings.limits.peers);
+        incoming.load_peers(shards(&mut workers), map, access, now, limit)?;
+        // The running process has not overwritten such a file either.
+        if let Some(unread) = start.state.snapshot.as_deref().and_then(Unread::at) {
+            start.keep_unread(unread);
+        }
         let mut tracker = start.into_tracker(workers, &group, map)?;
         tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
             tracker.warnings.extend(sockets::stop_steering(&group));
         }
+        // The last snapshot of the running process may be old.
+        tracker.snapshots.write_once_merged(tracker.merging.clone());
         tracker.serve(settings, group, shard_key);
         Ok(tracker)
     }
@@ -195,6 +203,8 @@ pub struct StateDir {
     pub commitment: Option<CommitmentFile>,
     /// The snapshot's path, unless snapshots are off.
     pub snapshot: Option<PathBuf>,
+    /// A file at that path that cannot be read, and is not overwritten.
+    pub unread_snapshot: Option<Unread>,
 }
 
 impl<'a> Start<'a> {
@@ -241,7 +251,13 @@ impl<'a> Start<'a> {
             let journal = Some(Journal::new(directory));
             let snapshots = self.settings.snapshot.enabled;
             let snapshot = snapshots.then(|| directory.join(snapshot::FILE));
-            self.state = StateDir { lock, journal, commitment: Some(commitment), snapshot };
+            self.state = StateDir {
+                lock,
+                journal,
+                commitment: Some(commitment),
+                snapshot,
+                unread_snapshot: None,
+            };
         }
         Ok(keys)
     }
@@ -287,8 +303,16 @@ impl<'a> Start<'a> {
         let Some(path) = &self.state.snapshot else { return };
         let (access, now) = (&self.lists.access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
-        let warning = load_at_start(path, shards, options, &mut notify::progress());
-        self.warnings.extend(warning);
+        match load_at_start(path, shards, options, &mut notify::progress()) {
+            Ok(warning) => self.warnings.extend(warning),
+            Err(unread) => self.keep_unread(unread),
+        }
+    }
+
+    /// Warns of a snapshot that is not overwritten.
+    fn keep_unread(&mut self, unread: Unread) {
+        self.warnings.push(format!("snapshot not loaded: {unread}"));
+        self.state.unread_snapshot = Some(unread);
     }
 
     /// Starts the workers' threads, which wait at a gate until the tracker serves.
@@ -308,7 +332,11 @@ impl<'a> Start<'a> {
             warnings,
             lists,
             clock,
-            snapshots: Snapshots::new(state.snapshot.take(), settings.snapshot.every),
+            snapshots: Snapshots::new(
+                state.snapshot.take(),
+                state.unread_snapshot.take(),
+                settings.snapshot.every,
+            ),
             state,
             upgrade: never(),
             overload,

@@ -15,15 +15,16 @@ use onrush_tracker::metrics::Summary;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Tracker {
-    /// Stops the workers, writes the peers to disk, then releases the state directory.
-    pub fn stop(mut self) -> Summary {
+    /// Stops the workers, writes the peers to disk, then releases the state directory. Also returns
+    /// why the peers could not be written.
+    pub fn stop(mut self) -> (Summary, Result<(), String>) {
         if let Some(admin) = &self.admin {
             admin.stopping();
         }
         let (summary, shards) = self.running.stop_and_take_shards();
-        self.snapshots.write_final(shards, self.clock);
+        let written = self.snapshots.write_final(shards, self.clock);
         drop(self.state.lock);
-        summary
+        (summary, written)
     }
 
     /// Stops the workers, whose sockets the new process has, and sends that process the delta.
@@ -42,7 +43,9 @@ impl Tracker {
             Err(error) => {
                 log::warn!("process {process} has taken over, but did not get the rest: {error}");
                 if exits_soon(process) {
-                    self.snapshots.write_final(shards, self.clock);
+                    if let Err(why) = self.snapshots.write_final(shards, self.clock) {
+                        log::error!("{why}");
+                    }
                     return false;
                 }
             }

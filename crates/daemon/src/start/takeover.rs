@@ -122,12 +122,14 @@ impl Tracker {
             Outgoing { handoff, sockets, workers, lock, orders, clock, merging, events }
                 .listen(&path)
         });
-        match listening {
-            Ok(()) => self.upgrade = upgrade,
-            Err(error) => self.warnings.push(format!(
+        if let Err(error) | Ok(Some(error)) = &listening {
+            self.warnings.push(format!(
                 "upgrades without downtime are unavailable: cannot listen at {}: {error}",
                 path.display()
-            )),
+            ));
+        }
+        if listening.is_ok() {
+            self.upgrade = upgrade;
         }
     }
 }

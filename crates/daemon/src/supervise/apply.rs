@@ -11,11 +11,18 @@ use onrush_config::keys;
 use onrush_config::reload::Changes;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
+use onrush_store::lists::check_losses;
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
-    /// Starts a reload, unless an upgrade is in progress. `cause` is for the log.
-    pub(super) fn start_reload(&mut self, cause: &str, responder: Option<Responder<ReloadResult>>) {
+    /// Starts a reload, unless an upgrade is in progress. `cause` is for the log; if `forced`, a
+    /// list that lost most of its entries is accepted.
+    pub(super) fn start_reload(
+        &mut self,
+        cause: &str,
+        forced: bool,
+        responder: Option<Responder<ReloadResult>>,
+    ) {
         if self.upgrade.is_running() {
             // The successor may have read the former configuration.
             let why = "an upgrade is under way: reload when it is over";
@@ -26,7 +33,7 @@ impl Supervisor {
             return;
         }
         notify::reloading();
-        self.reload.start(cause, self.tracker.state.journal.as_ref(), responder);
+        self.reload.start(cause, forced, self.tracker.state.journal.as_ref(), responder);
         self.ready_unless_loading();
     }
 
@@ -56,6 +63,10 @@ impl Supervisor {
         let Changes { settings, mut changed, restart } =
             Changes::new(&self.settings, loaded.settings, &self.reload.host)
                 .map_err(|problems| problems.to_string())?;
+        if !self.reload.is_forced() {
+            check_losses(&settings, &self.tracker.lists, &loaded.lists)
+                .map_err(|error| error.to_string())?;
+        }
         self.compact_journal(loaded.replayed.as_ref());
         let former_list = self.apply_lists(loaded.lists, &mut changed);
         log::set_max_level(settings.log.level);
@@ -85,6 +96,7 @@ impl Supervisor {
     fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<String>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
+        let before = [former.len(), lists.blocked.len()];
         let mut add = |keys: &[&str]| {
             if !changed.iter().any(|key| keys.contains(&key.as_str())) {
                 changed.extend(keys.last().map(ToString::to_string));
@@ -101,6 +113,13 @@ impl Supervisor {
         if loaded.blocked != lists.blocked {
             lists.blocked = loaded.blocked;
             add(&["access.blocked", "access.blocked_file"]);
+        }
+        let now = [lists.access.len(), lists.blocked.len()];
+        for (at, name) in ["info hashes", "blocked address ranges"].into_iter().enumerate() {
+            let (before, now) = (before[at], now[at]);
+            if before + now > 0 {
+                log::info!("list of {name}: {before} entries before the reload, {now} now");
+            }
         }
         former
     }

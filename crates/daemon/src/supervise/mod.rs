@@ -9,11 +9,13 @@
 //! | `upgrades` | a successor takes over |
 //! | `lifeline` | ready, status and watchdog for the service manager |
 //! | `watch`, [`steering_backoff`], `totals_log` | stalls, drops, steering, totals |
+//! | `limit_warnings` | limits on stored peers that are reached |
 //! | `exports` | when the full scrape is written |
 
 mod apply;
 mod exports;
 mod lifeline;
+mod limit_warnings;
 mod lists;
 pub mod purge;
 pub mod reload;
@@ -27,6 +29,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
+use crate::overload::load::{Load, Readings};
+use crate::overload::losses::{self, Losses};
+use crate::process::logging;
 use crate::process::notify::{self, NotifyState};
 use crate::process::signals::Signal;
 use crate::start::Tracker;
@@ -40,7 +45,6 @@ use onrush_control::files::Files;
 use onrush_control::request::Request;
 use onrush_control::stall::StallDetector;
 use onrush_control::view::{InForce, Parts, View};
-use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
 use purge::Purge;
 use reload::Reload;
@@ -72,6 +76,8 @@ pub struct Supervisor {
     watch: Watch,
     purge: Purge,
     stalls: StallDetector,
+    losses: Losses,
+    readings: Readings,
     list_changes: ListChanges,
     upgrade: UpgradeState,
     exports: Exports,
@@ -86,6 +92,10 @@ impl Supervisor {
         let now = Instant::now();
         let running = &tracker.running;
         let watch = Watch::new(&settings, now);
+        let losses = Losses::new(running.workers().count());
+        if !losses.are_known() {
+            log::warn!("{}", losses::UNKNOWN);
+        }
         let settings = Arc::new(settings);
         let exports = Exports::default();
         let (sender, requests) = bounded(MAX_REQUESTS);
@@ -99,6 +109,7 @@ impl Supervisor {
                 snapshot: tracker.snapshots.writes().clone(),
                 export: exports.writes().clone(),
             },
+            lost_log_lines: logging::lost_lines,
         };
         let in_force = InForce {
             settings: settings.clone(),
@@ -109,7 +120,7 @@ impl Supervisor {
         if let Some(admin) = &tracker.admin {
             admin.serve(view.clone());
         }
-        let mut purge = Purge::new();
+        let mut purge = Purge::default();
         if let Some(former) = tracker.replaced_list.take() {
             purge.start(&tracker.lists.access, former, now);
         }
@@ -121,6 +132,8 @@ impl Supervisor {
             watch,
             purge,
             stalls: StallDetector::new(now),
+            losses,
+            readings: Readings::default(),
             list_changes: ListChanges::new(),
             upgrade: UpgradeState::new(now),
             exports,
@@ -171,7 +184,7 @@ impl Supervisor {
             let successor = self.upgrade.successor_exited();
             select! {
                 recv(signals) -> signal => match signal {
-                    Ok(Signal::Reload) => self.start_reload("SIGHUP", None),
+                    Ok(Signal::Reload) => self.start_reload("SIGHUP", false, None),
                     Ok(Signal::Export) => self.export(None),
                     Ok(Signal::Upgrade(at)) => self.upgrade_by_signal(at),
                     Ok(Signal::Stop) | Err(_) => return End::Stopped,
@@ -215,9 +228,11 @@ impl Supervisor {
 
     fn handle_request(&mut self, request: Request) {
         match request {
-            Request::Reload(responder) => self.start_reload("reload", Some(responder)),
+            Request::Reload { force, responder } => {
+                self.start_reload("reload", force, Some(responder));
+            }
             Request::Export(responder) => self.export(Some(responder)),
-            Request::Upgrade(responder) => self.upgrade_by_request(responder),
+            Request::Upgrade { force, responder } => self.upgrade_by_request(force, responder),
             Request::ChangeList(changes, responder) => {
                 responder.respond(self.change_list(&changes))
             }
@@ -232,15 +247,19 @@ impl Supervisor {
     /// Periodic work, once a second.
     fn tick(&mut self, now: Instant) {
         let Self { tracker, watch, purge, lifeline, exports, settings, upgrade, stalls, .. } = self;
-        let Tracker { running, snapshots, clock, lists, steering, .. } = tracker;
-        if let Err(error) = purge.tick(&lists.access, running.orders(), now) {
-            log::error!("{error}: its shard keeps swarms that are no longer permitted");
-        }
+        let Tracker { running, snapshots, clock, lists, steering, overload, .. } = tracker;
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
-        let (workers, summary): (Vec<_>, _) = (running.workers().collect(), running.summary());
+        let workers: Vec<_> = running.workers().collect();
+        // Before the sum, which contains the reasons of drops.
+        self.losses.tick(&workers, overload.is_shedding());
+        let load = self.readings.tick(&workers, now);
+        let summary = running.summary();
         let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
         let stalled = stalls.observe(turns, now);
+        if let Err(error) = purge.tick(&lists.access, running.orders(), &stalled, now) {
+            log::error!("{error}: its shard keeps swarms that are no longer permitted");
+        }
         lifeline.tick(&summary, &stalled, now);
         // Once the sockets are released, the successor steers them.
         let steering = steering.as_mut().filter(|_| !upgrade.is_final);
@@ -248,22 +267,23 @@ impl Supervisor {
         for (level, text) in watch.tick(&workers, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
         }
-        self.check_overload(&summary, now);
+        self.check_overload(&load, now);
         self.check_successor(now);
     }
 
-    /// Adapts load shedding to the share of dropped datagrams.
-    fn check_overload(&mut self, summary: &Summary, now: Instant) {
-        let Summary { datagrams, kernel_drops, .. } = *summary;
-        let overload = &mut self.tracker.overload;
-        let (changed, message) = overload.tick(&self.settings, datagrams, kernel_drops, now);
-        if let Some(message) = message {
+    /// Adapts load shedding to the load of the last second.
+    fn check_overload(&mut self, load: &Load, now: Instant) {
+        let (overload, can_shed) = (&mut self.tracker.overload, self.losses.are_known());
+        let interval = overload.pressure(&self.settings).interval;
+        let (changed, messages) = overload.tick(&self.settings, load, can_shed, now);
+        let other_interval = overload.pressure(&self.settings).interval != interval;
+        for message in messages {
             log::warn!("{message}");
         }
         if changed {
             self.publish_rules();
         }
-        self.store_commitment(changed, now);
+        self.store_commitment(other_interval, now);
     }
 
     /// Writes the interval commitment to disk, for the process after this one.
@@ -271,9 +291,9 @@ impl Supervisor {
         let Tracker { overload, state, clock, .. } = &mut self.tracker;
         let commitment = overload.commitment(&self.settings, now);
         if let Some(file) = &mut state.commitment
-            && let Err(error) = file.tick(commitment, changed, clock.now().unix, now)
+            && let Some(warning) = file.tick(commitment, changed, clock.now().unix, now)
         {
-            log::debug!("the interval commitment cannot be written: {error}");
+            log::warn!("{warning}");
         }
     }
 }

@@ -38,10 +38,25 @@ pub struct Reload {
     pub(super) loaded: Receiver<Result<Loaded, String>>,
     /// Whether the configuration is being read.
     pub(super) loading: bool,
-    /// Responders of the current reading.
-    waiting: Vec<Responder<ReloadResult>>,
+    /// The requests that the current reading serves.
+    waiting: Requests,
     /// Those of the next one, if the configuration is to be read once more afterwards.
-    later: Option<Vec<Responder<ReloadResult>>>,
+    later: Option<Requests>,
+}
+
+/// Requests that one reading of the configuration serves.
+#[derive(Default)]
+struct Requests {
+    /// Whether one of them is forced. The others then get the result that they would get after it.
+    forced: bool,
+    responders: Vec<Responder<ReloadResult>>,
+}
+
+impl Requests {
+    fn add(&mut self, forced: bool, responder: Option<Responder<ReloadResult>>) {
+        self.forced |= forced;
+        self.responders.extend(responder);
+    }
 }
 
 /// The outcome of a reload, or the problems of the configuration.
@@ -51,24 +66,27 @@ impl Reload {
     /// For a tracker that was started with these flags on this host.
     pub fn new(flags: Flags, host: Host) -> Self {
         let (sender, loaded) = unbounded();
-        Self { flags, host, sender, loaded, loading: false, waiting: Vec::new(), later: None }
+        let (loading, waiting, later) = (false, Requests::default(), None);
+        Self { flags, host, sender, loaded, loading, waiting, later }
     }
 
     /// Starts to read the configuration. If it is being read already, it is read once more
-    /// afterwards, since the file may have changed. `cause` is for the log.
+    /// afterwards, since the file may have changed. `cause` is for the log; if `forced`, a list
+    /// that lost most of its entries is accepted.
     pub fn start(
         &mut self,
         cause: &str,
+        forced: bool,
         journal: Option<&Journal>,
         responder: Option<Responder<ReloadResult>>,
     ) {
         if self.loading {
-            self.later.get_or_insert_default().extend(responder);
+            self.later.get_or_insert_default().add(forced, responder);
             log::info!("{cause}: another reload follows the one in progress");
             return;
         }
         log::info!("{cause}: reloading the configuration");
-        self.waiting.extend(responder);
+        self.waiting.add(forced, responder);
         let (flags, host, sender) = (self.flags.clone(), self.host.clone(), self.sender.clone());
         let journal = journal.cloned();
         let load = move || {
@@ -80,18 +98,28 @@ impl Reload {
             Err(error) => {
                 let why = format!("reload failed: cannot start a thread: {error}");
                 log::error!("{why}");
-                self.waiting.drain(..).for_each(|responder| responder.respond(Err(why.clone())));
+                self.respond(&Err(why));
             }
         }
+    }
+
+    /// Whether the current reading is forced.
+    pub(super) fn is_forced(&self) -> bool {
+        self.waiting.forced
+    }
+
+    fn respond(&mut self, result: &ReloadResult) {
+        let Requests { responders, .. } = std::mem::take(&mut self.waiting);
+        responders.into_iter().for_each(|responder| responder.respond(result.clone()));
     }
 
     /// Responds with the result of the current reading, and starts the next one if requested.
     pub fn finish(&mut self, result: &ReloadResult, journal: Option<&Journal>) {
         self.loading = false;
-        self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
+        self.respond(result);
         if let Some(later) = self.later.take() {
             self.waiting = later;
-            self.start("reload", journal, None);
+            self.start("reload", false, journal, None);
         }
     }
 }

@@ -8,8 +8,13 @@ use std::io;
 use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
-/// Consecutive seconds with drops after which steering to a worker is suspended.
+use crate::overload::load::BUSY;
+
+/// Consecutive seconds with losses after which steering to a worker is suspended.
 const DROPPING_FOR: u32 = 2;
+/// A second counts if a worker lost at least one of so many datagrams: a single one is no reason to
+/// suspend the steering of all the others.
+const ONE_IN: u64 = 100;
 /// Seconds of the first suspension.
 const SUSPENSION: u32 = 30;
 /// Upper bound of a suspension: it doubles after each failed trial, since a trial costs replies.
@@ -37,7 +42,18 @@ impl Change {
     }
 }
 
-/// Decides from each worker's kernel drops which steering to suspend.
+/// A worker's datagrams since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Received.
+    pub received: u64,
+    /// Lost because a receive buffer was full.
+    pub lost: u64,
+    /// Nanoseconds of turns that had work.
+    pub busy: u64,
+}
+
+/// Decides from each worker's losses which steering to suspend.
 #[derive(Debug)]
 pub struct SteeringBackoff {
     workers: Vec<Worker>,
@@ -45,7 +61,7 @@ pub struct SteeringBackoff {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Worker {
-    drops: u64,
+    seen: Datagrams,
     dropping_for: u32,
     suspended_at: Option<Moment>,
     /// Length of the current or last suspension, seconds.
@@ -59,7 +75,7 @@ impl Worker {
         self.restored_at.is_some_and(|since| now.since(since) < self.suspension)
     }
 
-    /// During a trial the first second with drops suffices.
+    /// During a trial the first second with losses suffices.
     fn overloaded(&self, now: Moment) -> bool {
         self.dropping_for >= if self.on_trial(now) { 1 } else { DROPPING_FOR }
     }
@@ -71,13 +87,20 @@ impl SteeringBackoff {
         Self { workers: vec![Worker::default(); workers] }
     }
 
-    /// Call every second with each worker's kernel drops since the start. Changes nothing where
-    /// more than half of the workers drop: then the host is overloaded, whatever the steering.
-    pub fn observe(&mut self, drops: impl IntoIterator<Item = u64>, now: Moment) -> Vec<Change> {
+    /// Call every second with each worker's datagrams. Changes nothing where more than half of the
+    /// workers lose some: then the host is overloaded, whatever the steering.
+    pub fn observe(
+        &mut self,
+        workers: impl IntoIterator<Item = Datagrams>,
+        now: Moment,
+    ) -> Vec<Change> {
         let mut dropping = 0;
-        for (worker, drops) in self.workers.iter_mut().zip(drops) {
-            let more = drops > worker.drops;
-            worker.drops = drops;
+        for (worker, datagrams) in self.workers.iter_mut().zip(workers) {
+            let before = std::mem::replace(&mut worker.seen, datagrams);
+            let lost = datagrams.lost.saturating_sub(before.lost);
+            let all = datagrams.received.saturating_sub(before.received) + lost;
+            let busy = datagrams.busy.saturating_sub(before.busy) as f64 * 1e-9;
+            let more = busy >= BUSY && lost > 0 && lost * ONE_IN >= all;
             worker.dropping_for = if more { worker.dropping_for + 1 } else { 0 };
             dropping += usize::from(more);
         }
@@ -107,17 +130,44 @@ impl SteeringBackoff {
 mod tests {
     use super::*;
 
+    /// Workers that have received 50 datagrams in each second, and lost these.
+    fn lost<const N: usize>(lost: [u64; N], second: u32) -> [Datagrams; N] {
+        let busy = 600_000_000 * u64::from(second);
+        lost.map(|lost| Datagrams { received: 50 * u64::from(second), lost, busy })
+    }
+
+    /// What the back-off decides after this second.
+    fn observe<const N: usize>(
+        backoff: &mut SteeringBackoff,
+        drops: [u64; N],
+        second: u32,
+    ) -> Vec<Change> {
+        backoff.observe(lost(drops, second), Moment(second))
+    }
+
+    /// Bursts for one info hash, each of which overflows a buffer around the end of a second.
+    #[test]
+    fn bursts_at_an_idle_worker_change_nothing() {
+        let mut backoff = SteeringBackoff::new(4);
+        for second in 1..1_000 {
+            let busy = 100_000_000 * u64::from(second);
+            let idle = Datagrams { received: 50 * u64::from(second), lost: 0, busy };
+            let burst = Datagrams { lost: 5_000 * u64::from(second), ..idle };
+            assert_eq!(backoff.observe([idle, burst, idle, idle], Moment(second)), []);
+        }
+    }
+
     #[test]
     fn the_dropping_worker_is_suspended_and_later_restored() {
         let mut backoff = SteeringBackoff::new(4);
-        assert_eq!(backoff.observe([0, 0, 5, 0], Moment(1)), [], "one second is not enough");
-        assert_eq!(backoff.observe([0, 0, 9, 0], Moment(2)), [Change::Withdraw(2)]);
-        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(3)), []);
-        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(31)), []);
-        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(32)), [Change::Restore(2)]);
-        assert_eq!(backoff.observe([0, 0, 12, 0], Moment(61)), [], "no drops during the trial");
-        assert_eq!(backoff.observe([0, 0, 13, 0], Moment(62)), []);
-        assert_eq!(backoff.observe([0, 0, 14, 0], Moment(63)), [Change::Withdraw(2)]);
+        assert_eq!(observe(&mut backoff, [0, 0, 5, 0], 1), [], "one second is not enough");
+        assert_eq!(observe(&mut backoff, [0, 0, 9, 0], 2), [Change::Withdraw(2)]);
+        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 3), []);
+        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 31), []);
+        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 32), [Change::Restore(2)]);
+        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 61), [], "no drops during the trial");
+        assert_eq!(observe(&mut backoff, [0, 0, 13, 0], 62), []);
+        assert_eq!(observe(&mut backoff, [0, 0, 14, 0], 63), [Change::Withdraw(2)]);
     }
 
     #[test]
@@ -129,7 +179,7 @@ mod tests {
                 drops += 1;
                 dropping.push(second);
             }
-            match backoff.observe([0, drops, 0, 0], Moment(second))[..] {
+            match observe(&mut backoff, [0, drops, 0, 0], second)[..] {
                 [Change::Withdraw(1)] => steered = false,
                 [Change::Restore(1)] => steered = true,
                 [] => {}
@@ -145,15 +195,28 @@ mod tests {
         let mut backoff = SteeringBackoff::new(4);
         for second in 1..10 {
             let drops = u64::from(second);
-            assert_eq!(backoff.observe([drops, drops, drops, 0], Moment(second)), []);
+            assert_eq!(observe(&mut backoff, [drops, drops, drops, 0], second), []);
+        }
+    }
+
+    /// As after a burst, or with a buffer that is a little too small.
+    #[test]
+    fn few_losses_among_many_datagrams_are_no_reason() {
+        let mut backoff = SteeringBackoff::new(2);
+        for second in 1..60 {
+            let received = 1_000 * u64::from(second);
+            let busy = 600_000_000 * u64::from(second);
+            let loser = Datagrams { received, lost: 9 * u64::from(second), busy };
+            let other = Datagrams { received, lost: 0, busy };
+            assert_eq!(backoff.observe([loser, other], Moment(second)), []);
         }
     }
 
     #[test]
     fn a_second_without_drops_resets_the_count() {
         let mut backoff = SteeringBackoff::new(2);
-        assert_eq!(backoff.observe([1, 0], Moment(1)), []);
-        assert_eq!(backoff.observe([1, 0], Moment(2)), []);
-        assert_eq!(backoff.observe([2, 0], Moment(3)), []);
+        assert_eq!(observe(&mut backoff, [1, 0], 1), []);
+        assert_eq!(observe(&mut backoff, [1, 0], 2), []);
+        assert_eq!(observe(&mut backoff, [2, 0], 3), []);
     }
 }

@@ -68,8 +68,10 @@ impl Totals {
         let lost = [
             ("full lanes", since(now.lane_full, last.lane_full)),
             ("kernel drops", since(now.kernel_drops, last.kernel_drops)),
-            ("replies not sent", since(now.unsent(), last.unsent())),
-            ("announcers not stored", since(now.refused_full, last.refused_full)),
+            ("checksum errors", since(now.checksum_errors, last.checksum_errors)),
+            ("shed in the kernel", since(now.kernel_shed, last.kernel_shed)),
+            ("replies not sent", since(now.unsent_in_all(), last.unsent_in_all())),
+            ("announcers not stored", since(now.not_stored(), last.not_stored())),
         ];
         for (what, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
             let _ = write!(line, "; {what} {count}");
@@ -138,13 +140,15 @@ mod tests {
         let lost = Summary {
             lane_full: 2,
             kernel_drops: 3,
-            send_blocked: 1,
-            send_failed: 3,
+            checksum_errors: 6,
+            kernel_shed: 7,
+            unsent: [1, 3, 0, 0, 0, 0],
             refused_full: 5,
             ..Summary::default()
         };
         let line = totals.line(lost, Duration::from_secs(60));
-        let parts = "; full lanes 2; kernel drops 3; replies not sent 4; announcers not stored 5; ";
+        let parts = "; full lanes 2; kernel drops 3; checksum errors 6; shed in the kernel 7; \
+                     replies not sent 4; announcers not stored 5; ";
         assert!(line.contains(parts), "{line}");
         let line = totals.line(lost, Duration::from_secs(60));
         assert!(line.contains("partial seeds 0); swarms"), "{line}");

@@ -59,20 +59,20 @@ impl Supervisor {
             log::info!("SIGUSR2 ignored: it arrived before this process had taken over");
             return;
         }
-        if let Err(why) = self.start_successor("SIGUSR2") {
+        if let Err(why) = self.start_successor("SIGUSR2", false) {
             log::warn!("SIGUSR2: {why}");
         }
     }
 
-    /// The admin API requests an upgrade.
-    pub(super) fn upgrade_by_request(&mut self, responder: UpgradeResponder) {
-        if let Err(why) = self.start_successor("upgrade") {
+    /// The admin API requests an upgrade, in which peers may be dropped with `force`.
+    pub(super) fn upgrade_by_request(&mut self, force: bool, responder: UpgradeResponder) {
+        if let Err(why) = self.start_successor("upgrade", force) {
             return responder.respond(Err(why));
         }
         self.upgrade.responder = Some(responder);
     }
 
-    fn start_successor(&mut self, cause: &str) -> Result<(), String> {
+    fn start_successor(&mut self, cause: &str, force: bool) -> Result<(), String> {
         if let Some(process) = self.upgrade.process {
             return Err(format!("an upgrade is under way already: process {process} takes over"));
         }
@@ -89,7 +89,7 @@ impl Supervisor {
         };
         let path = program.path.display();
         let successor = program
-            .start(Instant::now())
+            .start(force, Instant::now())
             .map_err(|error| format!("cannot start {path}: {error}"))?;
         log::info!("{cause}: started {path}, which takes over once it has loaded the peers");
         self.upgrade.successor = Some(successor);

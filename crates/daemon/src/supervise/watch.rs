@@ -1,29 +1,51 @@
 //! What the supervisor checks every second: stalled workers, kernel drops, steering, and totals.
 
 use std::io;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use log::Level;
 use onrush_swarm::Moment;
 
-use super::steering_backoff::{Change, SteeringBackoff};
+use super::limit_warnings::LimitWarnings;
+use super::steering_backoff::{Change, Datagrams, SteeringBackoff};
 use super::totals_log::Totals;
 use crate::process::logging::WarningLimit;
 use onrush_config::Settings;
 use onrush_control::stall::STALL_THRESHOLD;
-use onrush_tracker::metrics::{Summary, WorkerMetrics};
+use onrush_tracker::metrics::{Summary, UNSENT, WorkerMetrics};
 
 /// Ticks are not exactly a second apart: totals that are due within this time are not postponed.
 const TOLERANCE: Duration = Duration::from_millis(500);
+
+/// A warning of replies that the kernel did not accept is due if they are one of so many.
+const UNSENT_SHARE: u64 = 100;
+/// What causes unsent replies, and the remedy; in the order of [`UNSENT`].
+const UNSENT_REMEDIES: [&str; UNSENT.len()] = [
+    "the send buffer is full: raise net.core.wmem_max and socket.send_buffer, and check whether \
+     the link is saturated",
+    "a rule of a firewall or a route forbids them (EPERM, EACCES): permit what the tracker sends \
+     from its ports (`nft list ruleset`, `iptables -S OUTPUT`, `ip rule`)",
+    "there is no route to the clients (ENETUNREACH, EHOSTUNREACH, ENETDOWN): check `ip route` and \
+     `ip address`, for IPv6 with -6",
+    "the queue of the network card is full, or memory is short (ENOBUFS, ENOMEM): raise its \
+     txqueuelen, and check `tc -s qdisc`",
+    "they are larger than the MTU (EMSGSIZE): correct the MTU of the network card or of the route \
+     (`ip link`, `ip route`), or lower announce.max_peers_v4 and announce.max_peers_v6",
+    "for another cause: `strace -f -e trace=sendmmsg,sendmsg -p PID` shows it",
+];
 
 /// The state between ticks. All decisions follow from counters and times.
 pub(super) struct Watch {
     start: Instant,
     limit: WarningLimit,
+    limits: LimitWarnings,
     totals: Totals,
     totals_every: Duration,
     totals_at: Instant,
     drops: u64,
+    sent: u64,
+    unsent: [u64; UNSENT.len()],
     backoff: SteeringBackoff,
     /// Log lines of the current tick.
     lines: Vec<(Level, String)>,
@@ -34,10 +56,13 @@ impl Watch {
         Self {
             start: now,
             limit: WarningLimit::new(settings.limits.warnings_per_minute),
+            limits: LimitWarnings::default(),
             totals: Totals::new(settings.placement),
             totals_every: settings.log.totals_every,
             totals_at: now,
             drops: 0,
+            sent: 0,
+            unsent: Default::default(),
             backoff: SteeringBackoff::new(settings.placement.socket_sides()),
             lines: Vec::new(),
         }
@@ -62,6 +87,9 @@ impl Watch {
     ) -> Vec<(Level, String)> {
         self.warn_of_stalls(workers, stalled, now);
         self.check_drops(summary.kernel_drops, now);
+        let reached = self.limits.tick(summary, now).into_iter();
+        self.lines.extend(reached.map(|text| (Level::Warn, text)));
+        self.check_unsent(summary, now);
         if let Some(steer) = steer {
             self.adapt_steering(workers, now, steer);
         }
@@ -110,15 +138,37 @@ impl Watch {
         }
     }
 
+    /// Warns of replies that the kernel did not accept, once a minute for each cause.
+    fn check_unsent(&mut self, summary: &Summary, now: Instant) {
+        let before = mem::replace(&mut self.unsent, summary.unsent);
+        let sent = summary.sent - mem::replace(&mut self.sent, summary.sent);
+        let replies = sent + summary.unsent_in_all() - before.iter().sum::<u64>();
+        for (cause, (count, before)) in summary.unsent.into_iter().zip(before).enumerate() {
+            let new = count - before;
+            if new > 0 && new * UNSENT_SHARE >= replies {
+                let line = self.limit.check_once(UNSENT[cause], now, || {
+                    let remedy = UNSENT_REMEDIES[cause];
+                    format!("{new} of {replies} replies within a second were not sent: {remedy}")
+                });
+                self.lines.extend(line.map(|text| (Level::Warn, text)));
+            }
+        }
+    }
+
     fn adapt_steering(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
         now: Instant,
         mut steer: impl FnMut(Change) -> io::Result<()>,
     ) {
-        let drops = workers.iter().map(|(_, metrics)| metrics.kernel_drops.get());
+        let datagrams = workers.iter().map(|(_, metrics)| {
+            let families = [&metrics.incoming.v4, &metrics.incoming.v6];
+            let received = families.iter().map(|family| family.datagrams.get()).sum();
+            let busy = metrics.turn_times.sum();
+            Datagrams { received, lost: metrics.kernel_drops.get(), busy }
+        });
         let moment = Moment(now.duration_since(self.start).as_secs() as u32);
-        for change in self.backoff.observe(drops, moment) {
+        for change in self.backoff.observe(datagrams, moment) {
             if let Change::Withdraw(worker) = change {
                 self.warn("backoff", now, || {
                     format!(
@@ -222,6 +272,33 @@ mod tests {
     }
 
     #[test]
+    fn unsent_replies_are_reported_by_cause_once_a_minute() {
+        let mut tracked = Tracked::new("");
+        let [permission, too_long] = ["permission", "too_long"]
+            .map(|cause| UNSENT.iter().position(|name| *name == cause).unwrap());
+        let mut shown = Vec::new();
+        for second in 1..=62 {
+            // All replies of one worker, and less than one in a hundred of the other's.
+            tracked.metrics[0].unsent[permission].add(40);
+            tracked.metrics[1].unsent[too_long].add(1);
+            tracked.metrics[1].sent.add(100);
+            for warning in tracked.warnings(&[0, 1]) {
+                let parts = ["40 of 141 replies", "EPERM", "nft list ruleset"];
+                assert!(parts.iter().all(|part| warning.contains(part)), "{warning}");
+                shown.push(second);
+            }
+        }
+        assert_eq!(shown, [1, 61]);
+        tracked.metrics[1].unsent[too_long].add(2);
+        let warnings = tracked.warnings(&[0, 1]);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("EMSGSIZE") && warnings[0].contains("MTU"), "{warnings:?}");
+        let mut silent = Tracked::new("[limits]\nwarnings_per_minute = 0\n");
+        silent.metrics[0].unsent[permission].add(40);
+        assert_eq!(silent.warnings(&[0, 1]), [""; 0]);
+    }
+
+    #[test]
     fn warnings_of_one_kind_are_limited_per_minute() {
         let mut tracked = Tracked::new("[limits]\nwarnings_per_minute = 2\n");
         let shown: Vec<usize> = (1..=62)
@@ -237,9 +314,13 @@ mod tests {
     #[test]
     fn the_dropping_worker_is_withdrawn_and_later_restored() {
         let mut tracked = Tracked { refuse: true, ..Tracked::new("") };
-        tracked.metrics[1].kernel_drops.add(1);
+        let lose = |tracked: &Tracked| {
+            tracked.metrics[1].kernel_drops.add(1);
+            tracked.metrics[1].turn_times.observe(900_000_000);
+        };
+        lose(&tracked);
         assert_eq!((tracked.warnings(&[0, 1]).len(), tracked.changes.len()), (1, 0));
-        tracked.metrics[1].kernel_drops.add(1);
+        lose(&tracked);
         let warnings = tracked.warnings(&[0, 1]);
         assert_eq!(tracked.changes, [Change::Withdraw(1)]);
         assert!(warnings[1].starts_with("worker-1 drops datagrams"), "{warnings:?}");

@@ -21,8 +21,8 @@ use super::message::read_array;
 use super::outgoing::HandedOver;
 use crate::process::notify::{self, NotifyState};
 use onrush_store::snapshot::encode::Encoder;
-use onrush_store::snapshot::format::{Peers, Record, Records, SnapshotCounts};
-use onrush_store::snapshot::load::{BlockReader, peer_views};
+use onrush_store::snapshot::format::{Records, SnapshotCounts};
+use onrush_store::snapshot::load::{BlockReader, LoadOptions, load_records};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
@@ -52,19 +52,30 @@ pub fn send(
     shards: &mut [Shard],
     now: Now,
 ) -> io::Result<SnapshotCounts> {
-    handed_over.stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut to = BufWriter::with_capacity(256 << 10, &handed_over.stream);
+    let HandedOver { stream, since, stops, .. } = handed_over;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    write(BufWriter::with_capacity(256 << 10, &*stream), shards, stops, *since, now)
+}
+
+/// Writes the changes since a dump that began at `since`; `readers` are the readers of that time.
+///
+/// # Errors
+/// When `to` cannot be written.
+pub fn write(
+    mut to: impl Write,
+    shards: &mut [Shard],
+    readers: &mut [ChangeReader],
+    since: Moment,
+    now: Now,
+) -> io::Result<SnapshotCounts> {
     let mut stops = Vec::new();
     for shard in &*shards {
-        for reader in handed_over.stops.iter_mut().filter(|reader| shard.has_reader(reader)) {
-            while read_stops(shard, reader, usize::MAX, now.moment, &mut stops) {}
+        for reader in readers.iter_mut().filter(|reader| shard.has_reader(reader)) {
+            while collect_stops(shard, reader, usize::MAX, now.moment, &mut stops) {}
         }
     }
-    to.write_all(&(stops.len() as u32).to_be_bytes())?;
-    for stop in &stops {
-        write_stop(&mut to, stop)?;
-    }
-    let youngest = now.moment.since(handed_over.since) + MARGIN;
+    write_stops(&mut to, &stops)?;
+    let youngest = now.moment.since(since) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
     writer.shards(shards, now, Encoder::since(youngest), &mut notify::progress())?;
     let (mut to, counts) = writer.end(now.unix)?;
@@ -73,18 +84,21 @@ pub fn send(
 }
 
 /// A peer that has stopped.
-struct Stop {
-    info_hash: InfoHash,
-    endpoint: Endpoint,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Its swarm.
+    pub info_hash: InfoHash,
+    /// Its address and port.
+    pub endpoint: Endpoint,
     /// The swarm's `completed` after the stop.
-    completed: u32,
+    pub completed: u32,
     /// Seconds since the stop.
-    age: u32,
+    pub age: u32,
 }
 
 /// Reads up to `limit` changes of a shard, and keeps the stops. Returns whether there are more,
 /// also after a gap.
-fn read_stops(
+fn collect_stops(
     shard: &Shard,
     reader: &mut ChangeReader,
     limit: usize,
@@ -110,25 +124,49 @@ fn read_stops(
     }
 }
 
-fn write_stop(to: &mut impl Write, stop: &Stop) -> io::Result<()> {
-    let Stop { info_hash, endpoint, completed, age } = stop;
-    to.write_all(&info_hash.0)?;
-    to.write_all(&[if matches!(endpoint, Endpoint::V4(_)) { 4 } else { 6 }])?;
-    to.write_all(endpoint.as_bytes())?;
-    to.write_all(&completed.to_be_bytes())?;
-    to.write_all(&age.to_be_bytes())
+/// Writes the stops, with which a delta begins.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn write_stops(to: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
+    to.write_all(&(stops.len() as u32).to_be_bytes())?;
+    for Stop { info_hash, endpoint, completed, age } in stops {
+        to.write_all(&info_hash.0)?;
+        to.write_all(&[if matches!(endpoint, Endpoint::V4(_)) { 4 } else { 6 }])?;
+        to.write_all(endpoint.as_bytes())?;
+        to.write_all(&completed.to_be_bytes())?;
+        to.write_all(&age.to_be_bytes())?;
+    }
+    Ok(())
 }
 
-fn read_stop(from: &mut impl Read) -> io::Result<Stop> {
-    Ok(Stop {
-        info_hash: InfoHash(read_array(from)?),
-        endpoint: match read_array(from)? {
-            [4] => Endpoint::V4(read_array(from)?),
-            _ => Endpoint::V6(read_array(from)?),
-        },
-        completed: u32::from_be_bytes(read_array(from)?),
-        age: u32::from_be_bytes(read_array(from)?),
-    })
+/// Reads the stops, with which a delta begins; calls `begun` after their number.
+///
+/// # Errors
+/// When they cannot be read, or one is not valid.
+pub fn read_stops(
+    from: &mut impl Read,
+    begun: impl FnOnce(),
+    mut each: impl FnMut(Stop),
+) -> io::Result<()> {
+    let count = u32::from_be_bytes(read_array(from)?);
+    begun();
+    for _ in 0..count {
+        each(Stop {
+            info_hash: InfoHash(read_array(from)?),
+            endpoint: match read_array(from)? {
+                [4] => Endpoint::V4(read_array(from)?),
+                [6] => Endpoint::V6(read_array(from)?),
+                [other] => {
+                    let why = format!("a stop of address family {other}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                }
+            },
+            completed: u32::from_be_bytes(read_array(from)?),
+            age: u32::from_be_bytes(read_array(from)?),
+        });
+    }
+    Ok(())
 }
 
 /// Starts a thread that receives the delta and merges it into the shards of running workers. It
@@ -149,7 +187,8 @@ pub fn receive(
     let receive = move || {
         // The sender is dropped if the sockets were not acquired.
         let Ok(access) = started.recv() else { return };
-        let merged = Merge { orders, map, access, clock }.run(&stream, stops);
+        let from = BufReader::with_capacity(256 << 10, &stream);
+        let merged = merge(from, &orders, map, access, clock, stops);
         merging.store(false, Ordering::Release);
         match merged {
             Ok(counts) => log::info!(
@@ -167,94 +206,125 @@ pub fn receive(
     Ok(start)
 }
 
-/// The thread that merges a delta.
-struct Merge {
-    orders: Orders,
+/// Merges a delta into the shards of running workers.
+fn merge(
+    from: impl Read,
+    orders: &Orders,
     map: ShardMap,
     access: Arc<AccessList>,
     clock: Clock,
+    stops: Vec<ChangeReader>,
+) -> io::Result<SnapshotCounts> {
+    let merge_all = || {
+        let mut delta = Delta::new(from, map, access, clock.now());
+        while let Some(steps) = delta.next(&|| clock.now())? {
+            run_on_shards(orders, steps)?;
+        }
+        Ok(delta.counts)
+    };
+    let result = merge_all();
+    // A peer that stopped here meanwhile may have been stored again by the merge.
+    run_on_shards(orders, own_stops(stops, orders.shards()))?;
+    result
 }
 
-impl Merge {
-    fn run(&self, stream: &UnixStream, stops: Vec<ChangeReader>) -> io::Result<SnapshotCounts> {
-        let result = self.merge_stream(stream);
-        // A peer that stopped here meanwhile may have been stored again by the merge.
-        let mut stops = stops.into_iter();
-        self.every_shard(|_| apply_own_stops(stops.next()))?;
-        result
+/// Runs steps on every shard, and waits until all are done.
+fn run_on_shards(orders: &Orders, steps: Vec<ShardStep>) -> io::Result<()> {
+    let mut steps = steps.into_iter();
+    collect_from_shards(orders, TIMEOUT, |_| {
+        let mut step = steps.next().expect("one for each shard");
+        move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
+    })?;
+    Ok(())
+}
+
+/// What is to be done on a shard, step by step. Returns whether steps remain.
+pub type ShardStep = Box<dyn FnMut(&mut Shard, Now) -> bool + Send>;
+
+/// A delta that arrives, part by part.
+pub struct Delta<R> {
+    part: Part<R>,
+    map: ShardMap,
+    access: Arc<AccessList>,
+    /// When this process has begun to serve; the delta was written later.
+    began: Moment,
+    counts: SnapshotCounts,
+}
+
+/// What comes next on the stream.
+enum Part<R> {
+    Stops(R),
+    Peers(BlockReader<R>),
+    End,
+}
+
+impl<R: Read> Delta<R> {
+    /// A delta for shards by `map` and swarms that `access` permits, written after `began`.
+    pub fn new(from: R, map: ShardMap, access: Arc<AccessList>, began: Now) -> Self {
+        let (part, counts) = (Part::Stops(from), SnapshotCounts::default());
+        Self { part, map, access, began: began.moment, counts }
     }
 
-    fn merge_stream(&self, stream: &UnixStream) -> io::Result<SnapshotCounts> {
-        let mut from = BufReader::with_capacity(256 << 10, stream);
-        let count = u32::from_be_bytes(read_array(&mut from)?);
-        // Before its first byte, the outgoing process has named this one as the main process.
-        // Earlier notifications were ignored (NotifyAccess=main).
-        notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);
-        let mut stops: Vec<Vec<Stop>> = Vec::new();
-        stops.resize_with(self.orders.shards(), Vec::new);
-        for _ in 0..count {
-            let stop = read_stop(&mut from)?;
-            stops[self.map.shard_of(&stop.info_hash)].push(stop);
-        }
-        let received = self.clock.now();
-        self.every_shard(|shard| apply_stops(std::mem::take(&mut stops[shard]), received))?;
-        let mut blocks = BlockReader::begin(from).map_err(io::Error::other)?;
-        loop {
-            let mut block = Vec::new();
-            let unix = blocks.next(&mut block).map_err(io::Error::other)?;
-            let Some(unix) = unix else { return Ok(blocks.read()) };
-            let block = Arc::new(block);
-            self.every_shard(|shard| self.merge_block(block.clone(), unix, shard))?;
-        }
-    }
-
-    /// Runs a task on every shard, and waits until all are done.
-    fn every_shard<T>(&self, mut task: impl FnMut(usize) -> T) -> io::Result<()>
-    where
-        T: FnMut(&mut Shard, Now) -> bool + Send + 'static,
-    {
-        collect_from_shards(&self.orders, TIMEOUT, |shard| {
-            let mut step = task(shard);
-            move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
-        })?;
-        Ok(())
-    }
-
-    /// Merges the records of a block that belong to a shard. The block has the records of all
-    /// shards, whose ages were right at `unix`, seconds since 1970.
-    fn merge_block(
-        &self,
-        block: Arc<Vec<u8>>,
-        unix: u64,
-        number: usize,
-    ) -> impl FnMut(&mut Shard, Now) -> bool + use<> {
-        let (map, access, mut at) = (self.map, self.access.clone(), 0);
-        move |shard, now| {
-            let since = now.unix.saturating_sub(unix) as u32;
-            let mut records = Records::new(&block[at..]);
-            let mut merged = 0;
-            while merged < STEP
-                && let Some(Ok(Record { info_hash, completed, peers })) = records.next()
-            {
-                if map.shard_of(&info_hash) != number || !access.permits(info_hash) {
-                    continue;
-                }
-                merged += 1;
-                let idle_for = match peers {
-                    Peers::Idle(idle_for) => Some(idle_for.saturating_add(since)),
-                    Peers::Rows(v4, v6) => {
-                        merged += v4.len() + v6.len();
-                        let peers = peer_views(v4, v6, since.saturating_add(OLDER_IN_DELTA));
-                        shard.restore(info_hash, completed, peers, now.moment).idle_for
-                    }
-                };
-                if let Some(idle_for) = idle_for {
-                    shard.restore_idle(info_hash, completed, idle_for, now.moment);
-                }
+    /// Reads the next part. Returns what merges it into each shard, in order; all of it has to be
+    /// done before the next part. `None` after the last part. `clock` reads the time.
+    ///
+    /// # Errors
+    /// When the source fails, or its bytes are not a delta.
+    pub fn next(&mut self, clock: &dyn Fn() -> Now) -> io::Result<Option<Vec<ShardStep>>> {
+        match std::mem::replace(&mut self.part, Part::End) {
+            Part::Stops(mut from) => {
+                let mut stops: Vec<Vec<Stop>> = Vec::new();
+                stops.resize_with(self.map.shards().into(), Vec::new);
+                // Before its first byte, the outgoing process has named this one as the main
+                // process. Earlier notifications were ignored (NotifyAccess=main).
+                let begun = || notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);
+                let each = |stop: Stop| stops[self.map.shard_of(&stop.info_hash)].push(stop);
+                read_stops(&mut from, begun, each)?;
+                let received = clock();
+                self.part = Part::Peers(BlockReader::begin(from).map_err(io::Error::other)?);
+                let apply = |stops| Box::new(apply_stops(stops, received)) as ShardStep;
+                Ok(Some(stops.into_iter().map(apply).collect()))
             }
-            at = block.len() - records.rest();
-            at < block.len()
+            Part::Peers(mut blocks) => {
+                let mut block = Vec::new();
+                let unix = blocks.next(&mut block).map_err(io::Error::other)?;
+                self.counts = blocks.read();
+                let Some(unix) = unix else { return Ok(None) };
+                self.part = Part::Peers(blocks);
+                let block = Arc::new(block);
+                let merge = |shard| -> ShardStep {
+                    let (map, access) = (self.map, self.access.clone());
+                    Box::new(merge_block(block.clone(), (unix, self.began), map, access, shard))
+                };
+                Ok(Some((0..self.map.shards().into()).map(merge).collect()))
+            }
+            Part::End => Ok(None),
         }
+    }
+}
+
+/// Merges the records of a block that belong to the shard with this number. The block has the
+/// records of all shards, whose ages were right at `unix`, seconds since 1970, after `began`.
+fn merge_block(
+    block: Arc<Vec<u8>>,
+    (unix, began): (u64, Moment),
+    map: ShardMap,
+    access: Arc<AccessList>,
+    number: usize,
+) -> impl FnMut(&mut Shard, Now) -> bool {
+    let (mut at, mut idle) = (0, Vec::new());
+    move |shard, now| {
+        let options = LoadOptions { map, access: &access, now, extra_age: OLDER_IN_DELTA };
+        // The wall clock may have been set meanwhile, the monotonic clock has not.
+        let longest = u64::from(now.moment.since(began)) + u64::from(MARGIN);
+        let unix = unix.max(now.unix.saturating_sub(longest));
+        let mut records = Records::new(&block[at..]);
+        load_records(&mut records, unix, (shard, number), options, STEP, &mut idle);
+        for (idle_for, completed, info_hash) in idle.drain(..) {
+            shard.restore_idle(info_hash, completed, idle_for, now.moment);
+        }
+        at = block.len() - records.rest();
+        at < block.len()
     }
 }
 
@@ -270,6 +340,13 @@ fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, No
     }
 }
 
+/// What removes the peers that have stopped at this process since its dump was loaded: `stops` are
+/// the readers of that time, one for each of the `shards`.
+pub fn own_stops(stops: Vec<ChangeReader>, shards: usize) -> Vec<ShardStep> {
+    let mut stops = stops.into_iter();
+    (0..shards).map(|_| Box::new(apply_own_stops(stops.next())) as _).collect()
+}
+
 /// Removes peers by the stops in the shard's own change log, up to the position that the log has at
 /// the first step: later stops meet peers that are merged already.
 fn apply_own_stops(mut reader: Option<ChangeReader>) -> impl FnMut(&mut Shard, Now) -> bool {
@@ -278,7 +355,7 @@ fn apply_own_stops(mut reader: Option<ChangeReader>) -> impl FnMut(&mut Shard, N
         let Some(reader) = &mut reader else { return false };
         let end = *end.get_or_insert_with(|| shard.change_position());
         let mut stops = Vec::new();
-        let more = read_stops(shard, reader, STEP, now.moment, &mut stops);
+        let more = collect_stops(shard, reader, STEP, now.moment, &mut stops);
         stops.iter().for_each(|stop| apply(shard, stop, 0, now.moment));
         more && reader.position() < end
     }
@@ -289,4 +366,95 @@ fn apply(shard: &mut Shard, stop: &Stop, since: u32, now: Moment) {
     let Stop { info_hash, endpoint, completed, age } = stop;
     let age = age.saturating_add(since + OLDER_STOPS);
     shard.remove_peer(info_hash, endpoint, *completed, age, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use onrush_swarm::{PeerView, ShardSettings};
+
+    use super::super::incoming::load_options;
+    use super::*;
+    use onrush_store::snapshot::load::from_stream;
+
+    const INFO_HASH: InfoHash = InfoHash([7; 20]);
+    const ENDPOINT: Endpoint = Endpoint::V4([192, 0, 2, 1, 0, 80]);
+    const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
+
+    fn shard() -> Shard {
+        let settings =
+            ShardSettings { peer_lifetime: 1_800, max_peers: 10, ..ShardSettings::default() };
+        Shard::new(settings, [1; 16], 1)
+    }
+
+    fn shard_with_a_peer() -> Shard {
+        let mut shard = shard();
+        let peer = PeerView { endpoint: ENDPOINT, seeder: true, age: 0 };
+        shard.restore(INFO_HASH, 1, [peer].into_iter(), NOW.moment);
+        shard
+    }
+
+    /// Two seconds later, after the wall clock was set by this many seconds.
+    fn later(step: i64) -> Now {
+        Now { moment: Moment(NOW.moment.0 + 2), unix: NOW.unix.saturating_add_signed(2 + step) }
+    }
+
+    const STEPS: [i64; 5] = [0, 3_600, -3_600, 315_360_000, -1_800_000_000];
+
+    #[test]
+    fn a_delta_is_merged_whatever_the_wall_clock_is_set_to() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &mut [shard_with_a_peer()], &mut [], NOW.moment, NOW).unwrap();
+        let map = ShardMap::new([1; 5], 1);
+        for step in STEPS {
+            let mut shard = shard();
+            let mut delta = Delta::new(bytes.as_slice(), map, Arc::new(AccessList::Open), NOW);
+            while let Some(steps) = delta.next(&|| later(step)).unwrap() {
+                for mut part in steps {
+                    while part(&mut shard, later(step)) {}
+                }
+            }
+            assert_eq!(shard.totals().peers(), 1, "after a step by {step} s");
+        }
+    }
+
+    #[test]
+    fn a_dump_is_loaded_whatever_the_wall_clock_is_set_to() {
+        let map = ShardMap::new([1; 5], 1);
+        for step in STEPS {
+            // Loading begins before the dump is written.
+            let mut writer = SnapshotWriter::begin(Vec::new(), later(step).unix).unwrap();
+            let mut source = [shard_with_a_peer()];
+            writer.shards(&mut source, later(step), Encoder::default(), &mut || {}).unwrap();
+            let (dump, _) = writer.end(later(step).unix).unwrap();
+            let mut shard = shard();
+            let options = load_options(map, &AccessList::Open, NOW);
+            from_stream(dump.as_slice(), vec![&mut shard], options, &mut || {}).unwrap();
+            assert_eq!(shard.totals().peers(), 1, "after a step by {step} s");
+        }
+    }
+
+    #[test]
+    fn stops_are_read_as_written_and_damaged_ones_are_errors() {
+        let stops = [Endpoint::V4([1; 6]), Endpoint::V6([2; 18])].map(|endpoint| Stop {
+            info_hash: InfoHash([7; 20]),
+            endpoint,
+            completed: u32::MAX,
+            age: 9,
+        });
+        let mut bytes = Vec::new();
+        write_stops(&mut bytes, &stops).unwrap();
+        let read = |bytes: &[u8]| {
+            let (mut from, mut begun, mut read) = (bytes, false, Vec::new());
+            let result = read_stops(&mut from, || begun = true, |stop| read.push(stop));
+            result.map(|()| (begun, read, from.len()))
+        };
+        // What follows them is left.
+        let more = [&bytes[..], b"snapshot"].concat();
+        assert_eq!(read(&more).unwrap(), (true, stops.to_vec(), 8));
+        assert!((0..bytes.len()).all(|len| read(&bytes[..len]).is_err()));
+        bytes[4 + 20] = 5;
+        assert_eq!(read(&bytes).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        // Memory follows what arrives, not the number that is stated.
+        assert!(read(&[0xFF; 500]).is_err());
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
 use onrush_net::regroup::AddressSockets;
-use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
+use onrush_swarm::{ChangeReader, Interest, Restored, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
@@ -55,6 +55,20 @@ pub enum TakeoverError {
          this one"
     )]
     Refused(String),
+    /// Not all peers fit.
+    #[error(
+        "limits.peers = {limit} has no room for {lost} of the {peers} peers of the running onrush, \
+         which keeps serving\n  raise limits.peers, or give these peers up: `onrush ctl upgrade \
+         --force`"
+    )]
+    TooManyPeers {
+        /// Peers of the running process that this one would keep but for the limit.
+        peers: u64,
+        /// How many of them do not fit.
+        lost: u64,
+        /// `limits.peers`.
+        limit: u64,
+    },
     /// The connection failed, or a message did not follow the protocol.
     #[error("upgrade failed; the running onrush keeps serving: {0}")]
     Broken(#[from] io::Error),
@@ -94,7 +108,7 @@ pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
 pub fn inspect(settings: &Settings) -> Option<Handoff> {
     let stream = connect(settings).ok()?;
     send(&stream, &Message::Inspect).ok()?;
-    match receive(&stream).ok()? {
+    match receive(&stream, TIMEOUT).ok()? {
         Message::Handoff(handoff) => Some(handoff),
         _ => None,
     }
@@ -117,16 +131,14 @@ impl Incoming {
     pub fn request(settings: &Settings) -> Result<Self, TakeoverError> {
         let stream = connect(settings)?;
         send(&stream, &Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
-        let handoff = match receive(&stream)? {
+        let handoff = match receive(&stream, TIMEOUT)? {
             Message::Handoff(handoff) => handoff,
             Message::Refusal(why) => return Err(TakeoverError::Refused(why)),
             other => return Err(unexpected(&other).into()),
         };
         let sockets = handoff.sockets.iter().map(|count| receive_sockets(&stream, *count));
         let groups = sockets.collect::<io::Result<Vec<_>>>()?;
-        let lock = handover::receive(&stream)?.pop();
-        let lock = lock.ok_or_else(|| io::Error::other("the state lock is missing"))?;
-        let lock = Some(StateLock::adopt(lock)?);
+        let lock = Some(StateLock::adopt(handover::receive(&stream)?)?);
         let (keeps, added) = compare(&handoff.addresses, &settings.listen);
         let all = handoff.addresses.iter().zip(groups).zip(&keeps);
         let kept = all
@@ -136,28 +148,36 @@ impl Incoming {
         Ok(Self { stream, handoff, kept, keeps, added, lock, stops: Vec::new() })
     }
 
-    /// Accepts the handoff, and loads the peers as they arrive.
+    /// Accepts the handoff, and loads the peers as they arrive. `limit` is `limits.peers` if all of
+    /// them have to fit.
     ///
     /// # Errors
-    /// [`TakeoverError`], when the peers do not arrive completely.
+    /// [`TakeoverError`], when the peers do not arrive completely, or do not fit.
     pub fn load_peers(
         &mut self,
         mut shards: Vec<&mut Shard>,
         map: ShardMap,
         access: &AccessList,
         now: Now,
+        limit: Option<u64>,
     ) -> Result<(), TakeoverError> {
         let Handoff { version, process, .. } = &self.handoff;
         log::info!("taking over from process {process}, onrush {version}");
         send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
         // The delta may contain peers that stop at this process before it arrives.
         self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
-        let options = LoadOptions { map, access, now, extra_age: OLDER_IN_DUMP };
+        let options = load_options(map, access, now);
         // Unbuffered, so that the messages behind the peers are not read.
         let loaded = from_stream(&self.stream, shards, options, &mut notify::progress())
             .map_err(io::Error::other)?;
         log::info!("upgrade: {loaded}");
-        Ok(())
+        let Restored { stored, full: lost, .. } = loaded.peers;
+        match limit {
+            Some(limit) if lost > 0 => {
+                Err(TakeoverError::TooManyPeers { peers: stored + lost, lost, limit })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits until the running process has released the sockets. Call when everything slow is
@@ -167,7 +187,7 @@ impl Incoming {
     /// [`TakeoverError`], when the running process keeps the sockets.
     pub fn wait_for_release(&self) -> Result<IntervalCommitment, TakeoverError> {
         send(&self.stream, &Message::Ready)?;
-        match receive(&self.stream)? {
+        match receive(&self.stream, TIMEOUT)? {
             Message::Release { commitment } => Ok(commitment),
             other => Err(unexpected(&other).into()),
         }
@@ -180,6 +200,13 @@ impl Incoming {
     pub fn acquire(&self) -> Result<(), TakeoverError> {
         Ok(send(&self.stream, &Message::Acquired)?)
     }
+}
+
+/// How a dump is loaded that is written from `now` on.
+pub fn load_options(map: ShardMap, access: &AccessList, now: Now) -> LoadOptions<'_> {
+    // Its ages are right: by the wall clock, which may be set meanwhile, they could seem old.
+    let now = Now { unix: 0, ..now };
+    LoadOptions { map, access, now, extra_age: OLDER_IN_DUMP }
 }
 
 /// Receives the sockets of one address.

@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -81,30 +82,68 @@ impl Handoff {
     }
 }
 
+impl Message {
+    /// Its bytes on the stream.
+    ///
+    /// # Errors
+    /// When it has no JSON form, which no message lacks.
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
+        let text = serde_json::to_vec(self)?;
+        let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(&text);
+        Ok(bytes)
+    }
+
+    /// Reads the next message, and not a byte beyond it.
+    ///
+    /// # Errors
+    /// When the bytes cannot be read, or are not a message.
+    pub fn decode(mut from: impl Read) -> io::Result<Self> {
+        let len = u32::from_be_bytes(read_array(&mut from)?) as usize;
+        if len > MAX_LEN {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
+        }
+        let mut text = vec![0; len];
+        from.read_exact(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+}
+
 /// Sends a message.
 ///
 /// # Errors
-/// When the peer has closed the connection, or a timeout of the stream expires.
+/// When the peer has closed the connection, or the write timeout of the stream expires.
 pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
-    let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
-    bytes.extend_from_slice(&text);
-    stream.write_all(&bytes)
+    stream.write_all(&message.encode()?)
 }
 
-/// Receives the next message, and not a byte beyond it.
+/// Receives the next message, within `limit` as a whole: a peer that sends byte by byte cannot
+/// prolong it.
 ///
 /// # Errors
-/// When the peer has closed the connection, a timeout of the stream expires, or the message is
-/// malformed.
-pub fn receive(mut stream: &UnixStream) -> io::Result<Message> {
-    let len = u32::from_be_bytes(read_array(&mut stream)?) as usize;
-    if len > MAX_LEN {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
+/// When the peer has closed the connection or is too slow, or the message is malformed.
+pub fn receive(stream: &UnixStream, limit: Duration) -> io::Result<Message> {
+    let timeout = stream.read_timeout()?;
+    let message = Message::decode(UntilDeadline { stream, deadline: Instant::now() + limit });
+    stream.set_read_timeout(timeout)?;
+    message
+}
+
+/// Reads from a stream until a deadline.
+struct UntilDeadline<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Read for UntilDeadline<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no whole message in time"));
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(bytes)
     }
-    let mut text = vec![0; len];
-    stream.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
 }
 
 /// Reads an array of bytes.
@@ -125,6 +164,9 @@ pub fn unexpected(message: &Message) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter::repeat;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::thread;
 
     fn handoff(admin: &[&str]) -> Handoff {
         Handoff {
@@ -153,8 +195,32 @@ mod tests {
         messages.iter().for_each(|message| send(&here, message).unwrap());
         (&here).write_all(b"\0\0\0\x03").and_then(|()| (&here).write_all(b"\"?\"")).unwrap();
         (&here).write_all(&u32::MAX.to_be_bytes()).unwrap();
-        messages.iter().for_each(|message| assert_eq!(receive(&there).unwrap(), *message));
-        assert!(receive(&there).is_err() && receive(&there).is_err());
+        let receive = || receive(&there, Duration::from_secs(30));
+        messages.iter().for_each(|message| assert_eq!(receive().unwrap(), *message));
+        assert!(receive().is_err() && receive().is_err());
+    }
+
+    #[test]
+    fn a_message_that_arrives_byte_by_byte_is_cut_off() {
+        let (here, there) = UnixStream::pair().unwrap();
+        there.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (over, ended) = channel::<()>();
+        thread::scope(|scope| {
+            // Every byte arrives before a timeout per read expires.
+            scope.spawn(move || {
+                let mut bytes = (MAX_LEN as u32).to_be_bytes().into_iter().chain(repeat(b' '));
+                while ended.recv_timeout(Duration::from_millis(10))
+                    == Err(RecvTimeoutError::Timeout)
+                {
+                    (&here).write_all(&[bytes.next().unwrap()]).unwrap();
+                }
+            });
+            let began = Instant::now();
+            assert!(receive(&there, Duration::from_millis(200)).is_err());
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+            drop(over);
+        });
+        assert_eq!(there.read_timeout().unwrap(), Some(Duration::from_secs(60)));
     }
 
     #[test]

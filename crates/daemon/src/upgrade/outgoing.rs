@@ -28,8 +28,11 @@ use onrush_store::stream::ShardStream;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
 
-/// Time for a reply of the new process that takes no work, and for each write to it.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the request after a connection is accepted. Others wait behind it, so it is shorter
+/// than the time for which a new process waits.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for each write to the new process.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the new process to open its sockets, and to finish loading once all peers are sent. It
 /// loads while it receives, so little is left then.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,8 +44,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for the main thread to reply.
 const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after a failed accept.
-const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+/// Pause after a failed accept, and after a failed bind.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The running process's side, with all that it hands over.
 pub struct Outgoing {
@@ -52,8 +55,8 @@ pub struct Outgoing {
     pub sockets: Vec<Vec<BoundSocket>>,
     /// The number of workers with sockets.
     pub workers: usize,
-    /// The state directory's lock.
-    pub lock: OwnedFd,
+    /// The descriptors of the state directory's lock.
+    pub lock: Vec<OwnedFd>,
     /// Sends orders to the workers.
     pub orders: Orders,
     /// The workers' clock.
@@ -103,20 +106,48 @@ pub struct HandedOver {
     pub stops: Vec<ChangeReader>,
 }
 
+/// Binds the upgrade socket.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    // A socket found here is stale: this process holds the directory's lock.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Binds the upgrade socket as soon as it can be bound.
+fn bind_later(path: &Path) -> UnixListener {
+    loop {
+        thread::sleep(RETRY);
+        match bind(path) {
+            Ok(listener) => {
+                let path = path.display();
+                log::info!("upgrades without downtime are available: listening at {path}");
+                return listener;
+            }
+            Err(error) => log::debug!("{}: {error}", path.display()),
+        }
+    }
+}
+
 impl Outgoing {
-    /// Listens at `path`, on a thread of its own, for a process that takes over.
+    /// Listens at `path`, on a thread of its own, for a process that takes over. If the socket
+    /// cannot be bound, the thread tries again until it can, and the first error is returned as
+    /// `Some`: the disk may be full or read-only for a while.
     ///
     /// # Errors
-    /// When the socket cannot be bound or the thread cannot be started.
-    pub fn listen(self, path: &Path) -> io::Result<()> {
-        // A socket found here is stale: this process holds the directory's lock.
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    /// When the thread cannot be started.
+    pub fn listen(self, path: &Path) -> io::Result<Option<io::Error>> {
+        let (first, failed) = match bind(path) {
+            Ok(listener) => (Some(listener), None),
+            Err(error) => (None, Some(error)),
+        };
+        let path = path.to_owned();
         thread::Builder::new().name("upgrade".into()).spawn(move || {
+            let listener = first.unwrap_or_else(|| bind_later(&path));
             for stream in listener.incoming() {
                 match stream.map(|stream| self.serve(stream)) {
                     // The next process connects to the new one.
@@ -125,12 +156,12 @@ impl Outgoing {
                     Err(error) => {
                         // Probably out of descriptors: without a pause this would be a busy loop.
                         log::debug!("cannot accept a connection at the upgrade socket: {error}");
-                        thread::sleep(ACCEPT_RETRY);
+                        thread::sleep(RETRY);
                     }
                 }
             }
         })?;
-        Ok(())
+        Ok(failed)
     }
 
     /// Serves one connection. Returns whether the sockets were handed over.
@@ -164,9 +195,8 @@ impl Outgoing {
             log::warn!("upgrade refused: user {} is neither user {own} nor root", peer.user);
             return Ok(None);
         }
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        let why = match receive(stream)? {
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let why = match receive(stream, REQUEST_TIMEOUT)? {
             Message::Inspect => {
                 send(stream, &Message::Handoff(self.handoff.clone()))?;
                 return Ok(None);
@@ -200,8 +230,7 @@ impl Outgoing {
             self.ask_main_thread(|commitment| Event::Requested { process, commitment })?;
         self.send_handoff(&stream, commitment)?;
         // The new process binds further sockets, and may read long lists.
-        stream.set_read_timeout(Some(LOAD_TIMEOUT))?;
-        let keeps = match receive(&stream) {
+        let keeps = match receive(&stream, LOAD_TIMEOUT) {
             Ok(Message::Accept { keeps }) => keeps,
             Ok(other) => return Err(unexpected(&other)),
             Err(error) => {
@@ -214,7 +243,7 @@ impl Outgoing {
         let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
         let stops = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
         self.send_peers(&stream)?;
-        match receive(&stream)? {
+        match receive(&stream, LOAD_TIMEOUT)? {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
         }
@@ -250,7 +279,8 @@ impl Outgoing {
                 handover::send(stream, chunk)?;
             }
         }
-        handover::send(stream, &[self.lock.as_fd()])
+        let lock: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
+        handover::send(stream, &lock)
     }
 
     fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
@@ -267,7 +297,6 @@ impl Outgoing {
 
     /// Stops receiving and releases the sockets. After a failure, workers have to receive again.
     fn release(&self, stream: &UnixStream, commitment: IntervalCommitment) -> io::Result<()> {
-        stream.set_read_timeout(Some(ACQUIRE_TIMEOUT))?;
         let (done, drained) = bounded(self.workers);
         self.orders.pause(&done).map_err(io::Error::other)?;
         for _ in 0..self.workers {
@@ -275,7 +304,7 @@ impl Outgoing {
             drained.map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
         }
         send(stream, &Message::Release { commitment })?;
-        match receive(stream) {
+        match receive(stream, ACQUIRE_TIMEOUT) {
             Ok(Message::Acquired) => return Ok(()),
             Ok(other) => return Err(unexpected(&other)),
             Err(_) => {}
@@ -283,7 +312,7 @@ impl Outgoing {
         // After the shutdown the new process can send nothing more. A message that it sent before
         // can still be read, and counts.
         stream.shutdown(Shutdown::Both)?;
-        match receive(stream) {
+        match receive(stream, ACQUIRE_TIMEOUT) {
             Ok(Message::Acquired) => Ok(()),
             _ => Err(io::Error::other("the new process did not take the sockets in time")),
         }

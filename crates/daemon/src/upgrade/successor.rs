@@ -34,6 +34,10 @@ use crate::process::signals;
 
 /// The [`UPGRADE_ROLE`] of the launcher.
 const LAUNCHER: &str = "launcher";
+/// The flag of a process that takes over.
+const UPGRADE: &str = "--upgrade";
+/// The flag by which it may drop peers.
+const FORCE: &str = "--force";
 /// Tells the launcher to kill the successor.
 const KILL: u8 = b'k';
 /// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
@@ -60,12 +64,12 @@ impl Program {
         let name = args.next().unwrap_or_default();
         let executable = env::current_exe().ok();
         let path = find_program(Path::new(&name), env::var_os("PATH"), executable.as_deref());
-        Self { path, args: args.filter(|arg| arg != "--upgrade").collect() }
+        Self { path, args: args.filter(|arg| arg != UPGRADE && arg != FORCE).collect() }
     }
 
-    fn command(&self, role: &str) -> Command {
+    fn command(&self, role: &str, force: bool) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(&self.args).arg("--upgrade").env(UPGRADE_ROLE, role);
+        command.args(&self.args).arg(UPGRADE).args(force.then_some(FORCE)).env(UPGRADE_ROLE, role);
         // Passed sockets arrive by the handoff. The watchdog is for the main process, which the
         // manager learns by MAINPID, not by the id in the environment.
         for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
@@ -74,13 +78,14 @@ impl Program {
         command
     }
 
-    /// Starts a launcher, which starts the successor.
+    /// Starts a launcher, which starts the successor. With `force` the successor may drop peers
+    /// that do not fit.
     ///
     /// # Errors
     /// When the program cannot be executed.
-    pub fn start(&self, now: Instant) -> io::Result<Successor> {
+    pub fn start(&self, force: bool, now: Instant) -> io::Result<Successor> {
         let (control, theirs) = UnixStream::pair()?;
-        let mut launcher = self.command(LAUNCHER).stdin(OwnedFd::from(theirs)).spawn()?;
+        let mut launcher = self.command(LAUNCHER, force).stdin(OwnedFd::from(theirs)).spawn()?;
         let (done, exited) = bounded(1);
         let messages = control.try_clone()?;
         thread::Builder::new().name("successor".into()).spawn(move || {
@@ -181,23 +186,24 @@ pub fn is_launcher() -> bool {
     env::var_os(UPGRADE_ROLE).is_some_and(|role| role == LAUNCHER)
 }
 
-/// Starts the successor. Exits with its status, or when the running process closes the socket.
-pub fn run_launcher() -> Exit {
+/// Starts the successor, with or without `--force`. Exits with its status, or when the
+/// running process closes the socket.
+pub fn run_launcher(force: bool) -> Exit {
     // Catches and discards signals sent to all processes of a unit: the launcher exits with the
     // successor, or with the running process.
     let _signals = signals::listen();
-    launch().map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
+    launch(force).map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
 }
 
 /// The exit status of the launcher.
-fn launch() -> Result<u8, String> {
+fn launch(force: bool) -> Result<u8, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let stdin = || {
         let stdin = io::stdin().as_fd().try_clone_to_owned();
         stdin.map_err(failed("no connection to the running onrush"))
     };
     let mut control = UnixStream::from(stdin()?);
-    let successor = Program::current().command(SUCCESSOR).stdin(stdin()?).spawn();
+    let successor = Program::current().command(SUCCESSOR, force).stdin(stdin()?).spawn();
     let mut successor = successor.map_err(failed("cannot start the successor"))?;
     let pid = Pid::from_raw(successor.id() as i32);
     let control = thread::Builder::new().name("control".into()).spawn(move || {

@@ -113,6 +113,7 @@ impl ShardWithTask {
             completed_retention: 86_400,
             max_peers: 2_000_000,
             max_idle_swarms: 1_000_000,
+            ..ShardSettings::default()
         };
         let mut shard = Shard::new(settings, [1; 16], 1);
         fill(&mut shard);

@@ -1,6 +1,9 @@
 //! `onrush ctl` against a running daemon: output and exit codes.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
 
 use crate::harness::packets::{leecher, random_hash};
 use crate::harness::process::{Ended, Launch};
@@ -116,4 +119,51 @@ fn help_has_examples_and_exit_codes() {
     let parts = ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "admin.token_file"];
     assert_ended(&ctl(&["--help"]), 0, &parts);
     assert_ended(&ctl(&["helth"]), 2, &["health"]);
+}
+
+/// A server at the other end of `--url` may be any program.
+#[test]
+fn text_of_a_hostile_server_does_not_control_the_terminal() {
+    let evil = "\u{1b}]0;title\u{7}\u{9b}2J\u{7f}\u{202e}";
+    // In JSON as characters where it permits them, and as escapes.
+    let in_json = "\\u001b]0;title\\u0007\u{9b}2J\u{7f}\u{202e}";
+    let error = format!("{{\"error\": \"{in_json}\"}}");
+    let reloaded = format!("{{\"changed\": [], \"restart\": [], \"notices\": [\"{in_json}\"]}}");
+    let health = format!("{{\"status\": \"ok\", \"stalled\": [\"{in_json}\"]}}");
+    for (arguments, status, body) in [
+        (&["metrics"][..], "200 OK", format!("{evil} 1\n")),
+        (&["reload"], "200 OK", reloaded.clone()),
+        (&["--json", "reload"], "200 OK", reloaded),
+        (&["stats"], "500 Error", error.clone()),
+        (&["stats"], "500 Error", evil.to_owned()),
+        (&["--json", "stats"], "200 OK", evil.to_owned()),
+        (&["--json", "health"], "200 OK", health),
+        (&["top", "--once"], "500 Error", error),
+    ] {
+        let url = answering(status, &body);
+        let ended = match arguments {
+            ["top", ..] => Launch::new(arguments).flags(&["--url", &url]).start().end(),
+            _ => ctl(&[&["--url", &url], arguments].concat()),
+        };
+        let text = format!("{}{}", ended.output, ended.text());
+        assert!(text.contains("2J"), "{arguments:?}: {ended:?}");
+        let controls = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+        assert!(!text.contains(controls), "{arguments:?}: {text:?}");
+    }
+}
+
+/// The URL of a server that answers each request with `body`.
+fn answering(status: &str, body: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let length = body.len();
+    let response =
+        format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(response.as_bytes());
+        }
+    });
+    url
 }

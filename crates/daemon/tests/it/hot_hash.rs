@@ -7,7 +7,7 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use onrush::supervise::steering_backoff::{Change, SteeringBackoff};
+use onrush::supervise::steering_backoff::{Change, Datagrams, SteeringBackoff};
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};
@@ -41,7 +41,7 @@ fn a_hot_info_hash_costs_others_less_than_one_percent() {
     let mut withdrawals = 0;
     for second in 1..=120 {
         tracker.second(second);
-        for change in backoff.observe(tracker.drops(), at(second).moment) {
+        for change in backoff.observe(tracker.datagrams(), at(second).moment) {
             if let Change::Withdraw(worker) = change {
                 assert_eq!(worker, tracker.hot_worker, "the overloaded worker is withdrawn");
                 withdrawals += 1;
@@ -211,7 +211,15 @@ impl Tracker {
 
     /// Datagrams that the kernel has dropped at each worker.
     fn drops(&self) -> Vec<u64> {
-        self.workers.iter().map(|worker| worker.metrics.kernel_drops.get()).collect()
+        self.workers.iter().map(|worker| worker.metrics.socket_drops.get()).collect()
+    }
+
+    /// What each worker has received and lost: here nothing but lack of room causes drops, and only
+    /// at workers that receive all the time.
+    fn datagrams(&self) -> Vec<Datagrams> {
+        let received = self.workers.iter().map(|worker| worker.metrics.incoming.v4.datagrams.get());
+        let of = |(received, lost)| Datagrams { received, lost, busy: lost * 1_000_000_000 };
+        received.zip(self.drops()).map(of).collect()
     }
 }
 

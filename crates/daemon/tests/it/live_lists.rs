@@ -150,7 +150,7 @@ fn many_changes_are_merged() {
     let (to, signals) = unbounded();
     let main = thread::spawn(move || {
         assert!(matches!(supervisor.run(&signals), End::Stopped));
-        supervisor.into_tracker().stop();
+        supervisor.into_tracker().stop().1.unwrap();
     });
     let change = |hashes: &[InfoHash], listed| {
         let changes = hashes.iter().map(|hash| ListChange { info_hash: *hash, listed });

@@ -1,7 +1,10 @@
 //! SIGHUP: a valid configuration applies at once, an invalid one changes nothing.
 
 use std::fs;
+use std::io::Write;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use onrush_proto::ScrapeCounts;
 
@@ -93,6 +96,95 @@ fn a_list_file_is_reloaded_or_kept_when_invalid() {
         client.announce_refused(&leecher(first, 4_002));
         daemon.stop();
     }
+}
+
+/// A file that is read while it is written may lack most of its entries.
+#[test]
+fn a_list_that_lost_most_of_its_entries_needs_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let (list, blocked) = (directory.path().join("list"), directory.path().join("blocked"));
+    let denied = random_hash();
+    let write = |hashes: usize, ranges: usize| {
+        let others: String = (1..hashes).map(|_| format!("{}\n", random_hash())).collect();
+        let first = if hashes > 0 { format!("{denied}\n") } else { String::new() };
+        fs::write(&list, first + &others).unwrap();
+        let ranges: String = (0..ranges).map(|n| format!("198.51.{n}.0/25\n")).collect();
+        fs::write(&blocked, ranges).unwrap();
+    };
+    write(300, 200);
+    let access = format!("mode = \"deny\"\nfile = {list:?}\nblocked_file = {blocked:?}\n");
+    let launch = Launch::new(&["--listen", "127.0.0.1:0"]);
+    let mut daemon = launch.admin_api(&format!("[access]\n{access}")).serve();
+    let client = daemon.client();
+    for (hashes, ranges, what) in [(0, 200, ["300", "0 "]), (300, 99, ["200", "99 "])] {
+        write(hashes, ranges);
+        daemon.signal("HUP");
+        daemon.line(RELOAD_REJECTED);
+        let line = daemon.line("reload --force");
+        assert!(what.iter().all(|number| line.contains(number)), "{line}");
+        let error = daemon.call("POST", "/api/v1/reload", "").error(422);
+        assert!(error.contains("--force"), "{error}");
+        daemon.line("reload --force");
+        client.announce_refused(&leecher(denied, 4_002));
+    }
+    // Half is accepted, and the log has both numbers.
+    write(150, 100);
+    daemon.skip();
+    daemon.signal("HUP");
+    daemon.line(RELOADED);
+    for (name, before, now) in [("info hashes", 300, 150), ("address ranges", 200, 100)] {
+        let both = |line: &&String| {
+            line.contains(name)
+                && line.contains(&format!(" {before} "))
+                && line.contains(&format!(" {now} "))
+        };
+        assert_eq!(daemon.log().iter().filter(both).count(), 1, "{:?}", daemon.log());
+    }
+    client.announce_refused(&leecher(denied, 4_002));
+    write(0, 0);
+    let refused = daemon.ctl(&["reload"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.text());
+    assert!(refused.text().contains("--force"), "{}", refused.text());
+    assert_eq!(daemon.call("POST", "/api/v1/reload?forced=1", "").status, 400);
+    let forced = daemon.ctl(&["reload", "--force"]);
+    assert_eq!(forced.code, Some(0), "{}", forced.text());
+    client.announce(&leecher(denied, 4_002));
+    daemon.stop();
+}
+
+/// The last version of a list stays in force while its file is being written.
+#[test]
+fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("list");
+    let hashes: Vec<_> = (0..60_000).map(|_| random_hash()).collect();
+    let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
+    fs::write(&list, &text).unwrap();
+    let access = format!("[access]\nmode = \"deny\"\nfile = {list:?}\n");
+    let launch = Launch::new(&["--listen", "127.0.0.1:0"]);
+    let daemon = launch.admin_api(&access).serve();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let (first, second) = text.split_at(text.len() / 2 / 41 * 41);
+                let mut file = fs::File::create(&list).unwrap();
+                file.write_all(first.as_bytes()).unwrap();
+                thread::yield_now();
+                file.write_all(second.as_bytes()).unwrap();
+            }
+        });
+        for _ in 0..20 {
+            let reloaded = daemon.call("POST", "/api/v1/reload", "");
+            assert!([200, 422].contains(&reloaded.status), "{}", reloaded.body);
+            let entries = daemon.call("GET", "/api/v1/list", "").json()["entries"].as_u64();
+            // Half of it cannot be told from a shorter list.
+            assert!(entries.is_some_and(|entries| entries >= 15_000), "{entries:?}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 200);
+    daemon.stop();
 }
 
 #[test]
@@ -204,7 +296,7 @@ fn blocked_and_bogon_sources_follow_a_reload() {
         daemon.line("blocked.txt:2: \"nonsense\"");
         assert_unanswered(&daemon, &client, "blocked");
 
-        fs::write(&file, "").unwrap();
+        fs::write(&file, "192.0.2.1\n").unwrap();
         daemon.signal("HUP");
         applied(&mut daemon, "access.blocked_file");
         client.connect();

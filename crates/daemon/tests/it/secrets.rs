@@ -31,10 +31,11 @@ struct Written {
 /// Serves swarms of one to 200 peers, then writes a snapshot and a dump.
 fn written() -> Written {
     let mut rng = SmallRng::seed_from_u64(1);
-    let keys = Keys { current: Key(rng.random()), previous: Some(Key(rng.random())) };
+    let keys = Keys { current: Key(rng.random()), previous: Some(Key(rng.random())), next: None };
     let (shard_key, table_key, seed) = (rng.random(), rng.random(), rng.random());
     let secrets = Secrets { keys, shard_key, table_key, seed };
-    let text = "[workers]\nplacement = \"colocated\"\ntotal = 3\n";
+    let text = "[workers]\nplacement = \"colocated\"\ntotal = 3\n\
+                [limits]\nsource_peers_per_swarm = 0\n";
     let network = Network::new(1, Conditions::default());
     let mut world = TestTracker::new(&settings(text), &secrets, &network, |socket| socket);
     let mut client = network.bind(&["198.51.100.1:6881".parse().unwrap()]).unwrap();

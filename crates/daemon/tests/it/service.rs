@@ -16,21 +16,29 @@ use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually, free_address}
 const EXTEND: &str = "EXTEND_TIMEOUT_USEC=30000000";
 
 /// The receiving end of NOTIFY_SOCKET.
-struct NotifySocket {
+pub(crate) struct NotifySocket {
     socket: UnixDatagram,
     place: TempDir,
 }
 
 impl NotifySocket {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(place.path().join("notify")).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         Self { socket, place }
     }
 
-    fn launch(&self, launch: Launch) -> Launch {
+    pub(crate) fn launch(&self, launch: Launch) -> Launch {
         launch.environment("NOTIFY_SOCKET", self.place.path().join("notify").to_str().unwrap())
+    }
+
+    /// Fills the queue, so that further notifications wait until some are received.
+    pub(crate) fn fill(&self) {
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.connect(self.place.path().join("notify")).unwrap();
+        sender.set_nonblocking(true).unwrap();
+        eventually("the queue is full", || sender.send(b"filler").is_err());
     }
 
     /// The next message, if one arrives within the read time-out.
@@ -44,7 +52,7 @@ impl NotifySocket {
     }
 
     /// The next message with a line that starts with `line`.
-    fn next(&self, line: &str) -> String {
+    pub(crate) fn next(&self, line: &str) -> String {
         let deadline = Instant::now() + TIMEOUT;
         let mut others = Vec::new();
         while Instant::now() < deadline {

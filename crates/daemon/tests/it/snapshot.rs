@@ -1,79 +1,16 @@
 //! Peers over restarts: with other numbers of workers, after kills, and with damaged files.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use onrush_proto::{InfoHash, ScrapeCounts};
-
-use crate::harness::client::Client;
-use crate::harness::messages::{NO_PEERS, PEERS_RESTORED, SNAPSHOT, TOO_OLD};
-use crate::harness::packets::{COMPLETED, STOPPED, leecher, random_hash, seeder};
+use crate::harness::disk::with_small_disk_at;
+use crate::harness::messages::{
+    NO_PEERS, PEERS_RESTORED, SNAPSHOT, SNAPSHOT_FAILED, STOPPED as STOPPED_WITH, TOO_OLD,
+};
 use crate::harness::process::{Launch, mode};
+pub(crate) use crate::harness::swarms::{PLACEMENTS, launch_in, populate, set_aside, swarm_state};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
-
-/// A daemon with this state directory, these flags and a free port.
-pub(crate) fn launch_in(state: &Path, flags: &[&str], config: &str) -> Launch {
-    let launch = Launch::new(flags).flag("--listen", "127.0.0.1:0").flag("--state-dir", state);
-    launch.config(config)
-}
-
-pub(crate) const PLACEMENTS: [&[&str]; 3] = [
-    &["--workers", "2", "--placement", "colocated"],
-    &["--workers", "5", "--placement", "split"],
-    &["--workers", "1", "--placement", "colocated"],
-];
-
-/// The state of swarms: counts from scrapes, and all peers from announces.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SwarmState {
-    pub(crate) counts: Vec<ScrapeCounts>,
-    pub(crate) peers: Vec<Vec<SocketAddr>>,
-}
-
-pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmState {
-    let mut client = Client::new(address);
-    client.connect();
-    let counts = client.scrape(hashes);
-    let peers = hashes.iter().map(|hash| {
-        // The announcing client joins and leaves; the swarms are small enough for complete peer
-        // lists.
-        let mut peers = client.announce(&leecher(*hash, 9)).peers;
-        client.announce(&leecher(*hash, 9).event(STOPPED));
-        peers.sort_unstable();
-        peers
-    });
-    let peers = peers.collect();
-    SwarmState { counts, peers }
-}
-
-/// Creates swarms of one to thirty peers, some with completed downloads, one without peers.
-pub(crate) fn populate(address: SocketAddr) -> Vec<InfoHash> {
-    let mut hashes: Vec<InfoHash> = Vec::new();
-    for number in 0..24u16 {
-        let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
-        client.connect();
-        let hash = random_hash();
-        for port in 1_000..=1_000 + number {
-            let seeds = (port - 1_000) % 3 == 0;
-            client.announce(&if seeds { seeder(hash, port) } else { leecher(hash, port) });
-            if port % 4 == 1 {
-                client.announce(&seeder(hash, port).event(COMPLETED));
-            }
-            if number == 7 {
-                client.announce(&leecher(hash, port).event(STOPPED));
-            }
-        }
-        hashes.push(hash);
-    }
-    hashes
-}
-
-pub(crate) fn set_aside(state: &Path) -> usize {
-    let files = fs::read_dir(state).unwrap().map(|file| file.unwrap().file_name());
-    files.filter(|name| name.to_string_lossy().contains(".damaged-")).count()
-}
 
 #[test]
 fn peers_survive_a_restart_with_other_workers() {
@@ -157,6 +94,92 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
     let mut daemon = launch_in(state.path(), PLACEMENTS[0], "").start();
     daemon.line(PEERS_RESTORED);
     daemon.stop();
+}
+
+/// The file may hold all peers: an operator can make it readable, or move it away.
+#[test]
+fn a_snapshot_that_cannot_be_read_is_not_overwritten() {
+    let state = tempfile::tempdir().unwrap();
+    let path = state.path().join(FILE);
+    let kept = state.path().join("kept");
+    let daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
+    let hashes = populate(daemon.address());
+    let before = swarm_state(daemon.address(), &hashes);
+    daemon.stop();
+    let good = fs::read(&path).unwrap();
+    fs::create_dir(&kept).unwrap();
+    fs::rename(&path, kept.join(FILE)).unwrap();
+    // Root can read every file, but no directory in place of one.
+    fs::rename(&kept, &path).unwrap();
+    let every = "[snapshot]\nevery = 1\n";
+    let launch = Launch::new(PLACEMENTS[1]).flag("--listen", "127.0.0.1:0");
+    let mut daemon = launch.flag("--state-dir", state.path()).admin_api(every).start();
+    let line = daemon.line(NO_PEERS);
+    assert!(line.contains("WARN") && line.contains(path.to_str().unwrap()), "{line}");
+    daemon.serving();
+    daemon.check();
+    // At each schedule: a warning, and a failure in the metrics.
+    for _ in 0..2 {
+        daemon.line(SNAPSHOT_FAILED);
+    }
+    let labels = ["file=\"snapshot\"", "outcome=\"failed\""];
+    assert!(daemon.metrics().sum("onrush_file_writes_total", &labels) >= 2.0);
+    // An upgrade carries the peers over, but not over the file.
+    daemon.signal("USR2");
+    daemon.upgraded();
+    daemon.line(SNAPSHOT_FAILED);
+    assert_eq!(fs::read(path.join(FILE)).unwrap(), good);
+    assert_eq!(set_aside(state.path()), 0);
+    // Moved away, it is no longer in the way.
+    fs::rename(&path, &kept).unwrap();
+    daemon.line(SNAPSHOT);
+    daemon.stop();
+
+    // Restored, it is loaded.
+    fs::rename(kept.join(FILE), &path).unwrap();
+    let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve();
+    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    daemon.stop();
+}
+
+#[test]
+fn a_stop_that_loses_the_peers_has_an_exit_status_of_its_own() {
+    let state = tempfile::tempdir().unwrap();
+    let path = state.path().join(FILE);
+    let daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
+    populate(daemon.address());
+    // A file cannot replace a directory.
+    fs::create_dir(&path).unwrap();
+    let ended = daemon.end_by("TERM");
+    assert_eq!(ended.code, Some(3), "{}", ended.text());
+    let last = ended.log.last().unwrap();
+    assert!(last.contains(path.to_str().unwrap()) && last.contains("lost"), "{last}");
+    assert!(ended.text().contains(STOPPED_WITH), "{}", ended.text());
+}
+
+/// The disk has room for one snapshot, and not for the next one beside it.
+#[test]
+fn a_full_disk_is_named_with_its_room() {
+    let state = tempfile::tempdir().unwrap();
+    with_small_disk_at(state.path(), || {
+        let path = state.path().join(FILE);
+        let config = "[snapshot]\nevery = 1\n";
+        let mut daemon = launch_in(state.path(), PLACEMENTS[0], config).start();
+        daemon.serving();
+        populate(daemon.address());
+        daemon.line(SNAPSHOT);
+        fs::write(state.path().join("other"), vec![0; 1 << 20]).unwrap_err();
+        let line = daemon.line(SNAPSHOT_FAILED);
+        let former = fs::metadata(&path).unwrap().len();
+        for part in [path.to_str().unwrap(), &format!("of {former} bytes")] {
+            assert!(line.contains(part), "{line}");
+        }
+        let ended = daemon.end_by("TERM");
+        assert_eq!(ended.code, Some(3), "{}", ended.text());
+        let last = ended.log.last().unwrap();
+        assert!(last.contains(path.to_str().unwrap()) && last.contains("bytes"), "{last}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), former);
+    });
 }
 
 /// Moves the times of all blocks into the past and updates the checksums.

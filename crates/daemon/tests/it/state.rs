@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use crate::harness::client::Client;
 use crate::harness::messages::NO_STATE;
@@ -86,12 +89,103 @@ fn an_invalid_key_file_is_kept_and_named_with_its_line() {
 fn a_key_readable_by_others_causes_a_warning() {
     let state = tempfile::tempdir().unwrap();
     let key = state.path().join("connection.key");
-    fs::write(&key, format!("current {}\n", "5".repeat(32))).unwrap();
+    fs::write(&key, format!("current {}\n", "00112233445566778899aabbccddeeff")).unwrap();
     fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
     let mut daemon = launch_in(state.path()).start();
     daemon.line(&format!("chmod 600 {}", key.display()));
     daemon.serving();
     daemon.stop();
+}
+
+/// Whoever can write to the directory can replace the key.
+#[test]
+fn a_directory_that_others_can_write_to_is_refused() {
+    let state = tempfile::tempdir().unwrap();
+    for mode in [0o777, 0o1777, 0o775] {
+        fs::set_permissions(state.path(), PermissionsExt::from_mode(mode)).unwrap();
+        let text = launch_in(state.path()).start().refusal();
+        assert!(text.contains(&format!("chmod go-w {}", state.path().display())), "{text}");
+    }
+    assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+}
+
+/// Root follows no link that the owner of the directory has planted.
+#[test]
+fn links_in_the_state_directory_are_not_followed() {
+    let state = tempfile::tempdir().unwrap();
+    let at = |name: &str| state.path().join(name);
+    fs::write(at("victim"), "precious").unwrap();
+    let others = ["access.changes", "overload.interval", "onrush.snapshot", "upgrade.sock"];
+    for names in [&others[..], &["lock"]] {
+        for name in names {
+            let _ = fs::remove_file(at(name));
+            symlink(at("victim"), at(name)).unwrap();
+        }
+        let daemon = launch_in(state.path()).config("[access]\nmode = \"deny\"\n").serve();
+        daemon.check();
+        daemon.end_by("TERM");
+        assert_eq!(fs::read_to_string(at("victim")).unwrap(), "precious");
+    }
+    // A key behind a link may be one that another user knows.
+    fs::remove_file(at("lock")).unwrap();
+    fs::remove_file(at("connection.key")).unwrap();
+    symlink(at("victim"), at("connection.key")).unwrap();
+    let text = launch_in(state.path()).start().refusal();
+    assert!(text.contains("connection.key") && text.contains("connection.key_file"), "{text}");
+}
+
+#[test]
+fn pipes_in_place_of_files_do_not_block_the_start() {
+    for name in ["connection.key", "access.changes", "overload.interval", "onrush.snapshot"] {
+        let state = tempfile::tempdir().unwrap();
+        mkfifo(&state.path().join(name), Mode::S_IRWXU).unwrap();
+        let launch = launch_in(state.path()).config("[access]\nmode = \"deny\"\n");
+        if name == "connection.key" {
+            let text = launch.start().refusal();
+            assert!(text.contains(name) && text.contains("not a regular file"), "{text}");
+        } else {
+            let daemon = launch.serve();
+            daemon.check();
+            daemon.end_by("TERM");
+        }
+    }
+    let home = tempfile::tempdir().unwrap();
+    let pipe = home.path().join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    for config in [
+        format!("[access]\nmode = \"deny\"\nfile = {pipe:?}\n"),
+        format!("[access]\nblocked_file = {pipe:?}\n"),
+        format!("[admin]\ntoken_file = {pipe:?}\n"),
+    ] {
+        let ended = Launch::on_loopback().admin().config(&config).start().end();
+        assert_eq!(ended.code, Some(2), "{}", ended.text());
+        assert!(ended.text().contains("not a regular file"), "{}", ended.text());
+    }
+    let ended = Launch::on_loopback().flag("--config", &pipe).start().end();
+    assert_eq!(ended.code, Some(2), "{}", ended.text());
+    assert!(ended.text().contains("not a regular file"), "{}", ended.text());
+}
+
+#[test]
+fn a_removed_lock_file_does_not_admit_a_second_tracker() {
+    let state = tempfile::tempdir().unwrap();
+    let directory = state.path().join("state");
+    let first = launch_in(&directory).serve();
+    fs::remove_file(directory.join("lock")).unwrap();
+    let text = launch_in(&directory).start().refusal();
+    assert!(text.contains(&directory.display().to_string()), "{text}");
+    first.stop();
+    launch_in(&directory).serve().stop();
+}
+
+#[test]
+fn a_deny_list_that_denies_nothing_is_warned_of_once() {
+    let config = "[access]\nmode = \"deny\"\n";
+    let ended = Launch::on_loopback().config(config).serve().stop();
+    let lines = ended.log.iter().filter(|line| line.contains("everything is served"));
+    assert_eq!(lines.count(), 1, "{}", ended.text());
+    let checked = Launch::on_loopback().config(config).flags(&["--check-config"]).start().end();
+    assert_eq!(checked.output.matches("everything is served").count(), 1, "{}", checked.output);
 }
 
 fn launch_in(directory: &Path) -> Launch {

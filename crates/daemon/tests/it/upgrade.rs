@@ -302,7 +302,7 @@ fn still_serves(daemon: &mut Daemon, address: SocketAddr) -> bool {
 }
 
 /// Starts a daemon with a state directory, the admin API at a fixed address, and these tables.
-fn with_admin(state: &Path, flags: &[&str], tables: &str) -> Daemon {
+pub(crate) fn with_admin(state: &Path, flags: &[&str], tables: &str) -> Daemon {
     let admin = free_address();
     let config = format!("{tables}\n{TOKEN_FILE}listen = \"{admin}\"\n");
     let launch = Launch::new(flags).flag("--state-dir", state).config(&config);

@@ -84,14 +84,14 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
     assert!(matches!(supervisor.run(&signals), End::Stopped));
     assert_eq!(signals.len(), 1, "signals after a stop are not handled");
     assert_eq!(alive.load(Ordering::SeqCst), 2);
-    supervisor.into_tracker().stop();
+    supervisor.into_tracker().stop().1.unwrap();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
 /// A tracker with these workers and no other part.
 fn tracker(running: Running) -> Tracker {
     let (lists, clock, snapshots) =
-        (Lists::open(), Clock::start(), Snapshots::new(None, Duration::ZERO));
+        (Lists::open(), Clock::start(), Snapshots::new(None, None, Duration::ZERO));
     Tracker {
         running,
         steering: None,

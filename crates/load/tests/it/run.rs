@@ -192,7 +192,8 @@ fn the_report_has_the_run_over_time() {
     assert_eq!(watched.len(), 5);
     assert!(watched.iter().all(|tracker| tracker.rss > 1 << 20));
     assert!(watched.iter().any(|tracker| tracker.cpu_percent > 0.0));
-    assert!(watched.iter().any(|tracker| tracker.drops.is_some()));
+    // Not in each interval: on a host with many sockets, reading them takes too long for that.
+    assert!(report.tracker.as_ref().is_some_and(|tracker| tracker.drops.is_some()));
 }
 
 /// A tracker's process that ends during the run leaves a report with a warning.

@@ -11,6 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Choice, Conditions, DatagramCounts};
+use crate::filter::Filter;
 use crate::name;
 use crate::socket::Return;
 
@@ -38,6 +39,8 @@ pub(super) struct State {
 pub(super) struct Worker {
     inbox: VecDeque<Datagram>,
     pub(super) wake_pending: bool,
+    pub(super) filter: Option<Filter>,
+    /// Datagrams that the filter or a full receive buffer dropped.
     pub(super) dropped: u64,
 }
 
@@ -117,6 +120,7 @@ impl State {
         self.workers.extend(numbers.clone().map(|_| Worker {
             inbox: VecDeque::with_capacity(receive_buffer),
             wake_pending: false,
+            filter: None,
             dropped: 0,
         }));
         for (socket, &address) in addresses.iter().enumerate() {
@@ -245,6 +249,13 @@ impl State {
         let worker = group.pick(self.frames.bytes(datagram.frame), datagram.source);
         datagram.socket = group.socket;
         let worker = &mut self.workers[worker];
+        let payload = self.frames.bytes(datagram.frame);
+        if worker.filter.is_some_and(|filter| !filter.passes(payload, datagram.source)) {
+            worker.dropped += 1;
+            self.counts.filtered += 1;
+            self.frames.free(datagram.frame);
+            return;
+        }
         if worker.inbox.len() == worker.inbox.capacity() {
             worker.dropped += 1;
             self.counts.dropped += 1;

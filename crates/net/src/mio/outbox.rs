@@ -15,7 +15,7 @@ use nix::errno::Errno;
 
 use crate::bind::BoundSocket;
 use crate::name;
-use crate::socket::{Reply, Return, Sent};
+use crate::socket::{Cause, Reply, Return, Sent};
 use crate::sys::message::{Calls, Outbound};
 
 /// The most datagrams in a group (UDP_MAX_SEGMENTS was 64 before it became 128).
@@ -183,7 +183,7 @@ impl Outbox {
             let queue = usize::from(reply.to.socket);
             if queue >= self.queues.len() {
                 // A token of another backend.
-                sent.failed += 1;
+                sent.reject(1, Cause::Other);
                 continue;
             }
             let key = key(reply.to);
@@ -326,7 +326,7 @@ impl Outbox {
                 Err(Errno::EAGAIN) => {
                     // A full buffer does not drain within this call: further attempts would only
                     // cost a system call each (docs/decisions/0010).
-                    sent.blocked += self.tally(done..all).datagrams;
+                    sent.reject(self.tally(done..all).datagrams, Cause::FullBuffer);
                     return;
                 }
                 Err(Errno::EMSGSIZE) if self.allow_fragments(socket) => {}
@@ -372,7 +372,7 @@ impl Outbox {
     ) {
         let group = self.groups[usize::from(at)];
         if group.count == 1 || !matches!(error, Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE) {
-            sent.failed += u64::from(group.count);
+            sent.reject(group.count.into(), Cause::of(error));
             return;
         }
         self.count.refused += 1;
@@ -399,8 +399,7 @@ impl Outbox {
                 }
                 Err(Errno::EINTR) => continue,
                 Err(Errno::EMSGSIZE) if self.allow_fragments(socket) => continue,
-                Err(Errno::EAGAIN) => sent.blocked += 1,
-                Err(_) => sent.failed += 1,
+                Err(error) => sent.reject(1, Cause::of(error)),
             }
             return;
         }
@@ -467,6 +466,11 @@ mod tests {
         SocketQueue { first: NONE, last: NONE, segmentation: true, refusals: 0 }
     }
 
+    fn socket() -> BoundSocket {
+        let any = "127.0.0.1:0".parse().unwrap();
+        crate::bind::bind_client(any, crate::bind::Buffers::default()).unwrap().0
+    }
+
     #[test]
     fn grouping_stops_after_four_refusals_by_the_device() {
         let mut queue = queue();
@@ -485,16 +489,35 @@ mod tests {
         assert!(queue.segmentation);
     }
 
+    #[test]
+    fn refusals_are_counted_by_cause() {
+        let to = Return::to("127.0.0.1:9".parse().unwrap(), 0);
+        let mut outbox = Outbox::new(8, 1, Calls::Many, true);
+        for (error, cause) in [
+            (Errno::EPERM, Cause::Permission),
+            (Errno::ENETUNREACH, Cause::Unreachable),
+            (Errno::ENOBUFS, Cause::NoBuffers),
+            (Errno::EMSGSIZE, Cause::TooLong),
+            (Errno::EDESTADDRREQ, Cause::Other),
+        ] {
+            let socket = socket();
+            let (mut sent, mut expected) = (Sent::default(), Sent::default());
+            let reply = Reply { bytes: b"reply", to: &to };
+            outbox.begin(key(&to), 0, &reply);
+            outbox.refuse(&socket, 0, &[reply], (0, error), &mut sent);
+            outbox.abandon();
+            expected.reject(1, cause);
+            assert_eq!(sent, expected, "{error}");
+            assert_eq!(expected.causes[cause as usize], 1);
+        }
+    }
+
     /// EIO comes from paths that transform packets (IPsec), which a test cannot easily set up: the
     /// test passes the error in.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_group_that_the_device_refuses_is_sent_one_by_one() {
-        let bind = || {
-            let any = "127.0.0.1:0".parse().unwrap();
-            crate::bind::bind_client(any, crate::bind::Buffers::default()).unwrap().0
-        };
-        let (sockets, client) = ([bind()], bind());
+        let (sockets, client) = ([socket()], socket());
         let to = Return::to(client.address(), 0);
         let round = [b"one", b"two"].map(|bytes| Reply { bytes, to: &to });
         let arrived = || {
@@ -510,7 +533,7 @@ mod tests {
             outbox.next[1] = NONE;
             outbox.refuse(&sockets[0], 0, &round, (0, Errno::EIO), &mut sent);
             outbox.abandon();
-            assert_eq!((sent.datagrams, sent.failed), (2 * refusals, 0));
+            assert_eq!((sent.datagrams, sent.failed()), (2 * refusals, 0));
             assert_eq!([arrived(), arrived()], [b"one", b"two"]);
             let count = outbox.segmentation();
             let off = u64::from(refusals == u64::from(MAX_REFUSALS));

@@ -4,6 +4,8 @@
 
 mod bind;
 mod conformance;
+#[cfg(target_os = "linux")]
+mod filter;
 mod memory;
 #[cfg(target_os = "linux")]
 mod steering;

@@ -154,7 +154,7 @@ fn capacities_are_bounded_and_drops_are_counted() {
     let to = Return::to(SERVER, 0);
     for round in 1..=3 {
         let sent = client.send((0..25).map(|_| Reply { bytes: b"x", to: &to }));
-        assert_eq!((sent.datagrams, sent.blocked), (10, 15));
+        assert_eq!((sent.datagrams, sent.blocked()), (10, 15));
         network.advance(MS);
         assert_eq!(receive(&mut server).len(), 4);
         assert_eq!(server.dropped(), round * 6);

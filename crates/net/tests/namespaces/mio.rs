@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onrush_net::bind::{Address, Buffers, Group, Options, bind_client, bind_group};
 use onrush_net::mio::{self, Backend};
-use onrush_net::{Notice, Reply, Return, Socket};
+use onrush_net::{Cause, Notice, Reply, Return, Sent, Socket};
 
 use crate::namespace::{in_a_namespace, ip};
 
@@ -222,7 +222,7 @@ fn refused_segments_are_sent_one_by_one() {
         let large = [5u8; 1400];
         for round in 1..=10u64 {
             let sent = server.send((0..3).map(|_| Reply { bytes: &large, to: &to }));
-            assert_eq!((sent.datagrams, sent.bytes, sent.failed), (3, 4200, 0));
+            assert_eq!((sent.datagrams, sent.bytes, sent.failed()), (3, 4200, 0));
             assert_eq!(drain(&mut client), vec![large.to_vec(); 3]);
             // The MTU of one path must not disable grouping for other clients.
             let count = server.segmentation();
@@ -242,7 +242,7 @@ fn replies_larger_than_the_mtu_are_fragmented() {
         let replies =
             tokens.iter().zip(lens).map(|(to, len)| Reply { bytes: &[5; 1400][..len], to });
         let sent = server.send(replies);
-        assert_eq!((sent.datagrams, sent.bytes, sent.failed), (3, 1700, 0));
+        assert_eq!((sent.datagrams, sent.bytes, sent.failed()), (3, 1700, 0));
         for (client, len) in clients.iter_mut().zip(lens) {
             assert_eq!(drain(client), vec![vec![5; len]], "the replies around it arrive as well");
         }
@@ -261,7 +261,7 @@ fn a_round_of_replies_larger_than_the_mtu_costs_one_call_more() {
         let (mut clients, tokens) = receivers(40);
         for round in 1..=3 {
             let sent = server.send(tokens.iter().map(|to| Reply { bytes: &[5; 1400], to }));
-            assert_eq!((sent.datagrams, sent.failed, sent.calls), (40, 0, 2));
+            assert_eq!((sent.datagrams, sent.failed(), sent.calls), (40, 0, 2));
             for client in &mut clients {
                 assert_eq!(drain(client), vec![vec![5; 1400]]);
             }
@@ -282,7 +282,7 @@ fn a_whole_round_of_refused_groups_is_sent_one_by_one() {
             (0..300).map(|n| Return::to(([127, 0, 0, 1], 20_000 + n).into(), 0)).collect();
         let twice = tokens.iter().flat_map(|to| [to, to]);
         let sent = server.send(twice.map(|to| Reply { bytes: &[5; 1400], to }));
-        assert_eq!((sent.datagrams, sent.failed), (600, 0));
+        assert_eq!((sent.datagrams, sent.failed()), (600, 0));
         let count = server.segmentation();
         assert_eq!((count.refused, count.off), (300, 0));
     });
@@ -325,9 +325,33 @@ fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
         let start = std::time::Instant::now();
         let sent = server.send(replies);
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-        assert!(sent.datagrams > 5 && sent.blocked > 100, "{sent:?}");
-        assert_eq!(sent.datagrams + sent.blocked + sent.failed, 200, "{sent:?}");
-        assert_eq!(sent.failed, 0, "{sent:?}");
+        assert!(sent.datagrams > 5 && sent.blocked() > 100, "{sent:?}");
+        assert_eq!(sent.datagrams + sent.unsent, 200, "{sent:?}");
+        assert_eq!(sent.failed(), 0, "{sent:?}");
+    });
+}
+
+#[test]
+fn refusals_of_the_kernel_are_counted_by_cause() {
+    in_a_namespace("mio::refusals_of_the_kernel_are_counted_by_cause", || {
+        ip("link set lo up");
+        ip("route add prohibit 10.1.0.0/16");
+        ip("route add unreachable 10.2.0.0/16");
+        let (mut server, _) = backend(&["0.0.0.0:0"], Buffers::default(), 64);
+        let long = vec![0; 70_000];
+        for (peer, bytes, cause) in [
+            ("10.1.0.1:9", &b"reply"[..], Cause::Permission),
+            ("10.2.0.1:9", b"reply", Cause::Unreachable),
+            // There is no route.
+            ("10.3.0.1:9", b"reply", Cause::Unreachable),
+            ("127.0.0.1:9", &long, Cause::TooLong),
+        ] {
+            let to = Return::to(peer.parse().unwrap(), 0);
+            let sent = server.send([Reply { bytes, to: &to }].into_iter());
+            let mut expected = Sent { calls: sent.calls, ..Sent::default() };
+            expected.reject(1, cause);
+            assert_eq!(sent, expected, "{peer}");
+        }
     });
 }
 

@@ -4,13 +4,15 @@
 //! An info hash is 40 hexadecimal digits or 32 base32 characters, as in older magnet links (RFC
 //! 4648, section 6).
 
-use std::fs::File;
+use std::fs::{self, Metadata};
 use std::io::{self, BufRead, BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use onrush_config::regular_file;
 use onrush_proto::InfoHash;
 use onrush_proto::id::InvalidInfoHash;
-use onrush_tracker::access::blocks::{AddressBlock, excerpt};
+use onrush_tracker::access::addresses::{AddressBlock, excerpt};
 use thiserror::Error;
 
 /// Bad lines that an error lists.
@@ -70,6 +72,32 @@ pub enum ListError {
         /// The cause.
         error: io::Error,
     },
+    /// The file was written or replaced while it was read, so the entries may be a part of it.
+    #[error(
+        "{}: the list was changed while it was read, and a part of it may be missing: write a new \
+         file and rename it over this one, then reload",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The list lost so many entries that its file may be incomplete.
+    #[error(
+        "{}: the list has {now} {name}, and the one in force has {before}: its file may be \
+         incomplete; if it is not, apply it with `onrush ctl reload --force`",
+        path.display()
+    )]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// Plural name of the entries.
+        name: &'static str,
+        /// Entries of the list in force.
+        before: usize,
+        /// Entries of the list that was read.
+        now: usize,
+    },
     /// More entries than `limits.list_entries`.
     #[error(
         "{}: the list has more than {most} {name}: raise limits.list_entries",
@@ -101,7 +129,8 @@ pub enum ListError {
     ),
 }
 
-/// Reads a file with at most `most` entries. Calls `progress` every few milliseconds.
+/// Reads a file with at most `most` entries, which must not change meanwhile. Calls `progress`
+/// every few milliseconds.
 ///
 /// # Errors
 /// [`ListError`].
@@ -112,15 +141,24 @@ pub fn read<T>(
     progress: &mut dyn FnMut(),
 ) -> Result<Vec<T>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    if !metadata.is_file() {
-        // Reading from a pipe or a device may never end.
-        return Err(unreadable(io::Error::other("not a regular file")));
-    }
-    let file = File::open(path).map_err(unreadable)?;
-    let likely = (metadata.len() / entries.bytes_per_line) as usize + 1;
+    let file = regular_file::open(path).map_err(unreadable)?;
+    let before = file.metadata().map_err(unreadable)?;
+    let likely = (before.len() / entries.bytes_per_line) as usize + 1;
     let found = Vec::with_capacity(likely.min(most));
-    read_all(file, path, most, entries, found, progress)
+    let read = read_all(&file, path, most, entries, found, progress);
+    // Even if lines were wrong: half a line of a file that is being written is no mistake in it.
+    let is_same = |now: io::Result<Metadata>| now.is_ok_and(|now| state(&now) == state(&before));
+    if !(is_same(file.metadata()) && is_same(fs::metadata(path))) {
+        return Err(ListError::Changed { path: path.to_owned() });
+    }
+    read
+}
+
+/// Differs after a change of a file's contents, or once another file has its name.
+fn state(metadata: &Metadata) -> impl PartialEq + use<> {
+    let file = (metadata.dev(), metadata.ino(), metadata.len());
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    (file, modified, (metadata.ctime(), metadata.ctime_nsec()))
 }
 
 /// Reads entries from a stream, such as a pipe, until its end. Errors name it `name`.
@@ -219,7 +257,7 @@ fn info_hash(word: &[u8]) -> Result<[u8; 20], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::access::blocks::BlockList;
+    use onrush_tracker::access::addresses::AddressSet;
 
     #[test]
     fn address_blocks_with_comments() {
@@ -227,11 +265,11 @@ mod tests {
         let path = directory.path().join("drop.txt");
         std::fs::write(&path, "; a list\n192.0.2.0/24 ; SBL1\n\n2001:db8::/32 # why\n").unwrap();
         let blocks = read(&path, 2, &BLOCKS, &mut || {}).unwrap();
-        let list = BlockList::new(blocks);
-        assert!(list.blocks_v4("192.0.2.200".parse().unwrap()));
-        assert!(!list.blocks_v4("192.0.3.0".parse().unwrap()));
-        assert!(list.blocks_v6("2001:db8:1::".parse().unwrap()));
-        assert!(!list.blocks_v6("2001:db9::".parse().unwrap()));
+        let list = AddressSet::new(blocks);
+        assert!(list.contains_v4("192.0.2.200".parse().unwrap()));
+        assert!(!list.contains_v4("192.0.3.0".parse().unwrap()));
+        assert!(list.contains_v6("2001:db8:1::".parse().unwrap()));
+        assert!(!list.contains_v6("2001:db9::".parse().unwrap()));
         std::fs::write(&path, "192.0.2.1/24\n").unwrap();
         let error = read(&path, 2, &BLOCKS, &mut || {}).unwrap_err().to_string();
         assert!(error.contains("drop.txt:1: \"192.0.2.1/24\" has bits behind"), "{error}");
@@ -271,6 +309,51 @@ mod tests {
         let error = list(&"?\n".repeat(1_000), 10).unwrap_err();
         assert!(error.contains("1000 lines") && error.contains("first"), "{error}");
         assert_eq!(error.lines().count(), SHOWN + 1);
+    }
+
+    /// The file is changed when a part of it has been read.
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let line = format!("{}\n", "a".repeat(40));
+        let whole = line.repeat(2 * LINES_PER_STEP);
+        let changes: [fn(&Path, &str); 5] = [
+            |_, _| {},
+            |path, _| fs::write(path, "").unwrap(),
+            |path, text| fs::write(path, text).unwrap(),
+            |path, text| {
+                fs::write(path.with_extension("new"), text).unwrap();
+                fs::rename(path.with_extension("new"), path).unwrap();
+            },
+            |path, _| fs::remove_file(path).unwrap(),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            fs::write(at("list"), &whole).unwrap();
+            let past = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+            fs::File::open(at("list")).unwrap().set_modified(past).unwrap();
+            let mut steps = 0;
+            let read = read(&at("list"), usize::MAX, &INFO_HASHES, &mut || {
+                steps += 1;
+                if steps == 1 {
+                    change(&at("list"), &whole);
+                }
+            });
+            match read {
+                Ok(read) => assert_eq!((number, read.len()), (0, 2 * LINES_PER_STEP)),
+                Err(ListError::Changed { .. }) => assert_ne!(number, 0),
+                Err(other) => panic!("change {number}: {other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = read(&path, 1, &INFO_HASHES, &mut || {}).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]

@@ -7,12 +7,13 @@
 //! that the list's file contains already, so that the file decides from then on, and lines that
 //! cannot be parsed, with a warning.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::atomic_file::{AtomicFile, sync_directory_of};
+use crate::state_file;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 use onrush_tracker::access::{AccessList, ListKind};
 
@@ -54,6 +55,26 @@ pub struct ReplayedList {
     read: JournalContents,
 }
 
+impl JournalContents {
+    /// Reads the lines of a journal, of which `kind` is requested.
+    ///
+    /// # Errors
+    /// When the source fails.
+    pub fn read(from: impl BufRead, kind: ListKind) -> io::Result<Self> {
+        let mut read = Self::default();
+        for line in from.split(b'\n') {
+            let line = line?;
+            match change(&line) {
+                _ if line.is_empty() => {}
+                Some((of, change)) if of == kind => read.changes.push(change),
+                Some(other) => read.others.push(other),
+                None => read.unreadable += 1,
+            }
+        }
+        Ok(read)
+    }
+}
+
 impl ReplayedList {
     /// The list; merged if its overlay is large.
     pub fn settled(&self) -> AccessList {
@@ -75,7 +96,7 @@ impl Journal {
 
     /// Opens the file to read it; `None` if it is missing.
     fn open(&self) -> io::Result<Option<File>> {
-        match File::open(&self.path) {
+        match state_file::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             file => file.map(Some),
         }
@@ -86,23 +107,15 @@ impl Journal {
     /// # Errors
     /// When the file exists and cannot be read.
     pub fn read(&self, kind: ListKind) -> io::Result<JournalContents> {
-        let mut read = JournalContents::default();
-        let Some(file) = self.open()? else { return Ok(read) };
-        for line in BufReader::new(file).split(b'\n') {
-            let line = line?;
-            match change(&line) {
-                _ if line.is_empty() => {}
-                Some((of, change)) if of == kind => read.changes.push(change),
-                Some(other) => read.others.push(other),
-                None => read.unreadable += 1,
-            }
+        match self.open()? {
+            Some(file) => JournalContents::read(BufReader::new(file), kind),
+            None => Ok(JournalContents::default()),
         }
-        Ok(read)
     }
 
     /// The length of the file in bytes, a position for [`since`](Self::since).
     pub fn length(&self) -> u64 {
-        fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
+        self.path.symlink_metadata().map_or(0, |metadata| metadata.len())
     }
 
     /// Changes to the list of this kind that were appended after the first `len` bytes. The file
@@ -153,18 +166,17 @@ impl Journal {
     /// When they cannot be written. A part that was written is truncated, as far as the disk allows
     /// it.
     pub fn append(&self, kind: ListKind, changes: &[ListChange]) -> io::Result<()> {
-        let is_new = !self.path.exists();
+        let is_new = self.path.symlink_metadata().is_err();
         let mut options = File::options();
-        let mut file = options.read(true).append(true).create(true).mode(MODE).open(&self.path)?;
+        options.read(true).append(true).create(true).mode(MODE);
+        let mut file = state_file::open_with(&mut options, &self.path)?;
         let before = file.metadata()?.len();
         let mut last = *b"\n";
         if before > 0 {
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut last)?;
         }
-        // A line that a full disk or a power failure cut off is ended first.
-        let mut text = String::from(if last == *b"\n" { "" } else { "\n" });
-        text.extend(changes.iter().map(|change| line(kind, change)));
+        let text = addition(last[0], kind, changes);
         let synced = || if is_new { sync_directory_of(&self.path) } else { Ok(()) };
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
         let written = written.and_then(|()| synced());
@@ -201,6 +213,14 @@ impl Journal {
     }
 }
 
+/// What is appended for these changes to a journal whose last byte is `last`. A line that a full
+/// disk or a power failure cut off is ended first.
+pub fn addition(last: u8, kind: ListKind, changes: &[ListChange]) -> String {
+    let mut text = String::from(if last == b'\n' { "" } else { "\n" });
+    text.extend(changes.iter().map(|change| line(kind, change)));
+    text
+}
+
 fn line(kind: ListKind, change: &ListChange) -> String {
     let sign = if change.listed { '+' } else { '-' };
     format!("{} {sign} {}\n", kind.name(), change.info_hash)
@@ -216,6 +236,8 @@ fn change(line: &[u8]) -> Option<(ListKind, ListChange)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use onrush_config::settings::{Access, Listed};
     use onrush_proto::InfoHash;

@@ -9,11 +9,12 @@
 pub mod file;
 pub mod journal;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use onrush_config::Settings;
 use onrush_config::settings::{Access, Blocked, Listed};
-use onrush_tracker::access::blocks::BlockList;
+use onrush_tracker::access::addresses::AddressSet;
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
@@ -34,7 +35,30 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
         blocks.extend(file::read(file, most, &BLOCKS, progress)?);
     }
     let access = access_list(&settings.access, most, progress)?;
-    Ok(Lists { access: Arc::new(access), blocked: Arc::new(BlockList::new(blocks)) })
+    Ok(Lists { access: Arc::new(access), blocked: Arc::new(AddressSet::new(blocks)) })
+}
+
+/// Checks lists that were read for `settings` against those in `force`.
+///
+/// # Errors
+/// [`ListError::Lost`], when a list with a file lost more than half of its entries.
+pub fn check_losses(settings: &Settings, force: &Lists, read: &Lists) -> Result<(), ListError> {
+    let check = |file: Option<&PathBuf>, name, before: usize, now: usize| match file {
+        Some(file) if now < before.div_ceil(2) => {
+            Err(ListError::Lost { path: file.clone(), name, before, now })
+        }
+        _ => Ok(()),
+    };
+    let file = match &settings.access {
+        Access::Allow(listed) | Access::Deny(listed) => listed.file.as_ref(),
+        Access::Open => None,
+    };
+    // After a change of the mode the list is another one.
+    if read.access.kind() == force.access.kind() {
+        check(file, INFO_HASHES.name, force.access.len(), read.access.len())?;
+    }
+    let ranges = [&force.blocked, &read.blocked].map(|list| list.len());
+    check(settings.blocked.file.as_ref(), "address ranges", ranges[0], ranges[1])
 }
 
 /// The list of info hashes that the settings describe, with the file that they name, which may have
@@ -91,6 +115,48 @@ mod tests {
         assert_eq!(permits(&Access::Open), [true; 3]);
         assert_eq!(permits(&Access::Allow(listed.clone())), [true, true, false]);
         assert_eq!(permits(&Access::Deny(listed)), [false, false, true]);
+    }
+
+    #[test]
+    fn a_list_that_lost_more_than_half_of_its_entries_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let lists = |mode: &str, hashes: usize, blocks: usize| {
+            let lines = |of: fn(usize) -> String, number| (0..number).map(of).collect::<String>();
+            std::fs::write(at("hashes"), lines(|n| format!("{n:040x}\n"), hashes)).unwrap();
+            std::fs::write(at("blocks"), lines(|n| format!("10.0.{n}.1\n"), blocks)).unwrap();
+            let text = format!(
+                "[access]\nmode = \"{mode}\"\nfile = {:?}\nblocked_file = {:?}\n",
+                at("hashes"),
+                at("blocks")
+            );
+            let settings = Settings::for_test(&text);
+            let lists = load(&settings, &mut || {}).unwrap();
+            (settings, lists)
+        };
+        let loss = |from: (&str, usize, usize), to: (&str, usize, usize)| {
+            let (_, force) = lists(from.0, from.1, from.2);
+            let (settings, read) = lists(to.0, to.1, to.2);
+            match check_losses(&settings, &force, &read) {
+                Ok(()) => None,
+                Err(ListError::Lost { path, before, now, .. }) => {
+                    Some((path.file_name().unwrap().to_owned(), before, now))
+                }
+                Err(other) => panic!("{other}"),
+            }
+        };
+        assert_eq!(loss(("deny", 100, 100), ("deny", 50, 50)), None);
+        assert_eq!(loss(("deny", 100, 9), ("deny", 49, 0)), Some(("hashes".into(), 100, 49)));
+        assert_eq!(loss(("allow", 101, 9), ("allow", 50, 0)), Some(("hashes".into(), 101, 50)));
+        assert_eq!(loss(("deny", 100, 120), ("deny", 900, 0)), Some(("blocks".into(), 120, 0)));
+        assert_eq!(loss(("deny", 1, 9), ("deny", 0, 9)), Some(("hashes".into(), 1, 0)));
+        // Another list.
+        assert_eq!(loss(("deny", 900, 9), ("allow", 1, 9)), None);
+        // Without files the configuration says what is meant.
+        let (_, force) = lists("deny", 900, 200);
+        let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
+        let read = load(&settings, &mut || {}).unwrap();
+        assert!(check_losses(&settings, &force, &read).is_ok());
     }
 
     /// A truncated file must not stop all service.

@@ -1,15 +1,13 @@
 //! Loads a snapshot into shards. A file is read twice, so that a damaged one changes no shard.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, bounded};
-use nix::fcntl::OFlag;
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{PeerView, Restored, Shard, ShardMap};
 use thiserror::Error;
@@ -18,6 +16,7 @@ use super::format::{
     self, BlockHead, Damage, HEAD_LEN, MAGIC, Peers, Record, Records, SnapshotCounts,
 };
 use crate::atomic_file::numbered_files;
+use crate::state_file;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -167,45 +166,68 @@ pub fn verify(
     Ok(read)
 }
 
+/// A swarm without live peers: seconds since the last one left, `completed`, info hash.
+pub type IdleSwarm = (u32, u32, InfoHash);
+
+/// Loads records of a block into shard `number`, until `limit` swarms and peers of it are loaded.
+/// The ages of the block refer to `unix`, in seconds since 1970. Swarms without live peers are not
+/// stored, but added to `idle`.
+pub fn load_records(
+    records: &mut Records<'_>,
+    unix: u64,
+    (shard, number): (&mut Shard, usize),
+    options: LoadOptions<'_>,
+    limit: usize,
+    idle: &mut Vec<IdleSwarm>,
+) -> Loaded {
+    let LoadOptions { map, access, now, extra_age } = options;
+    // A clock that was set back counts as no time passed.
+    let since = u32::try_from(now.unix.saturating_sub(unix)).unwrap_or(u32::MAX);
+    let (mut loaded, mut done) = (Loaded::default(), 0);
+    while done < limit
+        && let Some(Ok(Record { info_hash, completed, peers })) = records.next()
+    {
+        if map.shard_of(&info_hash) != number {
+            continue;
+        }
+        done += 1;
+        if !access.permits(info_hash) {
+            loaded.forbidden += 1;
+            continue;
+        }
+        match peers {
+            Peers::Idle(idle_for) => {
+                idle.push((idle_for.saturating_add(since), completed, info_hash));
+            }
+            Peers::Rows(v4, v6) => {
+                done += v4.len() + v6.len();
+                let peers = peer_views(v4, v6, since.saturating_add(extra_age));
+                let restored = shard.restore(info_hash, completed, peers, now.moment);
+                loaded.peers += restored;
+                idle.extend(restored.idle_for.map(|idle_for| (idle_for, completed, info_hash)));
+            }
+        }
+    }
+    loaded
+}
+
 /// Loads one shard.
 struct ShardLoader<'a> {
     shard: &'a mut Shard,
     number: usize,
     options: LoadOptions<'a>,
-    /// Swarms without live peers: seconds since the last one left, `completed`, info hash. Stored
-    /// at the end, oldest first.
-    idle: Vec<(u32, u32, InfoHash)>,
+    /// Stored at the end, oldest first.
+    idle: Vec<IdleSwarm>,
     loaded: Loaded,
 }
 
 impl ShardLoader<'_> {
     /// Loads this shard's records of a block, whose ages refer to `unix`, in seconds since 1970.
     fn load_block(&mut self, records: &[u8], unix: u64) {
-        let LoadOptions { map, access, now, extra_age } = self.options;
-        // A clock that was set back counts as no time passed.
-        let since = u32::try_from(now.unix.saturating_sub(unix)).unwrap_or(u32::MAX);
-        for record in Records::new(records).map_while(Result::ok) {
-            if map.shard_of(&record.info_hash) != self.number {
-                continue;
-            }
-            if !access.permits(record.info_hash) {
-                self.loaded.forbidden += 1;
-                continue;
-            }
-            let Record { info_hash, completed, peers } = record;
-            match peers {
-                Peers::Idle(idle_for) => {
-                    self.idle.push((idle_for.saturating_add(since), completed, info_hash));
-                }
-                Peers::Rows(v4, v6) => {
-                    let peers = peer_views(v4, v6, since.saturating_add(extra_age));
-                    let restored = self.shard.restore(info_hash, completed, peers, now.moment);
-                    self.loaded.peers += restored;
-                    let idle = restored.idle_for.map(|idle_for| (idle_for, completed, info_hash));
-                    self.idle.extend(idle);
-                }
-            }
-        }
+        let mut records = Records::new(records);
+        let shard = (&mut *self.shard, self.number);
+        let idle = &mut self.idle;
+        self.loaded += load_records(&mut records, unix, shard, self.options, usize::MAX, idle);
     }
 
     /// Stores the swarms without peers, once all blocks are loaded.
@@ -220,7 +242,7 @@ impl ShardLoader<'_> {
 }
 
 /// The peers of a record, `since` seconds older.
-pub fn peer_views<'a>(
+fn peer_views<'a>(
     v4: &'a [format::RowV4],
     v6: &'a [format::RowV6],
     since: u32,
@@ -251,9 +273,7 @@ pub fn load(
 ) -> Result<Loaded, LoadError> {
     let failed = |cause, partly| LoadError { path: path.to_owned(), cause, partly };
     let unusable = |cause| failed(cause, false);
-    // O_NONBLOCK: opening a pipe of this name must not wait.
-    let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
-    let mut file = opened.map_err(|error| unusable(error.into()))?;
+    let mut file = state_file::open(path).map_err(|error| unusable(error.into()))?;
     verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
     file.rewind().map_err(|error| unusable(error.into()))?;
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
@@ -334,33 +354,71 @@ fn remove_oldest_damaged(path: &Path) {
 }
 
 /// Loads the snapshot of the last process at start and logs the result. Returns a warning for the
-/// operator if peers were lost.
+/// operator if peers were lost. A file that is read and not valid is renamed. One that cannot be
+/// read may be valid: it stays, and must not be overwritten.
+///
+/// # Errors
+/// [`Unread`], as long as such a file is there.
 pub fn load_at_start(
     path: &Path,
     shards: Vec<&mut Shard>,
     options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
-) -> Option<String> {
+) -> Result<Option<String>, Unread> {
     let began = Instant::now();
     let error = match load(path, shards, options, progress) {
         Ok(loaded) => {
             log::info!("{loaded} in {:.2} s", began.elapsed().as_secs_f64());
-            return None;
+            return Ok(None);
         }
-        Err(error) if error.is_missing_file() => return None,
-        // The file was valid a moment ago, so it is kept: the disk may be failing.
-        Err(error) if error.partly => {
-            return Some(format!("only a part of the snapshot was loaded: {error}"));
+        Err(error) if error.is_missing_file() => return Ok(None),
+        // What was valid a moment ago is kept as well: the disk may be failing.
+        Err(LoadError { path, cause, partly }) if partly || matches!(cause, ReadError::Io(_)) => {
+            return Err(Unread { path, cause: cause.to_string(), partly });
         }
         Err(error) => error,
     };
-    Some(match set_aside(path, options.now.unix) {
+    Ok(Some(match set_aside(path, options.now.unix) {
         Ok(renamed) => format!(
             "snapshot not loaded: {error}; the file was renamed to {} and may be removed",
             renamed.display()
         ),
         Err(cause) => format!("snapshot not loaded: {error}; it cannot be renamed either: {cause}"),
-    })
+    }))
+}
+
+/// A snapshot that could not be read, and is not overwritten.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{path} could not be read{}: {cause}; it is not overwritten, so no snapshot is written: make \
+     it readable for the tracker's user and restart, which loads it, or move it away, and the next \
+     snapshot is written",
+    if *.partly { " to its end" } else { "" }
+)]
+pub struct Unread {
+    /// The file.
+    pub path: PathBuf,
+    /// Why it could not be read.
+    pub cause: String,
+    /// Whether peers of it were loaded.
+    pub partly: bool,
+}
+
+impl Unread {
+    /// The snapshot at `path`, if there is one that cannot be opened.
+    pub fn at(path: &Path) -> Option<Self> {
+        match state_file::open(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Some(Self { path: path.to_owned(), cause: error.to_string(), partly: false })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the file is still there.
+    pub fn is_there(&self) -> bool {
+        !matches!(self.path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
+    }
 }
 
 impl std::fmt::Display for Loaded {

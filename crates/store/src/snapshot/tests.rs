@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
@@ -16,9 +17,9 @@ use tempfile::TempDir;
 use super::encode::Encoder;
 use super::format::{self, Damage};
 use super::load::{
-    LoadError, LoadOptions, Loaded, ReadError, load, load_at_start, set_aside, verify,
+    LoadError, LoadOptions, Loaded, ReadError, Unread, load, load_at_start, set_aside, verify,
 };
-use super::write::write_all;
+use super::write::{write_all, write_file};
 use crate::lists::access_list;
 use crate::stream::{Part, StreamTask};
 use onrush_config::settings::{Access, Listed};
@@ -252,15 +253,68 @@ fn a_damaged_file_is_renamed_and_changes_no_shard() {
     for content in [b"something else".to_vec(), Vec::new(), damaged] {
         fs::write(&path, &content).unwrap();
         let mut shards = shards(1);
-        let warning =
-            load_at_start(&path, shards.iter_mut().collect(), options(1), &mut || {}).unwrap();
+        let warning = load_at_start(&path, shards.iter_mut().collect(), options(1), &mut || {});
+        let warning = warning.unwrap().unwrap();
         let aside = format!("{}.damaged-{}", path.display(), NOW.unix);
         assert!(warning.contains(&aside), "{warning}");
         assert!(!path.exists());
         assert_eq!(fs::read(&aside).unwrap(), content);
         assert_eq!(shards[0].totals().peers() + shards[0].totals().idle_swarms, 0);
     }
-    assert_eq!(load_at_start(&path, Vec::new(), options(1), &mut || {}), None, "no file");
+    assert_eq!(load_at_start(&path, Vec::new(), options(1), &mut || {}), Ok(None), "no file");
+}
+
+/// Such a file may hold all peers: a directory, a link, a pipe, or a file of another user.
+#[test]
+fn a_file_that_cannot_be_read_stays_in_its_place() {
+    let without_rights = |run: &mut (dyn FnMut() + Send)| {
+        let run = || {
+            caps::clear(None, caps::CapSet::Effective).unwrap();
+            run();
+        };
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    };
+    let plant: [fn(&Path); 4] = [
+        |path| fs::create_dir(path).unwrap(),
+        |path| std::os::unix::fs::symlink("elsewhere", path).unwrap(),
+        |path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+        |path| {
+            fs::write(path, sample()).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+        },
+    ];
+    for plant in plant {
+        let (directory, path) = path();
+        plant(&path);
+        without_rights(&mut || {
+            let unread = load_at_start(&path, Vec::new(), options(1), &mut || {}).unwrap_err();
+            assert_eq!(Unread::at(&path).as_ref(), Some(&unread));
+            let text = unread.to_string();
+            assert!(text.contains(path.to_str().unwrap()) && text.contains("restart"), "{text}");
+            assert!(unread.is_there());
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+            fs::rename(&path, directory.path().join("away")).unwrap();
+            assert!(!unread.is_there() && Unread::at(&path).is_none());
+        });
+    }
+}
+
+#[test]
+fn an_error_of_writing_names_the_file_and_a_full_disk_its_room() {
+    let (_directory, path) = path();
+    fs::write(&path, sample()).unwrap();
+    let text = |kind: ErrorKind| {
+        let error = write_file(&path, NOW.unix, |_| Err(kind.into())).unwrap_err();
+        assert_eq!(error.kind(), kind);
+        error.to_string()
+    };
+    let former = format!("of {} bytes", sample().len());
+    for (kind, full) in [(ErrorKind::StorageFull, true), (ErrorKind::Interrupted, false)] {
+        let text = text(kind);
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+        assert_eq!(text.contains(&former), full, "{text}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), sample());
 }
 
 /// Repeated starts with a damaged file do not fill the disk.

@@ -1,9 +1,11 @@
 //! Writing a snapshot, block by block.
 
-use std::io::{self, Write};
+use std::fs;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use nix::sys::statvfs::statvfs;
 use onrush_swarm::Shard;
 
 use crate::atomic_file::AtomicFile;
@@ -102,18 +104,39 @@ impl std::fmt::Display for SnapshotSummary {
 /// Writes a snapshot file at `unix`, with the blocks that `write` writes.
 ///
 /// # Errors
-/// When the file cannot be written, or `write` fails; the previous one stays.
+/// When the file cannot be written, or `write` fails; the previous one stays. The text names the
+/// file.
 pub fn write_file(
     path: &Path,
     unix: u64,
     write: impl FnOnce(&mut SnapshotWriter<AtomicFile>) -> io::Result<()>,
 ) -> io::Result<SnapshotSummary> {
     let began = Instant::now();
-    let mut writer = SnapshotWriter::begin(AtomicFile::create(path, 0o600)?, unix)?;
-    write(&mut writer)?;
-    let (file, counts) = writer.end(unix)?;
-    let bytes = file.finish()?;
+    let written = || {
+        let mut writer = SnapshotWriter::begin(AtomicFile::create(path, 0o600)?, unix)?;
+        write(&mut writer)?;
+        let (file, counts) = writer.end(unix)?;
+        Ok((file.finish()?, counts))
+    };
+    let (bytes, counts) = written().map_err(|error: io::Error| {
+        let room = missing_room(&error, path).unwrap_or_default();
+        io::Error::new(error.kind(), format!("{}: {error}{room}", path.display()))
+    })?;
     Ok(SnapshotSummary { counts, bytes, seconds: began.elapsed().as_secs_f64() })
+}
+
+/// On a full disk: how much room there is, after the incomplete file was removed.
+fn missing_room(error: &io::Error, path: &Path) -> Option<String> {
+    if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+        return None;
+    }
+    let disk = statvfs(path.parent()?).ok()?;
+    let free = disk.blocks_available() * disk.fragment_size();
+    let former = fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
+    Some(format!(
+        "; the new file needs more than the {free} bytes that are free beside the previous one of \
+         {former} bytes: the disk needs room for both"
+    ))
 }
 
 /// Writes shards to a snapshot file after their workers have stopped.

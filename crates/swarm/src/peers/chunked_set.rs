@@ -256,6 +256,15 @@ impl<const N: usize> ChunkedSet<N> {
         }
     }
 
+    /// A uniformly random endpoint, if there is one.
+    pub(super) fn any(&self, rng: &mut SmallRng) -> Option<[u8; N]> {
+        if self.len == 0 {
+            return None;
+        }
+        let place = self.draw(None, rng);
+        Some(self.peer(place.chunk as usize, place.slot as usize).0)
+    }
+
     /// A uniformly random place, except `own`: places are drawn as if all chunks had the greatest
     /// length, until one is occupied. The mean length is above 20, so a few draws suffice.
     #[inline]

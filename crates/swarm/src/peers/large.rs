@@ -2,6 +2,7 @@
 //! kind costs no more.
 
 use onrush_proto::{Endpoint, Family};
+use rand::Rng;
 use rand::rngs::SmallRng;
 
 use super::chunked_set::ChunkedSet;
@@ -9,6 +10,7 @@ use super::order::{Run, WalkPosition};
 use super::{Announcer, Counts, Expired, Expiry, Found, Kind, Stamp, Wanted, is_hidden};
 use crate::keys::Keys;
 use crate::sample::{self, Draw};
+use crate::sources::SwarmSources;
 
 /// The peers of a large swarm.
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ pub(crate) struct Large {
     counts: Counts,
     v4: Group<6>,
     v6: Group<18>,
+    /// The peers of each source, if they are limited.
+    sources: Option<Box<SwarmSources>>,
 }
 
 /// The peers of one family.
@@ -39,6 +43,12 @@ pub(crate) struct SweepPosition {
 const KINDS: u8 = 3;
 
 impl Large {
+    /// An empty swarm, which will soon have `peers` peers.
+    pub(super) fn for_peers(peers: usize, keys: &Keys) -> Self {
+        let sources = keys.counts_sources.then(|| Box::new(SwarmSources::new(peers)));
+        Self { sources, ..Self::default() }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.counts.seeders as usize + self.counts.leechers as usize
     }
@@ -62,7 +72,42 @@ impl Large {
             Endpoint::V4(row) => self.v4.insert(row, stamp, keys),
             Endpoint::V6(row) => self.v6.insert(row, stamp, keys),
         }
+        self.added(endpoint, stamp, keys);
+    }
+
+    /// Counts a peer that was just added.
+    #[inline]
+    fn added(&mut self, endpoint: &Endpoint, stamp: Stamp, keys: &Keys) {
         self.counts.add(stamp);
+        let peers = self.len();
+        let Some(sources) = &mut self.sources else { return };
+        if sources.is_outgrown(peers) {
+            self.count_sources(keys);
+        } else {
+            sources.add(keys.source(endpoint));
+        }
+    }
+
+    /// Counts the peers of all sources anew, in a table for as many peers as there are.
+    #[cold]
+    fn count_sources(&mut self, keys: &Keys) {
+        let mut sources = SwarmSources::new(self.len());
+        self.each(&mut |endpoint, _| sources.add(keys.source(&endpoint)));
+        self.sources = Some(Box::new(sources));
+    }
+
+    /// The number of peers of a source and of its network, or a few more.
+    pub(super) fn of_source(&self, endpoint: &Endpoint, keys: &Keys) -> [u64; 2] {
+        self.sources.as_ref().map_or([0; 2], |sources| sources.of(keys.source(endpoint)))
+    }
+
+    /// A uniformly random peer, if there is one.
+    pub(super) fn any(&self, rng: &mut SmallRng) -> Option<Endpoint> {
+        let nth = sample::scale(rng.next_u32(), self.len());
+        match nth.checked_sub(self.v4.len()) {
+            None => self.v4.any(nth, rng).map(Endpoint::V4),
+            Some(nth) => self.v6.any(nth, rng).map(Endpoint::V6),
+        }
     }
 
     /// Stores an announcer.
@@ -83,7 +128,7 @@ impl Large {
                 self.counts.remove(before);
                 self.counts.add(stamp);
             }
-            None if may_store => self.counts.add(stamp),
+            None if may_store => self.added(announcer.endpoint, stamp, keys),
             _ => {}
         }
         found
@@ -96,6 +141,9 @@ impl Large {
             Endpoint::V6(row) => self.v6.remove(row, keys),
         }?;
         self.counts.remove(stamp.seeder());
+        if let Some(sources) = &mut self.sources {
+            sources.remove(keys.source(endpoint));
+        }
         Some(stamp.seeder())
     }
 
@@ -120,15 +168,23 @@ impl Large {
         &mut self,
         position: SweepPosition,
         expiry: Expiry,
+        keys: &Keys,
         expired: &mut Expired,
     ) -> (usize, Option<SweepPosition>) {
         let (peers, seeders) = (expired.peers, expired.seeders);
+        let sources = &mut self.sources;
+        let mut remove = |endpoint: Endpoint, stamp| {
+            if let Some(sources) = sources {
+                sources.remove(keys.source(&endpoint));
+            }
+            expired.add(endpoint, stamp);
+        };
         let (work, on) = match position.set.checked_sub(KINDS) {
             None => self.v4.set(position.set).sweep_step(position.chunk, expiry, |row, stamp| {
-                expired.add(Endpoint::V4(*row), stamp);
+                remove(Endpoint::V4(*row), stamp);
             }),
             Some(set) => self.v6.set(set).sweep_step(position.chunk, expiry, |row, stamp| {
-                expired.add(Endpoint::V6(*row), stamp);
+                remove(Endpoint::V6(*row), stamp);
             }),
         };
         for family in [Family::V4 as usize, Family::V6 as usize] {
@@ -189,6 +245,11 @@ impl Large {
             .for_each(|set| set.check(keys));
         let kinds = self.v4.seeders.len() + self.v6.seeders.len();
         assert!(self.counts.seeders as usize >= kinds, "hidden seeders are counted as well");
+        if let Some(sources) = &self.sources {
+            let mut counted = sources.emptied();
+            self.each(&mut |endpoint, _| counted.add(keys.source(&endpoint)));
+            assert!(**sources == counted, "the table counts the peers that are stored");
+        }
     }
 
     /// Reads a byte that the next announce reads first.
@@ -208,8 +269,23 @@ impl<const N: usize> Group<N> {
         }
     }
 
+    fn len(&self) -> usize {
+        self.seeders.len() + self.leechers.len() + self.hidden.len()
+    }
+
     fn is_empty(&self) -> bool {
-        [&self.seeders, &self.leechers, &self.hidden].iter().all(|set| set.len() == 0)
+        self.len() == 0
+    }
+
+    /// A random peer of the list that peer number `nth` is in.
+    fn any(&self, nth: usize, rng: &mut SmallRng) -> Option<[u8; N]> {
+        let leechers = self.seeders.len();
+        let hidden = leechers + self.leechers.len();
+        match nth {
+            nth if nth < leechers => self.seeders.any(rng),
+            nth if nth < hidden => self.leechers.any(rng),
+            _ => self.hidden.any(rng),
+        }
     }
 
     /// Visits all kinds together, as a peer may change its kind meanwhile: the run of the smallest

@@ -20,11 +20,12 @@ mod stamp;
 
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{AnnounceHead, Endpoint, Family};
+use rand::Rng;
 use rand::rngs::SmallRng;
 
 use crate::batch::Announce;
-use crate::keys::Keys;
-use crate::sample::{Draw, Sampler};
+use crate::keys::{Keys, prefixes};
+use crate::sample::{self, Draw, Sampler};
 use crate::time::Moment;
 
 pub(crate) use large::{Large, SweepPosition};
@@ -54,10 +55,12 @@ pub(crate) enum Peers {
 
 const _: () = assert!(size_of::<Peers>() == 24);
 
-/// The state of a swarm without peers, stored in their place: since when, and its neighbours in the
+/// The state of a swarm without peers, stored in their place: since when, and its neighbours in its
 /// queue of such swarms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Idle {
+    /// Whether its `completed` is 1.
+    pub(crate) once: bool,
     pub(crate) since: Moment,
     pub(crate) older: u32,
     pub(crate) newer: u32,
@@ -122,18 +125,30 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Expired {
     pub(crate) peers: [u32; 2],
     pub(crate) seeders: [u32; 2],
-    /// The peers themselves, for the change log; `None` while nothing reads it.
-    pub(crate) endpoints: Option<Vec<Endpoint>>,
+    /// The peers themselves, if they are listed.
+    pub(crate) endpoints: Vec<Endpoint>,
+    lists: bool,
 }
 
 impl Expired {
+    /// No peers yet. They are listed, in the memory of `endpoints`, if `lists` is set.
+    pub(crate) fn listing(lists: bool, endpoints: &mut Vec<Endpoint>) -> Self {
+        Self { endpoints: std::mem::take(endpoints), lists, ..Self::default() }
+    }
+
+    /// The memory of the list, for the next one.
+    pub(crate) fn into_list(mut self) -> Vec<Endpoint> {
+        self.endpoints.clear();
+        self.endpoints
+    }
+
     #[inline]
     fn add(&mut self, endpoint: Endpoint, stamp: Stamp) {
         let family = endpoint.family() as usize;
         self.peers[family] += 1;
         self.seeders[family] += u32::from(stamp.seeder());
-        if let Some(endpoints) = &mut self.endpoints {
-            endpoints.push(endpoint);
+        if self.lists {
+            self.endpoints.push(endpoint);
         }
     }
 }
@@ -212,24 +227,21 @@ impl Peers {
         }
     }
 
-    /// Any announce except a stop: appends the whole reply. Returns whether the announcer was a
-    /// seeder, if it was stored before.
+    /// Appends the whole reply to an announce that is no stop, and whose announcer was
+    /// [stored](Self::announce), if it may be.
     #[inline]
-    pub(crate) fn serve(
-        &mut self,
+    pub(crate) fn reply(
+        &self,
         announce: &Announce,
-        announcer: Announcer<'_>,
-        keys: &Keys,
+        own: Option<Place>,
         sampler: &mut Sampler,
         out: &mut Vec<u8>,
-    ) -> Option<bool> {
-        let Found { before, own } = self.announce(announcer, keys);
+    ) {
         let (interval, mut draw) = sampler.draw();
         out.extend_from_slice(&head(announce, interval, self.counts()));
-        let Announcer { endpoint, seeder, .. } = announcer;
-        let wanted = Wanted { endpoint, own, seeder, want: usize::from(announce.want) };
+        let Announce { endpoint, seeder, want, .. } = announce;
+        let wanted = Wanted { endpoint, own, seeder: *seeder, want: usize::from(*want) };
         self.sample(wanted, &mut draw, &mut sampler.rng, out);
-        before
     }
 
     /// Stores an announcer, new or known, as a seeder or a leecher.
@@ -419,6 +431,39 @@ impl Peers {
         Some(position)
     }
 
+    /// The number of peers of an endpoint's source and of its network; in a large swarm it may be
+    /// a few more.
+    pub(crate) fn of_source(&self, endpoint: &Endpoint, keys: &Keys) -> [u64; 2] {
+        if let Self::Large(large) = self {
+            return large.of_source(endpoint, keys);
+        }
+        let prefixes = prefixes(endpoint.family());
+        let own = prefixes.map(|length| &endpoint.as_bytes()[..length]);
+        let mut numbers = [0; 2];
+        self.each(&mut |other, _| {
+            if other.family() == endpoint.family() {
+                for (number, prefix) in numbers.iter_mut().zip(own) {
+                    *number += u64::from(other.as_bytes().starts_with(prefix));
+                }
+            }
+        });
+        numbers
+    }
+
+    /// A uniformly random peer, if there is one.
+    pub(crate) fn any(&self, rng: &mut SmallRng) -> Option<Endpoint> {
+        match self {
+            Self::Idle(_) => None,
+            Self::Inline4 { len, rows } => {
+                let nth = sample::scale(rng.next_u32(), usize::from(*len));
+                Some(Endpoint::V4(*inline::endpoint(&rows[nth])))
+            }
+            Self::Inline6 { row } => Some(Endpoint::V6(*inline::endpoint(row))),
+            Self::Small { shape, block } => Some(shape.any(block, rng)),
+            Self::Large(large) => large.any(rng),
+        }
+    }
+
     /// A peer's stamp, if the peer is stored.
     pub(crate) fn stamp(&self, endpoint: &Endpoint, keys: &Keys) -> Option<Stamp> {
         match (self, endpoint) {
@@ -472,7 +517,7 @@ impl Peers {
     fn grow(&mut self, family: Family, keys: &Keys) {
         *self = match self {
             Self::Small { .. } => {
-                let mut large = Box::new(Large::default());
+                let mut large = Box::new(Large::for_peers(self.len(), keys));
                 self.each(&mut |endpoint, stamp| large.insert(&endpoint, stamp, keys));
                 Self::Large(large)
             }
@@ -508,7 +553,7 @@ pub(crate) fn head(announce: &Announce, interval: u32, counts: Counts) -> [u8; H
 enum Kind {
     Seeder,
     Leecher,
-    /// Counted, but never given to others: clients that cannot accept connections announce port 1.
+    /// Counted, but never given to others.
     Hidden,
 }
 
@@ -523,8 +568,14 @@ impl Kind {
     }
 }
 
-/// Whether an endpoint in wire form has port 1.
+/// Whether others cannot connect to an endpoint in wire form: port 1, which clients announce that
+/// accept no connections, or a link-local address (RFC 4291, section 2.5.6; RFC 3927), which means
+/// something on one link only.
 #[inline]
 fn is_hidden(row: &[u8]) -> bool {
-    row[row.len() - 2..] == [0, 1]
+    let link_local = match row.len() {
+        6 => row[0] == 169 && row[1] == 254,
+        _ => row[0] == 0xfe && row[1] & 0xc0 == 0x80,
+    };
+    link_local || row[row.len() - 2..] == [0, 1]
 }

@@ -9,6 +9,8 @@
 //! reads nothing else. Adding or removing a peer moves the bytes behind it, 2.5 KB at most.
 
 use onrush_proto::{Endpoint, Family};
+use rand::Rng;
+use rand::rngs::SmallRng;
 
 use super::scan::find_row;
 use super::{
@@ -230,6 +232,15 @@ impl Shape {
         let (rows, _) = block[self.row_at(Family::V6, 0)..].as_chunks::<18>();
         for (at, row) in rows[..self.of(Family::V6)].iter().enumerate() {
             f(Endpoint::V6(*row), self.stamp(block, Family::V6, at));
+        }
+    }
+
+    /// A uniformly random peer.
+    pub(super) fn any(&self, block: &[u8], rng: &mut SmallRng) -> Endpoint {
+        let nth = sample::scale(rng.next_u32(), self.len());
+        match nth.checked_sub(self.of(Family::V4)) {
+            None => self.endpoint(block, Family::V4, nth),
+            Some(nth) => self.endpoint(block, Family::V6, nth),
         }
     }
 

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | [`Announced`] | a peer was stored, or announced again | stores the peer |
 //! | [`Stopped`] | a peer stopped, known here or not | removes the peer |
-//! | [`Expired`] | a sweep removed a peer | removes the peer |
+//! | [`Expired`] | a sweep removed a peer, or a newcomer replaced it | removes the peer |
 //! | [`SwarmRemoved`] | a swarm was removed by request | removes the swarm |
 //!
 //! Swarms without peers that expire or are evicted are not logged: how long `completed` is retained
@@ -30,6 +30,7 @@ use super::Shard;
 use crate::batch::Announce;
 use crate::steps::Steps;
 use crate::time::Moment;
+use crate::totals::Totals;
 
 /// The most changes that a log keeps: 56 MiB per shard, allocated as they come.
 pub const CAPACITY: usize = 1 << 20;
@@ -69,7 +70,7 @@ pub enum ChangeKind {
         /// The peer.
         endpoint: Endpoint,
     },
-    /// A peer was removed after its lifetime.
+    /// A peer was removed after its lifetime, or for a newcomer.
     Expired {
         /// The peer.
         endpoint: Endpoint,
@@ -123,14 +124,15 @@ pub(crate) struct ChangeLog {
     next: u64,
     /// By [`Interest`], cloned into each reader.
     subscriptions: [Arc<()>; 2],
-    /// The shard's counter of refused announces when the log last read it.
-    refused_full: u64,
+    /// The shard's count of announcers that were not stored or were replaced, when the log last
+    /// read it.
+    not_there: u64,
 }
 
 impl ChangeLog {
-    fn new(capacity: usize, refused_full: u64) -> Self {
+    fn new(capacity: usize, not_there: u64) -> Self {
         let (entries, subscriptions) = (Steps::default(), [Arc::default(), Arc::default()]);
-        Self { entries, capacity, next: 0, subscriptions, refused_full }
+        Self { entries, capacity, next: 0, subscriptions, not_there }
     }
 
     fn subscribe(&self, interest: Interest) -> ChangeReader {
@@ -184,8 +186,9 @@ impl ChangeLog {
 impl Shard {
     /// A reader of all changes from now on.
     pub fn subscribe(&mut self, interest: Interest) -> ChangeReader {
-        let refused = self.totals.refused_full;
-        let changes = self.changes.get_or_insert_with(|| ChangeLog::new(CAPACITY, refused).into());
+        let not_there = not_there(&self.totals);
+        let changes =
+            self.changes.get_or_insert_with(|| ChangeLog::new(CAPACITY, not_there).into());
         changes.subscribe(interest)
     }
 
@@ -226,14 +229,14 @@ impl Shard {
             self.changes = None;
             return;
         }
-        // Announces are refused only by a full shard, and only then each has to be looked up.
-        let refused = log.refused_full != self.totals.refused_full;
-        log.refused_full = self.totals.refused_full;
+        // Only when newcomers were not stored, or replaced peers, each has to be looked up.
+        let not_there = not_there(&self.totals);
+        let look_up = std::mem::replace(&mut log.not_there, not_there) != not_there;
         for (announce, _) in announces {
             let Announce { info_hash, endpoint, seeder, event, .. } = *announce;
             let stopped = event == Event::Stopped;
             let carries_completed = stopped || event == Event::Completed;
-            if !stopped && (!all || refused && !self.has_peer(&info_hash, &endpoint)) {
+            if !stopped && (!all || look_up && !self.has_peer(&info_hash, &endpoint)) {
                 continue;
             }
             let kind = match event {
@@ -262,15 +265,20 @@ impl Shard {
         self.changes.as_ref().is_some_and(|log| log.has_readers(Interest::All))
     }
 
-    fn has_peer(&mut self, info_hash: &InfoHash, endpoint: &Endpoint) -> bool {
+    /// Whether a peer is stored.
+    fn has_peer(&self, info_hash: &InfoHash, endpoint: &Endpoint) -> bool {
         let Some(place) = self.store.find(info_hash) else { return false };
-        let (swarm, keys) = self.store.with_keys(place);
-        swarm.peers.stamp(endpoint, keys).is_some()
+        self.store.get(place).peers.stamp(endpoint, self.store.keys()).is_some()
     }
 
     fn completed(&self, info_hash: &InfoHash) -> u32 {
         self.store.find(info_hash).map_or(0, |place| self.store.get(place).completed)
     }
+}
+
+/// Announces whose peer may not be stored after its batch.
+fn not_there(totals: &Totals) -> u64 {
+    totals.refused() + totals.replaced
 }
 
 #[cfg(test)]

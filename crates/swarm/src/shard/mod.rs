@@ -5,29 +5,34 @@
 //! | [`change_log`] | changes since a reader subscribed, for replicas |
 //! | [`sweep`] | removes expired peers and swarms, in bounded steps |
 //! | [`removal`] | removes swarms by request, large ones in steps |
+//! | `newcomers` | who is stored: the limits of sources, and the ceiling on peers |
 //! | [`walk`] | visits every swarm once, in steps |
 //! | [`restore`] | stores swarms that a walk has shown |
 
 pub mod change_log;
+mod newcomers;
 pub mod removal;
 pub mod restore;
 pub mod sweep;
 pub mod walk;
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
 use crate::keys::Keys;
-use crate::peers::{Announcer, Counts, Peers, Stamp, TICK, Tick, head};
+use crate::peers::{Announcer, Counts, Found, Peers, Place, Stamp, TICK, Tick, head};
 use crate::sample::Sampler;
+use crate::sources::{SourceLimits, SourceSet, Sources};
 use crate::store::{Candidate, Store};
 use crate::swarm::Swarm;
 use crate::time::Moment;
 use crate::totals::Totals;
 use change_log::ChangeLog;
+use newcomers::PassedSwarms;
 use removal::RemovedSwarm;
 use sweep::{Cursor, SwarmsByFamily};
 
@@ -54,10 +59,14 @@ pub struct ShardSettings {
     /// Seconds for which `completed` is retained after a swarm's last peer.
     pub completed_retention: u32,
     /// The most peers stored, both families together. Beyond it, a new peer gets peers and counts
-    /// but is not stored.
+    /// but is stored only in place of a peer whose source occupies more, if
+    /// [`SourceLimits::peers`] is on.
     pub max_peers: u64,
-    /// The most swarms without peers, which are kept for their `completed`; the oldest are evicted.
+    /// The most swarms without peers, which are kept for their `completed`. Beyond it, the oldest
+    /// ones are evicted, first those whose `completed` is 1.
     pub max_idle_swarms: u64,
+    /// The limits of one source in this shard.
+    pub sources: SourceLimits,
 }
 
 impl Default for ShardSettings {
@@ -70,6 +79,7 @@ impl Default for ShardSettings {
             completed_retention: 86_400,
             max_peers: 1_000_000,
             max_idle_swarms: 1_000,
+            sources: SourceLimits::default(),
         }
     }
 }
@@ -83,6 +93,14 @@ pub struct Shard {
     cursor: Cursor,
     by_family: SwarmsByFamily,
     sampler: Sampler,
+    /// What each source occupies, if that is limited.
+    sources: Option<Box<Sources>>,
+    /// Sources that no limit applies to.
+    trusted: Option<Arc<dyn SourceSet>>,
+    /// Swarms whose peers newcomers to the full shard may replace.
+    passed: PassedSwarms,
+    /// Memory for the peers that a step of a sweep removes.
+    expired: Vec<Endpoint>,
     /// The change log, while it has readers.
     changes: Option<Box<ChangeLog>>,
     /// Large swarms that were removed, and whose peers are not all released yet.
@@ -132,9 +150,15 @@ impl Shard {
         let swarms = settings.max_peers.saturating_add(settings.max_idle_swarms);
         assert!(swarms <= MAX_SWARMS, "max_peers and max_idle_swarms are {MAX_SWARMS} at most");
         let sampler = Sampler::new(seed, settings.interval, settings.interval_jitter_percent);
+        let mut keys = Keys::new(key);
+        keys.counts_sources = settings.sources.peers_per_swarm > 0;
         Self {
+            sources: Sources::new(settings.sources, settings.max_peers).map(Box::new),
+            trusted: None,
+            passed: PassedSwarms::default(),
+            expired: Vec::new(),
             settings,
-            store: Store::new(Keys::new(key), swarms),
+            store: Store::new(keys, swarms),
             totals: Totals::default(),
             cursor: Cursor::default(),
             by_family: SwarmsByFamily::default(),
@@ -144,15 +168,22 @@ impl Shard {
         }
     }
 
-    /// Applies other settings from now on, except the two ceilings: the index is sized for them.
+    /// Applies other settings from now on, except the two ceilings and the limits of sources: index
+    /// and tables are sized for them.
     ///
     /// # Panics
     /// When settings are out of their documented ranges.
     pub fn update(&mut self, settings: ShardSettings) {
         assert_in_range(&settings);
-        let ShardSettings { max_peers, max_idle_swarms, .. } = self.settings;
-        self.settings = ShardSettings { max_peers, max_idle_swarms, ..settings };
+        let ShardSettings { max_peers, max_idle_swarms, sources, .. } = self.settings;
+        self.settings = ShardSettings { max_peers, max_idle_swarms, sources, ..settings };
         self.sampler.update(settings.interval, settings.interval_jitter_percent);
+    }
+
+    /// From now on, no limit applies to sources of this set. Their peers are counted, as those of
+    /// all sources.
+    pub fn trust(&mut self, trusted: Arc<dyn SourceSet>) {
+        self.trusted = Some(trusted);
     }
 
     /// Serves a batch: its announces in order, then its parts of scrapes. Replies are written into
@@ -196,7 +227,16 @@ impl Shard {
     /// The shard's counters. Costs nothing.
     pub fn totals(&self) -> Totals {
         let idle = self.store.idle();
-        Totals { swarms: (self.store.len() - idle) as u64, idle_swarms: idle as u64, ..self.totals }
+        Totals {
+            swarms: (self.store.len() - idle) as u64,
+            idle_swarms: idle as u64,
+            crowded_tables: self
+                .sources
+                .as_ref()
+                .is_some_and(|sources| sources.is_crowded())
+                .into(),
+            ..self.totals
+        }
     }
 
     /// Swarms that have peers of each family, as counted by the last full pass of
@@ -236,6 +276,13 @@ impl Shard {
         assert_eq!((totals.peers_v6, totals.seeders_v6), (counted.peers_v6, counted.seeders_v6));
         assert!(totals.peers() <= self.settings.max_peers);
         assert!(totals.idle_swarms <= self.settings.max_idle_swarms);
+        if let Some(sources) = &self.sources {
+            let mut stored = Vec::new();
+            let mut add = |endpoint: Endpoint, _| stored.push(self.store.keys().source(&endpoint));
+            self.store.iter().for_each(|swarm| swarm.peers.each(&mut add));
+            self.removed.iter().for_each(|removed| removed.peers.each(&mut add));
+            sources.check(stored.into_iter());
+        }
     }
 
     /// Predicts the places of the swarms of up to [`GROUP`] announces, in passes: first the index,
@@ -292,56 +339,88 @@ impl Shard {
         now: Moment,
         out: &mut Vec<u8>,
     ) {
-        let may_store = self.totals.peers() < self.settings.max_peers;
         let place = candidate.place().or_else(|| self.store.find(&announce.info_hash));
-        let place = match place {
-            Some(place) if announce.event != Event::Stopped => place,
-            _ => {
-                let counts = self.first_or_stopped(announce, place, may_store, now);
-                let (interval, _) = self.sampler.draw();
-                return out.extend_from_slice(&head(announce, interval, counts));
+        let stored = match place {
+            Some(place) if announce.event != Event::Stopped => {
+                self.store_announcer(announce, place, now)
             }
+            _ => None,
         };
+        let Some(Stored { place, own }) = stored else {
+            let counts = self.first_or_stopped(announce, place, now);
+            let (interval, _) = self.sampler.draw();
+            return out.extend_from_slice(&head(announce, interval, counts));
+        };
+        self.store.get(place).peers.reply(announce, own, &mut self.sampler, out);
+    }
+
+    /// Stores the announcer in the swarm at a place, if it may be stored. `None` if a newcomer has
+    /// replaced the last peer of the swarm, which is then unknown.
+    fn store_announcer(&mut self, announce: &Announce, place: u32, now: Moment) -> Option<Stored> {
+        // Without limits no newcomer has to be told from a known peer beforehand.
+        let at_once = self.sources.is_none() && self.has_space();
+        let (mut place, mut may_store) = (place, at_once);
+        let mut found = self.announce_at(announce, place, may_store, now);
+        if found.before.is_none() && !at_once {
+            may_store = self.admit(announce, Some(place), now);
+            if may_store {
+                // Another peer may have gone, and with it its swarm.
+                place = self.store.find(&announce.info_hash)?;
+                found = self.announce_at(announce, place, true, now);
+            }
+        }
+        if found.before != Some(announce.seeder) && (found.before.is_some() || may_store) {
+            let swarm = self.store.get_mut(place);
+            self.totals.announced(announce, found.before, &mut swarm.completed);
+            if found.before.is_none() {
+                self.count_source(&announce.endpoint);
+            }
+        }
+        Some(Stored { place, own: found.own })
+    }
+
+    /// Refreshes or changes a known announcer, and stores a newcomer if that is permitted.
+    #[inline]
+    fn announce_at(
+        &mut self,
+        announce: &Announce,
+        place: u32,
+        may_store: bool,
+        now: Moment,
+    ) -> Found {
         if may_store {
             self.store.activate(place);
         }
         let Announce { endpoint, seeder, .. } = announce;
         let announcer = Announcer { endpoint, seeder: *seeder, seen: Tick::of(now), may_store };
         let (swarm, keys) = self.store.with_keys(place);
-        let before = swarm.peers.serve(announce, announcer, keys, &mut self.sampler, out);
-        if before != Some(announce.seeder) {
-            self.totals.announced(announce, before, may_store, &mut swarm.completed);
-        }
+        swarm.peers.announce(announcer, keys)
     }
 
     /// Serves the announces that get no peers: a stop, and the first peer of a swarm. Returns the
     /// swarm's counts afterwards.
-    fn first_or_stopped(
-        &mut self,
-        announce: &Announce,
-        place: Option<u32>,
-        may_store: bool,
-        now: Moment,
-    ) -> Counts {
+    fn first_or_stopped(&mut self, announce: &Announce, place: Option<u32>, now: Moment) -> Counts {
         match place {
-            Some(place) => self.stop(place, &announce.endpoint, now),
+            Some(place) if announce.event == Event::Stopped => {
+                self.stop(place, &announce.endpoint, now)
+            }
             None if announce.event == Event::Stopped => Counts::default(),
-            None => self.create_swarm(announce, may_store, now),
+            // Its only peer was replaced by this newcomer.
+            Some(_) => self.create_swarm(announce, now),
+            None if self.admit(announce, None, now) => self.create_swarm(announce, now),
+            None => Counts::default(),
         }
     }
 
     /// Creates a swarm with its first peer, to which there are no other peers to return.
-    fn create_swarm(&mut self, announce: &Announce, may_store: bool, now: Moment) -> Counts {
-        if !may_store {
-            self.totals.refused_full += 1;
-            return Counts::default();
-        }
+    fn create_swarm(&mut self, announce: &Announce, now: Moment) -> Counts {
         let completed = u32::from(announce.event == Event::Completed && announce.seeder);
         let stamp = Stamp::new(Tick::of(now), announce.seeder);
         let peers = Peers::single(&announce.endpoint, stamp);
         let counts = peers.counts();
         self.store.add(Swarm { info_hash: announce.info_hash, completed, peers });
         self.totals.peer_added(announce.endpoint.family(), announce.seeder);
+        self.count_source(&announce.endpoint);
         self.totals.completed += u64::from(completed);
         counts
     }
@@ -352,11 +431,17 @@ impl Shard {
         let removed = swarm.peers.remove(endpoint, keys);
         let counts = swarm.peers.counts();
         let Some(seeder) = removed else { return counts };
-        self.totals.peer_removed(endpoint.family(), seeder);
+        self.peer_removed(endpoint, seeder);
         if counts == Counts::default() {
             self.emptied(place, now);
         }
         counts
+    }
+
+    /// Takes a removed peer out of all counts.
+    fn peer_removed(&mut self, endpoint: &Endpoint, seeder: bool) {
+        self.totals.peer_removed(endpoint.family(), seeder);
+        self.discount_source(endpoint);
     }
 
     /// Handles the loss of a swarm's last peer: the swarm is kept for a while if it has a
@@ -368,10 +453,16 @@ impl Shard {
         }
         self.store.make_idle(place, now);
         if self.store.idle() as u64 > self.settings.max_idle_swarms
-            && let Some((oldest, _)) = self.store.oldest_idle()
+            && let Some(place) = self.store.least_idle()
         {
-            self.store.remove(oldest);
+            self.store.remove(place);
             self.totals.idle_evicted += 1;
         }
     }
+}
+
+/// An announcer that is stored in the swarm at a place, or is not but gets its peers.
+struct Stored {
+    place: u32,
+    own: Option<Place>,
 }

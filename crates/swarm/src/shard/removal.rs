@@ -1,7 +1,7 @@
 //! Removing whole swarms. The entry of a large one is removed at once and its peers are released in
 //! steps, so that no call takes long.
 
-use onrush_proto::{Family, InfoHash};
+use onrush_proto::InfoHash;
 
 use super::Shard;
 use super::change_log::{Change, ChangeKind};
@@ -31,9 +31,9 @@ impl Shard {
 
     /// Removes the swarm at a place with its peers.
     pub(crate) fn remove_at(&mut self, place: u32, now: Moment) {
-        let Self { store, totals, removed, .. } = self;
-        let info_hash = store.get(place).info_hash;
-        let peers = &mut store.get_mut(place).peers;
+        let Self { store, totals, removed, sources, .. } = self;
+        let (swarm, keys) = store.with_keys(place);
+        let (info_hash, peers) = (swarm.info_hash, &mut swarm.peers);
         if let Peers::Large(_) = peers {
             let empty = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
             if let Peers::Large(peers) = std::mem::replace(peers, empty) {
@@ -41,7 +41,10 @@ impl Shard {
             }
         } else {
             peers.each(&mut |endpoint, stamp| {
-                totals.peer_removed(endpoint.family(), stamp.seeder())
+                totals.peer_removed(endpoint.family(), stamp.seeder());
+                if let Some(sources) = sources {
+                    sources.peer_removed(keys.source(&endpoint));
+                }
             });
         }
         store.remove(place);
@@ -62,21 +65,16 @@ impl Shard {
         while done < budget
             && let Some(RemovedSwarm { peers, position }) = self.removed.last_mut()
         {
-            let mut expired = Expired::default();
-            let (work, next) = peers.sweep_step(*position, Expiry::OF_ALL, &mut expired);
+            let mut expired = Expired::listing(self.sources.is_some(), &mut self.expired);
+            let keys = self.store.keys();
+            let (work, next) = peers.sweep_step(*position, Expiry::OF_ALL, keys, &mut expired);
             done += work.max(1);
             match next {
                 Some(next) => *position = next,
                 None => drop(self.removed.pop()),
             }
-            for family in [Family::V4, Family::V6] {
-                let at = family as usize;
-                self.totals.peers_removed(
-                    family,
-                    expired.peers[at].into(),
-                    expired.seeders[at].into(),
-                );
-            }
+            self.remove_from_counts(&expired);
+            self.expired = expired.into_list();
         }
         done
     }

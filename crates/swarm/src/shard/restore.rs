@@ -70,9 +70,8 @@ impl Shard {
         }
         let mut without_peers = true;
         if let Some(place) = place {
-            let swarm = self.store.get_mut(place);
-            swarm.completed = swarm.completed.max(completed);
-            without_peers = swarm.peers.is_empty();
+            self.raise_completed(place, completed);
+            without_peers = self.store.get(place).peers.is_empty();
         }
         if without_peers && youngest < u32::MAX && restored.full == 0 {
             restored.idle_for = Some(youngest.saturating_sub(self.settings.peer_lifetime));
@@ -92,8 +91,8 @@ impl Shard {
     ) -> bool {
         let since = Moment(now.0.saturating_sub(idle_for));
         if let Some(place) = self.store.find(&info_hash) {
-            let swarm = self.store.get_mut(place);
-            swarm.completed = swarm.completed.max(completed);
+            self.raise_completed(place, completed);
+            let swarm = self.store.get(place);
             // Of the parts of a swarm, the one that lost its last peer last counts.
             if let Peers::Idle(idle) = swarm.peers
                 && idle.since < since
@@ -115,9 +114,26 @@ impl Shard {
         true
     }
 
-    /// Appends a swarm to the queue of idle ones, which is in order of age.
+    /// Raises the `completed` of a swarm, and moves it to its queue if it is idle. Returns whether
+    /// it was lower.
+    fn raise_completed(&mut self, place: u32, completed: u32) -> bool {
+        let swarm = self.store.get_mut(place);
+        let rose = completed > swarm.completed;
+        swarm.completed = swarm.completed.max(completed);
+        if let Peers::Idle(idle) = swarm.peers
+            && idle.once
+            && rose
+        {
+            self.store.activate(place);
+            self.make_idle_last(place, idle.since);
+        }
+        rose
+    }
+
+    /// Appends a swarm to its queue of idle ones, which is in order of age.
     fn make_idle_last(&mut self, place: u32, since: Moment) {
-        let since = self.store.newest_idle().map_or(since, |newest| newest.max(since));
+        let newest = self.store.newest_idle(self.store.get(place).completed);
+        let since = newest.map_or(since, |newest| newest.max(since));
         self.store.make_idle(place, since);
     }
 
@@ -132,7 +148,7 @@ impl Shard {
         now: Moment,
     ) -> bool {
         let PeerView { endpoint, seeder, age } = *peer;
-        let may_store = self.totals.peers() < self.settings.max_peers;
+        let may_store = self.has_space();
         let before = match *place {
             None if may_store => {
                 *place = Some(self.store.len() as u32);
@@ -159,7 +175,10 @@ impl Shard {
         };
         match before {
             Some(before) => self.totals.peer_changed(endpoint.family(), before, seeder),
-            None if may_store => self.totals.peer_added(endpoint.family(), seeder),
+            None if may_store => {
+                self.totals.peer_added(endpoint.family(), seeder);
+                self.count_source(&endpoint);
+            }
             None => return false,
         }
         let kind = ChangeKind::Announced { endpoint, seeder, event: Event::None, age };
@@ -178,9 +197,7 @@ impl Shard {
         now: Moment,
     ) {
         let Some(place) = self.store.find(info_hash) else { return };
-        let swarm = self.store.get_mut(place);
-        let rose = completed > swarm.completed;
-        swarm.completed = swarm.completed.max(completed);
+        let rose = self.raise_completed(place, completed);
         let (swarm, keys) = self.store.with_keys(place);
         let tick = Tick::of(now);
         let stored = swarm.peers.stamp(endpoint, keys);
@@ -196,7 +213,7 @@ impl Shard {
             self.log_change(|| Change { info_hash: *info_hash, at: now, completed, kind });
         }
         let Some(seeder) = removed else { return };
-        self.totals.peer_removed(endpoint.family(), seeder);
+        self.peer_removed(endpoint, seeder);
         if emptied {
             self.emptied(place, now);
         }

@@ -139,16 +139,17 @@ impl Shard {
         }
         let Some(at) = self.cursor.left.checked_sub(1) else { return };
         let place = at as u32;
-        let endpoints = self.logs_all().then(Vec::new);
-        let swarm = self.store.get_mut(place);
+        let visited_before = swept.visited;
+        let lists = self.sources.is_some() || self.logs_all();
+        let mut expired = Expired::listing(lists, &mut self.expired);
+        let (swarm, keys) = self.store.with_keys(place);
         let (info_hash, peers) = (swarm.info_hash, &mut swarm.peers);
-        let mut expired = Expired { endpoints, ..Expired::default() };
         let mut position = Some(self.cursor.position);
         if let Peers::Large(large) = peers {
             while let Some(on) = position
                 && swept.visited < budget
             {
-                let (visited, next) = large.sweep_step(on, expiry, &mut expired);
+                let (visited, next) = large.sweep_step(on, expiry, keys, &mut expired);
                 swept.visited += visited;
                 position = next;
             }
@@ -158,6 +159,7 @@ impl Shard {
             position = None;
         }
         let emptied = peers.is_empty() && !matches!(peers, Peers::Idle(_));
+        let passed = swept.visited - visited_before;
         match position {
             Some(position) if !emptied => self.cursor.position = position,
             _ => {
@@ -170,26 +172,33 @@ impl Shard {
                 self.cursor.position = SweepPosition::default();
             }
         }
-        self.count_expired(&expired, swept);
-        for endpoint in expired.endpoints.into_iter().flatten() {
-            let kind = ChangeKind::Expired { endpoint };
-            self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
+        self.remove_from_counts(&expired);
+        let removed: u32 = expired.peers.into_iter().sum();
+        self.totals.expired += u64::from(removed);
+        swept.expired += removed as usize;
+        if self.logs_all() {
+            for &endpoint in &expired.endpoints {
+                let kind = ChangeKind::Expired { endpoint };
+                self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
+            }
         }
+        self.expired = expired.into_list();
+        self.pass(place, passed);
         if emptied {
             self.emptied(place, now);
         }
     }
 
-    fn count_expired(&mut self, expired: &Expired, swept: &mut Swept) {
+    /// Takes removed peers out of all counts.
+    pub(super) fn remove_from_counts(&mut self, expired: &Expired) {
         for family in [Family::V4, Family::V6] {
-            let peers = expired.peers[family as usize];
-            self.totals.peers_removed(
-                family,
-                peers.into(),
-                expired.seeders[family as usize].into(),
-            );
-            self.totals.expired += u64::from(peers);
-            swept.expired += peers as usize;
+            let (peers, seeders) =
+                (expired.peers[family as usize], expired.seeders[family as usize]);
+            self.totals.peers_removed(family, peers.into(), seeders.into());
+        }
+        if let Some(sources) = &mut self.sources {
+            let keys = self.store.keys();
+            expired.endpoints.iter().for_each(|peer| sources.peer_removed(keys.source(peer)));
         }
     }
 }

@@ -7,7 +7,7 @@ use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::shard::change_log::CAPACITY;
 use onrush_swarm::{
     Change, ChangeKind, ChangeReader, Interest, Moment, PeerView, Shard, ShardSettings,
-    SwarmSummary, Verdict,
+    SourceLimits, SwarmSummary, Verdict,
 };
 use proptest::prelude::*;
 
@@ -71,6 +71,8 @@ fn retaining(seed: u64, max_peers: u64) -> Shard {
         peer_lifetime: LIFETIME,
         completed_retention: u32::MAX,
         max_peers,
+        // In a full shard, newcomers then replace peers of sources with more.
+        sources: SourceLimits { peers: 1_000 * (seed % 2), ..SourceLimits::default() },
         ..ShardSettings::default()
     };
     Shard::new(settings, [seed as u8; 16], seed)

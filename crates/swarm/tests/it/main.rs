@@ -6,4 +6,5 @@ mod fairness;
 mod model;
 mod population;
 mod rules;
+mod sources;
 mod walk;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::response::{Peers, Response};
 use onrush_proto::{AnnounceHead, Endpoint, Event, Family, InfoHash, ScrapeCounts, TransactionId};
-use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings, Totals};
+use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings, SourceLimits, Totals};
 use proptest::prelude::*;
 
 use crate::population::config;
@@ -155,8 +155,12 @@ impl Model {
         self.totals.idle_evicted += excess as u64;
     }
 
-    fn idle(&self) -> impl Iterator<Item = ((u32, u64), InfoHash)> + '_ {
-        self.swarms.iter().filter_map(|(hash, swarm)| Some((swarm.idle?, *hash)))
+    /// Swarms without peers, in the order of their eviction: first those whose `completed` is 1.
+    fn idle(&self) -> impl Iterator<Item = ((bool, u32, u64), InfoHash)> + '_ {
+        self.swarms.iter().filter_map(|(hash, swarm)| {
+            let (since, number) = swarm.idle?;
+            Some(((swarm.completed != 1, since, number), *hash))
+        })
     }
 
     fn count(&mut self) {
@@ -287,7 +291,7 @@ impl Model {
         let retention = self.settings.completed_retention;
         let due: BTreeSet<InfoHash> = self
             .idle()
-            .filter(|((since, _), _)| now - since >= retention)
+            .filter(|((_, since, _), _)| now - since >= retention)
             .map(|(_, hash)| hash)
             .collect();
         emptied.into_iter().for_each(|hash| self.make_idle(hash, now));
@@ -295,8 +299,9 @@ impl Model {
             self.idle().partition(|(_, hash)| there.contains_key(hash));
         assert!(!full || stay.iter().all(|(_, hash)| !due.contains(hash)), "idle for too long");
         let evicted: Vec<_> = removed.iter().filter(|(_, hash)| !due.contains(hash)).collect();
-        for ((since, _), hash) in &evicted {
-            assert!(stay.iter().all(|((other, _), _)| since <= other), "{hash} is not the oldest");
+        for ((many, since, _), hash) in &evicted {
+            let later = |(others, other, _): (bool, u32, u64)| (*many, *since) <= (others, other);
+            assert!(stay.iter().all(|(order, _)| later(*order)), "{hash} is not the first");
         }
         assert!(evicted.is_empty() || stay.len() as u64 == self.settings.max_idle_swarms);
         self.totals.idle_evicted += evicted.len() as u64;
@@ -305,7 +310,7 @@ impl Model {
 
     /// Whether two swarms became idle in one sweep: only the shard defines their order.
     fn has_ties(&self) -> bool {
-        let since: Vec<_> = self.idle().map(|((since, _), _)| since).collect();
+        let since: Vec<_> = self.idle().map(|((_, since, _), _)| since).collect();
         since.iter().collect::<BTreeSet<_>>().len() < since.len()
     }
 }
@@ -550,6 +555,13 @@ fn settings() -> impl Strategy<Value = ShardSettings> {
             completed_retention,
             max_peers,
             max_idle_swarms,
+            sources: SourceLimits {
+                // Beyond every test, so that peers of sources are counted and never refused.
+                peers_per_swarm: if percent % 2 == 0 { 1_000_000 } else { 0 },
+                new_swarms: 1_000_000,
+                // Other peers would be replaced in a full shard.
+                peers: if max_peers == 100_000 { 1_000_000 } else { 0 },
+            },
         },
     )
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{AnnounceHead, Endpoint, Event, InfoHash, ScrapeCounts, TransactionId};
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
-use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings, SwarmsByFamily};
+use onrush_swarm::{
+    Announce, Moment, Shard, ShardBatch, ShardSettings, SourceLimits, SwarmsByFamily,
+};
 
 const SETTINGS: ShardSettings = ShardSettings {
     interval: 1_800,
@@ -15,6 +17,7 @@ const SETTINGS: ShardSettings = ShardSettings {
     completed_retention: 86_400,
     max_peers: 1_000,
     max_idle_swarms: 10,
+    sources: SourceLimits { peers_per_swarm: 0, peers: 0, new_swarms: 0 },
 };
 
 /// A shard with one clock and one batch.
@@ -204,6 +207,46 @@ fn the_oldest_idle_swarm_is_evicted_first() {
     let completed = [1, 2, 3, 4].map(|swarm| tracker.scrape(swarm).completed);
     assert_eq!(completed, [1, 1, 0, 1]);
     assert_eq!(tracker.shard.totals().idle_evicted, 1);
+}
+
+/// The attack: a `completed` of a random info hash and a stop take two datagrams.
+#[test]
+fn idle_swarms_that_completed_once_are_evicted_before_others() {
+    let mut tracker = Tracker::new(ShardSettings { max_idle_swarms: 3, ..SETTINGS });
+    let mut complete = |swarm: u8, peers: u16| {
+        for peer in 1..=peers {
+            tracker.completed(swarm, v4(peer, 80));
+        }
+        for peer in 1..=peers {
+            tracker.stopped(swarm, v4(peer, 80));
+        }
+        tracker.now = tracker.now.after(1);
+        tracker.shard.check();
+        [1, 2, 3].map(|swarm| tracker.scrape(swarm).completed)
+    };
+    complete(1, 2);
+    complete(2, 1);
+    complete(3, 3);
+    for swarm in 10..200 {
+        assert_eq!(complete(swarm, 1), [2, 0, 3], "swarm {swarm}");
+    }
+    // Greater counts displace each other by age.
+    complete(201, 2);
+    assert_eq!(complete(202, 2), [0, 0, 3]);
+}
+
+#[test]
+fn link_local_peers_are_counted_and_not_handed_out() {
+    let mut tracker = Tracker::new(SETTINGS);
+    let peers = ["fe80::1", "febf::2", "2001:db8::3", "fec0::4", "169.254.1.1", "192.0.2.1"];
+    for peer in peers {
+        tracker.leecher(1, Endpoint::new(peer.parse().unwrap(), 80));
+    }
+    let reply = tracker.leecher(1, Endpoint::new("2001:db8::9".parse().unwrap(), 80));
+    assert_eq!((reply.counts(), reply.peers.len()), ((0, 7), 2));
+    assert!(reply.peers.iter().all(|peer| peer[..2] != [0xfe, 0x80] && peer[..2] != [0xfe, 0xbf]));
+    let reply = tracker.leecher(1, v4(9, 80));
+    assert_eq!((reply.counts(), reply.peers), ((0, 8), vec![vec![192, 0, 2, 1, 0, 80]]));
 }
 
 #[test]

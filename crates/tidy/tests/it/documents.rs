@@ -225,6 +225,36 @@ fn quoted_counts(baseline: &str) -> String {
     )
 }
 
+/// A promise without its test is a claim.
+#[test]
+fn tests_of_promises_exist() {
+    let document = text("docs/PROMISES.md");
+    let (mut broken, mut seen) = (Vec::new(), 0);
+    for name in document.split('`').skip(1).step_by(2) {
+        let (path, test) = name.split_once("::").unwrap_or((name, ""));
+        if !["crates/", "fuzz/", "scripts/"].iter().any(|start| path.starts_with(start)) {
+            continue;
+        }
+        seen += usize::from(!test.is_empty());
+        if let Some(why) = missing_test(path, test) {
+            broken.push(format!("docs/PROMISES.md: {name} {why}"));
+        }
+    }
+    assert!(seen > 10, "only {seen} tests found");
+    demand("a test that a promise names exists", broken);
+}
+
+/// Why a file, or a test in it, is not there.
+fn missing_test(path: &str, test: &str) -> Option<&'static str> {
+    if !root().join(path).exists() {
+        return Some("does not exist");
+    }
+    let is_there = test.is_empty()
+        || text(path).contains(&format!("#[test]\nfn {test}("))
+        || text(path).contains(&format!("#[test]\n    fn {test}("));
+    (!is_there).then_some("has no such test")
+}
+
 #[test]
 fn the_rules_bite() {
     assert_eq!(
@@ -251,5 +281,9 @@ fn the_rules_bite() {
     );
     assert_eq!(width("| a row |"), 0);
     assert_eq!(width("see [it](https://example.org/long) and ä"), "see [it and a".len());
+    let this = "crates/tidy/tests/it/documents.rs";
+    assert_eq!(missing_test(this, "tests_of_promises_exist"), None);
+    assert!(missing_test(this, "no_such_test").is_some());
+    assert!(missing_test("crates/nowhere.rs", "").is_some());
     assert!(anchors("# One `two`, three\n").contains("one-two-three"));
 }

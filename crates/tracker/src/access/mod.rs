@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`set`] | an immutable set of millions of info hashes |
 //! | [`overlay`] | such a set, with the changes since it was loaded |
-//! | [`blocks`] | sources that are not served, as ranges of addresses |
+//! | [`addresses`] | sets of source addresses, as ranges |
 //! | [`bogon`] | addresses that cannot be peers on the internet |
 
-pub mod blocks;
+pub mod addresses;
 pub mod bogon;
 pub mod overlay;
 pub mod set;
@@ -19,7 +19,7 @@ use onrush_proto::InfoHash;
 pub use bogon::is_bogon;
 pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 
-use blocks::BlockList;
+use addresses::AddressSet;
 use overlay::{ListChange, OverlaySet};
 
 /// The lists in use. Immutable, shared by all workers, cheap to clone.
@@ -28,7 +28,7 @@ pub struct Lists {
     /// The info hashes that are served.
     pub access: Arc<AccessList>,
     /// The sources that are not served.
-    pub blocked: Arc<BlockList>,
+    pub blocked: Arc<AddressSet>,
 }
 
 impl Lists {

@@ -17,14 +17,17 @@ impl fmt::Debug for Key {
 pub struct Keys {
     /// Issues and checks ids.
     pub current: Key,
-    /// Only checks ids, after a rotation.
+    /// Only checks ids: the current key before the last rotation.
     pub previous: Option<Key>,
+    /// Only checks ids: the current key after the next rotation, which other hosts may issue ids
+    /// with already.
+    pub next: Option<Key>,
 }
 
 impl Keys {
-    /// Random keys from the system's source, without a previous one.
+    /// A random key from the system's source, without a previous and a next one.
     pub fn random() -> Self {
-        Self { current: Key(rand::random()), previous: None }
+        Self { current: Key(rand::random()), previous: None, next: None }
     }
 }
 

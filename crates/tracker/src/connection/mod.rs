@@ -46,8 +46,10 @@ struct Buckets {
     valid: [bool; 4],
     /// The buckets' keys, derived from the current key, by tag.
     current: [BucketKey; 4],
-    /// The same from the previous key.
-    previous: Option<[BucketKey; 4]>,
+    /// The same from the previous and the next key, as far as there are any.
+    others: [Option<[BucketKey; 4]>; 2],
+    /// Whether there are any.
+    has_others: bool,
 }
 
 /// The key of the ids of one bucket.
@@ -83,11 +85,19 @@ impl ConnectionIds {
 
     /// Whether `id` was issued to `ip` and has not expired.
     ///
-    /// Takes the same time for valid and invalid ids: the expected id is always computed, and
-    /// compared as a whole word.
+    /// The expected id is always computed, and compared as a whole word, so that the time does not
+    /// tell how much of a guess is right. During a rotation an id of another key takes longer.
     #[inline]
     pub fn accepts(&self, id: ConnectionId, ip: impl Address, unix: u64) -> bool {
         self.with_buckets(unix, |buckets| buckets.accepts(id, ip))
+    }
+
+    /// The values of an id's lowest two bits that a valid id may have at this time: bit `n` is set
+    /// if value `n` may.
+    pub fn valid_tags(&self, unix: u64) -> u8 {
+        self.with_buckets(unix, |buckets| {
+            buckets.valid.iter().rev().fold(0, |tags, valid| tags << 1 | u8::from(*valid))
+        })
     }
 
     /// Calls `ask` with the buckets of `unix`, prepared or computed.
@@ -127,7 +137,9 @@ impl Buckets {
             }
             keys
         };
-        Self { unix, this, valid, current: of(keys.current), previous: keys.previous.map(of) }
+        let others = [keys.previous, keys.next].map(|key| key.map(of));
+        let has_others = others.iter().any(Option::is_some);
+        Self { unix, this, valid, current: of(keys.current), others, has_others }
     }
 
     #[inline]
@@ -138,11 +150,15 @@ impl Buckets {
     #[inline]
     fn accepts(&self, id: ConnectionId, ip: impl Address) -> bool {
         let tag = (id.0 & TAG) as usize;
-        let mut genuine = self.current[tag].id(tag, ip) == id;
-        if let Some(previous) = &self.previous {
-            genuine |= previous[tag].id(tag, ip) == id;
-        }
+        let genuine = self.current[tag].id(tag, ip) == id
+            || (self.has_others && self.accepts_under_others(id, tag, ip));
         genuine & self.valid[tag]
+    }
+
+    /// Whether an id is one of the previous or the next key.
+    #[cold]
+    fn accepts_under_others(&self, id: ConnectionId, tag: usize, ip: impl Address) -> bool {
+        self.others.iter().flatten().any(|keys| keys[tag].id(tag, ip) == id)
     }
 }
 
@@ -217,7 +233,7 @@ fn never_zero(id: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const KEYS: Keys = Keys { current: Key([7; 16]), previous: None };
+    const KEYS: Keys = Keys { current: Key([7; 16]), previous: None, next: None };
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -252,7 +268,7 @@ mod tests {
         let ids = ConnectionIds::new(&KEYS, 120);
         let id = ids.issue(ip("192.0.2.1"), 5_000);
         assert!(!ids.accepts(id, ip("192.0.2.2"), 5_000));
-        let other = Keys { current: Key([8; 16]), previous: None };
+        let other = Keys { current: Key([8; 16]), previous: None, next: None };
         assert!(!ConnectionIds::new(&other, 120).accepts(id, ip("192.0.2.1"), 5_000));
         assert!(
             ids.accepts(id, ip("::ffff:192.0.2.1"), 5_000),
@@ -266,7 +282,7 @@ mod tests {
     #[test]
     fn ids_of_the_previous_key_are_accepted() {
         let old = ConnectionIds::new(&KEYS, 120);
-        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
+        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current), next: None };
         let new = ConnectionIds::new(&rotated, 120);
         let ip = ip("192.0.2.1");
         assert!(new.accepts(old.issue(ip, 9_000), ip, 9_001));
@@ -274,9 +290,34 @@ mod tests {
         assert!(!old.accepts(new.issue(ip, 9_000), ip, 9_001));
     }
 
+    /// Hosts adopt each key file one after another: at no time does one refuse the ids of another.
+    #[test]
+    fn a_rotation_in_three_steps_refuses_no_id_on_any_host() {
+        let (old, new) = (KEYS.current, Key([9; 16]));
+        let steps = [
+            Keys { current: old, previous: None, next: None },
+            Keys { current: old, previous: None, next: Some(new) },
+            Keys { current: new, previous: Some(old), next: None },
+            Keys { current: new, previous: None, next: None },
+        ];
+        let hosts = steps.map(|keys| ConnectionIds::new(&keys, 120));
+        for ip in [ip("192.0.2.1"), ip("2001:db8::1")] {
+            let ids = hosts.each_ref().map(|host| host.issue(ip, 9_000));
+            assert_eq!((ids[0], ids[2]), (ids[1], ids[3]), "the next key is not used yet");
+            for at in 0..3 {
+                assert!(hosts[at].accepts(ids[at + 1], ip, 9_001), "step {at}");
+            }
+            assert!(hosts[1].accepts(ids[0], ip, 9_001) && hosts[2].accepts(ids[1], ip, 9_001));
+            let guess = ConnectionId(ids[0].0 ^ (1 << 40));
+            assert!(hosts.iter().all(|host| !host.accepts(guess, ip, 9_001)));
+            // Of two keys at once an id expires like one of the current key.
+            assert!(!hosts[1].accepts(ids[2], ip, 9_000 + 240));
+        }
+    }
+
     #[test]
     fn preparation_does_not_change_ids() {
-        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
+        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current), next: None };
         let cold = ConnectionIds::new(&rotated, 120);
         let mut warm = cold.clone();
         for unix in (1_000_000..1_000_600).step_by(7) {
@@ -312,8 +353,22 @@ mod tests {
     }
 
     #[test]
+    fn ids_are_valid_only_with_a_valid_tag() {
+        let ids = ConnectionIds::new(&KEYS, 120);
+        let ip = ip("192.0.2.1");
+        for unix in 1_200_000..1_200_500 {
+            let tags = ids.valid_tags(unix);
+            assert_eq!(tags.count_ones(), if unix % 120 < 120 - SKEW { 2 } else { 3 });
+            for issued in [unix - 239, unix - 120, unix, unix + SKEW] {
+                let id = ids.issue(ip, issued);
+                assert!(!ids.accepts(id, ip, unix) || tags >> (id.0 & TAG) & 1 == 1);
+            }
+        }
+    }
+
+    #[test]
     fn every_bit_of_an_id_is_checked() {
-        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current) };
+        let rotated = Keys { current: Key([9; 16]), previous: Some(KEYS.current), next: None };
         for ids in [ConnectionIds::new(&KEYS, 120), ConnectionIds::new(&rotated, 120)] {
             for ip in [ip("192.0.2.1"), ip("2001:db8::1")] {
                 let id = ids.issue(ip, 1_000_000).0;

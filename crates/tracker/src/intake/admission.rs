@@ -7,13 +7,12 @@ use onrush_swarm::Announce;
 
 use super::source::{Source, SourceAddress};
 use crate::access::AccessList;
-use crate::access::blocks::BlockList;
+use crate::access::addresses::AddressSet;
 use crate::clients;
 use crate::limits::AnnounceSettings;
 use crate::metrics::Incoming;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
-use crate::shedding::Shedding;
 
 /// The port of clients that cannot accept connections. They count as peers and are never handed
 /// out.
@@ -42,10 +41,9 @@ pub struct AnnounceFields {
 #[derive(Clone, Debug)]
 pub struct Admission {
     access: Arc<AccessList>,
-    blocked: Arc<BlockList>,
+    blocked: Arc<AddressSet>,
     announce: AnnounceSettings,
     refuse_bogons: bool,
-    shedding: Option<Shedding>,
     /// Whether log lines per request may contain the address of the client.
     log_addresses: bool,
 }
@@ -58,7 +56,6 @@ impl Admission {
             blocked: rules.blocked.clone(),
             announce: rules.announce.clone(),
             refuse_bogons: rules.refuse_bogons,
-            shedding: rules.shedding.clone(),
             log_addresses: rules.log_addresses,
         }
     }
@@ -77,14 +74,6 @@ impl Admission {
         incoming: &'a Incoming,
     ) -> Admitting<'a, A> {
         Admitting { admission: self, source, incoming }
-    }
-
-    /// Records that `ip` has proven its address, while load is shed.
-    #[inline]
-    pub fn record_proof<A: SourceAddress>(&self, ip: A) {
-        if let Some(shedding) = &self.shedding {
-            shedding.record_proof(ip.network());
-        }
     }
 
     /// How many peers a reply may carry (BEP 15, `num_want`: negative is the default).
@@ -125,21 +114,6 @@ impl<A: SourceAddress> Admitting<'_, A> {
         }
         if self.source.ip.is_blocked(&self.admission.blocked) {
             return Err(self.refused(Refusal::Blocked));
-        }
-        Ok(())
-    }
-
-    /// Admits a request from a source whose address is not proven yet, or sheds it under overload.
-    /// `unix` is wall-clock time in seconds.
-    ///
-    /// # Errors
-    /// [`Refusal::Shed`].
-    #[inline]
-    pub fn unproven(self, unix: u64) -> Result<(), Refusal> {
-        if let Some(shedding) = &self.admission.shedding
-            && !shedding.admits(self.source.ip.network(), unix)
-        {
-            return Err(self.refused(Refusal::Shed));
         }
         Ok(())
     }

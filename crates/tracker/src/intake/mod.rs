@@ -8,6 +8,7 @@ mod source;
 
 use std::net::{SocketAddr, SocketAddrV6};
 
+use onrush_net::filter::Filter;
 use onrush_proto::connect::{Connect, ConnectResponse};
 use onrush_proto::request::{Malformed, Request};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
@@ -22,6 +23,7 @@ use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics};
 use crate::refusal::{Refusal, UdpRefusal};
 use crate::rules::Rules;
+use crate::shedding::Shedding;
 
 /// What to do with a datagram.
 #[derive(Debug)]
@@ -138,13 +140,16 @@ impl Intake {
         Checks { intake: self, unix, datagram, source, incoming }
     }
 
+    /// What the kernel may drop at `unix`, seconds since 1970, while load is shed.
+    pub fn filter(&self, shedding: &Shedding, unix: u64) -> Filter {
+        // Two seconds ahead, as the filter is renewed once a second.
+        let valid_tags = self.ids.valid_tags(unix) | self.ids.valid_tags(unix + 2);
+        shedding.filter(unix, valid_tags)
+    }
+
     /// Whether `id` is valid for `ip`. Arguments in registers: this is too large to be inlined.
     fn accepts<A: SourceAddress + Address>(&self, id: ConnectionId, ip: A, unix: u64) -> bool {
-        let valid = self.ids.accepts(id, ip, unix);
-        if valid {
-            self.admission.record_proof(ip);
-        }
-        valid
+        self.ids.accepts(id, ip, unix)
     }
 }
 
@@ -220,9 +225,6 @@ impl<'a, 'd, A: SourceAddress + Address> Checks<'a, 'd, A> {
 
     #[inline]
     fn connect(self, connect: Connect) -> Verdict<'d> {
-        if self.admission().unproven(self.unix).is_err() {
-            return Verdict::Silence;
-        }
         self.incoming.connects.add(1);
         if log::log_enabled!(log::Level::Trace) {
             log::trace!("connect from {}", self.admission().client());

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use onrush_proto::{Endpoint, Family};
 
-use crate::access::blocks::BlockList;
+use crate::access::addresses::AddressSet;
 use crate::access::{is_bogon_v4, is_bogon_v6};
 
 /// The source of a request. The type of the address is the family that the client uses: an
@@ -33,11 +33,7 @@ pub trait SourceAddress: Copy + Into<IpAddr> {
     fn is_bogon(self) -> bool;
 
     /// Whether the block list has the address.
-    fn is_blocked(self, list: &BlockList) -> bool;
-
-    /// The unit that counts as one source: an IPv4 address, or an IPv6 /64, as one client may use
-    /// all of its addresses.
-    fn network(self) -> u64;
+    fn is_blocked(self, list: &AddressSet) -> bool;
 
     /// The peer at `port` of this address.
     fn endpoint(self, port: u16) -> Endpoint;
@@ -52,13 +48,8 @@ impl SourceAddress for Ipv4Addr {
     }
 
     #[inline]
-    fn is_blocked(self, list: &BlockList) -> bool {
-        list.blocks_v4(self)
-    }
-
-    #[inline]
-    fn network(self) -> u64 {
-        self.to_bits().into()
+    fn is_blocked(self, list: &AddressSet) -> bool {
+        list.contains_v4(self)
     }
 
     #[inline]
@@ -76,13 +67,8 @@ impl SourceAddress for Ipv6Addr {
     }
 
     #[inline]
-    fn is_blocked(self, list: &BlockList) -> bool {
-        list.blocks_v6(self)
-    }
-
-    #[inline]
-    fn network(self) -> u64 {
-        (self.to_bits() >> 64) as u64
+    fn is_blocked(self, list: &AddressSet) -> bool {
+        list.contains_v6(self)
     }
 
     #[inline]

@@ -8,6 +8,7 @@ mod table;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use onrush_net::Cause;
 use onrush_proto::{Event, Family};
 use onrush_swarm::{SwarmsByFamily, Totals};
 
@@ -135,6 +136,9 @@ pub const REFUSALS: [&str; Refusal::ALL.len()] = Refusal::NAMES;
 /// The names of [`UdpRefusal::ALL`], in its order.
 pub const UDP_REFUSALS: [&str; UdpRefusal::ALL.len()] = UdpRefusal::NAMES;
 
+/// The causes why the kernel does not accept a reply, in the order of their counters.
+pub const UNSENT: [&str; Cause::NAMES.len()] = Cause::NAMES;
+
 impl Incoming {
     /// The name and the count of every reason to refuse.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
@@ -170,6 +174,11 @@ impl ShardGauges {
         self.seeders_v6.set(totals.seeders_v6);
         self.completed.set(totals.completed);
         self.refused_full.set(totals.refused_full);
+        self.refused_per_swarm.set(totals.refused_per_swarm);
+        self.refused_of_source.set(totals.refused_of_source);
+        self.refused_new_swarms.set(totals.refused_new_swarms);
+        self.replaced.set(totals.replaced);
+        self.crowded_tables.set(totals.crowded_tables);
         self.expired.set(totals.expired);
         self.idle_evicted.set(totals.idle_evicted);
     }
@@ -201,9 +210,17 @@ impl Summary {
         self.refused[refusal as usize]
     }
 
+    /// New peers that were answered and not stored, because of any limit.
+    pub fn not_stored(&self) -> u64 {
+        self.refused_full
+            + self.refused_per_swarm
+            + self.refused_of_source
+            + self.refused_new_swarms
+    }
+
     /// Replies that the kernel did not accept.
-    pub fn unsent(&self) -> u64 {
-        self.send_blocked + self.send_failed
+    pub fn unsent_in_all(&self) -> u64 {
+        self.unsent.iter().sum()
     }
 
     /// Seeders of both families.

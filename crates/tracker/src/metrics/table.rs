@@ -61,14 +61,18 @@ WorkerMetrics (WorkerCounts) {
         Counter Sockets "onrush_sent_bytes" [worker] "Payload bytes of replies sent"
             { sent_bytes as "bytes_out" }
         Counter Sockets "onrush_send_calls" [worker] "System calls for sending" { send_calls }
-        Counter Sockets "onrush_unsent_replies" [cause, worker]
-            "Replies that the kernel did not accept: raise socket.send_buffer"
-            { send_blocked as "replies_blocked" = "full_buffer",
-              send_failed as "replies_failed" = "error" }
         Counter Sockets "onrush_kernel_dropped_datagrams" [worker]
             "Datagrams that the kernel dropped because a receive buffer was full: raise \
              net.core.rmem_max and socket.receive_buffer, or add workers"
             { kernel_drops }
+        Counter Sockets "onrush_checksum_errors" [worker]
+            "Datagrams with a wrong UDP checksum that the kernel found at a socket; it drops short \
+             ones before"
+            { checksum_errors }
+        Counter Sockets "onrush_kernel_shed_datagrams" [worker]
+            "Datagrams that the filter against overload dropped in the kernel: no requests, \
+             connection ids that cannot be valid, and in a flood of connects a share of these"
+            { kernel_shed }
         Gauge Sockets "onrush_receive_buffer_bytes" [worker]
             "Size of the receive buffers of all sockets of a worker, as the kernel counts it"
             { receive_buffer }
@@ -87,8 +91,18 @@ WorkerMetrics (WorkerCounts) {
             { orphaned }
         Counter All "onrush_turns" [worker] "Turns, idle ones included" { turns }
     }
-    named {}
-    hidden {}
+    named {
+        Counter Sockets "onrush_unsent_replies" [cause, worker]
+            "Replies that the kernel did not accept. full_buffer: raise socket.send_buffer; \
+             permission: a firewall forbids them; unreachable: no route; no_buffers: the queue of \
+             the network card is full; too_long: larger than the MTU of the path"
+            { unsent = UNSENT }
+    }
+    hidden {
+        /// Datagrams that the kernel dropped at the worker's sockets for any reason. The thread
+        /// that supervises the workers divides it among the three counters of reasons above.
+        socket_drops,
+    }
     also {
         /// Traffic by address family.
         incoming: ByFamily<Incoming>,
@@ -112,9 +126,20 @@ ShardGauges (ShardStats) {
         Counter Shards "onrush_expired_peers" [worker]
             "Peers removed because they did not announce again in time"
             { expired }
-        Counter Shards "onrush_not_stored_peers" [worker]
-            "New peers not stored because limits.peers was reached"
-            { refused_full as "not_stored" }
+        Counter Shards "onrush_not_stored_peers" [limit, worker]
+            "New peers answered but not stored, by the key of the table limits that was reached"
+            { refused_full as "not_stored" = "peers",
+              refused_per_swarm as "not_stored_per_swarm" = "source_peers_per_swarm",
+              refused_of_source as "not_stored_of_source" = "source_peers",
+              refused_new_swarms as "not_stored_new_swarms" = "source_new_swarms" }
+        Counter Shards "onrush_replaced_peers" [worker]
+            "Peers removed for a new peer of a source that occupies less, because limits.peers \
+             was reached"
+            { replaced }
+        Gauge Shards "onrush_crowded_source_tables" [worker]
+            "Whether a table of sources is crowded (1): limits of single sources are suspended, \
+             and only those of /24 and /48 networks apply"
+            { crowded_tables }
         Counter Shards "onrush_evicted_idle_swarms" [worker]
             "Swarms without peers removed early because limits.idle_swarms was reached"
             { idle_evicted }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
+use onrush_net::filter::Filter;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
 use onrush_proto::{Family, TransactionId, error};
@@ -19,9 +20,10 @@ use crate::metrics::{REPLIES, WorkerMetrics};
 use crate::producer::Producer;
 use crate::refusal::{MAX_ERROR_TEXT, Refusal};
 use crate::rules::Rules;
+use crate::shedding::Shedding;
 
 /// The socket side of a worker.
-pub struct SocketSide<S> {
+pub struct SocketSide<S: Socket> {
     socket: S,
     intake: Intake,
     producer: Producer<Return>,
@@ -30,8 +32,14 @@ pub struct SocketSide<S> {
     /// Datagrams per receive call at most.
     receive_batch: usize,
     max_hashes: usize,
-    /// The last time the kernel was asked for its count of drops.
-    drops_read: Option<Moment>,
+    /// The last time of the work that is done once a second.
+    second: Option<Moment>,
+    /// What the kernel is to drop under overload.
+    shedding: Option<Shedding>,
+    /// The filter that the kernel was given last. `None`: it may have one of another process.
+    filter: Option<Option<Filter>>,
+    /// Whether the log has the error of a filter that the kernel does not take.
+    filter_warned: bool,
     receiving: Receiving,
 }
 
@@ -64,7 +72,10 @@ impl<S: Socket> SocketSide<S> {
             answers: Answers::with_capacity(settings.receive_batch),
             receive_batch: settings.receive_batch,
             max_hashes,
-            drops_read: None,
+            second: None,
+            shedding: None,
+            filter: None,
+            filter_warned: false,
             receiving: Receiving::Running,
         }
     }
@@ -73,10 +84,15 @@ impl<S: Socket> SocketSide<S> {
     pub fn update(&mut self, rules: &Rules) {
         self.intake.update(rules);
         self.max_hashes = rules.max_hashes;
+        if self.shedding != rules.shedding {
+            self.shedding = rules.shedding;
+            self.second = None;
+        }
     }
 
     /// Stops receiving, and sends on `done` once every request received so far is answered.
     pub fn pause(&mut self, done: Sender<()>) {
+        self.remove_filter();
         self.receiving = Receiving::Pausing(done);
     }
 
@@ -90,6 +106,7 @@ impl<S: Socket> SocketSide<S> {
     /// Receives again.
     pub fn resume(&mut self) {
         self.receiving = Receiving::Running;
+        self.filter = None;
     }
 
     /// Receives one batch of datagrams and sorts its requests.
@@ -170,14 +187,16 @@ impl<S: Socket> SocketSide<S> {
         }
         metrics.sent.add(sent.datagrams);
         metrics.sent_bytes.add(sent.bytes);
-        metrics.send_blocked.add(sent.blocked);
-        metrics.send_failed.add(sent.failed);
+        if sent.unsent > 0 {
+            metrics.unsent.iter().zip(sent.causes).for_each(|(counter, count)| counter.add(count));
+        }
         metrics.send_calls.add(sent.calls);
         self.answers.clear();
         self.producer.clear_replies();
     }
 
-    /// Signals a pause that is complete; once per second, reads the kernel's count of drops.
+    /// Signals a pause that is complete; once per second, reads the kernel's count of drops and
+    /// renews its filter.
     pub fn maintain(&mut self, now: Now, metrics: &WorkerMetrics) {
         if let Receiving::Pausing(done) = &self.receiving
             && self.producer.is_idle()
@@ -186,9 +205,43 @@ impl<S: Socket> SocketSide<S> {
             let _ = done.try_send(());
             self.receiving = Receiving::Paused;
         }
-        if self.drops_read != Some(now.moment) {
-            self.drops_read = Some(now.moment);
-            metrics.kernel_drops.set(self.socket.dropped());
+        if self.second != Some(now.moment) {
+            self.second = Some(now.moment);
+            metrics.socket_drops.set(self.socket.dropped());
+            self.renew_filter(now.unix);
+        }
+    }
+
+    /// Gives the kernel the filter of this second, if it has another one.
+    fn renew_filter(&mut self, unix: u64) {
+        if !matches!(self.receiving, Receiving::Running) {
+            // Another process may serve the sockets by now.
+            return;
+        }
+        let filter = self.shedding.map(|shedding| self.intake.filter(&shedding, unix));
+        if self.filter == Some(filter) {
+            return;
+        }
+        match self.socket.set_filter(filter.as_ref()) {
+            Ok(()) => (self.filter, self.filter_warned) = (Some(filter), false),
+            // Tried again every second.
+            Err(error) if !self.filter_warned => {
+                self.filter_warned = true;
+                let wanted = if filter.is_some() { "takes no" } else { "does not remove its" };
+                log::warn!("the kernel {wanted} filter for load shedding: {error}");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Removes the kernel's filter, which would outlive this process where another one has the
+    /// sockets too.
+    fn remove_filter(&mut self) {
+        if matches!((&self.receiving, &self.filter), (Receiving::Running, Some(Some(_)))) {
+            self.filter = None;
+            if let Err(error) = self.socket.set_filter(None) {
+                log::warn!("the kernel does not remove its filter for load shedding: {error}");
+            }
         }
     }
 
@@ -202,6 +255,12 @@ impl<S: Socket> SocketSide<S> {
             // Another process serves what arrives meanwhile.
             Receiving::Pausing(_) | Receiving::Paused => self.socket.wait_for_wake(timeout),
         }
+    }
+}
+
+impl<S: Socket> Drop for SocketSide<S> {
+    fn drop(&mut self) {
+        self.remove_filter();
     }
 }
 

@@ -66,6 +66,7 @@ impl SwarmSide {
     /// Uses `rules` from the next request on.
     pub fn update(&mut self, rules: &Rules) {
         self.shard.update(rules.shard);
+        self.shard.trust(rules.trusted.clone());
         self.sweep_period = rules.sweep_period;
         // The rate depends on the period.
         self.sweep_rate = 0;

@@ -1,5 +1,5 @@
 //! Integration tests of the data path: whole trackers on the in-process network, on one thread and
-//! from one seed.
+//! from one seed. Conversations of many clients under faults: crates/daemon/tests/simulation.
 
 #![forbid(unsafe_code)]
 
@@ -7,4 +7,3 @@ mod expiry;
 mod fronts;
 mod overload;
 mod placements;
-mod simulation;

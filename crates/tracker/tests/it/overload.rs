@@ -1,13 +1,18 @@
-//! A shard's worker that does not keep up: requests are dropped and counted, no batch is lost, and
-//! the tracker recovers once the worker runs again.
+//! A worker that does not keep up. A shard's worker: requests are dropped and counted, no batch is
+//! lost, and the tracker recovers once the worker runs again. A socket's worker: what load shedding
+//! drops makes room for requests with a connection id.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use onrush_net::memory::Endpoint;
+use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
+use onrush_proto::Connect;
 use onrush_proto::{Announce, ConnectionId, InfoHash, Scrape, TransactionId};
-use onrush_testing::memory_tracker::{TRACKER_V4, TestTracker, announce, at, connect};
+use onrush_testing::memory_tracker::{
+    TRACKER_V4, TestTracker, announce, at, connect, rules, secrets, settings,
+};
 use onrush_tracker::refusal::Refusal;
+use onrush_tracker::shedding::Shedding;
 
 const CLIENT: &str = "198.51.100.1:3000";
 const BATCH: usize = 16;
@@ -121,4 +126,107 @@ fn a_batch_of_the_longest_scrapes_gets_all_replies() {
     send(&mut client, &packets);
     world.settle(at(1));
     assert_eq!(read(&mut client), 128);
+}
+
+/// Sources of a flood.
+const FLOODERS: usize = 250;
+/// Requests per round beside eight announces with a valid id. The worker receives 64.
+const FLOOD: usize = 120;
+
+/// A round's flood.
+#[derive(Clone, Copy, PartialEq)]
+enum Flood {
+    Connects,
+    GuessedIds,
+    Junk,
+}
+
+impl Flood {
+    fn datagram(self, number: usize) -> Vec<u8> {
+        let mut bytes = vec![0; 98];
+        // A linear congruential generator (Knuth): the lowest bits have a short period.
+        let random = |n: usize| (n as u64).wrapping_mul(6_364_136_223_846_793_005) >> 20;
+        match self {
+            Self::Connects => {
+                Connect { transaction_id: TransactionId(number as u32) }
+                    .write((&mut bytes[..16]).try_into().unwrap());
+                bytes.truncate(16);
+            }
+            Self::GuessedIds => {
+                announce(ConnectionId(random(number)), InfoHash([3; 20])).write(&mut bytes);
+            }
+            Self::Junk => bytes[..16].copy_from_slice(&[number as u8 | 4; 16]),
+        }
+        bytes
+    }
+}
+
+/// Floods a worker, with or without load shedding. Returns the shares of announces with a valid id
+/// and of the flood's connects that are answered.
+fn flooded(flood: Flood, share: Option<f64>) -> (f64, f64) {
+    let text = "[workers]\nplacement = \"colocated\"\ntotal = 1\n[socket]\nbatch = 64\n";
+    let options = Options { receive_buffer: 128, ..Options::default() };
+    let network = Network::with_options(1, Conditions::default(), options);
+    let settings = settings(text);
+    let mut world = TestTracker::new(&settings, &secrets(1), &network, |endpoint| endpoint);
+    let mut client = network.bind(&[CLIENT.parse().unwrap()]).unwrap();
+    let sources: Vec<SocketAddr> =
+        (0..FLOODERS).map(|n| (Ipv4Addr::new(203, 0, 113, n as u8), 4_000).into()).collect();
+    let mut flooders = network.bind(&sources).unwrap();
+    let id = connect(&mut world, &mut client, 0, at(1));
+    let before = network.counts();
+    let shedding = share.map(|share| Shedding::new([9; 16]).with_share(share));
+    let side = world.workers[0].socket_side.as_mut().unwrap();
+    side.update(&onrush_tracker::rules::Rules { shedding, ..rules(&settings) });
+    world.settle(at(1));
+    let (mut sent, mut answered, mut connects, mut flooded) = (0, 0, 0, 0);
+    for round in 0..400 {
+        let packets = packets(id);
+        for (number, packet) in packets.iter().step_by(4).take(8).enumerate() {
+            send(&mut client, std::slice::from_ref(packet));
+            sent += 1;
+            for part in 0..FLOOD / 8 {
+                let number = (round * FLOOD + number * FLOOD / 8 + part) % 60_000;
+                let to = Return::to(TRACKER_V4.parse().unwrap(), (number * 7 % FLOODERS) as u16);
+                let bytes = flood.datagram(number);
+                flooders.send(std::iter::once(Reply { bytes: &bytes, to: &to }));
+                flooded += 1;
+            }
+        }
+        world.workers[0].turn(at(1 + round as u64 / 4)).unwrap();
+        answered += read(&mut client);
+        connects += read(&mut flooders);
+    }
+    world.settle(at(101));
+    answered += read(&mut client);
+    connects += read(&mut flooders);
+    let (counts, summary) = (network.counts(), world.summary());
+    assert_eq!(
+        (sent + flooded) as u64,
+        summary.datagrams - 1 + (counts.dropped - before.dropped) + counts.filtered,
+        "received, lost and shed are what was sent"
+    );
+    assert_eq!(counts.filtered > 0, share.is_some());
+    (answered as f64 / f64::from(sent), connects as f64 / f64::from(flooded))
+}
+
+#[test]
+fn with_fewer_connects_requests_with_an_id_find_room() {
+    let (announces, connects) = flooded(Flood::Connects, None);
+    assert!((0.4..0.65).contains(&announces), "{announces}");
+    assert!((0.4..0.6).contains(&connects), "{connects}");
+    let (announces, connects) = flooded(Flood::Connects, Some(0.4));
+    assert!(announces > 0.99, "{announces}");
+    assert!((0.3..0.5).contains(&connects), "{connects}");
+}
+
+/// A random id has a valid tag in every second case, and junk is never a request.
+#[test]
+fn guessed_ids_and_junk_are_shed_without_thinning_connects() {
+    let (announces, _) = flooded(Flood::GuessedIds, None);
+    assert!(announces < 0.65, "{announces}");
+    let (announces, _) = flooded(Flood::GuessedIds, Some(1.0));
+    assert!(announces > 0.85, "{announces}");
+    let (announces, _) = flooded(Flood::Junk, Some(1.0));
+    assert!(announces > 0.99, "{announces}");
 }

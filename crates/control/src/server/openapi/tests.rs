@@ -77,6 +77,9 @@ fn complete(operation: &mut Operation, requires_token: bool) {
     let tag = if requires_token { "admin" } else { "observation" };
     operation.tags = Some(vec![tag.to_owned()]);
     let responses = &mut operation.responses.responses;
+    let misdirected = "The request is for a host that is neither an address, localhost nor in \
+                       admin.hosts";
+    responses.insert("421".into(), Response::new(misdirected).into());
     if requires_token {
         operation.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
         responses.insert("401".into(), Response::new("Missing or wrong token").into());
@@ -116,6 +119,7 @@ fn router() -> axum::Router {
 /// Whether the router has a handler for this method at this path.
 async fn accepts(router: &axum::Router, method: &str, path: &str) -> bool {
     let request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
+    let request = request.header("Host", "localhost");
     let request = request.header("Authorization", format!("Bearer {TOKEN}"));
     let service = TowerToHyperService::new(router.clone());
     let response = service.call(request.body(Body::empty()).unwrap()).await.unwrap();

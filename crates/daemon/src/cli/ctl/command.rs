@@ -75,7 +75,11 @@ pub enum Action {
     /// The metrics in the format of Prometheus
     Metrics,
     /// Reload the configuration and print which keys changed
-    Reload,
+    Reload {
+        /// Accept a list that lost more than half of its entries
+        #[arg(long)]
+        force: bool,
+    },
     /// Write the full scrape to export.file
     Export,
     /// Start a new process that takes over without a gap, and wait until it serves
@@ -84,7 +88,11 @@ pub enum Action {
     /// configuration, and receives all peers and then the sockets. If anything fails, the reason is
     /// printed and the running process keeps serving. Loading millions of peers takes seconds: see
     /// --timeout.
-    Upgrade,
+    Upgrade {
+        /// Drop the peers for which the new limits.peers has no room
+        #[arg(long)]
+        force: bool,
+    },
     /// Show or change the list of info hashes
     #[command(subcommand)]
     List(List),

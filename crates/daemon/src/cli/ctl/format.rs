@@ -59,11 +59,7 @@ pub fn stats(stats: &Stats) -> String {
         ("refused", counts(traffic.refused.iter())),
         (
             "replies",
-            format!(
-                "{}, {} not sent",
-                totals.worker.sent,
-                totals.worker.send_blocked + totals.worker.send_failed
-            ),
+            format!("{}, {} not sent", totals.worker.sent, totals.unsent.values().sum::<u64>()),
         ),
         ("dropped", format!("{} datagrams by the kernel", totals.worker.kernel_drops)),
         ("completed", totals.shard.completed.to_string()),

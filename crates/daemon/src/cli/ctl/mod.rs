@@ -18,6 +18,7 @@ pub use command::Ctl;
 use command::{Action, List, Named};
 use onrush_control::client::{self, Client, ClientError};
 
+use crate::cli::format::escaped;
 use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, GOOD};
 use onrush_control::api::admin::ListUpdate;
@@ -31,7 +32,7 @@ const CHUNK: usize = 10_000;
 pub fn run(ctl: &Ctl) -> Exit {
     let client = ctl.admin.client(ctl.token_file.as_deref(), Duration::from_secs(ctl.timeout));
     match client.and_then(|client| request(ctl, &client)) {
-        Ok((text, good)) => print(&text, if good { GOOD } else { FAILED }),
+        Ok((text, good)) => print(&escaped(&text), if good { GOOD } else { FAILED }),
         Err(error) => error.into(),
     }
 }
@@ -43,9 +44,12 @@ fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
         Action::Health => requests.health(),
         Action::Stats => requests.get("/stats.json", format::stats),
         Action::Metrics => client.get("/metrics").map(|answer| (answer.text, true)),
-        Action::Reload => requests.answer(client.post("/api/v1/reload", "")?, format::reload),
+        Action::Reload { force } => {
+            let answer = client.post(&format!("/api/v1/reload?force={force}"), "")?;
+            requests.answer(answer, format::reload)
+        }
         Action::Export => requests.answer(client.post("/api/v1/export", "")?, format::export),
-        Action::Upgrade => requests.upgrade(Duration::from_secs(ctl.timeout)),
+        Action::Upgrade { force } => requests.upgrade(*force, Duration::from_secs(ctl.timeout)),
         Action::List(List::Show { info_hash: None }) => requests.get("/api/v1/list", format::list),
         Action::List(List::Show { info_hash: Some(hash) }) => {
             requests.get(&format!("/api/v1/list/{hash}"), format::entry)
@@ -124,9 +128,9 @@ impl Requests<'_> {
     }
 
     /// Starts an upgrade and waits until the new process answers.
-    fn upgrade(&self, timeout: Duration) -> Result<(String, bool), ClientError> {
+    fn upgrade(&self, force: bool, timeout: Duration) -> Result<(String, bool), ClientError> {
         let until = Instant::now() + timeout;
-        let answer = self.client.post("/api/v1/upgrade", "")?;
+        let answer = self.client.post(&format!("/api/v1/upgrade?force={force}"), "")?;
         let successor: Successor = answer.json()?;
         while Instant::now() < until {
             // Until then the old process answers, or none.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::{Finding, Severity};
+use crate::cli::format::escaped;
 
 /// Findings as text: problems first, then notes, then the rest.
 pub(super) fn text(findings: &[Finding], unreadable: &[String], colours: bool) -> String {
@@ -20,15 +21,15 @@ pub(super) fn text(findings: &[Finding], unreadable: &[String], colours: bool) -
         let word = format!("{word:<8}");
         let word = if colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{word} {:<12} {}", finding.name, finding.what);
+        let _ = writeln!(text, "{word} {:<12} {}", finding.name, escaped(&finding.what));
         for (label, line) in [("fix:", &finding.fix), ("permanent:", &finding.keep)] {
             if let Some(line) = line {
-                let _ = writeln!(text, "         {label:<12} {line}");
+                let _ = writeln!(text, "         {label:<12} {}", escaped(line));
             }
         }
     }
     for what in unreadable {
-        let _ = writeln!(text, "unreadable {what}");
+        let _ = writeln!(text, "unreadable {}", escaped(what));
     }
     let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let counted = |severity, word| match count(severity) {
@@ -52,7 +53,7 @@ pub(super) fn json(findings: &[Finding], unreadable: &[String]) -> String {
     let problems = names(findings).len();
     let report = Report { problems, findings, unreadable };
     let text = serde_json::to_string_pretty(&report).expect("findings are strings");
-    text + "\n"
+    escaped(&text).into_owned() + "\n"
 }
 
 /// A line of the log that names the problems; `None` without any.
@@ -93,6 +94,18 @@ mod tests {
                         problem, 1 note, 1 ok\n";
         assert_eq!(plain, expected);
         assert!(text(&findings(), &[], true).starts_with("\x1b[31mproblem"));
+    }
+
+    /// Names of processes are chosen by other users of the host.
+    #[test]
+    fn findings_do_not_control_the_terminal() {
+        let findings =
+            [Finding::problem("ports", "held by \u{1b}]0;x\u{7}\u{9b}2J").fix("\u{1b}c")];
+        let unreadable = ["/proc/\u{202e}".to_owned()];
+        for shown in [text(&findings, &unreadable, false), json(&findings, &unreadable)] {
+            let escapes = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+            assert!(!shown.contains(escapes), "{shown:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ratatui::widgets::{Sparkline, Widget};
 
 use super::rates::{Pair, refused, requests};
 use super::view::View;
-use crate::cli::format::{bar, bytes, count, rate, span};
+use crate::cli::format::{bar, bytes, count, escaped, rate, span};
 use onrush_control::api::stats::{FamilyStats, Stats, WorkerStats};
 
 /// Columns of the labels at the left.
@@ -80,7 +80,8 @@ impl Page<'_> {
 
     fn line(&mut self, spans: Vec<Span<'_>>) {
         let row = self.take(1);
-        Line::from(spans).render(row, self.cells);
+        let spans = spans.iter().map(|span| Span::styled(escaped(&span.content), span.style));
+        Line::from_iter(spans).render(row, self.cells);
     }
 
     fn left(&self) -> usize {
@@ -138,8 +139,13 @@ fn health(now: Option<&Stats>) -> Vec<Span<'static>> {
         0 => faint("  no overload"),
         step => alarm(format!("  overload step {step} of 8")),
     };
+    let share = now.overload.connect_share;
+    let shed = match share < 1.0 {
+        true => alarm(format!(", connects of {:.0} % answered", share * 100.0)),
+        false => plain(""),
+    };
     let interval = faint(format!(", interval {} s", now.overload.interval));
-    vec![stage, plain("  "), health, overload, interval]
+    vec![stage, plain("  "), health, overload, interval, shed]
 }
 
 /// The cells of a row of a table, right-aligned.
@@ -210,7 +216,7 @@ fn replies(page: &mut Page<'_>, pair: Pair<'_>) {
         plain(bits(|s| s.totals.worker.sent_bytes as f64)),
         faint(" Mbit/s"),
     ]);
-    let unsent = |s: &Stats| (s.totals.worker.send_blocked + s.totals.worker.send_failed) as f64;
+    let unsent = |s: &Stats| s.totals.unsent.values().sum::<u64>() as f64;
     let (dropped, lost) = (per_second(|s| s.totals.worker.kernel_drops as f64), per_second(unsent));
     let is = |rate: Option<f64>| rate.is_some_and(|rate| rate > 0.0);
     page.line(vec![
@@ -266,8 +272,8 @@ fn stored(page: &mut Page<'_>, pair: Pair<'_>) {
         plain(format!("{}/s", rate(pair.rate(|s| s.totals.shard.expired as f64)))),
         faint("   not stored "),
         alarm_if(
-            totals.shard.refused_full > 0,
-            format!("{}/s", rate(pair.rate(|s| s.totals.shard.refused_full as f64))),
+            totals.shard.not_stored() > 0,
+            format!("{}/s", rate(pair.rate(|s| s.totals.shard.not_stored() as f64))),
         ),
     ]);
     page.line(clients(pair.now));

@@ -2,7 +2,8 @@
 //! permitted.
 //!
 //! A purge is delayed, since announces that the former list has permitted may still be on the way
-//! to their shard. Workers take several turns a second, so after two seconds there are none.
+//! to their shard. Workers take several turns a second, so after two seconds there are none, unless
+//! a worker is stalled: then the delay begins again.
 
 pub mod removal;
 
@@ -22,11 +23,14 @@ use removal::{remove_forbidden, remove_named};
 /// Time between a change of the list and the purge.
 const DELAY: Duration = Duration::from_secs(2);
 
+/// A worker without a turn for this long may hold announces that the former list has permitted.
+const STALLED: Duration = Duration::from_secs(1);
+
 /// The supervisor's side: decides when shards are purged, and frees former lists.
-pub(super) struct Purge {
+pub struct Purge {
     result: Sender<u64>,
     /// Receives the number of swarms that a shard has removed.
-    pub(super) removed: Receiver<u64>,
+    pub removed: Receiver<u64>,
     /// Stops the walk in progress.
     superseded: Arc<AtomicBool>,
     /// The next walk over all swarms.
@@ -39,21 +43,8 @@ pub(super) struct Purge {
 }
 
 impl Purge {
-    /// The list of the start needs no purge: peers were loaded by it.
-    pub(super) fn new() -> Self {
-        let (result, removed) = unbounded();
-        Self {
-            result,
-            removed,
-            superseded: Arc::default(),
-            walk: None,
-            named: VecDeque::new(),
-            retired: Vec::new(),
-        }
-    }
-
     /// Schedules a walk for a `list` that has replaced `former`, and stops the walk in progress.
-    pub(super) fn start(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
+    pub fn start(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
         self.superseded.store(true, Ordering::Relaxed);
         self.superseded = Arc::default();
         self.walk = (!list.is_open()).then(|| (now + DELAY, list.clone()));
@@ -67,7 +58,7 @@ impl Purge {
     /// changes came every second, a walk over all swarms would never finish. A scheduled walk uses
     /// the new list. A walk in progress continues with the former list: it may remove a swarm that
     /// is permitted again, whose peers return with their next announce.
-    pub(super) fn update(
+    pub fn update(
         &mut self,
         list: &Arc<AccessList>,
         changes: &[ListChange],
@@ -93,16 +84,22 @@ impl Purge {
         }
     }
 
-    /// Call every second with the list in force: starts removals that are due.
+    /// Call every second with the list in force, and how long each worker has been `stalled`:
+    /// starts removals that are due.
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], when a worker does not take its task.
-    pub(super) fn tick(
+    pub fn tick(
         &mut self,
         list: &AccessList,
         orders: &Orders,
+        stalled: &[Duration],
         now: Instant,
     ) -> Result<(), WorkerUnresponsive> {
+        if stalled.iter().any(|time| *time >= STALLED) {
+            self.walk.iter_mut().for_each(|(due, _)| *due = now + DELAY);
+            self.named.iter_mut().for_each(|(due, _)| *due = now + DELAY);
+        }
         self.retired.retain(|list| Arc::strong_count(list) > 1);
         while self.named.front().is_some_and(|(due, _)| now >= *due) {
             let Some((_, hashes)) = self.named.pop_front() else { break };
@@ -119,6 +116,26 @@ impl Purge {
             Box::new(remove_forbidden(list.clone(), superseded, self.result.clone()))
         })
     }
+
+    /// Whether a removal is due later.
+    pub fn is_scheduled(&self) -> bool {
+        self.walk.is_some() || !self.named.is_empty()
+    }
+}
+
+impl Default for Purge {
+    /// The list of the start needs no purge: peers were loaded by it.
+    fn default() -> Self {
+        let (result, removed) = unbounded();
+        Self {
+            result,
+            removed,
+            superseded: Arc::default(),
+            walk: None,
+            named: VecDeque::new(),
+            retired: Vec::new(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -133,9 +150,29 @@ mod tests {
     }
 
     #[test]
+    fn a_stalled_worker_delays_a_purge() {
+        let orders = Orders::new(&[], 0, Arc::from([]));
+        let (mut purge, start, list) = (Purge::default(), Instant::now(), list());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        purge.start(&list, list.clone(), at(0));
+        let changes = [ListChange { info_hash: InfoHash([1; 20]), listed: true }];
+        purge.update(&Arc::new(list.with(&changes)), &changes, list.clone(), at(0));
+        let mut tick = |stalled, second| {
+            purge.tick(&list, &orders, &[Duration::ZERO, stalled], at(second)).unwrap();
+            purge.is_scheduled()
+        };
+        assert!(tick(Duration::ZERO, 1));
+        for second in 2..10 {
+            assert!(tick(Duration::from_secs(second - 1), second), "at {second} s");
+        }
+        assert!(tick(Duration::ZERO, 10));
+        assert!(!tick(Duration::ZERO, 11));
+    }
+
+    #[test]
     fn a_replaced_list_is_freed() {
         let orders = Orders::new(&[], 0, Arc::from([]));
-        let mut purge = Purge::new();
+        let mut purge = Purge::default();
         let now = Instant::now();
         let (first, second) = (list(), list());
         let weak = Arc::downgrade(&first);
@@ -145,7 +182,7 @@ mod tests {
         // A merge retires its source and the list in force, which are often the same.
         purge.retire(first.clone());
         purge.start(&second, first, now);
-        purge.tick(&second, &orders, now).unwrap();
+        purge.tick(&second, &orders, &[], now).unwrap();
         assert_eq!(weak.strong_count(), 0, "after reloads of itself, and retired twice");
     }
 }

@@ -86,13 +86,17 @@ impl Client {
     /// read time-out.
     fn next_datagram(&self) -> Option<Vec<u8>> {
         let mut buffer = [0; 65_535];
-        match self.socket.recv_from(&mut buffer) {
-            Ok((len, from)) => {
-                assert_eq!(from, self.tracker, "the reply comes from the address of the request");
-                Some(buffer[..len].to_vec())
+        loop {
+            match self.socket.recv_from(&mut buffer) {
+                Ok((len, from)) => {
+                    assert_eq!(from, self.tracker, "it comes from the address of the request");
+                    return Some(buffer[..len].to_vec());
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                // The host was suspended.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => panic!("{error}"),
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            Err(error) => panic!("{error}"),
         }
     }
 

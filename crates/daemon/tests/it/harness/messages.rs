@@ -17,16 +17,28 @@ pub(crate) const RELOADED: &str = "configuration reloaded";
 pub(crate) const RELOAD_REJECTED: &str = "the configuration in force stays";
 /// The purge after a list change has removed one swarm.
 pub(crate) const PURGED_ONE: &str = "removed 1 swarm";
+/// Log lines were lost; their number is before it.
+pub(crate) const LINES_LOST: &str = " log lines were lost";
+/// The kernel did not accept replies; the cause and the remedy follow.
+pub(crate) const NOT_SENT: &str = " replies within a second were not sent";
 /// Totals of the last interval, with requests per second by kind.
 pub(crate) const TOTALS: &str = "/s: connect ";
 /// The kernel dropped datagrams because a receive buffer was full.
 pub(crate) const KERNEL_DROPPED: &str = "the kernel dropped ";
-/// The announce interval or the shedding of sources has changed by a step.
+/// The announce interval has changed by a step.
 pub(crate) const OVERLOAD: &str = "overload: ";
-/// The totals' count of refused new sources.
-pub(crate) const SHED: &str = "shed ";
+/// Newcomers were not stored because a limit was reached; the key comes before.
+pub(crate) const LIMIT_REACHED: &str = " is reached";
+/// The kernel has got a filter.
+pub(crate) const SHEDDING: &str = "load shedding begins";
+/// The totals' count of datagrams that the filter has dropped.
+pub(crate) const SHED: &str = "shed in the kernel ";
+/// Steering to a worker was suspended.
+pub(crate) const SUSPENDED: &str = " while others are idle";
 /// A snapshot was written.
 pub(crate) const SNAPSHOT: &str = "snapshot: ";
+/// A snapshot was not written.
+pub(crate) const SNAPSHOT_FAILED: &str = "snapshot failed";
 /// Peers were restored from a snapshot; a file that cannot be used gives `NO_PEERS`.
 pub(crate) const PEERS_RESTORED: &str = " of a snapshot from ";
 /// The snapshot cannot be used.

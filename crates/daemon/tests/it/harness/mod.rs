@@ -2,9 +2,11 @@
 //! packets, its admin side, log messages, and network namespaces.
 
 pub(crate) mod client;
+pub(crate) mod disk;
 pub(crate) mod http;
 pub(crate) mod messages;
 pub(crate) mod network;
 pub(crate) mod packets;
 pub(crate) mod process;
+pub(crate) mod swarms;
 pub(crate) mod tracker;

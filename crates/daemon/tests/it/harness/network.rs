@@ -27,7 +27,7 @@ pub(crate) fn in_own_network<T: Send>(addresses: &[&str], test: impl FnOnce() ->
 }
 
 /// Runs `ip` in the thread's network namespace.
-fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status();
     assert!(status.expect("`ip` is installed (package iproute2)").success(), "ip {arguments}");
 }

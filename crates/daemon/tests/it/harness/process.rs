@@ -1,5 +1,6 @@
 //! The daemon as a child process: flags, configuration, log lines, signals and exit status.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -104,8 +105,8 @@ impl Launch {
 
     /// Runs the daemon under another program, which gets the daemon's command line as its last
     /// arguments.
-    pub(crate) fn under(mut self, program: &[&str]) -> Self {
-        let mut command = Command::new(program[0]);
+    pub(crate) fn under(mut self, program: &[impl AsRef<OsStr>]) -> Self {
+        let mut command = Command::new(&program[0]);
         command.args(&program[1..]).arg(self.command.get_program()).args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
@@ -130,7 +131,7 @@ impl Launch {
     }
 
     /// Adds a flag and its value.
-    pub(crate) fn flag(mut self, flag: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+    pub(crate) fn flag(mut self, flag: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.arg(flag).arg(value);
         self
     }
@@ -186,7 +187,8 @@ impl Launch {
         self.start_with_log_to(full.into())
     }
 
-    fn start_with_log_to(mut self, log: Stdio) -> Daemon {
+    /// Starts the daemon with its log elsewhere.
+    pub(crate) fn start_with_log_to(mut self, log: Stdio) -> Daemon {
         let without_admin = ["--print-config", "--admin", "ctl", "doctor", "top"];
         let listens = |flag| without_admin.iter().all(|other| flag != *other);
         if !self.admin.is_empty() && self.command.get_args().all(listens) {
@@ -454,7 +456,12 @@ impl Daemon {
 
     /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(self) -> Ended {
-        self.signal("KILL");
+        self.end_by("KILL")
+    }
+
+    /// Sends a signal, named without SIG, and waits for the exit.
+    pub(crate) fn end_by(self, signal: &str) -> Ended {
+        self.signal(signal);
         self.end()
     }
 

@@ -1,5 +1,5 @@
 //! Announce: seeders, leechers, completed, and peers that stop. Any sequence of announces is
-//! compared with a model in crates/tracker/tests (`simulation`) and crates/swarm/tests (`model`).
+//! compared with a model in crates/daemon/tests/simulation and crates/swarm/tests (`model`).
 
 use onrush_proto::ScrapeCounts;
 

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use onrush_proto::{Family, ScrapeCounts};
+use onrush_store::key_file::load_or_create;
+use onrush_store::state_file;
 use onrush_tracker::connection::{ConnectionIds, SKEW};
 
 use crate::harness::client::{Client, transaction};
@@ -90,7 +92,7 @@ fn ids_of_the_current_and_the_previous_bucket_are_valid() {
     let validity = (600..=3600).find(in_the_middle).expect("a width that fits the time");
     each(&format!("[connection]\nvalidity = {validity}"), |tracker, client| {
         let file = tracker.state_dir().join("connection.key");
-        let keys = onrush_store::key_file::load_or_create(&file).unwrap();
+        let keys = load_or_create(&file, state_file::open).unwrap();
         let ids = ConnectionIds::new(&keys, validity as u32);
         let at = |unix: u64| ids.issue(client.address().ip(), unix).0;
         assert_eq!(at(now), client.id, "the key file gives the same ids");

@@ -35,8 +35,8 @@ fn hosts_with_one_key_file_accept_each_others_ids() {
     }
 }
 
-/// Connect: the key file holds the current and the previous key, so that keys can be rotated across
-/// hosts: ids of either key are accepted, new ids use the current key.
+/// Connect: the key file holds the current, the previous and the next key, so that keys can be
+/// rotated across hosts: ids of each are accepted, new ids use the current key.
 #[test]
 fn keys_can_be_rotated() {
     let directory = tempfile::tempdir().unwrap();
@@ -48,11 +48,12 @@ fn keys_can_be_rotated() {
     };
     let (old, new) = ("00112233445566778899aabbccddeeff", "0123456789abcdef0123456789abcdef");
     let before = write("before.key", &format!("current {old}\n"));
+    let first = write("first.key", &format!("current {old}\nnext {new}\n"));
     let during = write("during.key", &format!("current {new}\nprevious {old}\n"));
     let after = write("after.key", &format!("current {new}\n"));
     for config in TrackerConfig::both() {
-        let [before, during, after] =
-            [&before, &during, &after].map(|table| config.clone().tables(table).start());
+        let [before, first, during, after] =
+            [&before, &first, &during, &after].map(|table| config.clone().tables(table).start());
         for ip in LOOPBACK {
             let (old_id, new_id) = (before.client(ip).id, during.client(ip).id);
             assert_accepts(&during, ip, old_id);
@@ -60,6 +61,10 @@ fn keys_can_be_rotated() {
             assert_accepts(&after, ip, new_id);
             assert_refuses(&after, ip, old_id);
             assert_refuses(&before, ip, new_id);
+            // A host with the next key accepts ids of the steps before and after.
+            assert_accepts(&first, ip, old_id);
+            assert_accepts(&first, ip, new_id);
+            assert_accepts(&before, ip, first.client(ip).id);
         }
     }
 }

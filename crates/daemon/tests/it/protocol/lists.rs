@@ -1,6 +1,6 @@
 //! Announce: the length and the selection of peer lists. That every peer is handed out about
 //! equally often, and none to itself, is tested in crates/swarm/tests (`fairness`, `model`) and
-//! crates/tracker/tests (`simulation`).
+//! crates/daemon/tests/simulation.
 
 use crate::harness::client::Client;
 use crate::harness::packets::{AnnounceReply, hash, leecher, seeder};

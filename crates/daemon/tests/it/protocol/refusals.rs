@@ -37,7 +37,12 @@ fn an_announce_for_a_forbidden_hash_is_an_error() {
 fn a_full_tracker_replies_with_peers_and_stores_none() {
     for config in TrackerConfig::both() {
         // Two peers in each of the two shards.
-        let tracker = config.change(|settings| settings.limits.peers = 4).start();
+        let tracker = config.change(|settings| {
+            settings.limits.peers = 4;
+            // Otherwise the peer of the other swarm could be replaced.
+            settings.limits.source_peers = Some(0);
+        });
+        let tracker = tracker.start();
         let client = tracker.client("127.0.0.1");
         client.announce(&leecher(hash(1), 5000));
         client.announce(&seeder(hash(1), 5001));

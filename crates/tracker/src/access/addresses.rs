@@ -1,11 +1,13 @@
-//! The block list: sources that are not served, up to hundreds of thousands of CIDR blocks and
-//! ranges. Kept as sorted ranges that neither touch nor overlap, so that a lookup is one binary
-//! search among the ranges with the same first bits.
+//! Sets of source addresses, up to hundreds of thousands of CIDR blocks and ranges: sources that
+//! are not served, and sources to which no limit applies. Kept as sorted ranges that neither touch
+//! nor overlap, so that a lookup is one binary search among the ranges with the same first bits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use onrush_proto::Endpoint;
+use onrush_swarm::SourceSet;
 
 /// A range of addresses of one family: first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +56,15 @@ impl FromStr for AddressBlock {
     }
 }
 
-/// The sources that are not served. Immutable, shared by all workers.
+/// A set of addresses. Immutable, shared by all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlockList {
+pub struct AddressSet {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
 }
 
-impl BlockList {
-    /// The list of these blocks, which may be in any order and overlap. A block of IPv4-mapped
+impl AddressSet {
+    /// The set of these blocks, which may be in any order and overlap. A block of IPv4-mapped
     /// addresses counts as IPv4.
     pub fn new(blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -80,7 +82,7 @@ impl BlockList {
         Self { v4: Ranges::new(v4), v6: Ranges::new(v6) }
     }
 
-    /// Whether the list is empty.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.v4.firsts.is_empty() && self.v6.firsts.is_empty()
@@ -91,17 +93,26 @@ impl BlockList {
         self.v4.firsts.len() + self.v6.firsts.len()
     }
 
-    /// Whether this IPv4 source is blocked.
+    /// Whether the set has this IPv4 address.
     #[inline]
-    pub fn blocks_v4(&self, ip: Ipv4Addr) -> bool {
+    pub fn contains_v4(&self, ip: Ipv4Addr) -> bool {
         !self.v4.firsts.is_empty() && self.v4.contain(ip.into())
     }
 
-    /// Whether this IPv6 source is blocked; for IPv4-mapped sources use
-    /// [`blocks_v4`](Self::blocks_v4).
+    /// Whether the set has this IPv6 address; for IPv4-mapped ones use
+    /// [`contains_v4`](Self::contains_v4).
     #[inline]
-    pub fn blocks_v6(&self, ip: Ipv6Addr) -> bool {
+    pub fn contains_v6(&self, ip: Ipv6Addr) -> bool {
         !self.v6.firsts.is_empty() && self.v6.contain(ip.into())
+    }
+}
+
+impl SourceSet for AddressSet {
+    fn contains(&self, endpoint: &Endpoint) -> bool {
+        match endpoint.ip() {
+            IpAddr::V4(ip) => self.contains_v4(ip),
+            IpAddr::V6(ip) => self.contains_v6(ip),
+        }
     }
 }
 
@@ -224,10 +235,10 @@ mod tests {
 
     #[test]
     fn mapped_blocks_are_blocks_of_ipv4() {
-        let list = BlockList::new([block("::ffff:192.0.2.0/120").unwrap()]);
-        assert!(list.blocks_v4("192.0.2.9".parse().unwrap()));
+        let list = AddressSet::new([block("::ffff:192.0.2.0/120").unwrap()]);
+        assert!(list.contains_v4("192.0.2.9".parse().unwrap()));
         assert_eq!(list.len(), 1);
-        assert!(BlockList::default().is_empty() && !list.is_empty());
+        assert!(AddressSet::default().is_empty() && !list.is_empty());
     }
 
     proptest! {
@@ -246,7 +257,7 @@ mod tests {
                 ranges.extend(numbers.map(|n| (n, n)));
             }
             let wide = |n: u32| u128::from(n) << 96 | 7;
-            let list = BlockList::new(ranges.iter().flat_map(|(first, last)| {
+            let list = AddressSet::new(ranges.iter().flat_map(|(first, last)| {
                 let v6 = (wide(*first).into(), wide(*last).into());
                 [AddressBlock::V4((*first).into(), (*last).into()), AddressBlock::V6(v6.0, v6.1)]
             }));
@@ -256,8 +267,8 @@ mod tests {
             for number in asked.iter().copied().chain(edges.take(4_000)) {
                 let blocked = ranges.iter().any(|(first, last)| (first..=last).contains(&&number));
                 let address = Ipv4Addr::from(number);
-                prop_assert_eq!(list.blocks_v4(address), blocked, "{}", address);
-                prop_assert_eq!(list.blocks_v6(wide(number).into()), blocked);
+                prop_assert_eq!(list.contains_v4(address), blocked, "{}", address);
+                prop_assert_eq!(list.contains_v6(wide(number).into()), blocked);
             }
         }
     }

@@ -1,0 +1,278 @@
+//! The open connections: how many there may be in all and from one source, which one is closed for
+//! another, and the reserve for `/health` and `/ready`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Frame, SizeHint};
+use onrush_tracker::metrics::Counter;
+use tokio::task::AbortHandle;
+
+/// Connections above `admin.connections`, which serve `/health` and `/ready` only.
+const RESERVE: usize = 16;
+
+/// A source may have one connection in this many of `admin.connections`, but at least
+/// [`LEAST_SHARE`]: a browser opens six at once, and Prometheus and `onrush ctl` on the same host
+/// have the same address.
+const SHARE: usize = 4;
+const LEAST_SHARE: usize = 8;
+
+/// The open connections.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limit: usize,
+    share: usize,
+    open: Mutex<Open>,
+    /// Idle connections that were closed for another one.
+    pub(crate) evicted: Counter,
+    /// Connections that got status 503 because all others were in use.
+    pub(crate) rejected: Counter,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    by_number: BTreeMap<u64, Connection>,
+    /// Increases with every change, and is both number and time stamp.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    source: IpAddr,
+    in_reserve: bool,
+    /// Since its last response or, before the first request, since it was accepted. `None` from
+    /// the end of a request's head to the end of the response.
+    idle_since: Option<u64>,
+    task: Option<AbortHandle>,
+}
+
+impl Connections {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            share: (limit / SHARE).max(LEAST_SHARE).min(limit),
+            open: Mutex::default(),
+            evicted: Counter::default(),
+            rejected: Counter::default(),
+        })
+    }
+
+    /// The place for a new connection. Where the source has its share, or all places are taken, the
+    /// one that has been idle longest is closed. If none is idle, the place is in the reserve;
+    /// there is none if that is in use, too.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Slot> {
+        let source = source(address);
+        let mut open = self.lock();
+        let ordinary = |c: &Connection| !c.in_reserve;
+        let of_source = |c: &Connection| !c.in_reserve && c.source == source;
+        let has_room = if open.count(of_source) >= self.share {
+            self.evict(&mut open, of_source)
+        } else {
+            open.count(ordinary) < self.limit || self.evict(&mut open, ordinary)
+        };
+        let in_reserve = |c: &Connection| c.in_reserve;
+        if !has_room && open.count(in_reserve) >= RESERVE && !self.evict(&mut open, in_reserve) {
+            self.rejected.add(1);
+            return None;
+        }
+        let number = open.tick();
+        let idle_since = Some(number);
+        let connection = Connection { source, in_reserve: !has_room, idle_since, task: None };
+        open.by_number.insert(number, connection);
+        Some(Slot { connections: self.clone(), number, in_reserve: !has_room })
+    }
+
+    /// Names the task that serves a connection. Ignored where it has ended.
+    pub(crate) fn serves(&self, number: u64, task: AbortHandle) {
+        if let Some(connection) = self.lock().by_number.get_mut(&number) {
+            connection.task = Some(task);
+        }
+    }
+
+    /// The number of open connections.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().by_number.len()
+    }
+
+    /// Closes the one of these connections that has been idle longest; false if none is idle.
+    fn evict(&self, open: &mut Open, of: impl Fn(&Connection) -> bool) -> bool {
+        let idle = open.by_number.iter().filter(|(_, connection)| of(connection));
+        let idle = idle.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
+        let Some((_, number)) = idle.min() else { return false };
+        let connection = open.by_number.remove(&number);
+        if let Some(task) = connection.and_then(|connection| connection.task) {
+            task.abort();
+        }
+        self.evicted.add(1);
+        true
+    }
+
+    /// Each critical section leaves complete entries, so a poisoned mutex holds a valid value.
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn count(&self, of: impl Fn(&Connection) -> bool) -> usize {
+        self.by_number.values().filter(|connection| of(connection)).count()
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+}
+
+/// The address that limits count: an IPv4 address, or the /64 of an IPv6 address.
+fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
+/// The place of a connection, free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    connections: Arc<Connections>,
+    pub(crate) number: u64,
+    /// Whether only `/health` and `/ready` are served.
+    pub(crate) in_reserve: bool,
+}
+
+impl Slot {
+    /// Marks the connection as in use until the value is dropped.
+    pub(crate) fn in_use(&self) -> InUse {
+        let in_use = InUse { connections: self.connections.clone(), number: self.number };
+        in_use.set_idle(false);
+        in_use
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.connections.lock().by_number.remove(&self.number);
+    }
+}
+
+/// A request in progress on a connection.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl InUse {
+    fn set_idle(&self, is_idle: bool) {
+        let mut open = self.connections.lock();
+        let now = open.tick();
+        if let Some(connection) = open.by_number.get_mut(&self.number) {
+            connection.idle_since = is_idle.then_some(now);
+        }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.set_idle(true);
+    }
+}
+
+/// The body of a response. The connection is in use until the whole body is produced.
+#[derive(Debug)]
+pub(crate) struct ResponseBody {
+    pub(crate) body: Body,
+    pub(crate) _in_use: InUse,
+}
+
+impl hyper::body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admit(connections: &Arc<Connections>, address: &str) -> Slot {
+        connections.admit(address.parse().unwrap()).unwrap()
+    }
+
+    /// Whether the connection is still open.
+    fn is_open(slot: &Slot) -> bool {
+        slot.connections.lock().by_number.contains_key(&slot.number)
+    }
+
+    #[test]
+    fn the_connection_idle_longest_is_closed_for_another() {
+        let all = Connections::new(3);
+        let [first, second, third] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|a| admit(&all, a));
+        // A request, and a response that ended: idle from then on.
+        drop(first.in_use());
+        let in_use = second.in_use();
+        let fourth = admit(&all, "10.0.0.4");
+        assert_eq!([&first, &second, &third, &fourth].map(is_open), [true, true, false, true]);
+        let fifth = admit(&all, "10.0.0.5");
+        assert_eq!([&first, &second, &fourth].map(is_open), [false, true, true]);
+        drop(in_use);
+        drop(third);
+        assert_eq!((all.len(), all.evicted.get(), all.rejected.get()), (3, 2, 0));
+        assert!(!fifth.in_reserve);
+        drop(fifth);
+        assert_eq!(all.len(), 2);
+    }
+
+    #[test]
+    fn a_source_has_a_quarter_of_the_places() {
+        let all = Connections::new(64);
+        let other = admit(&all, "10.0.0.1");
+        // Addresses of one /64, and an IPv4 address in both forms, are one source each.
+        for addresses in [["2001:db8::1", "2001:db8::2:3"], ["10.0.0.2", "::ffff:10.0.0.2"]] {
+            let before = all.len();
+            let slots: Vec<Slot> = (0..100).map(|nth| admit(&all, addresses[nth % 2])).collect();
+            assert_eq!(all.len() - before, 16);
+            assert_eq!(slots.iter().filter(|slot| is_open(slot)).count(), 16);
+            assert!(slots[84..].iter().all(is_open), "the newest");
+        }
+        assert!(is_open(&other), "the oldest of all");
+        for (limit, share) in [(1, 1), (8, 8), (20, 8), (64, 16), (4096, 1024)] {
+            assert_eq!(Connections::new(limit).share, share, "of {limit}");
+        }
+    }
+
+    #[test]
+    fn without_an_idle_connection_the_reserve_is_used() {
+        let all = Connections::new(8);
+        let ordinary: Vec<Slot> = (0..8).map(|_| admit(&all, "::1")).collect();
+        let in_use: Vec<InUse> = ordinary.iter().map(Slot::in_use).collect();
+        let reserve: Vec<Slot> = (0..2 * RESERVE).map(|_| admit(&all, "10.0.0.1")).collect();
+        assert!(reserve.iter().all(|slot| slot.in_reserve));
+        assert_eq!(all.len(), 8 + RESERVE);
+        assert!(ordinary.iter().all(is_open) && reserve[RESERVE..].iter().all(is_open));
+        let _reserve_in_use: Vec<InUse> = reserve.iter().map(Slot::in_use).collect();
+        assert!(all.admit("10.0.0.2".parse().unwrap()).is_none());
+        assert_eq!(all.rejected.get(), 1);
+        drop(in_use);
+        assert!(!admit(&all, "10.0.0.2").in_reserve);
+    }
+}

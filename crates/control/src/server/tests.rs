@@ -1,0 +1,274 @@
+//! The server over loopback: states, slow clients, crowds of clients, hosts.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, TcpListener};
+use std::sync::LazyLock;
+
+use tokio::runtime::Runtime;
+
+use super::*;
+use onrush_config::Settings;
+use onrush_config::settings::Listen;
+
+pub(super) fn settings() -> AdminSettings {
+    Settings::for_test("").admin
+}
+
+/// The complete response to a request.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    io::read_to_string(stream).unwrap()
+}
+
+#[test]
+fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
+    let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
+    let server = Server::start(bind(listen).unwrap(), &settings(), None).unwrap();
+    assert!(server.announcement().unwrap().contains("admin.token_file"));
+    let get = |path| get(server.address(), path);
+    assert!(get("/health").starts_with("HTTP/1.1 200 "));
+    let ready = get("/ready");
+    assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"starting\""), "{ready}");
+    let stats = get("/stats.json");
+    assert!(stats.starts_with("HTTP/1.1 503 ") && stats.contains("/ready"), "{stats}");
+    server.stopping();
+    let ready = get("/ready");
+    assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"stopping\""), "{ready}");
+    let address = server.address();
+    drop(server);
+    assert!(std::net::TcpStream::connect(address).is_err(), "the socket is closed");
+}
+
+#[test]
+fn a_server_that_waits_for_its_address_has_no_announcement() {
+    let first = TcpListener::bind("127.0.0.1:0").unwrap();
+    let waits = bind_later(first.local_addr().unwrap());
+    assert_eq!(Server::start(waits, &settings(), None).unwrap().announcement(), None);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_disconnected() {
+    let settings = AdminSettings { timeout: Duration::from_secs(1), ..settings() };
+    let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
+    let server = Server::start(bind(listen).unwrap(), &settings, None).unwrap();
+    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let error = loop {
+        if let Err(error) = stream.write_all(request) {
+            break error;
+        }
+    };
+    // Not WouldBlock: the server has closed the connection.
+    let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+    assert!(kinds.contains(&error.kind()), "{error}");
+}
+
+/// A server with these settings and a token.
+fn serving(settings: &AdminSettings) -> Server {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), TOKEN).unwrap();
+    let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
+    let token = Token::load(Some(file.path())).unwrap();
+    Server::start(bind(listen).unwrap(), settings, token).unwrap()
+}
+
+const TOKEN: &str = "of-the-tests-0123456789";
+
+/// A connection from one of the addresses of loopback.
+fn connect(server: &Server, source: IpAddr) -> std::net::TcpStream {
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| Builder::new_current_thread().enable_all().build().unwrap());
+    let stream = RUNTIME.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((source, 0).into()).unwrap();
+        socket.connect(server.address()).await.unwrap()
+    });
+    let stream = stream.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// The status and the rest of the response to a request; `None` where the server has closed the
+/// connection.
+fn ask(stream: &mut std::net::TcpStream, path: &str) -> Option<(u16, String)> {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+    response(stream)
+}
+
+fn response(stream: &mut std::net::TcpStream) -> Option<(u16, String)> {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(b"\r\n\r\n") {
+        (stream.read(&mut byte).ok()? == 1).then(|| text.push(byte[0]))?;
+    }
+    let head = String::from_utf8(text).unwrap().to_lowercase();
+    let length = head.split_once("content-length: ")?.1.split("\r\n").next()?.parse().ok()?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, head + &String::from_utf8(body).unwrap()))
+}
+
+/// Whether the server closes the connection, without or after a response.
+fn is_closed(stream: &mut std::net::TcpStream) -> bool {
+    let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+    stream.read_to_end(&mut Vec::new()).map_or_else(|e| kinds.contains(&e.kind()), |_| true)
+}
+
+/// Clients that keep their connections, ask again and again, and connect anew when they are cut off
+/// do not keep others out, whether they are of one source or of many.
+#[test]
+fn keep_alive_clients_do_not_keep_others_out() {
+    for (clients, sources) in [(64, 1), (200, 1), (64, 64), (200, 200)] {
+        let server = serving(&settings());
+        let source = |nth: usize| IpAddr::from([127, 0, 1, (nth % sources) as u8]);
+        let mut kept: Vec<_> = (0..clients).map(|nth| connect(&server, source(nth))).collect();
+        for round in 0..3 {
+            for (nth, client) in kept.iter_mut().enumerate() {
+                if ask(client, "/openapi.json").is_none() {
+                    *client = connect(&server, source(nth));
+                    assert_eq!(ask(client, "/openapi.json").unwrap().0, 200);
+                }
+                // Others, also of the same source.
+                if nth % 10 == round {
+                    for source in [source(nth), [127, 0, 0, 1].into()] {
+                        let mut other = connect(&server, source);
+                        assert_eq!(ask(&mut other, "/health").unwrap().0, 200);
+                        assert_eq!(ask(&mut other, "/openapi.json").unwrap().0, 200);
+                    }
+                }
+            }
+        }
+        let connections = &server.state.connections;
+        assert!(connections.len() <= settings().connections, "{}", connections.len());
+        assert_eq!(connections.rejected.get(), 0);
+        assert!(connections.evicted.get() > 0);
+    }
+}
+
+/// Connections that send nothing or half a head are closed for others.
+#[test]
+fn silent_connections_do_not_keep_others_out() {
+    let server = serving(&settings());
+    let mut silent: Vec<_> = (0..200u8)
+        .map(|nth| {
+            let mut stream = connect(&server, [127, 0, 1, nth].into());
+            if nth % 2 == 0 {
+                stream.write_all(b"GET /openapi.json HT").unwrap();
+            }
+            stream
+        })
+        .collect();
+    for nth in 0..100u8 {
+        let mut other = connect(&server, [127, 0, 2, nth].into());
+        assert_eq!(ask(&mut other, "/openapi.json").unwrap().0, 200);
+    }
+    assert!(silent[..136].iter_mut().all(is_closed), "at once, not after admin.timeout");
+}
+
+/// Connections in use are not closed for others: these use the reserve.
+#[test]
+fn health_is_answered_while_all_connections_are_in_use() {
+    let settings = AdminSettings { connections: 8, timeout: Duration::from_secs(1), ..settings() };
+    let server = serving(&settings);
+    let local = IpAddr::from([127, 0, 0, 1]);
+    // A request whose body does not arrive is in use for twice admin.timeout.
+    let request = format!(
+        "POST /api/v1/list HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{{"
+    );
+    let mut slow: Vec<_> = (0..8).map(|_| connect(&server, local)).collect();
+    slow.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).unwrap());
+    let began = Instant::now();
+    let rejected = loop {
+        assert!(began.elapsed() < Duration::from_secs(20), "no connection was rejected");
+        let mut other = connect(&server, local);
+        if let Some((503, response)) = ask(&mut other, "/openapi.json") {
+            assert!(is_closed(&mut other));
+            break response;
+        }
+    };
+    assert!(rejected.contains("retry-after: 1") && rejected.contains("admin.connections"));
+    assert!(rejected.contains("connection: close"), "{rejected}");
+    // Silent ones do not exhaust the reserve either.
+    let mut silent: Vec<_> = (0..40).map(|_| connect(&server, local)).collect();
+    assert_eq!(ask(&mut connect(&server, local), "/health").unwrap().0, 200);
+    let (status, ready) = ask(&mut connect(&server, local), "/ready").unwrap();
+    assert!(status == 503 && ready.contains("\"starting\""), "{ready}");
+    assert!(silent.iter_mut().chain(&mut slow).all(is_closed), "the time limits apply");
+    assert_eq!(ask(&mut connect(&server, local), "/openapi.json").unwrap().0, 200);
+    assert_eq!(server.state.connections.rejected.get(), 1);
+}
+
+#[test]
+fn slow_heads_are_cut_off() {
+    let settings = AdminSettings { timeout: Duration::from_secs(1), ..settings() };
+    let server = serving(&settings);
+    let mut stream = connect(&server, [127, 0, 0, 1].into());
+    let began = Instant::now();
+    while stream.write_all(b"x").is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the connection stays open");
+    }
+}
+
+/// DNS rebinding: the page of another host asks this server for what it serves.
+#[test]
+fn only_known_hosts_are_served() {
+    let mut settings = settings();
+    settings.hosts = vec!["tracker.example.org".to_owned()];
+    let server = serving(&settings);
+    let port = server.address().port();
+    let status = |target: &str, version: &str, headers: &str| {
+        let mut stream = connect(&server, [127, 0, 0, 1].into());
+        write!(stream, "GET {target} HTTP/{version}\r\n{headers}\r\n").unwrap();
+        response(&mut stream).unwrap()
+    };
+    for (host, expected) in [
+        ("127.0.0.1", 200),
+        ("192.0.2.7:6970", 200),
+        ("[::1]:6970", 200),
+        ("localhost", 200),
+        ("tracker.example.org", 200),
+        ("Tracker.Example.ORG.:6970", 200),
+        ("evil.example", 421),
+        ("evil.example:6970", 421),
+        ("sub.tracker.example.org", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 400),
+    ] {
+        let (status, text) = status("/openapi.json", "1.1", &format!("Host: {host}\r\n"));
+        assert_eq!(status, expected, "{host}: {text}");
+        assert!(status == 200 || text.contains("{\"error\":"), "{text}");
+        assert!(status != 421 || text.contains("admin.hosts"), "{text}");
+    }
+    // Every path, whether it exists or needs the token.
+    for path in
+        ["/", "/health", "/ready", "/metrics", "/stats.json", "/lists", "/api/v1/list", "/x"]
+    {
+        assert_eq!(status(path, "1.1", "Host: evil.example\r\n").0, 421, "{path}");
+        assert_eq!(status(path, "1.1", "").0, 400, "{path}");
+    }
+    assert_eq!(status("/health", "1.0", "").0, 200);
+    assert_eq!(status("/health", "1.1", "Host: 127.0.0.1\r\nHost: 127.0.0.1\r\n").0, 400);
+    let absolute = |host: &str| format!("http://{host}:{port}/health");
+    let header = "Host: 127.0.0.1\r\n";
+    assert_eq!(status(&absolute("evil.example"), "1.1", header).0, 421);
+    assert_eq!(status(&absolute("127.0.0.1"), "1.1", header).0, 200);
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_is_a_json_error() {
+    let server = serving(&settings());
+    for path in ["/api/v1/swarm/%ff", "/api/v1/list/%ff"] {
+        let mut stream = connect(&server, [127, 0, 0, 1].into());
+        let authorization = format!("Authorization: Bearer {TOKEN}");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n\r\n")
+            .unwrap();
+        let (status, text) = response(&mut stream).unwrap();
+        assert!(status == 400 && text.contains("{\"error\":"), "{text}");
+    }
+}

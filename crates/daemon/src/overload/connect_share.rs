@@ -1,0 +1,253 @@
+//! The share of sources whose connects the kernel lets through while load is shed.
+//!
+//! With the capacity C, connects F and other requests A in a second, a full buffer lets C / (A + F)
+//! of everything through. If only a share s of the connects arrives, with A + s F at most C, every
+//! request with a connection id is served, and a connect with the probability s. That is never more
+//! than C / (A + F), so that newcomers pay for the others: little if the connects are a flood, and
+//! much if they are few. Connects are therefore thinned only while they are the majority, and only
+//! so far that a connect's chance falls by at most 3 points.
+
+use super::load::Load;
+
+/// By how much the chance of a connect may be below what it were without shedding.
+const PRICE: f64 = 0.03;
+/// The part of the capacity that is planned with.
+const HEADROOM: f64 = 0.98;
+/// The least share: what is needed below it is not known well.
+const LEAST: f64 = 1.0 / 32.0;
+/// The share of datagrams whose loss causes a smaller share of connects.
+const LOSS: f64 = 0.01;
+/// Seconds after a change in which its effect is not complete.
+const SETTLING: u32 = 2;
+/// Seconds after a smaller share until a larger one is tried, and between two such trials.
+const HOLD: u32 = 3;
+const TRIAL: u32 = 2;
+/// By how much the first trial enlarges the share; each further one does so twice as much.
+const GROWTH: f64 = 0.1;
+/// The filter stays while it drops more than a tenth of what is received, and for so many seconds.
+const QUIET: u32 = 30;
+
+/// Whether load is shed, and the share of sources whose connects pass.
+#[derive(Debug)]
+pub struct ConnectShare {
+    /// `None` while no load is shed.
+    share: Option<f64>,
+    growth: f64,
+    /// Seconds until the share may fall, and until it may rise.
+    settling: u32,
+    hold: u32,
+    quiet_for: u32,
+}
+
+impl Default for ConnectShare {
+    fn default() -> Self {
+        Self { share: None, growth: GROWTH, settling: 0, hold: 0, quiet_for: 0 }
+    }
+}
+
+impl ConnectShare {
+    /// The share while load is shed.
+    pub fn get(&self) -> Option<f64> {
+        self.share
+    }
+
+    /// Sheds no load any more. Returns whether it did.
+    pub fn stop(&mut self) -> bool {
+        std::mem::take(self).share.is_some()
+    }
+
+    /// Call every second with its load, and whether the workers are under pressure. Returns whether
+    /// the share has changed.
+    pub fn tick(&mut self, load: &Load, pressed: bool) -> bool {
+        let Some(share) = self.share else {
+            if pressed {
+                (self.share, self.settling) = (Some(1.0), SETTLING);
+            }
+            return pressed;
+        };
+        (self.settling, self.hold) = (self.settling.saturating_sub(1), self.hold.saturating_sub(1));
+        let quiet = share >= 1.0 && !pressed && load.shed * 10 <= load.received;
+        self.quiet_for = if quiet { self.quiet_for + 1 } else { 0 };
+        if self.quiet_for > QUIET {
+            return self.stop();
+        }
+        let lossy = load.lost_by_busy as f64 > LOSS * load.arrived() as f64;
+        let new = match target(load, share) {
+            Some(target) if lossy => {
+                if self.settling > 0 {
+                    return false;
+                }
+                (self.growth, self.hold) = (GROWTH, HOLD);
+                target.min(share)
+            }
+            // Connects are not what is too much.
+            None if lossy => (share * 2.0).min(1.0),
+            _ if self.hold > 0 => return false,
+            _ => {
+                let larger = (share * (1.0 + self.growth)).min(1.0);
+                (self.growth, self.hold) = ((self.growth * 2.0).min(1.0), TRIAL);
+                larger
+            }
+        };
+        let changed = (new - share).abs() > f64::EPSILON;
+        if changed {
+            (self.share, self.settling) = (Some(new), SETTLING);
+        }
+        changed
+    }
+}
+
+/// The share of connects with which the rest finds room, from a second in which `share` of them
+/// arrived and datagrams were lost. `None` if connects are not the majority.
+fn target(load: &Load, share: f64) -> Option<f64> {
+    let capacity = load.received as f64;
+    let arrived = load.arrived() as f64;
+    // What is lost consists of the same as what is received.
+    let of_connects = load.connects as f64 / capacity.max(1.0);
+    let (connects, others) = (of_connects * arrived / share, (1.0 - of_connects) * arrived);
+    if connects <= others {
+        return None;
+    }
+    let without_loss = (capacity * HEADROOM - others) / connects;
+    let chance = capacity / (others + connects) - PRICE;
+    if without_loss >= chance {
+        return Some(without_loss.clamp(LEAST, 1.0));
+    }
+    // Some loss stays: s C / (A + s F) is the chance.
+    let lossy = chance * others / (capacity - chance * connects);
+    Some(if chance > 0.0 { lossy.clamp(LEAST, 1.0) } else { LEAST })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tracker that can serve `capacity` datagrams in a second.
+    struct Model {
+        capacity: f64,
+        shed: ConnectShare,
+    }
+
+    /// Requests in a second.
+    #[derive(Clone, Copy)]
+    struct Arrivals {
+        connects: f64,
+        others: f64,
+    }
+
+    impl Model {
+        fn new(capacity: f64) -> Self {
+            Self { capacity, shed: ConnectShare::default() }
+        }
+
+        /// The chances of a connect and of another request in the last of these seconds; the
+        /// average of the second half.
+        fn run(&mut self, seconds: u32, arrivals: Arrivals) -> (f64, f64) {
+            let (mut connect, mut other) = (0.0, 0.0);
+            for at in 0..seconds {
+                let share = self.shed.get().unwrap_or(1.0);
+                let arrived = arrivals.others + share * arrivals.connects;
+                let queued = (self.capacity / arrived).min(1.0);
+                let lost = (arrived * (1.0 - queued)) as u64;
+                let load = Load {
+                    received: (arrived * queued) as u64,
+                    lost,
+                    lost_by_busy: lost,
+                    connects: (share * arrivals.connects * queued) as u64,
+                    shed: ((1.0 - share) * arrivals.connects) as u64,
+                    ..Load::default()
+                };
+                self.shed.tick(&load, lost as f64 > 0.05 * arrived);
+                if at >= seconds / 2 {
+                    (connect, other) = (connect + share * queued, other + queued);
+                }
+            }
+            let counted = f64::from(seconds - seconds / 2);
+            (connect / counted, other / counted)
+        }
+    }
+
+    /// Half, a third and a twentieth of what arrives can be served; connects are the flood, a half,
+    /// a quarter, or few. Newcomers lose at most five points, and clients with an id gain.
+    #[test]
+    fn newcomers_pay_little_and_established_clients_gain() {
+        for capacity in [60_000.0, 40_000.0, 6_000.0] {
+            for connects in [117_000.0, 90_000.0, 62_000.0, 30_000.0, 2_200.0] {
+                let arrivals = Arrivals { connects, others: 120_000.0 - connects };
+                let random = capacity / 120_000.0;
+                let (connect, other) = Model::new(capacity).run(120, arrivals);
+                let said = format!("{capacity} of {connects}: {connect:.3}, {other:.3}");
+                assert!(connect >= random - 0.05, "{said}");
+                assert!(other >= random - 0.005, "{said}");
+                if connects >= 117_000.0 && capacity > 10_000.0 {
+                    assert!(other > 0.97, "{said}");
+                }
+                if connects <= 30_000.0 {
+                    assert!((connect - random).abs() < 0.005, "not thinned: {said}");
+                }
+            }
+        }
+    }
+
+    /// As on a host that others share: the share falls at once and rises slowly, so that it must
+    /// not stay at what the worst second needed.
+    #[test]
+    fn newcomers_pay_little_at_a_changing_capacity() {
+        let arrivals = Arrivals { connects: 110_000.0, others: 10_000.0 };
+        for seconds in [3, 7, 15] {
+            let mut model = Model::new(0.0);
+            let (mut connect, mut other, mut random) = (0.0, 0.0, 0.0);
+            for period in 0..40 {
+                model.capacity = if period % 2 == 0 { 50_000.0 } else { 70_000.0 };
+                for _ in 0..seconds {
+                    let (c, o) = model.run(1, arrivals);
+                    (connect, other) = (connect + c, other + o);
+                    random += model.capacity / 120_000.0;
+                }
+            }
+            let count = f64::from(40 * seconds);
+            let (connect, other, random) = (connect / count, other / count, random / count);
+            let said = format!("every {seconds} s: {connect:.3}, {other:.3}, {random:.3}");
+            assert!(connect >= random - 0.05 && other > 0.8, "{said}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_shed_without_pressure_and_soon_after_a_flood() {
+        let mut model = Model::new(40_000.0);
+        let calm = Arrivals { connects: 3_000.0, others: 9_000.0 };
+        model.run(60, calm);
+        assert_eq!(model.shed.get(), None);
+        model.run(60, Arrivals { connects: 120_000.0, others: 9_000.0 });
+        assert!(model.shed.get().is_some_and(|share| share < 0.4), "{:?}", model.shed);
+        let mut seconds = 0;
+        while model.shed.get().is_some_and(|share| share < 1.0) {
+            model.run(1, calm);
+            seconds += 1;
+        }
+        assert!(seconds <= 40, "{seconds} s until every connect is answered");
+        model.run(2 * QUIET, calm);
+        assert_eq!(model.shed.get(), None);
+    }
+
+    /// A flood of guessed ids after one of connects: newcomers are no longer thinned.
+    #[test]
+    fn another_flood_ends_the_thinning() {
+        let mut model = Model::new(40_000.0);
+        model.run(60, Arrivals { connects: 120_000.0, others: 9_000.0 });
+        model.run(20, Arrivals { connects: 2_200.0, others: 120_000.0 });
+        assert_eq!(model.shed.get(), Some(1.0));
+    }
+
+    /// The filter drops junk, so that the workers are not under pressure: it stays while it does.
+    #[test]
+    fn the_filter_stays_while_it_drops_much() {
+        let mut shed = ConnectShare::default();
+        assert!(shed.tick(&Load::default(), true));
+        let load = |shed| Load { received: 10_000, shed, ..Load::default() };
+        assert_eq!((0..600).filter(|_| shed.tick(&load(100_000), false)).count(), 0);
+        assert_eq!(shed.get(), Some(1.0));
+        assert_eq!((0..=QUIET).filter(|_| shed.tick(&load(500), false)).count(), 1);
+        assert_eq!(shed.get(), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Warnings that a limit on stored peers is reached: one per limit and minute, with the number of
+//! new peers that were answered and not stored.
+
+use std::time::{Duration, Instant};
+
+use onrush_tracker::metrics::Summary;
+
+/// The time between two warnings of one limit.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// A limit, and the counter that rises when it is reached.
+struct Limit {
+    count: fn(&Summary) -> u64,
+    warning: fn(u64) -> String,
+}
+
+const LIMITS: [Limit; 5] = [
+    Limit {
+        count: |now| now.refused_full,
+        warning: |peers| {
+            format!(
+                "limits.peers is reached: {peers} new peers were not stored in the last minute: \
+                 raise it if there is memory (64 bytes each)"
+            )
+        },
+    },
+    Limit {
+        count: |now| now.refused_per_swarm,
+        warning: |peers| {
+            format!(
+                "limits.source_peers_per_swarm is reached by some sources: {peers} {NOT_STORED}"
+            )
+        },
+    },
+    Limit {
+        count: |now| now.refused_of_source,
+        warning: |peers| {
+            format!("limits.source_peers is reached by some sources: {peers} {NOT_STORED}")
+        },
+    },
+    Limit {
+        count: |now| now.refused_new_swarms,
+        warning: |peers| {
+            format!("limits.source_new_swarms is reached by some sources: {peers} {NOT_STORED}")
+        },
+    },
+    Limit {
+        count: |now| now.replaced,
+        warning: |peers| {
+            format!(
+                "limits.peers is reached: {peers} peers of sources that occupy most were replaced \
+                 in the last minute: raise it if there is memory (64 bytes each)"
+            )
+        },
+    },
+];
+
+/// The remedy for a source's limit.
+const NOT_STORED: &str = "of their new peers were not stored in the last minute: if these are \
+                          large networks behind NAT, add them to limits.trusted_sources, or raise \
+                          the limit";
+
+/// The counts at the last warning of each limit.
+#[derive(Debug, Default)]
+pub(super) struct LimitWarnings {
+    counts: [u64; LIMITS.len()],
+    warned: [Option<Instant>; LIMITS.len()],
+    crowded: Option<Instant>,
+}
+
+impl LimitWarnings {
+    /// The warnings that are due, given the sum of all counters.
+    pub(super) fn tick(&mut self, now: &Summary, time: Instant) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (nth, limit) in LIMITS.iter().enumerate() {
+            let count = (limit.count)(now);
+            if count > self.counts[nth] && is_due(&mut self.warned[nth], time) {
+                lines.push((limit.warning)(count - self.counts[nth]));
+                self.counts[nth] = count;
+            }
+        }
+        if now.crowded_tables > 0 && is_due(&mut self.crowded, time) {
+            lines.push(
+                "more sources than the table of limits.source_peers or limits.source_new_swarms \
+                 distinguishes: only the limits of /24 and /48 networks apply, 16 times as high; \
+                 raise these limits, or set them to 0"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+}
+
+fn is_due(warned: &mut Option<Instant>, time: Instant) -> bool {
+    let due = warned.is_none_or(|last| time.duration_since(last) >= PERIOD);
+    if due {
+        *warned = Some(time);
+    }
+    due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_warned_of_once_a_minute_with_its_count() {
+        let start = Instant::now();
+        let mut warnings = LimitWarnings::default();
+        let mut tick = |refused_of_source, crowded_tables, second| {
+            let now = Summary { refused_of_source, crowded_tables, ..Summary::default() };
+            warnings.tick(&now, start + Duration::from_secs(second))
+        };
+        assert_eq!(tick(0, 0, 0), [""; 0]);
+        let lines = tick(5, 0, 1);
+        assert!(lines[0].contains("limits.source_peers is reached by some sources: 5 of"));
+        assert!(lines[0].contains("limits.trusted_sources"), "{lines:?}");
+        assert_eq!(tick(50, 0, 30), [""; 0]);
+        assert!(tick(60, 0, 61)[0].contains(": 55 of"));
+        assert_eq!(tick(60, 0, 200), [""; 0], "nothing new");
+        assert!(tick(60, 2, 201)[0].contains("/24 and /48"));
+        assert_eq!(tick(60, 2, 260), [""; 0]);
+        assert_eq!(tick(60, 2, 261).len(), 1);
+    }
+}

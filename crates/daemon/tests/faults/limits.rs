@@ -1,0 +1,148 @@
+//! Limits of the process: few open files, and little memory.
+
+use std::io::Write;
+use std::net::{TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::account::Account;
+use crate::harness::http::request;
+use crate::harness::messages::{PEERS_RESTORED, SNAPSHOT};
+use crate::harness::packets::{random_hash, seeder};
+use crate::harness::process::TIMEOUT;
+use crate::harness::swarms::{PLACEMENTS, launch_in, populate, swarm_state};
+use crate::load::Load;
+
+/// Open files that the daemon may have.
+const FILES: usize = 32;
+/// The thread that waits for an upgrade has reserved one for the connection (accept(2)).
+const RESERVED: usize = 1;
+
+/// CPU time of a process in seconds, by /proc.
+fn cpu_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    // utime and stime, in the 100ths of a second of every Linux.
+    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
+}
+
+/// Connections to the admin side take every free descriptor: UDP is served, no thread spins, an
+/// upgrade is refused with its reason, and all works again once they are closed.
+#[test]
+fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
+    let state = tempfile::tempdir().unwrap();
+    // One source gets a quarter of the connections.
+    let config = "[admin]\nconnections = 1000\n[snapshot]\nevery = 1\n";
+    let mut daemon = launch_in(state.path(), PLACEMENTS[0], config)
+        .admin()
+        .under(&["prlimit", &format!("--nofile={FILES}:{FILES}")])
+        .serve();
+    let address = daemon.address();
+    let hashes = populate(address);
+    let before = swarm_state(address, &hashes);
+    let admin = daemon.admin();
+    let load = Load::start("127.0.3.8", address);
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    let mut connections = Vec::new();
+    load.until("no descriptor is free", || {
+        let mut connection = TcpStream::connect(admin).unwrap();
+        let _ = connection.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        connections.push(connection);
+        files() >= FILES - RESERVED || connections.len() > 60
+    });
+    assert!(files() >= FILES - RESERVED, "{} files", files());
+    daemon.skip();
+    daemon.signal("USR2");
+    let line = daemon.line("SIGUSR2: ");
+    assert!(line.contains(" WARN ") && line.contains("Too many open files"), "{line}");
+    let before_cpu = cpu_seconds(daemon.pid());
+    let counts = load.run_for(Duration::from_secs(2));
+    let cpu = cpu_seconds(daemon.pid()) - before_cpu;
+    assert!(cpu < 1.0, "{cpu} s of CPU time in 2 s");
+    assert!(counts.answered + 20 > counts.sent, "{counts:?}");
+    assert_eq!(swarm_state(address, &hashes), before);
+    drop(connections);
+    let healthy = || request(admin, "GET", "/health", "", "").is_ok_and(|it| it.status == 200);
+    load.until("the admin side answers again", healthy);
+    daemon.skip();
+    daemon.line(SNAPSHOT);
+    daemon.signal("USR2");
+    daemon.upgraded();
+    assert_eq!(swarm_state(address, &hashes), before);
+    let counts = load.end();
+    assert_eq!(counts.answered, counts.sent);
+    daemon.stop();
+}
+
+/// Bytes of data that the process may have, on top of some 60 MiB for stacks and the allocator.
+const MEMORY: &str = "--data=134217728";
+/// `limits.peers` in that memory.
+const PEERS: u32 = 100_000;
+/// Announces per burst.
+const BURST: usize = 125;
+
+/// A tracker whose `limits.peers` suits its memory fills up to that limit and serves on: newcomers
+/// are answered and not stored, and the snapshot is written in the memory that is left.
+#[test]
+fn a_memory_limit_that_suits_the_limit_of_peers_is_not_exceeded() {
+    let state = tempfile::tempdir().unwrap();
+    let config = format!("[limits]\npeers = {PEERS}\n[snapshot]\nevery = 1\n");
+    let mut daemon =
+        launch_in(state.path(), PLACEMENTS[2], &config).admin().under(&["prlimit", MEMORY]).serve();
+    let load = Load::start("127.0.3.9", daemon.address());
+    let client = daemon.client();
+    for _ in 0..(PEERS as usize * 5 / 4) / BURST {
+        let hashes: Vec<_> = (0..BURST).map(|_| random_hash()).collect();
+        assert_eq!(client.burst(&hashes, TIMEOUT), BURST);
+    }
+    load.until("newcomers are not stored", || {
+        let metrics = daemon.metrics();
+        let peers = metrics.sum("onrush_peers", &[]);
+        assert!(peers <= f64::from(PEERS), "{peers}");
+        metrics.sum("onrush_not_stored_peers_total", &[]) > 0.0
+    });
+    daemon.skip();
+    daemon.line(SNAPSHOT);
+    load.served_again();
+    let counts = load.end();
+    assert_eq!(counts.answered, counts.sent);
+    Account::balanced(&daemon);
+    let text = daemon.stop().text();
+    assert!(!text.contains(" ERROR "), "{text}");
+}
+
+/// The same for a process that is to reach its limit soon.
+const LITTLE_MEMORY: &str = "--data=100663296";
+
+/// Without memory for the peers that `limits.peers` allows the process ends, so that the service
+/// manager starts it again, and has the peers of the last snapshot then.
+#[test]
+fn a_process_without_memory_ends_and_the_next_start_has_the_snapshot() {
+    let state = tempfile::tempdir().unwrap();
+    let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve();
+    let hashes = populate(daemon.address());
+    let before = swarm_state(daemon.address(), &hashes);
+    daemon.stop();
+
+    let mut daemon =
+        launch_in(state.path(), PLACEMENTS[2], "").under(&["prlimit", LITTLE_MEMORY]).serve();
+    let client = daemon.client();
+    let socket = UdpSocket::bind((client.address().ip(), 0)).unwrap();
+    let deadline = Instant::now() + TIMEOUT;
+    while !daemon.has_exited() {
+        assert!(Instant::now() < deadline, "the limit has no effect");
+        for _ in 0..BURST {
+            let request = seeder(random_hash(), 4_001).bytes(client.id, 1);
+            socket.send_to(&request, client.tracker()).unwrap();
+        }
+    }
+    let ended = daemon.end();
+    assert_eq!(ended.signal, Some(Signal::SIGABRT as i32), "{}", ended.text());
+
+    let mut daemon = launch_in(state.path(), PLACEMENTS[2], "").start();
+    daemon.line(PEERS_RESTORED);
+    daemon.serving();
+    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    daemon.stop();
+}

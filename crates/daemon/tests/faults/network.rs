@@ -1,0 +1,316 @@
+//! Faults of the network: replies that the kernel refuses for each reason, and a link, addresses
+//! and IPv6 that disappear and return. The tracker keeps its sockets and serves again by itself.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use crate::account::Account;
+use crate::harness::client::{Client, transaction};
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{AnnounceReply, connect, hash, leecher, seeder};
+use crate::harness::process::{Daemon, Launch};
+use crate::load::{Load, swarms};
+use crate::sandbox::{CLIENTS, Hosts, TRACKER, failing, run};
+
+/// Errors of send calls, with the label of their counter and a part of the remedy in the log.
+const ERRORS: [[&str; 3]; 5] = [
+    ["EPERM", "permission", "nft list ruleset"],
+    ["ENOBUFS", "no_buffers", "txqueuelen"],
+    ["EMSGSIZE", "too_long", "announce.max_peers_v4"],
+    ["ENETUNREACH", "unreachable", "ip route"],
+    ["EHOSTUNREACH", "unreachable", "ip route"],
+];
+
+/// Asserts that all unsent replies are counted with this cause, and that the log names the remedy.
+fn assert_reported(daemon: &mut Daemon, [error, cause, remedy]: [&str; 3]) {
+    let metrics = daemon.metrics();
+    let unsent = |labels: &[&str]| metrics.sum("onrush_unsent_replies_total", labels);
+    assert!(unsent(&[cause]) > 0.0 && unsent(&[cause]) == unsent(&[]), "{metrics:?}");
+    let warning = daemon.line(error);
+    assert!(warning.contains(" WARN ") && warning.contains(remedy), "{warning}");
+}
+/// The port of trackers in networks of their own.
+const PORT: u16 = 6_969;
+
+/// A tracker in a network of its own, at these addresses.
+fn serve(addresses: &[&str]) -> Daemon {
+    let addresses: Vec<String> =
+        addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), PORT).to_string()).collect();
+    // A client of these tests stands for many.
+    let config = format!("listen = {addresses:?}\n[limits]\nsource_peers_per_swarm = 0\n");
+    Launch::new(&["--workers", "2"]).admin().config(&config).serve()
+}
+
+/// Ends a test whose fault is over: the load is served again, every datagram is in a counter, and
+/// the peers have stayed.
+fn end_served(load: Load, daemon: Daemon) -> Account {
+    load.served_again();
+    load.end();
+    let account = Account::balanced(&daemon);
+    assert_peers_stayed(&daemon);
+    daemon.stop();
+    account
+}
+
+/// A load from the clients' host.
+fn load_from(hosts: &Hosts, source: &str, daemon: &Daemon) -> Load {
+    let source = SocketAddr::new(source.parse().unwrap(), 0);
+    let tracker = daemon.addresses().iter().find(|to| to.is_ipv4() == source.is_ipv4());
+    let socket = hosts.on_clients(|| UdpSocket::bind(source).unwrap());
+    Load::from(socket, *tracker.unwrap())
+}
+
+/// Asserts that the swarms of the load have its two peers.
+fn assert_peers_stayed(daemon: &Daemon) {
+    let metrics = daemon.metrics();
+    let peers = swarms().len() as f64 * 2.0;
+    assert_eq!(metrics.sum("onrush_peers", &["ipv4"]), peers);
+    assert_eq!(metrics.sum("onrush_expired_peers_total", &[]), 0.0);
+}
+
+/// The kernel refuses each reply with EPERM.
+#[test]
+fn replies_that_a_firewall_refuses_are_counted() {
+    for verdict in ["drop", "reject"] {
+        in_own_network(&[], || {
+            let mut daemon = serve(&["127.0.0.1"]);
+            let load = Load::start("127.0.3.6", daemon.address());
+            run("nft add table inet fault");
+            run("nft add chain inet fault out { type filter hook output priority 0 ; }");
+            run(&format!("nft add rule inet fault out udp sport {PORT} {verdict}"));
+            load.until("replies are refused", || Account::of(&daemon).unsent > 500);
+            let during = load.run_for(Duration::from_millis(200));
+            assert_eq!(during.answered, 0, "{during:?}");
+            assert_eq!(daemon.get("/health").status, 200);
+            run("nft delete table inet fault");
+            load.served_again();
+            let counts = load.end();
+            Account::balanced_with(&daemon, counts);
+            assert_reported(&mut daemon, ERRORS[0]);
+            assert_peers_stayed(&daemon);
+            daemon.stop();
+        });
+    }
+}
+
+/// Each error that a send call can return, made by a tracer: the replies are counted, later ones
+/// are sent, and nothing else is lost.
+#[test]
+fn replies_that_the_kernel_refuses_are_counted_whatever_the_error() {
+    thread::scope(|scope| {
+        for (number, reported) in ERRORS.into_iter().enumerate() {
+            scope.spawn(move || {
+                let flags = ["--workers", "1", "--listen", "127.0.0.1:0"];
+                let error = reported[0];
+                let strace = failing("sendmmsg", error, "200..400");
+                let mut daemon = Launch::new(&flags).admin().under(&strace).serve();
+                let load = Load::start(&format!("127.0.4.{number}"), daemon.address());
+                load.until("replies are refused", || Account::of(&daemon).unsent > 0);
+                load.served_again();
+                let counts = load.end();
+                let account = Account::balanced_with(&daemon, counts);
+                assert!(account.unsent >= 100, "{error}: {account:?}");
+                assert_reported(&mut daemon, reported);
+                assert_peers_stayed(&daemon);
+                daemon.stop();
+            });
+        }
+    });
+}
+
+/// Requests that a firewall drops or rejects do not reach the tracker.
+#[test]
+fn requests_that_a_firewall_refuses_leave_no_trace() {
+    for verdict in ["drop", "reject"] {
+        in_own_network(&[], || {
+            let daemon = serve(&["127.0.0.1"]);
+            let load = Load::start("127.0.3.7", daemon.address());
+            run("nft add table inet fault");
+            run("nft add chain inet fault in { type filter hook input priority 0 ; }");
+            run(&format!("nft add rule inet fault in udp dport {PORT} {verdict}"));
+            load.run_for(Duration::from_millis(300));
+            let before = Account::of(&daemon);
+            let during = load.run_for(Duration::from_millis(300));
+            assert_eq!((during.answered, Account::of(&daemon)), (0, before));
+            run("nft delete table inet fault");
+            end_served(load, daemon);
+        });
+    }
+}
+
+/// The queue of the device overflows: the kernel drops what is sent (ENOBUFS inside of it).
+#[test]
+fn an_overflowing_device_queue_loses_replies_and_nothing_else() {
+    Hosts::with(|hosts| {
+        let daemon = serve(&TRACKER);
+        let load = load_from(hosts, CLIENTS[0], &daemon);
+        run("tc qdisc add dev tracker root tbf rate 8kbit burst 1600 limit 1600");
+        let during = load.run_for(Duration::from_secs(1));
+        assert!(during.answered < during.sent / 2, "{during:?}");
+        run("tc qdisc del dev tracker root");
+        let account = end_served(load, daemon);
+        assert_eq!((account.dropped, account.refused), (0, 0), "{account:?}");
+    });
+}
+
+/// A host that leaves the link after its requests: the replies wait for its address, and fill the
+/// send buffer until the kernel gives up.
+#[test]
+fn a_full_send_buffer_costs_replies_which_are_counted() {
+    Hosts::with(|hosts| {
+        let config = format!(
+            "listen = [\"{}:{PORT}\"]\n[socket]\nsend_buffer = 16384\n[workers]\ntotal = 1\n",
+            TRACKER[0]
+        );
+        let daemon = Launch::new(&[]).admin().config(&config).serve();
+        let load = load_from(hosts, CLIENTS[0], &daemon);
+        // Replies to one port would be one message.
+        let leaving: Vec<UdpSocket> = hosts.on_clients(|| {
+            run("ip address add 10.9.0.3/24 dev clients");
+            (0..200).map(|_| UdpSocket::bind("10.9.0.3:0").unwrap()).collect()
+        });
+        daemon.while_stopped(|| {
+            for socket in &leaving {
+                socket.send_to(&connect(1), daemon.address()).unwrap();
+            }
+            hosts.on_clients(|| run("ip address del 10.9.0.3/24 dev clients"));
+            run("ip neigh flush dev tracker");
+        });
+        let full = || daemon.metrics().sum("onrush_unsent_replies_total", &["full_buffer"]);
+        load.until("the send buffer is full", || full() > 0.0);
+        end_served(load, daemon);
+    });
+}
+
+/// Replies larger than the path's MTU would be refused with EMSGSIZE, as they carry "don't
+/// fragment" (decision 14): they are sent in fragments.
+#[test]
+fn replies_larger_than_the_path_arrive_whole() {
+    Hosts::with(|hosts| {
+        // The smallest MTU of each family that every host has to accept.
+        run("ip route replace 10.9.0.0/24 dev tracker src 10.9.0.1 mtu 576");
+        run("ip link set tracker mtu 1280");
+        let daemon = serve(&TRACKER);
+        let load = load_from(hosts, CLIENTS[0], &daemon);
+        for (address, source) in daemon.addresses().iter().zip(CLIENTS) {
+            let swarm = hash(7_000 + u32::from(address.is_ipv6()));
+            let mut client = hosts.on_clients(|| Client::at(source.parse().unwrap(), *address));
+            client.connect();
+            for port in 1_000..1_400 {
+                client.announce(&seeder(swarm, port).want(0));
+            }
+            let request = leecher(swarm, 999).want(200);
+            let reply = client.exchange(&request.bytes(client.id, transaction()));
+            let reply = AnnounceReply::read(&reply, client.family());
+            assert!(reply.len > 1_200 && reply.peers.len() >= 67, "{reply:?}");
+        }
+        let counts = load.end();
+        assert_eq!(counts.answered, counts.sent, "small replies beside them");
+        assert_eq!(Account::balanced(&daemon).unsent, 0);
+        daemon.stop();
+    });
+}
+
+/// The kernel refuses each reply with ENETUNREACH.
+#[test]
+fn replies_without_a_route_are_counted() {
+    Hosts::with(|hosts| {
+        // The clients are on a network behind the link.
+        hosts.on_clients(|| {
+            run("ip address add 10.8.0.2/32 dev lo");
+            run("ip -6 address add fd08::2/128 dev lo nodad");
+        });
+        let routes =
+            ["ip route add 10.8.0.0/24 via 10.9.0.2", "ip -6 route add fd08::/64 via fd09::2"];
+        routes.iter().for_each(|line| run(line));
+        let mut daemon = serve(&TRACKER);
+        let loads = ["10.8.0.2", "fd08::2"].map(|source| load_from(hosts, source, &daemon));
+        routes.iter().for_each(|line| run(&line.replace("add", "del")));
+        loads[0].until("replies are refused", || Account::of(&daemon).unsent > 500);
+        routes.iter().for_each(|line| run(line));
+        for load in loads {
+            load.served_again();
+            load.end();
+        }
+        Account::balanced(&daemon);
+        assert_reported(&mut daemon, ERRORS[3]);
+        assert_peers_stayed(&daemon);
+        daemon.stop();
+    });
+}
+
+/// What disappears from a host, and how it returns.
+struct Loss {
+    what: &'static str,
+    begin: fn(),
+    end: fn(),
+    /// Whether IPv4 and IPv6 are lost.
+    lost: [bool; 2],
+}
+
+const LOSSES: [Loss; 3] = [
+    Loss {
+        what: "the link",
+        begin: || run("ip link set tracker down"),
+        end: || {
+            run("ip link set tracker up");
+            // The kernel removes them with the link.
+            restore_address(1);
+        },
+        lost: [true, true],
+    },
+    Loss {
+        what: "the addresses",
+        begin: || run("ip address flush dev tracker scope global"),
+        end: || {
+            restore_address(0);
+            restore_address(1);
+        },
+        lost: [true, true],
+    },
+    Loss {
+        what: "IPv6",
+        begin: || set_ipv6_off("1"),
+        end: || {
+            set_ipv6_off("0");
+            restore_address(1);
+        },
+        lost: [false, true],
+    },
+];
+
+fn set_ipv6_off(value: &str) {
+    fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", value).unwrap();
+}
+
+fn restore_address(family: usize) {
+    let (bits, last) = [("24", ""), ("64", " nodad")][family];
+    run(&format!("ip address replace {}/{bits} dev tracker{last}", TRACKER[family]));
+}
+
+#[test]
+fn service_returns_with_the_link_the_addresses_and_ipv6() {
+    Hosts::with(|hosts| {
+        let daemon = serve(&TRACKER);
+        let loads = CLIENTS.map(|source| load_from(hosts, source, &daemon));
+        for Loss { what, begin, end, lost } in LOSSES {
+            begin();
+            for (load, lost) in loads.iter().zip(lost) {
+                // Replies may still be under way.
+                load.run_for(Duration::from_millis(100));
+                let during = load.run_for(Duration::from_millis(200));
+                assert_eq!(during.answered == 0, lost, "{what}: {during:?}");
+            }
+            assert_eq!(daemon.get("/health").status, 200, "{what}");
+            end();
+            loads.iter().for_each(|load| _ = load.served_again());
+        }
+        loads.into_iter().for_each(|load| _ = load.end());
+        let account = Account::balanced(&daemon);
+        assert_eq!(account.dropped, 0, "{account:?}");
+        assert_peers_stayed(&daemon);
+        daemon.stop();
+    });
+}

@@ -1,0 +1,40 @@
+//! The process gets no CPU time for ten seconds: SIGSTOP under load, as when the host of a virtual
+//! machine is moved.
+
+use std::time::Duration;
+
+use crate::account::Account;
+use crate::harness::messages::KERNEL_DROPPED;
+use crate::harness::process::Launch;
+use crate::load::Load;
+
+/// Longer than the time after which a worker counts as stalled, and than the buffers last.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Only what the receive buffers do not hold is lost, is counted, and is reported with the keys
+/// that help.
+#[test]
+fn a_process_stopped_for_ten_seconds_loses_only_what_the_buffers_do_not_hold() {
+    // Small, as the replies to all queued requests have to fit in the buffer of the one client.
+    let config = "listen = [\"127.0.0.1:0\"]\n[socket]\nreceive_buffer = 16384\n";
+    let mut daemon = Launch::new(&["--workers", "2"]).admin().config(config).serve();
+    let load = Load::start("127.0.3.1", daemon.address());
+    daemon.while_stopped(|| {
+        let counts = load.run_for(PAUSE);
+        assert!(counts.sent > 1_000, "{counts:?}");
+    });
+    load.served_again();
+    let warning = daemon.line(KERNEL_DROPPED);
+    assert!(warning.contains(" WARN "), "{warning}");
+    let keys = ["net.core.rmem_max", "socket.receive_buffer"];
+    assert!(keys.iter().all(|key| warning.contains(key)), "{warning}");
+    // One pause is no reason to turn sources away for long.
+    assert!(daemon.metrics().sum("onrush_overload_step", &[]) <= 1.0);
+    let account = Account::of(&daemon);
+    assert!(account.dropped > 0, "{account:?}");
+    assert_eq!(daemon.get("/health").status, 200);
+    let counts = load.end();
+    Account::balanced_with(&daemon, counts);
+    daemon.check();
+    daemon.stop();
+}

@@ -1,0 +1,155 @@
+//! What the tests change in namespaces of their own: the network of two hosts, firewalls, disks.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use nix::sched::{CloneFlags, setns, unshare};
+use tempfile::TempDir;
+
+use crate::harness::process::require_root;
+
+/// Runs a command line; its parts have no spaces.
+#[track_caller]
+pub(crate) fn run(line: &str) {
+    let mut parts = line.split_whitespace();
+    let output = Command::new(parts.next().unwrap()).args(parts).output();
+    let output = output.unwrap_or_else(|error| panic!("{line}: {error} (see scripts/test)"));
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The program before a daemon in which a system call fails with this error, in each thread the
+/// calls with the numbers `when` (strace(1)). The tracer is another process (-D), so that the
+/// daemon is the test's child.
+pub(crate) fn failing(call: &str, error: &str, when: &str) -> Vec<String> {
+    let inject = format!("inject={call}:error={error}:when={when}");
+    let options = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")];
+    options.into_iter().chain(["-e", &inject]).map(str::to_owned).collect()
+}
+
+/// The address of the tracker's host over both families, and that of the clients' host.
+pub(crate) const TRACKER: [&str; 2] = ["10.9.0.1", "fd09::1"];
+/// See [`TRACKER`].
+pub(crate) const CLIENTS: [&str; 2] = ["10.9.0.2", "fd09::2"];
+
+/// The host of the tracker and that of its clients, joined by a link: interface `tracker` of the
+/// one is connected with interface `clients` of the other.
+pub(crate) struct Hosts {
+    tracker: File,
+    clients: File,
+}
+
+impl Hosts {
+    /// Runs a test on a thread on the tracker's host.
+    pub(crate) fn with<T: Send>(test: impl FnOnce(&Self) -> T + Send) -> T {
+        require_root("creates network namespaces");
+        let on_tracker = || {
+            let clients = Self::new_network();
+            let tracker = Self::new_network();
+            let hosts = Self { tracker, clients };
+            let there = format!("/proc/{}/fd/{}", std::process::id(), hosts.clients.as_raw_fd());
+            run(&format!("ip link add tracker type veth peer name clients netns {there}"));
+            hosts.set_up("tracker", TRACKER);
+            hosts.on_clients(|| hosts.set_up("clients", CLIENTS));
+            test(&hosts)
+        };
+        thread::scope(|scope| scope.spawn(on_tracker).join().unwrap_or_else(|e| resume_unwind(e)))
+    }
+
+    /// Moves this thread to a new network.
+    fn new_network() -> File {
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may create namespaces (CAP_SYS_ADMIN)");
+        File::open("/proc/thread-self/ns/net").unwrap()
+    }
+
+    fn set_up(&self, device: &str, addresses: [&str; 2]) {
+        run("ip link set lo up");
+        run(&format!("ip link set {device} up"));
+        self.add_addresses(device, addresses);
+    }
+
+    /// Adds an address of each family, usable at once.
+    pub(crate) fn add_addresses(&self, device: &str, [v4, v6]: [&str; 2]) {
+        run(&format!("ip address replace {v4}/24 dev {device}"));
+        run(&format!("ip address replace {v6}/64 dev {device} nodad"));
+    }
+
+    /// Runs an action on the clients' host: sockets that it opens stay there.
+    pub(crate) fn on_clients<T>(&self, action: impl FnOnce() -> T) -> T {
+        setns(self.clients.as_fd(), CloneFlags::CLONE_NEWNET).unwrap();
+        let result = action();
+        setns(self.tracker.as_fd(), CloneFlags::CLONE_NEWNET).unwrap();
+        result
+    }
+}
+
+/// A small disk, which the processes started by its thread see.
+pub(crate) struct Disk {
+    directory: TempDir,
+}
+
+impl Disk {
+    /// Runs a test on a thread with a disk of 1 MiB.
+    pub(crate) fn with<T: Send>(test: impl FnOnce(&Self) -> T + Send) -> T {
+        require_root("mounts a disk");
+        let on_disk = || {
+            unshare(CloneFlags::CLONE_NEWNS).expect("root may create namespaces (CAP_SYS_ADMIN)");
+            run("mount --make-rprivate /");
+            let disk = Self { directory: tempfile::tempdir().unwrap() };
+            run(&format!("mount -t tmpfs -o size=1m,mode=700 tmpfs {}", disk.path().display()));
+            let result = test(&disk);
+            run(&format!("umount --lazy {}", disk.path().display()));
+            result
+        };
+        thread::scope(|scope| scope.spawn(on_disk).join().unwrap_or_else(|e| resume_unwind(e)))
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// What a disk can refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DiskFault {
+    /// It has no room.
+    Full,
+    /// It is mounted for reading only.
+    ReadOnly,
+}
+
+impl DiskFault {
+    /// What the system's text of the error contains.
+    pub(crate) fn error(self) -> &'static str {
+        match self {
+            Self::Full => "No space left",
+            Self::ReadOnly => "Read-only",
+        }
+    }
+
+    /// The disk refuses from now on.
+    pub(crate) fn begin(self, disk: &Disk) {
+        let path = disk.path().display();
+        match self {
+            // Longer than the disk: written as far as there is room.
+            Self::Full => drop(fs::write(disk.path().join("filler"), vec![0; 2 << 20])),
+            Self::ReadOnly => {
+                // A mount over it, as open files prevent the change of the first.
+                run(&format!("mount --bind {path} {path}"));
+                run(&format!("mount -o remount,bind,ro {path}"));
+            }
+        }
+    }
+
+    /// The disk accepts again.
+    pub(crate) fn end(self, disk: &Disk) {
+        match self {
+            Self::Full => fs::remove_file(disk.path().join("filler")).unwrap(),
+            Self::ReadOnly => run(&format!("umount {}", disk.path().display())),
+        }
+    }
+}

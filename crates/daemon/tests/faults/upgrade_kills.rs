@@ -1,0 +1,388 @@
+//! SIGKILL of the old process, of the new one and of the launcher between them, each at sixty
+//! moments of an upgrade. Afterwards one process serves with all peers; or none does, if the killed
+//! process was the one that served, and a start has the peers of the snapshot. Never do two serve,
+//! and never is a part of the peers served.
+//!
+//! Moments come from a seed, which a failure prints; `ONRUSH_SEED=N` repeats them.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use onrush_proto::{InfoHash, ScrapeCounts};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+use crate::harness::client::{Client, transaction};
+use crate::harness::messages::{READY, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED};
+use crate::harness::packets::{connect, counts, hash, scrape, seeder, u32_at};
+use crate::harness::process::{Daemon, TIMEOUT, free_address};
+use crate::harness::swarms::{PLACEMENTS, SwarmState, populate, swarm_state};
+
+/// Kills of each process.
+const ROUNDS: usize = 60;
+/// Swarms that are scraped all the time.
+const WATCHED: std::ops::Range<u32> = 5_000..5_003;
+/// Peers of each of them.
+const PEERS: u16 = 20;
+/// Swarms with one peer each, of which some are scraped after each round.
+const MORE: std::ops::Range<u32> = 10_000..30_000;
+/// Hashes per burst of announces, and per scrape.
+const BURST: usize = 64;
+/// Log lines of an upgrade, in their usual order. A kill comes shortly after one of them.
+const STEPS: [&str; 7] = [
+    "SIGUSR2: started ",
+    "taking over from process ",
+    UPGRADE_BEGINS,
+    "upgrade: loaded ",
+    READY,
+    UPGRADE_DONE,
+    UPGRADE_RECEIVED,
+];
+/// The old process has handed over the sockets, though the new one may have exited since.
+const TAKEN_OVER: &str = " has taken over";
+/// The new process has not received the peers that announced during the transfer.
+const REST_LOST: &str = "the peers since the dump have not all arrived";
+/// Upper bound of the time between such a line and the kill.
+const AFTER_STEP: Duration = Duration::from_millis(4);
+/// Upper bound of the time between the start of an upgrade and a kill at a random time.
+const UPGRADE_TIME: Duration = Duration::from_millis(120);
+/// Pause between looks at processes and log.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The process to be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Old,
+    New,
+    Launcher,
+}
+
+#[test]
+fn the_old_process_killed_at_any_moment_of_an_upgrade() {
+    kill_at_sixty_moments(Victim::Old);
+}
+
+#[test]
+fn the_new_process_killed_at_any_moment_of_an_upgrade() {
+    kill_at_sixty_moments(Victim::New);
+}
+
+#[test]
+fn the_launcher_killed_at_any_moment_of_an_upgrade() {
+    kill_at_sixty_moments(Victim::Launcher);
+}
+
+fn kill_at_sixty_moments(victim: Victim) {
+    let seed = std::env::var("ONRUSH_SEED").map_or_else(
+        |_| rand::random::<u32>().into(),
+        |seed| seed.parse().expect("ONRUSH_SEED is a number"),
+    );
+    eprintln!("{victim:?}: again with ONRUSH_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut trackers = Trackers::start();
+    let watch = Watch::default();
+    thread::scope(|scope| {
+        let (watch, address) = (&watch, trackers.address);
+        let watching = scope.spawn(move || watch.run(address));
+        let ends = EndsWatch(watch);
+        let mut outcomes = [0; 3];
+        for round in 0..ROUNDS {
+            let moment = match round % 2 {
+                0 => Moment::After(
+                    STEPS[round / 2 % STEPS.len()],
+                    random.random_range(Duration::ZERO..AFTER_STEP),
+                ),
+                _ => Moment::At(random.random_range(Duration::ZERO..UPGRADE_TIME)),
+            };
+            eprintln!("round {round}: {moment:?}");
+            outcomes[trackers.round(victim, moment) as usize] += 1;
+        }
+        drop(ends);
+        watching.join().unwrap();
+        eprintln!("{victim:?}: old, new, none serve: {outcomes:?}; {watch:?}");
+        // The moments are before and after the handoff.
+        let [old, new, nobody] = outcomes;
+        match victim {
+            Victim::Old => assert!(new > 0 && nobody > 0, "{outcomes:?}"),
+            Victim::New => assert!(old > 0 && nobody > 0, "{outcomes:?}"),
+            Victim::Launcher => assert!(new > 0 && nobody == 0, "{outcomes:?}"),
+        }
+    });
+    assert!(watch.scrapes.into_inner() > 100);
+}
+
+/// When the process is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// This long after a log line.
+    After(&'static str, Duration),
+    /// This long after the start of the upgrade.
+    At(Duration),
+}
+
+/// Who serves after a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Old,
+    New,
+    Nobody,
+}
+
+/// A process of the tracker under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    id: u32,
+    is_launcher: bool,
+}
+
+/// The processes that run with a state directory, in no order. One that has exited and that nobody
+/// has waited for has no command line any more.
+fn processes(state: &Path) -> Vec<Process> {
+    let state = state.to_str().unwrap();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let found = all.filter_map(|entry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let environment = fs::read(entry.path().join("environ")).ok()?;
+        let environment = String::from_utf8_lossy(&environment);
+        let is_launcher = environment.contains("ONRUSH_UPGRADE=launcher");
+        line.contains(state).then_some(Process { id, is_launcher })
+    });
+    found.collect()
+}
+
+fn send_kill(process: u32) {
+    // It may have exited.
+    let _ = kill(Pid::from_raw(process as i32), Signal::SIGKILL);
+}
+
+/// A tracker that is upgraded again and again.
+struct Trackers {
+    state: TempDir,
+    address: SocketAddr,
+    /// The first process, whose log all its successors write to.
+    daemon: Daemon,
+    /// The process that serves.
+    owner: u32,
+    hashes: Vec<InfoHash>,
+    peers: SwarmState,
+}
+
+impl Drop for Trackers {
+    fn drop(&mut self) {
+        processes(self.state.path()).iter().for_each(|process| send_kill(process.id));
+    }
+}
+
+impl Trackers {
+    fn start() -> Self {
+        let (state, address) = (tempfile::tempdir().unwrap(), free_address());
+        let daemon = serve(state.path(), address);
+        let hashes = populate(address);
+        let client = daemon.client();
+        for number in WATCHED {
+            for port in 0..PEERS {
+                client.announce(&seeder(hash(number), 1_000 + port));
+            }
+        }
+        // The transfer of these takes some time.
+        for some in Self::more().chunks(BURST) {
+            assert_eq!(client.burst(some, TIMEOUT), some.len());
+        }
+        let peers = swarm_state(address, &hashes);
+        // The snapshot.
+        daemon.stop();
+        let daemon = serve(state.path(), address);
+        let owner = daemon.pid();
+        Self { state, address, daemon, owner, hashes, peers }
+    }
+
+    /// Swarms with one seeder each.
+    fn more() -> Vec<InfoHash> {
+        MORE.map(hash).collect()
+    }
+
+    /// Asserts that all peers are served.
+    fn check_peers(&self, log: &str) {
+        assert_eq!(swarm_state(self.address, &self.hashes), self.peers, "{log}");
+        let mut client = Client::new(self.address);
+        client.connect();
+        for some in Self::more().chunks(BURST).step_by(20) {
+            assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1), "{log}");
+        }
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        processes(self.state.path())
+    }
+
+    /// Upgrades, kills and checks what is left.
+    fn round(&mut self, victim: Victim, moment: Moment) -> Outcome {
+        let (old, begin) = (self.owner, self.begin_upgrade());
+        let start = Instant::now();
+        let time = match moment {
+            Moment::At(time) => start + time,
+            Moment::After(step, time) => {
+                self.wait_for("a step of the upgrade", |this| {
+                    let lines = &this.daemon.log()[begin..];
+                    lines.iter().any(|line| line.contains(step))
+                });
+                Instant::now() + time
+            }
+        };
+        self.daemon.read_until(time);
+        self.kill(victim, old);
+        let left = self.settle();
+        let log = self.daemon.log()[begin..].join("\n");
+        let logged = |part: &str| log.contains(part);
+        let outcome = match left {
+            Some(id) if id == old => Outcome::Old,
+            Some(_) => Outcome::New,
+            None => Outcome::Nobody,
+        };
+        match (victim, outcome) {
+            (Victim::Launcher, Outcome::Nobody) => panic!("nobody serves:\n{log}"),
+            // Before the handoff the old process was the one that served, and after it the new.
+            (Victim::Old, Outcome::Nobody) => assert!(!logged(READY), "the new one served:\n{log}"),
+            (Victim::New, Outcome::Nobody) => assert!(logged(TAKEN_OVER), "{log}"),
+            (Victim::Old, Outcome::Old) | (Victim::New, Outcome::New) => {
+                // The upgrade had ended before the kill, or had not begun: nothing was killed.
+            }
+            _ => {}
+        }
+        self.owner = left.unwrap_or_else(|| {
+            self.daemon = serve(self.state.path(), self.address);
+            self.daemon.pid()
+        });
+        self.check_peers(&log);
+        if outcome == Outcome::New {
+            self.wait_for("the rest is merged", |this| {
+                let lines = &this.daemon.log()[begin..];
+                lines.iter().any(|it| it.contains(UPGRADE_RECEIVED) || it.contains(REST_LOST))
+            });
+        }
+        outcome
+    }
+
+    /// Starts an upgrade; the number of log lines before it.
+    fn begin_upgrade(&mut self) -> usize {
+        loop {
+            self.daemon.skip();
+            let begin = self.daemon.log().len();
+            kill(Pid::from_raw(self.owner as i32), Signal::SIGUSR2).unwrap();
+            // Refused while the end of the last one is being handled.
+            let line = self.daemon.line("SIGUSR2");
+            if line.contains(STEPS[0]) {
+                return begin;
+            }
+        }
+    }
+
+    /// Kills the process, which may not run yet or any more.
+    fn kill(&mut self, victim: Victim, old: u32) {
+        let found = self.processes().into_iter().find(|process| match victim {
+            Victim::Old => process.id == old,
+            Victim::New => process.id != old && !process.is_launcher,
+            Victim::Launcher => process.is_launcher,
+        });
+        found.iter().for_each(|process| send_kill(process.id));
+    }
+
+    /// Waits until one process is left, which answers, or none; its id.
+    fn settle(&mut self) -> Option<u32> {
+        let mut left = None;
+        self.wait_for("one process serves, or none", |this| match this.processes()[..] {
+            [] => true,
+            [one] => {
+                left = (!one.is_launcher && answers(this.address)).then_some(one.id);
+                left.is_some()
+            }
+            _ => false,
+        });
+        if left.is_none() {
+            // The log ends with the last process, which closes its other files meanwhile.
+            self.daemon.read_until(Instant::now() + TIMEOUT);
+            let lock = self.state.path().join("lock");
+            self.wait_for("the lock is released", |_| {
+                let lock = File::options().write(true).open(&lock).unwrap();
+                Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_ok()
+            });
+        }
+        left
+    }
+
+    fn wait_for(&mut self, what: &str, mut is: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !is(self) {
+            assert!(
+                Instant::now() < deadline,
+                "not within {TIMEOUT:?}: {what}; {:?}:\n{}",
+                self.processes(),
+                self.daemon.log().join("\n")
+            );
+            let failed = self.daemon.log().iter().any(|line| line.contains("panicked"));
+            assert!(!failed, "{}", self.daemon.log().join("\n"));
+            self.daemon.read_until(Instant::now() + LOOK);
+        }
+    }
+}
+
+fn serve(state: &Path, address: SocketAddr) -> Daemon {
+    let config = "[snapshot]\nevery = 0\n[log]\ntotals_every = 0\n";
+    let launch = crate::harness::process::Launch::new(PLACEMENTS[0]).flag("--state-dir", state);
+    launch.flag("--listen", address.to_string()).config(config).serve()
+}
+
+/// Whether a process answers at the address.
+fn answers(address: SocketAddr) -> bool {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    socket.send_to(&connect(transaction()), address).unwrap();
+    socket.recv(&mut [0; 64]).is_ok()
+}
+
+/// Scrapes swarms whose peers do not change, all the time.
+#[derive(Debug, Default)]
+struct Watch {
+    over: AtomicBool,
+    scrapes: AtomicU64,
+}
+
+impl Watch {
+    fn run(&self, address: SocketAddr) {
+        let mut client = Client::new(address);
+        let id = client.connect();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(LOOK)).unwrap();
+        let hashes: Vec<InfoHash> = WATCHED.map(hash).collect();
+        let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
+        let mut reply = [0; 1024];
+        while !self.over.load(Ordering::Relaxed) {
+            // Fails while the port is closed: nobody serves.
+            let _ = socket.send_to(&scrape(id, transaction(), &hashes), address);
+            // One more receive than there are replies, so that time passes.
+            while let Ok(len) = socket.recv(&mut reply) {
+                assert_eq!(u32_at(&reply, 0), 2, "a scrape response");
+                assert_eq!(counts(&reply[..len]), vec![all; hashes.len()], "a part of the peers");
+                self.scrapes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Ends the watch, also when the test fails.
+struct EndsWatch<'a>(&'a Watch);
+
+impl Drop for EndsWatch<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,41 @@
+//! A worker that fails in a running daemon, by a receive call that the tracer strace lets fail: the
+//! process ends with status 1, so that the service manager starts it again, with the peers of the
+//! last snapshot. Panics of workers are in `tests/it/worker_failure.rs`.
+
+use std::path::Path;
+
+use crate::harness::messages::{PEERS_RESTORED, SNAPSHOT};
+use crate::harness::process::{Launch, free_address};
+use crate::harness::swarms::{PLACEMENTS, populate, swarm_state};
+use crate::load::Load;
+use crate::sandbox::failing;
+
+#[test]
+fn a_failed_worker_ends_the_process_and_the_next_start_has_the_snapshot() {
+    let state = tempfile::tempdir().unwrap();
+    let state: &Path = state.path();
+    let address = free_address();
+    let launch = || {
+        let launch = Launch::new(PLACEMENTS[0]).flag("--state-dir", state);
+        launch.flag("--listen", address.to_string())
+    };
+    let daemon = launch().serve();
+    let hashes = populate(address);
+    let before = swarm_state(address, &hashes);
+    assert!(daemon.stop().text().contains(SNAPSHOT));
+
+    let daemon = launch().under(&failing("recvmmsg", "EIO", "150+")).serve();
+    let load = Load::start("127.0.3.10", address);
+    let ended = daemon.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.text());
+    let text = ended.text();
+    assert!(text.contains("worker-") && text.contains("its socket failed: "), "{text}");
+
+    let mut daemon = launch().start();
+    daemon.line(PEERS_RESTORED);
+    daemon.serving();
+    load.served_again();
+    load.end();
+    assert_eq!(swarm_state(address, &hashes), before);
+    daemon.stop();
+}

@@ -1,0 +1,73 @@
+//! Daemons with a state directory, and the peers that they keep in it.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use onrush_proto::{InfoHash, ScrapeCounts};
+
+use crate::harness::client::Client;
+use crate::harness::packets::{COMPLETED, STOPPED, leecher, random_hash, seeder};
+use crate::harness::process::Launch;
+
+/// A daemon with this state directory, these flags and a free port.
+pub(crate) fn launch_in(state: &Path, flags: &[&str], config: &str) -> Launch {
+    let launch = Launch::new(flags).flag("--listen", "127.0.0.1:0").flag("--state-dir", state);
+    launch.config(config)
+}
+
+pub(crate) const PLACEMENTS: [&[&str]; 3] = [
+    &["--workers", "2", "--placement", "colocated"],
+    &["--workers", "5", "--placement", "split"],
+    &["--workers", "1", "--placement", "colocated"],
+];
+
+/// The state of swarms: counts from scrapes, and all peers from announces.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SwarmState {
+    pub(crate) counts: Vec<ScrapeCounts>,
+    pub(crate) peers: Vec<Vec<SocketAddr>>,
+}
+
+pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmState {
+    let mut client = Client::new(address);
+    client.connect();
+    let counts = client.scrape(hashes);
+    let peers = hashes.iter().map(|hash| {
+        // The announcing client joins and leaves; the swarms are small enough for complete peer
+        // lists.
+        let mut peers = client.announce(&leecher(*hash, 9)).peers;
+        client.announce(&leecher(*hash, 9).event(STOPPED));
+        peers.sort_unstable();
+        peers
+    });
+    let peers = peers.collect();
+    SwarmState { counts, peers }
+}
+
+/// Creates swarms of one to thirty peers, some with completed downloads, one without peers.
+pub(crate) fn populate(address: SocketAddr) -> Vec<InfoHash> {
+    let mut hashes: Vec<InfoHash> = Vec::new();
+    for number in 0..24u16 {
+        let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
+        client.connect();
+        let hash = random_hash();
+        for port in 1_000..=1_000 + number {
+            let seeds = (port - 1_000) % 3 == 0;
+            client.announce(&if seeds { seeder(hash, port) } else { leecher(hash, port) });
+            if port % 4 == 1 {
+                client.announce(&seeder(hash, port).event(COMPLETED));
+            }
+            if number == 7 {
+                client.announce(&leecher(hash, port).event(STOPPED));
+            }
+        }
+        hashes.push(hash);
+    }
+    hashes
+}
+
+pub(crate) fn set_aside(state: &Path) -> usize {
+    let files = fs::read_dir(state).unwrap().map(|file| file.unwrap().file_name());
+    files.filter(|name| name.to_string_lossy().contains(".damaged-")).count()
+}

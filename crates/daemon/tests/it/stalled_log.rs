@@ -1,0 +1,121 @@
+//! A log whose reader stands still. The tracker serves, is watched, stops and keeps its peers as
+//! with a log that is read, and states how many lines were lost.
+
+use std::io::{BufRead, BufReader, PipeReader, pipe};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use onrush_proto::InfoHash;
+
+use crate::harness::client::Client;
+use crate::harness::http::{Metrics, request};
+use crate::harness::messages::LINES_LOST;
+use crate::harness::packets::{random_hash, seeder};
+use crate::harness::process::{Daemon, Launch, eventually, free_address};
+use crate::service::NotifySocket;
+use crate::snapshot::{FILE, launch_in};
+
+/// Datagrams between two checks that the tracker has logged all of them.
+const BURST: usize = 200;
+
+/// A tracker with a log of 4 KiB.
+struct Stalled {
+    daemon: Daemon,
+    client: Client,
+    admin: SocketAddr,
+    /// Invalid requests, each of which is a line of the log.
+    refused: usize,
+}
+
+impl Stalled {
+    fn start(state: &Path, notify: &NotifySocket) -> (Self, BufReader<PipeReader>) {
+        let (address, admin) = (free_address(), free_address());
+        let (log, to) = pipe().unwrap();
+        fcntl(&to, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+        let config = format!("[log]\ntotals_every = 0\n[admin]\nlisten = \"{admin}\"\n");
+        let launch = Launch::new(&["--workers", "1", "--log-level", "debug"])
+            .flag("--listen", address.to_string())
+            .flag("--state-dir", state)
+            .config(&config)
+            .configured_admin()
+            .environment("WATCHDOG_USEC", "1500000");
+        let daemon = notify.launch(launch).start_with_log_to(to.into());
+        let mut client = Client::new(address);
+        client.await_tracker();
+        (Self { daemon, client, admin, refused: 0 }, BufReader::new(log))
+    }
+
+    fn lost(&self) -> usize {
+        let page = request(self.admin, "GET", "/metrics", "", "").unwrap().body;
+        Metrics::parse(&page).sum("onrush_lost_log_lines_total", &[]) as usize
+    }
+
+    /// Sends invalid requests until further lines are lost.
+    fn lose_lines(&mut self) {
+        let before = self.lost();
+        eventually("lines are lost", || {
+            (0..BURST).for_each(|_| self.client.send(b"junk"));
+            self.refused += BURST;
+            // One worker takes them in order, so this reply follows all of them.
+            self.client.connect();
+            self.lost() > before
+        });
+    }
+}
+
+/// The number of lines lost, and the lines before it.
+fn read_until_report(log: &mut impl BufRead) -> (usize, Vec<String>) {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert!(log.read_line(&mut line).unwrap() > 0, "the log ends: {lines:?}");
+        if let Some((head, _)) = line.split_once(LINES_LOST) {
+            return (head.rsplit(' ').next().unwrap().parse().unwrap(), lines);
+        }
+        lines.push(line);
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_delays_nothing() {
+    let (notify, state) = (NotifySocket::new(), tempfile::tempdir().unwrap());
+    let (mut stalled, mut log) = Stalled::start(state.path(), &notify);
+    stalled.lose_lines();
+    let announced: InfoHash = random_hash();
+    stalled.client.announce(&seeder(announced, 4_001));
+    for _ in 0..3 {
+        notify.next("WATCHDOG=1");
+    }
+
+    // The reader reads on: the lines up to the loss are complete, and their number is right.
+    let (lost, lines) = read_until_report(&mut log);
+    assert_eq!(lost, stalled.lost());
+    let refused = lines.iter().filter(|line| line.contains("refused (short)")).count();
+    assert_eq!(refused + lost, stalled.refused);
+    let json = request(stalled.admin, "GET", "/stats.json", "", "").unwrap().json();
+    assert_eq!(json["lost_log_lines"].as_u64(), Some(lost as u64));
+
+    // It stands still again: a stop takes its course.
+    stalled.lose_lines();
+    stalled.daemon.signal("TERM");
+    let ended = stalled.daemon.end();
+    assert_eq!((ended.code, ended.signal), (Some(0), None));
+    assert!(state.path().join(FILE).exists());
+    let daemon = launch_in(state.path(), &["--workers", "1"], "").serve();
+    assert_eq!(daemon.client().counts(announced).seeders, 1);
+    daemon.stop();
+}
+
+/// The last lines of a start that fails, and of a panic's report, are not lost in the queue.
+#[test]
+fn the_final_message_follows_all_lines() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = Launch::new(&["--listen", &address, "--log-level", "trace"]).start().end();
+    assert_eq!(ended.code, Some(1));
+    let last = ended.log.iter().position(|line| line.starts_with("onrush: ")).expect("a message");
+    let lines = &ended.log[last..];
+    assert!(lines.iter().any(|line| line.contains(&address)), "{ended:?}");
+    assert!(lines.iter().all(|line| !line.contains(" [onrush")), "{ended:?}");
+}

@@ -1,0 +1,105 @@
+//! Upgrades at their limits: fewer peers than there are, a new process that is killed soon after it
+//! has taken over, and no free descriptors.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+
+use crate::harness::messages::{SNAPSHOT, SUCCESSOR_FAILED, UPGRADE_FAILED};
+use crate::harness::packets::random_hash;
+use crate::harness::process::{Daemon, Launch, TIMEOUT, TOKEN_FILE, eventually, free_address};
+use crate::snapshot::{PLACEMENTS, launch_in, populate, swarm_state};
+use crate::upgrade::with_admin;
+
+/// Announces this many peers, each of a swarm of its own.
+fn announce(daemon: &Daemon, peers: usize) {
+    let client = daemon.client();
+    for _ in 0..peers / 16 {
+        let hashes: Vec<_> = (0..16).map(|_| random_hash()).collect();
+        assert_eq!(client.burst(&hashes, TIMEOUT), 16);
+    }
+}
+
+fn stored_peers(daemon: &Daemon) -> u64 {
+    daemon.ctl(&["--json", "stats"]).json()["totals"]["peers"].as_u64().unwrap()
+}
+
+#[test]
+fn an_upgrade_that_would_drop_peers_is_refused_unless_forced() {
+    let state = tempfile::tempdir().unwrap();
+    let tables = "listen = [\"127.0.0.1:0\"]\n[limits]\npeers = 2000\n";
+    let mut daemon = with_admin(state.path(), PLACEMENTS[2], tables);
+    announce(&daemon, 1_120);
+    let text = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+    daemon.configure(&text.replace("peers = 2000", "peers = 1000"));
+    let refused = daemon.call("POST", "/api/v1/upgrade", "").error(409);
+    for part in ["limits.peers = 1000", "120 of the 1120", "upgrade --force"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    daemon.wait_for_line(UPGRADE_FAILED);
+    daemon.line(SUCCESSOR_FAILED);
+    eventually("its gauge counts all peers", || stored_peers(&daemon) == 1_120);
+    daemon.check();
+
+    let forced = daemon.ctl(&["upgrade", "--force"]);
+    assert_eq!(forced.code, Some(0), "{forced:?}");
+    daemon.upgraded();
+    eventually("the gauge is set", || stored_peers(&daemon) == 1_000);
+    // The flag is not that of the next upgrade.
+    let arguments = fs::read_to_string(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
+    assert_eq!(arguments.matches("--force").count(), 1, "{arguments}");
+    daemon.configure(&text);
+    assert_eq!(daemon.ctl(&["upgrade"]).code, Some(0));
+    daemon.upgraded();
+    let arguments = fs::read_to_string(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
+    assert!(!arguments.contains("--force"), "{arguments}");
+    let wrong = daemon.call("POST", "/api/v1/upgrade?force=perhaps", "").error(400);
+    assert!(wrong.contains("force"), "{wrong}");
+    daemon.stop();
+}
+
+/// Without periodic snapshots the last one is that of the last stop, so the new process writes one.
+#[test]
+fn a_new_process_that_is_killed_has_written_a_snapshot() {
+    let state = tempfile::tempdir().unwrap();
+    let config = "[snapshot]\nevery = 0\n";
+    let mut daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
+    let hashes = populate(daemon.address());
+    let before = swarm_state(daemon.address(), &hashes);
+    daemon.signal("USR2");
+    daemon.upgraded();
+    daemon.wait_for_line(SNAPSHOT);
+    daemon.kill();
+    let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
+    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    daemon.stop();
+}
+
+#[test]
+fn without_free_descriptors_an_upgrade_is_refused_with_the_reason() {
+    let (state, admin) = (tempfile::tempdir().unwrap(), free_address());
+    let mut daemon = Launch::new(PLACEMENTS[2])
+        .flag("--listen", "127.0.0.1:0")
+        .flag("--state-dir", state.path())
+        .config(&format!("{TOKEN_FILE}listen = \"{admin}\"\nconnections = 1000\n"))
+        .configured_admin()
+        .under(&["sh", "-c", "ulimit -n 32 && exec \"$@\"", "sh"])
+        .serve();
+    let open =
+        |daemon: &Daemon| fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    let free = open(&daemon);
+    let connections: Vec<_> = (0..40).map(|_| connect(admin)).collect();
+    // The thread that waits for an upgrade has reserved one for the connection (accept(2)).
+    eventually("no descriptor is free", || open(&daemon) >= 31);
+    daemon.signal("USR2");
+    let line = daemon.line("SIGUSR2: ");
+    assert!(line.contains("Too many open files"), "{line}");
+    daemon.check();
+    drop(connections);
+    eventually("descriptors are free again", || open(&daemon) <= free);
+    daemon.check();
+    daemon.stop();
+}
+
+fn connect(to: SocketAddr) -> TcpStream {
+    TcpStream::connect(to).unwrap()
+}

@@ -1,0 +1,110 @@
+//! What the model knows of one peer: the states that it may have had, and when.
+//!
+//! A request takes effect at a time between its arrival and its reply. While requests are in
+//! flight, such as behind a stalled worker, several states are possible. Requests of one peer take
+//! effect in the order of their arrival.
+
+/// Numbers of datagrams in the order in which they passed the sockets.
+pub(crate) type Sequence = u64;
+
+/// A state that begins with an announce.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    /// The arrival of its announce.
+    pub(crate) arrival: Sequence,
+    /// The reply to its announce, or the greatest number before that.
+    pub(crate) reply: Sequence,
+    /// Whether the peer is a seeder; `None` after a stop.
+    pub(crate) seeder: Option<bool>,
+    /// The first and last second in which the announce may have been served.
+    /// Negative if an upgrade has made it older than the run.
+    pub(crate) seen: (i64, i64),
+    /// Whether the peer may have been removed for another reason than its age.
+    pub(crate) doubtful: bool,
+}
+
+/// The states of a peer, in order. Before the first one it was unknown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History(Vec<State>);
+
+/// What a peer may have been at some time: unknown, a leecher, a seeder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Possible {
+    pub(crate) unknown: bool,
+    pub(crate) kinds: [bool; 2],
+}
+
+impl Possible {
+    /// The kind, if it is certain.
+    pub(crate) fn only(self) -> Option<bool> {
+        match self {
+            Self { unknown: false, kinds: [leecher, seeder] } if leecher != seeder => Some(seeder),
+            _ => None,
+        }
+    }
+}
+
+impl History {
+    pub(crate) fn push(&mut self, state: State) {
+        self.0.push(state);
+    }
+
+    /// The announce that arrived then was answered.
+    pub(crate) fn answered(&mut self, arrival: Sequence, reply: Sequence, second: i64) {
+        for state in self.0.iter_mut().filter(|state| state.arrival == arrival) {
+            state.reply = reply;
+            state.seen.1 = second;
+        }
+    }
+
+    /// The announce that arrived then was refused.
+    pub(crate) fn refused(&mut self, arrival: Sequence) {
+        self.0.retain(|state| state.arrival != arrival);
+    }
+
+    /// What the peer may have been between `from` and `to`. `alive` tells of a time whether a peer
+    /// that announced then must still be stored, and whether it may be.
+    pub(crate) fn between(
+        &self,
+        from: Sequence,
+        to: Sequence,
+        alive: &dyn Fn(i64) -> (bool, bool),
+    ) -> Possible {
+        let mut possible = Possible::default();
+        // The earliest reply to a later announce: no earlier state was left after it.
+        let mut over = Sequence::MAX;
+        for state in self.0.iter().rev() {
+            if state.arrival <= to && over >= from {
+                match state.seeder {
+                    Some(seeder) if alive(state.seen.1).1 => {
+                        possible.kinds[usize::from(seeder)] = true;
+                        possible.unknown |= state.doubtful || !alive(state.seen.0).0;
+                    }
+                    _ => possible.unknown = true,
+                }
+            }
+            over = over.min(state.reply);
+        }
+        possible.unknown |= over >= from;
+        possible
+    }
+
+    /// Drops all but the last state: no request is in flight. Returns whether the peer is unknown.
+    pub(crate) fn settle(&mut self) -> bool {
+        let keep = self.0.len().saturating_sub(1);
+        self.0.drain(..keep);
+        self.0.last().is_none_or(|state| state.seeder.is_none())
+    }
+
+    /// Its states may have been lost.
+    pub(crate) fn doubt(&mut self) {
+        self.0.iter_mut().for_each(|state| state.doubtful = true);
+    }
+
+    /// Its announces count as up to this many seconds earlier.
+    pub(crate) fn age(&mut self, seconds: i64) {
+        for state in &mut self.0 {
+            state.seen.0 -= seconds;
+        }
+    }
+}

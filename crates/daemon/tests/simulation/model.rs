@@ -1,0 +1,576 @@
+//! The expected replies of a tracker, computed naively: maps, without regard to speed.
+//!
+//! What depends on the implementation is a range: the selection of peers in a list, the time after
+//! its lifetime at which an expired peer is removed, and the order of requests in flight at the
+//! same time. All else must be equal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use onrush_proto::response::Peers;
+use onrush_proto::{
+    Announce, Endpoint, Event, Family, InfoHash, Request, Response, Scrape, ScrapeCounts,
+    TransactionId,
+};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::limits::AnnounceSettings;
+use onrush_tracker::refusal::{Refusal, UdpRefusal};
+
+use super::clock::Time;
+use super::history::{History, Possible, Sequence, State};
+use super::ids::IssuedIds;
+use super::rules::RuleSet;
+use super::socket::Passed;
+
+/// The longest time for which a worker takes no turn, seconds.
+pub(crate) const LONGEST_STALL: u64 = 15;
+
+/// Seconds after its lifetime within which a peer must be removed: a sweep of the whole shard (an
+/// eighth of the lifetime), the resolution of stored ages, and a stall.
+fn slack(lifetime: i64) -> i64 {
+    lifetime / 8 + 12 + LONGEST_STALL as i64
+}
+
+/// A naive tracker.
+pub(crate) struct Model {
+    rules: RuleSet,
+    /// The rules so far: since which datagram and second.
+    eras: Vec<(Sequence, u64, AnnounceSettings)>,
+    ids: IssuedIds,
+    swarms: BTreeMap<InfoHash, Swarm>,
+    /// Swarms that a removal in progress may remove at any time.
+    doubtful: BTreeSet<InfoHash>,
+    /// Requests without a reply, in the order of their arrival.
+    pending: Vec<Pending>,
+    sequence: Sequence,
+    /// The datagram with which an upgrade in progress has begun.
+    upgrading_since: Option<Sequence>,
+    /// Whether the new process serves, and has not got the changes since then.
+    incomplete: bool,
+    /// Requests and replies so far.
+    pub(crate) requests: u64,
+    pub(crate) replies: u64,
+    /// Requests refused as busy.
+    pub(crate) busy: u64,
+    /// Requests with an invalid id.
+    pub(crate) invalid_ids: u64,
+}
+
+#[derive(Default)]
+struct Swarm {
+    /// The least and the greatest number of completed downloads.
+    completed: (u32, u32),
+    /// The least number when an upgrade began.
+    dumped: u32,
+    peers: BTreeMap<Endpoint, History>,
+    /// When it was last removed as a whole.
+    removed: Option<Sequence>,
+}
+
+/// A request that waits for its reply.
+struct Pending {
+    arrival: Sequence,
+    second: u64,
+    from: SocketAddr,
+    transaction: TransactionId,
+    kind: Kind,
+}
+
+enum Kind {
+    Announce {
+        announcer: Endpoint,
+        seeder: bool,
+        stop: bool,
+        want: usize,
+        hash: InfoHash,
+        counts: (bool, bool),
+    },
+    /// The info hashes, whether each is served, and the least `completed` at arrival.
+    Scrape(Vec<(InfoHash, bool, u32)>),
+}
+
+/// A reply that is due in the turn of its request.
+enum AtOnce {
+    Connect,
+    Error(&'static str),
+}
+
+impl Model {
+    pub(crate) fn new(rules: &RuleSet, validity: u32) -> Self {
+        Self {
+            rules: rules.clone(),
+            eras: vec![(0, 0, rules.announce.clone())],
+            ids: IssuedIds::new(validity),
+            swarms: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
+            pending: Vec::new(),
+            sequence: 0,
+            upgrading_since: None,
+            incomplete: false,
+            requests: 0,
+            replies: 0,
+            busy: 0,
+            invalid_ids: 0,
+        }
+    }
+
+    /// New rules are in force, for every datagram that is received from now on.
+    pub(crate) fn set_rules(&mut self, rules: &RuleSet, second: u64) {
+        self.eras.push((self.sequence, second, rules.announce.clone()));
+        self.rules = rules.clone();
+    }
+
+    /// Processes the datagrams that passed the tracker's sockets, in order.
+    pub(crate) fn check(&mut self, passed: &[Passed]) -> Result<(), String> {
+        let mut at_once: Vec<(SocketAddr, TransactionId, AtOnce)> = Vec::new();
+        for Passed { at, client, request, bytes } in passed {
+            self.sequence += 1;
+            let checked = match request {
+                true => {
+                    self.requests += 1;
+                    let due = self.receive(*client, bytes, *at);
+                    at_once.extend(due.map(|(id, due)| (*client, id, due)));
+                    Ok(())
+                }
+                false => self.reply(*client, bytes, *at, &mut at_once),
+            };
+            checked.map_err(|problem| format!("{problem}\n  {client}: {bytes:02x?}"))?;
+        }
+        match at_once.first() {
+            None => Ok(()),
+            Some((client, id, _)) => Err(format!("{client} got no reply to {id:?}")),
+        }
+    }
+
+    /// Nothing is in flight: requests without a reply were refused as busy.
+    pub(crate) fn settle(&mut self) {
+        for Pending { arrival, kind, .. } in std::mem::take(&mut self.pending) {
+            self.busy += 1;
+            if let Kind::Announce { announcer, hash, counts, .. } = kind {
+                let swarm = self.swarms.entry(hash).or_default();
+                swarm.completed.1 -= u32::from(counts.1);
+                if let Some(history) = swarm.peers.get_mut(&announcer) {
+                    history.refused(arrival);
+                }
+            }
+        }
+        if self.upgrading_since.is_none() {
+            for swarm in self.swarms.values_mut() {
+                swarm.peers.retain(|_, history| !history.settle());
+            }
+        }
+    }
+
+    /// Whether a request waits for its reply.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Processes a request. Returns the reply if it is due at once.
+    fn receive(
+        &mut self,
+        from: SocketAddr,
+        bytes: &[u8],
+        at: Time,
+    ) -> Option<(TransactionId, AtOnce)> {
+        let (id, kind) = match Request::parse(bytes) {
+            Ok(Request::Connect(connect)) => {
+                return Some((connect.transaction_id, AtOnce::Connect));
+            }
+            Ok(Request::Announce(announce)) => {
+                if !self.ids.accepts(announce.connection_id, from.ip(), at.unix) {
+                    self.invalid_ids += 1;
+                    return None;
+                }
+                (announce.transaction_id, self.announce(&announce, from, at))
+            }
+            Ok(Request::Scrape(scrape)) => {
+                if !self.ids.accepts(scrape.connection_id, from.ip(), at.unix) {
+                    self.invalid_ids += 1;
+                    return None;
+                }
+                (scrape.transaction_id, self.scrape(&scrape))
+            }
+            Err(_) => return None,
+        };
+        match kind {
+            Ok(kind) => {
+                let (arrival, second, transaction) = (self.sequence, at.second, id);
+                self.pending.push(Pending { arrival, second, from, transaction, kind });
+                None
+            }
+            Err(text) => Some((id, AtOnce::Error(text))),
+        }
+    }
+
+    fn scrape(&self, scrape: &Scrape<'_>) -> Result<Kind, &'static str> {
+        let known = |hash| self.swarms.get(&hash).map_or(0, |swarm: &Swarm| swarm.completed.0);
+        let asked = scrape.info_hashes().take(self.rules.max_hashes);
+        let hashes: Vec<_> =
+            asked.map(|hash| (hash, self.rules.access.permits(hash), known(hash))).collect();
+        match hashes.is_empty() {
+            true => Err(Refusal::NoHash.text().expect("an error reply")),
+            false => Ok(Kind::Scrape(hashes)),
+        }
+    }
+
+    fn announce(
+        &mut self,
+        announce: &Announce<'_>,
+        from: SocketAddr,
+        at: Time,
+    ) -> Result<Kind, &'static str> {
+        let hash = announce.info_hash;
+        if announce.port == 0 {
+            return Err("port cannot be 0");
+        }
+        if !self.rules.access.permits(hash) {
+            return Err("info hash is not allowed on this tracker");
+        }
+        let announcer = Endpoint::new(from.ip(), announce.port);
+        let seeder = announce.left == 0;
+        let rules = &self.rules.announce;
+        let cap = match announcer.family() {
+            Family::V4 => rules.max_peers_v4,
+            Family::V6 => rules.max_peers_v6,
+        };
+        let stop = announce.event == Event::Stopped;
+        let want = match announce.num_want {
+            _ if stop => 0,
+            n if n < 0 => rules.default_peers.min(cap),
+            n => n.min(i32::from(cap)) as u16,
+        };
+        let before = self.possible(hash, announcer, self.sequence, self.sequence, at.second);
+        let arrival = self.sequence;
+        let swarm = self.swarms.entry(hash).or_default();
+        let completes = announce.event == Event::Completed && seeder;
+        // Whether it certainly counts as completed, and whether it may.
+        let counts = (completes && !before.kinds[1], completes && before.only() != Some(true));
+        swarm.completed.1 += u32::from(counts.1);
+        let seeder_or_stopped = (!stop).then_some(seeder);
+        swarm.peers.entry(announcer).or_default().push(State {
+            arrival,
+            reply: Sequence::MAX,
+            seeder: seeder_or_stopped,
+            // Until the reply, it may be served at any time.
+            seen: (at.second as i64, i64::MAX),
+            doubtful: false,
+        });
+        let want = usize::from(want);
+        Ok(Kind::Announce { announcer, seeder, stop, want, hash, counts })
+    }
+
+    /// Compares a reply.
+    fn reply(
+        &mut self,
+        to: SocketAddr,
+        bytes: &[u8],
+        at: Time,
+        at_once: &mut Vec<(SocketAddr, TransactionId, AtOnce)>,
+    ) -> Result<(), String> {
+        self.replies += 1;
+        let family = Family::of(to.ip());
+        let reply = Response::parse(bytes, family).map_err(|bad| format!("{bad:?}"))?;
+        let id = reply.transaction_id();
+        if let Some(place) =
+            at_once.iter().position(|(client, other, _)| (*client, *other) == (to, id))
+        {
+            return match (at_once.remove(place).2, reply) {
+                (AtOnce::Connect, Response::Connect(response)) => {
+                    self.ids.issue(response.connection_id, to.ip(), at.unix)
+                }
+                (AtOnce::Error(text), Response::Error(_, received))
+                    if text.as_bytes() == received =>
+                {
+                    Ok(())
+                }
+                (_, reply) => Err(format!("unexpected reply: {reply:?}")),
+            };
+        }
+        let waits = |it: &Pending| (it.from, it.transaction) == (to, id);
+        let Some(place) = self.pending.iter().position(waits) else {
+            return Err("a reply without a request".into());
+        };
+        let Pending { arrival, second, kind, .. } = self.pending.remove(place);
+        match (kind, reply) {
+            (Kind::Scrape(hashes), Response::Scrape(_, counts)) => {
+                if counts.len() != hashes.len() {
+                    return Err(format!("{} counts for {} hashes", counts.len(), hashes.len()));
+                }
+                hashes
+                    .iter()
+                    .zip(counts.iter())
+                    .try_for_each(|(asked, counts)| self.scraped(*asked, &counts, arrival, at))
+            }
+            (
+                Kind::Announce { announcer, seeder, stop, want, hash, counts },
+                Response::Announce(head, peers),
+            ) => {
+                let (sequence, complete) = (self.sequence, !self.incomplete);
+                let swarm = self.swarms.entry(hash).or_default();
+                swarm.completed.0 += u32::from(counts.0 && complete);
+                if let Some(history) = swarm.peers.get_mut(&announcer) {
+                    history.answered(arrival, sequence, at.second as i64);
+                }
+                let own = (!stop).then_some(seeder);
+                self.compare_interval(head.interval, arrival, second)?;
+                if swarm_removed_since(self.swarms.get(&hash), arrival) {
+                    return Ok(());
+                }
+                let own = Some((announcer, own));
+                self.compare_counts(hash, own, (head.leechers, head.seeders), arrival, at)?;
+                self.compare_peers(hash, announcer, seeder, want, &peers, arrival, at)
+            }
+            (_, reply) => Err(format!("unexpected reply: {reply:?}")),
+        }
+    }
+
+    /// The interval is one that was in force between the arrival and now, give or take its jitter.
+    fn compare_interval(&self, found: u32, arrival: Sequence, second: u64) -> Result<(), String> {
+        let mut eras = self.eras.iter().rev();
+        let mut expected = Vec::new();
+        for (since, at, rules) in &mut eras {
+            let most = u64::from(rules.interval) * u64::from(rules.interval_jitter_percent) / 100;
+            let (least, most) =
+                (u64::from(rules.interval) - most, u64::from(rules.interval) + most);
+            expected.push(least..=most);
+            // A worker that has stalled takes new rules later.
+            if *since < arrival && at + LONGEST_STALL < second {
+                break;
+            }
+        }
+        match expected.iter().any(|range| range.contains(&u64::from(found))) {
+            true => Ok(()),
+            false => Err(format!("interval {found}, expected {expected:?}")),
+        }
+    }
+
+    fn scraped(
+        &self,
+        (hash, permitted, completed): (InfoHash, bool, u32),
+        counts: &ScrapeCounts,
+        arrival: Sequence,
+        at: Time,
+    ) -> Result<(), String> {
+        if !permitted {
+            let zeros = [counts.leechers, counts.seeders, counts.completed] == [0; 3];
+            return zeros.then_some(()).ok_or_else(|| format!("{hash:?} is refused: {counts:?}"));
+        }
+        if swarm_removed_since(self.swarms.get(&hash), arrival) {
+            return Ok(());
+        }
+        self.compare_counts(hash, None, (counts.leechers, counts.seeders), arrival, at)?;
+        let swarm = self.swarms.get(&hash);
+        let (least, most) = swarm.map_or((0, 0), |swarm| swarm.completed);
+        let least = match (self.doubtful.contains(&hash), swarm) {
+            (true, _) => 0,
+            (false, Some(swarm)) if self.incomplete => swarm.dumped,
+            _ => least.min(completed),
+        };
+        within("completed", counts.completed, least, most)
+    }
+
+    /// What a peer may have been between two datagrams.
+    fn possible(
+        &self,
+        hash: InfoHash,
+        endpoint: Endpoint,
+        from: Sequence,
+        to: Sequence,
+        second: u64,
+    ) -> Possible {
+        let history = self.swarms.get(&hash).and_then(|swarm| swarm.peers.get(&endpoint));
+        let Some(history) = history else { return Possible { unknown: true, kinds: [false; 2] } };
+        let from = match self.upgrading_since {
+            Some(since) if self.incomplete => from.min(since),
+            _ => from,
+        };
+        let mut possible = history.between(from, to, &|seen| self.alive(seen, second));
+        possible.unknown |= self.doubtful.contains(&hash);
+        possible
+    }
+
+    /// Whether a peer that announced at `seen` must be stored at `second`, and whether it may be.
+    fn alive(&self, seen: i64, second: u64) -> (bool, bool) {
+        let (mut must, mut may) = (true, true);
+        for (number, (_, since, rules)) in self.eras.iter().enumerate() {
+            let lifetime = i64::from(rules.peer_lifetime);
+            let next = self.eras.get(number + 1).map(|(_, next, _)| next);
+            let until = *next.unwrap_or(&second) as i64;
+            let overdue = seen.saturating_add(lifetime);
+            must &= until + next.map_or(0, |_| LONGEST_STALL as i64) <= overdue;
+            may &= until <= overdue.max(*since as i64).saturating_add(slack(lifetime));
+        }
+        (must, may)
+    }
+
+    /// The least and the greatest number of peers of each kind between `from` and now; `own` is
+    /// the announcer, whose state is known.
+    fn counts(
+        &self,
+        hash: InfoHash,
+        own: Option<(Endpoint, Option<bool>)>,
+        from: Sequence,
+        at: Time,
+    ) -> ([u32; 2], [u32; 2]) {
+        let (mut must, mut may) = ([0; 2], [0; 2]);
+        for endpoint in self.swarms.get(&hash).iter().flat_map(|swarm| swarm.peers.keys()) {
+            if own.is_some_and(|(announcer, _)| announcer == *endpoint) {
+                continue;
+            }
+            let possible = self.possible(hash, *endpoint, from, self.sequence, at.second);
+            for (kind, count) in may.iter_mut().enumerate() {
+                *count += u32::from(possible.kinds[kind]);
+            }
+            if let Some(seeder) = possible.only() {
+                must[usize::from(seeder)] += 1;
+            }
+        }
+        if let Some((_, Some(seeder))) = own {
+            must[usize::from(seeder)] += 1;
+            may[usize::from(seeder)] += 1;
+        }
+        (must, may)
+    }
+
+    fn compare_counts(
+        &self,
+        hash: InfoHash,
+        own: Option<(Endpoint, Option<bool>)>,
+        (leechers, seeders): (u32, u32),
+        from: Sequence,
+        at: Time,
+    ) -> Result<(), String> {
+        let (must, may) = self.counts(hash, own, from, at);
+        within("leechers", leechers, must[0], may[0])?;
+        within("seeders", seeders, must[1], may[1])
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of the request")]
+    fn compare_peers(
+        &self,
+        hash: InfoHash,
+        announcer: Endpoint,
+        seeder: bool,
+        want: usize,
+        peers: &Peers<'_>,
+        from: Sequence,
+        at: Time,
+    ) -> Result<(), String> {
+        let listed: BTreeSet<Endpoint> = peers.iter().collect();
+        if listed.len() != peers.len() {
+            return Err("a peer is listed twice".into());
+        }
+        let mut must = 0;
+        let mut may = BTreeSet::new();
+        for endpoint in self.swarms.get(&hash).iter().flat_map(|swarm| swarm.peers.keys()) {
+            let connectable = *endpoint != announcer
+                && endpoint.family() == announcer.family()
+                && endpoint.port() != 1;
+            let possible = self.possible(hash, *endpoint, from, self.sequence, at.second);
+            // A seeder needs no seeders.
+            if connectable && (possible.kinds[0] || possible.kinds[1] && !seeder) {
+                may.insert(*endpoint);
+                let needed = match seeder {
+                    true => possible.only() == Some(false),
+                    false => !possible.unknown,
+                };
+                must += usize::from(needed);
+            }
+        }
+        if let Some(unexpected) = listed.difference(&may).next() {
+            return Err(format!("{unexpected:?} does not belong in the list"));
+        }
+        let (must, may) = (must.min(want) as u32, may.len().min(want) as u32);
+        within("peers listed", listed.len() as u32, must, may)
+    }
+
+    /// Compares what a shard stores of a swarm with what it should. Nothing is in flight.
+    pub(crate) fn audit(
+        &self,
+        hash: InfoHash,
+        found: Option<(u32, u32)>,
+        at: Time,
+    ) -> Result<(), String> {
+        let found = found.unwrap_or((0, 0));
+        self.compare_counts(hash, None, found, self.sequence, at)
+            .map_err(|problem| format!("{hash:?} is stored with {problem}"))
+    }
+
+    /// The swarms that have or had peers.
+    pub(crate) fn swarms(&self) -> impl Iterator<Item = InfoHash> {
+        self.swarms.keys().copied()
+    }
+
+    /// A removal of the swarms that `access` refuses has begun, or may begin at any time.
+    pub(crate) fn begin_removal(&mut self, refused: impl Fn(InfoHash) -> bool) {
+        self.doubtful.extend(self.swarms.keys().filter(|hash| refused(**hash)));
+    }
+
+    /// All removals have ended. What is refused is gone; what is permitted again may be.
+    pub(crate) fn end_removals(&mut self, access: &Arc<AccessList>) {
+        for hash in std::mem::take(&mut self.doubtful) {
+            let swarm = self.swarms.entry(hash).or_default();
+            swarm.completed.0 = 0;
+            match access.permits(hash) {
+                true => swarm.peers.values_mut().for_each(History::doubt),
+                false => {
+                    *swarm = Swarm { removed: Some(self.sequence), ..Swarm::default() };
+                }
+            }
+        }
+    }
+
+    /// An upgrade begins: another process may serve with the peers as they are now, or later.
+    pub(crate) fn begin_upgrade(&mut self) {
+        self.upgrading_since = Some(self.sequence);
+        self.swarms.values_mut().for_each(|swarm| swarm.dumped = swarm.completed.0);
+    }
+
+    /// The other process serves, without the changes since. Peers count as up to `older` seconds
+    /// older than they are.
+    pub(crate) fn begin_merge(&mut self, older: i64) {
+        self.incomplete = true;
+        let swarms = self.swarms.values_mut();
+        swarms.flat_map(|swarm| swarm.peers.values_mut()).for_each(|peer| peer.age(older));
+    }
+
+    /// The changes have arrived, or the upgrade has failed.
+    pub(crate) fn end_upgrade(&mut self) {
+        self.upgrading_since = None;
+        self.incomplete = false;
+    }
+
+    /// Compares the counters of all processes with the datagrams that passed. Nothing is in flight.
+    pub(crate) fn compare_counters(
+        &self,
+        received: u64,
+        replies: u64,
+        refused: &dyn Fn(Result<Refusal, UdpRefusal>) -> u64,
+    ) -> Result<(), String> {
+        let equal = |what: &str, found: u64, expected: u64| match found == expected {
+            true => Ok(()),
+            false => Err(format!("{what}: {found}, expected {expected}")),
+        };
+        equal("datagrams received", received, self.requests)?;
+        equal("replies", replies, self.replies)?;
+        equal("refused as busy", refused(Ok(Refusal::Busy)), self.busy)?;
+        equal("invalid ids", refused(Err(UdpRefusal::ConnectionId)), self.invalid_ids)?;
+        let silent = Refusal::ALL.iter().filter(|refusal| refusal.text().is_none());
+        let silent: u64 = silent.map(|refusal| refused(Ok(*refusal))).sum::<u64>()
+            + UdpRefusal::ALL.iter().map(|refusal| refused(Err(*refusal))).sum::<u64>();
+        equal("answered and refused", replies + silent, received)
+    }
+}
+
+fn swarm_removed_since(swarm: Option<&Swarm>, arrival: Sequence) -> bool {
+    swarm.and_then(|swarm| swarm.removed).is_some_and(|removed| removed >= arrival)
+}
+
+fn within(what: &str, found: u32, least: u32, most: u32) -> Result<(), String> {
+    match (least..=most).contains(&found) {
+        true => Ok(()),
+        false => Err(format!("{what}: {found}, expected {least} to {most}")),
+    }
+}

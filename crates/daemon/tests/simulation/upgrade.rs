@@ -1,0 +1,225 @@
+//! An upgrade in mid-flight: a second process takes over sockets and peers while requests go on,
+//! with the parts that the daemon uses, one step at a time.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use onrush::upgrade::delta::{self, Delta, OLDER_IN_DUMP, own_stops};
+use onrush::upgrade::incoming::load_options;
+use onrush_store::snapshot::encode::{Block, Encoder};
+use onrush_store::snapshot::load::from_stream;
+use onrush_store::snapshot::write::SnapshotWriter;
+use onrush_store::stream::{Part, StreamTask};
+use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Now;
+use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::Orders;
+
+use super::clock::Time;
+use super::model::LONGEST_STALL;
+use super::tracker::Tracker;
+
+/// Seconds by which peers may count as older after an upgrade: of the dump, of stored ages and of
+/// clocks, and the time that a stalled worker takes for the dump.
+pub(crate) const OLDER: i64 = OLDER_IN_DUMP as i64 + 16 + LONGEST_STALL as i64;
+
+/// When an upgrade fails, if it does: the process that serves goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// While the peers are sent.
+    InDump,
+    /// After the workers have stopped receiving.
+    Paused,
+}
+
+/// An upgrade in progress.
+pub(crate) struct Upgrade {
+    pub(crate) stage: Stage,
+    /// When the dump began.
+    begun: Time,
+    /// When the new process has started.
+    pub(crate) started: u64,
+    pub(crate) failure: Option<Failure>,
+    /// Readers of the stops since then, of the process that serves.
+    stops: Vec<ChangeReader>,
+    /// Those of the new process.
+    own: Vec<ChangeReader>,
+}
+
+/// How far it is.
+pub(crate) enum Stage {
+    Subscribing(Receiver<ChangeReader>),
+    Dumping(Receiver<Part<Block>>, usize, Option<SnapshotWriter<Vec<u8>>>),
+    /// The new process has loaded the dump, and waits until this second.
+    Loaded(Box<Tracker>, u64),
+    /// The workers stop receiving; how many have not.
+    Pausing(Box<Tracker>, Receiver<()>, usize, u64),
+    /// The new process serves; the delta arrives at this second.
+    Released {
+        delta: Vec<u8>,
+        at: Time,
+        arrival: u64,
+    },
+    Merging(Box<Delta<Cursor<Vec<u8>>>>, Option<Receiver<()>>),
+    OwnStops(Receiver<()>),
+}
+
+/// Runs a task on every shard; each sends its result.
+fn on_every_shard<R: Send + 'static, T>(
+    orders: &Orders,
+    mut task: impl FnMut(usize) -> T,
+) -> Receiver<R>
+where
+    T: FnMut(&mut Shard, Now) -> Option<R> + Send + 'static,
+{
+    let (to, results): (Sender<R>, _) = bounded(orders.shards());
+    let with_result = |shard| -> Box<dyn ShardTask> {
+        let (mut step, to) = (task(shard), to.clone());
+        Box::new(move |shard: &mut Shard, now: Now| {
+            step(shard, now).map(|result| to.send(result)).is_none()
+        })
+    };
+    orders.run_on_every_shard(with_result).expect("a worker takes its orders");
+    results
+}
+
+fn run_steps(orders: &Orders, steps: Vec<delta::ShardStep>) -> Receiver<()> {
+    let mut steps = steps.into_iter();
+    on_every_shard(orders, |_| {
+        let mut step = steps.next().expect("one for each shard");
+        move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
+    })
+}
+
+impl Upgrade {
+    /// The process that serves learns of the new one.
+    pub(crate) fn begin(
+        serving: &Tracker,
+        now: Time,
+        started: u64,
+        failure: Option<Failure>,
+    ) -> Self {
+        let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
+        let subscribed = on_every_shard(&serving.orders(), |_| subscribe);
+        let stage = Stage::Subscribing(subscribed);
+        Self { stage, begun: now, started, failure, stops: Vec::new(), own: Vec::new() }
+    }
+
+    /// Starts the dump once every shard has been subscribed to. Returns whether it has.
+    pub(crate) fn start_dump(&mut self, serving: &Tracker, now: Time) -> bool {
+        let Stage::Subscribing(subscribed) = &self.stage else { return false };
+        self.stops.extend(subscribed.try_iter());
+        let orders = serving.orders();
+        if self.stops.len() < orders.shards() {
+            return false;
+        }
+        // As ShardStream, which waits.
+        let (to, parts) = bounded(2);
+        let task =
+            |_| -> Box<dyn ShardTask> { Box::new(StreamTask::new(Encoder::default(), to.clone())) };
+        orders.run_on_every_shard(task).expect("a worker takes its orders");
+        let writer = SnapshotWriter::begin(Vec::new(), now.unix).expect("memory");
+        self.stage = Stage::Dumping(parts, orders.shards(), Some(writer));
+        true
+    }
+
+    /// Takes what has been dumped. Returns whether anything has, and the whole dump at its end.
+    pub(crate) fn dump(&mut self, now: Time) -> (bool, Option<Vec<u8>>) {
+        let Stage::Dumping(parts, unfinished, writer) = &mut self.stage else {
+            return (false, None);
+        };
+        let mut moved = false;
+        loop {
+            match parts.try_recv() {
+                Ok(Part::Message(block)) => {
+                    writer.as_mut().expect("not ended").block(&block).expect("memory");
+                }
+                Ok(Part::End) => *unfinished -= 1,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+            moved = true;
+        }
+        let ended = (*unfinished == 0).then(|| writer.take()).flatten();
+        (moved, ended.map(|writer| writer.end(now.unix).expect("memory").0))
+    }
+
+    /// The new process loads the dump.
+    pub(crate) fn load(
+        &mut self,
+        mut new: Tracker,
+        dump: &[u8],
+        (map, access): (ShardMap, &AccessList),
+        until: u64,
+    ) {
+        let now = self.begun.since(new.started);
+        let mut shards = new.shards();
+        self.own = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
+        let options = load_options(map, access, now);
+        from_stream(dump, shards, options, &mut || {}).expect("a valid dump");
+        self.stage = Stage::Loaded(Box::new(new), until);
+    }
+
+    /// Asks the workers to stop receiving, and gives up at `deadline`.
+    pub(crate) fn pause(&mut self, serving: &Tracker, deadline: u64) {
+        let receives = serving.workers.iter().filter(|worker| worker.socket_side.is_some());
+        let workers = receives.count();
+        let (done, paused) = bounded(workers);
+        serving.orders().pause(&done).expect("a worker takes its orders");
+        let Stage::Loaded(new, _) = self.take_stage() else { panic!("the dump is not loaded") };
+        self.stage = Stage::Pausing(new, paused, workers, deadline);
+    }
+
+    /// The new process serves. `serving` has stopped, and sends the delta.
+    pub(crate) fn release(&mut self, serving: &mut Tracker, now: Time, arrival: u64) -> Tracker {
+        let sides = serving.workers.iter_mut().filter_map(|worker| worker.swarm_side.take());
+        let mut shards: Vec<Shard> = sides.map(|side| side.shard).collect();
+        let mut bytes = Vec::new();
+        let at = now.since(serving.started);
+        let since = self.begun.since(serving.started).moment;
+        delta::write(&mut bytes, &mut shards, &mut self.stops, since, at).expect("memory");
+        let Stage::Pausing(new, ..) = self.take_stage() else { panic!("workers still receive") };
+        self.stage = Stage::Released { delta: bytes, at: now, arrival };
+        *new
+    }
+
+    /// Merges what has arrived. Returns whether there was anything to do, and whether all is done.
+    pub(crate) fn merge(
+        &mut self,
+        serving: &Tracker,
+        (map, access): (ShardMap, &Arc<AccessList>),
+        now: Time,
+    ) -> (bool, bool) {
+        let orders = serving.orders();
+        let clock = || now.since(serving.started);
+        match &mut self.stage {
+            Stage::Released { delta, at, arrival } if *arrival <= now.second => {
+                let from = Cursor::new(std::mem::take(delta));
+                let delta = Delta::new(from, map, access.clone(), at.since(serving.started));
+                self.stage = Stage::Merging(Box::new(delta), None);
+            }
+            Stage::Merging(_, Some(running)) if running.len() < orders.shards() => {
+                return (false, false);
+            }
+            Stage::Merging(delta, running) => match delta.next(&clock).expect("a valid delta") {
+                Some(steps) => *running = Some(run_steps(&orders, steps)),
+                None => {
+                    let steps = own_stops(std::mem::take(&mut self.own), orders.shards());
+                    self.stage = Stage::OwnStops(run_steps(&orders, steps));
+                }
+            },
+            Stage::OwnStops(running) => {
+                return (false, running.len() == orders.shards());
+            }
+            _ => return (false, false),
+        }
+        (true, false)
+    }
+
+    fn take_stage(&mut self) -> Stage {
+        let at = self.begun;
+        let nothing = Stage::Released { delta: Vec::new(), at, arrival: u64::MAX };
+        std::mem::replace(&mut self.stage, nothing)
+    }
+}

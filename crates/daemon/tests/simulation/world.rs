@@ -1,0 +1,371 @@
+//! A simulated host: network, clocks, one tracker or two during an upgrade, its clients, and the
+//! faults of a scenario.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onrush::supervise::purge::Purge;
+use onrush_config::Settings;
+use onrush_control::stall::StallDetector;
+use onrush_net::memory::{Network, Options};
+use onrush_swarm::ShardMap;
+use onrush_testing::memory_tracker::{endpoints, secrets, settings};
+use onrush_tracker::access::AccessList;
+use onrush_tracker::assemble::{Secrets, shard_map};
+use onrush_tracker::metrics::Summary;
+use onrush_tracker::refusal::{Refusal, UdpRefusal};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::clock::{Clocks, Time};
+use super::model::Model;
+use super::peers::Peers;
+use super::rules::RuleSet;
+use super::scenario::{CALM, Fault, Scenario};
+use super::socket::{Log, SharedSocket};
+use super::tracker::Tracker;
+use super::upgrade::{Failure, OLDER, Stage, Upgrade};
+
+/// Seconds within which every client gets a reply to an announce once faults have ended: an
+/// interval, and time-outs while datagrams are lost.
+const PATIENCE: Duration = Duration::from_secs(CALM - 10);
+/// Events that a failure shows.
+const TRACE: usize = 12;
+
+/// What a run has covered, for the test that all of it is covered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Coverage {
+    pub(crate) replies: u64,
+    pub(crate) busy: u64,
+    pub(crate) invalid_ids: u64,
+    pub(crate) dropped: u64,
+    pub(crate) expired: u64,
+    pub(crate) upgrades: u64,
+    pub(crate) failed_upgrades: u64,
+    pub(crate) removals: u64,
+}
+
+impl std::ops::AddAssign for Coverage {
+    fn add_assign(&mut self, other: Self) {
+        self.replies += other.replies;
+        self.busy += other.busy;
+        self.invalid_ids += other.invalid_ids;
+        self.dropped += other.dropped;
+        self.expired += other.expired;
+        self.upgrades += other.upgrades;
+        self.failed_upgrades += other.failed_upgrades;
+        self.removals += other.removals;
+    }
+}
+
+struct World {
+    rng: SmallRng,
+    network: Network,
+    clocks: Clocks,
+    log: Log,
+    sockets: Vec<SharedSocket>,
+    settings: Settings,
+    secrets: Secrets,
+    map: ShardMap,
+    rules: RuleSet,
+    serving: Tracker,
+    /// Processes that have exited.
+    exited: Vec<Summary>,
+    upgrade: Option<Upgrade>,
+    purge: Purge,
+    stalls: StallDetector,
+    /// The start of the run on the clock of the supervisor.
+    start: Instant,
+    model: Model,
+    coverage: Coverage,
+    trace: Vec<String>,
+}
+
+/// Runs a scenario.
+///
+/// # Errors
+/// What does not agree with the model, with the last faults before it.
+pub(crate) fn run(seed: u64, scenario: &Scenario) -> Result<Coverage, String> {
+    let mut world = World::new(seed, scenario);
+    let result = world.run(scenario);
+    result.map_err(|problem| {
+        let first = world.trace.len().saturating_sub(TRACE);
+        let at = world.network.now();
+        format!("at {at:?}: {problem}\n  after:\n    {}", world.trace[first..].join("\n    "))
+    })?;
+    Ok(world.coverage)
+}
+
+impl World {
+    fn new(seed: u64, scenario: &Scenario) -> Self {
+        let options = Options {
+            in_flight: 4096,
+            receive_buffer: scenario.receive_buffer,
+            batch: 64,
+            blocking: false,
+        };
+        let network = Network::with_options(seed, scenario.conditions.clone(), options);
+        let settings = settings(&scenario.text);
+        let secrets = secrets(seed);
+        let (log, start) = (Log::default(), Instant::now());
+        let endpoints = endpoints(&settings, &secrets, &network);
+        let sockets: Vec<_> =
+            endpoints.into_iter().map(|end| SharedSocket::new(end, log.clone())).collect();
+        let rules = RuleSet::new(&settings);
+        let serving =
+            Tracker::new(&settings, &secrets, &rules.rules(&settings), sockets.clone(), 0);
+        Self {
+            rng: SmallRng::seed_from_u64(seed ^ 0xFA17),
+            network,
+            clocks: Clocks::start(),
+            log,
+            sockets,
+            map: shard_map(settings.placement.shards(), &secrets),
+            model: Model::new(&rules, settings.connection.validity),
+            settings,
+            secrets,
+            rules,
+            serving,
+            exited: Vec::new(),
+            upgrade: None,
+            purge: Purge::default(),
+            stalls: StallDetector::new(start),
+            start,
+            coverage: Coverage::default(),
+            trace: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, scenario: &Scenario) -> Result<(), String> {
+        let rng = SmallRng::seed_from_u64(self.rng.random());
+        let mut peers = Peers::new(rng, scenario.peers, &self.network);
+        let mut faults = scenario.faults.iter().peekable();
+        let mut next_second = 0;
+        while next_second <= scenario.length() {
+            let second = Duration::from_secs(next_second);
+            let due = [peers.next(), self.network.next_arrival(), Some(second)];
+            let now = self.network.now();
+            let due = due.into_iter().flatten().min().expect("a second is due").max(now);
+            self.network.advance(due - now);
+            let on_second = due >= second;
+            next_second += u64::from(on_second);
+            let mut time = self.clocks.at(due.as_secs());
+            if on_second {
+                while let Some((_, fault)) = faults.next_if(|(at, _)| *at <= time.second) {
+                    self.cause(fault, time);
+                    time = self.clocks.at(time.second);
+                }
+                self.tick(time);
+            }
+            self.settle(time, on_second)?;
+            peers.act(due);
+        }
+        let end = self.network.now();
+        let unanswered = peers.unanswered_since(end - PATIENCE);
+        if unanswered > 0 {
+            return Err(format!("{unanswered} clients got no reply for {PATIENCE:?}"));
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// Lets the workers and an upgrade go on until nothing is left to do, and compares.
+    fn settle(&mut self, time: Time, on_second: bool) -> Result<(), String> {
+        self.log.set_time(time);
+        loop {
+            self.serving.settle(time);
+            self.model.check(&self.log.take())?;
+            if !self.advance_upgrade(time)? {
+                break;
+            }
+        }
+        let dumping = self.upgrade.as_ref().is_some_and(|upgrade| {
+            matches!(upgrade.stage, Stage::Subscribing(_) | Stage::Dumping(..))
+        });
+        if !self.serving.runs(time) || dumping {
+            return Ok(());
+        }
+        if on_second && !self.purge.is_scheduled() {
+            self.model.end_removals(&self.rules.access);
+        }
+        if on_second || self.model.has_pending() {
+            self.compare()?;
+        }
+        if on_second && time.second.is_multiple_of(20) {
+            self.audit(time)?;
+        }
+        Ok(())
+    }
+
+    /// Compares counters. Nothing is in flight.
+    fn compare(&mut self) -> Result<(), String> {
+        self.model.settle();
+        let mut totals = self.exited.clone();
+        totals.push(self.serving.summary());
+        let sum = |of: &dyn Fn(&Summary) -> u64| totals.iter().map(of).sum::<u64>();
+        let refused = |reason: Result<Refusal, UdpRefusal>| match reason {
+            Ok(refusal) => sum(&|it| it.refused_for(refusal)),
+            Err(refusal) => sum(&|it| it.refused_by_udp[refusal as usize]),
+        };
+        let replies = sum(&|it| it.replies.iter().sum());
+        self.model.compare_counters(sum(&|it| it.datagrams), replies, &refused)
+    }
+
+    /// Compares all that is stored. Nothing is in flight.
+    fn audit(&mut self, time: Time) -> Result<(), String> {
+        for hash in self.model.swarms().collect::<Vec<_>>() {
+            let stored = self.serving.stored(&self.map, &hash, time);
+            self.model.audit(hash, stored, time)?;
+        }
+        self.serving.shards().into_iter().for_each(|shard| shard.check());
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.exited.push(self.serving.summary());
+        self.coverage.expired = self.exited.iter().map(|process| process.expired).sum();
+        self.coverage.dropped = self.network.counts().dropped;
+        let Model { replies, busy, invalid_ids, .. } = self.model;
+        self.coverage = Coverage { replies, busy, invalid_ids, ..self.coverage };
+    }
+
+    fn cause(&mut self, fault: &Fault, time: Time) {
+        self.trace.push(format!("{} s: {fault:?}", time.second));
+        match fault {
+            Fault::Clock(step) => self.clocks.step(*step, time.second),
+            Fault::Stall { worker, seconds } => {
+                self.serving.stall(*worker, time.second + seconds);
+            }
+            Fault::Reload => {
+                let former = self.rules.access.clone();
+                self.rules.draw(&mut self.rng);
+                self.put_into_force(time);
+                if *former != *self.rules.access {
+                    self.replace_list(former, time);
+                }
+            }
+            Fault::List { share } => self.change_list(*share, time),
+            Fault::Upgrade(failure) => {
+                if self.upgrade.is_none() {
+                    self.model.begin_upgrade();
+                    let started = time.second - self.rng.random_range(0..=5);
+                    self.upgrade = Some(Upgrade::begin(&self.serving, time, started, *failure));
+                }
+            }
+        }
+    }
+
+    /// What the supervisor does every second.
+    fn tick(&mut self, time: Time) {
+        let now = self.instant(time);
+        let workers = self.serving.workers.iter();
+        let stalled = self.stalls.observe(workers.map(|it| it.metrics.turns.get()), now);
+        let orders = self.serving.orders();
+        let ticked = self.purge.tick(&self.rules.access, &orders, &stalled, now);
+        ticked.expect("a worker takes its orders");
+        self.purge.removed.try_iter().for_each(drop);
+    }
+
+    fn instant(&self, time: Time) -> Instant {
+        self.start + Duration::from_secs(time.second)
+    }
+
+    fn put_into_force(&mut self, time: Time) {
+        self.serving.update(self.rules.rules(&self.settings));
+        self.model.set_rules(&self.rules, time.second);
+    }
+
+    fn replace_list(&mut self, former: Arc<AccessList>, time: Time) {
+        self.coverage.removals += 1;
+        let list = self.rules.access.clone();
+        self.purge.start(&list, former, self.instant(time));
+        self.model.begin_removal(|hash| !list.permits(hash));
+    }
+
+    /// Adds info hashes to the list and removes others, as the admin API does.
+    fn change_list(&mut self, share: f64, time: Time) {
+        let former = self.rules.access.clone();
+        let Some(changes) = self.rules.change_list(share, &mut self.rng) else { return };
+        self.coverage.removals += 1;
+        self.put_into_force(time);
+        let list = self.rules.access.clone();
+        self.purge.update(&list, &changes, former, self.instant(time));
+        self.model.begin_removal(|hash| !list.permits(hash));
+    }
+
+    /// Takes the next steps of an upgrade. Returns whether workers may have work by them.
+    fn advance_upgrade(&mut self, time: Time) -> Result<bool, String> {
+        let Some(mut upgrade) = self.upgrade.take() else { return Ok(false) };
+        let access = self.rules.access.clone();
+        let mut over = false;
+        let worked = match &mut upgrade.stage {
+            Stage::Subscribing(_) => upgrade.start_dump(&self.serving, time),
+            Stage::Dumping(..) => {
+                let (moved, dump) = upgrade.dump(time);
+                if let Some(dump) = dump {
+                    over = upgrade.failure == Some(Failure::InDump);
+                    let rules = self.rules.rules(&self.settings);
+                    let (settings, sockets) = (&self.settings, self.sockets.clone());
+                    let new =
+                        Tracker::new(settings, &self.secrets, &rules, sockets, upgrade.started);
+                    let until = time.second + self.rng.random_range(0..5);
+                    upgrade.load(new, &dump, (self.map, &access), until);
+                }
+                moved
+            }
+            Stage::Loaded(_, until) if *until <= time.second => {
+                upgrade.pause(&self.serving, time.second + 2);
+                true
+            }
+            Stage::Loaded(..) => false,
+            Stage::Pausing(_, paused, workers, deadline) => {
+                *workers -= paused.try_iter().count();
+                let failed = upgrade.failure == Some(Failure::Paused);
+                if *workers == 0 && !failed {
+                    self.take_over(&mut upgrade, time);
+                    true
+                } else if *workers == 0 || *deadline <= time.second {
+                    self.serving.orders().resume().expect("a worker takes its orders");
+                    over = true;
+                    true
+                } else {
+                    false
+                }
+            }
+            _ => {
+                let (worked, done) = upgrade.merge(&self.serving, (self.map, &access), time);
+                if done {
+                    self.model.end_upgrade();
+                    self.trace.push(format!("{} s: the upgrade is complete", time.second));
+                    self.coverage.upgrades += 1;
+                    return Ok(true);
+                }
+                worked
+            }
+        };
+        match over {
+            true => {
+                self.trace.push(format!("{} s: the upgrade has failed", time.second));
+                self.coverage.failed_upgrades += 1;
+                self.model.end_upgrade();
+            }
+            false => self.upgrade = Some(upgrade),
+        }
+        Ok(worked)
+    }
+
+    /// The new process serves in place of the old one.
+    fn take_over(&mut self, upgrade: &mut Upgrade, time: Time) {
+        let arrival = time.second + self.rng.random_range(0..4);
+        let new = upgrade.release(&mut self.serving, time, arrival);
+        self.exited.push(self.serving.summary());
+        self.serving = new;
+        self.trace.push(format!("{} s: the new process serves", time.second));
+        self.model.begin_merge(OLDER);
+        // It has loaded its list before; the one in force may be another.
+        self.serving.update(self.rules.rules(&self.settings));
+        self.purge = Purge::default();
+        self.stalls = StallDetector::new(self.instant(time));
+        self.replace_list(self.rules.access.clone(), time);
+    }
+}

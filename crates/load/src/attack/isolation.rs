@@ -1,0 +1,121 @@
+//! Whether spoofed datagrams can leave this host. They may be sent only within a network namespace
+//! that is not the host's and has no default route.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The whole map of the first user namespace (user_namespaces(7)).
+const FIRST_USER_NAMESPACE: [&str; 3] = ["0", "0", "4294967295"];
+
+/// What the kernel reports about this process.
+struct Facts {
+    own: io::Result<PathBuf>,
+    first: io::Result<PathBuf>,
+    uid_map: String,
+    routes: [String; 2],
+}
+
+/// Checks that this process is isolated.
+///
+/// # Errors
+/// The reason and the remedy.
+pub(super) fn check() -> Result<(), String> {
+    let namespace = |process: &str| fs::read_link(Path::new("/proc").join(process).join("ns/net"));
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let facts = Facts {
+        own: namespace("self"),
+        first: namespace("1"),
+        uid_map: read("/proc/self/uid_map"),
+        routes: [read("/proc/self/net/route"), read("/proc/self/net/ipv6_route")],
+    };
+    judge(&facts).map_err(|reason| {
+        format!(
+            "spoofed sources are sent only inside a network namespace without a way out, and \
+             {reason}: run it in one, like scripts/attack-test does, or by `unshare \
+             --map-root-user --net`"
+        )
+    })
+}
+
+fn judge(facts: &Facts) -> Result<(), String> {
+    let own = facts.own.as_ref().map_err(|error| format!("/proc/self/ns/net: {error}"))?;
+    match &facts.first {
+        Ok(first) if first == own => return Err("this is the namespace of process 1".into()),
+        Ok(_) => {}
+        // An ordinary user may not read it. The root of a user namespace of its own can open raw
+        // sockets only in network namespaces which that user namespace owns (capabilities(7)), and
+        // the host's belongs to the first one.
+        Err(_) if is_in_own_user_namespace(&facts.uid_map) => {}
+        Err(error) => return Err(format!("/proc/1/ns/net is not readable ({error})")),
+    }
+    let [v4, v6] = &facts.routes;
+    let default = v4.lines().any(is_default_v4) || v6.lines().any(is_default_v6);
+    if default { Err("this one has a default route (`ip route`)".into()) } else { Ok(()) }
+}
+
+fn is_in_own_user_namespace(uid_map: &str) -> bool {
+    let fields: Vec<_> = uid_map.split_whitespace().collect();
+    !fields.is_empty() && fields != FIRST_USER_NAMESPACE
+}
+
+/// Whether a line of /proc/net/route is a default route; a discarding one has no interface.
+fn is_default_v4(line: &str) -> bool {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    matches!(fields[..], [device, "00000000", _, _, _, _, _, "00000000", ..] if device != "*")
+}
+
+/// Whether a line of /proc/net/ipv6_route is a default route. Each namespace has one that discards,
+/// at the loopback device.
+fn is_default_v6(line: &str) -> bool {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    matches!(fields[..], [to, "00", .., device] if to.bytes().all(|b| b == b'0') && device != "lo")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\n\
+                      load\t00004D0A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n";
+    const V4_DEFAULT: &str = "eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n";
+    const V4_BLACKHOLE: &str = "*\t00000000\t00000000\t0200\t0\t0\t0\t00000000\t0\t0\t0\n";
+    const V6_LO: &str = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 \
+                         00000000000000000000000000000000 ffffffff 00000001 00000000 00200200 lo\n";
+    const V6_DEFAULT: &str = "00000000000000000000000000000000 00 \
+                              00000000000000000000000000000000 00 \
+                              fe800000000000000000000000000001 00000400 00000001 00000000 00450003 \
+                              eth0\n";
+    const FIRST: &str = "         0          0 4294967295\n";
+
+    fn judged(first: Option<&str>, uid_map: &str, v4: &str, v6: &str) -> Result<(), String> {
+        let link = |text: &str| Ok(PathBuf::from(text));
+        judge(&Facts {
+            own: link("net:[7]"),
+            first: first.map_or_else(|| Err(io::ErrorKind::PermissionDenied.into()), link),
+            uid_map: uid_map.into(),
+            routes: [v4.into(), v6.into()],
+        })
+    }
+
+    #[test]
+    fn only_an_isolated_namespace_is_accepted() {
+        let own = "0 1000 1\n";
+        for (first, uid_map, v4, v6, accepted) in [
+            (Some("net:[1]"), FIRST, V4, V6_LO, true),
+            (Some("net:[1]"), FIRST, "", "", true),
+            (Some("net:[1]"), FIRST, V4_BLACKHOLE, V6_LO, true),
+            (Some("net:[7]"), FIRST, V4, V6_LO, false),
+            (Some("net:[7]"), own, V4, V6_LO, false),
+            (Some("net:[1]"), FIRST, V4_DEFAULT, V6_LO, false),
+            (Some("net:[1]"), FIRST, V4, V6_DEFAULT, false),
+            (None, FIRST, V4, V6_LO, false),
+            (None, "", V4, V6_LO, false),
+            (None, own, V4, V6_LO, true),
+            (None, own, V4_DEFAULT, V6_LO, false),
+        ] {
+            let found = judged(first, uid_map, v4, v6);
+            assert_eq!(found.is_ok(), accepted, "{first:?} {uid_map} {v4} {v6}: {found:?}");
+        }
+    }
+}

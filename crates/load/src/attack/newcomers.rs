@@ -1,0 +1,134 @@
+//! Newcomers: connects whose source is a new one each time. Each asks once; a tracker that sheds
+//! connects shows here.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use onrush_net::bind::{Buffers, bind_client};
+use onrush_net::mio::{Backend, Options};
+use onrush_net::{Reply, Return, Socket as _};
+use onrush_proto::{Connect, Family, Response, TransactionId, connect};
+
+use super::prefix::Prefix;
+use super::{Span, wildcard};
+use crate::latency::Nanos;
+use crate::tally::histogram;
+
+/// Step from one source to the next: odd, so that all sources of a block come up, and far from
+/// neighbours.
+const STRIDE: u64 = 0x9E37_79B1;
+/// Upper bound on a wait.
+const LONGEST_WAIT: Nanos = 20_000_000;
+
+/// Connects of newcomers.
+pub(super) struct Newcomers {
+    socket: Backend,
+    targets: Vec<(SocketAddr, Prefix)>,
+    rate: f64,
+    timeout: Nanos,
+    seed: u64,
+    /// When each was due, from the first on, and whether it was answered in time.
+    due: Vec<(Nanos, bool)>,
+    outcome: Outcome,
+}
+
+/// What became of them.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// Datagrams sent, from the start on.
+    pub(super) sent: u64,
+    /// Newcomers of the measured window.
+    pub(super) requests: u64,
+    /// Those of them that were answered.
+    pub(super) answered: u64,
+    /// Latency of the answers, from the due time on.
+    pub(super) latency: Histogram<u64>,
+}
+
+impl Newcomers {
+    /// Opens the sockets. `targets` have a block of sources of their family each.
+    ///
+    /// # Errors
+    /// Where a socket cannot be bound.
+    pub(super) fn open(
+        targets: Vec<(SocketAddr, Prefix)>,
+        rate: f64,
+        timeout: Nanos,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let sockets = targets.iter().map(|(target, _)| {
+            let buffers = Buffers { receive: 1 << 20, send: 0 };
+            bind_client(wildcard(*target), buffers).map(|bound| bound.0)
+        });
+        let socket = Backend::new(sockets.collect::<Result<_, _>>()?, Options::default())?;
+        let latency = histogram();
+        let outcome = Outcome { sent: 0, requests: 0, answered: 0, latency };
+        Ok(Self { socket, targets, rate, timeout, seed, due: Vec::new(), outcome })
+    }
+
+    /// Sends until the span ends, and waits for the last answers.
+    ///
+    /// # Errors
+    /// Only what makes a socket unusable.
+    pub(super) fn run(mut self, span: &Span) -> io::Result<Outcome> {
+        loop {
+            let now = span.now();
+            let over = span.is_over();
+            let next = (self.due.len() as f64 * 1e9 / self.rate) as Nanos;
+            if !over && next <= now {
+                self.ask(next);
+                continue;
+            }
+            self.receive(span)?;
+            let last = self.due.last().map_or(0, |(due, _)| due + self.timeout);
+            if over && now > last {
+                break;
+            }
+            let wait = if over { LONGEST_WAIT } else { next.saturating_sub(now) };
+            self.socket.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
+        }
+        let counted = self.due.iter().filter(|(due, _)| *due >= span.start);
+        let (requests, answered) = counted.fold((0, 0), |(requests, answered), (_, was)| {
+            (requests + 1, answered + u64::from(*was))
+        });
+        Ok(Outcome { requests, answered, ..self.outcome })
+    }
+
+    fn ask(&mut self, due: Nanos) {
+        let number = self.due.len();
+        self.due.push((due, false));
+        let place = number % self.targets.len();
+        let (target, sources) = self.targets[place];
+        let source = sources.source(self.seed.wrapping_add((number as u64).wrapping_mul(STRIDE)));
+        let mut bytes = [0; connect::REQUEST_LEN];
+        Connect { transaction_id: TransactionId(number as u32) }.write(&mut bytes);
+        let to = Return::to(target, place as u16).from_local(source);
+        self.outcome.sent +=
+            self.socket.send([Reply { bytes: &bytes, to: &to }].into_iter()).datagrams;
+    }
+
+    fn receive(&mut self, span: &Span) -> io::Result<()> {
+        loop {
+            let batch = self.socket.receive(64)?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let now = span.now();
+            for (bytes, slot) in batch.iter() {
+                let family = if slot.source.is_ipv4() { Family::V4 } else { Family::V6 };
+                let Ok(Response::Connect(reply)) = Response::parse(bytes, family) else { continue };
+                let TransactionId(number) = reply.transaction_id;
+                let Some((due, answered)) = self.due.get_mut(number as usize) else { continue };
+                let latency = now.saturating_sub(*due);
+                if !*answered && latency <= self.timeout {
+                    *answered = true;
+                    if *due >= span.start {
+                        self.outcome.latency.saturating_record(latency);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The result of an attack beside an honest load: figures, whether every datagram is accounted
+//! for, and the verdict.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::kind::Attack;
+use crate::latency::Latency;
+use crate::number::{Unit, grouped, mebibytes};
+
+/// The version of the JSON. Keys are only added under one version.
+pub const FORMAT: u32 = 1;
+
+/// The result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttackReport {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// This tool's version.
+    pub version: String,
+    /// Start, in seconds since 1970.
+    pub started: u64,
+    /// The command line.
+    pub command: String,
+    /// The attack.
+    pub attack: Attack,
+    /// The tracker's addresses.
+    pub targets: Vec<String>,
+    /// Seconds of the attack, which are the measured ones.
+    pub seconds: f64,
+    /// Seed of population, mix and attack.
+    pub seed: u64,
+    /// Traffic of the attack.
+    pub flood: FloodReport,
+    /// Requests of clients with connection ids.
+    pub established: HonestReport,
+    /// Connects of sources that are new each time.
+    pub newcomers: HonestReport,
+    /// Wrong replies to established clients.
+    pub wrong_replies: u64,
+    /// Delay of the load tester's own sending, which is part of the latency.
+    pub behind: Latency,
+    /// The tracker's process and overload control.
+    pub tracker: Option<TrackerFigures>,
+    /// Whether each datagram is accounted for.
+    pub conservation: Option<Conservation>,
+    /// The tracker's counters that have grown, by name and labels.
+    pub counters: BTreeMap<String, u64>,
+    /// The bounds that were given.
+    pub bounds: Bounds,
+    /// Reasons to doubt these figures.
+    pub warnings: Vec<String>,
+    /// What did not hold; empty for a success.
+    pub failures: Vec<String>,
+}
+
+/// Traffic of the attack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FloodReport {
+    /// Datagrams per second that were asked for, while sending.
+    pub rate: f64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams left out, because the load tester was late or an attacker had no connection id.
+    pub skipped: u64,
+    /// Datagrams that the kernel refused.
+    pub refused: u64,
+    /// System calls.
+    pub calls: u64,
+}
+
+/// Honest requests of the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HonestReport {
+    /// Requests that were due.
+    pub requests: u64,
+    /// Those that were answered in time.
+    pub answered: u64,
+    /// Latency from the due time to the reply.
+    pub latency: Latency,
+}
+
+impl HonestReport {
+    /// Answered requests in percent; 100 without requests.
+    pub fn percent(&self) -> f64 {
+        if self.requests == 0 { 100.0 } else { self.answered as f64 * 100.0 / self.requests as f64 }
+    }
+}
+
+/// The tracker's process and overload control over the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrackerFigures {
+    /// CPU time in percent of one vCPU.
+    pub cpu_percent: f64,
+    /// Resident memory in bytes: at the start, the highest, at the end.
+    pub memory: [f64; 3],
+    /// Growth of resident memory in the second half, bytes per second.
+    pub memory_slope: f64,
+    /// Overload step: the highest and the last.
+    pub step: [f64; 2],
+    /// Stored peers: at the start and at the end.
+    pub peers: [f64; 2],
+}
+
+/// Whether each datagram is accounted for, from before the warm-up until all is quiet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conservation {
+    /// Datagrams sent: established clients, newcomers, the attack with its own connects.
+    pub sent: [u64; 3],
+    /// Datagrams that the tracker received.
+    pub received: u64,
+    /// Datagrams dropped before the tracker, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Requests answered, other than by an error.
+    pub answered: u64,
+    /// Requests refused, in silence or by an error, by reason.
+    pub refused: BTreeMap<String, u64>,
+}
+
+impl Conservation {
+    /// sent - received - dropped.
+    pub fn lost_on_the_way(&self) -> i64 {
+        let sent: u64 = self.sent.iter().sum();
+        let dropped: u64 = self.dropped.values().sum();
+        sent as i64 - self.received as i64 - dropped as i64
+    }
+
+    /// received - answered - refused.
+    pub fn lost_in_the_tracker(&self) -> i64 {
+        let refused: u64 = self.refused.values().sum();
+        self.received as i64 - self.answered as i64 - refused as i64
+    }
+}
+
+/// Bounds of a success.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Least percentage of established clients' requests that are answered.
+    pub min_established: Option<f64>,
+    /// Least percentage of newcomers that are answered.
+    pub min_newcomers: Option<f64>,
+    /// Highest 99th percentile of established clients' latency, milliseconds.
+    pub max_p99: Option<f64>,
+    /// Highest resident memory of the tracker, MiB.
+    pub max_memory: Option<f64>,
+    /// Highest overload step.
+    pub max_step: Option<f64>,
+}
+
+impl Bounds {
+    /// Whether a bound is on figures of the tracker.
+    pub fn need_tracker(&self) -> bool {
+        self.max_memory.is_some() || self.max_step.is_some()
+    }
+}
+
+impl AttackReport {
+    /// Fills in what did not hold.
+    pub(super) fn judge(&mut self) {
+        let bounds = self.bounds;
+        let mut failures = Vec::new();
+        let mut least = |what: &str, found: f64, bound: Option<f64>| {
+            if let Some(bound) = bound.filter(|bound| found < *bound) {
+                failures.push(format!("{what} {found:.3} % is below {bound} %"));
+            }
+        };
+        least("established clients answered:", self.established.percent(), bounds.min_established);
+        least("newcomers answered:", self.newcomers.percent(), bounds.min_newcomers);
+        let tracker = self.tracker.unwrap_or_default();
+        let mut most = |what: &str, found: f64, bound: Option<f64>, unit: &str| {
+            if let Some(bound) = bound.filter(|bound| found > *bound) {
+                failures.push(format!("{what} {found:.3}{unit} exceeds {bound}{unit}"));
+            }
+        };
+        let mebibytes = tracker.memory[1] / f64::from(1 << 20);
+        most(
+            "p99 of established clients:",
+            self.established.latency.p99 / 1e3,
+            bounds.max_p99,
+            " ms",
+        );
+        most("memory of the tracker:", mebibytes, bounds.max_memory, " MiB");
+        most("overload step", tracker.step[0], bounds.max_step, "");
+        if bounds.need_tracker() && self.tracker.is_none() {
+            failures.push("the tracker could not be observed: no memory, no overload step".into());
+        }
+        if let Some(conservation) = &self.conservation {
+            let (way, inside) =
+                (conservation.lost_on_the_way(), conservation.lost_in_the_tracker());
+            if way != 0 {
+                failures.push(format!("sent differs from received + dropped by {way}"));
+            }
+            if inside != 0 {
+                failures.push(format!("received differs from answered + refused by {inside}"));
+            }
+        }
+        if self.wrong_replies > 0 {
+            failures.push(format!("{} wrong replies to established clients", self.wrong_replies));
+        }
+        if self.flood.sent == 0 {
+            failures.push("the attack sent nothing: its sources got no connection id".into());
+        }
+        self.failures = failures;
+    }
+
+    /// The report as indented JSON.
+    ///
+    /// # Panics
+    /// Never: every field can be written.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
+    }
+
+    /// The report as text; ends with a line feed.
+    pub fn to_table(&self) -> String {
+        let flood = &self.flood;
+        let mut facts = vec![
+            ("tracker", self.targets.join(", ")),
+            (
+                "attack",
+                format!(
+                    "{}, {} sent in {:.1} s ({} per second asked, {} left out, {} refused here)",
+                    self.attack.name(),
+                    grouped(flood.sent as f64),
+                    self.seconds,
+                    grouped(flood.rate),
+                    grouped(flood.skipped as f64),
+                    grouped(flood.refused as f64),
+                ),
+            ),
+            ("established", honest(&self.established)),
+            ("newcomers", honest(&self.newcomers)),
+            ("sent late by", format!("{} at p99", Unit::Micros.label(self.behind.p99))),
+        ];
+        if let Some(tracker) = &self.tracker {
+            let [before, highest, after] = tracker.memory.map(mebibytes);
+            let slope = tracker.memory_slope / f64::from(1 << 20);
+            facts.extend([
+                ("tracker's CPU", format!("{:.0} % of a vCPU", tracker.cpu_percent)),
+                (
+                    "tracker's memory",
+                    format!("{before} before, {highest} at most, {after} after, {slope:+.2} MiB/s"),
+                ),
+                (
+                    "overload step",
+                    format!("{} at most, {} at the end", tracker.step[0], tracker.step[1]),
+                ),
+                (
+                    "peers stored",
+                    format!(
+                        "{} before, {} after",
+                        grouped(tracker.peers[0]),
+                        grouped(tracker.peers[1])
+                    ),
+                ),
+            ]);
+        }
+        if let Some(conservation) = &self.conservation {
+            facts.extend(balance(conservation));
+        }
+        let mut lines: Vec<_> =
+            facts.into_iter().map(|(name, text)| format!("{name:<18}{text}")).collect();
+        lines.extend(self.warnings.iter().map(|warning| format!("warning: {warning}")));
+        lines.extend(self.failures.iter().map(|failure| format!("failed: {failure}")));
+        lines.join("\n") + "\n"
+    }
+}
+
+fn honest(of: &HonestReport) -> String {
+    let [p50, p99, max] =
+        [of.latency.p50, of.latency.p99, of.latency.max].map(|us| Unit::Micros.label(us));
+    format!(
+        "{} of {} answered ({:.3} %), p50 {p50}, p99 {p99}, max {max}",
+        grouped(of.answered as f64),
+        grouped(of.requests as f64),
+        of.percent(),
+    )
+}
+
+/// The two equations.
+fn balance(conservation: &Conservation) -> [(&'static str, String); 2] {
+    let parts = |parts: &BTreeMap<String, u64>| {
+        let nonzero = parts.iter().filter(|(_, count)| **count > 0);
+        let parts: Vec<_> =
+            nonzero.map(|(name, count)| format!("{name} {}", grouped(*count as f64))).collect();
+        if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    };
+    let total = |parts: &BTreeMap<String, u64>| grouped(parts.values().sum::<u64>() as f64);
+    let exact = |lost: i64| match lost {
+        0 => ": exact".to_owned(),
+        lost => format!(": differs by {lost}"),
+    };
+    let Conservation { sent, received, dropped, answered, refused } = conservation;
+    let received = grouped(*received as f64);
+    [
+        (
+            "sent",
+            format!(
+                "{} = {received} received + {} dropped{}{}",
+                grouped(sent.iter().sum::<u64>() as f64),
+                total(dropped),
+                parts(dropped),
+                exact(conservation.lost_on_the_way()),
+            ),
+        ),
+        (
+            "received",
+            format!(
+                "{received} = {} answered + {} refused{}{}",
+                grouped(*answered as f64),
+                total(refused),
+                parts(refused),
+                exact(conservation.lost_in_the_tracker()),
+            ),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> AttackReport {
+        let latency = Latency { p50: 40.0, p99: 900.0, max: 2000.0, ..Latency::default() };
+        AttackReport {
+            format: FORMAT,
+            version: "1".into(),
+            started: 1,
+            command: String::new(),
+            attack: Attack::GuessedIds,
+            targets: vec!["10.77.0.1:6969".into()],
+            seconds: 8.0,
+            seed: 1,
+            flood: FloodReport { rate: 15_000.0, sent: 120_000, ..FloodReport::default() },
+            established: HonestReport { requests: 40_000, answered: 39_999, latency },
+            newcomers: HonestReport { requests: 400, answered: 399, latency },
+            wrong_replies: 0,
+            behind: latency,
+            tracker: Some(TrackerFigures {
+                memory: [1e7, 2e7, 2e7],
+                step: [2.0, 1.0],
+                ..TrackerFigures::default()
+            }),
+            conservation: Some(Conservation {
+                sent: [40_000, 400, 120_000],
+                received: 160_300,
+                dropped: BTreeMap::from([("no room".into(), 100)]),
+                answered: 40_300,
+                refused: BTreeMap::from([("connection_id".into(), 120_000)]),
+            }),
+            counters: BTreeMap::new(),
+            bounds: Bounds::default(),
+            warnings: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    fn failures(change: impl FnOnce(&mut AttackReport)) -> Vec<String> {
+        let mut report = report();
+        change(&mut report);
+        report.judge();
+        report.failures
+    }
+
+    /// Each bound by itself; the words name which.
+    #[test]
+    fn the_verdict_names_what_failed() {
+        assert_eq!(failures(|_| ()), Vec::<String>::new());
+        type Change = fn(&mut AttackReport);
+        let cases: [(Change, &str); 10] = [
+            (|report| report.bounds.min_established = Some(99.999), "established"),
+            (|report| report.bounds.min_newcomers = Some(99.8), "newcomers"),
+            (|report| report.bounds.max_p99 = Some(0.8), "p99"),
+            (|report| report.bounds.max_memory = Some(19.0), "memory"),
+            (|report| report.bounds.max_step = Some(1.0), "step"),
+            (|report| report.conservation.as_mut().unwrap().received += 1, "received"),
+            (|report| report.conservation.as_mut().unwrap().sent[1] += 3, "by 3"),
+            (|report| report.conservation.as_mut().unwrap().answered -= 2, "by 2"),
+            (|report| report.wrong_replies = 1, "wrong replies"),
+            (|report| report.flood.sent = 0, "sent nothing"),
+        ];
+        for (change, named) in cases {
+            let found = failures(change);
+            assert!(found.iter().any(|failure| failure.contains(named)), "{named}: {found:?}");
+        }
+        let unobserved = failures(|report| {
+            (report.tracker, report.bounds.max_step) = (None, Some(0.0));
+        });
+        assert_eq!(unobserved.len(), 1, "{unobserved:?}");
+    }
+
+    #[test]
+    fn bounds_that_hold_pass() {
+        let found = failures(|report| {
+            report.bounds = Bounds {
+                min_established: Some(99.9),
+                min_newcomers: Some(99.0),
+                max_p99: Some(10.0),
+                max_memory: Some(20.0),
+                max_step: Some(2.0),
+            };
+        });
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_table_has_both_equations() {
+        let mut report = report();
+        report.judge();
+        let table = report.to_table();
+        for part in [
+            "guessed-ids, 120,000 sent",
+            "39,999 of 40,000 answered (99.998 %)",
+            "160,400 = 160,300 received + 100 dropped (no room 100): exact",
+            "160,300 = 40,300 answered + 120,000 refused (connection_id 120,000): exact",
+        ] {
+            assert!(table.contains(part), "{part:?} is not in:\n{table}");
+        }
+        let back: AttackReport = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(back, report);
+    }
+}

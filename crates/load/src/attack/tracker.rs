@@ -1,0 +1,240 @@
+//! The tracker seen from outside: its metrics over HTTP, and CPU time and memory from /proc.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use super::Span;
+use crate::cpu::Cpu;
+use crate::process::Memory;
+
+/// The series that this module knows. A tracker without one of them counts 0.
+pub(super) mod names {
+    /// Datagrams received.
+    pub(crate) const RECEIVED: &str = "onrush_received_datagrams_total";
+    /// Datagrams that the kernel dropped, by reason.
+    pub(crate) const DROPPED: [(&str, &str); 3] = [
+        ("no room", "onrush_kernel_dropped_datagrams_total"),
+        ("checksum", "onrush_checksum_errors_total"),
+        ("shed in the kernel", "onrush_kernel_shed_datagrams_total"),
+    ];
+    /// Replies, by kind; those of the kind "error" belong to refused requests.
+    pub(crate) const REPLIES: &str = "onrush_replies_total";
+    /// Refused requests, by reason.
+    pub(crate) const REFUSED: &str = "onrush_refused_requests_total";
+    /// The overload step.
+    pub(crate) const STEP: &str = "onrush_overload_step";
+    /// Resident memory.
+    pub(crate) const MEMORY: &str = "process_resident_memory_bytes";
+    /// CPU time.
+    pub(crate) const CPU: &str = "process_cpu_seconds_total";
+    /// Peers stored.
+    pub(crate) const PEERS: &str = "onrush_peers";
+}
+
+/// Interval between samples.
+const EVERY: Duration = Duration::from_millis(250);
+/// Time that a reply over HTTP may take, seconds.
+const TIMEOUT: u64 = 5;
+/// Counters are at rest when they do not change for this long: longer than the second in which
+/// the tracker reads the kernel's counters.
+const REST: Duration = Duration::from_millis(1500);
+/// How long they may take to come to rest.
+const LONGEST_REST: Duration = Duration::from_secs(15);
+
+/// All series at one time: by name with labels, summed over workers and families.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Metrics(BTreeMap<(String, String), f64>);
+
+impl Metrics {
+    /// Parses the text format of Prometheus.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut all = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            // Label values may contain spaces; a number does not.
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let Ok(value) = value.parse::<f64>() else { continue };
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            let labels = labels.trim_end_matches('}').split(',');
+            let kept = labels.filter(|label| {
+                let sums = ["worker=", "family="];
+                !sums.iter().any(|name| label.starts_with(name))
+            });
+            let key = (name.to_owned(), kept.collect::<Vec<_>>().join(","));
+            *all.entry(key).or_default() += value;
+        }
+        Self(all)
+    }
+
+    /// The sum of a name over all labels.
+    pub(super) fn sum(&self, name: &str) -> f64 {
+        self.of(name).map(|(_, value)| value).sum()
+    }
+
+    /// The values of a name by its other labels.
+    pub(super) fn of(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
+        let all = self.0.iter().filter(move |((of, _), _)| of == name);
+        all.map(|((_, labels), value)| (labels.as_str(), *value))
+    }
+
+    /// The counters that have grown since `before`, by name and labels, and by how much.
+    pub(super) fn grown(&self, before: &Self) -> BTreeMap<String, u64> {
+        let counters = self
+            .0
+            .iter()
+            .filter(|((name, _), _)| name.ends_with("_total") && !name.starts_with("process_"));
+        let grown = counters.map(|(key, value)| {
+            let (name, labels) = key;
+            let text = if labels.is_empty() { name.clone() } else { format!("{name}{{{labels}}}") };
+            (text, (value - before.0.get(key).unwrap_or(&0.0)) as u64)
+        });
+        grown.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// One reading.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// Seconds since the start.
+    pub(super) time: f64,
+    /// CPU time in seconds.
+    pub(super) cpu: f64,
+    /// Resident memory in bytes.
+    pub(super) rss: f64,
+    /// Overload step; 0 without metrics.
+    pub(super) step: f64,
+    /// Peers stored; 0 without metrics.
+    pub(super) peers: f64,
+}
+
+/// Where the tracker is observed.
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    /// The address of its admin side.
+    pub admin: Option<SocketAddr>,
+    /// Its process.
+    pub pid: Option<u32>,
+}
+
+impl Tracker {
+    /// Reads the metrics.
+    ///
+    /// # Errors
+    /// When the admin side does not answer with metrics.
+    pub(super) fn metrics(&self) -> anyhow::Result<Option<Metrics>> {
+        let Some(admin) = self.admin else { return Ok(None) };
+        let url = format!("http://{admin}/metrics");
+        let named = || format!("cannot read {url} (--admin)");
+        let reply = minreq::get(&url).with_timeout(TIMEOUT).send().with_context(named)?;
+        if reply.status_code != 200 {
+            bail!("{url} (--admin): status {}", reply.status_code);
+        }
+        Ok(Some(Metrics::parse(reply.as_str().with_context(named)?)))
+    }
+
+    /// Reads the metrics once the datagrams on their way have been counted.
+    ///
+    /// # Errors
+    /// As [`metrics`](Self::metrics).
+    pub(super) fn metrics_at_rest(&self) -> anyhow::Result<Option<Metrics>> {
+        let traffic = |metrics: &Metrics| {
+            let counters = [names::RECEIVED, names::REPLIES, names::REFUSED];
+            let dropped = names::DROPPED.map(|(_, name)| name);
+            counters.iter().chain(&dropped).map(|name| metrics.sum(name)).sum::<f64>()
+        };
+        let Some(mut last) = self.metrics()? else { return Ok(None) };
+        let (begin, mut since) = (Instant::now(), Instant::now());
+        while since.elapsed() < REST && begin.elapsed() < LONGEST_REST {
+            std::thread::sleep(EVERY);
+            let Some(now) = self.metrics()? else { return Ok(None) };
+            if traffic(&now) != traffic(&last) {
+                since = Instant::now();
+            }
+            last = now;
+        }
+        Ok(Some(last))
+    }
+
+    /// Samples until the sender of `end` is dropped. A reading that fails is left out.
+    pub(super) fn observe(&self, span: &Span, end: &Receiver<()>) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        if self.admin.is_none() && self.pid.is_none() {
+            return samples;
+        }
+        loop {
+            samples.extend(self.sample(span));
+            match end.recv_timeout(EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => break,
+            }
+        }
+        samples.extend(self.sample(span));
+        samples
+    }
+
+    fn sample(&self, span: &Span) -> Option<Sample> {
+        let time = span.now() as f64 / 1e9;
+        let metrics = self.metrics().ok().flatten();
+        let metric = |name| metrics.as_ref().map(|metrics| metrics.sum(name));
+        let cpu = self.pid.and_then(|pid| Cpu::of_process(pid).ok()).map(|cpu| cpu.total());
+        let rss = self.pid.and_then(|pid| Memory::of(pid).ok()).map(|memory| memory.rss as f64);
+        Some(Sample {
+            time,
+            cpu: cpu.or_else(|| metric(names::CPU))?,
+            rss: rss.or_else(|| metric(names::MEMORY))?,
+            step: metric(names::STEP).unwrap_or(0.0),
+            peers: metric(names::PEERS).unwrap_or(0.0),
+        })
+    }
+}
+
+/// The rate at which a figure grows, in units per second: the slope of the straight line with the
+/// least squares. 0 for fewer than two readings.
+pub(super) fn slope(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let products = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>();
+    let squares = points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>();
+    if squares > 0.0 { products / squares } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# HELP onrush_refused_requests_total Requests refused.\n\
+        onrush_refused_requests_total{reason=\"short\",family=\"ipv4\",worker=\"w 0\"} 3\n\
+        onrush_refused_requests_total{reason=\"short\",family=\"ipv6\",worker=\"w 1\"} 4\n\
+        onrush_refused_requests_total{reason=\"busy\",family=\"ipv6\",worker=\"w 1\"} 5\n\
+        onrush_overload_step 2\n\
+        process_cpu_seconds_total 1.5\n\
+        # EOF\n";
+
+    #[test]
+    fn workers_and_families_are_summed() {
+        let metrics = Metrics::parse(TEXT);
+        assert_eq!(metrics.sum(names::REFUSED), 12.0);
+        assert_eq!(metrics.sum(names::STEP), 2.0);
+        assert_eq!(metrics.sum("onrush_absent_total"), 0.0);
+        let by_reason: Vec<_> = metrics.of(names::REFUSED).collect();
+        assert_eq!(by_reason, [("reason=\"busy\"", 5.0), ("reason=\"short\"", 7.0)]);
+    }
+
+    #[test]
+    fn counters_grow_from_before() {
+        let after = Metrics::parse(&TEXT.replace("} 4", "} 14"));
+        let grown = after.grown(&Metrics::parse(TEXT));
+        let name = "onrush_refused_requests_total{reason=\"short\"}";
+        assert_eq!(grown.into_iter().collect::<Vec<_>>(), [(name.to_owned(), 10)]);
+    }
+
+    #[test]
+    fn slopes() {
+        assert_eq!(slope(&[(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)]), 2.0);
+        assert_eq!((slope(&[]), slope(&[(1.0, 1.0)])), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,186 @@
+//! Which newcomers are stored: the limits of sources, and a fair share of a full shard.
+//!
+//! A full shard stores a newcomer in place of a peer whose source occupies at least a quarter more
+//! than the newcomer's: of some random peers, the one whose source occupies most. Half of these are
+//! from random swarms, the others from swarms drawn by their size, so that neither small swarms nor
+//! large ones hide a source. Sources that fill the shard have most of these peers, so newcomers of
+//! small sources get in, and no source is displaced by one that occupies more.
+
+use onrush_proto::{Endpoint, InfoHash};
+use rand::Rng;
+
+use super::Shard;
+use super::change_log::{Change, ChangeKind};
+use crate::batch::Announce;
+use crate::sample;
+use crate::sources::Exceeded;
+use crate::time::Moment;
+
+/// Peers that are drawn for a replacement, of each kind. If sources that occupy more have a share
+/// of `s` of the peers of a kind, none of them is drawn with a probability of `(1 - s)^16`.
+const DRAWN: usize = 16;
+/// Draws after which too many swarms are without peers.
+const DRAWS: usize = 4 * DRAWN;
+/// Swarms that are kept for draws by size.
+const KEPT: usize = 64;
+
+/// Some swarms, drawn by their size while sweeps pass over all peers.
+#[derive(Debug, Default)]
+pub(super) struct PassedSwarms {
+    swarms: Vec<InfoHash>,
+    /// Peers and swarms passed since the last one was kept.
+    passed: u64,
+}
+
+impl Shard {
+    /// Whether there is space for another peer.
+    #[inline]
+    pub(super) fn has_space(&self) -> bool {
+        self.totals.peers() < self.settings.max_peers
+    }
+
+    /// Decides whether a newcomer is stored, in the swarm at `place` or in a new one; counts it if
+    /// not. May remove another peer, and with it a swarm.
+    pub(super) fn admit(&mut self, announce: &Announce, place: Option<u32>, now: Moment) -> bool {
+        let endpoint = &announce.endpoint;
+        if let Err(exceeded) = self.check_source(endpoint, place, now)
+            && !self.is_trusted(endpoint)
+        {
+            *self.totals.exceeded(exceeded) += 1;
+            return false;
+        }
+        if !self.has_space() && !self.replace_peer(endpoint, now) {
+            self.totals.refused_full += 1;
+            return false;
+        }
+        if place.is_none()
+            && let Some(sources) = &mut self.sources
+        {
+            sources.swarm_created(self.store.keys().source(endpoint));
+        }
+        true
+    }
+
+    /// The limit that a newcomer exceeds, if any.
+    fn check_source(
+        &mut self,
+        endpoint: &Endpoint,
+        place: Option<u32>,
+        now: Moment,
+    ) -> Result<(), Exceeded> {
+        let Some(sources) = &mut self.sources else { return Ok(()) };
+        let keys = self.store.keys();
+        let hashes = keys.source(endpoint);
+        match place {
+            Some(place) => {
+                let peers = &self.store.get(place).peers;
+                if sources.limits_swarm_of(peers.len()) {
+                    sources.check_swarm(peers.of_source(endpoint, keys))?;
+                }
+            }
+            None => sources.check_new_swarm(hashes, now)?,
+        }
+        sources.check_peers(hashes)
+    }
+
+    fn is_trusted(&self, endpoint: &Endpoint) -> bool {
+        self.trusted.as_ref().is_some_and(|trusted| trusted.contains(endpoint))
+    }
+
+    /// Removes a peer whose source occupies more than the newcomer's.
+    fn replace_peer(&mut self, newcomer: &Endpoint, now: Moment) -> bool {
+        let Some((info_hash, endpoint)) = self.replaceable(newcomer) else { return false };
+        let Some(place) = self.store.find(&info_hash) else { return false };
+        let (swarm, keys) = self.store.with_keys(place);
+        let Some(seeder) = swarm.peers.remove(&endpoint, keys) else { return false };
+        let emptied = swarm.peers.is_empty();
+        self.peer_removed(&endpoint, seeder);
+        self.totals.replaced += 1;
+        let kind = ChangeKind::Expired { endpoint };
+        self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
+        if emptied {
+            self.emptied(place, now);
+        }
+        true
+    }
+
+    /// The peer to replace: of the drawn ones, the one whose source occupies most.
+    fn replaceable(&mut self, newcomer: &Endpoint) -> Option<(InfoHash, Endpoint)> {
+        let own = match self.is_trusted(newcomer) {
+            true => 0,
+            false => self.weight(newcomer)?,
+        };
+        // A quarter more: sources that occupy about the same would otherwise replace each other's
+        // peers, since weights are not exact.
+        let (mut most, mut chosen) = (own + own / 4 + 1, None);
+        let mut drawn = 0;
+        for _ in 0..DRAWS {
+            // Peers of removed swarms are counted until they are released, so a full shard may have
+            // no swarm.
+            if drawn == DRAWN || self.store.len() == 0 {
+                break;
+            }
+            let by_number = sample::scale(self.sampler.rng.next_u32(), self.store.len()) as u32;
+            let Some(first) = self.draw(by_number) else { continue };
+            drawn += 1;
+            let slot = sample::scale(self.sampler.rng.next_u32(), KEPT);
+            let by_size = self.passed.swarms.get(slot);
+            let by_size = by_size.and_then(|info_hash| self.store.find(info_hash));
+            let second = by_size.and_then(|place| self.draw(place));
+            for (info_hash, endpoint) in [Some(first), second].into_iter().flatten() {
+                let weight = self.weight(&endpoint).unwrap_or(0);
+                if weight > most && !self.is_trusted(&endpoint) {
+                    (most, chosen) = (weight, Some((info_hash, endpoint)));
+                }
+            }
+        }
+        chosen
+    }
+
+    /// A random peer of the swarm at a place, if it has one.
+    fn draw(&mut self, place: u32) -> Option<(InfoHash, Endpoint)> {
+        let swarm = self.store.get(place);
+        Some((swarm.info_hash, swarm.peers.any(&mut self.sampler.rng)?))
+    }
+
+    /// How much the source of an endpoint occupies; `None` if nothing counts it.
+    fn weight(&self, endpoint: &Endpoint) -> Option<u64> {
+        self.sources.as_ref()?.weight(self.store.keys().source(endpoint))
+    }
+
+    /// Keeps the swarm at a place for draws, after a sweep has `passed` this much of it: so often
+    /// that the kept ones are of a whole pass.
+    pub(super) fn pass(&mut self, place: u32, passed: usize) {
+        if self.sources.is_none() {
+            return;
+        }
+        let period = (self.settings.max_peers / KEPT as u64).max(1);
+        self.passed.passed += passed as u64;
+        let times = self.passed.passed / period;
+        self.passed.passed %= period;
+        let info_hash = self.store.get(place).info_hash;
+        for _ in 0..times.min(KEPT as u64) {
+            let slot = sample::scale(self.sampler.rng.next_u32(), KEPT);
+            match self.passed.swarms.get_mut(slot) {
+                Some(kept) => *kept = info_hash,
+                None => self.passed.swarms.push(info_hash),
+            }
+        }
+    }
+
+    /// Counts a stored peer for its source.
+    #[inline]
+    pub(super) fn count_source(&mut self, endpoint: &Endpoint) {
+        if let Some(sources) = &mut self.sources {
+            sources.peer_added(self.store.keys().source(endpoint));
+        }
+    }
+
+    /// Takes back a peer of a source.
+    #[inline]
+    pub(super) fn discount_source(&mut self, endpoint: &Endpoint) {
+        if let Some(sources) = &mut self.sources {
+            sources.peer_removed(self.store.keys().source(endpoint));
+        }
+    }
+}

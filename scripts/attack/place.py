@@ -1,0 +1,184 @@
+"""Two network namespaces joined by veth devices, trackers in one of them, and a limit of a tracker's CPU time."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+BIN = pathlib.Path(os.environ.get("ONRUSH_BIN", "."))
+PORT, ADMIN_PORT = 6969, 6980
+V4, V6 = "10.77.0.1", "fd77::1"
+ADMIN = f"{V4}:{ADMIN_PORT}"
+# Blocks of addresses in the namespace of the load. The spoofed ones lead nowhere.
+LOCAL = ["10.78.0.0/24", "10.79.0.0/16", "10.80.0.0/16", "fd78::/64", "fd79::/32", "fd80::/32"]
+SPOOFED = ["10.128.0.0/9", "fda0::/16"]
+TARGETS = ["--target", f"{V4}:{PORT}", "--target", f"[{V6}]:{PORT}"]
+HONEST = ["--source", "10.78.0.1-10.78.0.64", "--source", "fd78::1-fd78::40"]
+NEWCOMERS = ["--newcomers-from", "10.79.0.0/16", "--newcomers-from", "fd79::/32"]
+PROVEN = ["--attack-from", "10.80.0.0/16", "--attack-from", "fd80::/32"]
+FORGED = ["--attack-from", SPOOFED[0], "--attack-from", SPOOFED[1]]
+
+
+def unshare():
+    """The command that starts a program in a network namespace; ends this process where that is forbidden."""
+    # onrush-load compares the namespace with that of process 1. Who may not read that needs a user namespace.
+    plain = os.geteuid() == 0 and os.access("/proc/1/ns/net", os.R_OK) and readable("/proc/1/ns/net")
+    command = ["unshare", *([] if plain else ["--map-root-user"]), "--net", "--"]
+    done = subprocess.run([*command, "true"], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"error: no network namespaces for the attacks: {done.stderr.strip()}\n"
+                 "  run it as root with CAP_SYS_ADMIN, or allow user namespaces (scripts/test names the sysctl)")
+    return command
+
+
+def readable(link):
+    try:
+        return bool(os.readlink(link))
+    except OSError:
+        return False
+
+
+def ip(*lines, inside=()):
+    subprocess.run([*inside, "ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True)
+
+
+def vcpus():
+    """The vCPUs of tracker and load: the same one where there is only one."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return allowed[0], allowed[min(1, len(allowed) - 1)]
+
+
+class Place:
+    """The namespaces, for as long as a `with` lasts. This process is in that of the load."""
+
+    def __enter__(self):
+        self.tracker_cpu, self.load_cpu = vcpus()
+        os.sched_setaffinity(0, {self.load_cpu})
+        # Holds the tracker's namespace; ends with this script.
+        self.holder = subprocess.Popen(["unshare", "--net", "--", "cat"], stdin=subprocess.PIPE)
+        own = os.readlink("/proc/self/ns/net")
+        deadline = time.monotonic() + 10
+        while os.readlink(f"/proc/{self.holder.pid}/ns/net") == own:
+            if time.monotonic() > deadline:
+                sys.exit("error: no second network namespace")
+            time.sleep(0.01)
+        self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net", "--"]
+        ip("link set lo up", f"link add load type veth peer name tracker netns {self.holder.pid}",
+           "addr add 10.77.0.2/16 dev load", "addr add fd77::2/64 dev load nodad", "link set load up")
+        ip("link set lo up", f"addr add {V4}/16 dev tracker", f"addr add {V6}/64 dev tracker nodad",
+           "link set tracker up", inside=self.inside)
+        ip("route add 10.0.0.0/8 via 10.77.0.2", "route add fd00::/8 via fd77::2", inside=self.inside)
+        ip(*[f"route add local {block} dev lo" for block in LOCAL], *[f"route add blackhole {block}" for block in SPOOFED])
+        pathlib.Path("/proc/sys/net/ipv6/ip_nonlocal_bind").write_text("1")
+        return self
+
+    def __exit__(self, *_):
+        self.holder.stdin.close()
+        self.holder.wait()
+
+    @contextlib.contextmanager
+    def tracker(self, config="", workers=1):
+        """A tracker with these lines of configuration; yields its process."""
+        with tempfile.TemporaryDirectory() as directory:
+            directory = pathlib.Path(directory)
+            (directory / "onrush.toml").write_text(config)
+            log = directory / "log"
+            command = [
+                *self.inside, "taskset", "-c", str(self.tracker_cpu), BIN / "onrush", "--config", directory / "onrush.toml",
+                "--listen", f"{V4}:{PORT}", "--listen", f"[{V6}]:{PORT}", "--admin", ADMIN, "--workers", str(workers),
+                "--state-dir", directory / "state",
+            ]
+            with open(log, "wb") as output:
+                process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
+            try:
+                deadline = time.monotonic() + 30
+                while " ready" not in log.read_text():
+                    if process.poll() is not None or time.monotonic() > deadline:
+                        raise RuntimeError(f"the tracker does not start:\n{log.read_text()[-3000:]}")
+                    time.sleep(0.05)
+                yield process
+            finally:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def waited(pid):
+    """Seconds that the threads of a process waited for a vCPU (/proc/PID/task/TID/schedstat)."""
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            total += int((task / "schedstat").read_text().split()[1])
+    return total / 1e9
+
+
+def cgroup(pid, share):
+    """Limits a process to a share of a vCPU by a new control group; its directory, or None where that is forbidden."""
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root = pathlib.Path("/sys/fs/cgroup")
+        elif "cpu" in controllers.split(","):
+            root = pathlib.Path("/sys/fs/cgroup/cpu")
+        else:
+            continue
+        group = root / path.lstrip("/") / f"onrush-attack-{os.getpid()}-{pid}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            period = 100_000
+            quota = max(1000, int(period * share))
+            if controllers == "":
+                (group / "cpu.max").write_text(f"{quota} {period}")
+            else:
+                (group / "cpu.cfs_period_us").write_text(str(period))
+                (group / "cpu.cfs_quota_us").write_text(str(quota))
+            (group / "cgroup.procs").write_text(str(pid))
+            return group
+        except OSError:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+    return None
+
+
+@contextlib.contextmanager
+def limited(process, share):
+    """Limits a tracker to a share of a vCPU; yields how."""
+    group = cgroup(process.pid, share)
+    if group is not None:
+        yield "cgroup"
+        # A group with a process cannot be removed.
+        process.terminate()
+        process.wait(30)
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        return
+    # Stopped and continued with the period of a quota.
+    over = threading.Event()
+
+    def alternate():
+        while not over.is_set():
+            process.send_signal(signal.SIGCONT)
+            over.wait(0.1 * share)
+            process.send_signal(signal.SIGSTOP)
+            over.wait(0.1 * (1 - share))
+        process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=alternate)
+    thread.start()
+    try:
+        yield "SIGSTOP and SIGCONT"
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Writes the first inputs of fuzz targets: fuzz_seeds.py DIRECTORY, one subdirectory per target.
+
+Packets that real clients have sent are inputs of `request` and, with valid ids, of `intake`; the example configuration
+and its sections are inputs of `config`.
+"""
+
+import pathlib
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKETS = ROOT / "crates/proto/tests/it/packets"
+CONFIG = ROOT / "config/onrush.toml"
+# A datagram of `intake` begins with its source and flags, a pause, and its length in units of eight bytes.
+WITH_ID = 0x08
+MAX_LENGTH = 8 * 255
+
+
+def of_intake(placement, datagrams):
+    """An input of `intake`: each datagram from two sources, with their ids."""
+    seed = bytes([placement])
+    for datagram in datagrams:
+        datagram += bytes(-len(datagram) % 8)
+        if len(datagram) <= MAX_LENGTH:
+            for source in (0, 2):
+                seed += bytes([source | WITH_ID, 0x10, len(datagram) // 8]) + datagram
+    return seed
+
+
+def seeds():
+    """Every input as (target, name, bytes)."""
+    for file in sorted(PACKETS.glob("*.toml")):
+        packets = [bytes.fromhex(packet["hex"]) for packet in tomllib.loads(file.read_text())["packet"]]
+        for number, datagram in enumerate(packets):
+            yield "request", f"{file.stem}-{number}", datagram
+        for placement in (0, 1):
+            yield "intake", f"{file.stem}-{placement}", of_intake(placement, packets)
+    text = CONFIG.read_text()
+    yield "config", "example", text.encode()
+    # The keys in force instead of comments, section by section: inputs are short.
+    for number, section in enumerate(text.split("\n[")[1:]):
+        lines = [line[2:] if line.startswith("# ") and "=" in line else line for line in section.splitlines()]
+        yield "config", f"section-{number}", ("[" + "\n".join(lines)).encode()
+
+
+def main(directory):
+    for target, name, content in seeds():
+        path = directory / target / f"seed-{name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(pathlib.Path(sys.argv[1]))
