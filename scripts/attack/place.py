@@ -157,12 +157,14 @@ def limited(process, share):
     """Limits a tracker to a share of a vCPU; yields how."""
     group = cgroup(process.pid, share)
     if group is not None:
-        yield "cgroup"
-        # A group with a process cannot be removed.
-        process.terminate()
-        process.wait(30)
-        with contextlib.suppress(OSError):
-            group.rmdir()
+        try:
+            yield "cgroup"
+        finally:
+            # A group with a process cannot be removed.
+            process.terminate()
+            process.wait(30)
+            with contextlib.suppress(OSError):
+                group.rmdir()
         return
     # Stopped and continued with the period of a quota.
     over = threading.Event()

@@ -5,12 +5,18 @@
 //! request with a connection id is served, and a connect with the probability s. That is never more
 //! than C / (A + F), so that newcomers pay for the others: little if the connects are a flood, and
 //! much if they are few. Connects are therefore thinned only while they are the majority, and only
-//! so far that a connect's chance falls by at most 3 points.
+//! so far that a connect's chance falls by at most 2 points.
+//!
+//! Connects of many sources are thinned evenly. A flood of a few sources passes whole in one choice
+//! of sources and in another not at all. Where the connects that arrive show that the share removes
+//! too little, all connects pass again, and the next attempt is made a minute later.
 
 use super::load::Load;
 
-/// By how much the chance of a connect may be below what it were without shedding.
-const PRICE: f64 = 0.03;
+/// By how much the chance of a connect may be below what it were without shedding. Measured, it is
+/// two points more: announces take more time than the connects in whose place they are received, so
+/// that fewer datagrams are.
+const PRICE: f64 = 0.02;
 /// The part of the capacity that is planned with.
 const HEADROOM: f64 = 0.98;
 /// The least share: what is needed below it is not known well.
@@ -24,6 +30,10 @@ const HOLD: u32 = 3;
 const TRIAL: u32 = 2;
 /// By how much the first trial enlarges the share; each further one does so twice as much.
 const GROWTH: f64 = 0.1;
+/// By how much more than [`PRICE`] a chance has to fall to show that the share removes too little,
+/// and the seconds from then until the share may fall again.
+const UNEVEN: f64 = 0.03;
+const RETRY: u32 = 60;
 /// The filter stays while it drops more than a tenth of what is received, and for so many seconds.
 const QUIET: u32 = 30;
 
@@ -72,11 +82,14 @@ impl ConnectShare {
             return self.stop();
         }
         let lossy = load.lost_by_busy as f64 > LOSS * load.arrived() as f64;
+        let mut settling = SETTLING;
         let new = match target(load, share) {
+            Some(_) if lossy && self.settling > 0 => return false,
+            Some(_) if lossy && is_uneven(load, share) => {
+                settling = RETRY;
+                1.0
+            }
             Some(target) if lossy => {
-                if self.settling > 0 {
-                    return false;
-                }
                 (self.growth, self.hold) = (GROWTH, HOLD);
                 target.min(share)
             }
@@ -91,20 +104,35 @@ impl ConnectShare {
         };
         let changed = (new - share).abs() > f64::EPSILON;
         if changed {
-            (self.share, self.settling) = (Some(new), SETTLING);
+            (self.share, self.settling) = (Some(new), settling);
         }
         changed
     }
+}
+
+/// Connects and other requests in a second in which `share` of all connects passed the filter.
+fn sent(load: &Load, share: f64) -> (f64, f64) {
+    // What is lost consists of the same as what is received.
+    let of_connects = load.connects as f64 / load.received.max(1) as f64;
+    let arrived = load.arrived() as f64;
+    let passed = of_connects * arrived;
+    // Where the flood passes whole, nearly nothing was shed.
+    ((passed / share).min(passed + load.shed as f64), arrived - passed)
+}
+
+/// Whether a connect's chance is well below what it were without thinning.
+fn is_uneven(load: &Load, share: f64) -> bool {
+    let (connects, others) = sent(load, share);
+    let capacity = load.received as f64;
+    let without = capacity / (connects + others).max(1.0);
+    share * capacity / (load.arrived().max(1) as f64) < without - PRICE - UNEVEN
 }
 
 /// The share of connects with which the rest finds room, from a second in which `share` of them
 /// arrived and datagrams were lost. `None` if connects are not the majority.
 fn target(load: &Load, share: f64) -> Option<f64> {
     let capacity = load.received as f64;
-    let arrived = load.arrived() as f64;
-    // What is lost consists of the same as what is received.
-    let of_connects = load.connects as f64 / capacity.max(1.0);
-    let (connects, others) = (of_connects * arrived / share, (1.0 - of_connects) * arrived);
+    let (connects, others) = sent(load, share);
     if connects <= others {
         return None;
     }
@@ -115,17 +143,23 @@ fn target(load: &Load, share: f64) -> Option<f64> {
     }
     // Some loss stays: s C / (A + s F) is the chance.
     let lossy = chance * others / (capacity - chance * connects);
-    Some(if chance > 0.0 { lossy.clamp(LEAST, 1.0) } else { LEAST })
+    Some(if chance > 0.0 { lossy.max(without_loss).clamp(LEAST, 1.0) } else { LEAST })
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
 
     /// A tracker that can serve `capacity` datagrams in a second.
     struct Model {
         capacity: f64,
         shed: ConnectShare,
+        /// Where the hash of each source of the flood stands among all, 0 to 1, in this slot.
+        /// Empty: the flood has as many sources as datagrams.
+        sources: Vec<f64>,
     }
 
     /// Requests in a second.
@@ -137,7 +171,18 @@ mod tests {
 
     impl Model {
         fn new(capacity: f64) -> Self {
-            Self { capacity, shed: ConnectShare::default() }
+            Self { capacity, shed: ConnectShare::default(), sources: Vec::new() }
+        }
+
+        /// The part of the flood that passes a filter with this share.
+        fn passing(&self, share: f64) -> f64 {
+            match self.sources.len() {
+                0 => share,
+                all => {
+                    let passing = self.sources.iter().filter(|hash| **hash <= share).count();
+                    passing as f64 / all as f64
+                }
+            }
         }
 
         /// The chances of a connect and of another request in the last of these seconds; the
@@ -146,15 +191,16 @@ mod tests {
             let (mut connect, mut other) = (0.0, 0.0);
             for at in 0..seconds {
                 let share = self.shed.get().unwrap_or(1.0);
-                let arrived = arrivals.others + share * arrivals.connects;
+                let connects = arrivals.connects * self.passing(share);
+                let arrived = arrivals.others + connects;
                 let queued = (self.capacity / arrived).min(1.0);
                 let lost = (arrived * (1.0 - queued)) as u64;
                 let load = Load {
                     received: (arrived * queued) as u64,
                     lost,
                     lost_by_busy: lost,
-                    connects: (share * arrivals.connects * queued) as u64,
-                    shed: ((1.0 - share) * arrivals.connects) as u64,
+                    connects: (connects * queued) as u64,
+                    shed: (arrivals.connects - connects) as u64,
                     ..Load::default()
                 };
                 self.shed.tick(&load, lost as f64 > 0.05 * arrived);
@@ -168,7 +214,7 @@ mod tests {
     }
 
     /// Half, a third and a twentieth of what arrives can be served; connects are the flood, a half,
-    /// a quarter, or few. Newcomers lose at most five points, and clients with an id gain.
+    /// a quarter, or few. Newcomers lose at most three points, and clients with an id gain.
     #[test]
     fn newcomers_pay_little_and_established_clients_gain() {
         for capacity in [60_000.0, 40_000.0, 6_000.0] {
@@ -177,7 +223,7 @@ mod tests {
                 let random = capacity / 120_000.0;
                 let (connect, other) = Model::new(capacity).run(120, arrivals);
                 let said = format!("{capacity} of {connects}: {connect:.3}, {other:.3}");
-                assert!(connect >= random - 0.05, "{said}");
+                assert!(connect >= random - 0.03, "{said}");
                 assert!(other >= random - 0.005, "{said}");
                 if connects >= 117_000.0 && capacity > 10_000.0 {
                     assert!(other > 0.97, "{said}");
@@ -208,7 +254,33 @@ mod tests {
             let count = f64::from(40 * seconds);
             let (connect, other, random) = (connect / count, other / count, random / count);
             let said = format!("every {seconds} s: {connect:.3}, {other:.3}, {random:.3}");
-            assert!(connect >= random - 0.05 && other > 0.8, "{said}");
+            assert!(connect >= random - 0.04 && other > 0.7, "{said}");
+        }
+    }
+
+    /// A flood of few sources, which passes whole or in large parts.
+    #[test]
+    fn newcomers_pay_little_in_a_flood_of_few_sources() {
+        let arrivals = Arrivals { connects: 110_000.0, others: 10_000.0 };
+        for (sources, capacity) in
+            [1, 2, 3, 4, 8, 16, 64].into_iter().flat_map(|n| [20e3, 60e3, 90e3].map(|c| (n, c)))
+        {
+            let mut rng = SmallRng::seed_from_u64(sources as u64);
+            let mut model = Model::new(capacity);
+            let (mut connect, mut other) = (0.0, 0.0);
+            const SLOTS: u32 = 120;
+            for _ in 0..SLOTS {
+                model.sources = (0..sources).map(|_| rng.random()).collect();
+                for _ in 0..16 {
+                    let (c, o) = model.run(1, arrivals);
+                    (connect, other) = (connect + c, other + o);
+                }
+            }
+            let seconds = f64::from(SLOTS * 16);
+            let (connect, other) = (connect / seconds, other / seconds);
+            let random = capacity / 120_000.0;
+            let said = format!("{sources} at {capacity}: {connect:.3}, {other:.3}, {random:.3}");
+            assert!(connect >= random - 0.04 && other >= random - 0.005, "{said}");
         }
     }
 
@@ -219,7 +291,7 @@ mod tests {
         model.run(60, calm);
         assert_eq!(model.shed.get(), None);
         model.run(60, Arrivals { connects: 120_000.0, others: 9_000.0 });
-        assert!(model.shed.get().is_some_and(|share| share < 0.4), "{:?}", model.shed);
+        assert!(model.shed.get().is_some_and(|share| share < 0.6), "{:?}", model.shed);
         let mut seconds = 0;
         while model.shed.get().is_some_and(|share| share < 1.0) {
             model.run(1, calm);

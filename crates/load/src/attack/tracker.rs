@@ -37,8 +37,9 @@ pub(super) mod names {
 
 /// Interval between samples.
 const EVERY: Duration = Duration::from_millis(250);
-/// Time that a reply over HTTP may take, seconds.
-const TIMEOUT: u64 = 5;
+/// Time that a reply over HTTP may take, seconds: the tracker may have a small part of a vCPU, and
+/// spend it on the attack.
+const TIMEOUT: u64 = 30;
 /// Counters are at rest when they do not change for this long: longer than the second in which
 /// the tracker reads the kernel's counters.
 const REST: Duration = Duration::from_millis(1500);
