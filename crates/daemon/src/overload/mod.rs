@@ -102,12 +102,13 @@ impl Overload {
         let mut messages = Vec::new();
         if let Some(change) = change {
             let cause = match change {
-                Change::Up(share) => {
-                    format!("workers are busy, and {share} % of requests are lost")
-                }
+                Change::Up { lost, refused } => format!(
+                    "workers are busy, {lost} % of datagrams are lost and {refused} % are refused \
+                     as busy"
+                ),
                 Change::Down => {
                     self.commit(settings, before.interval, now);
-                    "few requests are lost now".to_owned()
+                    "few datagrams are lost or refused now".to_owned()
                 }
             };
             messages.push(format!(
