@@ -252,6 +252,9 @@ impl Supervisor {
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();
+        if let Some(warning) = overload.check_filters(&workers) {
+            log::warn!("{warning}");
+        }
         // Before the sum, which contains the reasons of drops.
         self.losses.tick(&workers, overload.is_shedding());
         let summary = running.summary();
