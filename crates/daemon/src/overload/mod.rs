@@ -145,8 +145,8 @@ impl Overload {
         let error = io::Error::from_raw_os_error(number as i32);
         Some(format!(
             "the kernel refuses the filter for load shedding: {error}; no load is shed until a \
-             restart: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and raise \
-             net.core.optmem_max where memory is short"
+             restart: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
+             raise net.core.optmem_max where memory is short"
         ))
     }
 

@@ -1,10 +1,10 @@
 //! The step of overload: up by one while the workers cannot keep up, down by one after half a
 //! minute without pressure.
 //!
-//! A second is under pressure when busy workers are the cause that more than the configured share of
-//! its datagrams was lost, or refused as busy. A single burst overflows a buffer as well, so that a step up takes
-//! pressure in most seconds of a window, and one second of pressure takes back a calm one instead
-//! of all of them.
+//! A second is under pressure when busy workers have lost, or refused as busy, more than the
+//! configured share of its datagrams. A single burst overflows a buffer as well, so that a step up
+//! takes pressure in most seconds of a window, and one second of pressure takes back a calm one
+//! instead of all of them.
 
 use std::collections::VecDeque;
 

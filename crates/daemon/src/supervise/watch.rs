@@ -82,8 +82,8 @@ impl Watch {
     }
 
     /// Call every second with all workers, always in the same order, their load, the sum of their
-    /// counters, and how long each has been `stalled`. Returns lines for the log. `steer` changes the steering,
-    /// which the kernel may refuse; it is `None` where steering is off.
+    /// counters, and how long each has been `stalled`. Returns lines for the log. `steer` changes
+    /// the steering, which the kernel may refuse; it is `None` where steering is off.
     pub(super) fn tick(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
