@@ -324,10 +324,10 @@ keys! {
     /// Load shedding.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct OverloadSettings {
-        /// The share of datagrams that busy workers may lose. Above it, the tracker lengthens the
-        /// interval step by step, and the kernel drops what is no request and, in a flood of
-        /// connects, those of a part of all sources, so that announces get through. When losses
-        /// become rare, it returns step by step. 0 disables load shedding.
+        /// The share of datagrams that busy workers may lose, or refuse as `busy`. Above it, the
+        /// tracker lengthens the interval step by step, and the kernel drops what is no request
+        /// and, in a flood of connects, those of a part of all sources, so that announces get
+        /// through. When losses become rare, it returns step by step. 0 disables load shedding.
         pub drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
 
         /// The interval at the last of the eight steps of load shedding. The lifetime of peers

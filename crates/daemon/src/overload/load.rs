@@ -1,30 +1,52 @@
 //! The load of one second: differences of the workers' counters.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::refusal::Refusal;
 
 /// The share of a second from which on a worker that loses datagrams cannot keep up. One that loses
 /// them while it is mostly idle has too small a buffer for bursts: neither load shedding nor other
 /// steering helps.
-pub const BUSY: f64 = 0.5;
+const BUSY: f64 = 0.5;
+/// A worker without a turn for so long stands still, as an idle one takes four in a second. It
+/// counts as busy: the time of a turn is added to the counters at its end.
+const STALLED: Duration = Duration::from_millis(500);
 
 /// The load of one second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
+    /// The load of each worker.
+    pub workers: Vec<WorkerLoad>,
     /// Datagrams received.
     pub received: u64,
     /// Datagrams lost because a receive buffer was full.
     pub lost: u64,
     /// The part of them that busy workers lost.
     pub lost_by_busy: u64,
-    /// Requests refused because no batch was free or a lane was full.
-    pub refused_busy: u64,
+    /// Requests refused as busy: their shard held its share of the batches.
+    pub refused: u64,
+    /// The part of them that busy workers caused: all of them in a second in which a worker with a
+    /// shard was busy, and none in any other, in which a burst exceeded the share of batches. A
+    /// worker without a shard causes none: it takes back every served batch in each turn, and
+    /// receives no requests while it stands still.
+    pub refused_by_busy: u64,
     /// Connects among the datagrams received.
     pub connects: u64,
     /// Datagrams that the kernel's filter dropped.
     pub shed: u64,
+}
+
+/// The load of a worker in one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerLoad {
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams lost because a receive buffer was full.
+    pub lost: u64,
+    /// Whether the worker was in turns with work for at least half of the second, or stood still.
+    pub is_busy: bool,
 }
 
 impl Load {
@@ -35,14 +57,16 @@ impl Load {
 
     /// Datagrams and requests that the workers had no time for.
     pub fn pressed_out(&self) -> u64 {
-        self.lost_by_busy + self.refused_busy
+        self.lost_by_busy + self.refused_by_busy
     }
 }
 
 /// Counters at the end of the previous second.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Readings {
     at: Option<Instant>,
+    /// The first worker with a shard; all after it have one.
+    first_owner: usize,
     workers: Vec<Reading>,
 }
 
@@ -50,7 +74,7 @@ pub struct Readings {
 struct Reading {
     received: u64,
     lost: u64,
-    refused_busy: u64,
+    refused: u64,
     connects: u64,
     shed: u64,
     busy_nanoseconds: u64,
@@ -62,7 +86,7 @@ impl Reading {
         Self {
             received: families.iter().map(|family| family.datagrams.get()).sum(),
             lost: metrics.kernel_drops.get(),
-            refused_busy: families
+            refused: families
                 .iter()
                 .map(|family| family.refused[Refusal::Busy as usize].get())
                 .sum(),
@@ -74,24 +98,42 @@ impl Reading {
 }
 
 impl Readings {
-    /// Call every second with all workers, always in the same order. The first call returns the
-    /// load of the time before as that of one second.
-    pub fn tick(&mut self, workers: &[(&str, &WorkerMetrics)], now: Instant) -> Load {
+    /// For workers in this placement.
+    pub fn new(placement: Placement) -> Self {
+        let workers = vec![Reading::default(); placement.workers()];
+        Self { at: None, first_owner: placement.owner(0), workers }
+    }
+
+    /// Call every second with all workers, always in the same order, and how long each has been
+    /// `stalled`. The first call returns the load of the time before as that of one second.
+    pub fn tick(
+        &mut self,
+        workers: &[(&str, &WorkerMetrics)],
+        stalled: &[Duration],
+        now: Instant,
+    ) -> Load {
         let elapsed = self.at.replace(now).map_or(1.0, |at| now.duration_since(at).as_secs_f64());
-        self.workers.resize(workers.len(), Reading::default());
         let mut load = Load::default();
-        for ((_, metrics), last) in workers.iter().zip(&mut self.workers) {
+        for (((_, metrics), last), stalled) in workers.iter().zip(&mut self.workers).zip(stalled) {
             let new = Reading::of(metrics);
             let old = std::mem::replace(last, new);
             // A turn lasts until the next one begins, also while the process may not run.
             let busy = new.busy_nanoseconds.saturating_sub(old.busy_nanoseconds) as f64 * 1e-9;
-            let lost = new.lost.saturating_sub(old.lost);
-            load.lost += lost;
-            load.lost_by_busy += if busy >= BUSY * elapsed { lost } else { 0 };
-            load.received += new.received.saturating_sub(old.received);
-            load.refused_busy += new.refused_busy.saturating_sub(old.refused_busy);
+            let worker = WorkerLoad {
+                received: new.received.saturating_sub(old.received),
+                lost: new.lost.saturating_sub(old.lost),
+                is_busy: busy >= BUSY * elapsed || *stalled >= STALLED,
+            };
+            load.received += worker.received;
+            load.lost += worker.lost;
+            load.lost_by_busy += if worker.is_busy { worker.lost } else { 0 };
+            load.refused += new.refused.saturating_sub(old.refused);
             load.connects += new.connects.saturating_sub(old.connects);
             load.shed += new.shed.saturating_sub(old.shed);
+            load.workers.push(worker);
+        }
+        if load.workers.iter().skip(self.first_owner).any(|owner| owner.is_busy) {
+            load.refused_by_busy = load.refused;
         }
         load
     }
@@ -99,18 +141,23 @@ impl Readings {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    const SPLIT: Placement = Placement::Split { socket_workers: 1, swarm_workers: 2 };
+    const COLOCATED: Placement = Placement::Colocated { workers: 3 };
+    const RUNS: [Duration; 3] = [Duration::ZERO; 3];
+
+    fn named(workers: &[WorkerMetrics; 3]) -> [(&str, &WorkerMetrics); 3] {
+        workers.each_ref().map(|worker| ("worker", worker))
+    }
 
     #[test]
     fn losses_of_idle_workers_are_told_apart() {
-        let workers = [WorkerMetrics::default(), WorkerMetrics::default()];
-        let named = [("worker-0", &workers[0]), ("worker-1", &workers[1])];
-        let (mut readings, start) = (Readings::default(), Instant::now());
+        let workers: [WorkerMetrics; 3] = Default::default();
+        let (mut readings, start) = (Readings::new(COLOCATED), Instant::now());
         workers.iter().for_each(|worker| worker.incoming.v4.datagrams.add(1_000));
-        assert_eq!(readings.tick(&named, start).received, 2_000);
-        for (worker, milliseconds) in workers.iter().zip([400, 600]) {
+        assert_eq!(readings.tick(&named(&workers), &RUNS, start).received, 3_000);
+        for (worker, milliseconds) in workers.iter().zip([400, 499, 600]) {
             worker.turn_times.observe(milliseconds * 1_000_000);
             worker.kernel_drops.add(100 + milliseconds);
             worker.incoming.v6.datagrams.add(10);
@@ -118,21 +165,56 @@ mod tests {
             worker.incoming.v4.refused[Refusal::Busy as usize].add(3);
             worker.kernel_shed.add(5);
         }
-        let load = readings.tick(&named, start + Duration::from_secs(1));
+        let load = readings.tick(&named(&workers), &RUNS, start + Duration::from_secs(1));
+        let worker = |lost, is_busy| WorkerLoad { received: 10, lost, is_busy };
         let expected = Load {
-            received: 20,
-            lost: 1_200,
+            workers: vec![worker(500, false), worker(599, false), worker(700, true)],
+            received: 30,
+            lost: 1_799,
             lost_by_busy: 700,
-            refused_busy: 6,
-            connects: 8,
-            shed: 10,
+            refused: 9,
+            refused_by_busy: 9,
+            connects: 12,
+            shed: 15,
         };
         assert_eq!(load, expected);
-        assert_eq!((load.arrived(), load.pressed_out()), (1_220, 706));
+        assert_eq!((load.arrived(), load.pressed_out()), (1_829, 709));
         // 0.6 s of work within two seconds.
         workers[0].turn_times.observe(600_000_000);
         workers[0].kernel_drops.add(7);
-        let load = readings.tick(&named, start + Duration::from_secs(3));
+        let load = readings.tick(&named(&workers), &RUNS, start + Duration::from_secs(3));
         assert_eq!((load.lost, load.lost_by_busy), (7, 0));
+    }
+
+    /// Worker 0 refuses 50 requests. In the split placement it has no shard.
+    #[test]
+    fn refusals_are_pressure_if_a_worker_with_a_shard_is_busy() {
+        const TABLE: [(Placement, [u64; 3], [u64; 3], u64); 11] = [
+            // Placement, milliseconds with work and milliseconds without a turn, pressure.
+            (SPLIT, [0, 0, 0], [0, 0, 0], 0),
+            (SPLIT, [1000, 499, 499], [0, 250, 250], 0),
+            (SPLIT, [0, 0, 0], [1000, 0, 0], 0),
+            (SPLIT, [0, 500, 0], [0, 0, 0], 50),
+            (SPLIT, [0, 0, 900], [0, 0, 0], 50),
+            (SPLIT, [900, 900, 900], [0, 0, 0], 50),
+            (SPLIT, [0, 0, 0], [0, 1000, 0], 50),
+            (COLOCATED, [499, 499, 499], [0, 250, 250], 0),
+            (COLOCATED, [900, 0, 0], [0, 0, 0], 50),
+            (COLOCATED, [0, 0, 900], [0, 0, 0], 50),
+            (COLOCATED, [0, 0, 0], [0, 0, 5000], 50),
+        ];
+        for (placement, busy, stalled, pressure) in TABLE {
+            let workers: [WorkerMetrics; 3] = Default::default();
+            for (worker, milliseconds) in workers.iter().zip(busy) {
+                worker.turn_times.observe(milliseconds * 1_000_000);
+            }
+            workers[0].incoming.v4.refused[Refusal::Busy as usize].add(20);
+            workers[0].incoming.v6.refused[Refusal::Busy as usize].add(30);
+            let stalled = stalled.map(Duration::from_millis);
+            let load = Readings::new(placement).tick(&named(&workers), &stalled, Instant::now());
+            let expected = (50, pressure, pressure);
+            let found = (load.refused, load.refused_by_busy, load.pressed_out());
+            assert_eq!(found, expected, "{placement:?} {busy:?} {stalled:?}");
+        }
     }
 }

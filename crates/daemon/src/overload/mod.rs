@@ -18,6 +18,7 @@ pub mod load;
 pub mod losses;
 pub mod policy;
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,7 @@ use onrush_config::Settings;
 use onrush_control::api::stats;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
+use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::shedding::Shedding;
 
@@ -43,6 +45,8 @@ pub struct Overload {
     connects: ConnectShare,
     /// The filter, with the key by which the sources of a share are chosen.
     shedding: Shedding,
+    /// Whether the kernel has refused a filter at a socket.
+    filter_refused: bool,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
@@ -76,7 +80,8 @@ impl IntervalCommitment {
 impl Default for Overload {
     fn default() -> Self {
         let (policy, connects) = (Policy::default(), ConnectShare::default());
-        Self { policy, connects, shedding: Shedding::with_random_key(), committed: None }
+        let shedding = Shedding::with_random_key();
+        Self { policy, connects, shedding, filter_refused: false, committed: None }
     }
 }
 
@@ -93,6 +98,7 @@ impl Overload {
         let before = self.pressure(settings);
         let was_shed = self.is_shedding();
         let change = self.policy.tick(settings.overload.drop_share, load);
+        let can_shed = can_shed && !self.filter_refused;
         let changed_share = match can_shed && settings.overload.drop_share > 0 {
             true => self.connects.tick(load, self.policy.is_pressed()),
             false => self.connects.stop(),
@@ -102,12 +108,13 @@ impl Overload {
         let mut messages = Vec::new();
         if let Some(change) = change {
             let cause = match change {
-                Change::Up(share) => {
-                    format!("workers are busy, and {share} % of requests are lost")
-                }
+                Change::Up { lost, refused } => format!(
+                    "workers are busy, {lost} % of datagrams are lost and {refused} % are refused \
+                     as busy"
+                ),
                 Change::Down => {
                     self.commit(settings, before.interval, now);
-                    "few requests are lost now".to_owned()
+                    "few datagrams are lost or refused now".to_owned()
                 }
             };
             messages.push(format!(
@@ -129,9 +136,23 @@ impl Overload {
         (expired || change.is_some() || changed_share, messages)
     }
 
+    /// Call every second with all workers. After the first filter that the kernel refuses no load
+    /// is shed any more; returns the warning of it.
+    pub fn check_filters(&mut self, workers: &[(&str, &WorkerMetrics)]) -> Option<String> {
+        let mut errors = workers.iter().map(|(_, metrics)| metrics.filter_error.get());
+        let number = errors.find(|number| *number != 0 && !self.filter_refused)?;
+        self.filter_refused = true;
+        let error = io::Error::from_raw_os_error(number as i32);
+        Some(format!(
+            "the kernel refuses the filter for load shedding: {error}; no load is shed until a \
+             restart: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
+             raise net.core.optmem_max where memory is short"
+        ))
+    }
+
     /// Whether the kernel is to drop datagrams.
     pub fn is_shedding(&self) -> bool {
-        self.connects.get().is_some()
+        self.connects.get().is_some() && !self.filter_refused
     }
 
     /// The current step, the interval that it leads to, and the share of connects.
@@ -320,6 +341,26 @@ mod tests {
         fixture.seconds(100, 90);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (43_200, 65_536));
+    }
+
+    #[test]
+    fn a_refused_filter_is_warned_of_once_and_ends_load_shedding() {
+        let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
+        let workers = [WorkerMetrics::default(), WorkerMetrics::default()];
+        let named = workers.each_ref().map(|worker| ("worker", worker));
+        assert_eq!(fixture.overload.check_filters(&named), None);
+        fixture.seconds(5, 90);
+        assert!(fixture.overload.is_shedding() && fixture.rules().shedding.is_some());
+        let enomem = 12;
+        workers[1].filter_error.set(enomem);
+        let warning = fixture.overload.check_filters(&named).unwrap();
+        assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
+        assert!(!fixture.overload.is_shedding(), "drops of this second are not the filter's");
+        fixture.seconds(100, 90);
+        assert_eq!(fixture.overload.check_filters(&named), None);
+        assert!(!fixture.overload.is_shedding() && fixture.rules().shedding.is_none());
+        let shown = fixture.overload.pressure(&fixture.settings);
+        assert_eq!((shown.interval, shown.connect_share.to_bits()), (3600, 1f64.to_bits()));
     }
 
     #[test]

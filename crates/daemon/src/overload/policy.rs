@@ -1,10 +1,10 @@
 //! The step of overload: up by one while the workers cannot keep up, down by one after half a
 //! minute without pressure.
 //!
-//! A second is under pressure when more than the configured share of its datagrams was lost by busy
-//! workers or refused as busy. A single burst overflows a buffer as well, so that a step up takes
-//! pressure in most seconds of a window, and one second of pressure takes back a calm one instead
-//! of all of them.
+//! A second is under pressure when busy workers have lost, or refused as busy, more than the
+//! configured share of its datagrams. A single burst overflows a buffer as well, so that a step up
+//! takes pressure in most seconds of a window, and one second of pressure takes back a calm one
+//! instead of all of them.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,13 @@ const ENOUGH: u64 = 100;
 /// A step up or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Up: this percentage was lost or refused.
-    Up(u64),
+    /// Up, because of busy workers.
+    Up {
+        /// Percentage of datagrams lost.
+        lost: u64,
+        /// Percentage of datagrams that were requests refused as busy.
+        refused: u64,
+    },
     /// Down.
     Down,
 }
@@ -71,7 +76,9 @@ impl Policy {
         };
         if pressed && self.is_pressed() && self.settling == 0 && self.step < STEPS {
             (self.step, self.settling, self.calm_for) = (self.step + 1, WINDOW as u32, 0);
-            return Some(Change::Up(out * 100 / all));
+            let percent = |count: u64| count * 100 / all;
+            let (lost, refused) = (percent(load.lost_by_busy), percent(load.refused_by_busy));
+            return Some(Change::Up { lost, refused });
         }
         if calm && self.step > 0 && self.calm_for >= CALM {
             (self.step, self.calm_for) = (self.step - 1, 0);
@@ -104,7 +111,7 @@ mod tests {
         assert_eq!(steps(&mut policy, 20, &second(950, 50, true)), [], "5 % is permitted");
         let up = steps(&mut policy, 60, &second(500, 500, true));
         assert_eq!(up.len(), 8, "{up:?}");
-        assert_eq!(up[0], (3, Change::Up(50)), "most of the window");
+        assert_eq!(up[0], (3, Change::Up { lost: 50, refused: 0 }), "most of the window");
         assert!(up.windows(2).all(|pair| pair[1].0 - pair[0].0 == 5), "{up:?}");
         assert_eq!(policy.step(), STEPS);
         let more_than_half_of_the_limit = second(960, 40, true);
@@ -128,8 +135,11 @@ mod tests {
     #[test]
     fn requests_refused_as_busy_are_pressure() {
         let mut policy = Policy::default();
-        let load = Load { received: 1_000, refused_busy: 500, ..Load::default() };
-        assert_eq!(steps(&mut policy, 60, &load).len(), 8);
+        let idle = Load { received: 1_000, refused: 500, ..Load::default() };
+        assert_eq!(steps(&mut policy, 60, &idle), []);
+        let busy = Load { refused_by_busy: 500, ..idle };
+        let up = steps(&mut policy, 60, &busy);
+        assert_eq!((up.len(), up[0].1), (8, Change::Up { lost: 0, refused: 50 }));
     }
 
     /// A burst of 85,000 datagrams within 0.12 s, every five seconds and every twelve: the step
@@ -173,7 +183,7 @@ mod tests {
                 let change = policy.tick(5, &second(received, lost, busy));
                 let expected = match change {
                     None => before,
-                    Some(Change::Up(_)) => before + 1,
+                    Some(Change::Up { .. }) => before + 1,
                     Some(Change::Down) => before - 1,
                 };
                 prop_assert_eq!(policy.step(), expected);

@@ -96,6 +96,7 @@ impl Supervisor {
         if !losses.are_known() {
             log::warn!("{}", losses::UNKNOWN);
         }
+        let readings = Readings::new(settings.placement);
         let settings = Arc::new(settings);
         let exports = Exports::default();
         let (sender, requests) = bounded(MAX_REQUESTS);
@@ -133,7 +134,7 @@ impl Supervisor {
             purge,
             stalls: StallDetector::new(now),
             losses,
-            readings: Readings::default(),
+            readings,
             list_changes: ListChanges::new(),
             upgrade: UpgradeState::new(now),
             exports,
@@ -251,12 +252,15 @@ impl Supervisor {
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();
+        if let Some(warning) = overload.check_filters(&workers) {
+            log::warn!("{warning}");
+        }
         // Before the sum, which contains the reasons of drops.
         self.losses.tick(&workers, overload.is_shedding());
-        let load = self.readings.tick(&workers, now);
         let summary = running.summary();
         let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
         let stalled = stalls.observe(turns, now);
+        let load = self.readings.tick(&workers, &stalled, now);
         if let Err(error) = purge.tick(&lists.access, running.orders(), &stalled, now) {
             log::error!("{error}: its shard keeps swarms that are no longer permitted");
         }
@@ -264,7 +268,7 @@ impl Supervisor {
         // Once the sockets are released, the successor steers them.
         let steering = steering.as_mut().filter(|_| !upgrade.is_final);
         let steer = steering.map(|steering| |change: Change| change.apply(steering));
-        for (level, text) in watch.tick(&workers, &summary, &stalled, now, steer) {
+        for (level, text) in watch.tick(&workers, &load, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
         }
         self.check_overload(&load, now);

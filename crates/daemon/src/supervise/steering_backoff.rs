@@ -8,7 +8,7 @@ use std::io;
 use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
-use crate::overload::load::BUSY;
+use crate::overload::load::WorkerLoad;
 
 /// Consecutive seconds with losses after which steering to a worker is suspended.
 const DROPPING_FOR: u32 = 2;
@@ -42,17 +42,6 @@ impl Change {
     }
 }
 
-/// A worker's datagrams since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Datagrams {
-    /// Received.
-    pub received: u64,
-    /// Lost because a receive buffer was full.
-    pub lost: u64,
-    /// Nanoseconds of turns that had work.
-    pub busy: u64,
-}
-
 /// Decides from each worker's losses which steering to suspend.
 #[derive(Debug)]
 pub struct SteeringBackoff {
@@ -61,7 +50,6 @@ pub struct SteeringBackoff {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Worker {
-    seen: Datagrams,
     dropping_for: u32,
     suspended_at: Option<Moment>,
     /// Length of the current or last suspension, seconds.
@@ -87,20 +75,13 @@ impl SteeringBackoff {
         Self { workers: vec![Worker::default(); workers] }
     }
 
-    /// Call every second with each worker's datagrams. Changes nothing where more than half of the
-    /// workers lose some: then the host is overloaded, whatever the steering.
-    pub fn observe(
-        &mut self,
-        workers: impl IntoIterator<Item = Datagrams>,
-        now: Moment,
-    ) -> Vec<Change> {
+    /// Call every second with each worker's load. Workers after those with sockets have no effect.
+    /// Changes nothing where more than half of the workers lose some: then the host is overloaded,
+    /// whatever the steering.
+    pub fn observe(&mut self, loads: &[WorkerLoad], now: Moment) -> Vec<Change> {
         let mut dropping = 0;
-        for (worker, datagrams) in self.workers.iter_mut().zip(workers) {
-            let before = std::mem::replace(&mut worker.seen, datagrams);
-            let lost = datagrams.lost.saturating_sub(before.lost);
-            let all = datagrams.received.saturating_sub(before.received) + lost;
-            let busy = datagrams.busy.saturating_sub(before.busy) as f64 * 1e-9;
-            let more = busy >= BUSY && lost > 0 && lost * ONE_IN >= all;
+        for (worker, WorkerLoad { received, lost, is_busy }) in self.workers.iter_mut().zip(loads) {
+            let more = *is_busy && *lost > 0 && lost * ONE_IN >= received + lost;
             worker.dropping_for = if more { worker.dropping_for + 1 } else { 0 };
             dropping += usize::from(more);
         }
@@ -130,19 +111,15 @@ impl SteeringBackoff {
 mod tests {
     use super::*;
 
-    /// Workers that have received 50 datagrams in each second, and lost these.
-    fn lost<const N: usize>(lost: [u64; N], second: u32) -> [Datagrams; N] {
-        let busy = 600_000_000 * u64::from(second);
-        lost.map(|lost| Datagrams { received: 50 * u64::from(second), lost, busy })
-    }
-
-    /// What the back-off decides after this second.
+    /// What the back-off decides after a second in which busy workers have received 50 datagrams
+    /// each, and lost these.
     fn observe<const N: usize>(
         backoff: &mut SteeringBackoff,
-        drops: [u64; N],
+        lost: [u64; N],
         second: u32,
     ) -> Vec<Change> {
-        backoff.observe(lost(drops, second), Moment(second))
+        let loads = lost.map(|lost| WorkerLoad { received: 50, lost, is_busy: true });
+        backoff.observe(&loads, Moment(second))
     }
 
     /// Bursts for one info hash, each of which overflows a buffer around the end of a second.
@@ -150,10 +127,9 @@ mod tests {
     fn bursts_at_an_idle_worker_change_nothing() {
         let mut backoff = SteeringBackoff::new(4);
         for second in 1..1_000 {
-            let busy = 100_000_000 * u64::from(second);
-            let idle = Datagrams { received: 50 * u64::from(second), lost: 0, busy };
-            let burst = Datagrams { lost: 5_000 * u64::from(second), ..idle };
-            assert_eq!(backoff.observe([idle, burst, idle, idle], Moment(second)), []);
+            let idle = WorkerLoad { received: 50, lost: 0, is_busy: false };
+            let burst = WorkerLoad { lost: 5_000, ..idle };
+            assert_eq!(backoff.observe(&[idle, burst, idle, idle], Moment(second)), []);
         }
     }
 
@@ -161,25 +137,24 @@ mod tests {
     fn the_dropping_worker_is_suspended_and_later_restored() {
         let mut backoff = SteeringBackoff::new(4);
         assert_eq!(observe(&mut backoff, [0, 0, 5, 0], 1), [], "one second is not enough");
-        assert_eq!(observe(&mut backoff, [0, 0, 9, 0], 2), [Change::Withdraw(2)]);
-        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 3), []);
-        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 31), []);
-        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 32), [Change::Restore(2)]);
-        assert_eq!(observe(&mut backoff, [0, 0, 12, 0], 61), [], "no drops during the trial");
-        assert_eq!(observe(&mut backoff, [0, 0, 13, 0], 62), []);
-        assert_eq!(observe(&mut backoff, [0, 0, 14, 0], 63), [Change::Withdraw(2)]);
+        assert_eq!(observe(&mut backoff, [0, 0, 4, 0], 2), [Change::Withdraw(2)]);
+        assert_eq!(observe(&mut backoff, [0, 0, 3, 0], 3), []);
+        assert_eq!(observe(&mut backoff, [0; 4], 31), []);
+        assert_eq!(observe(&mut backoff, [0; 4], 32), [Change::Restore(2)]);
+        assert_eq!(observe(&mut backoff, [0; 4], 61), [], "no drops during the trial");
+        assert_eq!(observe(&mut backoff, [0, 0, 1, 0], 62), []);
+        assert_eq!(observe(&mut backoff, [0, 0, 1, 0], 63), [Change::Withdraw(2)]);
     }
 
     #[test]
     fn failed_trials_are_short_and_become_rare() {
         let mut backoff = SteeringBackoff::new(4);
-        let (mut drops, mut steered, mut dropping) = (0, true, Vec::new());
+        let (mut steered, mut dropping) = (true, Vec::new());
         for second in 1..4_000 {
             if steered {
-                drops += 1;
                 dropping.push(second);
             }
-            match observe(&mut backoff, [0, drops, 0, 0], second)[..] {
+            match observe(&mut backoff, [0, u64::from(steered), 0, 0], second)[..] {
                 [Change::Withdraw(1)] => steered = false,
                 [Change::Restore(1)] => steered = true,
                 [] => {}
@@ -194,8 +169,7 @@ mod tests {
     fn an_overloaded_host_keeps_its_steering() {
         let mut backoff = SteeringBackoff::new(4);
         for second in 1..10 {
-            let drops = u64::from(second);
-            assert_eq!(observe(&mut backoff, [drops, drops, drops, 0], second), []);
+            assert_eq!(observe(&mut backoff, [1, 1, 1, 0], second), []);
         }
     }
 
@@ -204,11 +178,9 @@ mod tests {
     fn few_losses_among_many_datagrams_are_no_reason() {
         let mut backoff = SteeringBackoff::new(2);
         for second in 1..60 {
-            let received = 1_000 * u64::from(second);
-            let busy = 600_000_000 * u64::from(second);
-            let loser = Datagrams { received, lost: 9 * u64::from(second), busy };
-            let other = Datagrams { received, lost: 0, busy };
-            assert_eq!(backoff.observe([loser, other], Moment(second)), []);
+            let other = WorkerLoad { received: 1_000, lost: 0, is_busy: true };
+            let loser = WorkerLoad { lost: 9, ..other };
+            assert_eq!(backoff.observe(&[loser, other], Moment(second)), []);
         }
     }
 
@@ -216,7 +188,7 @@ mod tests {
     fn a_second_without_drops_resets_the_count() {
         let mut backoff = SteeringBackoff::new(2);
         assert_eq!(observe(&mut backoff, [1, 0], 1), []);
-        assert_eq!(observe(&mut backoff, [1, 0], 2), []);
-        assert_eq!(observe(&mut backoff, [2, 0], 3), []);
+        assert_eq!(observe(&mut backoff, [0, 0], 2), []);
+        assert_eq!(observe(&mut backoff, [1, 0], 3), []);
     }
 }

@@ -1,4 +1,5 @@
-//! What the supervisor checks every second: stalled workers, kernel drops, steering, and totals.
+//! What the supervisor checks every second: stalled workers, lost and refused requests, steering,
+//! and totals.
 
 use std::io;
 use std::mem;
@@ -8,8 +9,9 @@ use log::Level;
 use onrush_swarm::Moment;
 
 use super::limit_warnings::LimitWarnings;
-use super::steering_backoff::{Change, Datagrams, SteeringBackoff};
+use super::steering_backoff::{Change, SteeringBackoff};
 use super::totals_log::Totals;
+use crate::overload::load::Load;
 use crate::process::logging::WarningLimit;
 use onrush_config::Settings;
 use onrush_control::stall::STALL_THRESHOLD;
@@ -35,6 +37,13 @@ const UNSENT_REMEDIES: [&str; UNSENT.len()] = [
     "for another cause: `strace -f -e trace=sendmmsg,sendmsg -p PID` shows it",
 ];
 
+/// Why requests are refused as busy, and the remedy: with busy workers, and with idle ones.
+const BUSY_REMEDY: &str = "the workers of their swarms do not keep up: add workers (workers.swarm \
+                           where the placement is split, otherwise workers.total)";
+const IDLE_REMEDY: &str = "more arrive at once than limits.batches_in_flight, or for scrapes \
+                           limits.scrapes_in_flight, has room for, while the workers of their \
+                           swarms are idle: raise it";
+
 /// The state between ticks. All decisions follow from counters and times.
 pub(super) struct Watch {
     start: Instant,
@@ -43,7 +52,6 @@ pub(super) struct Watch {
     totals: Totals,
     totals_every: Duration,
     totals_at: Instant,
-    drops: u64,
     sent: u64,
     unsent: [u64; UNSENT.len()],
     backoff: SteeringBackoff,
@@ -60,7 +68,6 @@ impl Watch {
             totals: Totals::new(settings.placement),
             totals_every: settings.log.totals_every,
             totals_at: now,
-            drops: 0,
             sent: 0,
             unsent: Default::default(),
             backoff: SteeringBackoff::new(settings.placement.socket_sides()),
@@ -74,24 +81,26 @@ impl Watch {
         self.totals_every = settings.log.totals_every;
     }
 
-    /// Call every second with all workers, always in the same order, the sum of their counters, and
-    /// how long each has been `stalled`. Returns lines for the log. `steer` changes the steering,
-    /// which the kernel may refuse; it is `None` where steering is off.
+    /// Call every second with all workers, always in the same order, their load, the sum of their
+    /// counters, and how long each has been `stalled`. Returns lines for the log. `steer` changes
+    /// the steering, which the kernel may refuse; it is `None` where steering is off.
     pub(super) fn tick(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
+        load: &Load,
         summary: &Summary,
         stalled: &[Duration],
         now: Instant,
         steer: Option<impl FnMut(Change) -> io::Result<()>>,
     ) -> Vec<(Level, String)> {
         self.warn_of_stalls(workers, stalled, now);
-        self.check_drops(summary.kernel_drops, now);
+        self.check_losses(load.lost, now);
+        self.check_refusals(load, now);
         let reached = self.limits.tick(summary, now).into_iter();
         self.lines.extend(reached.map(|text| (Level::Warn, text)));
         self.check_unsent(summary, now);
         if let Some(steer) = steer {
-            self.adapt_steering(workers, now, steer);
+            self.adapt_steering(load, now, steer);
         }
         let elapsed = now.duration_since(self.totals_at);
         if !self.totals_every.is_zero() && elapsed + TOLERANCE >= self.totals_every {
@@ -124,17 +133,30 @@ impl Watch {
         }
     }
 
-    fn check_drops(&mut self, drops: u64, now: Instant) {
-        let new = drops.saturating_sub(self.drops);
-        self.drops = drops;
-        if new > 0 {
+    fn check_losses(&mut self, lost: u64, now: Instant) {
+        if lost > 0 {
             self.warn("drops", now, || {
                 format!(
-                    "the kernel dropped {new} datagrams within a second because receive buffers \
+                    "the kernel dropped {lost} datagrams within a second because receive buffers \
                      were full: raise net.core.rmem_max and socket.receive_buffer, or give the \
                      tracker more workers"
                 )
             });
+        }
+    }
+
+    /// Warns of requests refused as busy, once a minute.
+    fn check_refusals(&mut self, load: &Load, now: Instant) {
+        let Load { refused, refused_by_busy, .. } = *load;
+        if refused > 0 {
+            let (kind, remedy) = match refused_by_busy {
+                0 => ("refused by idle", IDLE_REMEDY),
+                _ => ("refused by busy", BUSY_REMEDY),
+            };
+            let text =
+                || format!("{refused} requests within a second were refused as busy: {remedy}");
+            let line = self.limit.check_once(kind, now, text);
+            self.lines.extend(line.map(|text| (Level::Warn, text)));
         }
     }
 
@@ -157,18 +179,12 @@ impl Watch {
 
     fn adapt_steering(
         &mut self,
-        workers: &[(&str, &WorkerMetrics)],
+        load: &Load,
         now: Instant,
         mut steer: impl FnMut(Change) -> io::Result<()>,
     ) {
-        let datagrams = workers.iter().map(|(_, metrics)| {
-            let families = [&metrics.incoming.v4, &metrics.incoming.v6];
-            let received = families.iter().map(|family| family.datagrams.get()).sum();
-            let busy = metrics.turn_times.sum();
-            Datagrams { received, lost: metrics.kernel_drops.get(), busy }
-        });
         let moment = Moment(now.duration_since(self.start).as_secs() as u32);
-        for change in self.backoff.observe(datagrams, moment) {
+        for change in self.backoff.observe(&load.workers, moment) {
             if let Change::Withdraw(worker) = change {
                 self.warn("backoff", now, || {
                     format!(
@@ -187,14 +203,17 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overload::load::Readings;
     use onrush_config::{Flags, Host};
     use onrush_control::stall::StallDetector;
+    use onrush_tracker::refusal::Refusal;
 
     const NAMES: [&str; 2] = ["worker-0", "worker-1"];
 
     /// Two workers whose counters and clock the test advances.
     struct Tracked {
         watch: Watch,
+        readings: Readings,
         stalls: StallDetector,
         metrics: [WorkerMetrics; 2],
         now: Instant,
@@ -211,6 +230,7 @@ mod tests {
             let now = Instant::now();
             Self {
                 watch: Watch::new(&settings, now),
+                readings: Readings::new(settings.placement),
                 stalls: StallDetector::new(now),
                 metrics: Default::default(),
                 now,
@@ -228,12 +248,13 @@ mod tests {
             let summary = Summary::of(&self.metrics);
             let turns = self.metrics.iter().map(|metrics| metrics.turns.get());
             let stalled = self.stalls.observe(turns, self.now);
+            let load = self.readings.tick(&workers, &stalled, self.now);
             let steer = |change| {
                 self.changes.push(change);
                 if self.refuse { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
             };
             let steer = self.steered.then_some(steer);
-            self.watch.tick(&workers, &summary, &stalled, self.now, steer)
+            self.watch.tick(&workers, &load, &summary, &stalled, self.now, steer)
         }
 
         /// The warnings of such a second.
@@ -269,6 +290,24 @@ mod tests {
             tracked.metrics[1].kernel_drops.add(1);
             assert_eq!(tracked.warnings(&[0, 1]).len(), 1);
         }
+    }
+
+    #[test]
+    fn requests_refused_as_busy_are_reported_with_the_remedy() {
+        let mut tracked = Tracked::new("[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n");
+        let mut refuse = |busy: [u64; 2]| {
+            tracked.metrics[0].incoming.v4.refused[Refusal::Busy as usize].add(9);
+            for (worker, milliseconds) in tracked.metrics.iter().zip(busy) {
+                worker.turn_times.observe(milliseconds * 1_000_000);
+            }
+            tracked.warnings(&[0, 1])
+        };
+        let idle = refuse([900, 0]);
+        assert!(idle[0].starts_with("9 requests") && idle[0].contains("limits.batches_in_flight"));
+        let busy = refuse([0, 900]);
+        assert!(busy[0].starts_with("9 requests") && busy[0].contains("workers.swarm"), "{busy:?}");
+        assert_eq!((refuse([900, 0]), refuse([0, 900])), (vec![], vec![]), "once a minute");
+        assert_eq!((idle.len(), busy.len()), (1, 1));
     }
 
     #[test]

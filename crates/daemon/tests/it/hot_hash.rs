@@ -7,7 +7,8 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use onrush::supervise::steering_backoff::{Change, Datagrams, SteeringBackoff};
+use onrush::overload::load::WorkerLoad;
+use onrush::supervise::steering_backoff::{Change, SteeringBackoff};
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};
@@ -41,7 +42,7 @@ fn a_hot_info_hash_costs_others_less_than_one_percent() {
     let mut withdrawals = 0;
     for second in 1..=120 {
         tracker.second(second);
-        for change in backoff.observe(tracker.datagrams(), at(second).moment) {
+        for change in backoff.observe(&tracker.loads(), at(second).moment) {
             if let Change::Withdraw(worker) = change {
                 assert_eq!(worker, tracker.hot_worker, "the overloaded worker is withdrawn");
                 withdrawals += 1;
@@ -87,6 +88,8 @@ fn assert_only_the_hot_worker_dropped(tracker: &Tracker) {
 struct Tracker {
     workers: Vec<Worker<mio::Backend>>,
     steering: Steering,
+    /// Datagrams that each worker had received and lost before this second.
+    counted: Vec<(u64, u64)>,
     /// The worker that owns the hot hash.
     hot_worker: usize,
     address: SocketAddr,
@@ -135,6 +138,7 @@ impl Tracker {
         Self {
             workers: assemble(&settings.workers(), &secrets, sockets, &rules(&settings)),
             steering,
+            counted: vec![(0, 0); WORKERS],
             hot_worker: map.shard_of(&hashes[0]),
             address,
             clients: (0..CLIENTS).map(|_| client()).collect(),
@@ -214,12 +218,17 @@ impl Tracker {
         self.workers.iter().map(|worker| worker.metrics.socket_drops.get()).collect()
     }
 
-    /// What each worker has received and lost: here nothing but lack of room causes drops, and only
-    /// at workers that receive all the time.
-    fn datagrams(&self) -> Vec<Datagrams> {
+    /// The workers' loads since the previous call: here nothing but lack of room causes drops, and
+    /// only at workers that receive all the time.
+    fn loads(&mut self) -> Vec<WorkerLoad> {
         let received = self.workers.iter().map(|worker| worker.metrics.incoming.v4.datagrams.get());
-        let of = |(received, lost)| Datagrams { received, lost, busy: lost * 1_000_000_000 };
-        received.zip(self.drops()).map(of).collect()
+        let counts: Vec<_> = received.zip(self.drops()).collect();
+        let before = std::mem::replace(&mut self.counted, counts);
+        let load = |(now, before): (&(u64, u64), (u64, u64))| {
+            let (received, lost) = (now.0 - before.0, now.1 - before.1);
+            WorkerLoad { received, lost, is_busy: lost > 0 }
+        };
+        self.counted.iter().zip(before).map(load).collect()
     }
 }
 

@@ -1,16 +1,20 @@
-//! Overload: losses of busy workers lengthen the announce interval, and the kernel drops connects
-//! of a part of all sources, while requests with a connection id are served. What is no such loss
-//! has no effect.
+//! Overload: losses and refusals by busy workers lengthen the announce interval, and the kernel
+//! drops connects of a part of all sources, while requests with a connection id are served. What is
+//! no such loss has no effect.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::harness::client::Client;
-use crate::harness::messages::{KERNEL_DROPPED, OVERLOAD, SHED, SHEDDING, SUSPENDED};
+use crate::harness::messages::{KERNEL_DROPPED, OVERLOAD, REFUSED_BUSY, SHED, SHEDDING, SUSPENDED};
 use crate::harness::network::in_own_network;
 use crate::harness::packets::{connect, leecher, random_hash};
 use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually};
@@ -99,6 +103,65 @@ fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
         clients.iter().for_each(|client| client.send(&bytes));
     }
+}
+
+/// A worker with a shard that gets nearly no CPU time: only when the flood leaves some.
+#[test]
+fn requests_refused_as_busy_lengthen_the_interval() {
+    let config = "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n\
+                  [limits]\nbatches_in_flight = 2\nbatch_requests = 8\n\
+                  [overload]\ndrop_share = 1\n";
+    let launch = Launch::new(&["--listen", "127.0.0.1:0"]).admin().config(config);
+    let mut daemon = launch.serve();
+    let client = daemon.client();
+    let cpu = first_cpu();
+    let swarm_worker = thread_id(&daemon, "swarm-0");
+    sched_setaffinity(swarm_worker, &cpu).unwrap();
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--idle", "--pid", "0"]).arg(swarm_worker.to_string());
+    assert!(chrt.status().expect("`chrt` is installed (package util-linux)").success());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            sched_setaffinity(Pid::from_raw(0), &cpu).unwrap();
+            let announce = leecher(random_hash(), 4_001).bytes(client.id, 1);
+            // The flood ends when the test has failed, too.
+            let deadline = Instant::now() + 2 * TIMEOUT;
+            while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
+                client.send(&announce);
+            }
+        });
+        daemon.wait_for_line(OVERLOAD);
+        over.store(true, Ordering::Relaxed);
+    });
+    let log = daemon.log();
+    let has =
+        |parts: [&str; 2]| log.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has([REFUSED_BUSY, "workers.swarm"]), "cause and remedy: {log:#?}");
+    assert!(has([OVERLOAD, "refused as busy"]), "{log:#?}");
+    assert!(!has([OVERLOAD, " 0 % are refused"]), "{log:#?}");
+    let shown = daemon.metrics();
+    assert!(shown.sum("onrush_overload_step", &[]) >= 1.0);
+    assert!(shown.sum("onrush_refused_requests_total", &["reason=\"busy\""]) > 1_000.0);
+}
+
+/// The first CPU on which the test may run.
+fn first_cpu() -> CpuSet {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let first = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap()).unwrap();
+    let mut cpu = CpuSet::new();
+    cpu.set(first).unwrap();
+    cpu
+}
+
+/// The number of a thread of the daemon.
+fn thread_id(daemon: &Daemon, name: &str) -> Pid {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let is_named = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    let task = tasks.map(Result::unwrap).find(is_named).unwrap();
+    Pid::from_raw(task.file_name().to_str().unwrap().parse().unwrap())
 }
 
 /// Anybody can send datagrams with a wrong checksum from any address. The kernel counts those above

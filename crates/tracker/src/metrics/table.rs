@@ -102,6 +102,9 @@ WorkerMetrics (WorkerCounts) {
         /// Datagrams that the kernel dropped at the worker's sockets for any reason. The thread
         /// that supervises the workers divides it among the three counters of reasons above.
         socket_drops,
+        /// The number of the system's error (errno) with which the kernel has refused a filter
+        /// against overload; 0 if it has refused none.
+        filter_error,
     }
     also {
         /// Traffic by address family.

@@ -38,7 +38,7 @@ pub struct SocketSide<S: Socket> {
     shedding: Option<Shedding>,
     /// The filter that the kernel was given last. `None`: it may have one of another process.
     filter: Option<Option<Filter>>,
-    /// Whether the log has the error of a filter that the kernel does not take.
+    /// Whether the log has the error of a filter that the kernel does not remove.
     filter_warned: bool,
     receiving: Receiving,
 }
@@ -208,12 +208,12 @@ impl<S: Socket> SocketSide<S> {
         if self.second != Some(now.moment) {
             self.second = Some(now.moment);
             metrics.socket_drops.set(self.socket.dropped());
-            self.renew_filter(now.unix);
+            self.renew_filter(now.unix, metrics);
         }
     }
 
     /// Gives the kernel the filter of this second, if it has another one.
-    fn renew_filter(&mut self, unix: u64) {
+    fn renew_filter(&mut self, unix: u64, metrics: &WorkerMetrics) {
         if !matches!(self.receiving, Receiving::Running) {
             // Another process may serve the sockets by now.
             return;
@@ -222,13 +222,17 @@ impl<S: Socket> SocketSide<S> {
         if self.filter == Some(filter) {
             return;
         }
+        // After an error, some of the kernel sockets may have the filter; tried again every second.
+        self.filter = None;
         match self.socket.set_filter(filter.as_ref()) {
             Ok(()) => (self.filter, self.filter_warned) = (Some(filter), false),
-            // Tried again every second.
+            // The thread that supervises the workers ends the load shedding and warns.
+            Err(error) if filter.is_some() => {
+                metrics.filter_error.set(error.raw_os_error().unwrap_or(i32::MAX) as u64);
+            }
             Err(error) if !self.filter_warned => {
                 self.filter_warned = true;
-                let wanted = if filter.is_some() { "takes no" } else { "does not remove its" };
-                log::warn!("the kernel {wanted} filter for load shedding: {error}");
+                log::warn!("the kernel does not remove its filter for load shedding: {error}");
             }
             Err(_) => {}
         }
@@ -237,7 +241,7 @@ impl<S: Socket> SocketSide<S> {
     /// Removes the kernel's filter, which would outlive this process where another one has the
     /// sockets too.
     fn remove_filter(&mut self) {
-        if matches!((&self.receiving, &self.filter), (Receiving::Running, Some(Some(_)))) {
+        if matches!(self.receiving, Receiving::Running) && self.filter != Some(None) {
             self.filter = None;
             if let Err(error) = self.socket.set_filter(None) {
                 log::warn!("the kernel does not remove its filter for load shedding: {error}");

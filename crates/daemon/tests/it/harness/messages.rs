@@ -25,6 +25,8 @@ pub(crate) const NOT_SENT: &str = " replies within a second were not sent";
 pub(crate) const TOTALS: &str = "/s: connect ";
 /// The kernel dropped datagrams because a receive buffer was full.
 pub(crate) const KERNEL_DROPPED: &str = "the kernel dropped ";
+/// Requests were refused as busy; cause and remedy follow.
+pub(crate) const REFUSED_BUSY: &str = " were refused as busy: ";
 /// The announce interval has changed by a step.
 pub(crate) const OVERLOAD: &str = "overload: ";
 /// Newcomers were not stored because a limit was reached; the key comes before.
