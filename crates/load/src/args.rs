@@ -22,7 +22,7 @@ pub(crate) use checks::CheckArgs;
 pub(crate) use mix::MixArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use pace::PaceArgs;
-pub(crate) use target::TargetArgs;
+pub(crate) use target::{SourceArgs, TargetArgs};
 pub(crate) use verify::VerifyArgs;
 
 use onrush_load::generator::flight::Nanos;
