@@ -17,6 +17,8 @@ ADMIN = f"{V4}:{ADMIN_PORT}"
 # Blocks of addresses in the namespace of the load. The spoofed ones lead nowhere.
 LOCAL = ["10.78.0.0/24", "10.79.0.0/16", "10.80.0.0/16", "fd78::/64", "fd79::/32", "fd80::/32"]
 SPOOFED = ["10.128.0.0/9", "fda0::/16"]
+# The kernel ends a program that is started by this when this script ends, by whatever means.
+TIED = ["setpriv", "--pdeathsig", "KILL", "--"]
 TARGETS = ["--target", f"{V4}:{PORT}", "--target", f"[{V6}]:{PORT}"]
 HONEST = ["--source", "10.78.0.1-10.78.0.64", "--source", "fd78::1-fd78::40"]
 NEWCOMERS = ["--newcomers-from", "10.79.0.0/16", "--newcomers-from", "fd79::/32"]
@@ -89,9 +91,9 @@ class Place:
             (directory / "onrush.toml").write_text(config)
             log = directory / "log"
             command = [
-                *self.inside, "taskset", "-c", str(self.tracker_cpu), BIN / "onrush", "--config", directory / "onrush.toml",
-                "--listen", f"{V4}:{PORT}", "--listen", f"[{V6}]:{PORT}", "--admin", ADMIN, "--workers", str(workers),
-                "--state-dir", directory / "state",
+                *self.inside, *TIED, "taskset", "-c", str(self.tracker_cpu), BIN / "onrush",
+                "--config", directory / "onrush.toml", "--state-dir", directory / "state", "--workers", str(workers),
+                "--listen", f"{V4}:{PORT}", "--listen", f"[{V6}]:{PORT}", "--admin", ADMIN,
             ]
             with open(log, "wb") as output:
                 process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)

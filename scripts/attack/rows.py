@@ -40,7 +40,7 @@ def attack(name, *more, honest, rate, seconds, targets=place.TARGETS):
     """The report of `onrush-load attack`."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [
-            place.BIN / "onrush-load", "attack", name, *targets, *place.HONEST, *place.NEWCOMERS,
+            *place.TIED, place.BIN / "onrush-load", "attack", name, *targets, *place.HONEST, *place.NEWCOMERS,
             *(place.FORGED if name in SPOOFED else place.PROVEN), "--admin", place.ADMIN, "--honest", honest,
             "--attack", rate, "--duration", seconds, "--warmup", 1, "--quiet", "--json", file.name, *more,
         ]
@@ -204,8 +204,8 @@ def half(name):
 
 def highest_rate():
     """The highest rate of honest requests within 0.1 % loss and 10 ms."""
-    command = [place.BIN / "onrush-load", "--find-max", "--round", 1, "--duration", 3, "--quiet", "--json", "-",
-               *place.TARGETS, *place.HONEST]
+    command = [*place.TIED, place.BIN / "onrush-load", "--find-max", "--round", 1, "--duration", 3, "--quiet",
+               "--json", "-", *place.TARGETS, *place.HONEST]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
     found = json.loads(done.stdout)["search"]["found"] if done.stdout else None
     if not found:
