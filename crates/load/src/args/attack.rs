@@ -36,15 +36,16 @@ Examples:
 /// local, `ip route add local BLOCK dev lo` makes them so (for IPv6 also sysctl
 /// net.ipv6.ip_nonlocal_bind=1). Attack only what you operate.
 ///
-/// Without blocks, all sources are in 127/8. onrush trusts these and applies no limits of sources to
-/// them: for random-hashes, hot-hash and one-prefix set `trusted_sources = []` in `[limits]`, or
+/// Without blocks, all sources are in 127/8. onrush trusts these and applies no limits of sources
+/// to them: for random-hashes, hot-hash and one-prefix set `trusted_sources = []` in `[limits]`, or
 /// name other blocks with --attack-from.
 ///
 /// With --admin, every datagram has to be accounted for: sent = received + dropped, and received =
 /// answered + refused, exactly. The tracker may then serve nobody else.
 ///
-/// Exit status: 0 the attack ran to its end, the bounds hold and no datagram is missing, 1 something
-/// failed, which is named, 2 the arguments or this host are unusable, 3 the tracker does not answer.
+/// Exit status: 0 the attack ran to its end, the bounds hold and no datagram is missing, 1
+/// something failed, which is named, 2 the arguments or this host are unusable, 3 the tracker does
+/// not answer.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AttackArgs {
