@@ -426,13 +426,16 @@ fn conservation(sent: [u64; 3], before: &Metrics, after: &Metrics, devices: u64)
 fn figures(samples: &[Sample], start: f64) -> Option<TrackerFigures> {
     let within = &samples[samples.partition_point(|sample| sample.time < start)..];
     let [first, .., last] = within else { return None };
-    let half = within.iter().skip(within.len() / 2);
-    let points: Vec<_> = half.map(|sample| (sample.time, sample.rss)).collect();
     let highest = |pick: fn(&Sample) -> f64| within.iter().map(pick).fold(0.0, f64::max);
+    let slope = |pick: fn(&Sample) -> f64| {
+        let half = within.iter().skip(within.len() / 2);
+        tracker::slope(&half.map(|sample| (sample.time, pick(sample))).collect::<Vec<_>>())
+    };
     Some(TrackerFigures {
         cpu_percent: (last.cpu - first.cpu) / (last.time - first.time).max(1e-9) * 100.0,
         memory: [first.rss, highest(|sample| sample.rss), last.rss],
-        memory_slope: tracker::slope(&points),
+        memory_slope: slope(|sample| sample.rss),
+        peers_slope: slope(|sample| sample.peers),
         step: [highest(|sample| sample.step), last.step],
         peers: [first.peers, last.peers],
     })

@@ -111,6 +111,8 @@ pub struct TrackerFigures {
     pub memory: [f64; 3],
     /// Growth of resident memory in the second half, bytes per second.
     pub memory_slope: f64,
+    /// Growth of the number of stored peers in the second half, per second.
+    pub peers_slope: f64,
     /// Overload step: the highest and the last.
     pub step: [f64; 2],
     /// Stored peers: at the start and at the end.
