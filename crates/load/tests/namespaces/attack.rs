@@ -132,7 +132,8 @@ fn an_interrupted_attack_fails() {
         network();
         let tracker = Counting::start(Fault::Nothing, false);
         let mut running = Command::new(env!("CARGO_BIN_EXE_onrush-load"))
-            .args("attack hot-hash --warmup 0.5 --duration 30 --honest 500 --swarms 200".split(' '))
+            .args("attack hot-hash --warmup 0.5 --duration 30 --swarms 200".split(' '))
+            .args("--honest 500 --attack 500".split(' '))
             .arg(format!("--target={}", tracker.targets[0]))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -153,7 +154,7 @@ fn an_interrupted_attack_fails() {
         assert!(table.contains("shorter --duration"), "{table}");
 
         // The only newcomer is due in the warm-up.
-        let output = run(&tracker.targets[..1], "hot-hash --newcomers 0.1");
+        let output = run(&tracker.targets[..1], "hot-hash --attack 500 --newcomers 0.1");
         let table = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{table}{}", error(&output));
         assert!(table.contains("raise --newcomers"), "{table}");
