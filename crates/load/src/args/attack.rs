@@ -238,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn the_help_names_isolation_trusted_sources_and_exit_status() {
+        let help = settings("--help").unwrap_err();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["network namespace", "trusted_sources = []", "Exit status: 0"] {
+            assert!(help.contains(part), "{part}: {help}");
+        }
+    }
+
+    #[test]
     fn invalid_arguments_are_named() {
         for (line, named) in [
             ("", "<NAME>"),
